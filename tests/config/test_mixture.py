@@ -13,7 +13,7 @@ from tests.helpers.sweeping import dev_of, finetune, random_run, scores
 from xlingjax.cli import main
 from xlingjax.data.labelled.task import TRAINED, languages_present, read
 from xlingjax.evaluation.submissions import prediction_path, read_predictions
-from xlingjax.evaluation.task import head_fault, in_order_of
+from xlingjax.evaluation.task.heads import head_fault, in_order_of
 from xlingjax.evaluation.tatoeba import accuracy, predict_retrieval
 from xlingjax.inference.run import open_run
 from xlingjax.model.config import preset

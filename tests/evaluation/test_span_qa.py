@@ -19,7 +19,7 @@ from xlingjax.data.labelled.questions import read_squad
 from xlingjax.data.labelled.records import Question
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
-from xlingjax.evaluation import span_qa, task
+from xlingjax.evaluation import span_qa
 from xlingjax.evaluation.span_qa import (
     best_answers,
     n_best,
@@ -27,6 +27,7 @@ from xlingjax.evaluation.span_qa import (
     predict_answers,
 )
 from xlingjax.evaluation.submissions import write_predictions
+from xlingjax.evaluation.task import predictions
 from xlingjax.model.partition import MeshConfig, make_mesh
 from xlingjax.preprocessors.span_qa import Window, span_rows
 from xlingjax.tasks import task_named
@@ -264,7 +265,7 @@ def test_the_metric_and_the_limit_are_those_asked_for(model, tmp_path, monkeypat
     questions[0] = Question("1", "a", "das dd", ("dd",), (4,))
     path = squad(tmp_path / "de.json", questions)
     monkeypatch.setattr(
-        task, "predict_answers", lambda m, p, qs, *_, **__: {q.id: "das dd" for q in qs}
+        predictions, "predict_answers", lambda m, p, qs, *_, **__: {q.id: "das dd" for q in qs}
     )
     squad_scores = answers({"de": path}, length=16)(*model, 0)
     assert (

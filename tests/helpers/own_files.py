@@ -2,7 +2,7 @@
 
 from tests.helpers import toy
 from xlingjax.data.labelled.task import own_task
-from xlingjax.evaluation.task import OwnScore
+from xlingjax.evaluation.task.own_files import OwnScore
 from xlingjax.preprocessors.task import OwnFiles, Reading, task_source
 
 

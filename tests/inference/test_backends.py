@@ -9,7 +9,7 @@ from xlingjax.data.sources import Text
 from xlingjax.evaluation.masked_samples import MaskedSamples
 from xlingjax.evaluation.perplexity import TextPerplexity, TranslationPerplexity
 from xlingjax.evaluation.retrieval import RetrievalProbe
-from xlingjax.inference.encode import on_xla
+from xlingjax.inference.forward import on_xla
 from xlingjax.model.partition import MeshConfig, make_mesh
 
 VOCABULARY = toy.ToyVocabulary()

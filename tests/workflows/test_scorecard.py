@@ -8,7 +8,7 @@ import pytest
 
 from xlingjax.cli import main
 from xlingjax.errors import UserError
-from xlingjax.evaluation.task import means
+from xlingjax.evaluation.task.scores import means
 from xlingjax.tasks import suite_tasks, task_named
 from xlingjax.workflows import scorecard_page as report
 from xlingjax.workflows import scorecard_plots

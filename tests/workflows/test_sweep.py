@@ -21,7 +21,7 @@ from tests.helpers.sweeping import (
 from xlingjax.cli import main
 from xlingjax.data.labelled.task import read
 from xlingjax.errors import UserError
-from xlingjax.evaluation.task import predict, translations
+from xlingjax.evaluation.task.predictions import predict, translations
 from xlingjax.inference.run import open_run
 from xlingjax.preprocessors.task import Reading, beside_rows
 from xlingjax.tasks import task_named

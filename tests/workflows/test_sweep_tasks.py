@@ -14,7 +14,9 @@ from xlingjax.config.model import model as model_of
 from xlingjax.data.labelled.records import Example
 from xlingjax.data.labelled.task import read
 from xlingjax.errors import UserError
-from xlingjax.evaluation import task as benchmark
+from xlingjax.evaluation.task.heads import head_fault
+from xlingjax.evaluation.task.predictions import predict
+from xlingjax.evaluation.task.scores import TasksScore
 from xlingjax.preprocessors.task import Reading
 from xlingjax.tasks import task_named
 from xlingjax.training.run_record import labels_of
@@ -119,11 +121,11 @@ def test_the_mean_over_the_tasks_is_of_each_alike():
             "Score", (), {"task": task_named(f"xglue/{name}"), "__call__": lambda *given: values}
         )()
 
-    found = benchmark.TasksScore([of("pawsx", mean=10.0, en=30.0), of("qam", mean=60.0, en=80.0)])(
+    found = TasksScore([of("pawsx", mean=10.0, en=30.0), of("qam", mean=60.0, en=80.0)])(
         None, None, 1
     )
     assert found["mean"] == 35.0 and found["en"] == 55.0 and found["by_task"]["qam"]["mean"] == 60.0
-    assert "en" not in benchmark.TasksScore([of("pawsx", mean=10.0, en=3.0), of("qam", mean=6.0)])(
+    assert "en" not in TasksScore([of("pawsx", mean=10.0, en=3.0), of("qam", mean=6.0)])(
         None, None, 1
     )
 
@@ -166,7 +168,7 @@ def test_each_task_is_predicted_by_the_head_of_its_name():
                 Reading(length=24),
             ),
         )
-        return benchmark.predict(encoder, params, task, records, *more)
+        return predict(encoder, params, task, records, *more)
 
     swapped = params | {
         "classifiers": dict(
@@ -176,9 +178,9 @@ def test_each_task_is_predicted_by_the_head_of_its_name():
     own, other = predicted("pawsx", params), predicted("qam", params)
     assert own != other and {*own, *other} == {"0", "1"}
     assert predicted("pawsx", swapped) == other and predicted("qam", swapped) == own
-    fault = benchmark.head_fault(encoder, task_named("xglue/xnli"))
+    fault = head_fault(encoder, task_named("xglue/xnli"))
     assert fault == "the model has heads of pawsx, qam alone"
-    assert "labels" in benchmark.head_fault(encoder, task_named("xglue/qam"), ("Bad", "Good"))
+    assert "labels" in head_fault(encoder, task_named("xglue/qam"), ("Bad", "Good"))
 
 
 def test_a_mixture_measures_each_task_by_its_head(swept, files, tmp_path, capsys):

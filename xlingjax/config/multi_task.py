@@ -12,7 +12,7 @@ from xlingjax.config.scores import own_score
 from xlingjax.data.labelled.task import Task
 from xlingjax.data.sources import split_list
 from xlingjax.errors import UserError
-from xlingjax.evaluation.task import TasksScore
+from xlingjax.evaluation.task.scores import TasksScore
 from xlingjax.objectives.finetuning import Classification
 from xlingjax.preprocessors.task import Reading
 from xlingjax.training.feed import ObjectiveRun

@@ -133,7 +133,7 @@ def own_score(
     measured. The rest: see `own_task` and `OwnScore`."""
 
     def make():
-        from xlingjax.evaluation.task import OwnScore
+        from xlingjax.evaluation.task.own_files import OwnScore
 
         found = labelled_files(files, corpus.languages)
         if pivot is not None:

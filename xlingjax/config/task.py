@@ -22,7 +22,7 @@ from xlingjax.data.labelled.task import (
 from xlingjax.data.loader import BatchSource
 from xlingjax.data.sources import split_list
 from xlingjax.errors import UserError
-from xlingjax.evaluation.task import TaskScore
+from xlingjax.evaluation.task.scores import TaskScore
 from xlingjax.objectives.finetuning import Classification, PlugIn, Tagging
 from xlingjax.objectives.span_qa import SpanQA
 from xlingjax.preprocessors.task import ALL, Reading, Training, task_source

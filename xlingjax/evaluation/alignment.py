@@ -35,13 +35,15 @@ def itermax(
     side is aligned count `alpha`, of which both are nothing (SimAlign's IterMax)."""
     links = argmax_intersection(similarity_LS)
     for _ in range(rounds - 1):
-        left, right = links.any(axis=1, keepdims=True), links.any(axis=0, keepdims=True)
+        left = links.any(axis=1, keepdims=True)
+        right = links.any(axis=0, keepdims=True)
         if left.all() or right.all():
             break
         weight = np.where(left & right, 0.0, np.where(left | right, alpha, 1.0))
-        links = links | (
-            argmax_intersection(np.maximum(similarity_LS, 0) * weight) & (weight > 0)
-        )
+        # A negative similarity would grow by a weight below 1.
+        weighted_LS = np.maximum(similarity_LS, 0) * weight
+        # Where all is 0, all are the most similar: a weight of 0 aligns nothing.
+        links = links | (argmax_intersection(weighted_LS) & (weight > 0))
     return links
 
 
@@ -90,41 +92,41 @@ def align(
     sides = []
     for side, language in enumerate(languages):
         pieces = [pieces_of_words(pair[side], language, vocabulary) for pair in pairs]
+        rows = [[vocabulary.bos_id, *ids, vocabulary.eos_id] for ids, _ in pieces]
         states = token_states(
             model,
             params,
-            [[vocabulary.bos_id, *ids, vocabulary.eos_id] for ids, _ in pieces],
+            rows,
             language_index(language, run_languages, model),
             vocabulary,
             layers=layers,
             mesh=mesh,
         )
-        sides.append(
-            [
-                (unit_rows(h_NLD[:, 1:-1]), owners)
-                for h_NLD, (_, owners) in zip(states, pieces, strict=True)
-            ]
-        )
-    return [
-        [
-            Alignment(
-                left_NLD[n] @ right_NSD[n].T,
-                left[: left_NLD.shape[1]],
-                right[: right_NSD.shape[1]],
-            )
-            for (left_NLD, left), (right_NSD, right) in zip(*sides, strict=True)
-        ]
-        for n in range(len(layers))
-    ]
+        side_rows = []
+        for h_NLD, (_, owners) in zip(states, pieces, strict=True):
+            vectors_NLD = unit_rows(h_NLD[:, 1:-1])
+            # A sentence that is too long was cut, and its words with it.
+            side_rows.append((vectors_NLD, owners[: vectors_NLD.shape[1]]))
+        sides.append(side_rows)
+    by_layer: list[list[Alignment]] = [[] for _ in layers]
+    for (left_NLD, left), (right_NSD, right) in zip(*sides, strict=True):
+        for n, found in enumerate(by_layer):
+            similarity_LS = left_NLD[n] @ right_NSD[n].T
+            found.append(Alignment(similarity_LS, left, right))
+    return by_layer
 
 
 def error_rate(found: Iterable[Links], gold: Iterable[Links]) -> float:
     """Alignment error rate where all gold links are sure: 1 - 2 |A and S| / (|A| + |S|) over all
     sentences (Och & Ney 2003)."""
-    both, total = 0, 0
-    for a, s in zip(found, gold, strict=True):
-        both, total = both + len(a & s), total + len(a) + len(s)
-    return 1 - 2 * both / total if total else 0.0
+    both = 0
+    total = 0
+    for made, sure in zip(found, gold, strict=True):
+        both += len(made & sure)
+        total += len(made) + len(sure)
+    if not total:
+        return 0.0
+    return 1 - 2 * both / total
 
 
 def pharaoh(links: Links) -> str:
@@ -143,10 +145,11 @@ def read_links(
         raise UserError(f"{path} has {len(lines)} lines for {len(pairs)} pairs")
     found = []
     for number, (line, (first, second)) in enumerate(zip(lines, pairs, strict=True), 1):
+        links = set()
         try:
-            links = {
-                (int(i), int(j)) for i, j in (link.split("-") for link in line.split())
-            }
+            for link in line.split():
+                i, j = link.split("-")
+                links.add((int(i), int(j)))
         except ValueError:
             raise UserError(
                 f"{path}, line {number}: {line!r} is no alignment like 0-0 1-2"
@@ -180,9 +183,9 @@ def read_gold(
         language = path.name.removesuffix(f"-{PIVOT}.txt")
         if language not in languages:
             continue
-        lines = aligned_lines(
-            *(path.with_suffix(f".{end}") for end in (language, PIVOT))
-        )
+        foreign_path = path.with_suffix(f".{language}")
+        english_path = path.with_suffix(f".{PIVOT}")
+        lines = aligned_lines(foreign_path, english_path)
         pairs = [(foreign.split(), english.split()) for foreign, english in lines]
         links = read_links(path, pairs)
         found[language] = Gold(pairs[: limit or None], links[: limit or None])
@@ -223,23 +226,24 @@ class AlignmentProbe(Evaluator):
                 layers=layers,
                 mesh=mesh,
             )
-            by_language[language] = {
-                str(layer): {
-                    m: error_rate([one.links(m) for one in found[layer]], gold.links)
-                    for m in METHODS
-                }
-                for layer in layers
-            }
-        by_layer = {
-            str(n): {
-                m: float(np.mean([of[str(n)][m] for of in by_language.values()]))
-                for m in METHODS
-            }
-            for n in layers
-        }
-        best = {
-            m: min(by_layer, key=lambda layer, m=m: by_layer[layer][m]) for m in METHODS
-        }
+            by_language[language] = {}
+            for layer in layers:
+                rates = {}
+                for method in METHODS:
+                    links = [one.links(method) for one in found[layer]]
+                    rates[method] = error_rate(links, gold.links)
+                by_language[language][str(layer)] = rates
+        by_layer: dict[str, dict[str, float]] = {}
+        for layer in map(str, layers):
+            by_layer[layer] = {}
+            for method in METHODS:
+                rates = [of[layer][method] for of in by_language.values()]
+                by_layer[layer][method] = float(np.mean(rates))
+        best = {}
+        for method in METHODS:
+            errors = {layer: rates[method] for layer, rates in by_layer.items()}
+            # Of equal ones the lowest layer.
+            best[method] = min(errors, key=errors.__getitem__)
         return {
             "kind": "alignment",
             "alignment_error": by_layer[best["itermax"]]["itermax"],

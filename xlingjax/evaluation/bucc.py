@@ -1,7 +1,6 @@
 """BUCC 2018 as XTREME scores it: pairs mined by their margin, kept from a threshold on that the dev
 set's gold gave (`utils_retrieve.py`: mine_bitext, bucc_optimize, bucc_extract)."""
 
-from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -57,11 +56,11 @@ def mine_pairs(
     `paper_layer`. pooling ... max_length: as in `predict_retrieval`; XTREME's pooling is "first"
     here.
     """
-    layer = (
-        paper_layer(model.config.layers)
-        if layer is None
-        else chosen_layer(layer, model.config.layers)
-    )
+    layers = model.config.layers
+    if layer is None:
+        layer = paper_layer(layers)
+    else:
+        layer = chosen_layer(layer, layers)
     source_ids, source = _unified(bitext.source)
     target_ids, target = _unified(bitext.target)
     unified = Bitext(source, target, None)
@@ -81,26 +80,31 @@ def mine_pairs(
     found = mine.mine(
         foreign[0, 0], english[0, 0], k=NEIGHBOURS, margin="ratio", mesh=mesh
     )
-    pairs = (
-        ((source_ids[source[i][1]], target_ids[target[j][1]]), float(score))
-        for i, j, score in zip(found.source, found.target, found.scores, strict=True)
-    )
-    return {
-        (a, b): score
-        for (a, b), score in pairs
-        if a is not None and b is not None and score > 0
-    }
+    pairs = {}
+    for i, j, score in zip(found.source, found.target, found.scores, strict=True):
+        _, source_text = source[i]
+        _, target_text = target[j]
+        pair = (source_ids[source_text], target_ids[target_text])
+        if None not in pair and score > 0:
+            pairs[pair] = float(score)
+    return pairs
 
 
 def _unified(rows: Sequence[Pair]) -> tuple[dict[str, str | None], tuple[Pair, ...]]:
     """({sentence: its id, None of one that is there twice}, the first of equal sentences)."""
-    rows = [(id, text.strip()) for id, text in rows if text.strip()]
-    count, ids = (
-        Counter(text for _, text in rows),
-        {text: id for id, text in reversed(rows)},
-    )
-    first = tuple((ids[text], text) for text in dict.fromkeys(text for _, text in rows))
-    return {text: id if count[text] == 1 else None for text, id in ids.items()}, first
+    first: dict[str, str] = {}
+    ids: dict[str, str | None] = {}
+    for id_, text in rows:
+        text = text.strip()
+        if not text:
+            continue
+        if text in first:
+            # Which of the two the gold means cannot be told.
+            ids[text] = None
+            continue
+        first[text] = id_
+        ids[text] = id_
+    return ids, tuple((id_, text) for text, id_ in first.items())
 
 
 def tune_threshold(mined: Mapping[Pair, float], gold: Collection[Pair]) -> float:
@@ -110,25 +114,26 @@ def tune_threshold(mined: Mapping[Pair, float], gold: Collection[Pair]) -> float
     if not gold:
         raise UserError("no gold pairs to tune a threshold on")
     items = sorted(mined.items(), key=lambda item: -item[1])
-    right, best, threshold = 0, 0.0, 0.0
+    right = 0
+    best = 0.0
+    threshold = 0.0
     for kept, (pair, score) in enumerate(items, 1):
         right += pair in gold
         f1 = 2 * right / (kept + len(gold))
-        if f1 > best:
-            best, threshold = (
-                f1,
-                (score + items[kept][1]) / 2 if kept < len(items) else score,
-            )
+        if f1 <= best:
+            continue
+        best = f1
+        threshold = score
+        if kept < len(items):
+            # `kept` counts from 1: the pair of this index is the next.
+            threshold = (score + items[kept][1]) / 2
     return threshold
 
 
 def kept(mined: Mapping[Pair, float], threshold: float) -> list[Pair]:
     """The pairs that score `threshold` or more, best first."""
-    return [
-        pair
-        for pair, score in sorted(mined.items(), key=lambda item: -item[1])
-        if score >= threshold
-    ]
+    best_first = sorted(mined.items(), key=lambda item: -item[1])
+    return [pair for pair, score in best_first if score >= threshold]
 
 
 def predict_mining(
@@ -161,21 +166,26 @@ def predict_mining(
     }
     on_dev = mine_pairs(model, params, dev, vocabulary, language, languages, **options)
     threshold = tune_threshold(on_dev, dev.gold)
-    mined = (
-        on_dev
-        if test is dev
-        else mine_pairs(model, params, test, vocabulary, language, languages, **options)
-    )
+    # Where both are one set it is not embedded twice.
+    mined = on_dev
+    if test is not dev:
+        mined = mine_pairs(
+            model, params, test, vocabulary, language, languages, **options
+        )
     return Mining(kept(mined, threshold), threshold)
 
 
 def scores(pairs: Collection[Pair], gold: Collection[Pair]) -> dict[str, float]:
     """{precision, recall, f1} in 0..1 of sets of pairs: a pair that is predicted twice counts
     once."""
-    found, gold = set(pairs), set(gold)
+    found = set(pairs)
+    gold = set(gold)
     right = len(found & gold)
+    # Without a right pair all three are 0, also where a set is empty.
+    if not right:
+        return {"precision": 0.0, "recall": 0.0, "f1": 0.0}
     return {
-        "precision": right / len(found) if found else 0.0,
-        "recall": right / len(gold) if gold else 0.0,
-        "f1": 2 * right / (len(found) + len(gold)) if found or gold else 0.0,
+        "precision": right / len(found),
+        "recall": right / len(gold),
+        "f1": 2 * right / (len(found) + len(gold)),
     }

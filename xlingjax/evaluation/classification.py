@@ -1,36 +1,31 @@
 """Labels of a fine-tuned classifier, and what is told of a score in several languages."""
 
-import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import NamedSharding, PartitionSpec
 
-from xlingjax.inference.encode import on_xla, place, row_multiple
+from xlingjax.inference.forward import by_row, compiled
+from xlingjax.objectives.base import Objective
 from xlingjax.objectives.finetuning import Classification, PlugIn
 
+GOLD = ("labels", "example_weights")
+"""Fields that a prediction does not read."""
 
-@functools.lru_cache(maxsize=16)
-def _likeliest(model, mesh, task):
-    """jit of (params, batch) -> int[B], or int[2, B] for "plug_in"."""
-    config = model.config
+
+def _likeliest(model, objective: Objective, params, batch):
+    """int[B], or int[B, 2] of "plug_in"."""
+    logits = jnp.asarray(objective.logits(model, params, batch))
+    # Rows first: those of plug-in fine-tuning come as [2, B].
+    return logits.argmax(-1).T
+
+
+def _objective(config, task: str | None) -> Objective:
     if config.classifier == "plug_in":
-        objective = PlugIn(config.num_labels)
-    else:
-        objective = Classification(
-            config.labels_of(task), config.classifier == "difference", task
-        )
-    model = on_xla(model, mesh)
-    replicated = NamedSharding(mesh, PartitionSpec()) if mesh is not None else None
-    return jax.jit(
-        lambda params, batch: jnp.asarray(
-            objective.logits(model, params, batch)
-        ).argmax(-1),
-        out_shardings=replicated,
-    )
+        return PlugIn(config.num_labels)
+    difference = config.classifier == "difference"
+    return Classification(config.labels_of(task), difference, task)
 
 
 def predict(
@@ -46,25 +41,9 @@ def predict(
     "plug_in" int[2, N], those of both sides (see `paired_rows`). The last batch is filled up with
     empty rows. task: whose head, of a model with several.
     """
-    run = _likeliest(model, mesh, task)
-    fields = {
-        name: values
-        for name, values in rows.items()
-        if name not in ("labels", "example_weights")
-    }
-    total = len(rows["input_ids"])
-    multiple = row_multiple(mesh)
-    size = -(-batch_size // multiple) * multiple
-    parts = []
-    for start in range(0, total, size):
-        part = {name: values[start : start + size] for name, values in fields.items()}
-        missing = size - len(part["input_ids"])
-        part = {
-            name: np.pad(values, [(0, missing), (0, 0)])
-            for name, values in part.items()
-        }
-        parts.append(np.asarray(run(params, place(part, mesh)))[..., : size - missing])
-    return np.concatenate(parts, axis=-1)
+    fields = {name: values for name, values in rows.items() if name not in GOLD}
+    run = compiled(_likeliest, model, mesh, _objective(model.config, task))
+    return by_row(run, params, fields, batch_size, mesh).T
 
 
 def summarise(

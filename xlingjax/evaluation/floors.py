@@ -34,9 +34,10 @@ def char_tfidf(test: Pairs) -> dict[str, float]:
     """Cosine of character 1-4-gram TF-IDF (1 + log tf, weights fitted on the test sentences of both
     sides): shared spelling, no learning. {raw_en_to_xx, raw_xx_to_en} in 0..1."""
     vectoriser = _vectoriser().fit([*test.foreign, *test.english])
-    scores = (
-        vectoriser.transform(test.english) @ vectoriser.transform(test.foreign).T
-    ).toarray()
+    english = vectoriser.transform(test.english)
+    foreign = vectoriser.transform(test.foreign)
+    # TF-IDF rows have length 1, so that their product is the cosine.
+    scores = (english @ foreign.T).toarray()
     gold = np.arange(len(test))
     return {
         "raw_en_to_xx": float(np.mean(scores.argmax(axis=1) == gold)),
@@ -59,22 +60,21 @@ def lsi(
     from sklearn.decomposition import TruncatedSVD
 
     chosen = np.random.default_rng(seed).permutation(len(train))[:limit]
-    rarest = 2 if len(chosen) > 500 else 1
+    # Of much text an n-gram of one document alone would only cost memory.
+    rarest = 1
+    if len(chosen) > 500:
+        rarest = 2
     foreign, english = _vectoriser(min_df=rarest), _vectoriser(min_df=rarest)
-    documents = hstack(
-        [
-            foreign.fit_transform([train.foreign[i] for i in chosen]),
-            english.fit_transform([train.english[i] for i in chosen]),
-        ]
-    ).tocsr()
-    svd = TruncatedSVD(
-        min(dimensions, min(documents.shape) - 1), random_state=seed
-    ).fit(documents)
+    foreign_side = foreign.fit_transform([train.foreign[i] for i in chosen])
+    english_side = english.fit_transform([train.english[i] for i in chosen])
+    documents = hstack([foreign_side, english_side]).tocsr()
+    rank = min(dimensions, min(documents.shape) - 1)
+    svd = TruncatedSVD(rank, random_state=seed).fit(documents)
+    # Columns of the foreign side come first, as in the documents.
     split = len(foreign.vocabulary_)
-    return score_layer(
-        np.asarray(english.transform(test.english) @ svd.components_[:, split:].T),
-        np.asarray(foreign.transform(test.foreign) @ svd.components_[:, :split].T),
-    )
+    english_SD = english.transform(test.english) @ svd.components_[:, split:].T
+    foreign_SD = foreign.transform(test.foreign) @ svd.components_[:, :split].T
+    return score_layer(np.asarray(english_SD), np.asarray(foreign_SD))
 
 
 def floors(
@@ -96,12 +96,12 @@ def floors(
     for language, pairs in test.items():
         if train and language in train:
             out["lsi"][language] = lsi(pairs, train[language], dimensions, limit)
-    out["mean"] = {
-        name: float(np.mean([scores["raw_en_to_xx"] for scores in out[name].values()]))
-        for name in ("char_tfidf", "lsi")
-        if out[name]
-    }
-    return out
+    means = {}
+    for name in ("char_tfidf", "lsi"):
+        values = [scores["raw_en_to_xx"] for scores in out[name].values()]
+        if values:
+            means[name] = float(np.mean(values))
+    return out | {"mean": means}
 
 
 @dataclass

@@ -29,11 +29,9 @@ class Heldout:
     @property
     def name(self) -> str:
         """The direction, "de-en"; within a language its code."""
-        return (
-            self.source
-            if self.source == self.target
-            else f"{self.source}-{self.target}"
-        )
+        if self.source == self.target:
+            return self.source
+        return f"{self.source}-{self.target}"
 
 
 def heldout(
@@ -52,27 +50,32 @@ def heldout(
     for pair in pairs:
         if not {*pair.languages} <= {*languages}:
             continue
-        lines = [line for line in pair.lines() if all(line)]
-        sides.setdefault(pair.languages, []).extend(lines)
+        there = sides.setdefault(pair.languages, [])
+        back = []
         if pair.translates:
-            sides.setdefault(pair.languages[::-1], []).extend(
-                (second, first) for first, second in lines
-            )
-    sets = [
-        Heldout(*codes, *map(tuple, zip(*lines[: limit or None], strict=True)))
-        for codes, lines in sorted(sides.items())
-        if lines
-    ]
+            back = sides.setdefault(pair.languages[::-1], [])
+        for first, second in pair.lines():
+            if first and second:
+                there.append((first, second))
+                back.append((second, first))
+    sets = []
+    for (source, target), lines in sorted(sides.items()):
+        if lines:
+            sources, references = zip(*lines[: limit or None], strict=True)
+            sets.append(Heldout(source, target, sources, references))
     known = [one.name for one in sets]
-    if missing := [name for name in directions if name not in known]:
-        raise UserError(
-            f"held-out pairs: none for {missing[0]!r}; there are {', '.join(known) or 'none'}"
-        )
+    for name in directions:
+        if name not in known:
+            raise UserError(
+                f"held-out pairs: none for {name!r}; there are {', '.join(known) or 'none'}"
+            )
     if not sets:
-        found = sorted({code for pair in pairs for code in pair.languages})
+        found: set[str] = set()
+        for pair in pairs:
+            found.update(pair.languages)
         raise UserError(
             "held-out pairs: no line with text on both sides in the run's languages,"
-            f" {', '.join(languages)}; the files' are {', '.join(found) or 'none'}"
+            f" {', '.join(languages)}; the files' are {', '.join(sorted(found)) or 'none'}"
         )
     return [one for one in sets if not directions or one.name in directions]
 
@@ -107,7 +110,8 @@ class GenerationScore(Evaluator):
         for one in self.sets:
             self.texts.setdefault(one.source, []).extend(one.sources)
             self.texts.setdefault(one.target, []).extend(one.references)
-        for one in self.sets:  # what it refuses, it refuses before training
+        # What it refuses, it refuses before training.
+        for one in self.sets:
             wrong_language_rate(one.references[:1], one.target, self.texts)
 
     def __call__(self, model, params, step: int, mesh=None) -> dict[str, Any]:
@@ -121,16 +125,13 @@ class GenerationScore(Evaluator):
             self.tokens_per_batch,
             truncate=True,
         )
-        values: dict[str, Any] = {
-            "kind": "generation",
-            **{metric: {} for metric in METRICS},
-        }
+        values: dict[str, Any] = {"kind": "generation"}
+        for metric in METRICS:
+            values[metric] = {}
         values |= {"signatures": {}, "lines": {}, "truncated": 0, "samples": []}
         for one in self.sets:
-            outputs = [
-                best.text
-                for best, *_ in generator.generate(one.sources, one.source, one.target)
-            ]
+            made = generator.generate(one.sources, one.source, one.target)
+            outputs = [best.text for best, *_ in made]
             scores = score(
                 outputs, one.references, one.target, self.lowercase, self.texts
             )
@@ -138,39 +139,36 @@ class GenerationScore(Evaluator):
                 values[metric][one.name] = scores[metric]
             values["signatures"][one.name] = scores["signatures"]
             values["lines"][one.name] = len(outputs)
-            values["truncated"] += sum(
-                len(self.vocabulary.encode(line)) + 2 > generator.longest_source
-                for line in one.sources
-            )
-            shown = zip(one.sources, one.references, outputs, strict=True)
-            values["samples"] += [
-                {
-                    "direction": one.name,
-                    "source": source,
-                    "reference": reference,
-                    "output": output,
-                }
-                for (source, reference, output), _ in zip(
-                    shown, range(self.samples), strict=False
+            for line in one.sources:
+                # With the tokens that open and close it.
+                tokens = len(self.vocabulary.encode(line)) + 2
+                values["truncated"] += tokens > generator.longest_source
+            for number, output in enumerate(outputs[: self.samples]):
+                values["samples"].append(
+                    {
+                        "direction": one.name,
+                        "source": one.sources[number],
+                        "reference": one.references[number],
+                        "output": output,
+                    }
                 )
-            ]
         return values | self._means(values)
 
     def _means(self, values: Mapping[str, Any]) -> dict[str, float]:
         means = {}
         for metric in METRICS:
-            groups: dict[str, list[float]] = {"mean": [*values[metric].values()]}
-            if self.trained_on:
-                trained = {name: name in self.trained_on for name in values[metric]}
-                groups["trained"] = [
-                    value for name, value in values[metric].items() if trained[name]
-                ]
-                groups["others"] = [
-                    value for name, value in values[metric].items() if not trained[name]
-                ]
-            means |= {
-                f"{metric}_{group}": float(np.mean(found))
-                for group, found in groups.items()
-                if found
-            }
+            by_direction = values[metric]
+            means[f"{metric}_mean"] = float(np.mean([*by_direction.values()]))
+            if not self.trained_on:
+                continue
+            trained, others = [], []
+            for name, value in by_direction.items():
+                if name in self.trained_on:
+                    trained.append(value)
+                else:
+                    others.append(value)
+            if trained:
+                means[f"{metric}_trained"] = float(np.mean(trained))
+            if others:
+                means[f"{metric}_others"] = float(np.mean(others))
         return means

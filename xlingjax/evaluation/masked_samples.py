@@ -1,7 +1,6 @@
 """What the model puts where a word is masked: a few held-out sentences per language, for a person
 to look at."""
 
-import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -9,7 +8,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import NamedSharding, PartitionSpec
 
 from xlingjax.data.held_out_pairs import PIVOT, Pairs
 from xlingjax.data.sources import Text
@@ -17,43 +15,30 @@ from xlingjax.errors import UserError
 from xlingjax.evaluation.perplexity import (
     Rows,
     hide_partner,
+    joined,
     mask_for_validation,
     pair_rows,
     same_slots,
     sentence_rows,
 )
-from xlingjax.inference.encode import on_xla, place, row_multiple
+from xlingjax.inference.forward import by_row, compiled
 from xlingjax.model.attention import AttentionSpec
 from xlingjax.model.masks import bidirectional
 from xlingjax.training.evaluator import Evaluator
 
 
-@functools.lru_cache(maxsize=8)
-def _top(model, count: int, size: int, mesh):
-    """jit of (params, batch) -> probabilities and ids [B, M, count] of the likeliest of `size`
-    pieces at the
-    prediction slots.
+def _top(model, count: int, size: int, params, batch):
+    """Probabilities and ids [B, M, count] of the likeliest of `size` pieces at the prediction
+    slots.
     """
-    model = on_xla(model, mesh)
-
-    def run(params, batch):
-        h_BLD = model.encode(params, batch, AttentionSpec(bidirectional))
-        h_BMD = jnp.take_along_axis(h_BLD, batch["masked_positions"][..., None], axis=1)
-        g_BMD, table_VD, bias_V = model.vocab_head(params, h_BMD)
-        logits_BMV = (
-            jnp.einsum(
-                "bmd,vd->bmv", g_BMD, table_VD, preferred_element_type=jnp.float32
-            )
-            + bias_V
-        )
-        return jax.lax.top_k(jax.nn.softmax(logits_BMV[..., :size]), count)
-
-    return jax.jit(
-        run,
-        out_shardings=NamedSharding(mesh, PartitionSpec())
-        if mesh is not None
-        else None,
+    h_BLD = model.encode(params, batch, AttentionSpec(bidirectional))
+    h_BMD = jnp.take_along_axis(h_BLD, batch["masked_positions"][..., None], axis=1)
+    g_BMD, table_VD, bias_V = model.vocab_head(params, h_BMD)
+    logits_BMV = (
+        jnp.einsum("bmd,vd->bmv", g_BMD, table_VD, preferred_element_type=jnp.float32)
+        + bias_V
     )
+    return jax.lax.top_k(jax.nn.softmax(logits_BMV[..., :size]), count)
 
 
 @dataclass
@@ -87,26 +72,22 @@ class MaskedSamples(Evaluator):
     name: str = "masked_samples"
 
     def __call__(self, model, params, step: int, mesh=None) -> dict[str, Any]:
-        texts = [
-            rows
-            for language, text in sorted(self.texts.items())
-            for rows in self._text_rows(language, text)
-        ]
+        texts: list[Rows] = []
+        for language, text in sorted(self.texts.items()):
+            texts += self._text_rows(language, text)
         pairs, partners = self._pair_rows()
         out: dict[str, Any] = {"kind": "masked_samples", "texts": [], "pairs": []}
         if texts:
             out["texts"] = self._show(model, params, texts, mesh)
-        if pairs:
-            out["pairs"] = self._show(
-                model, params, [hide_partner(rows) for rows in pairs], mesh
-            )
-            visible = self._show(model, params, pairs, mesh)
-            for sample, other, partner in zip(
-                out["pairs"], visible, partners, strict=True
-            ):
-                sample["partner"] = partner
-                for slot, seen in zip(sample["slots"], other["slots"], strict=True):
-                    slot["with_partner"] = seen["predictions"]
+        if not pairs:
+            return out
+        hidden = [hide_partner(rows) for rows in pairs]
+        out["pairs"] = self._show(model, params, hidden, mesh)
+        visible = self._show(model, params, pairs, mesh)
+        for sample, other, partner in zip(out["pairs"], visible, partners, strict=True):
+            sample["partner"] = partner
+            for slot, seen in zip(sample["slots"], other["slots"], strict=True):
+                slot["with_partner"] = seen["predictions"]
         return out
 
     def _id(self, language: str) -> int:
@@ -118,18 +99,17 @@ class MaskedSamples(Evaluator):
         return list(self.languages).index(language)
 
     def _text_rows(self, language: str, text: Text) -> list[Rows]:
+        """One part, or none where no sentence fits."""
         lines = [line for line in text.lines() if line]
-        chosen = [
-            lines[i] for i in np.random.default_rng(self.seed).permutation(len(lines))
-        ]
+        order = np.random.default_rng(self.seed).permutation(len(lines))
+        chosen = [lines[i] for i in order]
+        index = self._id(language)
         rows = sentence_rows(
-            chosen, self.vocabulary, self.length, self._id(language), self.per_language
+            chosen, self.vocabulary, self.length, index, self.per_language
         )
-        return (
-            [mask_for_validation(rows, self.vocabulary.mask_id, self.seed)]
-            if len(rows["input_ids"])
-            else []
-        )
+        if not len(rows["input_ids"]):
+            return []
+        return [mask_for_validation(rows, self.vocabulary.mask_id, self.seed)]
 
     def _pair_rows(self) -> tuple[list[Rows], list[str]]:
         """Rows that mask the foreign side alone, and each row's English sentence."""
@@ -146,61 +126,50 @@ class MaskedSamples(Evaluator):
                 self.reset_positions,
             )
             for ids_L, side_L in zip(rows["input_ids"], rows["sides"], strict=True):
-                english = [
-                    i
-                    for i in ids_L[side_L == 1].tolist()
-                    if i not in self.vocabulary.special_ids
-                ]
-                partners.append(self.vocabulary.decode(english))
+                partners.append(self._text_of(ids_L[side_L == 1]))
             parts.append(
                 mask_for_validation(rows, self.vocabulary.mask_id, self.seed, side=0)
             )
         return parts, partners
 
+    def _text_of(self, ids_L: np.ndarray) -> str:
+        special = self.vocabulary.special_ids
+        return self.vocabulary.decode([i for i in ids_L.tolist() if i not in special])
+
     def _show(self, model, params, parts: list[Rows], mesh) -> list[dict[str, Any]]:
-        parts = same_slots(parts)
-        batch = {
-            name: np.concatenate([rows[name] for rows in parts]) for name in parts[0]
-        }
-        width = int(
-            batch["pack_ids"].any(axis=0).sum()
-        )  # of the longest: all rows go through the model at once
-        batch = {
-            name: x if name.startswith("masked_") else x[:, :width]
-            for name, x in batch.items()
-        }
+        batch = joined(same_slots(parts))
+        # All rows go through the model at once: no wider than the longest.
+        width = int(batch["pack_ids"].any(axis=0).sum())
+        for name, values in batch.items():
+            if not name.startswith("masked_"):
+                batch[name] = values[:, :width]
         count = len(batch["input_ids"])
-        missing = -count % row_multiple(mesh)
+        # Rows of an embedding beyond the vocabulary are no pieces.
         size = min(model.config.vocab_size, self.vocabulary.size)
-        padded = {
-            name: np.pad(values, [(0, missing), (0, 0)])
-            for name, values in batch.items()
-        }
-        top_BMK, ids_BMK = (
-            np.asarray(x)
-            for x in _top(model, self.top, size, mesh)(params, place(padded, mesh))
-        )
-        samples = []
-        for row in range(count):
-            shown = (batch["pack_ids"][row] > 0) & (batch["sides"][row] == 0)
-            pieces = self.vocabulary.pieces(batch["input_ids"][row][shown].tolist())
-            slots = []
-            for slot in np.flatnonzero(batch["masked_weights"][row]):
-                column = int(batch["masked_positions"][row, slot])
-                pieces[column] = "[MASK]"
-                names = self.vocabulary.pieces(ids_BMK[row, slot].tolist())
-                slots.append(
-                    {
-                        "column": column,
-                        "target": self.vocabulary.pieces(
-                            [int(batch["masked_targets"][row, slot])]
-                        )[0],
-                        "predictions": [
-                            [name, round(float(p), 4)]
-                            for name, p in zip(names, top_BMK[row, slot], strict=True)
-                        ],
-                    }
-                )
-            language = self.languages[int(batch["language_ids"][row, 0])]
-            samples.append({"language": language, "pieces": pieces, "slots": slots})
-        return samples
+        run = compiled(_top, model, mesh, self.top, size)
+        top_BMK, ids_BMK = by_row(run, params, batch, count, mesh)
+        return [
+            self._sample(batch, row, top_BMK[row], ids_BMK[row]) for row in range(count)
+        ]
+
+    def _sample(self, batch: Rows, row: int, top_MK, ids_MK) -> dict[str, Any]:
+        shown = (batch["pack_ids"][row] > 0) & (batch["sides"][row] == 0)
+        pieces = self.vocabulary.pieces(batch["input_ids"][row][shown].tolist())
+        slots = []
+        for slot in np.flatnonzero(batch["masked_weights"][row]):
+            column = int(batch["masked_positions"][row, slot])
+            pieces[column] = "[MASK]"
+            names = self.vocabulary.pieces(ids_MK[slot].tolist())
+            predictions = []
+            for name, probability in zip(names, top_MK[slot], strict=True):
+                predictions.append([name, round(float(probability), 4)])
+            target = int(batch["masked_targets"][row, slot])
+            slots.append(
+                {
+                    "column": column,
+                    "target": self.vocabulary.pieces([target])[0],
+                    "predictions": predictions,
+                }
+            )
+        language = self.languages[int(batch["language_ids"][row, 0])]
+        return {"language": language, "pieces": pieces, "slots": slots}

@@ -7,20 +7,17 @@ the figure does not depend on the batch. Perplexity is exp(total negative log-li
 predictions); models are selected by the plain mean over languages.
 """
 
-import functools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import jax
 import numpy as np
-from jax.sharding import NamedSharding, PartitionSpec
 
 from xlingjax.data.held_out_pairs import PIVOT, Pairs
 from xlingjax.data.sources import Text
 from xlingjax.errors import UserError
-from xlingjax.inference.encode import on_xla, place, row_multiple
+from xlingjax.inference.forward import by_batch, compiled
 from xlingjax.objectives.xlm import CLM, MLM, TLM
 from xlingjax.training.evaluator import Evaluator
 
@@ -38,7 +35,9 @@ def text_rows(
     every `length` tokens; every row opens with `<s>`, but in layout "xlm". The rest that fills no
     row is dropped, unless it is all there is. Blank lines are skipped. `limit` > 0 bounds the rows.
     """
-    start = [vocabulary.bos_id] if vocabulary.layout != "xlm" else []
+    start = []
+    if vocabulary.layout != "xlm":
+        start = [vocabulary.bos_id]
     step = length - len(start)
     stream: list[int] = []
     for sentence in sentences:
@@ -55,15 +54,16 @@ def sentence_rows(
     sentences: Sequence[str], vocabulary, length: int, language_id: int, limit: int = 0
 ) -> Rows:
     """One sentence a row, `<bos> x </s>`; those too long for a row and blank ones are left out,
-    `limit` > 0 bounds
-    the rows.
+    `limit` > 0 bounds the rows.
     """
-    rows = [
-        [vocabulary.bos_id, *vocabulary.encode(text), vocabulary.eos_id]
-        for text in sentences
-        if text.strip()
-    ]
-    rows = [row for row in rows if len(row) <= length][: limit or None]
+    rows = []
+    for text in sentences:
+        if not text.strip():
+            continue
+        row = [vocabulary.bos_id, *vocabulary.encode(text), vocabulary.eos_id]
+        if len(row) <= length:
+            rows.append(row)
+    rows = rows[: limit or None]
     return _rows(rows, None, vocabulary, length, (language_id, 0))
 
 
@@ -82,16 +82,16 @@ def pair_rows(
     reset_positions: positions start from 0 again at y (XLM); must be what the model was trained
     with. each_opens: y too begins with the token that opens a text, as in word recovery.
     """
+    # XLM-R opens the second text of a pair with `</s>`; word recovery reads each as one alone.
+    opens = vocabulary.eos_id
+    if each_opens:
+        opens = vocabulary.bos_id
     first, second = [], []
     for foreign, english in zip(pairs.foreign, pairs.english, strict=True):
         if limit and len(first) >= limit:
             break
         x = [vocabulary.bos_id, *vocabulary.encode(foreign), vocabulary.eos_id]
-        y = [
-            vocabulary.bos_id if each_opens else vocabulary.eos_id,
-            *vocabulary.encode(english),
-            vocabulary.eos_id,
-        ]
+        y = [opens, *vocabulary.encode(english), vocabulary.eos_id]
         if foreign and english and len(x) + len(y) <= length:
             first.append(x)
             second.append(y)
@@ -110,11 +110,13 @@ def _rows(
     language_ids: tuple[int, int],
     reset_positions: bool = True,
 ) -> Rows:
-    second = [[]] * len(first) if second is None else second
+    if second is None:
+        second = [[]] * len(first)
     turn_B1 = np.array([len(x) for x in first], np.int32).reshape(-1, 1)
     end_B1 = turn_B1 + np.array([len(y) for y in second], np.int32).reshape(-1, 1)
     column_L = np.arange(length)
-    valid_BL, side_BL = column_L < end_B1, (column_L >= turn_B1) & (column_L < end_B1)
+    valid_BL = column_L < end_B1
+    side_BL = valid_BL & (column_L >= turn_B1)
     input_ids = np.full(valid_BL.shape, vocabulary.pad_id, np.int32)
     for row, (x, y) in enumerate(zip(first, second, strict=True)):
         input_ids[row, : len(x) + len(y)] = [*x, *y]
@@ -124,17 +126,17 @@ def _rows(
         "pack_ids": valid_BL,
         "sides": side_BL,
     }
-    return {"input_ids": input_ids} | {
-        name: values.astype(np.int32) for name, values in fields.items()
-    }
+    rows = {"input_ids": input_ids}
+    for name, values in fields.items():
+        rows[name] = values.astype(np.int32)
+    return rows
 
 
 def mask_for_validation(
     rows: Rows, mask_id: int, seed: int = 0, side: int | None = None
 ) -> Rows:
     """The rows with 15 % of their tokens, at least one per row, replaced by MASK, and the
-    prediction slots that ask
-    for them.
+    prediction slots that ask for them.
 
     Column 0 and padding are never chosen; `side` 0 or 1 keeps the choice to that side. Row r draws
     from (seed, r) alone.
@@ -149,8 +151,10 @@ def mask_for_validation(
             continue
         draws = np.random.default_rng((seed, row)).random(len(candidates))
         chosen_BL[row, candidates[draws < MASK_RATE]] = True
+        # A row without a prediction would cost as much and tell nothing.
         chosen_BL[row, candidates[draws.argmin()]] = True
     counts_B = chosen_BL.sum(axis=1)
+    # Rounded up to 8: few widths, so few compilations.
     slots = -(-max(1, counts_B.max()) // 8) * 8
     positions_BM = np.zeros((len(chosen_BL), slots), np.int32)
     for row, columns_L in enumerate(chosen_BL):
@@ -171,17 +175,20 @@ def same_slots(parts: Sequence[Rows]) -> list[Rows]:
     if "masked_positions" not in parts[0]:
         return list(parts)
     slots = max(rows["masked_positions"].shape[1] for rows in parts)
-    return [
-        {
-            name: (
-                np.pad(values, [(0, 0), (0, slots - values.shape[1])])
-                if name.startswith("masked_")
-                else values
-            )
-            for name, values in rows.items()
-        }
-        for rows in parts
-    ]
+    return [_with_slots(rows, slots) for rows in parts]
+
+
+def _with_slots(rows: Rows, slots: int) -> Rows:
+    wider = dict(rows)
+    for name, values in rows.items():
+        if name.startswith("masked_"):
+            wider[name] = np.pad(values, [(0, 0), (0, slots - values.shape[1])])
+    return wider
+
+
+def joined(parts: Sequence[Rows]) -> Rows:
+    """All rows, one part after the other."""
+    return {name: np.concatenate([rows[name] for rows in parts]) for name in parts[0]}
 
 
 def hide_partner(rows: Rows) -> Rows:
@@ -196,23 +203,12 @@ def hide_partner(rows: Rows) -> Rows:
 # --- Sums -----------------------------------------------------------------------------------------
 
 
-@functools.lru_cache(maxsize=32)
-def _sums(model, objective, languages: int, mesh):
-    model = on_xla(model, mesh)
-
-    def run(params, batch):
-        metrics = objective.loss(model, params, batch, None, languages).metrics
-        return {
-            key: metrics[f"{objective.name}/{key}_by_language"]
-            for key in ("loss", "accuracy")
-        }
-
-    return jax.jit(
-        run,
-        out_shardings=NamedSharding(mesh, PartitionSpec())
-        if mesh is not None
-        else None,
-    )
+def _sums(model, objective, languages: int, params, batch):
+    metrics = objective.loss(model, params, batch, None, languages).metrics
+    return {
+        key: metrics[f"{objective.name}/{key}_by_language"]
+        for key in ("loss", "accuracy")
+    }
 
 
 def scores(
@@ -231,28 +227,22 @@ def scores(
     objective: on the Objective contract, with `<name>/loss_by_language` and `accuracy_by_language`
     metrics. The last batch is filled up with empty rows.
     """
-    run = _sums(model, objective, len(languages), mesh)
-    multiple = row_multiple(mesh)
-    size = -(-batch_size // multiple) * multiple
-    nll_G, right_G, count_G = np.zeros((3, len(languages)))
     fields = {name: rows[name] for name in (*objective.reads, "sides") if name in rows}
-    for start in range(0, len(rows["input_ids"]), size):
-        part = {name: values[start : start + size] for name, values in fields.items()}
-        missing = size - len(part["input_ids"])
-        part = {
-            name: np.pad(values, [(0, missing), (0, 0)])
-            for name, values in part.items()
-        }
-        sums = run(params, place(part, mesh))
+    run = compiled(_sums, model, mesh, objective, len(languages))
+    nll_G, right_G, count_G = np.zeros((3, len(languages)))
+    # Rows that fill a batch up predict nothing and add nothing to its sums.
+    for sums, _ in by_batch(run, params, fields, batch_size, mesh):
         nll_G += np.asarray(sums["loss"][0], np.float64)
         right_G += np.asarray(sums["accuracy"][0], np.float64)
         count_G += np.asarray(sums["loss"][1], np.float64)
-    predicted = [(i, name) for i, name in enumerate(languages) if count_G[i] > 0]
-    # Past e^100 a perplexity says no more than "infinite", and JSON has no infinity.
-    perplexities = {
-        name: math.exp(min(nll_G[i] / count_G[i], 100.0)) for i, name in predicted
-    }
-    return perplexities, {name: float(right_G[i] / count_G[i]) for i, name in predicted}
+    perplexities, accuracies = {}, {}
+    for i, language in enumerate(languages):
+        if count_G[i] == 0:
+            continue
+        # Past e^100 a perplexity says no more than "infinite", and JSON has no infinity.
+        perplexities[language] = math.exp(min(nll_G[i] / count_G[i], 100.0))
+        accuracies[language] = float(right_G[i] / count_G[i])
+    return perplexities, accuracies
 
 
 def perplexity(*args, **options) -> dict[str, float]:
@@ -301,15 +291,10 @@ class TextPerplexity(Evaluator):
                 raise UserError(f"{text.path}: no sentences to measure perplexity on")
             index = list(self.languages).index(language)
             rows = text_rows(sentences, self.vocabulary, self.length, index, self.limit)
-            parts.append(
-                rows
-                if self.causal
-                else mask_for_validation(rows, self.vocabulary.mask_id, self.seed)
-            )
-        parts = same_slots(parts)
-        self._rows = {
-            name: np.concatenate([rows[name] for rows in parts]) for name in parts[0]
-        }
+            if not self.causal:
+                rows = mask_for_validation(rows, self.vocabulary.mask_id, self.seed)
+            parts.append(rows)
+        self._rows = joined(same_slots(parts))
 
     def __call__(self, model, params, step: int, mesh=None) -> dict[str, Any]:
         objective = CLM() if self.causal else MLM()
@@ -352,7 +337,7 @@ class TranslationPerplexity(Evaluator):
     name: str = "translation_perplexity"
 
     def __post_init__(self):
-        self._rows = {}
+        made: dict[str, Rows] = {}
         for language, pairs in self.pairs.items():
             for needed in (language, PIVOT):
                 if needed not in self.languages:
@@ -360,41 +345,38 @@ class TranslationPerplexity(Evaluator):
                         f"{language}-{PIVOT} pairs: {needed!r} is not one of the run's languages "
                         f"({', '.join(self.languages)})"
                     )
-            ids = (
-                list(self.languages).index(language),
-                list(self.languages).index(PIVOT),
-            )
+            first = list(self.languages).index(language)
+            second = list(self.languages).index(PIVOT)
             rows = pair_rows(
                 pairs,
                 self.vocabulary,
                 self.length,
-                ids,
+                (first, second),
                 self.limit,
                 self.reset_positions,
             )
-            self._rows[f"{language}-{PIVOT}"] = mask_for_validation(
+            made[f"{language}-{PIVOT}"] = mask_for_validation(
                 rows, self.vocabulary.mask_id, self.seed
             )
-        self._rows = dict(
-            zip(self._rows, same_slots(list(self._rows.values())), strict=True)
-        )
+        self._rows = dict(zip(made, same_slots([*made.values()]), strict=True))
 
     def __call__(self, model, params, step: int, mesh=None) -> dict[str, Any]:
+        visible = self._rows
+        hidden = {name: hide_partner(rows) for name, rows in self._rows.items()}
         out: dict[str, Any] = {"kind": "translation_perplexity"}
-        for kind, view in (("visible", lambda rows: rows), ("hidden", hide_partner)):
-            out[kind] = {
-                name: perplexity(
+        for kind, parts in (("visible", visible), ("hidden", hidden)):
+            by_pair, means = {}, {}
+            for name, rows in parts.items():
+                by_pair[name] = perplexity(
                     model,
                     params,
                     TLM(),
-                    view(rows),
+                    rows,
                     self.languages,
                     batch_size=self.batch_size,
                     mesh=mesh,
                 )
-                for name, rows in self._rows.items()
-            }
-            out[f"{kind}_mean"] = mean(
-                {name: mean(sides) for name, sides in out[kind].items()}
-            )
+                means[name] = mean(by_pair[name])
+            out[kind] = by_pair
+            out[f"{kind}_mean"] = mean(means)
         return out

@@ -1,32 +1,24 @@
 """What BTMLM's first stage writes (ERNIE-M §3.1): the pseudo tokens of held-out sentences, for a
 person to look at."""
 
-import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import jax
 import numpy as np
-from jax.sharding import NamedSharding, PartitionSpec
 
 from xlingjax.data.features import SPECIAL_IDS
 from xlingjax.data.sources import Text
-from xlingjax.evaluation.perplexity import Rows, sentence_rows
-from xlingjax.inference.encode import language_index, on_xla, place, row_multiple
+from xlingjax.evaluation.perplexity import Rows, joined, sentence_rows
+from xlingjax.inference.encode import language_index
+from xlingjax.inference.forward import by_row, compiled
 from xlingjax.objectives.ernie_m import BTMLM
 from xlingjax.training.evaluator import Evaluator
 
 
-@functools.lru_cache(maxsize=8)
-def _placeholders(model, mesh):
-    """jit of (params, batch) -> the pseudo tokens [B, P], each the likeliest."""
-    model, objective = on_xla(model, mesh), BTMLM()
-    replicated = NamedSharding(mesh, PartitionSpec()) if mesh is not None else None
-    return jax.jit(
-        lambda params, batch: objective.placeholders(model, params, batch).targets,
-        out_shardings=replicated,
-    )
+def _placeholders(model, params, batch):
+    """The pseudo tokens [B, P], each the likeliest."""
+    return BTMLM().placeholders(model, params, batch).targets
 
 
 @dataclass
@@ -54,60 +46,50 @@ class PseudoSamples(Evaluator):
     name: str = "pseudo_samples"
 
     def __call__(self, model, params, step: int, mesh=None) -> dict[str, Any]:
-        parts, samples, offsets = [], [], []
+        parts, samples, offsets, targets = [], [], [], []
         for language, text in sorted(self.texts.items()):
-            rows = self._sentences(
-                text, language_index(language, self.languages, model)
-            )
-            for row, pack_L in enumerate(rows["pack_ids"]):
+            index = language_index(language, self.languages, model)
+            rows = self._sentences(text, index)
+            parts.append(rows)
+            for ids_L, pack_L in zip(rows["input_ids"], rows["pack_ids"], strict=True):
+                # The number of the sample alone, so that every step asks for the same.
                 rng = np.random.default_rng((self.seed, len(samples)))
                 tokens = int(pack_L.sum())
-                places = np.sort(
-                    rng.choice(
-                        tokens,
-                        int(np.ceil(self.proportion * tokens - 1e-6)),
-                        replace=False,
-                    )
-                )
-                target = str(
-                    rng.choice([code for code in self.targets if code != language])
-                )
-                pieces = self.vocabulary.pieces(
-                    rows["input_ids"][row, :tokens].tolist()
-                )
+                places, target = self._drawn(rng, tokens, language)
+                pieces = self.vocabulary.pieces(ids_L[:tokens].tolist())
                 samples.append(
                     {"language": language, "pieces": pieces, "target_language": target}
                 )
                 offsets.append(places)
-            parts.append(rows)
+                targets.append(language_index(target, self.languages, model))
         if not samples:
             return {"kind": "pseudo_samples", "samples": []}
-        text = {
-            name: np.concatenate([rows[name] for rows in parts]) for name in parts[0]
-        }
-        targets = [
-            language_index(sample["target_language"], self.languages, model)
-            for sample in samples
-        ]
-        batch = self._with_placeholders(text, offsets, targets)
-        missing = -len(samples) % row_multiple(mesh)
-        batch = {
-            name: np.pad(values, [(0, missing), (0, 0)], mode="edge")
-            for name, values in batch.items()
-        }
-        ids_BP = np.asarray(_placeholders(model, mesh)(params, place(batch, mesh)))
-        for sample, places, ids_P in zip(samples, offsets, ids_BP, strict=False):
+        batch = self._with_placeholders(joined(parts), offsets, targets)
+        run = compiled(_placeholders, model, mesh)
+        ids_BP = by_row(run, params, batch, len(samples), mesh)
+        for sample, places, ids_P in zip(samples, offsets, ids_BP, strict=True):
             pieces = self.vocabulary.pieces(ids_P[: len(places)].tolist())
-            sample["pseudo"] = [
-                [int(at), piece] for at, piece in zip(places, pieces, strict=True)
-            ]
+            pseudo = []
+            for at, piece in zip(places, pieces, strict=True):
+                pseudo.append([int(at), piece])
+            sample["pseudo"] = pseudo
         return {"kind": "pseudo_samples", "samples": samples}
+
+    def _drawn(
+        self, rng: np.random.Generator, tokens: int, language: str
+    ) -> tuple[np.ndarray, str]:
+        """(offsets, sorted, the language) of a sentence's pseudo tokens."""
+        # Less a little: a product may come out above a whole number, as 0.07 x 100 does.
+        count = int(np.ceil(self.proportion * tokens - 1e-6))
+        places = np.sort(rng.choice(tokens, count, replace=False))
+        others = [code for code in self.targets if code != language]
+        return places, str(rng.choice(others))
 
     def _sentences(self, text: Text, language_id: int) -> Rows:
         lines = [line for line in text.lines() if line]
-        chosen = [
-            lines[i] for i in np.random.default_rng(self.seed).permutation(len(lines))
-        ]
+        order = np.random.default_rng(self.seed).permutation(len(lines))
+        chosen = [lines[i] for i in order]
+        # A sentence leaves room for its own placeholders.
         longest = int(self.length / (1 + self.proportion)) - 1
         return sentence_rows(
             chosen, self.vocabulary, longest, language_id, self.per_language
@@ -117,16 +99,17 @@ class PseudoSamples(Evaluator):
         self, text: Rows, offsets: Sequence[np.ndarray], targets: Sequence[int]
     ) -> Rows:
         """The rows that `BtmlmFeatures` makes, nothing of the text masked."""
-        width, most = text["pack_ids"].shape[1], max(len(places) for places in offsets)
-        used_BP = np.array(
-            [[slot < len(places) for slot in range(most)] for places in offsets]
-        )
-        offset_BP = np.array(
-            [[*places, *[0] * (most - len(places))] for places in offsets]
-        )
-        base_B1 = (
-            0 if self.reset_positions else text["pack_ids"].sum(axis=1, keepdims=True)
-        )
+        width = text["pack_ids"].shape[1]
+        counts_B1 = np.array([[len(places)] for places in offsets])
+        most = int(counts_B1.max())
+        used_BP = np.arange(most) < counts_B1
+        offset_BP = np.zeros(used_BP.shape, int)
+        for row, places in enumerate(offsets):
+            offset_BP[row, : len(places)] = places
+        # Positions run on behind the sentence, unless each text starts from 0 again.
+        base_B1 = text["pack_ids"].sum(axis=1, keepdims=True)
+        if self.reset_positions:
+            base_B1 = np.zeros_like(base_B1)
         behind = {
             "input_ids": np.where(
                 used_BP, self.vocabulary.mask_id, self.vocabulary.pad_id

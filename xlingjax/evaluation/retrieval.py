@@ -21,9 +21,7 @@ from xlingjax.inference.search import CHUNK, neighbours, unit_rows
 from xlingjax.training.evaluator import Evaluator
 
 DIRECTIONS = ("en_to_xx", "xx_to_en")
-SCORES = tuple(
-    f"{kind}_{direction}" for kind in ("raw", "centred") for direction in DIRECTIONS
-)
+SCORES = ("raw_en_to_xx", "raw_xx_to_en", "centred_en_to_xx", "centred_xx_to_en")
 
 
 def nearest(
@@ -34,21 +32,18 @@ def nearest(
 ) -> np.ndarray:
     """int[Q]: the row of `index_SD` with the highest cosine to each query; exact; among equals the
     first row wins. chunk, mesh: see `search.neighbours`."""
-    return neighbours(unit_rows(queries_QD), unit_rows(index_SD), 1, chunk, mesh)[1][
-        :, 0
-    ]
+    _, rows_Q1 = neighbours(unit_rows(queries_QD), unit_rows(index_SD), 1, chunk, mesh)
+    return rows_Q1[:, 0]
 
 
 def accuracy(
     queries_SD: np.ndarray, index_SD: np.ndarray, mesh: Mesh | None = None
 ) -> float:
     """Share of rows whose nearest row of the other side is their own; states that have all
-    collapsed score 1/S, not
-    1.
+    collapsed score 1/S, not 1.
     """
-    return float(
-        np.mean(nearest(queries_SD, index_SD, mesh=mesh) == np.arange(len(queries_SD)))
-    )
+    found_S = nearest(queries_SD, index_SD, mesh=mesh)
+    return float(np.mean(found_S == np.arange(len(queries_SD))))
 
 
 def score_layer(
@@ -56,15 +51,15 @@ def score_layer(
 ) -> dict[str, float]:
     """The four figures of one layer: {raw, centred} x {en_to_xx (XTREME's), xx_to_en}, each in
     0..1."""
-    centred = english_SD - english_SD.mean(axis=0), foreign_SD - foreign_SD.mean(axis=0)
-    out = {}
-    for kind, (english, foreign) in (
-        ("raw", (english_SD, foreign_SD)),
-        ("centred", centred),
-    ):
-        out[f"{kind}_en_to_xx"] = accuracy(english, foreign, mesh)
-        out[f"{kind}_xx_to_en"] = accuracy(foreign, english, mesh)
-    return out
+    # Each side about its own mean: what sets the languages apart is gone.
+    centred_english_SD = english_SD - english_SD.mean(axis=0)
+    centred_foreign_SD = foreign_SD - foreign_SD.mean(axis=0)
+    return {
+        "raw_en_to_xx": accuracy(english_SD, foreign_SD, mesh),
+        "raw_xx_to_en": accuracy(foreign_SD, english_SD, mesh),
+        "centred_en_to_xx": accuracy(centred_english_SD, centred_foreign_SD, mesh),
+        "centred_xx_to_en": accuracy(centred_foreign_SD, centred_english_SD, mesh),
+    }
 
 
 def mean_by_layer(
@@ -72,13 +67,13 @@ def mean_by_layer(
 ) -> dict[str, dict[str, float]]:
     """{language: {layer: scores}} -> {layer: scores}, the plain mean over languages."""
     tables = list(by_language.values())
-    return {
-        layer: {
-            score: float(np.mean([table[layer][score] for table in tables]))
-            for score in SCORES
-        }
-        for layer in tables[0]
-    }
+    means: dict[str, dict[str, float]] = {}
+    for layer in tables[0]:
+        means[layer] = {}
+        for score in SCORES:
+            values = [table[layer][score] for table in tables]
+            means[layer][score] = float(np.mean(values))
+    return means
 
 
 def best_layer(by_layer: Mapping[str, Mapping[str, float]], score: str) -> str:
@@ -93,7 +88,8 @@ def best_layer(by_layer: Mapping[str, Mapping[str, float]], score: str) -> str:
 def language_similarity(centroids: Mapping[str, np.ndarray]) -> dict[str, Any]:
     """Cosine of the languages' mean vectors: {"languages": [...], "cosine": [[...]]}."""
     names = sorted(centroids)
-    table = unit_rows(np.stack([centroids[name] for name in names]).astype(np.float64))
+    rows = np.stack([centroids[name] for name in names])
+    table = unit_rows(rows.astype(np.float64))
     return {"languages": names, "cosine": np.round(table @ table.T, 4).tolist()}
 
 
@@ -114,39 +110,34 @@ def evaluate_retrieval(
     prefix: text before every sentence.
 
     Returns
-        prefix         where there is one
-        pairs          {language: number of pairs searched among}
-        by_language    {pooling: {language: {layer: {raw_en_to_xx, raw_xx_to_en, centred_en_to_xx,
-        centred_xx_to_en}}}} by_layer       {pooling: {layer: the same four, mean over languages}}
-        best           {pooling: {score: {"layer": n, "value": x}}}, each score at the layer best
-        for it
-        similarity     cosine of language centroids under the first pooling, at the layer best for
-        raw_en_to_xx
-        and, as plain numbers under the first pooling, retrieval_mean and retrieval_mean_centred
-        (en_to_xx, mean over languages, best layer), retrieval_mean_xx_to_en and
-        retrieval_mean_centred_xx_to_en, retrieval_best_layer.
+
+    - prefix: where there is one
+    - pairs: {language: number of pairs searched among}
+    - by_language: {pooling: {language: {layer: `SCORES`}}}
+    - by_layer: {pooling: {layer: the same four, mean over languages}}
+    - best: {pooling: {score: {"layer": n, "value": x}}}, each score at the layer best for it
+    - similarity: cosine of language centroids under the first pooling, at the layer best for
+      raw_en_to_xx
+
+    and, as plain numbers under the first pooling, retrieval_mean and retrieval_mean_centred
+    (en_to_xx, mean over languages, best layer), retrieval_mean_xx_to_en and
+    retrieval_mean_centred_xx_to_en, retrieval_best_layer.
     """
     if not pairs:
         raise UserError("retrieval: no pairs to search")
-    buckets = (
-        [b for b in BUCKETS if b < max_length] + [max_length]
-        if max_length
-        else list(BUCKETS)
-    )
     limit = model.config.max_positions - model.config.position_offset
-    buckets = (
-        [b for b in buckets if b < limit] + [limit] if buckets[-1] > limit else buckets
-    )
+    buckets = _buckets(max_length, limit)
     tables: dict[str, dict] = {pooling: {} for pooling in poolings}
     sums: dict[str, np.ndarray] = {}
     counts: dict[str, int] = {}
     for language, aligned in pairs.items():
         sides = []
         for name, texts in ((PIVOT, aligned.english), (language, aligned.foreign)):
+            texts = [prefix + text for text in texts]
             states_PNSD = embed(
                 model,
                 params,
-                token_ids([prefix + text for text in texts], vocabulary, buckets[-1]),
+                token_ids(texts, vocabulary, buckets[-1]),
                 language_index(name, languages, model),
                 vocabulary,
                 poolings=poolings,
@@ -154,27 +145,32 @@ def evaluate_retrieval(
                 tokens_per_batch=tokens_per_batch,
                 mesh=mesh,
             )
+            # Only sums are kept of the states, which may fill the memory.
             sums[name] = sums.get(name, 0) + states_PNSD[0].sum(axis=1)
             counts[name] = counts.get(name, 0) + len(texts)
             sides.append(states_PNSD)
+        english_PNSD, foreign_PNSD = sides
         for p, pooling in enumerate(poolings):
-            tables[pooling][language] = {
-                str(layer): score_layer(sides[0][p, layer], sides[1][p, layer], mesh)
-                for layer in range(sides[0].shape[1])
-            }
+            table = {}
+            for layer in range(english_PNSD.shape[1]):
+                english_SD = english_PNSD[p, layer]
+                foreign_SD = foreign_PNSD[p, layer]
+                table[str(layer)] = score_layer(english_SD, foreign_SD, mesh)
+            tables[pooling][language] = table
     by_layer = {pooling: mean_by_layer(table) for pooling, table in tables.items()}
-    best = {}
+    best: dict[str, dict[str, dict[str, Any]]] = {}
     for pooling, layers in by_layer.items():
-        chosen = {score: best_layer(layers, score) for score in SCORES}
-        best[pooling] = {
-            score: {"layer": int(at), "value": layers[at][score]}
-            for score, at in chosen.items()
-        }
+        best[pooling] = {}
+        for score in SCORES:
+            at = best_layer(layers, score)
+            best[pooling][score] = {"layer": int(at), "value": layers[at][score]}
     head = best[poolings[0]]
     layer = head["raw_en_to_xx"]["layer"]
-    return {
-        "kind": "retrieval",
-        **({"prefix": prefix} if prefix else {}),
+    centroids = {name: total[layer] / counts[name] for name, total in sums.items()}
+    told: dict[str, Any] = {"kind": "retrieval"}
+    if prefix:
+        told["prefix"] = prefix
+    return told | {
         "retrieval_mean": head["raw_en_to_xx"]["value"],
         "retrieval_mean_centred": head["centred_en_to_xx"]["value"],
         "retrieval_mean_xx_to_en": head["raw_xx_to_en"]["value"],
@@ -185,11 +181,15 @@ def evaluate_retrieval(
         "by_language": tables,
         "by_layer": by_layer,
         "best": best,
-        "similarity": (
-            {"layer": layer}
-            | language_similarity({n: sums[n][layer] / counts[n] for n in sums})
-        ),
+        "similarity": {"layer": layer} | language_similarity(centroids),
     }
+
+
+def _buckets(max_length: int, limit: int) -> list[int]:
+    """Lengths of rows up to `max_length` (0: the longest of `BUCKETS`) and the model's limit."""
+    longest = max_length or BUCKETS[-1]
+    longest = min(longest, limit)
+    return [length for length in BUCKETS if length < longest] + [longest]
 
 
 @dataclass

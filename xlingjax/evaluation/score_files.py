@@ -45,7 +45,8 @@ def label_file(
         return None
     if task.kind in ("classification", "tagging"):
         first = next((text for _, text in read_lines(path) if text.strip()), "")
-        return None if "\t" in first else path
+        if "\t" in first:
+            return None
     return path
 
 
@@ -59,23 +60,19 @@ def read_labels(path: str | Path, task: Task, language: str) -> list[Any]:
         sentences = read_tag_lines(path)
         for line, tags in sentences:
             check_labels(path, tags, task.labels, line)
-        return [
-            Tagged(("",) * len(tags), tuple(tags), line) for line, tags in sentences
-        ]
+        records = []
+        for line, tags in sentences:
+            records.append(Tagged(("",) * len(tags), tuple(tags), line))
+        return records
     if task.kind == "mining":
         return [Bitext((), (), frozenset(read_pairs(path)))]
     if task.kind == "retrieval":
-        rows = read_rows(path)
-        english = tuple((str(number), "") for number in range(len(rows)))
-        return [
-            Bitext(
-                (),
-                english,
-                frozenset(
-                    (str(row), id_) for row, (id_, _) in zip(rows, english, strict=True)
-                ),
-            )
-        ]
+        # Such a file names no sentences: either side's ids are its rows.
+        english, pairs = [], set()
+        for number, row in enumerate(read_rows(path)):
+            english.append((str(number), ""))
+            pairs.add((str(row), str(number)))
+        return [Bitext((), tuple(english), frozenset(pairs))]
     labels = [text.strip() for _, text in read_lines(path)]
     check_labels(path, labels, task.labels)
     return [Example("", None, label, line) for line, label in enumerate(labels, 1)]
@@ -85,11 +82,9 @@ def read_gold(task: Task, folder: str | Path, split: str, language: str) -> list
     """Gold records of one language, from XTREME's label files or the official layout. Raises
     UserError as `read`."""
     path = label_file(task, folder, language, split)
-    return (
-        read_labels(path, task, language)
-        if path
-        else read(task, folder, split, language)
-    )
+    if path:
+        return read_labels(path, task, language)
+    return read(task, folder, split, language)
 
 
 # --- scores ---------------------------------------------------------------------------------------
@@ -100,10 +95,11 @@ def score_language(
 ) -> dict[str, float]:
     """{metric: 0..100} by every metric of the task. Raises UserError naming task and language."""
     try:
-        return {
-            name: find_metric(name, task.kind).compute(gold, predicted, language)
-            for name in task.metrics
-        }
+        values = {}
+        for name in task.metrics:
+            metric = find_metric(name, task.kind)
+            values[name] = metric.compute(gold, predicted, language)
+        return values
     except UserError as error:
         raise UserError(f"{task.full_name}, {language}: {error}") from None
 
@@ -135,24 +131,30 @@ def summarise(
             "score_is": list(task_metrics(task)),
             "missing": missing,
         }
-        if any(language in there for language in averaged_languages(task)):
-            told[task.full_name]["score"] = task_score(
-                task, by_metric, allow_missing=True
-            )
-            if not {*missing} & {*averaged_languages(task)}:
-                whole[task.full_name] = told[task.full_name]["score"]
+        averaged = {*averaged_languages(task)}
+        if averaged & there.keys():
+            score = task_score(task, by_metric, allow_missing=True)
+            told[task.full_name]["score"] = score
+            # Languages outside the official average may be missing.
+            if not averaged & {*missing}:
+                whole[task.full_name] = score
 
     def mean(of: Sequence[Task]) -> float | None:
-        return (
-            overall(of, whole) if all(task.full_name in whole for task in of) else None
-        )
+        if {task.full_name for task in of} <= whole.keys():
+            return overall(of, whole)
+        return None
 
-    used = [
-        name
-        for name in METRICS
-        if any(name in scores.get(task.full_name, {}) for task in tasks)
-    ]
-    suite = tasks[0].suite if tasks else ""
+    used: set[str] = set()
+    for task in tasks:
+        used.update(scores.get(task.full_name, {}))
+    suite = ""
+    if tasks:
+        suite = tasks[0].suite
+    signatures = {}
+    # In the order of the table of metrics, whatever the tasks'.
+    for name, metric in METRICS.items():
+        if name in used:
+            signatures[name] = metric.signature
     return {
         "tasks": told,
         "groups": {name: mean(of) for name, of in groups(tasks).items()},
@@ -160,18 +162,19 @@ def summarise(
         "averages": AVERAGES.get(
             suite, "task: mean over its languages; overall: mean over tasks"
         ),
-        "signatures": {name: METRICS[name].signature for name in used},
+        "signatures": signatures,
     }
 
 
 def task_mean(task: Task, by_language: Mapping[str, float]) -> float | None:
     """Mean over the languages of the official average that are there; None: none is."""
-    values = [
-        by_language[language]
-        for language in averaged_languages(task)
-        if language in by_language
-    ]
-    return sum(values) / len(values) if values else None
+    values = []
+    for language in averaged_languages(task):
+        if language in by_language:
+            values.append(by_language[language])
+    if not values:
+        return None
+    return sum(values) / len(values)
 
 
 def score_files(
@@ -191,31 +194,7 @@ def score_files(
     for folder in (predictions, gold):
         if not is_tfds(folder) and not Path(folder).is_dir():
             raise UserError(f"missing folder: {folder}")
-    there: list[tuple[Task, str, Path]] = []
-    missing: dict[str, dict[str, list[str]]] = {"predictions": {}, "gold": {}}
-    for task in tasks:
-        for language in task.languages:
-            path = prediction_path(task, predictions, language, split)
-            has_gold = label_file(task, gold, language, split) or find(
-                task, gold, split, language
-            )
-            if not allow_missing and not path.is_file():
-                raise UserError(
-                    f"missing file: {path}, the predictions of {task.full_name}; --allow-missing"
-                    " scores others"
-                )
-            if not allow_missing and not has_gold:
-                read(task, gold, split, language)  # says where it looked
-            if path.is_file() and has_gold and is_tfds(gold) and task.kind != "span_qa":
-                raise UserError(
-                    f"{task.full_name}: its predictions are read in the order of the official"
-                    f" files, and {gold} has another: --gold needs those files"
-                )
-            if path.is_file() and has_gold:
-                there.append((task, language, path))
-            else:
-                of = missing["gold" if path.is_file() else "predictions"]
-                of.setdefault(task.full_name, []).append(language)
+    there, missing = _files_to_score(tasks, predictions, gold, split, allow_missing)
     if not there:
         example = prediction_path(tasks[0], predictions, tasks[0].languages[0], split)
         raise UserError(
@@ -227,9 +206,8 @@ def score_files(
     for task, language, path in there:
         records = read_gold(task, gold, split, language)
         found = read_predictions(path, task, records)
-        for name, value in score_language(
-            task, records, found.values, language
-        ).items():
+        values = score_language(task, records, found.values, language)
+        for name, value in values.items():
             scores.setdefault(task.full_name, {}).setdefault(name, {})[language] = value
         if found.notes:
             notes.setdefault(task.full_name, {})[language] = dict(found.notes)
@@ -237,6 +215,47 @@ def score_files(
     for name, task in told["tasks"].items():
         task["notes"] = notes.get(name, {})
     return told | {"split": split, "missing": missing}
+
+
+def _files_to_score(
+    tasks: Sequence[Task],
+    predictions: str | Path,
+    gold: str | Path,
+    split: str,
+    allow_missing: bool,
+) -> tuple[list[tuple[Task, str, Path]], dict[str, dict[str, list[str]]]]:
+    """((task, language, file of predictions) of those that have both, what is "missing"). Raises
+    UserError as `score_files`."""
+    there: list[tuple[Task, str, Path]] = []
+    missing: dict[str, dict[str, list[str]]] = {"predictions": {}, "gold": {}}
+    for task in tasks:
+        for language in task.languages:
+            path = prediction_path(task, predictions, language, split)
+            has_predictions = path.is_file()
+            has_gold = label_file(task, gold, language, split) or find(
+                task, gold, split, language
+            )
+            if not allow_missing and not has_predictions:
+                raise UserError(
+                    f"missing file: {path}, the predictions of {task.full_name}; --allow-missing"
+                    " scores others"
+                )
+            if not allow_missing and not has_gold:
+                read(task, gold, split, language)  # says where it looked
+            if not has_predictions:
+                missing["predictions"].setdefault(task.full_name, []).append(language)
+                continue
+            if not has_gold:
+                missing["gold"].setdefault(task.full_name, []).append(language)
+                continue
+            # Answers are found by id, whatever the order.
+            if is_tfds(gold) and task.kind != "span_qa":
+                raise UserError(
+                    f"{task.full_name}: its predictions are read in the order of the official"
+                    f" files, and {gold} has another: --gold needs those files"
+                )
+            there.append((task, language, path))
+    return there, missing
 
 
 def write_scores(told: Mapping[str, Any], path: str | Path) -> Path:
@@ -264,62 +283,59 @@ def score_table(told: Mapping[str, Any], title: str):
     from rich.table import Table
 
     table = Table(title=title, caption_justify="left", title_justify="left")
-    for name, justify in (
-        ("task", "left"),
-        ("metric", "left"),
-        ("mean", "right"),
-        ("by language", "left"),
-    ):
-        table.add_column(
-            name,
-            justify=justify,
-            overflow="fold",
-            ratio=1 if name == "by language" else None,
-        )
+    table.add_column("task", overflow="fold")
+    table.add_column("metric", overflow="fold")
+    table.add_column("mean", overflow="fold", justify="right")
+    # The only one that gives way where the terminal is narrow.
+    table.add_column("by language", overflow="fold", ratio=1)
     for name, task in told["tasks"].items():
         for row, (metric, values) in enumerate(task["metrics"].items()):
-            languages = "  ".join(
-                f"{language} {value:.2f}" for language, value in values.items()
-            )
-            table.add_row(
-                "" if row else name, metric, shown(task["means"][metric]), languages
-            )
-        parts = " and ".join(task["score_is"])
-        if len(task["score_is"]) > 1:
-            parts = f"mean of {parts}"
-        total = len(task["missing"]) + len(next(iter(task["metrics"].values())))
-        lacking = (
-            f"; {total - len(task['missing'])} of {total} languages"
-            if task["missing"]
-            else ""
-        )
-        table.add_row(
-            "", "score", shown(task["score"]), f"{parts}{lacking}", end_section=True
-        )
+            cells = [f"{language} {value:.2f}" for language, value in values.items()]
+            # A task's name stands in its first row alone.
+            first = name
+            if row:
+                first = ""
+            mean = shown(task["means"][metric])
+            table.add_row(first, metric, mean, "  ".join(cells))
+        score = shown(task["score"])
+        table.add_row("", "score", score, _score_is(task), end_section=True)
     for name, value in told["groups"].items():
-        table.add_row(
-            name,
-            "group",
-            shown(value),
-            "" if value is not None else "not all of its tasks and languages",
-        )
+        note = _lacking(value, "not all of its tasks and languages")
+        table.add_row(name, "group", shown(value), note)
     value = told["overall"]
-    table.add_row(
-        "overall",
-        "",
-        shown(value),
-        "" if value is not None else "not all tasks and languages",
-    )
+    note = _lacking(value, "not all tasks and languages")
+    table.add_row("overall", "", shown(value), note)
     return table
 
 
+def _score_is(task: Mapping[str, Any]) -> str:
+    """What a task's score is made of."""
+    text = " and ".join(task["score_is"])
+    if len(task["score_is"]) > 1:
+        text = f"mean of {text}"
+    there = len(next(iter(task["metrics"].values())))
+    lacking = len(task["missing"])
+    if lacking:
+        text += f"; {there} of {there + lacking} languages"
+    return text
+
+
+def _lacking(value: float | None, why: str) -> str:
+    if value is None:
+        return why
+    return ""
+
+
 def shown(value: float | None) -> str:
-    return "-" if value is None else f"{value:.2f}"
+    if value is None:
+        return "-"
+    return f"{value:.2f}"
 
 
 def footnotes(told: Mapping[str, Any]) -> Iterable[str]:
     """Lines below the table: signatures, averages, what was missing or put up with."""
-    yield from (f"{name}: {text}" for name, text in told["signatures"].items())
+    for name, text in told["signatures"].items():
+        yield f"{name}: {text}"
     yield f"averages: {told['averages']}"
     for name, task in told["tasks"].items():
         for language, notes in task["notes"].items():
@@ -332,6 +348,5 @@ def footnotes(told: Mapping[str, Any]) -> Iterable[str]:
                 yield f"{name}, {language}: {notes['filled']} words without a tag count as O"
     for what, of in told["missing"].items():
         if of:
-            yield f"no {what}: " + "; ".join(
-                f"{name} {' '.join(languages)}" for name, languages in of.items()
-            )
+            parts = [f"{name} {' '.join(languages)}" for name, languages in of.items()]
+            yield f"no {what}: {'; '.join(parts)}"

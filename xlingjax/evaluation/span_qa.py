@@ -1,15 +1,12 @@
 """Answers of a fine-tuned model as spans of the original contexts."""
 
-import functools
 from collections.abc import Mapping, Sequence
 
-import jax
 import numpy as np
-from jax.sharding import NamedSharding, PartitionSpec
 
 from xlingjax.data.labelled.records import Question
 from xlingjax.errors import UserError
-from xlingjax.inference.encode import on_xla, place, row_multiple
+from xlingjax.inference.forward import by_row, compiled
 from xlingjax.objectives.span_qa import SpanQA
 from xlingjax.preprocessors.span_qa import Window, span_rows
 from xlingjax.training.run_record import check_length
@@ -19,40 +16,22 @@ CANDIDATES = 20
 """
 
 
-@functools.lru_cache(maxsize=16)
-def _logits(model, mesh):
-    model = on_xla(model, mesh)
-    replicated = NamedSharding(mesh, PartitionSpec()) if mesh is not None else None
-    return jax.jit(
-        lambda params, batch: SpanQA().logits(model, params, batch),
-        out_shardings=replicated,
-    )
+def _logits(model, params, batch):
+    return SpanQA().logits(model, params, batch)
 
 
 def predict(
     model, params, rows: Mapping[str, np.ndarray], *, batch_size: int = 64, mesh=None
 ) -> np.ndarray:
     """float32[N, L, 2]: logits of first and last column (see `span_rows`). The last batch is filled
-    up with empty
-    rows."""
-    run = _logits(model, mesh)
-    fields = {
-        name: rows[name]
-        for name in rows
-        if name in SpanQA().reads and rows[name].ndim == 2
-    }
-    multiple = row_multiple(mesh)
-    size = -(-batch_size // multiple) * multiple
-    parts = []
-    for start in range(0, len(rows["input_ids"]), size):
-        part = {name: values[start : start + size] for name, values in fields.items()}
-        missing = size - len(part["input_ids"])
-        part = {
-            name: np.pad(values, [(0, missing), (0, 0)])
-            for name, values in part.items()
-        }
-        parts.append(np.asarray(run(params, place(part, mesh)))[: size - missing])
-    return np.concatenate(parts)
+    up with empty rows."""
+    fields = {}
+    for name in SpanQA().reads:
+        # Gold answers, one number a row, are not read.
+        if name in rows and rows[name].ndim == 2:
+            fields[name] = rows[name]
+    run = compiled(_logits, model, mesh)
+    return by_row(run, params, fields, batch_size, mesh)
 
 
 def n_best(
@@ -70,18 +49,20 @@ def n_best(
     have at most `longest` pieces
     (BERT's run_squad.py: 30; ERNIE-M: 100). There may be none.
     """
-    begin, end = (
-        logits[window.column : window.column + len(window.spans)].astype(np.float64).T
-    )
-    firsts, lasts = (
-        np.argsort(-scores, kind="stable")[:candidates] for scores in (begin, end)
-    )
+    # Columns of the context alone: the question before it holds no answer.
+    context = slice(window.column, window.column + len(window.spans))
+    begin, end = logits[context].astype(np.float64).T
+    # Stable, so that equal logits give the same answer on every machine.
+    firsts = np.argsort(-begin, kind="stable")[:candidates]
+    lasts = np.argsort(-end, kind="stable")[:candidates]
     pieces = lasts - firsts[:, None] + 1
+    # Windows overlap: a start is read where it has most context on both sides.
     allowed = (pieces >= 1) & (pieces <= longest) & window.maximal[firsts][:, None]
-    found = [
-        (float(begin[firsts[i]] + end[lasts[j]]), int(firsts[i]), int(lasts[j]))
-        for i, j in np.argwhere(allowed)
-    ]
+    found = []
+    for i, j in np.argwhere(allowed):
+        first = int(firsts[i])
+        last = int(lasts[j])
+        found.append((float(begin[first] + end[last]), first, last))
     return sorted(found, key=lambda span: -span[0])
 
 
@@ -98,21 +79,23 @@ def best_answers(
 
     logits: float[N, L, 2] of the rows of `windows`; see `n_best`.
     """
-    best = [(-np.inf, "")] * len(questions)
+    best = [-np.inf] * len(questions)
+    texts = [""] * len(questions)
     for row, window in enumerate(windows):
-        context = questions[window.question].context
-        for score, first, last in n_best(
-            logits[row], window, longest=longest, candidates=candidates
-        ):
+        number = window.question
+        context = questions[number].context
+        spans = n_best(logits[row], window, longest=longest, candidates=candidates)
+        for score, first, last in spans:
             text = context[window.spans[first, 0] : window.spans[last, 1]].strip()
-            if text:
-                best[window.question] = max(
-                    best[window.question], (score, text), key=lambda answer: answer[0]
-                )
-                break
-    return {
-        question.id: text for question, (_, text) in zip(questions, best, strict=True)
-    }
+            # A piece may be a blank alone.
+            if not text:
+                continue
+            # Of equal scores the answer of the first window stays.
+            if score > best[number]:
+                best[number] = score
+                texts[number] = text
+            break
+    return {one.id: text for one, text in zip(questions, texts, strict=True)}
 
 
 def predict_answers(

@@ -13,7 +13,7 @@ text, never as ids.
 
 import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -71,31 +71,29 @@ def write_predictions(
 def _as_text(task: Task, predicted: Any) -> str:
     if task.kind == "span_qa":
         answers = dict(predicted)
-        if wrong := [
-            key
-            for key, text in answers.items()
-            if not isinstance(key, str) or not isinstance(text, str)
-        ]:
-            raise UserError(f"{task.full_name}: the answer of {wrong[0]!r} is not text")
+        for key, text in answers.items():
+            if not isinstance(key, str) or not isinstance(text, str):
+                raise UserError(f"{task.full_name}: the answer of {key!r} is not text")
         return json.dumps(answers, ensure_ascii=False, indent=1) + "\n"
-    if task.kind == "tagging":
-        lines = [
-            line
-            for tags in predicted
-            for line in (*(_label(task, tag) for tag in tags), "")
-        ]
-    elif task.kind in ("classification", "ranking"):
-        lines = [_label(task, label) for label in predicted]
-    elif task.kind == "retrieval":
-        lines = [str(_row(task.full_name, str(row))) for row in predicted]
-    elif task.kind == "mining":
-        lines = [
-            "\t".join(_one_line(task, text, "\t") for text in pair)
-            for pair in predicted
-        ]
-    else:
-        lines = [_one_line(task, text) for text in predicted]
-    return "".join(line + "\n" for line in lines)
+    return "".join(line + "\n" for line in _lines(task, predicted))
+
+
+def _lines(task: Task, predicted: Any) -> Iterator[str]:
+    for made in predicted:
+        if task.kind == "tagging":
+            for tag in made:
+                yield _label(task, tag)
+            # Closes the sentence.
+            yield ""
+        elif task.kind in ("classification", "ranking"):
+            yield _label(task, made)
+        elif task.kind == "retrieval":
+            yield str(_row(task.full_name, str(made)))
+        elif task.kind == "mining":
+            # An id with a tab would be read back as two.
+            yield "\t".join([_one_line(task, text, "\t") for text in made])
+        else:
+            yield _one_line(task, made)
 
 
 def _label(task: Task, label: Any) -> str:
@@ -107,11 +105,12 @@ def _label(task: Task, label: Any) -> str:
 
 
 def _one_line(task: Task, text: str, barred: str = "") -> str:
-    if wrong := [c for c in ("\n", "\r", *barred) if c in text]:
-        raise UserError(
-            f"{task.full_name}: {wrong[0]!r} in the prediction {text!r}, and the file has a line"
-            " for each"
-        )
+    for character in ("\n", "\r", *barred):
+        if character in text:
+            raise UserError(
+                f"{task.full_name}: {character!r} in the prediction {text!r}, and the file has a"
+                " line for each"
+            )
     return text
 
 
@@ -174,10 +173,10 @@ def check_labels(
 
 def read_rows(path: str | Path) -> list[int]:
     """A row per line. Raises UserError naming the line."""
-    return [
-        _row(f"{path}, line {number}", text.strip())
-        for number, text in read_lines(path)
-    ]
+    rows = []
+    for number, text in read_lines(path):
+        rows.append(_row(f"{path}, line {number}", text.strip()))
+    return rows
 
 
 def read_pairs(path: str | Path) -> list[tuple[str, str]]:
@@ -195,21 +194,30 @@ def read_pairs(path: str | Path) -> list[tuple[str, str]]:
 
 def read_tag_lines(path: str | Path) -> list[tuple[int, list[str]]]:
     """(line of its first tag, tags) of each sentence, each closed by a blank line or the end."""
-    sentences, tags, begin, number = [], [], 1, 0
+    sentences: list[tuple[int, list[str]]] = []
+    tags: list[str] = []
+    begin = 1
     for number, text in read_lines(path):
         if text.strip():
             tags.append(text.strip())
-        else:
-            sentences.append((begin, tags))
-            tags, begin = [], number + 1
-    return [*sentences, (begin, tags)] if tags else sentences
+            continue
+        sentences.append((begin, tags))
+        tags = []
+        begin = number + 1
+    if tags:
+        sentences.append((begin, tags))
+    return sentences
 
 
 def _read_tags(path: Path, task: Task, gold: Sequence[Any]) -> Predictions:
     sentences = read_tag_lines(path)
     fills = task.suite == "xglue"
-    labels = (*task.labels, FILL) if fills and task.labels else task.labels
-    filled, values = 0, []
+    labels = task.labels
+    # A file may hold the tags that the script would fill in.
+    if fills and labels:
+        labels = (*labels, FILL)
+    filled = 0
+    values = []
     for begin, tags in sentences:
         check_labels(path, tags, labels, begin)
     _check_number(path, len(sentences), len(gold), "sentence")
@@ -222,7 +230,10 @@ def _read_tags(path: Path, task: Task, gold: Sequence[Any]) -> Predictions:
             )
         filled += short
         values.append(tags + [FILL] * short)
-    return Predictions(values, {"filled": filled} if filled else {})
+    notes = {}
+    if filled:
+        notes["filled"] = filled
+    return Predictions(values, notes)
 
 
 def _read_answers(path: Path, gold: Sequence[Any]) -> Predictions:
@@ -235,8 +246,9 @@ def _read_answers(path: Path, gold: Sequence[Any]) -> Predictions:
         ) from None
     if not isinstance(answers, dict):
         raise UserError(f"{path}: not a JSON object; one object of id: text is needed")
-    if wrong := [key for key, text in answers.items() if not isinstance(text, str)]:
-        raise UserError(f"{path}: the answer of {wrong[0]} is not text")
+    for key, answer in answers.items():
+        if not isinstance(answer, str):
+            raise UserError(f"{path}: the answer of {key} is not text")
     ids = {question.id for question in gold}
     if unknown := [key for key in answers if key not in ids]:
         raise UserError(
@@ -244,4 +256,7 @@ def _read_answers(path: Path, gold: Sequence[Any]) -> Predictions:
             " split?"
         )
     unanswered = len(ids - answers.keys())
-    return Predictions(answers, {"unanswered": unanswered} if unanswered else {})
+    notes = {}
+    if unanswered:
+        notes["unanswered"] = unanswered
+    return Predictions(answers, notes)

@@ -1,51 +1,31 @@
 """Tags of words, of a fine-tuned model."""
 
-import functools
 from collections.abc import Mapping, Sequence
 
-import jax
 import numpy as np
-from jax.sharding import NamedSharding, PartitionSpec
 
 from xlingjax.data.labelled.records import Tagged
-from xlingjax.inference.encode import on_xla, place, row_multiple
+from xlingjax.inference.forward import by_row, compiled
 from xlingjax.objectives.finetuning import Tagging
 from xlingjax.preprocessors.finetuning import tagged_parts, tagged_rows
 
 NO_TAG = "O"
 
 
-@functools.lru_cache(maxsize=16)
-def _logits(model, objective: Tagging, mesh):
-    model = on_xla(model, mesh)
-    replicated = NamedSharding(mesh, PartitionSpec()) if mesh is not None else None
-    return jax.jit(
-        lambda params, batch: objective.logits(model, params, batch).argmax(-1),
-        out_shardings=replicated,
-    )
+def _likeliest(model, objective: Tagging, params, batch):
+    return objective.logits(model, params, batch).argmax(-1)
 
 
 def predict(
     model, params, rows: Mapping[str, np.ndarray], *, batch_size: int = 64, mesh=None
 ) -> np.ndarray:
     """int[N, L]: the likeliest tag at every piece (see `tagged_rows`)."""
-    run = _logits(model, Tagging(model.config.num_labels), mesh)
-    multiple = row_multiple(mesh)
-    size = -(-batch_size // multiple) * multiple
-    parts = []
-    for start in range(0, len(rows["input_ids"]), size):
-        part = {
-            name: values[start : start + size]
-            for name, values in rows.items()
-            if not name.startswith("tag_")
-        }
-        missing = size - len(part["input_ids"])
-        part = {
-            name: np.pad(values, [(0, missing), (0, 0)])
-            for name, values in part.items()
-        }
-        parts.append(np.asarray(run(params, place(part, mesh)))[: size - missing])
-    return np.concatenate(parts)
+    fields = {}
+    for name, values in rows.items():
+        if not name.startswith("tag_"):
+            fields[name] = values
+    run = compiled(_likeliest, model, mesh, Tagging(model.config.num_labels))
+    return by_row(run, params, fields, batch_size, mesh)
 
 
 def predict_tags(
@@ -79,17 +59,24 @@ def predict_tags(
     )
     found = predict(model, params, rows, batch_size=batch_size, mesh=mesh)
     made = [[""] * len(sentence.words) for sentence in sentences]
-    for row, (number, _, owners) in enumerate(
-        tagged_parts(sentences, vocabulary, length, language, apart, marks)
-    ):
-        for column, word in reversed(
-            [*enumerate(owners, 1)]
-        ):  # the first piece has the word
+    parts = tagged_parts(sentences, vocabulary, length, language, apart, marks)
+    for row, (number, _, owners) in enumerate(parts):
+        # Backwards, so that the first piece of a word has the last say.
+        for column, word in reversed([*enumerate(owners, 1)]):
             made[number][word] = tags[found[row, column]]
     for own in made:
-        for word, tag in enumerate(own):
-            if not tag:
-                own[word] = (
-                    NO_TAG if NO_TAG in tags else own[word - 1] if word else tags[0]
-                )
+        _fill_gaps(own, tags)
     return made
+
+
+def _fill_gaps(own: list[str], tags: Sequence[str]) -> None:
+    """Gives the words without a piece of their own a tag, in place."""
+    for word, tag in enumerate(own):
+        if tag:
+            continue
+        if NO_TAG in tags:
+            own[word] = NO_TAG
+        elif word:
+            own[word] = own[word - 1]
+        else:
+            own[word] = tags[0]

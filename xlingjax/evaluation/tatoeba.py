@@ -18,7 +18,9 @@ def paper_layer(layers: int) -> int:
     """The layer whose states are read, of a model of so many: the 8th of 12 and the 14th of 24
     (indices 7 and 13 in XTREME's scripts, which count from 0), of other models two thirds of the
     way up."""
-    return 14 if layers == 24 else max(1, round(layers * 2 / 3))
+    if layers == 24:
+        return 14
+    return max(1, round(layers * 2 / 3))
 
 
 def chosen_layer(layer: int | None, layers: int) -> int:
@@ -46,9 +48,9 @@ def side_vectors(
     max_length: int = LONGEST,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Vectors of the foreign side and of the English side, float32 [P, N+1, S, D] each: every
-    pooling, every layer,
-    the embeddings first; `layers`: these only. language: the foreign one; languages: the run's;
-    prefix, max_length: see `embed_texts`. Raises UserError for an empty side."""
+    pooling, every layer, the embeddings first; `layers`: these only. language: the foreign one;
+    languages: the run's; prefix, max_length: see `embed_texts`. Raises UserError for an empty
+    side."""
     sides = []
     for name, rows in ((language, bitext.source), (PIVOT, bitext.target)):
         if not rows:
@@ -78,8 +80,9 @@ def predict_layers(
     """{pooling: {layer: what `predict_retrieval` gives}}, of one pass over each side. layers: None:
     every layer, 0 the embeddings; prefix, max_length: see `embed_texts`. Raises UserError: an empty
     side, no such layer or pooling, a language that the model lacks."""
-    names = range(model.config.layers + 1) if layers is None else layers
-    chosen = tuple(chosen_layer(layer, model.config.layers) for layer in names)
+    if layers is None:
+        layers = range(model.config.layers + 1)
+    chosen = tuple(chosen_layer(layer, model.config.layers) for layer in layers)
     foreign, english = side_vectors(
         model,
         params,
@@ -93,13 +96,14 @@ def predict_layers(
         prefix,
         max_length,
     )
-    return {
-        pooling: {
-            layer: nearest(english[p, n], foreign[p, n], mesh=mesh).tolist()
-            for n, layer in enumerate(chosen)
-        }
-        for p, pooling in enumerate(poolings)
-    }
+    found: dict[str, dict[int, list[int]]] = {}
+    for p, pooling in enumerate(poolings):
+        found[pooling] = {}
+        for n, layer in enumerate(chosen):
+            # English is the query, as in XTREME's scripts.
+            lines = nearest(english[p, n], foreign[p, n], mesh=mesh)
+            found[pooling][layer] = lines.tolist()
+    return found
 
 
 def predict_retrieval(
@@ -149,7 +153,8 @@ def accuracy(predicted: Sequence[int], bitext: Bitext) -> float:
         raise UserError(
             f"{len(predicted)} predictions for {len(bitext.target)} English lines"
         )
-    found = zip(predicted, bitext.target, strict=True)
-    return float(
-        np.mean([(bitext.source[row][0], id) in bitext.gold for row, (id, _) in found])
-    )
+    right = []
+    for row, (english, _) in zip(predicted, bitext.target, strict=True):
+        foreign, _ = bitext.source[row]
+        right.append((foreign, english) in bitext.gold)
+    return float(np.mean(right))

@@ -6,7 +6,7 @@ of two words should follow how alike people find them (SemEval-2017 task 2). A w
 vector is counted: every figure stands beside its coverage.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -28,10 +28,10 @@ def read_dictionary(path: str | Path) -> list[tuple[str, str]]:
     for number, line in read_lines(path):
         if not line.strip():
             continue
-        cells = [
-            cell.strip()
-            for cell in (line.split("\t") if "\t" in line else line.split())
-        ]
+        cells = line.split()
+        # With a tab, a side may be a phrase.
+        if "\t" in line:
+            cells = [cell.strip() for cell in line.split("\t")]
         if len(cells) != 2 or not all(cells):
             raise UserError(
                 f"{path}, line {number}: {line.strip()!r} is not a word, a tab and its translation"
@@ -51,20 +51,17 @@ def read_similarity(path: str | Path) -> list[Similarity]:
     number; no pairs; another number of scores.
     """
     path = Path(path)
-    lines = [
-        (number, line.strip("\r\n").split("\t"))
-        for number, line in read_lines(path)
-        if line.strip()
-    ]
+    lines = []
+    for number, line in _written_lines(path):
+        lines.append((number, line.strip("\r\n").split("\t")))
     if not lines:
         raise UserError(
             f"{path} is empty: it has a word, a tab, a word, a tab and a score on each line"
         )
-    keys = _keys(path) if path.name.endswith(".data.txt") else None
-    if keys is not None:
-        golds = [
-            (number, line.strip()) for number, line in read_lines(keys) if line.strip()
-        ]
+    keys = None
+    if path.name.endswith(".data.txt"):
+        keys = _keys(path)
+        golds = _written_lines(keys)
         if len(golds) != len(lines):
             raise UserError(
                 f"{keys} has {len(golds)} scores for the {len(lines)} pairs of {path}"
@@ -74,7 +71,7 @@ def read_similarity(path: str | Path) -> list[Similarity]:
                 raise UserError(
                     f"{path}, line {number}: {len(cells)} columns, not two words with a tab between"
                 )
-            cells.append(gold)
+            cells.append(gold.strip())
     rows = []
     for place, (number, cells) in enumerate(lines):
         cells = [cell.strip() for cell in cells]
@@ -88,16 +85,19 @@ def read_similarity(path: str | Path) -> list[Similarity]:
             if not np.isfinite(score):
                 raise ValueError
         except ValueError:
-            where = (
-                f"{path}, line {number}"
-                if keys is None
-                else f"{keys}, line {golds[place][0]}"
-            )
+            where = f"{path}, line {number}"
+            if keys is not None:
+                where = f"{keys}, line {golds[place][0]}"
             raise UserError(
                 f"{where}: the score {cells[2]!r} is not a number"
             ) from None
         rows.append((cells[0], cells[1], score))
     return rows
+
+
+def _written_lines(path: Path) -> list[tuple[int, str]]:
+    """(number, line) of those that are not blank."""
+    return [(number, line) for number, line in read_lines(path) if line.strip()]
 
 
 def _keys(path: Path) -> Path:
@@ -128,15 +128,17 @@ def word_vectors(
         raise UserError(f"pieces {pieces!r} is not one of {', '.join(PIECES)}")
     found = {}
     for word in dict.fromkeys(words):
-        # The vectors of pieces that write nothing, as the space before a word, are no part of the
-        # word's.
-        ids = [
-            piece
-            for piece in vocabulary.encode(word)
-            if vocabulary.decode([piece]).strip()
-        ]
-        if ids and vocabulary.unk_id not in ids and (len(ids) == 1 or pieces == "mean"):
-            found[word] = np.asarray(table_VD[ids], np.float32).mean(axis=0)
+        ids = []
+        for piece in vocabulary.encode(word):
+            # The vectors of pieces that write nothing, as the space before a word, are no part of
+            # the word's.
+            if vocabulary.decode([piece]).strip():
+                ids.append(piece)
+        if not ids or vocabulary.unk_id in ids:
+            continue
+        if len(ids) > 1 and pieces == "single":
+            continue
+        found[word] = np.asarray(table_VD[ids], np.float32).mean(axis=0)
     return found
 
 
@@ -160,12 +162,7 @@ def score_dictionary(
                                (10 neighbours; Conneau et al. 2018)
     None where nothing is covered.
     """
-    sides = [
-        word_vectors(
-            [pair[i] for pair in pairs], language, vocabulary, table_VD, pieces
-        )
-        for i, language in enumerate(languages)
-    ]
+    sides = _both_sides(pairs, languages, vocabulary, table_VD, pieces)
     kept = [(a, b) for a, b in pairs if a in sides[0] and b in sides[1]]
     counts = {
         "pairs": len(pairs),
@@ -175,45 +172,57 @@ def score_dictionary(
     if not kept:
         names = ("cosine", "l2", "spelled_alike", "p_at_1_nearest", "p_at_1_csls")
         return counts | {"words": 0} | dict.fromkeys(names)
-    first_PD, second_PD = (
-        np.stack([sides[i][pair[i]] for pair in kept]) for i in (0, 1)
-    )
-    queries, targets = (list(dict.fromkeys(pair[i] for pair in kept)) for i in (0, 1))
-    query_QD, index_SD = (
-        unit_rows(np.stack([side[w] for w in words]))
-        for side, words in zip(sides, (queries, targets), strict=True)
-    )
+    firsts = [first for first, _ in kept]
+    seconds = [second for _, second in kept]
+    first_PD = _stacked(sides[0], firsts)
+    second_PD = _stacked(sides[1], seconds)
+    # A word may have several translations: it is searched, and found, once.
+    queries = list(dict.fromkeys(firsts))
+    targets = list(dict.fromkeys(seconds))
+    query_QD = unit_rows(_stacked(sides[0], queries))
+    index_SD = unit_rows(_stacked(sides[1], targets))
     translations = set(kept)
 
     def precision(found: np.ndarray) -> float:
-        return float(
-            np.mean(
-                [
-                    (word, targets[row]) in translations
-                    for word, row in zip(queries, found, strict=True)
-                ]
-            )
-        )
+        right = 0
+        for word, row in zip(queries, found, strict=True):
+            right += (word, targets[row]) in translations
+        return right / len(queries)
 
     # CSLS is 2 cos(x, y) - r(x) - r(y); r(x) is one number for all y. The last column takes r(y)
     # off in the product.
-    crowding_S = neighbours(index_SD, query_QD, CSLS_NEIGHBOURS)[0].mean(
-        axis=1, keepdims=True
-    )
-    by_csls = (
-        np.hstack([2 * query_QD, -np.ones((len(queries), 1))]),
-        np.hstack([index_SD, crowding_S]),
-    )
+    nearest_Sk, _ = neighbours(index_SD, query_QD, CSLS_NEIGHBOURS)
+    crowding_S1 = nearest_Sk.mean(axis=1, keepdims=True)
+    csls_query = np.hstack([2 * query_QD, -np.ones((len(queries), 1))])
+    csls_index = np.hstack([index_SD, crowding_S1])
+    _, by_cosine_Q1 = neighbours(query_QD, index_SD, 1)
+    _, by_csls_Q1 = neighbours(csls_query, csls_index, 1)
+    cosine_P = np.sum(unit_rows(first_PD) * unit_rows(second_PD), axis=1)
+    distance_P = np.linalg.norm(first_PD - second_PD, axis=1)
     return counts | {
         "words": len(queries),
-        "cosine": float(
-            np.mean(np.sum(unit_rows(first_PD) * unit_rows(second_PD), axis=1))
-        ),
-        "l2": float(np.mean(np.linalg.norm(first_PD - second_PD, axis=1))),
+        "cosine": float(np.mean(cosine_P)),
+        "l2": float(np.mean(distance_P)),
         "spelled_alike": float(np.mean([a == b for a, b in kept])),
-        "p_at_1_nearest": precision(neighbours(query_QD, index_SD, 1)[1][:, 0]),
-        "p_at_1_csls": precision(neighbours(*by_csls, 1)[1][:, 0]),
+        "p_at_1_nearest": precision(by_cosine_Q1[:, 0]),
+        "p_at_1_csls": precision(by_csls_Q1[:, 0]),
     }
+
+
+def _both_sides(
+    rows: Sequence[Sequence], languages: tuple[str, str], vocabulary, table_VD, pieces
+) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+    """`word_vectors` of the first and of the second words of the rows."""
+    firsts = [row[0] for row in rows]
+    seconds = [row[1] for row in rows]
+    return (
+        word_vectors(firsts, languages[0], vocabulary, table_VD, pieces),
+        word_vectors(seconds, languages[1], vocabulary, table_VD, pieces),
+    )
+
+
+def _stacked(vectors: Mapping[str, np.ndarray], words: Sequence[str]) -> np.ndarray:
+    return np.stack([vectors[word] for word in words])
 
 
 def score_similarity(
@@ -227,18 +236,15 @@ def score_similarity(
     pairs, those without vectors getting the mean cosine of the others; the same over covered pairs
     alone, `pearson_covered`, `spearman_covered`; `pairs`, `covered`, `coverage`. None where they
     are not defined: fewer than two pairs covered, or no spread."""
-    sides = [
-        word_vectors([row[i] for row in rows], language, vocabulary, table_VD, pieces)
-        for i, language in enumerate(languages)
-    ]
+    first, second = _both_sides(rows, languages, vocabulary, table_VD, pieces)
     gold = np.array([score for _, _, score in rows])
-    known = np.array([a in sides[0] and b in sides[1] for a, b, _ in rows])
+    known = np.array([a in first and b in second for a, b, _ in rows])
     cosines = np.zeros(len(rows))
     for i in np.flatnonzero(known):
-        x, y = unit_rows(
-            np.stack([sides[0][rows[i][0]], sides[1][rows[i][1]]]).astype(np.float64)
-        )
+        a, b, _ = rows[i]
+        x, y = unit_rows(np.stack([first[a], second[b]]).astype(np.float64))
         cosines[i] = x @ y
+    # A pair without vectors is guessed: the mean leans to neither side.
     if known.any():
         cosines[~known] = cosines[known].mean()
     pearson, spearman = correlations(cosines, gold)

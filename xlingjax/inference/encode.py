@@ -1,25 +1,19 @@
 """Sentences in, one vector per sentence, layer and pooling out.
 
 Sentences are sorted into a few fixed lengths, so that a whole test set costs one compilation per
-length, and all
-layers come from one pass.
+length, and all layers come from one pass.
 """
 
-import functools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
-import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import NamedSharding, PartitionSpec
 
-from xlingjax.data.loader import to_global
 from xlingjax.errors import UserError
+from xlingjax.inference.forward import compiled, place, row_multiple
 from xlingjax.inference.sentences import LONGEST
 from xlingjax.model.attention import AttentionSpec
-from xlingjax.model.build import build_model
 from xlingjax.model.masks import bidirectional
-from xlingjax.model.partition import batch_sharding
 
 POOLINGS = ("mean", "mean_no_special", "first")
 BUCKETS = (32, 64, 128, 256)
@@ -28,14 +22,11 @@ BUCKETS = (32, 64, 128, 256)
 def token_ids(texts: Sequence[str], vocabulary, max_length: int) -> list[list[int]]:
     """`<bos> pieces <eos>` per sentence, the pieces cut so that a row has at most `max_length`
     tokens."""
-    return [
-        [
-            vocabulary.bos_id,
-            *vocabulary.encode(text)[: max_length - 2],
-            vocabulary.eos_id,
-        ]
-        for text in texts
-    ]
+    rows = []
+    for text in texts:
+        pieces = vocabulary.encode(text)[: max_length - 2]
+        rows.append([vocabulary.bos_id, *pieces, vocabulary.eos_id])
+    return rows
 
 
 def language_index(language: str, languages: Sequence[str], model) -> int:
@@ -59,9 +50,10 @@ def pooling_weights(
 ) -> np.ndarray:
     """Weight of each token in its sentence's vector, rows summing to 1 (0 for a filler row).
 
-    mean              all tokens but padding, separators included (XTREME `utils_retrieve.py`, its
-    default) mean_no_special   separators left out (XTREME's `pool_skip_special_token`); a sentence
-    of nothing else keeps them first             the first token, `<s>` or XLM's `</s>`
+    - mean: all tokens but padding, separators included (XTREME `utils_retrieve.py`, its default)
+    - mean_no_special: separators left out (XTREME's `pool_skip_special_token`); a sentence of
+      nothing else keeps them
+    - first: the first token, `<s>` or XLM's `</s>`
     """
     if pooling == "first":
         weights = valid_BL & (np.arange(valid_BL.shape[1]) == 0)
@@ -75,57 +67,18 @@ def pooling_weights(
             f"unknown pooling {pooling!r}: choose from {', '.join(POOLINGS)}"
         )
     weights = weights.astype(np.float32)
+    # A row that fills a batch up has no token: its vector is 0, and no NaN.
     return weights / np.maximum(weights.sum(axis=1, keepdims=True), 1)
 
 
-def on_xla(model, mesh):
-    """The model with attention backend "xla", on the same parameters: a run's faster backend may
-    refuse the packed
-    rows of evaluation.
-    """
-    if model.config.attention_backend == "xla":
-        return model
-    return _model(model.config.replace(attention_backend="xla"), mesh)
-
-
-_model = functools.lru_cache(maxsize=8)(build_model)
-
-
-@functools.lru_cache(maxsize=32)
-def _pooled_states(model, mesh, layers: tuple[int, ...] | None = None):
-    """jit of (params, batch, weights_PBL) -> float32 [P, N+1, B, D] (or these layers); one per
-    model and mesh, so a probe compiles once.
-    """
-    model = on_xla(model, mesh)
+def _pooled_states(model, layers: tuple[int, ...] | None, params, batch, weights_PBL):
+    """float32 [P, N+1, B, D], or of these layers."""
     spec = AttentionSpec(bidirectional, packed=False)
-
-    def run(params, batch, weights_PBL):
-        h_NBLD = model.encode(params, batch, spec, rng=None, all_layers=True)
-        h_NBLD = h_NBLD if layers is None else h_NBLD[jnp.array(layers)]
-        return jnp.einsum("nbld,pbl->pnbd", h_NBLD.astype(jnp.float32), weights_PBL)
-
-    return jax.jit(
-        run,
-        out_shardings=NamedSharding(mesh, PartitionSpec())
-        if mesh is not None
-        else None,
-    )
-
-
-def place(batch: dict[str, np.ndarray], mesh):
-    """The batch, rows over the mesh's data axes; every process holds all rows and gives its own."""
-    if mesh is None:
-        return batch
-    return to_global(
-        batch,
-        batch_sharding(mesh),
-        {name: array.shape for name, array in batch.items()},
-    )
-
-
-def row_multiple(mesh) -> int:
-    """A batch must have a multiple of this many rows."""
-    return 1 if mesh is None else mesh.shape["data"] * mesh.shape["fsdp"]
+    h_NBLD = model.encode(params, batch, spec, rng=None, all_layers=True)
+    if layers is not None:
+        h_NBLD = h_NBLD[jnp.array(layers)]
+    # Sums over tokens are float32 whatever the layers compute in.
+    return jnp.einsum("nbld,pbl->pnbd", h_NBLD.astype(jnp.float32), weights_PBL)
 
 
 def embed(
@@ -148,47 +101,49 @@ def embed(
     about `tokens_per_batch` tokens whatever its length, the last one filled up with empty rows.
     """
     buckets = sorted(buckets)
-    lengths = np.array([len(s) for s in sentences], np.int32)
-    if len(lengths) and lengths.max() > buckets[-1]:
+    lengths = list(map(len, sentences))
+    longest = max(lengths, default=0)
+    if longest > buckets[-1]:
         raise ValueError(
-            f"a sentence of {lengths.max()} tokens does not fit the longest bucket, {buckets[-1]}"
+            f"a sentence of {longest} tokens does not fit the longest bucket, {buckets[-1]}"
         )
-    bucket_of = np.searchsorted(buckets, lengths)
-    run = _pooled_states(model, mesh, layers)
+    if not lengths:
+        raise UserError("no sentences to embed: the evaluation files are empty")
+    run = compiled(_pooled_states, model, mesh, layers)
     out = None
-    for index, length in enumerate(buckets):
-        members = np.flatnonzero(bucket_of == index)
-        multiple = row_multiple(mesh)
+    for members, length, rows in _batches(lengths, buckets, tokens_per_batch, mesh):
+        chosen = [sentences[i] for i in members]
+        batch = rows_of(chosen, language_id, vocabulary.pad_id, rows, length)
+        valid_BL = batch["pack_ids"] > 0
+        weights = []
+        for pooling in poolings:
+            weights.append(
+                pooling_weights(
+                    batch["input_ids"], valid_BL, vocabulary.special_ids, pooling
+                )
+            )
+        pooled_PNBD = np.asarray(run(params, place(batch, mesh), np.stack(weights)))
+        if out is None:
+            P, N, _, D = pooled_PNBD.shape
+            out = np.zeros((P, N, len(sentences), D), np.float32)
+        out[:, :, members] = pooled_PNBD[:, :, : len(members)]
+    return out
+
+
+def _batches(
+    lengths: Sequence[int], buckets: Sequence[int], tokens_per_batch: int, mesh
+) -> Iterator[tuple[np.ndarray, int, int]]:
+    """(sentences, the length of their rows, the number of rows) of each batch, by their numbers.
+
+    buckets: sorted. All batches of a length have as many rows, so that it is compiled once.
+    """
+    bucket_of = np.searchsorted(buckets, lengths)
+    multiple = row_multiple(mesh)
+    for bucket, length in enumerate(buckets):
+        members = np.flatnonzero(bucket_of == bucket)
         rows = max(1, tokens_per_batch // length // multiple) * multiple
         for start in range(0, len(members), rows):
-            chosen = members[start : start + rows]
-            batch = rows_of(
-                [sentences[i] for i in chosen],
-                language_id,
-                vocabulary.pad_id,
-                rows,
-                length,
-            )
-            weights_PBL = np.stack(
-                [
-                    pooling_weights(
-                        batch["input_ids"],
-                        batch["pack_ids"] > 0,
-                        vocabulary.special_ids,
-                        pooling,
-                    )
-                    for pooling in poolings
-                ]
-            )
-            pooled = np.asarray(run(params, place(batch, mesh), weights_PBL))
-            if out is None:
-                out = np.zeros(
-                    (*pooled.shape[:2], len(sentences), pooled.shape[3]), np.float32
-                )
-            out[:, :, chosen] = pooled[:, :, : len(chosen)]
-    if out is None:
-        raise UserError("no sentences to embed: the evaluation files are empty")
-    return out
+            yield members[start : start + rows], length, rows
 
 
 def embed_texts(
@@ -207,34 +162,28 @@ def embed_texts(
     """`embed` of sentences in one language, each with the text `prefix` before it; cut at
     `max_length` tokens or at the model's positions. languages: the run's."""
     longest = min(max_length, model.config.max_positions - model.config.position_offset)
+    ids = token_ids([prefix + text for text in texts], vocabulary, longest)
+    # The longest bucket is the limit itself, which need not be one of the usual lengths.
+    buckets = [length for length in BUCKETS if length < longest] + [longest]
     return embed(
         model,
         params,
-        token_ids([prefix + text for text in texts], vocabulary, longest),
+        ids,
         language_index(language, languages, model),
         vocabulary,
         poolings=poolings,
-        buckets=sorted({*(length for length in BUCKETS if length < longest), longest}),
+        buckets=buckets,
         layers=layers,
         mesh=mesh,
     )
 
 
-@functools.lru_cache(maxsize=32)
-def _states(model, mesh, layers: tuple[int, ...]):
-    """jit of (params, batch) -> float32 [B, layers, L, D]."""
-    model, spec = on_xla(model, mesh), AttentionSpec(bidirectional, packed=False)
-
-    def run(params, batch):
-        h_NBLD = model.encode(params, batch, spec, all_layers=True)
-        return jnp.swapaxes(h_NBLD[jnp.array(layers)], 0, 1).astype(jnp.float32)
-
-    return jax.jit(
-        run,
-        out_shardings=NamedSharding(mesh, PartitionSpec())
-        if mesh is not None
-        else None,
-    )
+def _states(model, layers: tuple[int, ...], params, batch):
+    """float32 [B, layers, L, D]."""
+    spec = AttentionSpec(bidirectional, packed=False)
+    h_NBLD = model.encode(params, batch, spec, all_layers=True)
+    # Rows first, as a mesh splits them.
+    return jnp.swapaxes(h_NBLD[jnp.array(layers)], 0, 1).astype(jnp.float32)
 
 
 def token_states(
@@ -257,24 +206,16 @@ def token_states(
     )
     buckets = sorted({min(length, longest) for length in buckets})
     sentences = [list(ids[:longest]) for ids in sentences]
-    bucket_of = np.searchsorted(buckets, [len(ids) for ids in sentences])
-    run = _states(model, mesh, tuple(layers))
+    lengths = list(map(len, sentences))
+    run = compiled(_states, model, mesh, tuple(layers))
     found: list[np.ndarray] = [np.zeros(0)] * len(sentences)
-    for index, length in enumerate(buckets):
-        members, multiple = np.flatnonzero(bucket_of == index), row_multiple(mesh)
-        rows = max(1, tokens_per_batch // length // multiple) * multiple
-        for start in range(0, len(members), rows):
-            chosen = members[start : start + rows]
-            batch = rows_of(
-                [sentences[i] for i in chosen],
-                language_id,
-                vocabulary.pad_id,
-                rows,
-                length,
-            )
-            states_BNLD = np.asarray(run(params, place(batch, mesh)))
-            for i, h_NLD in zip(chosen.tolist(), states_BNLD, strict=False):
-                found[i] = h_NLD[:, : len(sentences[i])]
+    for members, length, rows in _batches(lengths, buckets, tokens_per_batch, mesh):
+        chosen = [sentences[i] for i in members]
+        batch = rows_of(chosen, language_id, vocabulary.pad_id, rows, length)
+        states_BNLD = np.asarray(run(params, place(batch, mesh)))
+        # Rows that fill the batch up have no sentence.
+        for i, h_NLD in zip(members.tolist(), states_BNLD, strict=False):
+            found[i] = h_NLD[:, : lengths[i]]
     return found
 
 

@@ -6,7 +6,6 @@ whole file costs one compilation per length. Rows lie on the mesh's data axes; w
 the order of the lines.
 """
 
-import functools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,11 +13,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jax.sharding import Mesh
 
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
-from xlingjax.inference.encode import on_xla, place, row_multiple, rows_of
+from xlingjax.inference.encode import rows_of
+from xlingjax.inference.forward import compiled, place, row_multiple
 from xlingjax.model.attention import AttentionSpec
 from xlingjax.model.decoding import Decoding, Ids, generate
 from xlingjax.model.encoder import Encoder
@@ -43,64 +43,39 @@ class Generated:
     score: float = 0.0
 
 
-@functools.lru_cache(maxsize=64)
 def _search(
-    model: Encoder, mesh: Mesh | None, ids: Ids, decoding: Decoding, columns: int
-) -> Callable:
-    """jit of (params, batch, start id, language, seed, numbers_B of the lines) -> `Texts`."""
-    model = on_xla(model, mesh)
-
-    def run(params, batch, start, language, seed, numbers_B):
-        start_B, language_B = (
-            jnp.full_like(numbers_B, start),
-            jnp.full_like(numbers_B, language),
-        )
-        keys_B = jax.vmap(jax.random.fold_in, (None, 0))(
-            jax.random.key(seed), numbers_B
-        )  # whatever the batch
-        return generate(
-            model,
-            params,
-            batch,
-            start_B,
-            language_B,
-            ids,
-            decoding,
-            columns,
-            key=keys_B,
-        )
-
-    return jax.jit(run, out_shardings=_everywhere(mesh))
+    model: Encoder, ids: Ids, decoding: Decoding, columns: int,
+    params, batch, start, language, seed, numbers_B,
+):  # fmt: skip
+    """`Texts`. start: the id that a text begins with; numbers_B: of the lines."""
+    start_B = jnp.full_like(numbers_B, start)
+    language_B = jnp.full_like(numbers_B, language)
+    # By the number of the line, so that what is drawn does not depend on the batch.
+    fold_each = jax.vmap(jax.random.fold_in, (None, 0))
+    keys_B = fold_each(jax.random.key(seed), numbers_B)
+    return generate(
+        model, params, batch, start_B, language_B, ids, decoding, columns, key=keys_B
+    )
 
 
-@functools.lru_cache(maxsize=16)
-def _forced(model: Encoder, mesh: Mesh | None) -> Callable:
-    """jit of (params, batch) -> log-probability_B of the rows' targets."""
-    model = on_xla(model, mesh)
+def _forced(model: Encoder, params, batch):
+    """log-probability_B of the rows' targets."""
+    # Language tokens follow the pieces in the table, and no text holds one.
     pieces = model.config.vocab_size - model.config.language_tokens
-
-    def run(params, batch):
-        memory_BSD = model.encode(params, batch, AttentionSpec(bidirectional))
-        g_BTD, table_VD, bias_V = model.decoder_head(
-            params, model.decode(params, batch, memory_BSD)
-        )
-        targets_BT, weights_BT = batch["decoder_targets"], batch["decoder_weights"]
-        nll_T = cross_entropy(
-            g_BTD.reshape(-1, g_BTD.shape[-1]),
-            table_VD,
-            bias_V,
-            targets_BT.reshape(-1),
-            weights_BT.reshape(-1),
-            vocab_size=pieces,
-            chunk=CHUNK,
-        ).nll_T
-        return -nll_T.reshape(targets_BT.shape).sum(1)
-
-    return jax.jit(run, out_shardings=_everywhere(mesh))
-
-
-def _everywhere(mesh: Mesh | None):
-    return None if mesh is None else NamedSharding(mesh, PartitionSpec())
+    memory_BSD = model.encode(params, batch, AttentionSpec(bidirectional))
+    h_BTD = model.decode(params, batch, memory_BSD)
+    g_BTD, table_VD, bias_V = model.decoder_head(params, h_BTD)
+    targets_BT, weights_BT = batch["decoder_targets"], batch["decoder_weights"]
+    nll_T = cross_entropy(
+        g_BTD.reshape(-1, g_BTD.shape[-1]),
+        table_VD,
+        bias_V,
+        targets_BT.reshape(-1),
+        weights_BT.reshape(-1),
+        vocab_size=pieces,
+        chunk=CHUNK,
+    ).nll_T
+    return -nll_T.reshape(targets_BT.shape).sum(1)
 
 
 @dataclass
@@ -136,10 +111,10 @@ class Generator:
     def ids(self) -> Ids:
         """Of all that is no piece, only the end may be written."""
         v = self.vocabulary
-        banned = {*v.special_ids, *range(v.size, self.model.config.vocab_size)} - {
-            v.eos_id,
-            v.pad_id,
-        }
+        beyond = range(v.size, self.model.config.vocab_size)
+        banned = {*v.special_ids, *beyond}
+        # The search itself puts padding behind the end.
+        banned -= {v.eos_id, v.pad_id}
         return Ids(v.eos_id, v.pad_id, tuple(sorted(banned)))
 
     def language(self, code: str) -> int:
@@ -170,24 +145,20 @@ class Generator:
         """
         from_id, to_id = self.language(source), self.language(target)
         rows_of_lines = self.tokens(lines, first)
+        sizes = list(map(len, rows_of_lines))
         found = [[Generated()] * self.decoding.n_best for _ in lines]
-        for members, length, rows in self._batches(
-            [len(ids) for ids in rows_of_lines], self.decoding.beams
-        ):
-            batch = rows_of(
-                [rows_of_lines[i] for i in members],
-                from_id,
-                self.vocabulary.pad_id,
-                rows,
-                length,
-            )
+        for members, length, rows in self._batches(sizes, self.decoding.beams):
+            chosen = [rows_of_lines[i] for i in members]
+            batch = rows_of(chosen, from_id, self.vocabulary.pad_id, rows, length)
             numbers_B = np.zeros(rows, np.int32)
             numbers_B[: len(members)] = [first + i for i in members]
-            run = _search(
-                self.model, self.mesh, self.ids, self.decoding, self._columns(length)
-            )
-            numbers_B = (
-                numbers_B if self.mesh is None else _placed(numbers_B, self.mesh)
+            run = compiled(
+                _search,
+                self.model,
+                self.mesh,
+                self.ids,
+                self.decoding,
+                self._columns(length),
             )
             texts = run(
                 self.params,
@@ -195,18 +166,13 @@ class Generator:
                 self._start(to_id),
                 to_id,
                 self.seed,
-                numbers_B,
+                _placed(numbers_B, self.mesh),
             )
-            ids_BWT, lengths_BW, scores_BW = map(
-                np.asarray, (texts.ids, texts.lengths, texts.scores)
-            )
+            ids_BWT = np.asarray(texts.ids)
+            lengths_BW = np.asarray(texts.lengths)
+            scores_BW = np.asarray(texts.scores)
             for row, i in enumerate(members):
-                found[i] = [
-                    self._read(ids_T[:count], float(score))
-                    for ids_T, count, score in zip(
-                        ids_BWT[row], lengths_BW[row], scores_BW[row], strict=True
-                    )
-                ]
+                found[i] = self._best(ids_BWT[row], lengths_BW[row], scores_BW[row])
             if progress:
                 progress(len(members), int(lengths_BW[: len(members), 0].sum()))
         return found
@@ -234,54 +200,61 @@ class Generator:
                 " in order"
             )
         from_id, to_id = self.language(source), self.language(target)
-        sources, targets = self.tokens(lines, first), []
-        for number, reference in enumerate(references, first):
-            given = isinstance(reference, str)
-            targets.append(
-                [*self.vocabulary.encode(reference), self.vocabulary.eos_id]
-                if given
-                else [*reference]
-            )
-            if len(targets[-1]) > self.model.longest_target:
-                raise UserError(
-                    f"reference {number}: {len(targets[-1])} tokens, and the model's position table"
-                    f" takes {self.model.longest_target}: shorten it"
-                )
+        sources = self.tokens(lines, first)
+        targets = self._target_ids(references, first)
         found = [Generated() for _ in lines]
-        sizes = [
-            max(len(a), len(b)) if a else 0
-            for a, b in zip(sources, targets, strict=True)
-        ]
+        sizes = []
+        for source_ids, target_ids in zip(sources, targets, strict=True):
+            # An empty line is left out, whatever its reference.
+            size = 0
+            if source_ids:
+                size = max(len(source_ids), len(target_ids))
+            sizes.append(size)
+        run = compiled(_forced, self.model, self.mesh)
         for members, length, rows in self._batches(sizes):
-            batch = rows_of(
-                [sources[i] for i in members],
-                from_id,
-                self.vocabulary.pad_id,
-                rows,
-                length,
-            )
-            batch |= self._targets(
-                [targets[i] for i in members],
-                to_id,
-                rows,
-                min(length, self.model.longest_target),
-            )
-            total_B = np.asarray(
-                _forced(self.model, self.mesh)(self.params, place(batch, self.mesh))
-            )
+            chosen = [sources[i] for i in members]
+            wanted = [targets[i] for i in members]
+            batch = rows_of(chosen, from_id, self.vocabulary.pad_id, rows, length)
+            columns = min(length, self.model.longest_target)
+            batch |= self._targets(wanted, to_id, rows, columns)
+            total_B = np.asarray(run(self.params, place(batch, self.mesh)))
+            # Rows that fill the batch up have no line.
             for i, total in zip(members, total_B.tolist(), strict=False):
-                text = (
-                    references[i]
-                    if isinstance(references[i], str)
-                    else self._text(targets[i])
-                )
+                text = references[i]
+                if not isinstance(text, str):
+                    text = self._text(targets[i])
                 score = total / max(len(targets[i]), 1) ** self.decoding.length_penalty
                 found[i] = Generated(text, tuple(targets[i]), total, score)
             if progress:
-                progress(len(members), sum(len(targets[i]) for i in members))
+                progress(len(members), sum(map(len, wanted)))
+        return found
+
+    def _target_ids(
+        self, references: Sequence[str | Sequence[int]], first: int
+    ) -> list[list[int]]:
+        targets = []
+        for number, reference in enumerate(references, first):
+            if isinstance(reference, str):
+                ids = [*self.vocabulary.encode(reference), self.vocabulary.eos_id]
+            else:
+                ids = [*reference]
+            if len(ids) > self.model.longest_target:
+                raise UserError(
+                    f"reference {number}: {len(ids)} tokens, and the model's position table"
+                    f" takes {self.model.longest_target}: shorten it"
+                )
+            targets.append(ids)
+        return targets
+
+    def _best(self, ids_WT, lengths_W, scores_W) -> list[Generated]:
+        """The texts of one line."""
+        found = []
+        for ids_T, count, score in zip(ids_WT, lengths_W, scores_W, strict=True):
+            found.append(self._read(ids_T[:count], float(score)))
         return found
 
     def _read(self, ids_T: np.ndarray, score: float) -> Generated:
+        # The search gives no total: it divides by the length, which is undone here.
         total = score * max(len(ids_T), 1) ** self.decoding.length_penalty
         return Generated(
             self._text(ids_T.tolist()), tuple(ids_T.tolist()), total, score
@@ -291,22 +264,19 @@ class Generator:
         return self.vocabulary.decode([i for i in ids if i != self.vocabulary.eos_id])
 
     def _start(self, language: int) -> int:
-        return (
-            self.vocabulary.size + language
-            if self.model.config.language_tokens
-            else self.vocabulary.eos_id
-        )
+        # A language token says what to write in (XLM's decoder: `</s>`, and a language embedding).
+        if self.model.config.language_tokens:
+            return self.vocabulary.size + language
+        return self.vocabulary.eos_id
 
     def tokens(self, lines: Sequence[str], first: int = 1) -> list[list[int]]:
         """As in training, `</s> pieces </s>` (XLM-R's vocabulary: `<s> pieces </s>`) of each line;
         of an empty one nothing. Raises UserError, unless `truncate`, for one that is too long;
         `first` is the number of the first.
         """
-        begin, end, limit = (
-            self.vocabulary.bos_id,
-            self.vocabulary.eos_id,
-            self.longest_source,
-        )
+        begin = self.vocabulary.bos_id
+        end = self.vocabulary.eos_id
+        limit = self.longest_source
         found = []
         for number, line in enumerate(lines, first):
             pieces = self.vocabulary.encode(line)
@@ -315,22 +285,25 @@ class Generator:
                     f"line {number}: {len(pieces) + 2} tokens, and the model's position table takes"
                     f" {limit}: shorten the line, or cut such lines with --truncate"
                 )
-            found.append([begin, *pieces[: limit - 2], end] if pieces else [])
+            ids = []
+            if pieces:
+                ids = [begin, *pieces[: limit - 2], end]
+            found.append(ids)
         return found
 
     def _targets(
         self, targets: Sequence[Sequence[int]], language: int, rows: int, length: int
     ):
         """The decoder's fields, of one target per row."""
+        # Shifted by one: what stands in a column is predicted from those before it.
         reads = [[self._start(language), *ids[:-1]] for ids in targets]
         fields = rows_of(reads, language, self.vocabulary.pad_id, rows, length)
-        batch = {
-            f"decoder_{name}": fields[name]
-            for name in ("position_ids", "language_ids", "pack_ids")
-        }
         wanted = rows_of(targets, language, 0, rows, length)["input_ids"]
         weights = fields["pack_ids"].astype(np.float32)
-        return batch | {
+        return {
+            "decoder_position_ids": fields["position_ids"],
+            "decoder_language_ids": fields["language_ids"],
+            "decoder_pack_ids": fields["pack_ids"],
             "decoder_ids": fields["input_ids"],
             "decoder_targets": wanted,
             "decoder_weights": weights,
@@ -346,28 +319,33 @@ class Generator:
     ) -> Iterator[tuple[list[int], int, int]]:
         """(lines, longest first, the length of their rows, the number of rows) of each batch; lines
         of size 0 are left out."""
-        lengths = [length for length in LENGTHS if length < self.longest_source] + [
-            self.longest_source
-        ]
+        lengths = [length for length in LENGTHS if length < self.longest_source]
+        lengths.append(self.longest_source)
         bucket_of = np.searchsorted(lengths, sizes)
-        multiple, order = (
-            row_multiple(self.mesh),
-            np.argsort(sizes, kind="stable")[::-1].tolist(),
-        )
+        multiple = row_multiple(self.mesh)
+        # Texts of like length end at about the same column, where a batch's search stops.
+        order = np.argsort(sizes, kind="stable")[::-1].tolist()
         for bucket, length in enumerate(lengths):
-            members = [i for i in order if bucket_of[i] == bucket and sizes[i]]
+            members = []
+            for i in order:
+                # An empty line has nothing to be read, and size 0.
+                if bucket_of[i] == bucket and sizes[i]:
+                    members.append(i)
             if not members:
                 continue
             most = max(1, self.tokens_per_batch // (length * beams * multiple))
+            # A power of 2, so that few lines do not wait for a full batch and shapes stay few.
             enough = 1 << (-(-len(members) // multiple) - 1).bit_length()
-            rows = self._rows[length] = max(
-                self._rows.get(length, 0), multiple * min(most, enough)
-            )
+            rows = max(self._rows.get(length, 0), multiple * min(most, enough))
+            self._rows[length] = rows
             for start in range(0, len(members), rows):
                 yield members[start : start + rows], length, rows
 
 
-def _placed(x_B: np.ndarray, mesh: Mesh) -> jax.Array:
+def _placed(x_B: np.ndarray, mesh: Mesh | None) -> Any:
+    """An array beside the batch, whose rows lie as the batch's do."""
+    if mesh is None:
+        return x_B
     return jax.make_array_from_callback(
         x_B.shape, batch_sharding(mesh), lambda index: x_B[index]
     )

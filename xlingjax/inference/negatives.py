@@ -21,6 +21,7 @@ from xlingjax.data.sources import NEGATIVE, Pair, find_pairs
 from xlingjax.data.token_cache import Tokens, pair_records
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import Stopped, UserError
+from xlingjax.inference.forward import compiled
 from xlingjax.inference.search import neighbours, unit_rows
 from xlingjax.model.config import ModelConfig
 from xlingjax.model.encoder import Encoder
@@ -211,7 +212,7 @@ def averages(
 ) -> list[np.ndarray]:
     """float32 [lines, F] of each side; a line of more than `length` tokens is cut."""
     ends = [np.cumsum(side.lengths) for side in sides]
-    run = jax.jit(model.averages)
+    run = compiled(Encoder.averages, model, None)
     found: list[list[np.ndarray]] = [[] for _ in sides]
     for start in range(0, lines.size, rows):
         chosen = lines[start : start + rows]

@@ -51,23 +51,27 @@ class TrainedRun:
         """
         way = (self.sentences or Sentences()).of(None, pooling, prefix)
         poolings = (str(way.pooling),)  # `of` has refused a run that has none
-        of = (
+        # A tuple: one program is compiled and kept for each choice of layers.
+        if layers is not None:
+            layers = tuple(layers)
+        (vectors_NSD,) = embed_texts(
             self.model,
             self.params,
             sentences,
             language,
             self.languages,
             self.vocabulary,
+            poolings,
+            layers,
+            self.mesh,
+            way.prefix,
+            way.max_length,
         )
-        chosen = None if layers is None else tuple(layers)
-        vectors_NSD = embed_texts(
-            *of, poolings, chosen, self.mesh, way.prefix, way.max_length
-        )[0]
-        if way.normalize:  # in place: they may fill the memory
+        if way.normalize:
+            # In place and layer by layer: the vectors may fill the memory.
             for vectors_SD in vectors_NSD:
-                vectors_SD /= np.maximum(
-                    np.linalg.norm(vectors_SD, axis=1, keepdims=True), 1e-12
-                )
+                norms_S1 = np.linalg.norm(vectors_SD, axis=1, keepdims=True)
+                vectors_SD /= np.maximum(norms_S1, 1e-12)
         return vectors_NSD
 
     def in_dtype(self, dtype: str | None) -> "TrainedRun":
@@ -90,14 +94,14 @@ def open_run(
     record = read_run_record(str(workdir))
     vocabulary = Vocabulary.load(run_and_checkpoint(workdir)[0])
     config = ModelConfig(**record["model"])
-    model = build_model(
-        config if language_embedding else config.replace(num_languages=0), mesh
-    )
+    if not language_embedding:
+        config = config.replace(num_languages=0)
+    model = build_model(config, mesh)
+    # Restored to where they are used: a checkpoint names the devices of its training.
     params = model.abstract()
     if mesh is None:
-        shardings = jax.tree.map(
-            lambda _: SingleDeviceSharding(jax.devices()[0]), params
-        )
+        first = SingleDeviceSharding(jax.devices()[0])
+        shardings = jax.tree.map(lambda _: first, params)
     else:
         shardings = param_shardings(mesh, model.logical_axes(), params)
     params = jax.tree.map(

@@ -29,32 +29,29 @@ def neighbours(
     """
     size = len(index_SD)
     k = min(k, size)
-    devices = 1 if mesh is None else mesh.size
+    devices = 1
+    whole, split = None, None
+    if mesh is not None:
+        devices = mesh.size
+        whole = NamedSharding(mesh, PartitionSpec())
+        split = NamedSharding(mesh, PartitionSpec(mesh.axis_names))
+    # A block has k rows at least, or its own best k would not be there to merge.
     block = max(k, min(chunk, _rounded(-(-size // devices))))
     blocks = -(-size // (devices * block))
     blocks_NCD = np.zeros((devices * blocks, block, index_SD.shape[1]), np.float32)
     blocks_NCD.reshape(-1, index_SD.shape[1])[:size] = index_SD
-    whole, split = None, None
-    if mesh is not None:
-        whole, split = (
-            NamedSharding(mesh, PartitionSpec()),
-            NamedSharding(mesh, PartitionSpec(mesh.axis_names)),
-        )
     index = _placed(blocks_NCD, split)
     search = _program(k, mesh)
     rows = min(chunk, _rounded(len(queries_QD)))
-    found = []
+    products, numbers = [], []
     for start in range(0, len(queries_QD), rows):
         part = queries_QD[start : start + rows]
         queries = np.zeros((rows, queries_QD.shape[1]), np.float32)
         queries[: len(part)] = part
-        found.append(
-            [
-                np.asarray(x)[: len(part)]
-                for x in search(_placed(queries, whole), index, np.int32(size))
-            ]
-        )
-    products, numbers = zip(*found, strict=True)
+        found = search(_placed(queries, whole), index, np.int32(size))
+        products_Qk, numbers_Qk = found
+        products.append(np.asarray(products_Qk)[: len(part)])
+        numbers.append(np.asarray(numbers_Qk)[: len(part)])
     return np.concatenate(products), np.concatenate(numbers).astype(int)
 
 
@@ -76,17 +73,21 @@ def _program(k: int, mesh: Mesh | None) -> Callable:
 
     def local(queries_QD, blocks_NCD, size):
         count, block, _ = blocks_NCD.shape
-        device = 0 if mesh is None else jax.lax.axis_index(mesh.axis_names)
+        device = 0
+        if mesh is not None:
+            device = jax.lax.axis_index(mesh.axis_names)
 
         def step(best, entry):
             block_CD, first = entry
             products_QC = jnp.einsum(
                 "qd,cd->qc", queries_QD, block_CD, precision=jax.lax.Precision.HIGHEST
             )
+            # Rows that fill the last block up are no rows of the index.
             products_QC = jnp.where(
                 first + jnp.arange(block) < size, products_QC, -jnp.inf
             )
-            top, columns = jax.lax.top_k(products_QC, k)  # of equals the first
+            # Of equals top_k takes the first, here and in every merge.
+            top, columns = jax.lax.top_k(products_QC, k)
             return _merged((best[0], top), (best[1], first + columns), k), None
 
         starts = ((device * count + jnp.arange(count)) * block).astype(jnp.int32)
@@ -97,9 +98,11 @@ def _program(k: int, mesh: Mesh | None) -> Callable:
         found, _ = jax.lax.scan(step, nothing, (blocks_NCD, starts))
         if mesh is None:
             return found
-        return _merged(
-            *(jax.lax.all_gather(x, mesh.axis_names) for x in found), k
-        )  # in the order of the rows
+        products, rows = found
+        # Gathered in the order of the devices, which is that of the rows.
+        every_products = jax.lax.all_gather(products, mesh.axis_names)
+        every_rows = jax.lax.all_gather(rows, mesh.axis_names)
+        return _merged(every_products, every_rows, k)
 
     if mesh is None:
         return jax.jit(local)
@@ -117,9 +120,8 @@ def _program(k: int, mesh: Mesh | None) -> Callable:
 
 def _merged(products, rows, k: int) -> tuple[jax.Array, jax.Array]:
     """The k best of lists [Q, k] that follow each other in the index, each best first."""
-    products_QK, rows_QK = (
-        jnp.concatenate(list(lists), axis=1) for lists in (products, rows)
-    )
+    products_QK = jnp.concatenate(list(products), axis=1)
+    rows_QK = jnp.concatenate(list(rows), axis=1)
     best, at = jax.lax.top_k(products_QK, k)
     return best, jnp.take_along_axis(rows_QK, at, axis=1)
 

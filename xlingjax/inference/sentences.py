@@ -38,26 +38,32 @@ class Sentences:
             raise UserError(
                 f"its own sentence vectors are not computed here ({self.unread}); give --pooling"
             )
+        # Layer 0 and the prefix "" are choices too, so None alone stands for nothing given.
+        if layer is None:
+            layer = self.layer
+        if prefix is None:
+            prefix = self.prefix
         return dataclasses.replace(
-            self,
-            layer=self.layer if layer is None else layer,
-            pooling=pooling or self.pooling,
-            prefix=self.prefix if prefix is None else prefix,
+            self, layer=layer, pooling=pooling or self.pooling, prefix=prefix
         )
 
     def said(self) -> str:
         """All but the layer, for people."""
         parts = [f"{self.pooling} of the tokens"]
-        parts += [f"prefix {self.prefix!r}"] if self.prefix else []
-        parts += ["of length 1"] if self.normalize else []
-        parts += (
-            [f"at most {self.max_length} tokens"] if self.max_length != LONGEST else []
-        )
+        if self.prefix:
+            parts.append(f"prefix {self.prefix!r}")
+        if self.normalize:
+            parts.append("of length 1")
+        if self.max_length != LONGEST:
+            parts.append(f"at most {self.max_length} tokens")
         return ", ".join(parts)
 
 
 def sentences_of(record: Mapping[str, Any]) -> Sentences | None:
     """Those of a run, from its run.json: what was imported, or where it began; None: it does not
     tell."""
+    # A run that began from an imported one has its way in the configuration of its start.
     told = record.get("sentences") or record.get("config", {}).get("sentences")
-    return Sentences(**told) if told else None
+    if not told:
+        return None
+    return Sentences(**told)

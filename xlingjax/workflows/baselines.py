@@ -8,13 +8,8 @@ from xlingjax.config.recipe import bindings
 from xlingjax.data.labelled.task import Task, read
 from xlingjax.data.sources import split_list
 from xlingjax.errors import UserError
-from xlingjax.evaluation.task import (
-    chosen_languages,
-    has_gold,
-    means,
-    require_tested,
-    scored,
-)
+from xlingjax.evaluation.task.scores import means, scored
+from xlingjax.evaluation.task.tested import chosen_languages, has_gold, require_tested
 from xlingjax.runtime.files import write_json
 from xlingjax.workflows.cell import (
     FILES,

@@ -9,7 +9,7 @@ from typing import Any
 from xlingjax.config.gin_files import macros_set
 from xlingjax.data.labelled.task import Task, languages_present, part_of
 from xlingjax.data.sources import split_list
-from xlingjax.evaluation.task import chosen_languages
+from xlingjax.evaluation.task.tested import chosen_languages
 from xlingjax.preprocessors.task import Reading, Training
 
 FILES = ("optim/adamw_linear.gin", "mesh/data.gin", "runs/task.gin")

@@ -13,7 +13,7 @@ from xlingjax.data.labelled.task import (
 )
 from xlingjax.data.sources import split_list
 from xlingjax.errors import UserError
-from xlingjax.evaluation.task import chosen_languages
+from xlingjax.evaluation.task.tested import chosen_languages
 from xlingjax.training.run_record import read_run_record, run_and_checkpoint
 from xlingjax.workflows.cell import Request, training_of
 from xlingjax.workflows.cell_splits import NO_DEV

@@ -13,7 +13,7 @@ from xlingjax.data.labelled.task import find, part_of
 from xlingjax.data.labelled.tfds import located
 from xlingjax.data.sources import split_list
 from xlingjax.errors import UserError
-from xlingjax.evaluation.task import chosen_languages, require_tested
+from xlingjax.evaluation.task.tested import chosen_languages, require_tested
 from xlingjax.training.run_record import run_and_checkpoint
 from xlingjax.workflows.cell import FILES, Cell, Request, macros_given, values_of
 from xlingjax.workflows.cell_checks import (

@@ -9,13 +9,9 @@ from xlingjax.data.labelled.task import Task, languages_present, read
 from xlingjax.data.sources import split_list
 from xlingjax.errors import UserError
 from xlingjax.evaluation.submissions import write_predictions
-from xlingjax.evaluation.task import (
-    chosen_languages,
-    has_gold,
-    means,
-    scored,
-    translations,
-)
+from xlingjax.evaluation.task.predictions import translations
+from xlingjax.evaluation.task.scores import means, scored
+from xlingjax.evaluation.task.tested import chosen_languages, has_gold
 from xlingjax.inference.run import TrainedRun, open_run
 from xlingjax.model.partition import mesh_of_all
 from xlingjax.training.checkpoint_paths import find_checkpoint

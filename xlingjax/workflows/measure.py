@@ -12,13 +12,8 @@ from xlingjax.data.labelled.task import TRAINED, Task, languages_present, read
 from xlingjax.data.labelled.tfds import located
 from xlingjax.errors import UserError
 from xlingjax.evaluation.metrics.registry import METRICS
-from xlingjax.evaluation.task import (
-    has_gold,
-    head_fault,
-    head_of,
-    in_order_of,
-    named_alike,
-)
+from xlingjax.evaluation.task.heads import head_fault, head_of, in_order_of, named_alike
+from xlingjax.evaluation.task.tested import has_gold
 from xlingjax.evaluation.tatoeba import chosen_layer
 from xlingjax.inference.run import TrainedRun, open_run
 from xlingjax.model.partition import mesh_of_all

@@ -13,7 +13,9 @@ from xlingjax.data.labelled.task import TRAINED, Task, languages_present, read
 from xlingjax.evaluation import bucc
 from xlingjax.evaluation.metrics.averages import task_metrics
 from xlingjax.evaluation.submissions import write_predictions
-from xlingjax.evaluation.task import has_gold, means, translations
+from xlingjax.evaluation.task.predictions import translations
+from xlingjax.evaluation.task.scores import means
+from xlingjax.evaluation.task.tested import has_gold
 from xlingjax.evaluation.tatoeba import accuracy, predict_layers
 from xlingjax.inference.encode import POOLINGS as ALL_POOLINGS
 from xlingjax.inference.run import TrainedRun

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from xlingjax.data.labelled.task import Task
-from xlingjax.evaluation.task import predict
+from xlingjax.evaluation.task.predictions import predict
 from xlingjax.inference.run import TrainedRun
 from xlingjax.preprocessors.task import Reading
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from xlingjax.evaluation.metrics.averages import averaged_languages
-from xlingjax.evaluation.task import means
+from xlingjax.evaluation.task.scores import means
 from xlingjax.tasks import task_named
 from xlingjax.workflows.scorecard_cells import Cell, group_key, row_key, settings_key
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from xlingjax.data.labelled.task import Task, find, languages_present, read
 from xlingjax.errors import UserError
-from xlingjax.evaluation.task import has_gold
+from xlingjax.evaluation.task.tested import has_gold
 
 OVER = ("PIVOT", "TARGET")
 """Macros of a strategy that each language in turn is put in."""

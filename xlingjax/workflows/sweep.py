@@ -24,7 +24,8 @@ from xlingjax.config.recipe import bindings, read_recipe
 from xlingjax.data.labelled.task import Task, find, read
 from xlingjax.data.sources import split_list
 from xlingjax.errors import UserError
-from xlingjax.evaluation.task import chosen_languages, pivot_of
+from xlingjax.evaluation.task.predictions import pivot_of
+from xlingjax.evaluation.task.tested import chosen_languages
 from xlingjax.inference.run import open_run
 from xlingjax.model.params import flattened
 from xlingjax.preprocessors.task import require_parallel

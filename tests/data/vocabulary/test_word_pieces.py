@@ -7,7 +7,7 @@ import sentencepiece
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.data.vocabulary.word_pieces import pieces_of_words
 from xlingjax.errors import UserError
-from xlingjax.evaluation.task import predict
+from xlingjax.evaluation.task.predictions import predict
 from xlingjax.preprocessors.finetuning import tagged_parts
 from xlingjax.preprocessors.task import Reading, count_rows, task_rows
 from xlingjax.tasks import task_named
@@ -139,8 +139,8 @@ def test_each_benchmark_has_its_own_rule(name, marks, unmarked, vocabulary, monk
     monkeypatch.setattr(
         tagging, "predict", lambda model, params, rows, **_: read.append(rows) or rows["tag_labels"]
     )
-    monkeypatch.setattr("xlingjax.evaluation.task.require_head", lambda *_: None)
-    monkeypatch.setattr("xlingjax.evaluation.task.language_index", lambda *_: 0)
+    monkeypatch.setattr("xlingjax.evaluation.task.predictions.require_head", lambda *_: None)
+    monkeypatch.setattr("xlingjax.evaluation.task.predictions.language_index", lambda *_: 0)
     assert predict(None, {}, task, [sentence], vocabulary, ("zh",), "zh", reading) == [
         ["VERB", "PUNCT"]
     ]

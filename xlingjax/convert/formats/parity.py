@@ -16,6 +16,7 @@ from xlingjax.convert.formats.sentences import SENTENCES
 from xlingjax.data.vocabulary.fastbpe import FastBpeVocabulary
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
+from xlingjax.inference.forward import compiled
 from xlingjax.model.attention import AttentionSpec
 from xlingjax.model.build import build_model
 from xlingjax.model.config import ModelConfig
@@ -148,33 +149,13 @@ def compare(
     rows = _rows(folder, vocabulary, tokenizer, most, bool(config.decoder_layers))
     if order and tokenizer is not None:
         _require_codes(folder, vocabulary, tokenizer, order)
-    model = build_model(
-        config.replace(dtype="float32", attention_backend="xla")
-    )  # as theirs
+    # As theirs.
+    model = build_model(config.replace(dtype="float32", attention_backend="xla"))
 
-    def compute(params, batch):
-        spec = AttentionSpec(bidirectional)
-        if kind == "states":
-            return jnp.moveaxis(
-                model.encode(params, batch, spec, all_layers=True), 0, 2
-            )
-        h_BLD = model.encode(params, batch, spec)
-        if kind == "decoder":
-            g, table_VD, bias_V = model.decoder_head(
-                params, model.decode(params, batch, h_BLD)
-            )
-        elif kind == "words":
-            g, table_VD, bias_V = model.vocab_head(params, h_BLD)
-        else:
-            return model.classify(params, h_BLD, batch)
-        return (g @ table_VD.T + bias_V)[..., : config.true_rows]
-
-    run, params, difference, largest = (
-        jax.jit(compute),
-        jax.device_put(params),
-        0.0,
-        0.0,
-    )
+    run = compiled(_ours, model, None, kind)
+    params = jax.device_put(params)
+    difference = 0.0
+    largest = 0.0
     length = max(map(len, rows))
     for start in range(0, len(rows), _ROWS):
         batch = _fields(
@@ -235,6 +216,23 @@ def compare(
         )  # of NaN stays NaN
         largest = float(np.maximum(largest, np.abs(wanted).max()))
     return Parity(what, difference, largest, len(rows), has_tokenizer)
+
+
+def _ours(model, kind: str, params, batch):
+    """What is compared of a model of this kind (see `_KINDS`), [B, L, ...] or [B, C]."""
+    spec = AttentionSpec(bidirectional)
+    if kind == "states":
+        h_NBLD = model.encode(params, batch, spec, all_layers=True)
+        return jnp.moveaxis(h_NBLD, 0, 2)
+    h_BLD = model.encode(params, batch, spec)
+    if kind == "decoder":
+        decoded_BLD = model.decode(params, batch, h_BLD)
+        g, table_VD, bias_V = model.decoder_head(params, decoded_BLD)
+    elif kind == "words":
+        g, table_VD, bias_V = model.vocab_head(params, h_BLD)
+    else:
+        return model.classify(params, h_BLD, batch)
+    return (g @ table_VD.T + bias_V)[..., : model.config.true_rows]
 
 
 def _rows(

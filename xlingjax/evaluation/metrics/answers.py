@@ -16,9 +16,8 @@ from xlingjax.errors import UserError
 _ASCII_PUNCTUATION = frozenset(string.punctuation)
 _ENGLISH_ARTICLES = re.compile(r"\b(a|an|the)\b")
 _ARTICLES = {
-    "ar": re.compile(
-        r"\sال^|ال"
-    ),  # the first half matches nothing, the second inside words too: as published
+    # The first half matches nothing, the second inside words too: as published.
+    "ar": re.compile(r"\sال^|ال"),
     "de": re.compile(r"\b(ein|eine|einen|einem|eines|einer|der|die|das|den|dem|des)\b"),
     "en": _ENGLISH_ARTICLES,
     "es": re.compile(r"\b(un|una|unos|unas|el|la|los|las)\b"),
@@ -47,18 +46,19 @@ def mlqa_tokens(text: str, language: str) -> list[str]:
             f" {', '.join(_ARTICLES)}; the metrics squad_f1 and squad_em read every language by"
             " English rules"
         )
-    text = "".join(
-        c
-        for c in text.lower()
-        if c not in _ASCII_PUNCTUATION and unicodedata.category(c)[0] != "P"
-    )
+    kept = []
+    for c in text.lower():
+        # ASCII has symbols, as $ and +, that are no punctuation to Unicode.
+        if c in _ASCII_PUNCTUATION or unicodedata.category(c)[0] == "P":
+            continue
+        kept.append(c)
+    text = "".join(kept)
     articles = _ARTICLES[language]
-    text = articles.sub(" ", text) if articles else text
-    return (
-        re.sub("([\u4e00-\u9fa5])", r" \1 ", text).split()
-        if language == "zh"
-        else text.split()
-    )
+    if articles:
+        text = articles.sub(" ", text)
+    if language == "zh":
+        text = re.sub("([\u4e00-\u9fa5])", r" \1 ", text)
+    return text.split()
 
 
 def token_f1(predicted: Sequence[str], gold: Sequence[str]) -> float:
@@ -66,7 +66,8 @@ def token_f1(predicted: Sequence[str], gold: Sequence[str]) -> float:
     same = sum((Counter(predicted) & Counter(gold)).values())
     if not same:
         return 0.0
-    precision, recall = same / len(predicted), same / len(gold)
+    precision = same / len(predicted)
+    recall = same / len(gold)
     return 2 * precision * recall / (precision + recall)
 
 

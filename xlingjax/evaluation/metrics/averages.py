@@ -26,12 +26,13 @@ _GROUPS = {
         "retrieval": "retrieval",
         "mining": "retrieval",
     },
-    "xglue": (
-        dict.fromkeys(
-            ("classification", "ranking", "tagging", "span_qa"), "understanding"
-        )
-        | {"generation": "generation"}
-    ),
+    "xglue": {
+        "classification": "understanding",
+        "ranking": "understanding",
+        "tagging": "understanding",
+        "span_qa": "understanding",
+        "generation": "generation",
+    },
 }
 
 
@@ -41,7 +42,9 @@ def _mean(values: Sequence[float]) -> float:
 
 def averaged_languages(task: Task) -> tuple[str, ...]:
     """Those whose mean is the task's score (XQA: without en)."""
-    return task.averaged if task.averaged is not None else task.languages
+    if task.averaged is None:
+        return task.languages
+    return task.averaged
 
 
 def task_metrics(task: Task) -> tuple[str, ...]:
@@ -61,15 +64,18 @@ def task_score(
     for name in task_metrics(task):
         of_metric = scores.get(name, {})
         languages = averaged_languages(task)
-        there = [language for language in languages if language in of_metric]
-        if not there or (len(there) < len(languages) and not allow_missing):
-            missing = ", ".join(
-                language for language in languages if language not in of_metric
-            )
+        there, missing = [], []
+        for language in languages:
+            if language in of_metric:
+                there.append(of_metric[language])
+            else:
+                missing.append(language)
+        if not there or (missing and not allow_missing):
             raise UserError(
-                f"{task.full_name}: no {name} of {missing}, and the task's score is a mean over all"
+                f"{task.full_name}: no {name} of {', '.join(missing)}, and the task's score is a"
+                " mean over all"
             )
-        means.append(_mean([of_metric[language] for language in there]))
+        means.append(_mean(there))
     return _mean(means)
 
 

@@ -72,9 +72,10 @@ def accuracy(
     gold: Sequence[Example], predicted: Sequence[str], language: str = ""
 ) -> float:
     labels = _labels(gold, predicted)
-    return 100 * (
-        sum(p == g for p, g in zip(predicted, labels, strict=True)) / len(labels)
-    )
+    right = 0
+    for made, label in zip(predicted, labels, strict=True):
+        right += made == label
+    return 100 * (right / len(labels))
 
 
 def ndcg_wpr(
@@ -92,8 +93,12 @@ def ndcg_wpr(
             raise UserError(
                 f"example {number}: {label!r}, {made!r}: nDCG needs ratings that are numbers"
             ) from None
-    queries = [list(run) for _, run in groupby(rows, key=lambda row: row[0])]
-    queries = [run for run in queries if len(run) > 1]
+    queries = []
+    for _, results in groupby(rows, key=lambda row: row[0]):
+        run = list(results)
+        # One result is in order whatever its rating.
+        if len(run) > 1:
+            queries.append(run)
     if not queries:
         raise UserError(
             "no query has two results in a row: nDCG has nothing to order; is the file sorted by"
@@ -101,13 +106,11 @@ def ndcg_wpr(
         )
     from sklearn.metrics import ndcg_score
 
-    return 100 * (
-        sum(
-            ndcg_score([[g for _, g, _ in run]], [[p for *_, p in run]])
-            for run in queries
-        )
-        / len(queries)
-    )
+    values = []
+    for run in queries:
+        _, ratings, classes = zip(*run, strict=True)
+        values.append(ndcg_score([ratings], [classes]))
+    return 100 * (sum(values) / len(values))
 
 
 # --- tags -----------------------------------------------------------------------------------------
@@ -126,11 +129,12 @@ def _tags(
             raise UserError(
                 f"sentence {number}: {len(tags)} tags predicted for {len(sentence.tags)} words"
             )
-        if wrong := [tag for tag in tags if not isinstance(tag, str) or not tag]:
-            raise UserError(
-                f"sentence {number}: the prediction {wrong[0]!r} is no tag; give the tag's text,"
-                " not its id"
-            )
+        for tag in tags:
+            if not isinstance(tag, str) or not tag:
+                raise UserError(
+                    f"sentence {number}: the prediction {tag!r} is no tag; give the tag's text,"
+                    " not its id"
+                )
     return [sentence.tags for sentence in gold]
 
 
@@ -170,12 +174,11 @@ def _answers(
 ) -> float:
     if not gold:
         raise UserError("0 questions: there is nothing to score")
-    tokens = (
-        partial(answers.mlqa_tokens, language=language)
-        if mlqa
-        else answers.squad_tokens
-    )
-    tokens("")  # an unknown language is refused though no question be answered
+    tokens: Callable[[str], list[str]] = answers.squad_tokens
+    if mlqa:
+        tokens = partial(answers.mlqa_tokens, language=language)
+    # An unknown language is refused though no question be answered.
+    tokens("")
     return answers.answer_score(gold, predicted, tokens, compare)
 
 
@@ -210,10 +213,10 @@ def tatoeba_accuracy(
                 f"prediction {number} is {row!r}: not a row of the foreign side, 0 to"
                 f" {len(bitext.source) - 1}"
             )
-        right += (
-            bitext.source[int(row)][0] if bitext.source else str(int(row)),
-            english,
-        ) in bitext.gold
+        foreign = str(int(row))
+        if bitext.source:
+            foreign = bitext.source[int(row)][0]
+        right += (foreign, english) in bitext.gold
     return 100 * (right / len(bitext.target))
 
 
@@ -223,16 +226,16 @@ def _bucc(
     predicted: Iterable[tuple[str, str]],
     language: str = "",
 ) -> float:
-    wanted, made = (
-        _bitext(gold).gold,
-        {(source, target) for source, target in predicted},
-    )
-    if not (right := len(wanted & made)):
+    wanted = _bitext(gold).gold
+    # Pairs may come as lists, out of JSON.
+    made = {(source, target) for source, target in predicted}
+    right = len(wanted & made)
+    if not right:
         return 0.0
-    precision, recall = right / len(made), right / len(wanted)
-    return (
-        100 * (precision, recall, 2 * precision * recall / (precision + recall))[which]
-    )
+    precision = right / len(made)
+    recall = right / len(wanted)
+    f1 = 2 * precision * recall / (precision + recall)
+    return 100 * (precision, recall, f1)[which]
 
 
 # --- texts ----------------------------------------------------------------------------------------
@@ -240,13 +243,14 @@ def _bucc(
 
 def _texts(gold: Sequence[SourceTarget], predicted: Sequence[str]) -> list[str]:
     _check_number(len(gold), len(predicted), "text")
-    if missing := [
-        number for number, pair in enumerate(gold, 1) if pair.target is None
-    ]:
-        raise UserError(
-            f"text {missing[0]} has no gold target; score a split whose targets are distributed"
-        )
-    return [pair.target for pair in gold]
+    targets = []
+    for number, pair in enumerate(gold, 1):
+        if pair.target is None:
+            raise UserError(
+                f"text {number} has no gold target; score a split whose targets are distributed"
+            )
+        targets.append(pair.target)
+    return targets
 
 
 def xglue_bleu(
@@ -254,17 +258,16 @@ def xglue_bleu(
 ) -> float:
     from sacrebleu import corpus_bleu
 
-    references = [
-        text.split("\t")[-1].strip() for text in _texts(gold, predicted)
-    ]  # as the script reads lines
-    return corpus_bleu(
-        [text.strip() for text in predicted], [references], lowercase=True
-    ).score
+    # As the script reads lines.
+    references = [text.split("\t")[-1].strip() for text in _texts(gold, predicted)]
+    made = [text.strip() for text in predicted]
+    return corpus_bleu(made, [references], lowercase=True).score
 
 
 def _generated(
     name: str, gold: Sequence[SourceTarget], predicted: Sequence[str], language: str
 ) -> float:
+    # Here, since it imports sacreBLEU, which few tasks need.
     from xlingjax.evaluation.metrics import text as generation
 
     texts = _texts(gold, predicted)
@@ -272,9 +275,9 @@ def _generated(
         return generation.bleu(predicted, texts, language)[0]
     if name == "rouge_l":
         return generation.rouge_l(predicted, texts, language)
-    return {"chrf": generation.chrf, "tokenised_bleu": generation.tokenised_bleu}[name](
-        predicted, texts
-    )[0]
+    if name == "chrf":
+        return generation.chrf(predicted, texts)[0]
+    return generation.tokenised_bleu(predicted, texts)[0]
 
 
 # --- the table ------------------------------------------------------------------------------------
@@ -423,7 +426,10 @@ def metrics_of(kind: str) -> tuple[str, ...]:
     `KINDS`."""
     if kind not in KINDS:
         raise UserError(f"{kind!r} is no kind of task: {', '.join(KINDS)}")
-    kinds = ("ranking", "classification") if kind == "ranking" else (kind,)
+    kinds = [kind]
+    # A rating is a class too.
+    if kind == "ranking":
+        kinds.append("classification")
     return tuple(name for name, metric in METRICS.items() if metric.kind in kinds)
 
 

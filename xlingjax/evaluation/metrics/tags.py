@@ -14,14 +14,18 @@ FILL = "O"
 def entities(tags: Sequence[str]) -> set[tuple[int, int, str]]:
     """{(first word, last word, type)} of IOB2 tags, as CoNLL's scorer reads them: I- after nothing
     of its type opens one too."""
-    found, begin, kind = set(), 0, ""
+    found = set()
+    begin = 0
+    kind = ""
+    # One more tag, which closes what the sentence leaves open.
     for i, tag in enumerate([*tags, "O"]):
         mark, _, name = tag.partition("-")
         if kind and (mark != "I" or name != kind):
             found.add((begin, i - 1, kind))
             kind = ""
         if mark in ("B", "I") and not kind:
-            begin, kind = i, name
+            begin = i
+            kind = name
     return found
 
 
@@ -30,10 +34,16 @@ def chunks(tags: Sequence[str]) -> set[tuple[int, int, str]]:
     character, its type all after the last "-". So NOUN NOUN is one chunk, and SYM SYM two, since S
     stands for a single word.
     """
-    found, begin, mark, kind = set(), 0, "O", ""
+    found = set()
+    begin = 0
+    mark = "O"
+    kind = ""
+    # One more tag, which closes what the sentence leaves open.
     for i, tag in enumerate([*tags, "O"]):
-        mark_before, kind_before = mark, kind
-        mark, kind = tag[0], tag.rsplit("-", 1)[-1]
+        mark_before = mark
+        kind_before = kind
+        mark = tag[0]
+        kind = tag.rsplit("-", 1)[-1]
         other = kind != kind_before
         if (
             mark_before in "ES"
@@ -55,15 +65,17 @@ def precision_recall_f1(
 ) -> tuple[float, float, float]:
     """Micro precision, recall and F1 of the `spans` of all sentences; 0 where there are none."""
     right = made = wanted = 0
-    for p, g in zip(predicted, gold, strict=True):
-        a, b = spans(p), spans(g)
-        right, made, wanted = right + len(a & b), made + len(a), wanted + len(b)
-    precision, recall = right / made if made else 0.0, right / wanted if wanted else 0.0
-    return (
-        precision,
-        recall,
-        2 * precision * recall / (precision + recall) if right else 0.0,
-    )
+    for predicted_tags, gold_tags in zip(predicted, gold, strict=True):
+        found = spans(predicted_tags)
+        true = spans(gold_tags)
+        right += len(found & true)
+        made += len(found)
+        wanted += len(true)
+    if not right:
+        return 0.0, 0.0, 0.0
+    precision = right / made
+    recall = right / wanted
+    return precision, recall, 2 * precision * recall / (precision + recall)
 
 
 def entity_f1(predicted: Tags, gold: Tags) -> float:
@@ -73,9 +85,9 @@ def entity_f1(predicted: Tags, gold: Tags) -> float:
 
 def token_accuracy(predicted: Tags, gold: Tags) -> float:
     """Share of the words, of all sentences together, that have their gold tag."""
-    pairs = [
-        (p, g)
-        for ps, gs in zip(predicted, gold, strict=True)
-        for p, g in zip(ps, gs, strict=True)
-    ]
-    return sum(p == g for p, g in pairs) / len(pairs)
+    right = total = 0
+    for predicted_tags, gold_tags in zip(predicted, gold, strict=True):
+        for made, true in zip(predicted_tags, gold_tags, strict=True):
+            right += made == true
+            total += 1
+    return right / total

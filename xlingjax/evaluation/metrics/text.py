@@ -22,11 +22,10 @@ from xlingjax.errors import UserError
 
 # Python splits at more characters than Perl does in bytes, such as the no-break space: they are
 # hidden from it.
-_HIDDEN = {
-    i: 0xF0000 + i
-    for i in range(0x3001)
-    if chr(i).isspace() and chr(i) not in string.whitespace
-}
+_HIDDEN = {}
+for _code in range(0x3001):
+    if chr(_code).isspace() and chr(_code) not in string.whitespace:
+        _HIDDEN[_code] = 0xF0000 + _code
 
 
 def _check(hypotheses: Sequence[str], references: Sequence[str]) -> None:
@@ -63,16 +62,15 @@ def bleu(
     none needs a further package. XGLUE's QG and NTG are `lowercase`, divided by 100
     (`xglue_evaluate.py`).
     """
-    tokenizer = (
-        "zh"
-        if base_language(language) == "zh"
-        else "char"
-        if base_language(language) in UNSPACED
-        else "13a"
-    )
-    return _corpus_score(
-        BLEU(lowercase=lowercase, tokenize=tokenizer), hypotheses, references
-    )
+    base = base_language(language)
+    tokenizer = "13a"
+    if base == "zh":
+        # Splits ideographs alone, and leaves Latin words in the text whole.
+        tokenizer = "zh"
+    elif base in UNSPACED:
+        tokenizer = "char"
+    metric = BLEU(lowercase=lowercase, tokenize=tokenizer)
+    return _corpus_score(metric, hypotheses, references)
 
 
 def chrf(
@@ -92,15 +90,13 @@ def tokenised_bleu(
     Tokens stand between ASCII whitespace; case counts; no smoothing: without one common 4-gram it
     is 0. `<unk>` in a reference matches nothing (XLM, `create_reference_files`).
     """
-    references = [
-        line.replace("<unk>", "<<unk>>").translate(_HIDDEN) for line in references
-    ]
-    metric = BLEU(
-        tokenize="none", smooth_method="none", force=True
-    )  # force: no warning that the text is tokenised
-    return _corpus_score(
-        metric, [line.translate(_HIDDEN) for line in hypotheses], references
-    )
+    made = [line.translate(_HIDDEN) for line in hypotheses]
+    wanted = []
+    for line in references:
+        wanted.append(line.replace("<unk>", "<<unk>>").translate(_HIDDEN))
+    # force: no warning that the text is tokenised.
+    metric = BLEU(tokenize="none", smooth_method="none", force=True)
+    return _corpus_score(metric, made, wanted)
 
 
 # --- ROUGE-L --------------------------------------------------------------------------------------
@@ -116,15 +112,20 @@ class _Tokens:
         kept: list[str] = []
         for c in unicodedata.normalize("NFC", text).lower():
             kind = unicodedata.category(c)
-            if kind != "Cf":  # joiners and soft hyphens stand inside words
-                # A mark continues what it is written on, letter or punctuation (an emoji's
-                # variation selector).
-                inside = kind[0] in "LN" or (
-                    kind[0] == "M" and kept and kept[-1] != " "
-                )
-                kept.append(c if inside else " ")
+            # Joiners and soft hyphens stand inside words.
+            if kind == "Cf":
+                continue
+            # A mark continues what it is written on, letter or punctuation (an emoji's variation
+            # selector).
+            continues = kind[0] == "M" and kept and kept[-1] != " "
+            if kind[0] in "LN" or continues:
+                kept.append(c)
+            else:
+                kept.append(" ")
         words = "".join(kept).split()
-        return list("".join(words)) if self.characters else words
+        if self.characters:
+            return list("".join(words))
+        return words
 
 
 def rouge_l(
@@ -140,26 +141,24 @@ def rouge_l(
     from rouge_score.rouge_scorer import RougeScorer  # imports nltk: seconds
 
     _check(hypotheses, references)
-    scorer = RougeScorer(
-        ["rougeL"], tokenizer=_Tokens(base_language(language) in UNSPACED)
-    )
-    pairs = zip(references, hypotheses, strict=True)
-    return 100 * float(
-        np.mean(
-            [
-                scorer.score(reference, made)["rougeL"].fmeasure
-                for reference, made in pairs
-            ]
-        )
-    )
+    tokens = _Tokens(characters=base_language(language) in UNSPACED)
+    scorer = RougeScorer(["rougeL"], tokenizer=tokens)
+    values = []
+    for reference, made in zip(references, hypotheses, strict=True):
+        values.append(scorer.score(reference, made)["rougeL"].fmeasure)
+    return 100 * float(np.mean(values))
 
 
 # --- Wrong language -------------------------------------------------------------------------------
 
 
 def _grams(text: str) -> list[str]:
+    # A space at either end, so that n-grams tell how words begin and end.
     text = f" {' '.join(text.lower().split())} "
-    return [text[i : i + n] for n in (1, 2, 3) for i in range(len(text) - n + 1)]
+    grams = []
+    for n in (1, 2, 3):
+        grams += [text[i : i + n] for i in range(len(text) - n + 1)]
+    return grams
 
 
 def _likeliest(
@@ -173,9 +172,8 @@ def _likeliest(
             f"no text of {', '.join(empty)} to tell languages by: give its lines, or leave the"
             " code out"
         )
-    size = min(
-        map(len, joined.values())
-    )  # as much of each: add-one smoothing favours whichever has more
+    # As much of each: add-one smoothing favours whichever has more.
+    size = min(map(len, joined.values()))
     counts = [Counter(_grams(text[:size])) for text in joined.values()]
     columns = {gram: column for column, gram in enumerate(sorted(set().union(*counts)))}
     table = np.array([[1.0 + count[gram] for gram in columns] for count in counts])
@@ -183,9 +181,8 @@ def _likeliest(
     row = list(joined).index(language)
 
     def test(text: str) -> bool:
-        scores = table[
-            :, [columns[gram] for gram in _grams(text) if gram in columns]
-        ].sum(1)
+        known = [columns[gram] for gram in _grams(text) if gram in columns]
+        scores = table[:, known].sum(1)
         return bool(scores[row] >= scores.max())
 
     return test
@@ -214,31 +211,36 @@ def wrong_language_rate(
             f"no texts of {language} among those to tell languages by ({', '.join(texts)}): add"
             " some"
         )
-    # Only rivals that the script leaves open.
-    texts = {
-        code: lines
-        for code, lines in texts.items()
-        if not script or script_of_language(code) in (script, None)
-    }
-    if not script and len(texts) < 2:
+    rivals = {}
+    for code, lines in texts.items():
+        # Only those that the script leaves open.
+        if not script or script_of_language(code) in (script, None):
+            rivals[code] = lines
+    if not script and len(rivals) < 2:
         raise UserError(
             f"the script of {language!r} is unknown, or it has several: name it as in"
             f" {language}_Latn, or give texts of this and another language as"
             " references_by_language"
         )
-    likeliest = _likeliest(language, texts) if len(texts) > 1 else None
+    likeliest = None
+    if len(rivals) > 1:
+        likeliest = _likeliest(language, rivals)
+    wrong = 0
+    for text in hypotheses:
+        # The classifier is asked last: what has no letters would be any language to it.
+        right = _written_in(script, text)
+        if right and likeliest is not None:
+            right = likeliest(text)
+        wrong += not right
+    return wrong / len(hypotheses)
 
-    def right(text: str) -> bool:
-        main = main_script(text)
-        if script:
-            written = main is not None and letters_in(script, text) >= letters_in(
-                main, text
-            )
-        else:
-            written = any(c.isalpha() for c in text)
-        return written and (likeliest is None or likeliest(text))
 
-    return float(np.mean([not right(text) for text in hypotheses]))
+def _written_in(script: str | None, text: str) -> bool:
+    """Whether most letters are of the script, None: of any."""
+    if not script:
+        return any(c.isalpha() for c in text)
+    main = main_script(text)
+    return main is not None and letters_in(script, text) >= letters_in(main, text)
 
 
 def score(
@@ -255,16 +257,20 @@ def score(
     and reads the texts as they are, `rouge_l` never keeps it. Raises UserError as the functions do.
     """
     _check(hypotheses, references)
-    wrong = wrong_language_rate(
-        hypotheses, language, references_by_language
-    )  # before the slow ones: it may refuse
+    # Before the slow ones: it may refuse.
+    wrong = wrong_language_rate(hypotheses, language, references_by_language)
     signed = {
         "bleu": bleu(hypotheses, references, language, lowercase),
         "chrf": chrf(hypotheses, references, lowercase),
         "tokenised_bleu": tokenised_bleu(hypotheses, references),
     }
-    return {name: value for name, (value, _) in signed.items()} | {
+    values: dict[str, Any] = {}
+    signatures = {}
+    for name, (value, signature) in signed.items():
+        values[name] = value
+        signatures[name] = signature
+    return values | {
         "rouge_l": rouge_l(hypotheses, references, language),
         "wrong_language_rate": wrong,
-        "signatures": {name: signature for name, (_, signature) in signed.items()},
+        "signatures": signatures,
     }

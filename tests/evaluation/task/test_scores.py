@@ -2,7 +2,7 @@
 
 import pytest
 
-from xlingjax.evaluation.task import means
+from xlingjax.evaluation.task.scores import means
 from xlingjax.tasks import task_named
 
 ACCURACY = {"de": 60.0, "en": 80.0, "fr": 40.0}
