@@ -80,5 +80,5 @@ def bindable() -> dict[str, Callable]:
             for name, function in getattr(module, "BINDABLE", {}).items()
         }
         for name, function in getattr(module, "OBJECTIVES", {}).items():
-            names[name] = staged(spelled_out(function), keep=("weight",), stage="stage")
+            names[name] = staged(function, keep=("weight",), anew="text")
     return names

@@ -7,7 +7,6 @@ get their gin names. A recipe's public knobs are its macros in CAPITALS: `--gin.
 
 import difflib
 import functools
-import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -317,13 +316,16 @@ def build(name: str) -> Any:
             r"Required bindings for `(.+)` not provided in config: \[(.+)\]", str(error)
         )
         missing = missing or re.match(
-            r"(\w+)\(\) missing \d+ required .* arguments?: (.+)", str(error)
+            r"(\w+)(?:\.__init__)?\(\) missing \d+ required .* arguments?: (.+)",
+            str(error),
         )
         if not missing:
             raise
         parameter = re.search(r"\w+", missing[2])[0]
+        names = {one.__name__: name for name, one in registered().items()}
+        name = names.get(missing[1], missing[1])
         raise UserError(
-            f"the recipe does not bind {missing[1]}.{parameter}: bind it in a recipe"
+            f"the recipe does not bind {name}.{parameter}: bind it in a recipe"
         ) from None
     return built
 
@@ -458,8 +460,10 @@ def parse_text(text: str, where: str) -> None:
         elif unknown := re.match(
             r"Configurable '(.+)' doesn't have a parameter named '(.+)'", message
         ):
-            known = inspect.signature(names[unknown[1].split(".")[-1]]).parameters
-            near = _nearest(unknown[2], list(known))
+            function = names[unknown[1].split(".")[-1]]
+            near = _of_its_text(unknown[1], unknown[2])
+            if not near:
+                near = _nearest(unknown[2], list(declared(function).parameters))
             message = f"{unknown[1]!r} has no parameter {unknown[2]!r}{near}"
         elif message.startswith("malformed node"):
             kinds = "a number, True, False, None, a string in quotes, a list, %MACRO or @name()"
@@ -467,6 +471,21 @@ def parse_text(text: str, where: str) -> None:
         elif isinstance(error, SyntaxError):
             message = f"not gin syntax: {message}"
         raise UserError(f"{where}: {message}") from None
+
+
+def _of_its_text(name: str, parameter: str) -> str:
+    """What is said of a parameter that an objective does not have and its text has, as objectives
+    once had it; "": it is none."""
+    text = registered()["text"]
+    takes = declared(function_named(name)).parameters.get("text")
+    if takes is None or needed(made(text), takes.annotation):
+        return ""
+    if parameter not in declared(text).parameters:
+        return ""
+    reference = "@text()"
+    if f"{name}.text" in config_lines():
+        reference = _reference(gin.query_parameter(f"{name}.text"))
+    return f"; its text has: {reference.strip('@()')}.{parameter}"
 
 
 def _nearest(name: str, known: Sequence[str]) -> str:

@@ -9,7 +9,7 @@ import jax
 from xlingjax.inference.sentences import sentences_of
 from xlingjax.model.config import ModelConfig
 from xlingjax.training.run_record import read_run_record
-from xlingjax.workflows.adapt_request import OF_TEXT, Request, absolute
+from xlingjax.workflows.adapt_request import Request, absolute
 
 CHUNK = 1024
 """Predicted tokens whose logits are in memory at once: the vocabulary of a released model is
@@ -79,11 +79,8 @@ def recipe_text(
     lines.append("")
     for macro, value in values.items():
         lines.append(f"{macro} = {value!r}")
-    for name in request.names:
-        kind = "pairs"
-        if name in OF_TEXT:
-            kind = "text"
-        lines.append(f"{name}.holdout = {share[kind]!r}  # the lines of heldout/")
+    lines.append(f"text.holdout = {share['text']!r}  # the lines of heldout/")
+    lines.append(f"pairs/text.holdout = {share['pairs']!r}")
     own = sentences_of(read_run_record(values["INIT_FROM"]))
     if own and own.pooling:  # retrieval is measured on the model's own sentence vectors
         lines.append(f"retrieval.poolings = ({own.pooling!r},)")
