@@ -21,7 +21,7 @@ for helpers in "" "$first" "$second" "$first $second"; do
   name=$(IFS=+ && echo "${languages[*]}") total=$((steps * ${#languages[@]}))
   finished "$out/$name" || run "$out/$name.log" pretrain --gin_file gin/recipes/xlm_tiny_mlm.gin --gin_file gin/objectives/clm.gin \
     --workdir "$out/$name" --gin.MONO="$(printf "$mono/%s/*.txt " "${languages[@]}")" --gin.PARALLEL=None --gin.VOCABULARY="$out/vocab" \
-    --gin.HELDOUT_TEXT="$out/heldout/text/*.txt" --gin.clm.holdout="$share" --gin.perplexity.limit=0 --gin.ALPHA=0 \
+    --gin.HELDOUT_TEXT="$out/heldout/text/*.txt" --gin.text.holdout="$share" --gin.perplexity.limit=0 --gin.ALPHA=0 \
     --gin.DROPOUT=0.1 --gin.TRAIN_STEPS="$total" --gin.WARMUP_STEPS="$((total / 10))" --gin.EVAL_EVERY="$((total / 4))" --gin.CHECKPOINT_EVERY=0
 done
 wait

@@ -6,10 +6,11 @@ import tempfile
 import time
 from pathlib import Path
 
+from xlingjax.data.mixture import BatchSettings
 from xlingjax.data.tinyworld import write
 from xlingjax.data.vocabulary.training import train_vocabulary
 from xlingjax.preprocessors.xlm import MlmFeatures, TlmFeatures
-from xlingjax.tasks.xlm import TextSource
+from xlingjax.tasks.xlm import file_batches
 
 
 def measure(batches: int = 200, batch: int = 64, length: int = 128) -> str:
@@ -24,9 +25,9 @@ def measure(batches: int = 200, batch: int = 64, length: int = 128) -> str:
         vocabulary = train_vocabulary(root / "vocab", size=1500, **files)
         rates = {}
         for name, features in (("mlm", MlmFeatures()), ("tlm", TlmFeatures())):
-            source = TextSource(
-                features, vocabulary, batch=batch, length=length, prefetch=0, **files
-            )()
+            source = file_batches(
+                features, vocabulary, batch, length, BatchSettings(prefetch=0), **files
+            )
             for _ in range(5):
                 source.next()
             started = time.perf_counter()

@@ -1,5 +1,5 @@
-"""SeqIO tasks and mixtures for monolingual text and aligned pairs, and the batches of CLM, MLM and
-TLM from them."""
+"""SeqIO tasks and mixtures for monolingual text and aligned pairs, and batches from files of
+them."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from xlingjax.data.loader import BatchSource
-from xlingjax.data.mixture import mixture_source
+from xlingjax.data.mixture import BatchSettings, open_mixture
 from xlingjax.data.preprocessor import Preprocessor
-from xlingjax.data.sampling import Sampling
 from xlingjax.data.sources import (
     Pair,
     Text,
@@ -46,15 +45,8 @@ def register_text(
     registers nothing. Raises UserError: no file, an unknown language, a name that is taken by other
     files.
     """
-    train = [
-        *(find_text(mono) if mono else ()),
-        *(find_pairs(parallel) if parallel else ()),
-        *(find_negatives(negatives) if negatives else ()),
-    ]
-    held = [
-        *(find_text(heldout_mono) if heldout_mono else ()),
-        *(find_pairs(heldout_parallel) if heldout_parallel else ()),
-    ]
+    train = _found(mono, parallel, negatives)
+    held = _found(heldout_mono, heldout_parallel, ())
     if not train:
         raise UserError("no text to train on; give monolingual or parallel files")
     mark = hashlib.sha256(
@@ -169,80 +161,61 @@ def _sentences(vocabulary: Vocabulary, task: Any) -> float:
     return float(task_records(task, "train", vocabulary).sides[0].sentences)
 
 
-@dataclasses.dataclass(frozen=True)
-class TextSource:
-    """Batches of one objective from text files; calling it opens the source. What recipes bind.
+def file_batches(
+    preprocessor: Preprocessor,
+    vocabulary: Vocabulary,
+    batch: int,
+    length: int,
+    settings: BatchSettings = BatchSettings(),  # noqa: B008 - frozen
+    *,
+    mono: Patterns = (),
+    parallel: Patterns = (),
+    negatives: Patterns = (),
+    holdout: float = 0.0,
+) -> BatchSource:
+    """Batches of one objective from text files; tokenises what is not yet in the cache.
 
-    features: those of the objective (`preprocessors/`). vocabulary: a `Vocabulary` or the path of
-    one. Give the objectives of a run the same files, so that they number languages alike (or
-    `languages`). The other fields are those of `register_text` and `mixture_source`.
+    Give the objectives of a run the same files, so that they number languages alike (or
+    `settings.languages`). mono to holdout: see `register_text`. Raises UserError: none of the files
+    that the preprocessor reads, and as `register_text` and `mixture_source`.
     """
-
-    features: Preprocessor
-    vocabulary: Vocabulary | str
-    batch: int
-    length: int
-    mono: Patterns = ()
-    parallel: Patterns = ()
-    heldout_mono: Patterns = ()
-    heldout_parallel: Patterns = ()
-    negatives: Patterns = ()
-    holdout: float = 0.0
-    split: str = "train"
-    seed: int = 0
-    sampling: Sampling = dataclasses.field(default_factory=Sampling)
-    languages: Sequence[str] | None = None
-    shuffle: bool = True
-    epochs: int | None = None
-    data_shards: int = 1
-    prefetch: int = 2
-    threads: int = 1
-
-    def __call__(self) -> BatchSource:
-        """Opens the source; tokenises what is not yet in the cache. Raises UserError on bad
-        input."""
-        mixture, kind, macro = READS[self.features.sides]
-        if not {"text": self.mono, "pairs": self.parallel, "triples": self.negatives}[
-            mixture
-        ]:
-            raise UserError(
-                f"'{self.features.name}' reads {kind}; none is given: set {macro}, or leave this"
-                " objective out"
-            )
-        vocabulary = (
-            self.vocabulary
-            if isinstance(self.vocabulary, Vocabulary)
-            else Vocabulary.load(self.vocabulary)
+    mixture, kind, macro = READS[preprocessor.sides]
+    files = {"text": mono, "pairs": parallel, "triples": negatives}
+    if not files[mixture]:
+        raise UserError(
+            f"'{preprocessor.name}' reads {kind}; none is given: set {macro}, or leave this"
+            " objective out"
         )
-        name = register_text(
-            vocabulary=vocabulary,
-            mono=self.mono,
-            parallel=self.parallel,
-            heldout_mono=self.heldout_mono,
-            heldout_parallel=self.heldout_parallel,
-            negatives=self.negatives,
-            holdout=self.holdout,
-        )
-        return mixture_source(
-            f"{name}.{mixture}",
-            self.features,
-            batch=self.batch,
-            length=self.length,
-            split=self.split,
-            seed=self.seed,
-            sampling=self.sampling,
-            languages=self.languages or self._found_languages(),
-            shuffle=self.shuffle,
-            epochs=self.epochs,
-            data_shards=self.data_shards,
-            prefetch=self.prefetch,
-            threads=self.threads,
-        )
+    name = register_text(
+        vocabulary=vocabulary,
+        mono=mono,
+        parallel=parallel,
+        negatives=negatives,
+        holdout=holdout,
+    )
+    if not settings.languages:
+        found = _found_languages(mono, parallel, negatives)
+        settings = dataclasses.replace(settings, languages=found)
+    return open_mixture(f"{name}.{mixture}", preprocessor, batch, length, settings)
 
-    def _found_languages(self) -> list[str]:
-        files = [
-            *(find_text(self.mono) if self.mono else ()),
-            *(find_pairs(self.parallel) if self.parallel else ()),
-            *(find_negatives(self.negatives) if self.negatives else ()),
-        ]
-        return sorted({code for file in files for code in _languages(file)})
+
+def _found_languages(
+    mono: Patterns, parallel: Patterns, negatives: Patterns
+) -> list[str]:
+    codes = set()
+    for file in _found(mono, parallel, negatives):
+        codes.update(_languages(file))
+    return sorted(codes)
+
+
+def _found(
+    mono: Patterns, parallel: Patterns, negatives: Patterns
+) -> list[Text | Pair]:
+    files: list[Text | Pair] = []
+    if mono:
+        files += find_text(mono)
+    if parallel:
+        files += find_pairs(parallel)
+    if negatives:
+        files += find_negatives(negatives)
+    return files

@@ -108,11 +108,25 @@ def said(tmp_path, line, *overrides):
             "mine.gin, line 7: STEPS=3.5: a whole number is needed (train.steps)",
         ),
         ("PACKING = 1", "mine.gin, line 7: PACKING=1: True or False is needed (tlm.packing)"),
-        ("mlm.holdout = '5 %'", "mine.gin, line 7: mlm.holdout='5 %': a number is needed"),
+        ("text.holdout = '5 %'", "mine.gin, line 7: text.holdout='5 %': a number is needed"),
         (
-            "mlm.hodlout = 0.1",
-            "mine.gin, line 7: 'mlm' has no parameter 'hodlout'; did you mean 'holdout'?",
+            "text.hodlout = 0.1",
+            "mine.gin, line 7: 'text' has no parameter 'hodlout'; did you mean 'holdout'?",
         ),
+        (
+            "mlm.holdout = 0.1",
+            "mine.gin, line 7: 'mlm' has no parameter 'holdout'; its text has: text.holdout",
+        ),
+        (
+            "tlm.sampling = @sampling()",
+            "'tlm' has no parameter 'sampling'; its text has: pairs/text.sampling",
+        ),
+        (
+            "perplexity.seed = 3",
+            "'perplexity' has no parameter 'seed'; there are ",
+        ),
+        ("mlm.text = @sampling()", "mlm.text=@sampling(): TextSource (a reference, @NAME"),
+        ("text.stage = 5", "'text' has no parameter 'stage'"),
         (
             "model.dimm = 96",
             "mine.gin, line 7: 'model' has no parameter 'dimm'; did you mean 'dim'?",
@@ -130,7 +144,7 @@ def said(tmp_path, line, *overrides):
             "train.objectives = @mlm()",
             "mine.gin, line 7: train.objectives=@mlm(): a list of ObjectiveRun ",
         ),
-        ("train.objectives = [@camlm()]", "the recipe does not bind camlm.corpus"),
+        ("train.objectives = [@camlm()]", "the recipe does not bind camlm.text"),
         ("A = %B\nB = %A\nTRAIN_STEPS = %A", "A is defined by itself: TRAIN_STEPS = A = B = A"),
         (
             "train_steps = 5",
@@ -151,6 +165,8 @@ def test_a_line_of_ones_own_file(tmp_path, line, message):
     ("override", "message"),
     [
         ("mlm.bogus=3", "--gin.mlm.bogus: 'mlm' has no parameter 'bogus'"),
+        ("mlm.seed=3", "--gin.mlm.seed: 'mlm' has no parameter 'seed'; its text has: text.seed"),
+        ("tlm.threads=3", "'tlm' has no parameter 'threads'; its text has: pairs/text.threads"),
         (
             "mlm.batchh=3",
             "--gin.mlm.batchh: 'mlm' has no parameter 'batchh'; did you mean 'batch'?",

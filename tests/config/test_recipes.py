@@ -23,6 +23,7 @@ from xlingjax.config import gin_files
 from xlingjax.config import recipe as recipes
 from xlingjax.config.corpus import Corpus
 from xlingjax.config.ernie_m import btmlm
+from xlingjax.config.text import TextSource
 from xlingjax.data.features import FIELDS
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
@@ -598,10 +599,10 @@ def test_pseudo_tokens_have_positions():
         )
         assert 450 < positions <= 512
         check_length("btmlm", 288, recipe.bound["model"], positions)
-    source = btmlm(NOWHERE, 8, 512).source
+    source = btmlm(TextSource(NOWHERE), 8, 512).source
     with pytest.raises(UserError, match="use 890 positions.*lower BTMLM_LENGTH"):
         check_length("btmlm", 512, recipe.bound["model"], source.positions)
-    assert btmlm(NOWHERE, 8, 512, reset_positions=True).source.positions == 445
+    assert btmlm(TextSource(NOWHERE), 8, 512, reset_positions=True).source.positions == 445
 
 
 def test_mixes_of_the_bakeoff_read_pairs_four_times_in_five():

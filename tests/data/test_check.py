@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 
 from tests.helpers.files import write
+from tests.helpers.text import file_source
 from xlingjax.data.check import Findings, check
 from xlingjax.data.scripts import main_script, script_of_language
 from xlingjax.errors import UserError
@@ -34,10 +35,9 @@ def test_a_clean_corpus_has_a_table_and_no_errors(corpus, vocabulary):
 
 def test_the_table_is_the_one_of_the_run(corpus, vocabulary):
     from xlingjax.preprocessors.xlm import TlmFeatures
-    from xlingjax.tasks.xlm import TextSource
 
     found = check((), str(corpus / "parallel"), vocabulary, batch=4, length=128)
-    source = TextSource(TlmFeatures(), vocabulary, 4, 128, parallel=str(corpus / "parallel"))()
+    source = file_source(TlmFeatures(), vocabulary, 4, 128, parallel=str(corpus / "parallel"))
     assert found.tables["pairs"] == source.identity["sampling_table"]
 
 

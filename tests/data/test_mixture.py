@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 
+from tests.helpers.text import file_source
 from xlingjax.data.features import batch_hash, check_batch
 from xlingjax.data.loader import BatchSource
 from xlingjax.data.sampling import Sampling
@@ -13,7 +14,6 @@ from xlingjax.preprocessors.ernie_m import BtmlmFeatures, CamlmFeatures
 from xlingjax.preprocessors.unicoder import ClMlmFeatures, ClpcFeatures, ClwrFeatures
 from xlingjax.preprocessors.veco import VecoFeatures, VecoTextFeatures
 from xlingjax.preprocessors.xlm import ClmFeatures, Masking, MlmFeatures, TlmFeatures
-from xlingjax.tasks.xlm import TextSource
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -30,7 +30,7 @@ def open_source(corpus, vocabulary):
         mono, parallel = str(corpus / "mono/*/*.txt"), str(corpus / "parallel/*")
         features = MlmFeatures() if features is None else features
         options.setdefault("length", 128 if features.sides == 2 else 32)
-        return TextSource(features, vocabulary, mono=mono, parallel=parallel, **options)()
+        return file_source(features, vocabulary, mono=mono, parallel=parallel, **options)
 
     return make
 
@@ -330,7 +330,7 @@ def test_clear_errors(open_source, vocabulary, corpus):
     with pytest.raises(UserError, match="no de-en text fits rows of 8 tokens"):
         open_source(TlmFeatures(), length=8)
     with pytest.raises(UserError, match="'tlm' reads parallel text; none is given"):
-        TextSource(TlmFeatures(), vocabulary, 4, 32, mono=str(corpus / "mono/*/*.txt"))()
+        file_source(TlmFeatures(), vocabulary, 4, 32, mono=str(corpus / "mono/*/*.txt"))
     source = open_source(ClmFeatures())
     with pytest.raises(UserError, match="data position cannot be read"):
         source.restore({"shard-0": b"\x00"})

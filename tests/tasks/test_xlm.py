@@ -3,10 +3,11 @@ import json
 import numpy as np
 import pytest
 
+from tests.helpers.text import file_source
 from xlingjax.data.sampling import Sampling
 from xlingjax.errors import UserError
 from xlingjax.preprocessors.xlm import ClmFeatures, TlmFeatures
-from xlingjax.tasks.xlm import TextSource, register_source, register_text
+from xlingjax.tasks.xlm import register_source, register_text
 
 LINES = {
     "de": (
@@ -118,7 +119,7 @@ def test_foreign_sources_give_the_same_batches_as_files(folder, vocabulary):
         keys={"text": "content"},
     )
     foreign = mixture_source("foreign.de", ClmFeatures(), batch=2, length=16)
-    own = TextSource(ClmFeatures(), vocabulary, 2, 16, mono=str(folder / "mono/de/*.txt"))()
+    own = file_source(ClmFeatures(), vocabulary, 2, 16, mono=str(folder / "mono/de/*.txt"))
     for _ in range(3):
         for a, b in zip(foreign.next().values(), own.next().values(), strict=True):
             np.testing.assert_array_equal(a, b)
@@ -212,12 +213,12 @@ def test_seqio_caches_are_read(folder, vocabulary, tmp_path):
     assert source.next()["input_ids"][0].tolist() == expected
 
 
-def test_text_source_numbers_languages_over_all_files(folder, vocabulary):
+def test_languages_are_numbered_over_all_files(folder, vocabulary):
     files = {"mono": str(folder / "mono/en/*.txt"), "parallel": str(folder / "parallel")}
-    clm = TextSource(ClmFeatures(), vocabulary, 2, 16, **files)()
-    tlm = TextSource(
+    clm = file_source(ClmFeatures(), vocabulary, 2, 16, **files)
+    tlm = file_source(
         TlmFeatures(), str(folder / "vocabulary"), 2, 128, sampling=Sampling(uniform=True), **files
-    )()
+    )
     assert clm.languages == tlm.languages == ("de", "en")
     batch = clm.next()
     assert set(batch["language_ids"][batch["pack_ids"] > 0].tolist()) == {1}

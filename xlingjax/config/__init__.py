@@ -62,5 +62,5 @@ def bindable() -> dict[str, Callable]:
             # What is measured is measured as the last stage of the run has it.
             names[name] = of_last_stage(function)
         for name, function in getattr(module, "OBJECTIVES", {}).items():
-            names[name] = staged(spelled_out(function), keep=("weight",), stage="stage")
+            names[name] = staged(function, keep=("weight",), anew="text")
     return names

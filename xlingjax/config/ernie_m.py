@@ -1,10 +1,9 @@
 """ERNIE-M (Ouyang et al. 2021) on the text of a run: CAMLM on pairs, BTMLM on monolingual text."""
 
 import dataclasses
-from typing import Unpack
 
 from xlingjax.config.corpus import Corpus
-from xlingjax.config.text import Reading, text_source
+from xlingjax.config.text import TextSource
 from xlingjax.data.sampling import Sampling
 from xlingjax.errors import UserError
 from xlingjax.objectives.ernie_m import BTMLM, CAMLM
@@ -15,10 +14,9 @@ from xlingjax.training.schedule import Weight
 
 
 def camlm(
-    corpus: Corpus,
+    text: TextSource,
     batch: int = 16,
     length: int = 256,
-    sampling: Sampling = Sampling(),  # noqa: B008 - frozen
     masking: Masking = ALL_MASK,
     layout: str = "in_place",
     own_masks: str = "all",
@@ -27,24 +25,22 @@ def camlm(
     packing: bool = True,
     chunk: int = 0,
     weight: Weight = 1.0,
-    **reading: Unpack[Reading],
 ) -> ObjectiveRun:
     """CAMLM (ERNIE-M §3.1) on the corpus's pairs. layout, reset_positions: see `CamlmFeatures`;
-    own_masks: `CAMLM`. reading: see `text_source`."""
+    own_masks: `CAMLM`."""
     objective = CAMLM(own_masks=own_masks, chunk=chunk)
     features = CamlmFeatures(masking, layout, max_pieces, reset_positions, packing)
     return ObjectiveRun(
         objective,
-        text_source(corpus, features, batch, length, sampling, **reading),
+        text.batches(features, batch, length),
         weight,
     )
 
 
 def btmlm(
-    corpus: Corpus,
+    text: TextSource,
     batch: int = 16,
     length: int = 256,
-    sampling: Sampling = Sampling(),  # noqa: B008 - frozen
     masking: Masking = Masking(),  # noqa: B008 - frozen
     proportion: float = 0.15,
     reset_positions: bool = False,
@@ -54,12 +50,10 @@ def btmlm(
     target_languages: str = "share",
     chunk: int = 0,
     weight: Weight = 1.0,
-    **reading: Unpack[Reading],
 ) -> ObjectiveRun:
     """BTMLM (ERNIE-M §3.1) on the corpus's monolingual text. target_languages: pseudo tokens are in
-    a language that the corpus has pairs of, drawn by their `share` as in `sampling`, or `uniform`.
-    decode, special, own_masks: see
-    `BTMLM`. reading: see `text_source`.
+    a language that the corpus has pairs of, drawn by their `share` as the text is sampled, or
+    `uniform`. decode, special, own_masks: see `BTMLM`.
     """
     if target_languages not in ("share", "uniform"):
         raise UserError(
@@ -69,14 +63,13 @@ def btmlm(
     features = BtmlmFeatures(masking, proportion, reset_positions)
 
     def complete(features: BtmlmFeatures) -> BtmlmFeatures:
-        shares = pair_shares(
-            corpus, sampling if target_languages == "share" else Sampling(alpha=0.0)
-        )
+        sampling = text.sampling
+        if target_languages == "uniform":
+            sampling = Sampling(alpha=0.0)
+        shares = pair_shares(text.corpus, sampling)
         return dataclasses.replace(features, targets=tuple(shares.items()))
 
-    source = text_source(
-        corpus, features, batch, length, sampling, complete=complete, **reading
-    )
+    source = text.batches(features, batch, length, complete=complete)
     return ObjectiveRun(objective, source, weight)
 
 

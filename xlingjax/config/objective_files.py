@@ -4,7 +4,8 @@ import re
 from collections.abc import Iterable, Mapping, Sequence, Set
 from pathlib import Path
 
-from xlingjax.config.recipe import build, gin_folder, macros_set, parse_gin, parts_of
+from xlingjax.config.gin_files import gin_folder, macros_set, parts_of
+from xlingjax.config.recipe import build, parse_gin
 from xlingjax.training.feed import ObjectiveRun, in_stages
 
 _MADE = re.compile(r"^train\.objectives\s*=\s*\[(.*?)\]", re.MULTILINE | re.DOTALL)

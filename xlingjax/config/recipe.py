@@ -6,7 +6,6 @@ get their gin names. A recipe's public knobs are its macros in CAPITALS: `--gin.
 """
 
 import functools
-import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -262,14 +261,16 @@ def build(name: str) -> Any:
         return gin.get_configurable(name)()
     except (RuntimeError, TypeError) as error:
         of_gin = r"Required bindings for `(.+)` not provided in config: \[(.+)\]"
-        of_python = r"(\w+)\(\) missing \d+ required .* arguments?: (.+)"
+        of_python = r"(\w+)(?:\.__init__)?\(\) missing \d+ required .* arguments?: (.+)"
         message = str(error)
         missing = re.match(of_gin, message) or re.match(of_python, message)
         if not missing:
             raise
         parameter = re.search(r"\w+", missing[2])[0]
+        names = {one.__name__: name for name, one in registered().items()}
+        name = names.get(missing[1], missing[1])
         raise UserError(
-            f"the recipe does not bind {missing[1]}.{parameter}: bind it in a recipe"
+            f"the recipe does not bind {name}.{parameter}: bind it in a recipe"
         ) from None
 
 
@@ -367,8 +368,10 @@ def _cause(error: Exception) -> str:
         r"Configurable '(.+)' doesn't have a parameter named '(.+)'", message
     )
     if unknown:
-        function = registered()[unknown[1].split(".")[-1]]
-        near = nearest(unknown[2], list(inspect.signature(function).parameters))
+        near = _of_its_text(unknown[1], unknown[2])
+        if not near:
+            parameters = declared(function_named(unknown[1])).parameters
+            near = nearest(unknown[2], list(parameters))
         return f"{unknown[1]!r} has no parameter {unknown[2]!r}{near}"
     if message.startswith("malformed node"):
         kinds = (
@@ -378,3 +381,18 @@ def _cause(error: Exception) -> str:
     if isinstance(error, SyntaxError):
         return f"not gin syntax: {message}"
     return message
+
+
+def _of_its_text(name: str, parameter: str) -> str:
+    """What is said of a parameter that an objective does not have and its text has, as objectives
+    once had it; "": it is none."""
+    text = registered()["text"]
+    takes = declared(function_named(name)).parameters.get("text")
+    if takes is None or needed(made(text), takes.annotation):
+        return ""
+    if parameter not in declared(text).parameters:
+        return ""
+    reference = "@text()"
+    if f"{name}.text" in config_lines():
+        reference = _reference(gin.query_parameter(f"{name}.text"))
+    return f"; its text has: {reference.strip('@()')}.{parameter}"

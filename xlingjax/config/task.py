@@ -8,7 +8,7 @@ from typing import Any
 
 from xlingjax.config.corpus import Corpus, Languages, read_run_record
 from xlingjax.config.evaluators import Evaluators, Files
-from xlingjax.config.text import Batches
+from xlingjax.config.text import TextSource
 from xlingjax.config.translation import generation
 from xlingjax.data.features import batch_shapes
 from xlingjax.data.labelled.task import (
@@ -19,7 +19,7 @@ from xlingjax.data.labelled.task import (
     part_of,
     read,
 )
-from xlingjax.data.loader import BatchSource
+from xlingjax.data.loader import Batches, BatchSource
 from xlingjax.data.sources import split_list
 from xlingjax.errors import UserError
 from xlingjax.evaluation.task.scores import TaskScore
@@ -255,7 +255,7 @@ def _generation(
             f" {places}"
         )
     return generation(
-        corpus,
+        TextSource(corpus, seed=seed),
         str(Path(data) / places.pop()),
         codes,
         batch,
@@ -266,7 +266,6 @@ def _generation(
         truncate=True,
         smoothing=smoothing,
         streams=streams,
-        seed=seed,
     )
 
 

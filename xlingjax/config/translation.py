@@ -3,12 +3,9 @@ and targets within a language (titles, questions, summaries)."""
 
 import dataclasses
 from collections.abc import Collection, Sequence
-from typing import Unpack
 
-from xlingjax.config.corpus import Corpus
 from xlingjax.config.evaluators import Files
-from xlingjax.config.text import Reading, text_source
-from xlingjax.data.sampling import Sampling
+from xlingjax.config.text import TextSource
 from xlingjax.data.sources import find_pairs, find_text, split_list
 from xlingjax.data.targets import check_directions
 from xlingjax.errors import UserError
@@ -27,10 +24,9 @@ from xlingjax.training.stages import staged
 
 
 def translation(
-    corpus: Corpus,
+    text: TextSource,
     batch: int = 16,
     length: int = 128,
-    sampling: Sampling = Sampling(),  # noqa: B008 - frozen
     directions: Files = None,
     max_pieces: int = 100,
     packing: bool = True,
@@ -39,39 +35,35 @@ def translation(
     factor: str | float = 1.0,
     chunk: int = 0,
     weight: Weight = 1.0,
-    **reading: Unpack[Reading],
 ) -> ObjectiveRun:
     """Translation (XLM §4.3) of the corpus's pairs, in `directions` ("de-en fr-en") or in all.
 
     length: tokens of a row's sources, and of its targets. language_tokens: those of the model.
-    smoothing, factor: see `Translation`; reading: `text_source`.
+    smoothing, factor: see `Translation`.
     """
     features = TranslationFeatures(
         "translation", split_list(directions), max_pieces, packing, language_tokens
     )
 
     def complete(features: TranslationFeatures) -> TranslationFeatures:
-        found = [
-            pair.languages for pair in find_pairs(corpus.parallel) if pair.translates
-        ]
-        check_directions(features.directions, found)
+        if not text.mixture:
+            pairs = find_pairs(text.corpus.parallel)
+            found = [pair.languages for pair in pairs if pair.translates]
+            check_directions(features.directions, found)
         return features
 
-    source = text_source(
-        corpus, features, batch, length, sampling, complete=complete, **reading
-    )
+    source = text.batches(features, batch, length, complete=complete)
     return ObjectiveRun(
         Translation("translation", smoothing, factor, chunk), source, weight
     )
 
 
 def generation(
-    corpus: Corpus,
+    text: TextSource,
     files: str = "",
     languages: Files = "en",
     batch: int = 16,
     length: int = 256,
-    sampling: Sampling = Sampling(),  # noqa: B008 - frozen
     max_pieces: int = 254,
     packing: bool = True,
     language_tokens: bool = False,
@@ -80,7 +72,6 @@ def generation(
     streams: int = 0,
     chunk: int = 0,
     weight: Weight = 1.0,
-    **reading: Unpack[Reading],
 ) -> ObjectiveRun:
     """Texts to write from a text of the same language (XGLUE §5: questions, titles; summaries).
 
@@ -101,9 +92,7 @@ def generation(
     features = TranslationFeatures(
         "generation", (), max_pieces, packing, language_tokens, True, truncate
     )
-    source = text_source(
-        corpus, features, batch, length, sampling, parallel=patterns, **reading
-    )
+    source = text.batches(features, batch, length, parallel=patterns)
     if streams:
         return ObjectiveRun(
             XFNP("generation", smoothing, 1.0, chunk, (1.0,) * streams, skip=False),
@@ -116,10 +105,9 @@ def generation(
 
 
 def denoising(
-    corpus: Corpus,
+    text: TextSource,
     batch: int = 16,
     length: int = 128,
-    sampling: Sampling = Sampling(),  # noqa: B008 - frozen
     noise: Noise = Noise(shuffle=3.0, drop=0.1, mask=0.1),  # noqa: B008 - frozen
     unit: str = "sentences",
     max_pieces: int = 100,
@@ -130,7 +118,6 @@ def denoising(
     chunk: int = 0,
     weight: Weight = 1.0,
     name: str = "denoising",
-    **reading: Unpack[Reading],
 ) -> ObjectiveRun:
     """Denoising (XLM §4.2; xDAE: XGLUE §4.1) of the corpus's monolingual text. unit: see
     `DenoisingFeatures`. The others: see `translation`."""
@@ -139,19 +126,16 @@ def denoising(
     )
 
     def complete(features: DenoisingFeatures) -> DenoisingFeatures:
-        return dataclasses.replace(features, languages=corpus.languages)
+        return dataclasses.replace(features, languages=text.corpus.languages)
 
-    source = text_source(
-        corpus, features, batch, length, sampling, complete=complete, **reading
-    )
+    source = text.batches(features, batch, length, complete=complete)
     return ObjectiveRun(Translation(name, smoothing, factor, chunk), source, weight)
 
 
 def back_translation(
-    corpus: Corpus,
+    text: TextSource,
     batch: int = 16,
     length: int = 64,
-    sampling: Sampling = Sampling(),  # noqa: B008 - frozen
     directions: Files = None,
     max_pieces: int = 60,
     language_tokens: bool = False,
@@ -160,7 +144,6 @@ def back_translation(
     factor: str | float = 1.0,
     chunk: int = 0,
     weight: Weight = 1.0,
-    **reading: Unpack[Reading],
 ) -> ObjectiveRun:
     """Online back-translation (XLM §4.2) of the corpus's monolingual text. directions: what is
     learnt, "fr-en": English text is translated into French and back; default: between all
@@ -177,14 +160,15 @@ def back_translation(
     features = BackTranslationFeatures((), max_pieces, language_tokens)
 
     def complete(features: BackTranslationFeatures) -> BackTranslationFeatures:
-        texts = {text.language for text in find_text(corpus.mono)}
+        languages = text.corpus.languages
+        of_text: Collection[str] = languages
+        if not text.mixture:
+            of_text = {found.language for found in find_text(text.corpus.mono)}
         return dataclasses.replace(
-            features, pivots=pivots(corpus.languages, split_list(directions), texts)
+            features, pivots=pivots(languages, split_list(directions), of_text)
         )
 
-    source = text_source(
-        corpus, features, batch, length, sampling, complete=complete, **reading
-    )
+    source = text.batches(features, batch, length, complete=complete)
     return ObjectiveRun(objective, source, weight)
 
 

@@ -1,11 +1,8 @@
 """Unicoder (Huang et al. 2019) on the text of a run: word recovery, and masked LM on documents of
 two languages."""
 
-from typing import Unpack
-
 from xlingjax.config.corpus import Corpus
-from xlingjax.config.text import Reading, text_source
-from xlingjax.data.sampling import Sampling
+from xlingjax.config.text import TextSource
 from xlingjax.data.sources import find_pairs
 from xlingjax.data.token_cache import tokens
 from xlingjax.errors import UserError
@@ -17,73 +14,62 @@ from xlingjax.training.schedule import Weight
 
 
 def clwr(
-    corpus: Corpus,
+    text: TextSource,
     batch: int = 16,
     length: int = 256,
-    sampling: Sampling = Sampling(),  # noqa: B008 - frozen
     max_pieces: int = 100,
     packing: bool = True,
     raw: bool = False,
     chunk: int = 0,
     weight: Weight = 1.0,
-    **reading: Unpack[Reading],
 ) -> ObjectiveRun:
-    """Word recovery (Unicoder §3.2) on the corpus's pairs. raw: see `CLWR`. reading: see
-    `text_source`."""
+    """Word recovery (Unicoder §3.2) on the corpus's pairs. raw: see `CLWR`."""
     features = ClwrFeatures(max_pieces, packing)
-    source = text_source(corpus, features, batch, length, sampling, **reading)
+    source = text.batches(features, batch, length)
     return ObjectiveRun(CLWR(raw=raw, chunk=chunk), source, weight)
 
 
 def clpc(
-    corpus: Corpus,
+    text: TextSource,
     batch: int = 16,
     length: int = 256,
-    sampling: Sampling = Sampling(),  # noqa: B008 - frozen
     negatives: int = 1,
     max_pieces: int = 100,
     reset_positions: bool = True,
     weight: Weight = 1.0,
-    **reading: Unpack[Reading],
 ) -> ObjectiveRun:
     """Cross-lingual paraphrase classification (Unicoder §3.2): on the corpus's tables of negatives
-    where it has some, else on its pairs and `negatives` wrong partners of each at random. reading:
-    see `text_source`.
+    where it has some, else on its pairs and `negatives` wrong partners of each at random.
     """
     features = ClpcFeatures(
-        bool(corpus.negatives), negatives, max_pieces, reset_positions
+        bool(text.corpus.negatives), negatives, max_pieces, reset_positions
     )
     return ObjectiveRun(
         CLPC(),
-        text_source(corpus, features, batch, length, sampling, **reading),
+        text.batches(features, batch, length),
         weight,
     )
 
 
 def cl_mlm(
-    corpus: Corpus,
+    text: TextSource,
     batch: int = 16,
     length: int = 256,
-    sampling: Sampling = Sampling(),  # noqa: B008 - frozen
     masking: Masking = Masking(),  # noqa: B008 - frozen
     parity: str = "coin",
     packing: bool = True,
     chunk: int = 0,
     weight: Weight = 1.0,
-    **reading: Unpack[Reading],
 ) -> ObjectiveRun:
     """Cross-lingual masked LM (Unicoder §3.2) on the corpus's aligned documents: pairs whose files
-    have blank lines between documents. parity: see `documents.switched_rows`. reading: see
-    `text_source`."""
+    have blank lines between documents. parity: see `documents.switched_rows`."""
 
     def complete(features: ClMlmFeatures) -> ClMlmFeatures:
-        check_documents(corpus)
+        check_documents(text.corpus)
         return features
 
     features = ClMlmFeatures(masking, parity, packing)
-    source = text_source(
-        corpus, features, batch, length, sampling, complete=complete, **reading
-    )
+    source = text.batches(features, batch, length, complete=complete)
     return ObjectiveRun(CLMLM(packed=packing, chunk=chunk), source, weight)
 
 

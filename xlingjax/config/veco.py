@@ -1,10 +1,6 @@
 """VECO (Luo et al. 2021) on the text of a run: pairs, and adjacent segments."""
 
-from typing import Unpack
-
-from xlingjax.config.corpus import Corpus
-from xlingjax.config.text import Reading, text_source
-from xlingjax.data.sampling import Sampling
+from xlingjax.config.text import TextSource
 from xlingjax.objectives.veco import VECO
 from xlingjax.preprocessors.veco import VecoFeatures, VecoTextFeatures
 from xlingjax.preprocessors.xlm import Masking
@@ -13,10 +9,9 @@ from xlingjax.training.schedule import Weight
 
 
 def veco(
-    corpus: Corpus,
+    text: TextSource,
     batch: int = 16,
     length: int = 256,
-    sampling: Sampling = Sampling(),  # noqa: B008 - frozen
     masking: Masking = Masking(rate=0.25),  # noqa: B008 - frozen
     max_pieces: int = 100,
     packing: bool = True,
@@ -26,10 +21,9 @@ def veco(
     query: str = "self_attention",
     chunk: int = 0,
     weight: Weight = 1.0,
-    **reading: Unpack[Reading],
 ) -> ObjectiveRun:
     """VECO (§2.1-2.2) on the corpus's pairs. plug_out False: the first phase, without the terms
-    that have no gradient there; tlm: with TLM as a fifth term. reading: see `text_source`."""
+    that have no gradient there; tlm: with TLM as a fifth term."""
     objective = VECO(
         plug_out=plug_out,
         stop_gradient=stop_gradient,
@@ -40,16 +34,15 @@ def veco(
     features = VecoFeatures(masking, max_pieces, packing)
     return ObjectiveRun(
         objective,
-        text_source(corpus, features, batch, length, sampling, **reading),
+        text.batches(features, batch, length),
         weight,
     )
 
 
 def veco_text(
-    corpus: Corpus,
+    text: TextSource,
     batch: int = 16,
     length: int = 256,
-    sampling: Sampling = Sampling(),  # noqa: B008 - frozen
     masking: Masking = Masking(),  # noqa: B008 - frozen
     packing: bool = True,
     plug_out: bool = True,
@@ -57,10 +50,8 @@ def veco_text(
     query: str = "self_attention",
     chunk: int = 0,
     weight: Weight = 1.0,
-    **reading: Unpack[Reading],
 ) -> ObjectiveRun:
-    """VECO (§2.1-2.2) on adjacent segments of the corpus's monolingual text. reading: see
-    `text_source`."""
+    """VECO (§2.1-2.2) on adjacent segments of the corpus's monolingual text."""
     objective = VECO(
         "veco_text",
         plug_out=plug_out,
@@ -71,7 +62,7 @@ def veco_text(
     features = VecoTextFeatures(masking, packing)
     return ObjectiveRun(
         objective,
-        text_source(corpus, features, batch, length, sampling, **reading),
+        text.batches(features, batch, length),
         weight,
     )
 

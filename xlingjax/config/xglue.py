@@ -1,11 +1,8 @@
 """XGLUE's Unicoder (Liang et al. 2020) on the text of a run: xFNP."""
 
 from collections.abc import Sequence
-from typing import Unpack
 
-from xlingjax.config.corpus import Corpus
-from xlingjax.config.text import Reading, text_source
-from xlingjax.data.sampling import Sampling
+from xlingjax.config.text import TextSource
 from xlingjax.objectives.xglue import XFNP
 from xlingjax.preprocessors.xglue import XfnpFeatures
 from xlingjax.training.feed import ObjectiveRun
@@ -13,10 +10,9 @@ from xlingjax.training.schedule import Weight
 
 
 def xfnp(
-    corpus: Corpus,
+    text: TextSource,
     batch: int = 64,
     length: int = 512,
-    sampling: Sampling = Sampling(),  # noqa: B008 - frozen
     block: int = 64,
     span: int = 9,
     mask: float = 0.8,
@@ -29,18 +25,17 @@ def xfnp(
     factor: str | float = 1.0,
     chunk: int = 0,
     weight: Weight = 1.0,
-    **reading: Unpack[Reading],
 ) -> ObjectiveRun:
     """xFNP (XGLUE §4.2) on the corpus's monolingual text. streams: those of the model; alphas: the
     factor of each, default: 1. smoothing, factor: see `Translation`; block to packing: see
-    `XfnpFeatures`. reading: see `text_source`.
+    `XfnpFeatures`.
     """
     alphas = (1.0,) * streams if alphas is None else tuple(map(float, alphas))
     objective = XFNP(smoothing=smoothing, factor=factor, chunk=chunk, alphas=alphas)
     features = XfnpFeatures(block, span, mask, random, random_range, packing)
     return ObjectiveRun(
         objective,
-        text_source(corpus, features, batch, length, sampling, **reading),
+        text.batches(features, batch, length),
         weight,
     )
 

@@ -27,6 +27,33 @@ KINDS = {1: "text of one language", 2: "pairs", 3: "pairs with negatives"}
 """What a preprocessor of so many sides reads."""
 
 
+@dataclasses.dataclass(frozen=True)
+class BatchSettings:
+    """How batches are drawn from a mixture, whichever objective reads them.
+
+    epochs: None draws for ever by `sampling`; a number reads each text that often, in order of
+    languages, rows of one language to a batch if `sampling.same_language`, and pads the last batch
+    with empty rows.
+    languages: the run's (default: those of the mixture); the index in their sorted order is the
+    language id. data_shards, shards: the rows of a batch are cut in `data_shards` equal parts, of
+    which this host reads `shards` (default: an equal part per JAX process, or all if that does not
+    divide). They do not change the global batch. prefetch: batches made ahead, by up to `threads`
+    threads.
+    """
+
+    split: str = "train"
+    seed: int = 0
+    sampling: Sampling = Sampling()  # noqa: RUF009 - frozen
+    languages: Sequence[str] | None = None
+    shuffle: bool = True
+    epochs: int | None = None
+    data_shards: int = 1
+    shards: Sequence[int] | None = None
+    use_cached: bool = False
+    prefetch: int = 2
+    threads: int = 1
+
+
 def mixture_source(
     mixture: str,
     preprocessor: Preprocessor,
@@ -48,30 +75,46 @@ def mixture_source(
     """Batches of `batch` rows of `length` tokens from a registered SeqIO mixture or task.
 
     The output features of its tasks are `LanguageFeature`s (see `tasks/xlm.py`): one for text, two
-    for pairs.
-    epochs: None draws for ever by `sampling`; a number reads each text that often, in order of
-    languages, rows of one language to a batch if `sampling.same_language`, and pads the last batch
-    with empty rows.
-    languages: the run's (default: those of the mixture); the index in their sorted order is the
-    language id. data_shards, shards: the rows of a batch are cut in `data_shards` equal parts, of
-    which this host reads `shards` (default: an equal part per JAX process, or all if that does not
-    divide). They do not change the global batch. prefetch: batches made ahead, by up to `threads`
-    threads.
+    for pairs. The others: see `BatchSettings`.
 
     `identity` holds what must be equal to continue, and `identity["sampling_table"]` the shares and
     epochs.
     Raises UserError: unknown mixture or split, empty text, text that fits no row, a bad size.
     """
+    settings = BatchSettings(
+        split=split,
+        seed=seed,
+        sampling=sampling or Sampling(),
+        languages=languages,
+        shuffle=shuffle,
+        epochs=epochs,
+        data_shards=data_shards,
+        shards=shards,
+        use_cached=use_cached,
+        prefetch=prefetch,
+        threads=threads,
+    )
+    return open_mixture(mixture, preprocessor, batch, length, settings)
+
+
+def open_mixture(
+    mixture: str,
+    preprocessor: Preprocessor,
+    batch: int,
+    length: int,
+    settings: BatchSettings,
+) -> BatchSource:
+    """`mixture_source`, its settings together."""
     keep_tensorflow_off_accelerators()
     from xlingjax.data.stream import BatchPlan, PlannedSource
 
-    _check_sizes(batch, length, data_shards)
-    tasks = _tasks(mixture, split)
+    _check_sizes(batch, length, settings.data_shards)
+    tasks = _tasks(mixture, settings.split)
     vocabulary = _vocabulary(tasks[0])
     tasks = _tasks_to_read(tasks, preprocessor)
-    records = _records(tasks, split, vocabulary, use_cached, preprocessor)
+    records = _records(tasks, settings, vocabulary, preprocessor)
     names = _names(tasks, records)
-    run_languages = _run_languages(languages, records)
+    run_languages = _run_languages(settings.languages, records)
 
     ids, bases = _join(records, vocabulary)
     token_counts_V = np.bincount(ids, minlength=vocabulary.size)
@@ -82,7 +125,7 @@ def mixture_source(
         ids, rows, columns, pad_id=vocabulary.pad_id, bos_id=vocabulary.bos_id
     )
 
-    sampling = sampling or Sampling()
+    sampling = settings.sampling
     sizes = {name: plan.sizes for name, plan in zip(names, plans, strict=True)}
     shares = sampling.shares(_amounts(sampling, mixture, tasks, names, sizes))
 
@@ -93,12 +136,12 @@ def mixture_source(
         shares=np.array(list(shares.values())),
         first_row=first_row,
         batch=batch,
-        seed=_seed_of(preprocessor.name, seed),
+        seed=_seed_of(preprocessor.name, settings.seed),
         same_language=sampling.same_language,
-        shuffle=shuffle,
-        epochs=epochs,
-        prefetch=prefetch,
-        threads=threads,
+        shuffle=settings.shuffle,
+        epochs=settings.epochs,
+        prefetch=settings.prefetch,
+        threads=settings.threads,
     )
     hashes = {
         name: record.content_hash() for name, record in zip(names, records, strict=True)
@@ -108,21 +151,22 @@ def mixture_source(
         "options": _as_json(preprocessor),
         "vocabulary": vocabulary.sha256,
         "languages": list(run_languages),
-        "split": split,
+        "split": settings.split,
         "batch": batch,
         "length": length,
-        "seed": seed,
-        "shuffle": shuffle,
-        "epochs": epochs,
+        "seed": settings.seed,
+        "shuffle": settings.shuffle,
+        "epochs": settings.epochs,
         "same_language": sampling.same_language,
         "text": hashes,
         "sampling_table": sampling_table(sizes, shares, rows_per_step=batch),
     }
+    shards = settings.shards
     if shards is None:
-        shards = _shards(data_shards)
+        shards = _shards(settings.data_shards)
     return PlannedSource(
         plan,
-        data_shards=data_shards,
+        data_shards=settings.data_shards,
         shards=tuple(shards),
         shapes=preprocessor.shapes(batch, length),
         languages=run_languages,
@@ -200,15 +244,17 @@ def _languages(task: Any) -> tuple[str, ...]:
 
 def _records(
     tasks: list[Any],
-    split: str,
+    settings: BatchSettings,
     vocabulary: Vocabulary,
-    use_cached: bool,
     preprocessor: Preprocessor,
 ) -> list[Records]:
     """The text of each task, of as many sides as the preprocessor reads."""
     from xlingjax.data.seqio_adapters import task_records
 
-    records = [task_records(task, split, vocabulary, use_cached) for task in tasks]
+    records = [
+        task_records(task, settings.split, vocabulary, settings.use_cached)
+        for task in tasks
+    ]
     for task, record in zip(tasks, records, strict=True):
         if len(record.sides) != preprocessor.sides:
             raise UserError(

@@ -6,6 +6,7 @@ averaging network (`dan/EN-DE/run-MARK/`), the vectors of all sentences (`vector
 table (`EN-DE.tsv`, and in `dan/EN-DE/finished.json` what it was made from).
 """
 
+import functools
 import hashlib
 import json
 import unicodedata
@@ -16,7 +17,7 @@ from pathlib import Path
 import jax
 import numpy as np
 
-from xlingjax.data.sampling import Sampling
+from xlingjax.data.mixture import BatchSettings
 from xlingjax.data.sources import NEGATIVE, Pair, find_pairs
 from xlingjax.data.token_cache import Tokens, pair_records
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
@@ -29,7 +30,7 @@ from xlingjax.objectives.unicoder import DAN
 from xlingjax.preprocessors.unicoder import DanFeatures
 from xlingjax.runtime.files import write_json
 from xlingjax.runtime.machine import RuntimeConfig
-from xlingjax.tasks.xlm import TextSource
+from xlingjax.tasks.xlm import file_batches
 from xlingjax.training.checkpoint_params import load_params
 from xlingjax.training.feed import ObjectiveRun
 from xlingjax.training.loop import train
@@ -166,14 +167,14 @@ def _vectors(
         attention_dropout=0.0,
     )
     files = [str(side.path) for pair in pairs for side in pair.sides]
-    source = TextSource(
+    source = functools.partial(
+        file_batches,
         DanFeatures(),
         vocabulary,
         config.batch,
         config.length,
+        BatchSettings(seed=config.seed),
         parallel=files,
-        sampling=Sampling(),
-        seed=config.seed,
     )
     warmup = max(1, config.steps // 20)
     result = train(

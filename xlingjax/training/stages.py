@@ -61,13 +61,13 @@ def at(value: Any, step: int) -> Any:
 
 
 def staged(
-    function: Callable[..., Any], keep: Iterable[str] = (), stage: str = ""
+    function: Callable[..., Any], keep: Iterable[str] = (), anew: str = ""
 ) -> Callable[..., Any]:
     """`function` for arguments that may be stages: its result, or {first step: result} where one
     is.
 
-    keep: arguments that the function takes as stages itself. stage: the one that gets the first
-    step.
+    keep: arguments that the function takes as stages itself. anew: the one that differs in each
+    stage, by its method `of_stage(first step)`.
     """
 
     @functools.wraps(function)
@@ -84,8 +84,8 @@ def staged(
             for name, value in of_stages.items():
                 # A stage is a whole of its own: also of what does not change in it.
                 own[name] = at(value, step)
-            if stage:
-                own[stage] = step
+            if anew in own:
+                own[anew] = own[anew].of_stage(step)
             results[step] = function(**own)
         return results
 

@@ -71,9 +71,8 @@ def recipe_text(
     lines.append("")
     for macro, value in values.items():
         lines.append(f"{macro} = {value!r}")
-    for name in request.names:
-        held = share[request.text_of(name)]
-        lines.append(f"{name}.holdout = {held!r}  # the lines of heldout/")
+    lines.append(f"text.holdout = {share['text']!r}  # the lines of heldout/")
+    lines.append(f"pairs/text.holdout = {share['pairs']!r}")
     own = sentences_of(read_run_record(values["INIT_FROM"]))
     if own and own.pooling:  # retrieval is measured on the model's own sentence vectors
         lines.append(f"retrieval.poolings = ({own.pooling!r},)")

@@ -6,12 +6,12 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
+from xlingjax.config.gin_files import gin_folder
 from xlingjax.config.objective_files import (
     built_objectives,
     objective_files,
     objectives_in,
 )
-from xlingjax.config.recipe import gin_folder
 from xlingjax.data.preprocessor import Preprocessor
 from xlingjax.errors import UserError
 from xlingjax.training.feed import ObjectiveRun

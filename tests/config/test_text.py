@@ -1,0 +1,212 @@
+"""What objectives read, bound once: files, SeqIO mixtures, frozen batches; and how they draw."""
+
+import shutil
+
+import pytest
+import sentencepiece
+
+from tests.helpers import small_corpus
+from xlingjax.config import gin_files
+from xlingjax.config import recipe as recipes
+from xlingjax.config.corpus import corpus as make_corpus
+from xlingjax.config.text import TextSource
+from xlingjax.data.features import batch_hash
+from xlingjax.data.vocabulary.sentencepiece import Vocabulary
+from xlingjax.errors import UserError
+from xlingjax.preprocessors.xlm import ClmFeatures
+from xlingjax.tasks.xlm import register_source
+from xlingjax.training.feed import in_stages
+
+LINES = {
+    "de": ["Der Hund liest.", "Milch schläft im Haus.", "Die Katze regnet ein Buch."] * 9,
+    "en": ["The dog reads.", "Milk sleeps in the house.", "The cat rains a book."] * 9,
+}
+OLD = ("corpus", "sampling", "seed", "mixture", "tasks", "use_cached", "holdout")
+OLD += ("data_shards", "threads", "prefetch")
+OF_TEXT = ("mlm", "clm", "veco_text", "btmlm", "xfnp", "denoising", "back_translation")
+OF_PAIRS = ("tlm", "clwr", "clpc", "camlm", "veco", "translation", "generation")
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    root = tmp_path_factory.mktemp("corpus")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XLINGJAX_CACHE", str(root / "cache"))
+        small_corpus.build(root)
+        yield root
+
+
+@pytest.fixture(scope="module")
+def not_ours(corpus):
+    """Tasks over sources of SeqIO, whose string features have names of their own."""
+    import seqio
+    import tensorflow as tf
+
+    def source(columns):
+        def dataset_fn(split, shuffle_files, seed=None):
+            return tf.data.Dataset.from_tensor_slices(columns)
+
+        return seqio.FunctionDataSource(dataset_fn, splits=["train"])
+
+    vocabulary = Vocabulary.load(corpus / "vocab")
+    for code, lines in LINES.items():
+        name = f"not_ours.{code}"
+        register_source(name, source({"said": lines}), [code], vocabulary, keys={"text": "said"})
+    keys = {"first": "de", "second": "en"}
+    register_source("not_ours.pairs", source(LINES), ["de", "en"], vocabulary, keys=keys)
+    rates = [("not_ours.de", 1.0), ("not_ours.en", 1.0)]
+    seqio.MixtureRegistry.add("not_ours.text", rates)
+
+
+def read(files, corpus, **given):
+    """{name: its batches} of the objectives of a recipe."""
+    bound = {**small_corpus.options(corpus), **given}
+    files = ["recipes/xlm_text.gin", *files]
+    recipe = recipes.read_recipe(files, [f"{name}={value}" for name, value in bound.items()])
+    return {run.objective.name: run.source for run in recipe.bound["objectives"]}
+
+
+def rows_of(batch):
+    """The ids of each row of text, hidden tokens put back."""
+    ids = batch["input_ids"].copy()
+    if "masked_positions" in batch:
+        for row in range(len(ids)):
+            real = batch["masked_weights"][row] > 0
+            ids[row, batch["masked_positions"][row][real]] = batch["masked_targets"][row][real]
+    found = []
+    for row, pack in zip(ids, batch["pack_ids"], strict=True):
+        found.append(row[pack > 0].tolist())
+    return found
+
+
+def spelled(ids):
+    return " ".join(map(str, ["", *ids, ""]))
+
+
+def test_a_mixture_that_is_not_ours_feeds_objectives_on_text(corpus, not_ours):
+    """Every row is a slice of what SentencePiece itself makes of the sentences, `</s>` (1) between
+    them."""
+    processor = sentencepiece.SentencePieceProcessor(model_file=str(corpus / "vocab/vocab.model"))
+    streams = {}
+    for language, lines in LINES.items():
+        stream = [1]
+        for ids in processor.encode(lines):
+            stream += [*ids, 1]
+        streams[language] = spelled(stream)
+    files = ["objectives/mlm.gin", "objectives/clm.gin"]
+    given = {"MONO": None, "PARALLEL": None, "LANGUAGES": "de en"}
+    given |= {"text.mixture": "not_ours.text", "text.seed": 5, "HELDOUT_TEXT": None}
+    given["train.objectives"] = "[@mlm(), @clm()]"
+    found = read(files, corpus, **given)
+    assert [*found] == ["mlm", "clm"]
+    texts = []
+    for batches in found.values():
+        source = batches()
+        read_languages = set()
+        for _ in range(6):
+            batch = source.next()
+            for row, languages in zip(rows_of(batch), batch["language_ids"], strict=True):
+                language = source.languages[languages[0]]
+                read_languages.add(language)
+                assert spelled(row) in streams[language]
+        assert read_languages == {"de", "en"} and source.identity["seed"] == 5
+        texts.append(source.identity["text"])
+        source.close()
+    assert texts[0] == texts[1]
+
+
+def test_mixtures_take_the_place_of_text_and_pairs_but_not_of_tables_and_documents(
+    corpus, not_ours, tmp_path
+):
+    for code, lines in {"de": small_corpus.GERMAN, "en": small_corpus.ENGLISH}.items():
+        small_corpus.write(tmp_path / f"documents/de-en.{code}", [*lines, "", *lines])
+    given = {"MONO": None, "LANGUAGES": "de en", "TASKS": "json", "MIXTURE": "not_ours.text"}
+    given |= {"TLM_MIXTURE": "not_ours.pairs", "DOCUMENTS": f"{tmp_path}/documents"}
+    found = read(["objectives/unicoder.gin", "runs/mixture.gin"], corpus, **given)
+    text = {}
+    for name, batches in found.items():
+        source = batches()
+        text[name] = source.identity["text"]
+        source.close()
+    assert text["tlm"] == text["clwr"] and {*text["mlm"]} == {"de", "en"}
+    assert len({one["de-en"] for one in (text["tlm"], text["clpc"], text["cl_mlm"])}) == 3
+
+
+def test_a_setting_of_text_holds_for_pairs_that_have_none_of_their_own(corpus):
+    def shares(**given):
+        found = {}
+        for name, batches in read([], corpus, **given).items():
+            source = batches()
+            table = source.identity["sampling_table"]
+            found[name] = sum(row["sentences"] for row in table)
+            source.close()
+        return found
+
+    whole = shares()
+    held = shares(**{"text.holdout": 0.5})
+    assert held["mlm"] < whole["mlm"] and held["tlm"] < whole["tlm"]
+    apart = shares(**{"text.holdout": 0.5, "pairs/text.holdout": 0.0})
+    assert apart == {"mlm": held["mlm"], "tlm": whole["tlm"]}
+
+
+@pytest.mark.parametrize("setting", OLD)
+def test_what_objectives_once_had_is_refused_with_the_name_of_today(setting):
+    recipes.parse_gin(["recipes/xlm_text.gin"], ["MONO=m", "PARALLEL=p", "VOCABULARY=v"])
+    for name in (*OF_TEXT, *OF_PAIRS, "cl_mlm"):
+        scope = ""  # of one that this recipe has not
+        if name == "tlm":
+            scope = "pairs/"
+        with pytest.raises(UserError) as error:
+            recipes.parse_text(f"{name}.{setting} = None", "mine.gin")
+        said = f"mine.gin: '{name}' has no parameter '{setting}'; its text has: "
+        assert str(error.value) == f"{said}{scope}text.{setting}"
+
+
+@pytest.mark.parametrize("name", [*OF_TEXT, *OF_PAIRS])
+def test_the_file_of_an_objective_binds_its_text(name):
+    file = name.removesuffix("_text")
+    scope = ""
+    if name in OF_PAIRS:
+        scope = "pairs/"
+    written = gin_files.find_gin(f"objectives/{file}.gin").read_text(encoding="utf-8")
+    assert f"\n{name}.text = @{scope}text()\n" in written
+
+
+def test_a_stage_draws_anew(corpus):
+    made = make_corpus(f"{corpus}/mono", vocabulary=f"{corpus}/vocab")
+
+    def hashes(text):
+        source = text.batches(ClmFeatures(), 2, 16)()
+        found = [batch_hash(source.next()) for _ in range(4)]
+        source.close()
+        return found
+
+    text = TextSource(made, seed=3)
+    assert not {*hashes(text)} & {*hashes(text.of_stage(70))}
+    assert hashes(text.of_stage(70)) == hashes(TextSource(made, seed=73))
+    assert text.of_stage(70) != text and text.of_stage(0) == text
+
+
+def test_sampling_in_stages_makes_stages_of_the_objectives_that_read_it(corpus):
+    given = small_corpus.options(corpus) | {
+        "TRAIN_STEPS": 200,
+        "sampling.alpha": "{0: 0.7, 50: 0.2}",
+        "TLM_BATCH": "{0: 8, 90: 4}",
+    }
+    recipe = recipes.read_recipe(["recipes/xlm_text.gin"], [f"{k}={v}" for k, v in given.items()])
+    mlm, tlm = map(in_stages, recipe.bound["objectives"])
+    assert [*mlm] == [0, 50] and [*tlm] == [0, 50, 90]
+    alphas = [run.source.settings["sampling"]["alpha"] for run in tlm.values()]
+    assert alphas == [0.7, 0.2, 0.2]
+
+
+def test_frozen_batches_take_the_place_of_all_text_of_a_runs_own_configuration(corpus, tmp_path):
+    given = small_corpus.options(corpus, LANGUAGES="de en")
+    recipe = recipes.read_recipe(["recipes/xlm_text.gin"], [f"{k}={v}" for k, v in given.items()])
+    (tmp_path / "config.gin").write_text(recipe.config, encoding="utf-8")
+    shutil.copytree(corpus / "vocab", tmp_path / "frozen")  # as `xlingjax freeze` puts it there
+    files = [str(tmp_path / "config.gin"), "runs/frozen.gin"]
+    recipe = recipes.read_recipe(files, [f"BATCHES={tmp_path}/frozen"])
+    for run in recipe.bound["objectives"]:
+        with pytest.raises(UserError, match=f"{run.objective.name}.frozen"):
+            run.source()
