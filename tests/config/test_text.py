@@ -210,3 +210,10 @@ def test_frozen_batches_take_the_place_of_all_text_of_a_runs_own_configuration(c
     for run in recipe.bound["objectives"]:
         with pytest.raises(UserError, match=f"{run.objective.name}.frozen"):
             run.source()
+
+
+def test_a_recipe_without_a_corpus_says_where_it_is_bound(tmp_path):
+    file = tmp_path / "mine.gin"
+    file.write_text("train.objectives = [@mlm()]\nmlm.text = @text()\n", encoding="utf-8")
+    with pytest.raises(UserError, match="the recipe does not bind text.corpus"):
+        recipes.read_recipe([str(file)], [])
