@@ -13,14 +13,8 @@ from xlingjax.data.loader import BatchSource
 from xlingjax.data.mixture import mixture_source
 from xlingjax.data.preprocessor import Preprocessor
 from xlingjax.data.sampling import Sampling
-from xlingjax.data.sources import (
-    Pair,
-    Text,
-    Triple,
-    find_negatives,
-    find_pairs,
-    find_text,
-)
+from xlingjax.data.sources import find_negatives, find_pairs, find_text
+from xlingjax.data.texts import Pair, Text, Triple
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
 

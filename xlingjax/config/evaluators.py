@@ -11,16 +11,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from xlingjax.data.file_names import is_language_code
 from xlingjax.data.labelled.task import own_task
-from xlingjax.data.sources import (
-    Text,
-    expand,
-    find_pairs,
-    find_text,
-    is_language_code,
-    split_list,
-    stem_pairs,
-)
+from xlingjax.data.sources import expand, find_pairs, find_text, split_list, stem_pairs
+from xlingjax.data.texts import Text
 from xlingjax.errors import UserError
 from xlingjax.preprocessors.task import Reading
 

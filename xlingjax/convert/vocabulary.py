@@ -18,7 +18,7 @@ import jax
 import numpy as np
 
 from xlingjax.convert.formats.sentencepiece_model import with_sentencepiece
-from xlingjax.data.sources import Text
+from xlingjax.data.texts import Text
 from xlingjax.data.vocabulary import surgery
 from xlingjax.data.vocabulary.cooccurrence import LINES, most_alike, piece_vectors
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary

@@ -11,8 +11,9 @@ from typing import Any
 from xlingjax.data.rows import pair_rows, stream_rows
 from xlingjax.data.sampling import Sampling, format_table, sampling_table
 from xlingjax.data.scripts import letters_in, main_script, script_of_language
-from xlingjax.data.sources import Pair, Text, find_pairs, find_text
+from xlingjax.data.sources import find_pairs, find_text
 from xlingjax.data.text_files import read_raw_lines
+from xlingjax.data.texts import Pair, Text
 from xlingjax.data.token_cache import (
     cache_folder,
     id_dtype,

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
-from xlingjax.data.sources import find_file, find_pairs, plain_name, read_lines
+from xlingjax.data.sources import find_pairs
+from xlingjax.data.text_files import find_file, plain_name, read_lines
 from xlingjax.errors import UserError
 
 PIVOT = "en"

@@ -12,7 +12,7 @@ import seqio
 import tensorflow as tf
 
 from xlingjax.data.holdout import held_out_of
-from xlingjax.data.sources import Pair, Text
+from xlingjax.data.texts import Pair, Text
 from xlingjax.data.token_cache import (
     Records,
     end_sentences,

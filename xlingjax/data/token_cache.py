@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from xlingjax.data.holdout import BLOCK, held_out_of
-from xlingjax.data.sources import Pair, Text
+from xlingjax.data.texts import Pair, Text
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
 

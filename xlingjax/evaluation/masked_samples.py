@@ -12,7 +12,7 @@ import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 
 from xlingjax.data.held_out_pairs import PIVOT, Pairs
-from xlingjax.data.sources import Text
+from xlingjax.data.texts import Text
 from xlingjax.errors import UserError
 from xlingjax.evaluation.perplexity import (
     Rows,

@@ -18,7 +18,7 @@ import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 
 from xlingjax.data.held_out_pairs import PIVOT, Pairs
-from xlingjax.data.sources import Text
+from xlingjax.data.texts import Text
 from xlingjax.errors import UserError
 from xlingjax.inference.encode import on_xla, place, row_multiple
 from xlingjax.objectives.xlm import CLM, MLM, TLM

@@ -11,7 +11,7 @@ import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 
 from xlingjax.data.features import SPECIAL_IDS
-from xlingjax.data.sources import Text
+from xlingjax.data.texts import Text
 from xlingjax.evaluation.perplexity import Rows, sentence_rows
 from xlingjax.inference.encode import language_index, on_xla, place, row_multiple
 from xlingjax.objectives.ernie_m import BTMLM
