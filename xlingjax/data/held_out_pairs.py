@@ -91,7 +91,7 @@ def pairs_with_english(patterns: Sequence[str]) -> dict[str, Pairs]:
         foreign_lines.setdefault(language, [])
         english_lines.setdefault(language, [])
         for lines in pair.lines():
-            if all(line.strip() for line in lines):
+            if all(map(str.strip, lines)):
                 foreign_lines[language].append(lines[foreign])
                 english_lines[language].append(lines[english])
     pairs = {}

@@ -45,9 +45,11 @@ def expand(
             code, pattern = explicit.groups()
         paths = _files(pattern)
         if not paths:
-            what = f"file of language {code!r}" if code else f"{what} file"
+            wanted = f"{what} file"
+            if code:
+                wanted = f"file of language {code!r}"
             raise UserError(
-                f"missing file: no {what} matches {pattern!r}, read from {os.getcwd()}; quote"
+                f"missing file: no {wanted} matches {pattern!r}, read from {os.getcwd()}; quote"
                 " patterns on the command line"
             )
         for path in paths:
@@ -108,36 +110,35 @@ def find_pairs(patterns: str | Sequence[str]) -> list[Pair]:
             continue
         match = PAIR_STEM.match(plain_name(path))
         if not match or match["end"] not in (
-            match["src"],
-            match["tgt"],
+            *match.group("src", "tgt"),
             "tsv",
             "jsonl",
         ):
             raise UserError(
                 f"{path}: name pairs like de-en.de and de-en.en, de-en.tsv or de-en.jsonl"
             )
-        codes = sorted((match["src"], match["tgt"]))
-        stem = plain_name(path).removesuffix(f".{match['end']}")
-        if codes[0] == codes[1] and match["end"] != "tsv":
+        source, target, end = match.group("src", "tgt", "end")
+        stem = plain_name(path).removesuffix(f".{end}")
+        if source == target and end != "tsv":
             raise UserError(
                 f"{path}: two sentences of one language, a text and its rewording, come in two"
                 f" columns of {stem}.tsv"
             )
         # The two sides of a pair of files have one key, so that naming both gives one pair; a table
         # of the same stem is another text.
-        kind = match["end"]
-        if kind == "jsonl":
-            sides = [Text(path, code, code) for code in codes]
-        elif kind == "tsv":
-            columns = _columns(path, match["src"], match["tgt"])
-            sides = [
-                Text(path, code, column)
-                for code, column in zip(codes, columns, strict=True)
-            ]
+        kind = end
+        first, second = sorted((source, target))
+        if end == "jsonl":
+            pair = Pair(Text(path, first, first), Text(path, second, second))
+        elif end == "tsv":
+            column, other = _columns(path, source, target)
+            pair = Pair(Text(path, first, column), Text(path, second, other))
         else:
             kind = ""
-            sides = [Text(_side(path, f"{stem}.{code}"), code) for code in codes]
-        pairs[path.parent / stem, kind] = Pair(*sides)
+            first_path = _side(path, f"{stem}.{first}")
+            second_path = _side(path, f"{stem}.{second}")
+            pair = Pair(Text(first_path, first), Text(second_path, second))
+        pairs[path.parent / stem, kind] = pair
     return list(pairs.values())
 
 
@@ -195,16 +196,18 @@ def find_negatives(patterns: str | Sequence[str]) -> list[Triple]:
         columns = [match["src"], match["tgt"], NEGATIVE]
         if match["end"] != "tsv" or not set(columns) <= set(table_header(path) or ()):
             raise _no_table(path, f"a line of column names with {', '.join(columns)}")
-        codes = match["src"], match["tgt"], match["tgt"]
-        if codes[0] == codes[1]:
+        source = match["src"]
+        target = match["tgt"]
+        if source == target:
             raise UserError(
-                f"{path}: a table of negatives has two languages, its name says {codes[0]} twice"
+                f"{path}: a table of negatives has two languages, its name says {source} twice"
             )
-        sides = [
-            Text(path, code, column)
-            for code, column in zip(codes, columns, strict=True)
-        ]
-        triples.append(Triple(*sides))
+        triple = Triple(
+            Text(path, source, source),
+            Text(path, target, target),
+            Text(path, target, NEGATIVE),
+        )
+        triples.append(triple)
     return triples
 
 

@@ -33,7 +33,9 @@ class Text:
     def key(self) -> str:
         """What is read, independent of where the file lies: the hash of its bytes and the
         column."""
-        language = self.language if self.only_language else ""
+        language = ""
+        if self.only_language:
+            language = self.language
         return f"{content_hash(self.path)}:{self.column}:{language}:{self.documents}"
 
     def lines(self) -> Iterator[str]:
@@ -99,7 +101,10 @@ class Pair:
 
 
 def _count(lines: Iterator[str]) -> int:
-    return sum(1 for _ in lines)
+    count = 0
+    for _ in lines:
+        count += 1
+    return count
 
 
 @dataclass(frozen=True)
@@ -114,7 +119,7 @@ class Triple(Pair):
         return self.first, self.second, self.third
 
     def lines(self) -> Iterator[tuple[str, ...]]:
-        return zip(*(side.lines() for side in self.sides), strict=True)
+        return zip(*map(Text.lines, self.sides), strict=True)
 
 
 def _rows(path: Path) -> Iterator[tuple[dict | list[str], str]]:

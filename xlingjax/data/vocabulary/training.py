@@ -93,7 +93,10 @@ def smoothed_sample(
 
 
 def _count(texts: Sequence[Text]) -> int:
-    return sum(1 for _ in sentences_of(texts))
+    count = 0
+    for _ in sentences_of(texts):
+        count += 1
+    return count
 
 
 def train_vocabulary(
