@@ -137,14 +137,11 @@ def first_rows(objectives: Mapping[str, tuple[Objective, Peekable]], vocabulary)
         _, start = stage_of(name)
         if start and not new_uses:
             continue
-        shown_masks.update(masks[use].name for use in new_uses)
+        for use in new_uses:
+            shown_masks.add(masks[use].name)
+        # Looked at and not taken: the run begins with this batch.
         batch = source.peek()
-        languages = []
-        for language_L, pack_L in zip(
-            batch["language_ids"], batch["pack_ids"], strict=True
-        ):
-            languages.append(len(np.unique(language_L[pack_L > 0])))
-        row = int(np.argmax(languages))
+        row = _most_mixed(batch)
         view = read_row(objective, batch, row, vocabulary, source.languages)
         parts += [
             f"<h3>{html.esc(name.upper())}</h3>",
@@ -152,7 +149,16 @@ def first_rows(objectives: Mapping[str, tuple[Objective, Peekable]], vocabulary)
         ]
         parts.append(switched.as_html(view.tokens, source.languages))
         parts += _grids(view, new_uses, name)
-    return "\n".join(part for part in parts if part)
+    return "\n".join(filter(None, parts))
+
+
+def _most_mixed(batch: Batch) -> int:
+    """The first of the rows in most languages."""
+    counts = []
+    rows = zip(batch["language_ids"], batch["pack_ids"], strict=True)
+    for language_L, pack_L in rows:
+        counts.append(len(np.unique(language_L[pack_L > 0])))
+    return int(np.argmax(counts))
 
 
 @plots.styled

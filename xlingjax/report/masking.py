@@ -28,9 +28,11 @@ def mask_statistics(
 
     A random piece that happens to be the true one counts as kept.
     """
-    counts = np.zeros((len(languages), 4), np.int64)  # tokens, mask, random, kept
+    # Of each language: tokens, mask, random, kept.
+    counts = np.zeros((len(languages), 4), np.int64)
     for batch in map(with_slots, batches):
         language_BL = batch["language_ids"]
+        # `+=` would count a language that an index has twice only once.
         np.add.at(counts[:, 0], language_BL[batch["pack_ids"] > 0], 1)
         used_BM = batch["masked_weights"] > 0
         columns_BM = batch["masked_positions"]
@@ -67,8 +69,8 @@ def statistics_rows(statistics: Mapping[str, Any]) -> list[list[Any]]:
     """The rows below `STATISTICS_HEAD`, of what `mask_statistics` gives."""
     rows = []
     for name, of_language in statistics.items():
-        shares = [
-            html.percent(of_language[key]) for key in ("rate", "mask", "random", "kept")
-        ]
-        rows.append([name, of_language["tokens"], of_language["predictions"], *shares])
+        row = [name, of_language["tokens"], of_language["predictions"]]
+        for key in ("rate", "mask", "random", "kept"):
+            row.append(html.percent(of_language[key]))
+        rows.append(row)
     return rows

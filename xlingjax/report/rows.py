@@ -122,15 +122,17 @@ def _targets(
     if "decoder_targets" in objective.reads:
         columns = np.flatnonzero(one["decoder_weights"][0]).tolist()
         # The target's columns stand behind the source's.
-        targets = {ids.size + c: int(one["decoder_targets"][0, c]) for c in columns}
+        targets = {}
+        for column in columns:
+            targets[ids.size + column] = int(one["decoder_targets"][0, column])
         fates = dict.fromkeys(targets, "next")
         if "run_offsets" in objective.reads:
             _, hidden = _slots(with_slots(one), vocabulary)
             fates |= hidden
         return targets, fates
     if "target_weights" in objective.reads:
-        columns = np.flatnonzero(one["target_weights"][0]).tolist()
-        return {c: int(ids[c]) for c in columns}, dict.fromkeys(columns, "recover")
+        columns = np.flatnonzero(one["target_weights"][0])
+        return _at(columns, ids[columns], "recover")
     if "masked_positions" in objective.reads:
         targets, fates = _slots(one, vocabulary)
         if "pseudo_positions" in objective.reads:
@@ -138,14 +140,24 @@ def _targets(
             fates |= dict.fromkeys(columns, "pseudo")
         return targets, fates
     if "start_positions" in objective.reads:
-        columns = range(one["start_positions"][0], one["end_positions"][0] + 1)
-        return {c: int(ids[c]) for c in columns}, dict.fromkeys(columns, "answer")
+        columns = np.arange(one["start_positions"][0], one["end_positions"][0] + 1)
+        return _at(columns, ids[columns], "answer")
     if objective.attention().causal:
         packs = one["pack_ids"][0]
+        # The last token of an example predicts nothing: the next one is another example's.
         has_next = (packs[:-1] > 0) & (packs[:-1] == packs[1:])
-        columns = np.flatnonzero(has_next).tolist()
-        return {c: int(ids[c + 1]) for c in columns}, dict.fromkeys(columns, "next")
+        columns = np.flatnonzero(has_next)
+        return _at(columns, ids[columns + 1], "next")
     return {}, {}
+
+
+def _at(
+    columns: np.ndarray, targets: np.ndarray, fate: str
+) -> tuple[dict[int, int], dict[int, str]]:
+    """What `_targets` gives where all targets have one fate."""
+    places = columns.tolist()
+    by_column = dict(zip(places, targets.tolist(), strict=True))
+    return by_column, dict.fromkeys(places, fate)
 
 
 def _slots(one: Batch, vocabulary) -> tuple[dict[int, int], dict[int, str]]:

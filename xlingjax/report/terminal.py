@@ -32,7 +32,8 @@ def print_table(
     for name in head:
         table.add_column(name)
     for row in rows:
-        table.add_row(*(Text(html.number(cell)) for cell in row))
+        # As `Text`, or rich would read brackets as its markup.
+        table.add_row(*map(Text, map(html.number, row)))
     console.print(table)
 
 
@@ -66,7 +67,7 @@ def _print_row(console, objective: Objective, source: BatchSource, view: Row) ->
         table.add_column(head, justify=TOKENS_JUSTIFY.get(head, "left"))
     for index in shown:
         token = view.tokens[index]
-        # As `Text`, or rich would read pieces like [de] as its markup.
+        # As `Text`, as above: pieces may be "[de]".
         cells = [Text(str(cell)) for cell in token.cells]
         table.add_row(*cells, style=FATE_STYLE.get(token.how))
     console.print(table)
@@ -96,6 +97,7 @@ def shown_tokens(view: Row, decoder: bool) -> list[int]:
     count = len(view.tokens)
     if not decoder:
         return list(range(min(SHOWN_ON_TERMINAL, count)))
+    # The target stands behind the source, and would be cut off.
     half = SHOWN_ON_TERMINAL // 2
     source = sum(token.side == 0 for token in view.tokens)
     return [*range(min(half, source)), *range(source, min(source + half, count))]
