@@ -12,14 +12,8 @@ from typing import Any
 from xlingjax.data.loader import BatchSource
 from xlingjax.data.mixture import BatchSettings, open_mixture
 from xlingjax.data.preprocessor import Preprocessor
-from xlingjax.data.sources import (
-    Pair,
-    Text,
-    Triple,
-    find_negatives,
-    find_pairs,
-    find_text,
-)
+from xlingjax.data.sources import find_negatives, find_pairs, find_text
+from xlingjax.data.texts import Pair, Text, Triple
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
 

@@ -11,7 +11,8 @@ import pytest
 
 from tests.helpers import small_corpus, small_xlmr, tiny_run
 from xlingjax.cli import main
-from xlingjax.convert.vocabulary import NOISE, extend, rows_between, transplant, trim
+from xlingjax.convert.vocabulary import extend, transplant, trim
+from xlingjax.convert.vocabulary_rows import NOISE, rows_between
 from xlingjax.data.vocabulary import surgery
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError

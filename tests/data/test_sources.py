@@ -6,14 +6,9 @@ import pytest
 import zstandard
 
 from tests.helpers.files import write
-from xlingjax.data.sources import (
-    content_hash,
-    find_pairs,
-    find_text,
-    is_language_code,
-    language_from_path,
-    read_lines,
-)
+from xlingjax.data.file_names import is_language_code, language_from_path
+from xlingjax.data.sources import find_pairs, find_text
+from xlingjax.data.text_files import content_hash, read_lines
 from xlingjax.errors import UserError
 
 

@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 
 from tests.helpers import toy
-from xlingjax.data.sources import Text
+from xlingjax.data.texts import Text
 from xlingjax.evaluation.pseudo_tokens import PseudoSamples
 from xlingjax.model.attention import AttentionSpec
 from xlingjax.model.masks import pseudo_tokens

@@ -15,7 +15,9 @@ from xlingjax.objectives.span_qa import SpanQA
 from xlingjax.objectives.xlm import CLM, MLM, TLM
 from xlingjax.preprocessors.finetuning import classification_rows
 from xlingjax.preprocessors.span_qa import span_rows
-from xlingjax.report import inspector, negatives, plots, switched
+from xlingjax.report import inspector, negatives, plots, switched, terminal
+from xlingjax.report.masking import mask_statistics
+from xlingjax.report.rows import Row, read_row
 
 VOCABULARY = toy.ToyVocabulary()
 A = VOCABULARY.encode("a")[0]
@@ -39,7 +41,7 @@ def masked_batch():
 
 
 def test_tokens_of_a_masked_row():
-    row = inspector.read_row(MLM(), masked_batch(), 0, VOCABULARY, toy.LANGUAGES)
+    row = read_row(MLM(), masked_batch(), 0, VOCABULARY, toy.LANGUAGES)
     assert [t.piece for t in row.tokens] == ["<1>", "a", "<5>", "<1>", "<1>", "j", "e", "<1>"]
     assert [(t.column, t.target, t.how) for t in row.tokens if t.target] == [
         (2, "b", "mask"),
@@ -53,11 +55,9 @@ def test_tokens_of_a_masked_row():
 
 def test_the_grid_is_the_objectives_mask():
     block = np.kron(np.eye(2), np.ones((4, 4))).astype(bool)
-    grid = inspector.read_row(MLM(), masked_batch(), 0, VOCABULARY, toy.LANGUAGES).grids_LL[
-        "attention"
-    ]
+    grid = read_row(MLM(), masked_batch(), 0, VOCABULARY, toy.LANGUAGES).grids_LL["attention"]
     assert (grid == block).all()  # packed examples do not see each other
-    causal = inspector.read_row(CLM(), masked_batch(), 0, VOCABULARY, toy.LANGUAGES)
+    causal = read_row(CLM(), masked_batch(), 0, VOCABULARY, toy.LANGUAGES)
     assert (causal.grids_LL["attention"] == (block & np.tri(8, dtype=bool))).all()
     assert [t.target for t in causal.tokens] == [
         "a",
@@ -69,16 +69,16 @@ def test_the_grid_is_the_objectives_mask():
         "<1>",
         "",
     ]  # none across examples
-    padded = inspector.read_row(MLM(), masked_batch(), 1, VOCABULARY, toy.LANGUAGES)
+    padded = read_row(MLM(), masked_batch(), 1, VOCABULARY, toy.LANGUAGES)
     assert padded.grids_LL["attention"].shape == (4, 4) and padded.grids_LL["attention"].all()
     assert (
-        inspector.grid_text(causal, causal.grids_LL["attention"], range(3))
+        terminal.grid_text(causal, causal.grids_LL["attention"], range(3))
         == "   0 ■··\n   1 ■■·\n   2 ■■■"
     )
 
 
 def test_realised_mask_rates():
-    table = inspector.mask_statistics([masked_batch(), masked_batch()], VOCABULARY, toy.LANGUAGES)
+    table = mask_statistics([masked_batch(), masked_batch()], VOCABULARY, toy.LANGUAGES)
     assert table["de"] == {
         "tokens": 8,
         "predictions": 2,
@@ -105,7 +105,7 @@ def test_realised_mask_rates():
 def test_hidden_runs_of_the_source_and_what_each_stream_sees():
     batch = tiny.batch("xfnp", rows=3, length=12, vocab=VOCABULARY.size)
     objective = tiny.objective("xfnp")
-    row = inspector.read_row(objective, batch, 0, VOCABULARY, toy.LANGUAGES)
+    row = read_row(objective, batch, 0, VOCABULARY, toy.LANGUAGES)
     hidden = {column: token for token in row.tokens if (column := token.column) < 12 and token.how}
     targets = [token for token in row.tokens if token.column >= 12]
     assert len(hidden) == len(targets) == 6 and {token.how for token in targets} == {"next"}
@@ -116,11 +116,11 @@ def test_hidden_runs_of_the_source_and_what_each_stream_sees():
     own_0, own_1 = (row.grids_LL[f"stream {i}"][12:, 12:] for i in (0, 1))
     assert (own_0 == np.tri(6, dtype=bool)).all() and (own_1[1:, :5] == np.tri(5, dtype=bool)).all()
     assert own_1[0].tolist() == [True] + [False] * 5
-    assert inspector.shown_tokens(row, True) == list(range(18))
-    long = inspector.Row(row.tokens[:12] * 5 + row.tokens[12:] * 5, {}, None)
-    assert inspector.shown_tokens(long, True) == [*range(20), *range(60, 80)]
-    assert inspector.shown_tokens(long, False) == list(range(40))
-    rates = inspector.mask_statistics([batch], VOCABULARY, toy.LANGUAGES)["all"]
+    assert terminal.shown_tokens(row, True) == list(range(18))
+    long = Row(row.tokens[:12] * 5 + row.tokens[12:] * 5, {}, None)
+    assert terminal.shown_tokens(long, True) == [*range(20), *range(60, 80)]
+    assert terminal.shown_tokens(long, False) == list(range(40))
+    rates = mask_statistics([batch], VOCABULARY, toy.LANGUAGES)["all"]
     assert rates["predictions"] == batch["decoder_weights"].sum() and rates["mask"] == 1.0
     assert rates["tokens"] == (batch["pack_ids"] > 0).sum()
 
@@ -133,9 +133,7 @@ def test_answers_are_marked_where_they_stand():
     batch, _ = span_rows(
         asked, Characters(), 10, 1, stride=6, max_question=1
     )  # the second in two windows
-    rows = [
-        inspector.read_row(SpanQA(), batch, row, Characters(), toy.LANGUAGES) for row in range(3)
-    ]
+    rows = [read_row(SpanQA(), batch, row, Characters(), toy.LANGUAGES) for row in range(3)]
     found = [
         [(token.column, token.piece == token.target) for token in row.tokens if token.how]
         for row in rows
@@ -243,7 +241,7 @@ def test_the_first_rows_show_every_objective_and_each_mask_once():
 
 
 def test_a_text_of_several_languages_is_coloured_by_language():
-    view = inspector.read_row(MLM(), masked_batch(), 0, VOCABULARY, toy.LANGUAGES)
+    view = read_row(MLM(), masked_batch(), 0, VOCABULARY, toy.LANGUAGES)
     page = switched.as_html(view.tokens, toy.LANGUAGES)
     de, en, fr = (plots.colours(toy.LANGUAGES)[name] for name in toy.LANGUAGES)
     # The text itself: what is masked, replaced or kept is there, underlined.
@@ -256,7 +254,7 @@ def test_a_text_of_several_languages_is_coloured_by_language():
         styles["b"] == f"{de} underline" and styles["a"] == de and styles["d"] == f"{en} underline"
     )
     assert "\nde en" in shown.plain
-    alone = inspector.read_row(MLM(), masked_batch(), 1, VOCABULARY, toy.LANGUAGES)
+    alone = read_row(MLM(), masked_batch(), 1, VOCABULARY, toy.LANGUAGES)
     assert (
         switched.as_html(alone.tokens, toy.LANGUAGES) == ""
         and switched.as_text(alone.tokens, toy.LANGUAGES) is None
@@ -266,7 +264,7 @@ def test_a_text_of_several_languages_is_coloured_by_language():
 def grids(name):
     """{use: bool grid} of row 0 of the objective's tiny batch, and the fields of that row."""
     batch, objective = tiny.batch(name), tiny.objective(name)
-    view = inspector.read_row(objective, batch, 0, VOCABULARY, tiny.LANGUAGES)
+    view = read_row(objective, batch, 0, VOCABULARY, tiny.LANGUAGES)
     fields = {key: values[0] for key, values in batch.items()}
     return view, fields
 

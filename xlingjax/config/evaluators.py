@@ -8,7 +8,8 @@ Until then no file is read, so that a recipe is built where none of its files ex
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from xlingjax.data.sources import Text, find_pairs, find_text, split_list
+from xlingjax.data.sources import find_pairs, find_text, split_list
+from xlingjax.data.texts import Text
 from xlingjax.errors import UserError
 
 Files = str | Sequence[str] | None

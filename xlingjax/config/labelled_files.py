@@ -5,7 +5,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from xlingjax.data.sources import is_language_code
+from xlingjax.data.file_names import is_language_code
 from xlingjax.errors import UserError
 
 

@@ -31,13 +31,14 @@ def average(
         lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=device),
         model.abstract(),
     )
-    total = jax.tree.map(lambda x: np.zeros(x.shape, np.float32), wanted)
+    total = jax.tree.map(lambda leaf: np.zeros(leaf.shape, np.float32), wanted)
     for step in chosen:
         params, _ = load_params(Path(run) / "checkpoints" / str(step), wanted)
-        jax.tree.map(lambda so_far, one: np.add(so_far, one, out=so_far), total, params)
-    mean = jax.tree.map(lambda whole: whole / np.float32(len(chosen)), total)
-    told = {"averaged": {"run": str(run), "steps": chosen}}
-    write_workdir(run, output, chosen[-1], mean, "average", told)
+        # In place: a large model stands in memory twice, and not three times.
+        jax.tree.map(lambda sum_, leaf: np.add(sum_, leaf, out=sum_), total, params)
+    mean = jax.tree.map(lambda sum_: sum_ / np.float32(len(chosen)), total)
+    origin = {"averaged": {"run": str(run), "steps": chosen}}
+    write_workdir(run, output, chosen[-1], mean, "average", origin)
     return (
         f"{output}: the mean of {len(chosen)} checkpoints of {run}: steps"
         f" {', '.join(map(str, chosen))}"
@@ -53,7 +54,8 @@ def _chosen(run: str, last: int | None, steps: Sequence[int]) -> list[int]:
         raise UserError(
             "--last and --steps both say which checkpoints; leave out either"
         )
-    if missing := sorted({*steps} - {*there}):
+    missing = sorted({*steps} - {*there})
+    if missing:
         raise UserError(
             f"{run} has no checkpoint {', '.join(map(str, missing))} (there are: {names}); a run"
             " keeps its last KEEP_CHECKPOINTS"

@@ -28,11 +28,8 @@ def plug_out(run: str, output: str) -> str:
             f"{run} has no cross-attention to plug out: it is model {trained.model.config.name}"
             " without it"
         )
-    layers = {
-        name: leaf
-        for name, leaf in trained.params["encoder"]["layers"].items()
-        if name != SLOT
-    }
+    layers = dict(trained.params["encoder"]["layers"])
+    del layers[SLOT]
     params = _with_layers(trained.params, layers)
     _write(run, output, trained.model.config.replace(cross_attention=False), params)
     removed = _size(trained.params) - _size(params)
@@ -55,12 +52,13 @@ def plug_in(run: str, output: str, source: str | None = None, seed: int = 0) -> 
     whole = config.replace(cross_attention=True)
     if source:
         donor = open_run(source)
-        added, origin, theirs = _slot_of(donor, source), source, donor.model.config
+        added = _slot_of(donor, source)
+        origin = source
+        theirs = donor.model.config
+        # Weights that were trained on the one query mean nothing for the other.
         whole = whole.replace(cross_attention_query=theirs.cross_attention_query)
-        shapes = build_model(whole).abstract()["encoder"]["layers"][SLOT]
-        if jax.tree.map(lambda x: x.shape, shapes) != jax.tree.map(
-            lambda x: x.shape, added
-        ):
+        wanted = build_model(whole).abstract()["encoder"]["layers"][SLOT]
+        if _shapes(wanted) != _shapes(added):
             raise UserError(
                 f"the cross-attention of {source} does not fit {run}: the models differ in layers"
                 " or width"
@@ -72,13 +70,11 @@ def plug_in(run: str, output: str, source: str | None = None, seed: int = 0) -> 
                 f" {config.norm_order}; give another --source"
             )
     else:
-        added = jax.jit(build_model(whole).init)(jax.random.key(seed))["encoder"][
-            "layers"
-        ][SLOT]
+        drawn = jax.jit(build_model(whole).init)(jax.random.key(seed))
+        added = drawn["encoder"]["layers"][SLOT]
         origin = f"random (seed {seed})"
-    params = _with_layers(
-        trained.params, {**trained.params["encoder"]["layers"], SLOT: added}
-    )
+    layers = {**trained.params["encoder"]["layers"], SLOT: added}
+    params = _with_layers(trained.params, layers)
     _write(run, output, whole, params)
     return (
         f"{output}: cross-attention from {origin} plugged in, {_size(trained.params):,} parameters"
@@ -88,8 +84,8 @@ def plug_in(run: str, output: str, source: str | None = None, seed: int = 0) -> 
 
 def _write(run: str, output: str, config: ModelConfig, params: Any) -> None:
     changed = {
-        field: getattr(config, field)
-        for field in ("cross_attention", "cross_attention_query")
+        "cross_attention": config.cross_attention,
+        "cross_attention_query": config.cross_attention_query,
     }
     write_workdir(run, output, find_checkpoint(run).name, params, "plug", {}, **changed)
 
@@ -104,6 +100,10 @@ def _slot_of(trained: TrainedRun, run: str) -> Any:
             f"{run} has no cross-attention to take; name the workdir of a VECO run"
         )
     return trained.params["encoder"]["layers"][SLOT]
+
+
+def _shapes(params: Any) -> Any:
+    return jax.tree.map(lambda leaf: leaf.shape, params)
 
 
 def _size(params: Any) -> int:

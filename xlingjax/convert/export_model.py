@@ -62,7 +62,8 @@ def export_model(
     writes nothing.
     """
     require_empty(output)
-    record, trained = read_run_record(run), open_run(run)
+    record = read_run_record(run)
+    trained = open_run(run)
     config, params, notes = _for_their_class(
         _with_one_head(trained, head, run), language, run
     )
@@ -85,12 +86,11 @@ def export_model(
         )
         notes += _write_sentences(folder, trained.sentences, config)
         total = sum(value.size for value in made.tensors.values())
-        made = dataclasses.replace(
-            made, tensors={}
-        )  # of a large model two copies must do
-        _require_same(
-            restored(folder, hugging_face.read(folder)).params, params, config
-        )
+        # Of a large model two copies must do.
+        made = dataclasses.replace(made, tensors={})
+        read_back = restored(folder, hugging_face.read(folder)).params
+        _require_same(read_back, params, config)
+        del read_back
         if verify:
             plain, known = without_beside(config, params, made)
             compared = parity.compare(
@@ -103,20 +103,19 @@ def export_model(
             notes.append(str(compared))
         else:
             notes.append("not compared with transformers (--unverified)")
-        workdir = read_run(run_and_checkpoint(run)[0])
+        run_folder, _ = run_and_checkpoint(run)
+        workdir = read_run(run_folder)
         if workdir.config:
             (folder / "config.gin").write_text(workdir.config, encoding="utf-8")
-        step, name = (
-            int(find_checkpoint(run).name),
-            name or Path(output).absolute().name,
-        )
-        spoken = [language] if language else workdir.languages
+        languages = workdir.languages
+        if language:
+            languages = [language]
         text = model_card(
             workdir,
-            step,
-            name,
+            int(find_checkpoint(run).name),
+            name or Path(output).absolute().name,
             made.described,
-            spoken,
+            languages,
             notes,
             licence,
             base,
@@ -124,16 +123,16 @@ def export_model(
             trained.sentences,
         )
         (folder / "README.md").write_text(text, encoding="utf-8")
-    return "\n".join(
-        [f"{output}: {made.architecture}, {total:,} parameters, from {run}", *notes]
-    )
+    first = f"{output}: {made.architecture}, {total:,} parameters, from {run}"
+    return "\n".join([first, *notes])
 
 
 def require_exportable(run: str, verify: bool = True, language: str = "") -> None:
     """Raise UserError for a run that `export_model` refuses whatever its weights are, before it is
     trained further."""
     trained = open_run(run)
-    config = _for_their_class(_with_one_head(trained, "", run), language, run)[0]
+    config, _, _ = _for_their_class(_with_one_head(trained, "", run), language, run)
+    # Asked for what it refuses.
     embeds_languages(config)
     tokenizer_files(trained.vocabulary, config.max_positions - config.position_offset)
     if verify:
@@ -147,20 +146,19 @@ def _with_one_head(trained: TrainedRun, head: str, run: str) -> TrainedRun:
     if not config.task_labels and not head:
         return trained
     if not config.labels_of(head):
-        given = f"--head {head}: " if head else ""
-        raise UserError(
-            f"{given}{run} has the heads of {_heads(config)}: `xlingjax export --head NAME` writes"
-            " one of them"
-            if config.task_labels
-            else f"{given}{run} has no heads of several tasks; leave it out"
-        )
-    params = {
-        name: value for name, value in trained.params.items() if name != "classifiers"
-    }
-    params["classifier"] = trained.params["classifiers"][head]
-    model = build_model(
-        config.replace(num_labels=config.labels_of(head), task_labels=None)
-    )
+        message = f"{run} has no heads of several tasks; leave it out"
+        if config.task_labels:
+            message = (
+                f"{run} has the heads of {_heads(config)}: `xlingjax export --head NAME` writes one"
+                " of them"
+            )
+        if head:
+            message = f"--head {head}: {message}"
+        raise UserError(message)
+    params = dict(trained.params)
+    params["classifier"] = params.pop("classifiers")[head]
+    config = config.replace(num_labels=config.labels_of(head), task_labels=None)
+    model = build_model(config)
     return dataclasses.replace(trained, model=model, params=params)
 
 
@@ -172,7 +170,8 @@ def _for_their_class(
     trained: TrainedRun, language: str, run: str
 ) -> tuple[Any, Any, list[str]]:
     """(model, its parameters in NumPy, what was done)."""
-    config, params = trained.model.config, jax.tree.map(np.asarray, trained.params)
+    config = trained.model.config
+    params = jax.tree.map(np.asarray, trained.params)
     if not config.has_languages or (embeds_languages(config) and not language):
         if language:
             raise UserError(
@@ -186,21 +185,11 @@ def _for_their_class(
                 " give one of them"
             )
         config, params = in_language(config, params, trained.languages.index(language))
-        return (
-            config,
-            params,
-            [
-                f"for texts in {language} alone: its language embedding is part of the positions"
-            ],
-        )
+        note = f"for texts in {language} alone: its language embedding is part of the positions"
+        return config, params, [note]
     if config.language_init == "zero":
-        return (
-            config,
-            params,
-            [
-                "the language embedding, of training alone (ERNIE-M), is left out of the states"
-            ],
-        )
+        note = "the language embedding, of training alone (ERNIE-M), is left out of the states"
+        return config, params, [note]
     raise UserError(
         f"{run} embeds languages, and the class of transformers does not: --language CODE exports"
         f" it for texts of one ({', '.join(trained.languages)}), or train with"
@@ -211,22 +200,18 @@ def _for_their_class(
 def _write(folder: Path, made: Exported, vocabulary: Vocabulary, length: int) -> None:
     from safetensors.numpy import save_file
 
-    if (
-        vocabulary.layout == "xlm" and vocabulary.model_bytes
-    ):  # of which tokenizer.json alone tells transformers
+    # Of this layout tokenizer.json tells transformers, and we read the model itself.
+    if vocabulary.layout == "xlm" and vocabulary.model_bytes:
         (folder / OURS).write_bytes(vocabulary.model_bytes)
-    if vocabulary.layout == "xprophetnet":  # which a SentencePiece model does not show
+    # A SentencePiece model does not show this layout.
+    if vocabulary.layout == "xprophetnet":
         for name, content in vocabulary.files().items():
             (folder / name).write_bytes(content)
     for name, content in tokenizer_files(vocabulary, length).items():
         (folder / name).write_bytes(content)
-    for name, value in (
-        ("config.json", made.described),
-        (DESCRIPTION, made.description),
-    ):
-        (folder / name).write_text(
-            json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8"
-        )
+    _write_json(folder / "config.json", made.described)
+    _write_json(folder / DESCRIPTION, made.description)
+    # transformers refuses a file that does not say whose tensors it holds.
     save_file(made.tensors, folder / WEIGHTS, metadata={"format": "pt"})
     if made.beside:
         save_file(made.beside, folder / BESIDE)
@@ -239,27 +224,34 @@ def _write_sentences(
     own; what is said."""
     if own is None:
         return []
-    if why := sentence_transformers.unwritten(own, config):
+    reason = sentence_transformers.unwritten(own, config)
+    if reason:
         return [
             "its sentence vectors are not written for sentence-transformers, which has none of"
-            f" these: {why}"
+            f" these: {reason}"
         ]
     for name, value in sentence_transformers.files(own, config).items():
         (folder / name).parent.mkdir(exist_ok=True)
-        (folder / name).write_text(
-            json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8"
-        )
+        _write_json(folder / name, value)
     return [f"sentence-transformers opens it: the last layer, {own.said()}"]
 
 
-def _require_same(found: Any, wanted: Any, config: ModelConfig) -> None:
+def _write_json(path: Path, value: Any) -> None:
+    text = json.dumps(value, indent=2, ensure_ascii=False)
+    path.write_text(text + "\n", encoding="utf-8")
+
+
+def _require_same(read_back: Any, written: Any, config: ModelConfig) -> None:
     """Raise UserError where what was read back has another bit than what was written. Rows of
     padding, and of positions before the first, do not count."""
-    found, wanted = flattened(found), flattened(wanted)
-    for name in wanted:
-        last = config.true_rows if name.endswith(OF_WORDS) else None
-        rows = slice(config.position_offset if name == POSITIONS else 0, last)
-        if not np.array_equal(found[name][rows], wanted[name][rows]):
+    read_back = flattened(read_back)
+    for name, value in flattened(written).items():
+        rows = slice(None)
+        if name == POSITIONS:
+            rows = slice(config.position_offset, None)
+        elif name.endswith(OF_WORDS):
+            rows = slice(config.true_rows)
+        if not np.array_equal(read_back[name][rows], value[rows]):
             raise UserError(
                 f"{name} is not the same when it is read back: the disk is faulty; nothing was"
                 " exported"

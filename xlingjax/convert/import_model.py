@@ -39,7 +39,7 @@ def import_model(
     model cannot be read, where it is not the one that transformers computes (`verify`), and where
     `output` holds something already."""
     require_empty(output)
-    above = found(source)
+    above = located(source)
     reader, folder = reader_of(sentence_transformers.model_folder(above))
     if verify and reader is not hugging_face:
         raise UserError(
@@ -48,22 +48,26 @@ def import_model(
         )
     try:
         foreign = reader.read(folder)
-        ours = restored(folder, foreign) if reader is hugging_face else foreign
+        ours = foreign
+        if reader is hugging_face:
+            ours = restored(folder, foreign)
     except Differing as error:
         print(error.table, file=sys.stderr)
         raise
-    sentences, said = sentence_transformers.read(
+    sentences, notes = sentence_transformers.read(
         above, ours.config, layer, pooling, prefix
     )
-    lines = [*ours.notes, *said]
+    lines = [*ours.notes, *notes]
     if verify:
-        parts = (
+        # As it was read: transformers knows nothing of what our export put beside it.
+        compared = parity.compare(
+            folder,
             foreign.config,
             foreign.params,
             foreign.vocabulary,
             foreign.vocabulary_head,
+            foreign.rows,
         )
-        compared = parity.compare(folder, *parts, foreign.rows)
         if not compared.same:
             raise UserError(
                 f"{folder} as xlingjax reads it is not what transformers computes: {compared}"
@@ -83,43 +87,39 @@ def import_model(
         "model": model,
         "parameters": count_parameters(ours.config),
         "imported": {"from": str(source), "told": lines},
-        **({"sentences": dataclasses.asdict(sentences)} if sentences else {}),
     }
+    if sentences:
+        record["sentences"] = dataclasses.asdict(sentences)
     write_trained(output, record, 0, ours.params, ours.vocabulary.files())
     size = f"{ours.config.layers} layers of {ours.config.dim}, {ours.config.vocab_size:,} pieces"
-    return "\n".join(
-        [
-            f"{output}: {size}, {record['parameters']:,} parameters, from {folder}",
-            *lines,
-        ]
-    )
+    first = f"{output}: {size}, {record['parameters']:,} parameters, from {folder}"
+    return "\n".join([first, *lines])
 
 
 def imported(source: str) -> str:
     """The workdir of the Hugging Face model `source` (folder or hub id) below $XLINGJAX_CACHE,
     where it is imported when it is first asked for, compared with transformers. Raises UserError.
     """
-    folder = found(source).resolve() if source else Path()
+    folder = Path()
+    if source:
+        folder = located(source).resolve()
     if not source or folder.is_file():
         raise UserError(
             f"hf:{source} names no folder and no hub id; a file of another program goes through"
             " `xlingjax import --from FILE --to RUN --unverified`, and INIT_FROM=RUN"
         )
-    paths = (
-        *folder.iterdir(),
-        *folder.glob("*/*"),
-    )  # those of a sentence encoder's modules too
-    files = sorted(
-        (str(path), path.stat().st_size, path.stat().st_mtime_ns) for path in paths
-    )
-    mark = hashlib.sha256(repr((str(folder), files, __version__)).encode()).hexdigest()[
-        :12
-    ]
+    files = []
+    # The files of a sentence encoder's modules lie one folder further down.
+    for path in (*folder.iterdir(), *folder.glob("*/*")):
+        stat = path.stat()
+        files.append((str(path), stat.st_size, stat.st_mtime_ns))
+    # By version, too, since a later one may read the same files otherwise.
+    identity = repr((str(folder), sorted(files), __version__))
+    mark = hashlib.sha256(identity.encode()).hexdigest()[:12]
     run = tokens_folder().parent / "imported" / f"{folder.name}-{mark}"
     run.parent.mkdir(parents=True, exist_ok=True)
-    with open(
-        run.with_suffix(".lock"), "w"
-    ) as lock:  # several processes of one machine
+    # Several processes of one machine begin a run at the same time.
+    with open(run.with_suffix(".lock"), "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not run.is_dir():
             import_apart(folder, run)
@@ -146,13 +146,14 @@ def import_apart(folder: Path, run: Path) -> None:
         text=True,
     )
     if done.returncode:
+        # The last line is the other process's own message.
         *before, last = done.stderr.splitlines() or ["error: it says nothing"]
         print("\n".join(before), file=sys.stderr)
         raise UserError(last.removeprefix("error: "))
     print(done.stdout, end="", flush=True)
 
 
-def found(source: str) -> Path:
+def located(source: str) -> Path:
     """The folder or file that `source` is, or the copy of the hub's model of that id, which is
     fetched when it is not there. Raises UserError."""
     if Path(source).exists():
@@ -175,6 +176,7 @@ def found(source: str) -> Path:
             " 'xlingjax[interop]'"
         ) from None
     try:
+        # Pickles only where there is nothing else: most models have both.
         folder = Path(snapshot_download(source, allow_patterns=WANTED))
         if not any(folder.glob("model*.safetensors")):
             folder = Path(snapshot_download(source, allow_patterns=(*WANTED, *PICKLES)))

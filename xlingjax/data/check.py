@@ -11,8 +11,9 @@ from typing import Any
 from xlingjax.data.rows import pair_rows, stream_rows
 from xlingjax.data.sampling import Sampling, format_table, sampling_table
 from xlingjax.data.scripts import letters_in, main_script, script_of_language
-from xlingjax.data.sources import Pair, Text, find_pairs, find_text
+from xlingjax.data.sources import find_pairs, find_text
 from xlingjax.data.text_files import read_raw_lines
+from xlingjax.data.texts import Pair, Text
 from xlingjax.data.token_cache import (
     cache_folder,
     id_dtype,
@@ -135,8 +136,10 @@ def check(
     good_pairs = [pair for pair in pairs if _check_pair(pair, findings)]
     if vocabulary is None:
         return findings
-    sides = [side for pair in good_pairs for side in (pair.first, pair.second)]
-    _check_pieces([*good_texts, *sides], vocabulary, findings)
+    good_files = [*good_texts]
+    for pair in good_pairs:
+        good_files += pair.sides
+    _check_pieces(good_files, vocabulary, findings)
     sizes = {
         "text": _text_sizes(good_texts, vocabulary, length),
         "pairs": _pair_sizes(good_pairs, vocabulary, findings, length, max_pieces),
@@ -284,10 +287,14 @@ def _check_pair(pair: Pair, findings: Findings) -> bool:
         findings.add("error", path, None, str(pair.mismatch(len(first), len(second))))
         return False
     numbered: list[tuple[int, tuple[str, str]]] = []
+    numbered_first = []
+    numbered_second = []
     one_sided = []
     for number, (x, y) in enumerate(zip(first, second, strict=True), 1):
         if x and y:
             numbered.append((number, (x, y)))
+            numbered_first.append((number, x))
+            numbered_second.append((number, y))
         elif x or y:
             one_sided.append(number)
     if not numbered:
@@ -309,8 +316,8 @@ def _check_pair(pair: Pair, findings: Findings) -> bool:
         _add_share(
             findings, "copied", path, copied, len(numbered), "the same on both sides"
         )
-    _check_length(pair.first, [(number, x) for number, (x, _) in numbered], findings)
-    _check_length(pair.second, [(number, y) for number, (_, y) in numbered], findings)
+    _check_length(pair.first, numbered_first, findings)
+    _check_length(pair.second, numbered_second, findings)
     _check_repeats(path, numbered, findings)
     _check_swapped(pair, numbered, findings)
     return True
@@ -374,9 +381,11 @@ def _text_sizes(
 ) -> dict[str, dict[str, Any]]:
     """{language: sentences, tokens and rows} of a run on the texts."""
     bos = vocabulary.bos_id != vocabulary.eos_id
+    by_language: dict[str, list[Text]] = {}
+    for text in texts:
+        by_language.setdefault(text.language, []).append(text)
     sizes = {}
-    for language in sorted({text.language for text in texts}):
-        of_language = [text for text in texts if text.language == language]
+    for language, of_language in sorted(by_language.items()):
         records = text_records(of_language, vocabulary)
         # The array of ids begins with a `</s>`, hence 1.
         sizes[language] = stream_rows(records, 1, length, bos=bos).sizes
@@ -392,9 +401,12 @@ def _pair_sizes(
 ) -> dict[str, dict[str, Any]]:
     """{pair of languages: sentences, tokens and rows} of a run on the pairs; pairs that no row has
     room for are a finding."""
+    by_languages: dict[tuple[str, ...], list[Pair]] = {}
+    for pair in pairs:
+        by_languages.setdefault(pair.languages, []).append(pair)
     sizes = {}
-    for languages in sorted({pair.languages for pair in pairs}):
-        of_languages = [pair for pair in pairs if pair.languages == languages]
+    for languages in sorted(by_languages):
+        of_languages = by_languages[languages]
         records = pair_records(of_languages, vocabulary)
         first, second = records.sides
         rows = pair_rows(

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
-from xlingjax.data.sources import find_file, find_pairs, plain_name, read_lines
+from xlingjax.data.sources import find_pairs
+from xlingjax.data.text_files import find_file, plain_name, read_lines
 from xlingjax.errors import UserError
 
 PIVOT = "en"
@@ -90,7 +91,7 @@ def pairs_with_english(patterns: Sequence[str]) -> dict[str, Pairs]:
         foreign_lines.setdefault(language, [])
         english_lines.setdefault(language, [])
         for lines in pair.lines():
-            if all(line.strip() for line in lines):
+            if all(map(str.strip, lines)):
                 foreign_lines[language].append(lines[foreign])
                 english_lines[language].append(lines[english])
     pairs = {}

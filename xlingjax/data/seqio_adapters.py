@@ -12,7 +12,7 @@ import seqio
 import tensorflow as tf
 
 from xlingjax.data.holdout import held_out_of
-from xlingjax.data.sources import Pair, Text
+from xlingjax.data.texts import Pair, Text
 from xlingjax.data.token_cache import (
     Records,
     end_sentences,
@@ -159,14 +159,10 @@ def task_records(
         return chunks
 
     languages = tuple(feature.language for feature in task.output_features.values())
-    if not all(gfile.exists(name) and not gfile.isdir(name) for name in shards):
-        return Records(
-            languages, tuple(joined(chunks, vocabulary) for chunks in sides())
-        )
-    files = []
-    for name in sorted(shards):
-        stat = gfile.stat(name)
-        files.append((name, stat.length, stat.mtime_nsec))
+    files = _stamps(shards)
+    if files is None:
+        tokens = [joined(chunks, vocabulary) for chunks in sides()]
+        return Records(languages, tuple(tokens))
     # Not by content, as plain files are: TFRecords would have to be read whole for a hash.
     key = f"seqio:{task.name}:{split}:{use_cached}:{files}:{task.source}:{task.preprocessors}"
     # Addresses of functions are new in every process.
@@ -183,3 +179,16 @@ def task_records(
         )
         tokens.append(record)
     return Records(languages, tuple(tokens))
+
+
+def _stamps(shards: Sequence[str]) -> list[tuple[str, int, int]] | None:
+    """(name, size, time of change) of each shard; None where one is no file, as of a source that is
+    a function."""
+    gfile = tf.io.gfile
+    stamps = []
+    for name in sorted(shards):
+        if not gfile.exists(name) or gfile.isdir(name):
+            return None
+        stat = gfile.stat(name)
+        stamps.append((name, stat.length, stat.mtime_nsec))
+    return stamps

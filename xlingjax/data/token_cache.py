@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from xlingjax.data.holdout import BLOCK, held_out_of
-from xlingjax.data.sources import Pair, Text
+from xlingjax.data.texts import Pair, Text
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
 
@@ -111,7 +111,7 @@ def _files(key: str, vocabulary: Vocabulary) -> tuple[Path, Path]:
 
 def is_cached(text: Text, vocabulary: Vocabulary) -> bool:
     """Whether `tokens` would read this text from disk without tokenising it."""
-    return all(path.is_file() for path in _files(text.key, vocabulary))
+    return all(map(Path.is_file, _files(text.key, vocabulary)))
 
 
 def tokens(text: Text, vocabulary: Vocabulary, threads: int = 2) -> Tokens:
@@ -221,8 +221,11 @@ def text_records(
     """All lines of one language, or the held-out (`held`) or other part of them. Raises UserError
     if none is left."""
     whole = [tokens(text, vocabulary) for text in texts]
-    masks = held_out_of(texts, [part.lengths.size for part in whole], holdout)
-    parts = [part.keep(mask == held) for part, mask in zip(whole, masks, strict=True)]
+    line_counts = [part.lengths.size for part in whole]
+    masks = held_out_of(texts, line_counts, holdout)
+    parts = []
+    for part, mask in zip(whole, masks, strict=True):
+        parts.append(part.keep(mask == held))
     languages = (texts[0].language,)
     records = Records(languages, (concatenate(parts),))
     return _not_empty(records, [text.path for text in texts], held)
@@ -250,10 +253,8 @@ def pair_records(
     for sides, mask in zip(whole, masks, strict=True):
         # One mask for all sides, so that they stay aligned.
         parts.append([side.keep(mask == held) for side in sides])
-    joined_sides = tuple(
-        concatenate(parts_of_side) for parts_of_side in zip(*parts, strict=True)
-    )
-    records = Records(pairs[0].languages, joined_sides)
+    joined_sides = map(concatenate, zip(*parts, strict=True))
+    records = Records(pairs[0].languages, tuple(joined_sides))
     return _not_empty(records, [pair.first.path for pair in pairs], held)
 
 

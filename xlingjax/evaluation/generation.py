@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from xlingjax.data.sources import Pair
+from xlingjax.data.texts import Pair
 from xlingjax.errors import UserError
 from xlingjax.evaluation.metrics.text import score, wrong_language_rate
 from xlingjax.inference.generate import Generator

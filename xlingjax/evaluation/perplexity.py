@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from xlingjax.data.held_out_pairs import PIVOT, Pairs
-from xlingjax.data.sources import Text
+from xlingjax.data.texts import Text
 from xlingjax.errors import UserError
 from xlingjax.inference.forward import by_batch, compiled
 from xlingjax.objectives.xlm import CLM, MLM, TLM

@@ -10,7 +10,7 @@ from xlingjax.data.labelled.questions import read_squad
 from xlingjax.data.labelled.records import Bitext, Example, Tagged
 from xlingjax.data.labelled.task import Task, find, read
 from xlingjax.data.labelled.tfds import is_tfds
-from xlingjax.data.sources import read_lines
+from xlingjax.data.text_files import read_lines
 from xlingjax.errors import UserError
 from xlingjax.evaluation.metrics.averages import (
     AVERAGES,

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from xlingjax.data.labelled.task import Task
-from xlingjax.data.sources import read_lines
+from xlingjax.data.text_files import read_lines
 from xlingjax.errors import UserError
 from xlingjax.evaluation.metrics.tags import FILL
 

@@ -18,7 +18,8 @@ import jax
 import numpy as np
 
 from xlingjax.data.mixture import BatchSettings
-from xlingjax.data.sources import NEGATIVE, Pair, find_pairs
+from xlingjax.data.sources import NEGATIVE, find_pairs
+from xlingjax.data.texts import Pair
 from xlingjax.data.token_cache import Tokens, pair_records
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import Stopped, UserError

@@ -14,10 +14,7 @@ from xlingjax.training.optimizer import OptimizerConfig
 _TASKS = {
     "ForMaskedLM": ("AutoModelForMaskedLM", "fill-mask"),
     "WithLMHeadModel": ("AutoModelForMaskedLM", "fill-mask"),
-    "Model": (
-        "AutoModel",
-        "feature-extraction",
-    ),  # the last of these: others end so, too
+    "Model": ("AutoModel", "feature-extraction"),
     "ForSequenceClassification": (
         "AutoModelForSequenceClassification",
         "text-classification",
@@ -177,6 +174,7 @@ def model_card(
 
 def _task_of(architecture: str) -> tuple[str, str]:
     """(the class of transformers that opens it, the task of the hub)."""
+    # In their order: "Model" is a longer name's ending, too.
     for ending, classes in _TASKS.items():
         if architecture.endswith(ending):
             return classes
@@ -225,10 +223,13 @@ def _metadata(languages: Sequence[str], task: str, licence: str, base: str) -> s
 
 
 def _table(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
-    lines = [f"| {' | '.join(map(str, row))} |" for row in rows]
-    if not lines:
+    lines = [f"| {' | '.join(header)} |", "|" + "---|" * len(header)]
+    for row in rows:
+        lines.append(f"| {' | '.join(map(str, row))} |")
+    # A section without rows is left out of the card.
+    if len(lines) == 2:
         return ""
-    return "\n".join([f"| {' | '.join(header)} |", "|" + "---|" * len(header), *lines])
+    return "\n".join(lines)
 
 
 def _objectives(run: Run) -> str:
@@ -279,7 +280,9 @@ def _before_after(rows: Sequence[Mapping[str, Any]]) -> str:
             return ""
         return f"{value:.4f}"
 
-    cells = [(row["figure"], shown(row["before"]), shown(row["after"])) for row in rows]
+    cells = []
+    for row in rows:
+        cells.append((row["figure"], shown(row["before"]), shown(row["after"])))
     return _table(("figure", "before", "after"), cells)
 
 

@@ -28,10 +28,10 @@ def masked(run: Run) -> list[str]:
     values = run.last("masked_samples")
     if values is None:
         return []
-    parts = [_sample(sample) for sample in values["texts"]]
+    parts = list(map(_sample, values["texts"]))
     if values["pairs"]:
         parts.append("<h3>With the English sentence hidden, then visible</h3>")
-        parts += [_sample(sample) for sample in values["pairs"]]
+        parts += map(_sample, values["pairs"])
     parts.append(html.note(SAMPLES_NOTE))
     return parts
 
@@ -108,6 +108,7 @@ def recovery_picture(sample: Mapping[str, Any]) -> Any:
     guesses.set_yticks(range(len(pieces)), sample["recovered"])
     guesses.spines["right"].set_visible(False)
     guesses.tick_params(length=0)
+    # Coloured one by one: an axis has one colour for all its labels.
     labels = guesses.get_yticklabels()
     for label, guess, piece in zip(labels, sample["recovered"], pieces, strict=True):
         colour = "#a8322a"

@@ -45,15 +45,15 @@ def _tables(values: Mapping[str, Any]) -> list[str]:
         wrong = html.percent(values["wrong_language_rate"][direction])
         rows.append([direction, values["lines"][direction], *scores, wrong])
     # One for each way to cut a language into words.
-    signatures = sorted(
-        {of_direction["bleu"] for of_direction in values["signatures"].values()}
-    )
+    signatures = {signature["bleu"] for signature in values["signatures"].values()}
     parts = [
         html.table(HEAD, rows),
-        html.note(NOTE.format(signatures=", ".join(signatures))),
+        html.note(NOTE.format(signatures=", ".join(sorted(signatures)))),
     ]
     head = ("direction", "source", "reference", "output")
-    texts = [[sample[key] for key in head] for sample in values["samples"]]
+    texts = []
+    for sample in values["samples"]:
+        texts.append([sample[key] for key in head])
     if texts:
         parts.append(html.table(head, texts))
     return parts
@@ -73,12 +73,11 @@ def curves(runs: Mapping[str, Run]) -> Any:
     figure, (axis,) = plots.panels(1)
     colours = plots.RUN_COLOURS * len(evaluated)
     for (name, evaluations), colour in zip(evaluated.items(), colours, strict=False):
-        steps = [step for step, _ in evaluations]
-        _, last = evaluations[-1]
-        for direction, style in zip(
-            last["bleu"], cycle(("-", "--", ":", "-.")), strict=False
-        ):
-            bleu = [values["bleu"].get(direction) for _, values in evaluations]
+        steps, values = zip(*evaluations, strict=True)
+        styles = cycle(("-", "--", ":", "-."))
+        for direction, style in zip(values[-1]["bleu"], styles, strict=False):
+            # None leaves a gap, where a step has no such direction.
+            bleu = [of_step["bleu"].get(direction) for of_step in values]
             axis.plot(steps, bleu, style, color=colour, label=f"{name}: {direction}")
     axis.set(title="held-out BLEU", xlabel="steps", ylabel="BLEU", ylim=(0, None))
     # Runs times directions would hide lines.

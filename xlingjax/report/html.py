@@ -11,6 +11,7 @@ esc = html.escape
 def page(title: str, body: str) -> str:
     """A whole HTML document."""
     css = resources.files("xlingjax.report").joinpath("report.css").read_text("utf-8")
+    # The style within it, so that the file can be sent as it is.
     return (
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{esc(title)}</title>'
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
@@ -20,7 +21,7 @@ def page(title: str, body: str) -> str:
 
 def section(anchor: str, title: str, *parts: str) -> str:
     """A section, or nothing where all its parts are empty."""
-    body = "\n".join(part for part in parts if part)
+    body = "\n".join(filter(None, parts))
     if not body:
         return ""
     return f'<section id="{anchor}"><h2>{esc(title)}</h2>\n{body}\n</section>'
@@ -35,14 +36,12 @@ def table(
     """Cells are escaped, numbers written by `number`; the last `mean_rows` rows stand out. words:
     cells hold text."""
     rows = list(rows)
-    names = "".join(f"<th>{esc(name)}</th>" for name in head)
-    lines = [f"<tr>{names}</tr>"]
+    lines = [_row("th", head)]
     for i, row in enumerate(rows):
         mark = ""
         if i >= len(rows) - mean_rows:
             mark = ' class="mean"'
-        cells = "".join(f"<td>{esc(number(cell))}</td>" for cell in row)
-        lines.append(f"<tr{mark}>{cells}</tr>")
+        lines.append(_row("td", map(number, row), mark))
     kind = ""
     if words:
         kind = ' class="words"'
@@ -50,10 +49,16 @@ def table(
     return f'<div class="scroll"><table{kind}>{body}</table></div>'
 
 
+def _row(tag: str, cells: Iterable[str], mark: str = "") -> str:
+    body = "".join(f"<{tag}>{esc(cell)}</{tag}>" for cell in cells)
+    return f"<tr{mark}>{body}</tr>"
+
+
 def number(value: Any) -> str:
     """Digits a person reads: four significant ones, thousands apart, an absent value as a dash."""
     if value is None:
         return "–"
+    # To Python True is a number.
     if isinstance(value, bool) or not isinstance(value, int | float):
         return str(value)
     if isinstance(value, int) or abs(value) >= 10_000:

@@ -4,7 +4,9 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from xlingjax.data.sources import Text, find_negatives, read_lines
+from xlingjax.data.sources import find_negatives
+from xlingjax.data.text_files import read_lines
+from xlingjax.data.texts import Text
 from xlingjax.errors import UserError
 from xlingjax.report import html
 
@@ -27,21 +29,23 @@ def read(patterns: Sequence[str], shown: int = 8) -> list[dict[str, Any]]:
         path = triple.first.path
         texts = list(triple.lines())
         cells = _column(triple.first, "similarity", len(texts))
-        scores = [_number(cell, path) for cell in cells]
         kinds = _column(triple.first, "kind", len(texts))
         by_kind: dict[str, list[float]] = {}
         rows = []
-        for score, kind, sentences in zip(scores, kinds, texts, strict=True):
+        for cell, kind, sentences in zip(cells, kinds, texts, strict=True):
+            score = _number(cell, path)
             if score is not None:
                 by_kind.setdefault(kind or "all", []).append(score)
             rows.append([score, kind, *sentences])
+        means = {}
+        for kind, scores in sorted(by_kind.items()):
+            means[kind] = statistics.fmean(scores)
         table = {
             "table": path.name,
+            # The wrong partner is in the second of them.
             "languages": list(triple.languages[:2]),
             "pairs": len(texts),
-            "similarity": {
-                kind: statistics.fmean(by_kind[kind]) for kind in sorted(by_kind)
-            },
+            "similarity": means,
             "rows": rows[:shown],
         }
         tables.append(table)

@@ -73,6 +73,7 @@ def panels(count: int, columns: int = 2, size: tuple[float, float] = PANEL):
 
     columns = min(columns, count)
     rows = -(-count // columns)
+    # Not through pyplot, which keeps every figure and may look for a display.
     figure = Figure(figsize=(size[0] * columns, size[1] * rows), layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.subplots(rows, columns, squeeze=False).ravel()
@@ -134,16 +135,37 @@ def colours(names: Iterable[str]) -> dict[str, str]:
 
 
 def language_colours(run: Run) -> dict[str, str]:
-    seen = {name for line in run.metrics for name in line.get("loss_by_language", ())}
-    return colours(run.languages or sorted(seen))
+    if run.languages:
+        return colours(run.languages)
+    # Of a run whose run.json is not there.
+    seen = set()
+    for line in run.metrics:
+        seen.update(line.get("loss_by_language", ()))
+    return colours(sorted(seen))
+
+
+def _column(lines: Iterable[Mapping[str, Any]], key: str) -> list[Any]:
+    return [line.get(key) for line in lines]
+
+
+def _course(
+    evaluated: Iterable[tuple[int, Mapping[str, Any]]], key: str, scale: float = 1
+) -> tuple[list[int], list[float]]:
+    """(the steps, one of their values, times `scale`)."""
+    steps = []
+    values = []
+    for step, evaluation in evaluated:
+        steps.append(step)
+        values.append(scale * evaluation[key])
+    return steps, values
 
 
 @styled
 def losses(runs: Mapping[str, Run]) -> Any:
     """Training loss, a panel per objective and a curve per run."""
-    objectives = list(
-        dict.fromkeys(name for run in runs.values() for name in run.objectives)
-    )
+    objectives: dict[str, None] = {}
+    for run in runs.values():
+        objectives |= dict.fromkeys(run.objectives)
     if not objectives:
         return None
     figure, axes = panels(len(objectives))
@@ -153,8 +175,8 @@ def losses(runs: Mapping[str, Run]) -> Any:
         ):
             lines = run.lines(objective)
             if lines:
-                steps = [line["step"] for line in lines]
-                values = [line.get("loss") for line in lines]
+                steps = _column(lines, "step")
+                values = _column(lines, "loss")
                 _curve(axis, run, steps, values, color=colour, label=name)
         axis.set(
             title=objective.upper(),
@@ -173,7 +195,7 @@ def by_language(
     """One value per language over training, a panel per objective."""
     objectives = []
     for name in run.objectives:
-        if any(line.get(value) for line in run.lines(name)):
+        if any(_column(run.lines(name), value)):
             objectives.append(name)
     if not objectives:
         return None
@@ -182,10 +204,14 @@ def by_language(
     for axis, objective in zip(axes, objectives, strict=True):
         lines = run.lines(objective)
         for language, colour in coloured.items():
-            seen = [line for line in lines if language in line.get(value, ())]
-            if seen:
-                steps = [line["step"] for line in seen]
-                values = [line[value][language] for line in seen]
+            steps = []
+            values = []
+            # A language that no row was of since the line before is not in a line.
+            for line in lines:
+                if language in line.get(value, ()):
+                    steps.append(line["step"])
+                    values.append(line[value][language])
+            if steps:
                 _curve(axis, run, steps, values, color=colour, label=language)
         axis.set(title=objective.upper(), xlabel="million tokens", ylabel=label)
         columns = 3
@@ -246,8 +272,7 @@ def retrieval_runs(runs: Mapping[str, Run]) -> Any:
         ):
             evaluated = _first(run.evaluated("retrieval"))
             if evaluated:
-                steps = [step for step, _ in evaluated]
-                values = [100 * evaluation[key] for _, evaluation in evaluated]
+                steps, values = _course(evaluated, key, scale=100)
                 _curve(axis, run, steps, values, color=colour, label=name)
                 drawn += 1
         axis.set(
@@ -279,12 +304,16 @@ def _plain_numbers(axis) -> None:
 
 
 def _same_height(axes) -> None:
-    top = max(axis.get_ylim()[1] for axis in axes)
+    top = 0.0
+    for axis in axes:
+        _, height = axis.get_ylim()
+        top = max(top, height)
     for axis in axes:
         axis.set_ylim(0, top)
 
 
 def _chance(axis, values: Mapping[str, Any]) -> None:
+    # Drawn at random, one of n sentences is the translation.
     chance = 100 * float(np.mean([1 / n for n in values["pairs"].values()]))
     axis.axhline(chance, color="#8a8f98", linewidth=0.9, linestyle=":")
     axis.annotate(
@@ -395,9 +424,8 @@ def perplexities(run: Run) -> Any:
         _plain_numbers(axes[0])
         axes[0].legend(ncols=2)
     if len(pairs) > 1:
-        steps = [step for step, _ in pairs]
         for kind, colour in (("hidden", RUN_COLOURS[1]), ("visible", RUN_COLOURS[0])):
-            values = [evaluation[f"{kind}_mean"] for _, evaluation in pairs]
+            steps, values = _course(pairs, f"{kind}_mean")
             _curve(axes[-1], run, steps, values, color=colour, label=f"partner {kind}")
         axes[-1].set(
             title="held-out pairs (TLM)",
@@ -418,9 +446,10 @@ def machinery(run: Run) -> Any:
         "grad_norm": "gradient norm",
         "tokens_per_second": "tokens per second",
     }
-    shown = [
-        key for key in titles if any(line.get(key) is not None for line in run.metrics)
-    ]
+    shown = []
+    for key in titles:
+        if _with(run.metrics, key):
+            shown.append(key)
     if not shown:
         return None
     figure, axes = panels(len(shown), columns=3, size=(PANEL[0] * 2 / 3, 2.2))
@@ -430,9 +459,9 @@ def machinery(run: Run) -> Any:
         if key == "grad_norm":
             split = run.objectives
         for objective, colour in zip(split, RUN_COLOURS * len(split), strict=False):
-            lines = [line for line in run.lines(objective) if line.get(key) is not None]
-            steps = [line["step"] for line in lines]
-            values = [line[key] for line in lines]
+            lines = _with(run.lines(objective), key)
+            steps = _column(lines, "step")
+            values = _column(lines, key)
             _curve(axis, run, steps, values, color=colour, label=objective)
         axis.set(title=titles[key], xlabel="million tokens", ylim=(0, None))
         if len(split) > 1:
@@ -440,13 +469,20 @@ def machinery(run: Run) -> Any:
     return figure
 
 
+def _with(lines: Iterable[Mapping[str, Any]], key: str) -> list[Mapping[str, Any]]:
+    return [line for line in lines if line.get(key) is not None]
+
+
 @styled
 def svg(figure: Any) -> str:
     """The figure as an <svg> element that refers to nothing outside itself and scales with the
     page."""
     buffer = io.StringIO()
+    # Without a date, so that the same run gives the same page.
     figure.savefig(buffer, format="svg", metadata={"Date": None})
     text = re.sub(r"<metadata>.*?</metadata>", "", buffer.getvalue(), flags=re.DOTALL)
+    # In a page neither the XML declaration nor the names of its spaces are needed, and these are
+    # addresses, of which a page has none.
     text = text[text.index("<svg") :]
     text = re.sub(r'\sxmlns(:\w+)?="[^"]*"', "", text)
     # matplotlib's one rule would apply to the whole page.

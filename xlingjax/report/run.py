@@ -45,9 +45,11 @@ class Run:
 
     @property
     def step(self) -> int:
-        return max(
-            [line["step"] for line in self.metrics + self.evaluations], default=0
-        )
+        """The last one that a line tells of."""
+        last = 0
+        for line in self.metrics + self.evaluations:
+            last = max(last, line["step"])
+        return last
 
     def lines(self, objective: str) -> list[dict[str, Any]]:
         return [line for line in self.metrics if line["objective"] == objective]
@@ -59,6 +61,7 @@ class Run:
         for line in self.metrics:
             if line.get("tokens_seen") is not None:
                 tokens[line["step"]] = line["tokens_seen"]
+        # From no tokens at step 0 on: evaluations may come before the first log line.
         return np.interp(np.asarray(steps, float), [0, *tokens], [0, *tokens.values()])
 
     def evaluated(self, kind: str) -> dict[str, list[tuple[int, dict[str, Any]]]]:
@@ -69,6 +72,7 @@ class Run:
                 evaluated.setdefault(line["name"], []).append(
                     (line["step"], line["values"])
                 )
+        # A run that was resumed may have written a step again, behind later ones.
         for evaluations in evaluated.values():
             evaluations.sort(key=lambda pair: pair[0])
         return evaluated
@@ -144,10 +148,10 @@ def _json(path: Path) -> dict[str, Any]:
 
 def _jsonl(path: Path) -> list[dict[str, Any]]:
     """The complete lines; a run that was killed may have left half of its last."""
-    out = []
+    lines = []
     for line in _text(path).splitlines():
         try:
-            out.append(json.loads(line))
+            lines.append(json.loads(line))
         except ValueError:
             continue
-    return out
+    return lines

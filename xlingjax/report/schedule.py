@@ -47,9 +47,7 @@ def values(record: Mapping[str, Any]) -> dict[str, dict[str, Stages]]:
     changes: dict[str, dict[str, Stages]] = {}
     for what, by_objective in settings.items():
         if by_objective:
-            changes[what] = {
-                name: _changes(stages) for name, stages in by_objective.items()
-            }
+            changes[what] = _changes_of_each(by_objective)
     return changes
 
 
@@ -58,6 +56,10 @@ def _stages(value: Any) -> Stages:
     if not isinstance(value, Mapping):
         return {0: value}
     return {int(step): of_step for step, of_step in value.items()}
+
+
+def _changes_of_each(by_objective: Mapping[str, Stages]) -> dict[str, Stages]:
+    return {name: _changes(stages) for name, stages in by_objective.items()}
 
 
 def _changes(stages: Stages) -> Stages:
@@ -70,7 +72,8 @@ def _changes(stages: Stages) -> Stages:
 
 def _at(stages: Stages, step: int) -> Any:
     """What holds at a step: the value of the last stage that has begun."""
-    return stages[max(start for start in stages if start <= step)]
+    begun = [start for start in stages if start <= step]
+    return stages[max(begun)]
 
 
 def _flat(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -87,15 +90,19 @@ def _flat(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 def shares(weights: Mapping[str, Stages]) -> dict[str, Stages]:
     """{objective: {first step: its share of the steps}} of weights in stages; of all 0, which
     `train` refuses, 0."""
-    steps = sorted({step for stages in weights.values() for step in stages})
     shares: dict[str, Stages] = {name: {} for name in weights}
     # At every step at which any weight changes, since then all shares do.
-    for step in steps:
+    for step in _starts(weights):
         now = {name: _at(stages, step) for name, stages in weights.items()}
         total = sum(now.values()) or 1
         for name, weight in now.items():
             shares[name][step] = weight / total
-    return {name: _changes(stages) for name, stages in shares.items()}
+    return _changes_of_each(shares)
+
+
+def _starts(by_objective: Mapping[str, Stages]) -> list[int]:
+    """All steps at which a stage begins."""
+    return sorted(set().union(*by_objective.values()))
 
 
 def rows(record: Mapping[str, Any]) -> list[tuple[str, str, str]]:
@@ -140,7 +147,8 @@ def _said(stages: Stages) -> str:
 
     (_, first), *later = stages.items()
     parts = [text_of(first)]
-    parts += [f"from step {step:,}: {text_of(value)}" for step, value in later]
+    for step, value in later:
+        parts.append(f"from step {step:,}: {text_of(value)}")
     return "; ".join(parts)
 
 
@@ -158,13 +166,13 @@ def picture(record: Mapping[str, Any]) -> Any:
         elsewhere.append("weight")
     drawn: dict[str, dict[str, Stages]] = {}
     for what, by_objective in settings.items():
-        if what in elsewhere or not any(
-            len(stages) > 1 for stages in by_objective.values()
-        ):
+        is_constant = max(map(len, by_objective.values())) < 2
+        if what in elsewhere or is_constant:
             continue
-        numbers = {
-            name: stages for name, stages in by_objective.items() if _is_drawn(stages)
-        }
+        numbers = {}
+        for name, stages in by_objective.items():
+            if _is_drawn(stages):
+                numbers[name] = stages
         if numbers:
             drawn[what] = numbers
     frozen = _frozen_spans(settings.get("frozen", {}).get("all", {}), steps)
@@ -194,6 +202,7 @@ def _is_drawn(stages: Stages) -> bool:
 
 
 def _learning_rate(axis, optimizer: Mapping[str, Any], steps: int) -> None:
+    # Whole steps alone: a short run has fewer of them than a curve has points.
     at = np.unique(np.linspace(0, max(steps - 1, 0), POINTS).astype(int))
     rate = learning_rate_schedule(OptimizerConfig(**optimizer), steps, np)
     axis.plot(at, rate(at), color=plots.RUN_COLOURS[0])
@@ -202,9 +211,8 @@ def _learning_rate(axis, optimizer: Mapping[str, Any], steps: int) -> None:
 
 def _turns(axis, of: Mapping[str, Stages], steps: int) -> None:
     """Shares of the steps, one on the other."""
-    starts = sorted(
-        {0, *(step for stages in of.values() for step in stages if step < steps)}
-    )
+    # A stage behind the last step is planned in vain.
+    starts = [0] + [step for step in _starts(of) if 0 < step < steps]
     edges = [*starts, steps]
     below = np.zeros(len(edges))
     for (objective, stages), colour in zip(
@@ -236,8 +244,7 @@ def _steps(
         place = objectives.index(names[0])
         colour = plots.RUN_COLOURS[place % len(plots.RUN_COLOURS)]
         axis.step(at, levels, where="post", color=colour, label=", ".join(names))
-    all_values = [value for stages in of.values() for value in stages.values()]
-    if all(isinstance(value, bool) for value in all_values):
+    if all(map(_is_switch, of.values())):
         axis.set_yticks([0, 1], ["off", "on"])
         axis.set_ylim(-0.1, 1.1)
     else:
@@ -245,6 +252,10 @@ def _steps(
     axis.set_title(what)
     if len(alike) > 1:
         axis.legend()
+
+
+def _is_switch(stages: Stages) -> bool:
+    return all(isinstance(value, bool) for value in stages.values())
 
 
 def _frozen_spans(stages: Stages, steps: int) -> dict[str, list[tuple[int, int]]]:
@@ -270,6 +281,7 @@ def _frozen(axis, spans: Mapping[str, Sequence[tuple[int, int]]]) -> None:
             fontsize=8,
         )
     axis.set_yticks([])
+    # The first one on top.
     axis.set_ylim(len(spans) - 0.4, -0.6)
     axis.set_title("frozen parameters")
 

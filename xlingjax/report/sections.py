@@ -3,7 +3,7 @@ show."""
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from xlingjax.evaluation.alignment import METHODS
@@ -103,9 +103,9 @@ def training(run: Run, runs: Mapping[str, Run]) -> list[str]:
     rows = []
     for name, one in runs.items():
         for objective in one.objectives:
-            for line in one.lines(objective)[-1:]:
-                figures = [line.get(key) for key in ("tokens_seen", "loss", "accuracy")]
-                rows.append([name, objective, line["step"], *figures])
+            last = one.lines(objective)[-1]
+            figures = _cells(last, ("step", "tokens_seen", "loss", "accuracy"))
+            rows.append([name, objective, *figures])
     if not rows:
         return []
     return [
@@ -116,6 +116,16 @@ def training(run: Run, runs: Mapping[str, Run]) -> list[str]:
         ),
         html.note(LOSS_NOTE),
     ]
+
+
+def _cells(values: Mapping[str, Any], names: Iterable[str]) -> list[Any]:
+    """Of one row; None, which is shown as a dash, for what it lacks."""
+    return [values.get(name) for name in names]
+
+
+def _row_of(columns: Iterable[Mapping[str, Any]], name: str) -> list[Any]:
+    """Of a table by language; None for a column that lacks it."""
+    return [column.get(name) for column in columns]
 
 
 def languages(run: Run) -> list[str]:
@@ -151,9 +161,9 @@ def retrieval(run: Run, runs: Mapping[str, Run]) -> list[str]:
     }
     for floor, title in titles.items():
         if floors.get(floor):
-            column = {
-                name: scores["raw_en_to_xx"] for name, scores in floors[floor].items()
-            }
+            column = {}
+            for name, scores in floors[floor].items():
+                column[name] = scores["raw_en_to_xx"]
             column["mean"] = floors["mean"][floor]
             head.append(title)
             columns.append(column)
@@ -168,8 +178,8 @@ def retrieval(run: Run, runs: Mapping[str, Run]) -> list[str]:
 
 
 def _percents(columns: Sequence[Mapping[str, float]], name: str) -> list[str | None]:
-    """A row of a table by language."""
-    return [html.percent(column.get(name)) for column in columns]
+    """As `_row_of`, in percent."""
+    return list(map(html.percent, _row_of(columns, name)))
 
 
 def _best_column(
@@ -201,11 +211,11 @@ def perplexity(runs: Mapping[str, Run]) -> list[str]:
     parts = [plots.drawn(plots.perplexities(run), "held-out perplexity over training")]
     text = _last_of(runs, "perplexity")
     if text:
-        by_language = [values["by_language"] for values in text.values()]
+        by_language = _row_of(text.values(), "by_language")
         rows = []
         for language in _in_order(by_language):
-            rows.append([language, *(column.get(language) for column in by_language)])
-        rows.append(["mean", *(values["mean"] for values in text.values())])
+            rows.append([language, *_row_of(by_language, language)])
+        rows.append(["mean", *_row_of(text.values(), "mean")])
         parts.append(html.table(["running text", *text], rows, mean_rows=1))
     pairs = _last_of(runs, "translation_perplexity")
     if pairs:
@@ -227,7 +237,10 @@ def _last_of(runs: Mapping[str, Run], kind: str) -> dict[str, Any]:
 
 def _in_order(tables: Sequence[Mapping[str, Any]]) -> list[str]:
     """All keys, in the order in which they are met."""
-    return list(dict.fromkeys(name for table in tables for name in table))
+    names: dict[str, None] = {}
+    for table in tables:
+        names |= dict.fromkeys(table)
+    return list(names)
 
 
 def _table_of_pairs(pairs: Mapping[str, Any]) -> str:
@@ -275,21 +288,19 @@ def answers(runs: Sequence[Run]) -> list[str]:
             return None
         return f"{html.percent(f1)} / {html.percent(exact)}"
 
+    last = [values for _, values in evaluated]
+    f1 = _row_of(last, "by_language")
+    exact = _row_of(last, "exact_match_by_language")
     rows = []
-    for language in _in_order([values["by_language"] for _, values in evaluated]):
-        row = [language]
-        for _, values in evaluated:
-            f1 = values["by_language"].get(language)
-            row.append(both(f1, values["exact_match_by_language"].get(language)))
-        rows.append(row)
-    means = ["mean of the others"]
+    for language in _in_order(f1):
+        cells = map(both, _row_of(f1, language), _row_of(exact, language))
+        rows.append([language, *cells])
+    mean_exact = _row_of(last, "mean_other_exact_match")
+    means = map(both, _row_of(last, "mean_other"), mean_exact)
+    rows.append(["mean of the others", *means])
     head = ["language"]
     for title, values in evaluated:
         head.append(f"{title} ({values['metric']})")
-        means.append(
-            both(values.get("mean_other"), values.get("mean_other_exact_match"))
-        )
-    rows.append(means)
     return [html.table(head, rows, mean_rows=1), html.note(ANSWER_NOTE)]
 
 
@@ -307,12 +318,12 @@ def _by_language(runs: Sequence[Run], kind: str, note: str) -> list[str]:
     evaluated = _evaluated(runs, kind)
     if not evaluated:
         return []
-    by_language = [values["by_language"] for _, values in evaluated]
+    last = [values for _, values in evaluated]
+    by_language = _row_of(last, "by_language")
     rows = []
     for language in _in_order(by_language):
         rows.append([language, *_percents(by_language, language)])
-    means = _percents([values for _, values in evaluated], "mean_other")
-    rows.append(["mean of the others", *means])
+    rows.append(["mean of the others", *_percents(last, "mean_other")])
     units = {"f1": "F1, %", "accuracy": "accuracy, %"}
     head = ["language"]
     for title, values in evaluated:
@@ -330,9 +341,8 @@ def alignment(run: Run) -> list[str]:
     head = ["mean over languages", *(f"{method} (%)" for method in METHODS)]
     rows = []
     for layer, errors in values["by_layer"].items():
-        rows.append(
-            [plots.layer_name(layer), *(html.percent(errors[name]) for name in METHODS)]
-        )
+        cells = map(html.percent, _cells(errors, METHODS))
+        rows.append([plots.layer_name(layer), *cells])
     return [
         plots.drawn(by_layer(run), "alignment error by language and layer"),
         html.table(head, rows),
@@ -387,9 +397,7 @@ def setting(run: Run) -> list[str]:
         parts.append(html.note(" · ".join(named)))
     sessions = []
     for session in run.record.get("sessions", []):
-        sessions.append(
-            [session.get(key) for key in ("time", "step", "machine", "weights")]
-        )
+        sessions.append(_cells(session, ("time", "step", "machine", "weights")))
     if sessions:
         parts.append(
             html.table(["started", "at step", "machine", "weights from"], sessions)
@@ -404,10 +412,9 @@ def setting(run: Run) -> list[str]:
         parts.append(html.details("model, optimizer, objectives", _json(settings)))
     data = {}
     for name, identity in run.record.get("identity", {}).get("data", {}).items():
+        data[name] = dict(identity)
         # Sampling tables have a section of their own.
-        data[name] = {
-            key: value for key, value in identity.items() if key != "sampling_table"
-        }
+        data[name].pop("sampling_table", None)
     if data:
         parts.append(html.details("data", _json(data)))
     return parts

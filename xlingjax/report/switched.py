@@ -9,6 +9,7 @@ from xlingjax.report import html, plots
 
 def stretches(tokens: Iterable[Any]) -> list[tuple[str, list[Any]]]:
     """[(language, tokens that follow each other in it)]."""
+    # Two sentences in one language are two stretches.
     by_language = groupby(
         tokens, key=lambda token: (token.pack, token.side, token.language)
     )
@@ -49,12 +50,12 @@ def as_html(tokens: Sequence[Any], languages: Sequence[str]) -> str:
             f'<bdi lang="{html.esc(language)}"'
             f' style="color:{colour[language]}">{"".join(pieces)}</bdi>'
         )
-    legend = " ".join(
-        f'<b style="color:{colour[name]}">{html.esc(name)}</b>' for name in used
-    )
+    legend = []
+    for name in used:
+        legend.append(f'<b style="color:{colour[name]}">{html.esc(name)}</b>')
     return (
-        f'<p class="switched">{" ".join(parts)}</p><p class="note">{legend} · underlined: to be'
-        " predicted</p>"
+        f'<p class="switched">{" ".join(parts)}</p><p class="note">{" ".join(legend)} ·'
+        " underlined: to be predicted</p>"
     )
 
 

@@ -132,7 +132,7 @@ def first_model(source: str, start: Path) -> None:
         write_workdir(source, str(start), step, open_run(source).params, "adapt", {})
         print(f"{start}: checkpoint {step} of {source}")
         return
-    files = import_model.found(source)
+    files = import_model.located(source)
     if files.is_file():
         raise UserError(
             f"--from {source}: run `xlingjax import --from {source} --to RUN --unverified`, then"

@@ -28,7 +28,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from xlingjax.data.sources import content_hash, read_lines
+from xlingjax.data.text_files import content_hash, read_lines
 from xlingjax.errors import UserError
 from xlingjax.evaluation.metrics.text import bleu, chrf, rouge_l, wrong_language_rate
 from xlingjax.inference.generate import Generated, Generator

@@ -356,7 +356,7 @@ def test_a_recipe_starts_from_a_folder_that_is_imported_once(folder, tmp_path, m
 def test_of_the_hub_pickles_are_fetched_only_where_there_is_nothing_better(tmp_path, monkeypatch):
     import huggingface_hub
 
-    from xlingjax.convert.import_model import found
+    from xlingjax.convert.import_model import located
 
     request = []
 
@@ -365,13 +365,13 @@ def test_of_the_hub_pickles_are_fetched_only_where_there_is_nothing_better(tmp_p
         return str(tmp_path)
 
     monkeypatch.setattr(huggingface_hub, "snapshot_download", fetch)
-    assert found("someone/model") == tmp_path and request == [
+    assert located("someone/model") == tmp_path and request == [
         ("someone/model", False),
         ("someone/model", True),
     ]
     (tmp_path / "model-00001-of-00002.safetensors").touch()
     request.clear()
-    assert found("someone/model") == tmp_path and request == [("someone/model", False)]
+    assert located("someone/model") == tmp_path and request == [("someone/model", False)]
 
 
 def test_safetensors_are_read_without_torch(folder, monkeypatch):

@@ -4,8 +4,8 @@ side its own positions (from row 2 on) and norms. BART is post-LN, mBART pre-LN.
 import dataclasses
 
 from xlingjax.convert.formats.fields import Fields
-from xlingjax.convert.formats.names import Names
-from xlingjax.convert.formats.reading import renamed
+from xlingjax.convert.formats.names import Names, below
+from xlingjax.convert.formats.reading import within
 from xlingjax.convert.formats.tensors import Tensors
 from xlingjax.errors import UserError
 from xlingjax.model.config import ModelConfig
@@ -23,64 +23,53 @@ LEFT = ()
 OFFSET = 2
 
 _EMBEDDINGS = {"positions": "embed_positions", "norm": "layernorm_embedding"}
+_ATTENTION = {
+    "query": "q_proj",
+    "key": "k_proj",
+    "value": "v_proj",
+    "out": "out_proj",
+}
 _LAYER = {
-    "attention/query": "self_attn.q_proj",
-    "attention/key": "self_attn.k_proj",
-    "attention/value": "self_attn.v_proj",
-    "attention/out": "self_attn.out_proj",
+    **below("attention/", "self_attn.", _ATTENTION),
     "attention_norm": "self_attn_layer_norm",
     "ffn/in": "fc1",
     "ffn/out": "fc2",
     "ffn_norm": "final_layer_norm",
 }
 _CROSS = {
-    "cross_attention/attention/query": "encoder_attn.q_proj",
-    "cross_attention/attention/key": "encoder_attn.k_proj",
-    "cross_attention/attention/value": "encoder_attn.v_proj",
-    "cross_attention/attention/out": "encoder_attn.out_proj",
+    **below("cross_attention/attention/", "encoder_attn.", _ATTENTION),
     "cross_attention/norm": "encoder_attn_layer_norm",
 }
 MODULES = {
     "embeddings/tokens": f"{BODY}shared",
-    **{
-        f"embeddings/{ours}": f"{BODY}encoder.{theirs}"
-        for ours, theirs in _EMBEDDINGS.items()
-    },
-    **{
-        f"decoder_embeddings/{ours}": f"{BODY}decoder.{theirs}"
-        for ours, theirs in _EMBEDDINGS.items()
-    },
-    **{
-        f"encoder/layers/{ours}": f"{BODY}encoder.layers.{{n}}.{theirs}"
-        for ours, theirs in _LAYER.items()
-    },
-    **{
-        f"decoder/layers/{ours}": f"{BODY}decoder.layers.{{n}}.{theirs}"
-        for ours, theirs in (_LAYER | _CROSS).items()
-    },
+    **below("embeddings/", f"{BODY}encoder.", _EMBEDDINGS),
+    **below("decoder_embeddings/", f"{BODY}decoder.", _EMBEDDINGS),
+    **below("encoder/layers/", f"{BODY}encoder.layers.{{n}}.", _LAYER),
+    **below("decoder/layers/", f"{BODY}decoder.layers.{{n}}.", _LAYER | _CROSS),
     "encoder/final_norm": f"{BODY}encoder.layer_norm",
     "decoder/final_norm": f"{BODY}decoder.layer_norm",
 }
 _HEADS = {
-    f"{kind}{suffix}": None
-    for kind in ("Bart", "MBart")
-    for suffix in ("Model", "ForConditionalGeneration")
+    "BartModel": None,
+    "BartForConditionalGeneration": None,
+    "MBartModel": None,
+    "MBartForConditionalGeneration": None,
 }
 
 
 def config_of(fields: Fields, name: str) -> ModelConfig:
     """The model that config.json describes. Raises UserError for what is not computed here."""
     pre = fields.values["model_type"] == "mbart"
+    norm_order = "post"
+    if pre:
+        norm_order = "pre"
     fields.architecture(_HEADS, "BartModel")
-    for option, only in (
-        ("is_encoder_decoder", True),
-        ("tie_word_embeddings", True),
-        ("static_position_embeddings", False),
-        ("normalize_before", pre),
-        ("add_final_layer_norm", pre),
-        ("normalize_embedding", True),
-    ):
-        fields.one_of(option, {only: only}, only)
+    fields.only("is_encoder_decoder", True)
+    fields.only("tie_word_embeddings", True)
+    fields.only("static_position_embeddings", False)
+    fields.only("normalize_before", pre)
+    fields.only("add_final_layer_norm", pre)
+    fields.only("normalize_embedding", True)
     return ModelConfig(
         name=name,
         layers=fields.count("encoder_layers"),
@@ -92,7 +81,7 @@ def config_of(fields: Fields, name: str) -> ModelConfig:
         vocab_size=fields.count("vocab_size"),
         max_positions=fields.count("max_position_embeddings") + OFFSET,
         position_offset=OFFSET,
-        norm_order="pre" if pre else "post",
+        norm_order=norm_order,
         norm_eps=1e-5,
         gelu=fields.one_of("activation_function", {"gelu": "exact"}, "gelu"),
         head="plain",
@@ -112,17 +101,14 @@ def names_of(config: ModelConfig) -> Names:
 
 def usual(tensors: Tensors) -> Tensors:
     """With the names of `MBartForConditionalGeneration`. Raises UserError for a head that is not
-    tied or has a
-    bias."""
-    own = (BODY, "lm_head.", BIAS)
-    tensors = renamed(
-        tensors, lambda name: name if name.startswith(own) else BODY + name, TIED
-    )
+    tied or has a bias."""
+    tensors = within(tensors, BODY, ("lm_head.", BIAS), TIED)
     if BIAS in tensors.shapes:
         if tensors.read(BIAS).any():
             raise UserError(
                 f"{tensors.origin}: {BIAS} is not 0; an encoder-decoder's head has no bias here"
             )
-        shapes = {name: shape for name, shape in tensors.shapes.items() if name != BIAS}
+        shapes = dict(tensors.shapes)
+        del shapes[BIAS]
         tensors = dataclasses.replace(tensors, shapes=shapes)
     return tensors

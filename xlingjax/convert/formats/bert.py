@@ -3,17 +3,16 @@ next-sentence prediction have no counterpart here, segments only where a head re
 
 from xlingjax.convert.formats import xlm_roberta
 from xlingjax.convert.formats.fields import Fields
-from xlingjax.convert.formats.names import Names
-from xlingjax.convert.formats.reading import folded, renamed
+from xlingjax.convert.formats.names import Names, with_classifier
+from xlingjax.convert.formats.reading import folded, within
 from xlingjax.convert.formats.tensors import Tensors
 from xlingjax.model.config import ModelConfig
 
 MODEL_TYPE = "bert"
 ROLES = {"pad_id": ("pad_token_id", 0)}
 BODY, HEAD = "bert.", "cls.predictions."
-SEGMENTS, POSITIONS = (
-    f"{BODY}embeddings.{name}_embeddings.weight" for name in ("token_type", "position")
-)
+SEGMENTS = f"{BODY}embeddings.token_type_embeddings.weight"
+POSITIONS = f"{BODY}embeddings.position_embeddings.weight"
 TIED = {
     "cls.predictions.decoder.weight": f"{BODY}embeddings.word_embeddings.weight",
     "cls.predictions.decoder.bias": "cls.predictions.bias",
@@ -38,10 +37,8 @@ MODULES = {
     "head/norm": "cls.predictions.transform.LayerNorm",
 }
 CLASSIFIERS = {
-    "xlmr": {
-        "classifier/dense": f"{BODY}pooler.dense",
-        "classifier/out": "classifier",
-    },  # the same layers, the pooler one
+    # The same layers: the pooler is the first.
+    "xlmr": {"classifier/dense": f"{BODY}pooler.dense", "classifier/out": "classifier"},
     "tagging": {"classifier/out": "classifier"},
     "spans": {"classifier/out": "qa_outputs"},
 }
@@ -62,39 +59,22 @@ def config_of(fields: Fields, name: str) -> ModelConfig:
     kind = fields.architecture(_HEADS, "BertModel")
     config = xlm_roberta.encoder_of(fields, name, kind, position_offset=0)
     segments = fields.count("type_vocab_size", 2)
-    return (
-        config.replace(segments=segments) if kind in PAIRS and segments > 1 else config
-    )
+    if kind in PAIRS and segments > 1:
+        config = config.replace(segments=segments)
+    return config
 
 
 def names_of(config: ModelConfig) -> Names:
-    segments = (
-        {"embeddings/segments": SEGMENTS.removesuffix(".weight")}
-        if config.segments
-        else {}
-    )
-    return Names(
-        {
-            **MODULES,
-            **segments,
-            **(CLASSIFIERS[config.classifier] if config.num_labels else {}),
-        }
-    )
+    modules = dict(MODULES)
+    if config.segments:
+        modules["embeddings/segments"] = SEGMENTS.removesuffix(".weight")
+    return with_classifier(modules, CLASSIFIERS, config)
 
 
 def usual(tensors: Tensors) -> Tensors:
     """With the names of `BertForMaskedLM`, segment 0 in the positions. Raises UserError for a head
     that is not tied."""
-
-    def rename(name: str) -> str:
-        return (
-            name
-            if name.startswith((BODY, "cls.", "classifier.", "qa_outputs."))
-            else BODY + name
-        )
-
-    found = renamed(tensors, rename, TIED)
-    pooled = {"classifier.weight", f"{BODY}pooler.dense.weight"} <= {*found.shapes}
-    return folded(
-        found, POSITIONS, SEGMENTS, pairs=pooled or "qa_outputs.weight" in found.shapes
-    )
+    tensors = within(tensors, BODY, ("cls.", "classifier.", "qa_outputs."), TIED)
+    pooled = {"classifier.weight", f"{BODY}pooler.dense.weight"} <= {*tensors.shapes}
+    pairs = pooled or "qa_outputs.weight" in tensors.shapes
+    return folded(tensors, POSITIONS, SEGMENTS, pairs=pairs)

@@ -51,11 +51,8 @@ def rules(charsmap: bytes) -> dict[str, str]:
     """
     try:
         (size,) = struct.unpack_from("<I", charsmap)
-        array, texts = (
-            np.frombuffer(charsmap, "<u4", size // 4, 4),
-            charsmap[4 + size :],
-        )
-        return dict(_walk(array, texts))
+        array = np.frombuffer(charsmap, "<u4", size // 4, 4)
+        return dict(_walk(array, charsmap[4 + size :]))
     except (struct.error, ValueError, IndexError):
         raise UserError(
             "the normalization table of the SentencePiece model is damaged; take the model anew"
@@ -63,51 +60,55 @@ def rules(charsmap: bytes) -> dict[str, str]:
 
 
 def _walk(array: np.ndarray, texts: bytes):
+    """The rules, the shortest first: all nodes of one depth at a time, since a table has some
+    100,000 of them."""
     offsets = (array >> 10) << ((array & 0x200) >> 6)
+    is_unit = (array & 0x80000000 == 0) & (array & 0xFF != 0)
+    units = np.flatnonzero(is_unit).astype(np.uint32)
     # A unit stands at its parent's base xor its own byte, so that every unit tells its parent's
     # base.
-    units = np.nonzero((array & 0x80000000 == 0) & (array & 0xFF != 0))[0].astype(
-        np.uint32
-    )
     parents = units ^ (array[units] & 0xFF)
     order = np.argsort(parents, kind="stable")
-    units, parents = units[order], parents[order]
-    keys, bases = [b""], offsets[:1]
+    units = units[order]
+    parents = parents[order]
+    keys = [b""]
+    bases = offsets[:1]
     while keys:
-        begins, ends = (
-            np.searchsorted(parents, bases, "left"),
-            np.searchsorted(parents, bases, "right"),
-        )
-        node = np.repeat(np.arange(len(keys)), ends - begins)
-        first = np.cumsum(ends - begins) - (ends - begins)
-        places = units[np.arange(len(node)) - first[node] + begins[node]]
-        keys = [
-            keys[n] + bytes([b])
-            for n, b in zip(node.tolist(), (array[places] & 0xFF).tolist(), strict=True)
-        ]
+        begins = np.searchsorted(parents, bases, "left")
+        counts = np.searchsorted(parents, bases, "right") - begins
+        # Of each child: its node, and which of that node's children it is.
+        nodes = np.repeat(np.arange(len(keys)), counts)
+        first = np.cumsum(counts) - counts
+        places = units[np.arange(len(nodes)) - first[nodes] + begins[nodes]]
+        labels = array[places] & 0xFF
+        children = zip(nodes.tolist(), labels.tolist(), strict=True)
+        keys = [keys[node] + bytes([label]) for node, label in children]
         bases = places ^ offsets[places]
-        rules = np.nonzero(array[places] & 0x100)[0]
-        for i, begin in zip(
-            rules.tolist(), (array[bases[rules]] & 0x7FFFFFFF).tolist(), strict=True
-        ):
-            yield keys[i].decode(), texts[begin : texts.index(b"\0", begin)].decode()
+        ends = np.flatnonzero(array[places] & 0x100)
+        begins_of_texts = array[bases[ends]] & 0x7FFFFFFF
+        for child, begin in zip(ends.tolist(), begins_of_texts.tolist(), strict=True):
+            replacement = texts[begin : texts.index(b"\0", begin)]
+            yield keys[child].decode(), replacement.decode()
 
 
 def _class(characters) -> str:
     """A character class of the regular expressions of tokenizers (Oniguruma)."""
-    codes, spans = sorted({*map(ord, characters)}), []
-    for code in codes:
+    spans: list[list[int]] = []
+    for code in sorted({*map(ord, characters)}):
         if spans and spans[-1][1] == code - 1:
             spans[-1][1] = code
         else:
             spans.append([code, code])
-    return (
-        "["
-        + "".join(
-            rf"\x{{{a:x}}}" if a == b else rf"\x{{{a:x}}}-\x{{{b:x}}}" for a, b in spans
-        )
-        + "]"
-    )
+    written = []
+    for first, last in spans:
+        written.append(_code_point(first))
+        if first != last:
+            written += ["-", _code_point(last)]
+    return f"[{''.join(written)}]"
+
+
+def _code_point(code: int) -> str:
+    return rf"\x{{{code:x}}}"
 
 
 def _pattern(texts) -> str:
@@ -124,10 +125,16 @@ def _pattern(texts) -> str:
         for character, child in node.items():
             if character:
                 groups.setdefault(written(child), []).append(character)
-        told = "|".join(
-            _class(characters) + tail for tail, characters in sorted(groups.items())
-        )
-        return f"(?:{told})" + "?" * ("" in node) if told else ""
+        if not groups:
+            return ""
+        branches = []
+        for tail, characters in sorted(groups.items()):
+            branches.append(_class(characters) + tail)
+        group = f"(?:{'|'.join(branches)})"
+        if "" in node:
+            # One of the texts ends here, and others go on.
+            group += "?"
+        return group
 
     return written(trie)
 
@@ -139,48 +146,30 @@ def _steps(charsmap: bytes) -> str:
     single = {text: made for text, made in table.items() if len(text) == 1}
     several = {text: made for text, made in table.items() if len(text) > 1}
     for text, made in several.items():
-        if (
-            unicodedata.normalize("NFC", "".join(single.get(c, c) for c in text))
-            != made
-            and text[-1] not in UNLIKE_NFC
-        ):
+        one_by_one = "".join(single.get(character, character) for character in text)
+        composed = unicodedata.normalize("NFC", one_by_one)
+        if composed != made and text[-1] not in UNLIKE_NFC:
             raise UserError(
                 f"the SentencePiece model rewrites {text!r} as {made!r}, which is no composition of"
                 " characters: tokenizer.json cannot say it; train with normalization nmt_nfkc,"
                 " nfkc or identity"
             )
-    seconds = {character for text in several for character in text[1:]}
-    joining, ordered, composing = set(), set(), set(seconds)
-    for code in (*range(0x80, 0x20000), *range(0xE0100, 0xE01F0)):
-        character = chr(code)
-        canonical = unicodedata.decomposition(character).split()
-        if len(canonical) == 2 and canonical[0][0] != "<":
-            composing.add(chr(int(canonical[1], 16)))
-        if unicodedata.category(character)[0] == "M":
-            joining.add(character)
-        if unicodedata.combining(character):
-            ordered.add(character)
-    joining.update(chr(code) for a, b in JOINING for code in range(ord(a), ord(b) + 1))
-    joining |= composing
-    for group in (composing, joining, ordered):
-        group.update(
-            character for character, made in single.items() if made[:1] in group
-        )
-    composing, ordered = _class(composing), _class(ordered)
-    places = [
-        (
-            rf"(?=[{_class({text[0] for text in several})}]{_class(seconds)}){_pattern(several)}"
-            if several
-            else ""
-        ),
-        rf"(?m:.)(?={composing})",
-        rf"{ordered}(?={ordered})",
-        rf"{_class(single)}(?={_class(joining)})" if single else "",
-        r"\r(?=\n)",
-    ]
-    outer, inner = rf"\x{{{ord(OUTER):x}}}", rf"\x{{{ord(INNER):x}}}"
+    firsts = {text[0] for text in several}
+    seconds = set().union(*(text[1:] for text in several))
+    joining_set, ordered_set, composing_set = _combining(single, seconds)
+    composing = _class(composing_set)
+    ordered = _class(ordered_set)
+    places = []
+    if several:
+        places.append(rf"(?=[{_class(firsts)}]{_class(seconds)}){_pattern(several)}")
+    places += [rf"(?m:.)(?={composing})", rf"{ordered}(?={ordered})"]
+    if single:
+        places.append(rf"{_class(single)}(?={_class(joining_set)})")
+    places.append(r"\r(?=\n)")
+    outer = _code_point(ord(OUTER))
+    inner = _code_point(ord(INNER))
     steps = [
-        replace(rf"(?>{'|'.join(filter(None, places))})\K", OUTER),
+        replace(rf"(?>{'|'.join(places)})\K", OUTER),
         replace(rf"(?<!\A|{outer})(?={composing})", INNER),
         {
             "type": "Precompiled",
@@ -193,6 +182,35 @@ def _steps(charsmap: bytes) -> str:
     return json.dumps(steps)
 
 
+def _combining(
+    single: dict[str, str], seconds: set[str]
+) -> tuple[set[str], set[str], set[str]]:
+    """(what stands in one grapheme with the character before it, what Unicode orders, what NFC may
+    compose with the character before it), those of `single` that become one of them included.
+    seconds: what follows the first character of a rule of several."""
+    joining = set()
+    ordered = set()
+    composing = set(seconds)
+    for code in (*range(0x80, 0x20000), *range(0xE0100, 0xE01F0)):
+        character = chr(code)
+        canonical = unicodedata.decomposition(character).split()
+        # One that begins with "<" is of compatibility alone, which NFC leaves as it is.
+        if len(canonical) == 2 and canonical[0][0] != "<":
+            composing.add(chr(int(canonical[1], 16)))
+        if unicodedata.category(character)[0] == "M":
+            joining.add(character)
+        if unicodedata.combining(character):
+            ordered.add(character)
+    for first, last in JOINING:
+        joining.update(map(chr, range(ord(first), ord(last) + 1)))
+    joining |= composing
+    for group in (composing, joining, ordered):
+        for character, made in single.items():
+            if made[:1] in group:
+                group.add(character)
+    return joining, ordered, composing
+
+
 def replace(pattern: str, content: str) -> dict[str, Any]:
     return {"type": "Replace", "pattern": {"Regex": pattern}, "content": content}
 
@@ -203,15 +221,24 @@ def normalizer(
     """The normalizer for the fields of SentencePiece's NormalizerSpec: `precompiled_charsmap`,
     `add_dummy_prefix`, `remove_extra_whitespaces`, `escape_whitespaces`. Raises UserError for a
     table it cannot say."""
-    space = SPACE if escape else " "
-    steps = [{"type": "Prepend", "prepend": space}] if prefix else []
-    steps += json.loads(_steps(charsmap)) if charsmap else []
+    space = " "
+    if escape:
+        space = SPACE
+    steps: list[dict[str, Any]] = []
+    if prefix:
+        steps.append({"type": "Prepend", "prepend": space})
+    if charsmap:
+        steps += json.loads(_steps(charsmap))
     if collapse:
-        steps += [
-            replace(rf"(?<=\A{re.escape(space)}) +" if prefix else r"\A +", ""),
-            replace(" {2,}", " "),
-            replace(rf"[{space} ]+\z", ""),
-        ]
+        leading = r"\A +"
+        if prefix:
+            # The prepended space stays.
+            leading = rf"(?<=\A{re.escape(space)}) +"
+        steps.append(replace(leading, ""))
+        steps.append(replace(" {2,}", " "))
+        steps.append(replace(rf"[{space} ]+\z", ""))
     if escape:
         steps.append({"type": "Replace", "pattern": {"String": " "}, "content": SPACE})
-    return {"type": "Sequence", "normalizers": steps} if steps else None
+    if not steps:
+        return None
+    return {"type": "Sequence", "normalizers": steps}

@@ -1,13 +1,12 @@
 """ERNIE-M under the names that transformers published it with (`ErnieM*`; it has the code no
-longer). No
-vocabulary head was released."""
+longer). No vocabulary head was released."""
 
 import dataclasses
 
 from xlingjax.convert.formats import xlm_roberta
 from xlingjax.convert.formats.fields import Fields
-from xlingjax.convert.formats.names import Names
-from xlingjax.convert.formats.reading import renamed
+from xlingjax.convert.formats.names import Names, with_classifier
+from xlingjax.convert.formats.reading import within
 from xlingjax.convert.formats.tensors import Tensors
 from xlingjax.model.config import ModelConfig
 
@@ -59,15 +58,10 @@ def config_of(fields: Fields, name: str) -> ModelConfig:
 
 
 def names_of(config: ModelConfig) -> Names:
-    return Names(
-        {**MODULES, **(CLASSIFIERS[config.classifier] if config.num_labels else {})}
-    )
+    return with_classifier(MODULES, CLASSIFIERS, config)
 
 
 def usual(tensors: Tensors) -> Tensors:
     """With the names of `ErnieMModel` in a model with a head."""
-    own = (BODY, "classifier.", "qa_outputs.")
-    tensors = renamed(
-        tensors, lambda name: name if name.startswith(own) else BODY + name, {}
-    )
+    tensors = within(tensors, BODY, ("classifier.", "qa_outputs."), {})
     return dataclasses.replace(tensors, notes=(*tensors.notes, TEXT))

@@ -12,7 +12,7 @@ import numpy as np
 
 from xlingjax.convert.formats import roberta_prelayernorm, xlm, xlm_roberta
 from xlingjax.convert.formats.hugging_face import Foreign
-from xlingjax.convert.formats.names import Differing, places, to_theirs
+from xlingjax.convert.formats.names import Differing, difference, places, to_theirs
 from xlingjax.convert.formats.tensors import safetensors
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
@@ -20,16 +20,13 @@ from xlingjax.model.build import build_model
 from xlingjax.model.config import ModelConfig
 from xlingjax.model.params import flattened, nested
 
+# The first that fits is written.
 FAMILIES = (xlm_roberta, xlm, roberta_prelayernorm)
-WEIGHTS, BESIDE, DESCRIPTION = (
-    "model.safetensors",
-    "xlingjax.safetensors",
-    "xlingjax.json",
-)
-POSITIONS, _LANGUAGES = (
-    "embeddings/positions/embedding",
-    "embeddings/languages/embedding",
-)
+WEIGHTS = "model.safetensors"
+BESIDE = "xlingjax.safetensors"
+DESCRIPTION = "xlingjax.json"
+POSITIONS = "embeddings/positions/embedding"
+_LANGUAGES = "embeddings/languages/embedding"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,10 +61,9 @@ def exported(
     """languages: of the run, the index is the language id; labels: of the classes. Raises UserError
     for a model that no class there computes."""
     family = _family(config)
-    found, without = places(
-        family.written_names(config), config, build_model(config).abstract()
-    )
-    tensors = to_theirs(found, params)
+    abstract = build_model(config).abstract()
+    table, without = places(family.written_names(config), config, abstract)
+    tensors = to_theirs(table, params)
     family.unfold(tensors, config, vocabulary.pad_id)
     flat = flattened(params)
     description = {
@@ -84,15 +80,15 @@ def exported(
 
 
 def _family(config: ModelConfig) -> Any:
-    why = {family: family.unfit(config) for family in FAMILIES}
-    if all(why.values()):
-        wanted = "; ".join(
-            f"{family.MODEL_TYPE} has another {unfit}" for family, unfit in why.items()
-        )
-        raise UserError(
-            f"no class of transformers computes model {config.name}: {wanted}"
-        )
-    return next(family for family in FAMILIES if not why[family])
+    reasons = []
+    for family in FAMILIES:
+        unfit = family.unfit(config)
+        if not unfit:
+            return family
+        reasons.append(f"{family.MODEL_TYPE} has another {unfit}")
+    raise UserError(
+        f"no class of transformers computes model {config.name}: {'; '.join(reasons)}"
+    )
 
 
 def embeds_languages(config: ModelConfig) -> bool:
@@ -104,6 +100,7 @@ def in_language(config: ModelConfig, params: Any, row: int) -> tuple[ModelConfig
     """The model for texts of one language alone: its row of the language embedding is part of what
     positions give."""
     flat = flattened(params)
+    # Both are added to every token, so one row for all of them can move into the positions.
     flat[POSITIONS] = (
         np.asarray(flat[POSITIONS]) + np.asarray(flat.pop(_LANGUAGES))[row]
     )
@@ -114,23 +111,17 @@ def without_beside(
     config: ModelConfig, params: Any, made: Exported
 ) -> tuple[ModelConfig, Any]:
     """(the model that their class computes, its parameters)."""
-    labels = (
-        config.num_labels
-        if any(name.startswith("classifier") for name in made.beside)
-        else 0
-    )
+    # What lies beside has no part in what their class computes.
     plain = config.replace(
-        num_languages=config.num_languages if embeds_languages(config) else 0,
-        num_labels=config.num_labels - labels,
-        cross_attention=False,
-        word_recovery=False,
-        paraphrase=False,
-        dan=0,
+        cross_attention=False, word_recovery=False, paraphrase=False, dan=0
     )
+    if not embeds_languages(config):
+        plain = plain.replace(num_languages=0)
+    if any(name.startswith("classifier") for name in made.beside):
+        plain = plain.replace(num_labels=0)
     flat = flattened(params)
-    return plain, nested(
-        {name: flat[name] for name in flattened(build_model(plain).abstract())}
-    )
+    kept = {name: flat[name] for name in flattened(build_model(plain).abstract())}
+    return plain, nested(kept)
 
 
 def restored(folder: Path, foreign: Foreign) -> Foreign:
@@ -142,18 +133,17 @@ def restored(folder: Path, foreign: Foreign) -> Foreign:
     try:
         description = json.loads(path.read_text(encoding="utf-8"))
         config = ModelConfig(**description["model"])
-        languages, labels = (
-            tuple(map(str, description[name])) for name in ("languages", "labels")
-        )
+        languages = tuple(map(str, description["languages"]))
+        labels = tuple(map(str, description["labels"]))
     except (OSError, ValueError, KeyError, TypeError, UserError) as error:
         raise UserError(
             f"{path} does not describe a model of this version of xlingjax ({error}); delete it to"
             " read the folder without what lies beside transformers' files"
         ) from None
-    family, vocabulary = _family(config), foreign.vocabulary
-    ours, theirs = (
-        family.described(each, vocabulary) for each in (config, foreign.config)
-    )
+    family = _family(config)
+    ours = family.described(config, foreign.vocabulary)
+    theirs = family.described(foreign.config, foreign.vocabulary)
+    # Either of the two files may have been edited since the export.
     for name in ours:
         if ours[name] != theirs.get(name):
             raise UserError(
@@ -162,27 +152,21 @@ def restored(folder: Path, foreign: Foreign) -> Foreign:
             )
     abstract = build_model(config).abstract()
     _, without = places(family.written_names(config), config, abstract)
-    beside = safetensors(folder / BESIDE) if without else None
-    there = beside.shapes if beside else {}
-    flat, wanted = flattened(foreign.params), flattened(abstract)
-    rows = [
-        (name, wanted[name].shape, there.get(name))
-        for name in without
-        if there.get(name) != wanted[name].shape
-    ]
-    rows += [
-        (name, None, shape) for name, shape in there.items() if name not in without
-    ]
-    if rows:
-        raise Differing(str(folder / BESIDE), rows, DESCRIPTION)
-    params = {
-        name: (
-            beside.read(name)
-            if name in without
-            else _resized(name, flat[name], leaf, foreign.config, config)
-        )
-        for name, leaf in wanted.items()
-    }
+    leaves = flattened(abstract)
+    # Where nothing lies beside, there is no such file.
+    if without:
+        beside = safetensors(folder / BESIDE)
+        wanted = {name: leaves[name].shape for name in without}
+        rows = difference(wanted, beside.shapes)
+        if rows:
+            raise Differing(str(folder / BESIDE), rows, DESCRIPTION)
+    flat = flattened(foreign.params)
+    params = {}
+    for name, leaf in leaves.items():
+        if name in without:
+            params[name] = beside.read(name)
+        else:
+            params[name] = _resized(name, flat[name], leaf, foreign.config, config)
     return dataclasses.replace(
         foreign,
         config=config,
@@ -203,6 +187,7 @@ def _resized(
 ) -> np.ndarray:
     """Ours may count positions from another row, and have other padding behind the words."""
     if name == POSITIONS and theirs.position_offset != ours.position_offset:
+        # No text reads the rows before the first position's.
         before = np.zeros((ours.position_offset, ours.dim), np.float32)
         return np.concatenate([before, value[theirs.position_offset :]])
     if value.shape == leaf.shape:

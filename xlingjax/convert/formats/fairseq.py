@@ -19,26 +19,30 @@ def read(path: Path) -> Foreign:
     not its own."""
     vocabulary = vocabulary_of(path.parent)
     _require_order(vocabulary, path.parent / "dict.txt")
-    found = params_of(path)
-    if vocabulary.size != found.config.vocab_size:
+    model = params_of(path)
+    if vocabulary.size != model.config.vocab_size:
         raise UserError(
-            f"{path}: its tokenizer has {vocabulary.size} pieces, it {found.config.vocab_size}"
+            f"{path}: its tokenizer has {vocabulary.size} pieces, it {model.config.vocab_size}"
             " words; give the tokenizer that the model was trained with"
         )
-    return Foreign.of(found, vocabulary)
+    return Foreign.of(model, vocabulary)
 
 
 def params_of(path: Path) -> Converted:
     """The model and its parameters alone, whatever its tokenizer. Raises UserError as `read`
     does."""
-    found = unpickled(path, [argparse.Namespace])
-    if not isinstance(found, dict) or not isinstance(found.get("model"), dict):
+    checkpoint = unpickled(path, [argparse.Namespace])
+    is_table = isinstance(checkpoint, dict)
+    if not is_table or not isinstance(checkpoint.get("model"), dict):
         raise UserError(
             f"{path} is no checkpoint of fairseq: it needs model, and args or cfg"
         )
-    options, tensors = _options(path, found), of_torch(str(path), found["model"])
-    of_roberta = any(".sentence_encoder." in name for name in tensors.shapes)
-    family = fairseq_xlm_roberta if of_roberta else fairseq_bart
+    options = _options(path, checkpoint)
+    tensors = of_torch(str(path), checkpoint["model"])
+    family = fairseq_bart
+    # RoBERTa's class has its layers there.
+    if any(".sentence_encoder." in name for name in tensors.shapes):
+        family = fairseq_xlm_roberta
     shapes = family.usual(tensors).shapes
     for name, table in (("words", family.WORDS), ("positions", family.POSITIONS)):
         if table not in shapes:
@@ -51,12 +55,13 @@ def params_of(path: Path) -> Converted:
     )
 
 
-def _options(path: Path, found: dict[str, Any]) -> dict[str, Any]:
+def _options(path: Path, checkpoint: dict[str, Any]) -> dict[str, Any]:
     """What the model was made with: `args`, of newer versions `cfg.model`."""
-    options = found.get("args") or found.get("cfg")
+    options = checkpoint.get("args") or checkpoint.get("cfg")
     if isinstance(options, dict):
         options = options.get("model")
-    options = vars(options) if isinstance(options, argparse.Namespace) else options
+    if isinstance(options, argparse.Namespace):
+        options = vars(options)
     if not isinstance(options, dict):
         raise UserError(
             f"{path} is no checkpoint of fairseq: it needs args, or cfg with model"
@@ -73,8 +78,10 @@ def _require_order(vocabulary: Vocabulary, path: Path) -> None:
         raise UserError(
             f"cannot read {path}; it names the words of the model, put it beside the checkpoint"
         ) from None
+    # dict.txt has neither the four special pieces before nor <mask> behind.
     ours = vocabulary.pieces(range(4, vocabulary.size - 1))
     theirs = [line.split(" ")[0] for line in lines if line]
+    # The first that differs tells more than the two numbers of words.
     for i, (piece, word) in enumerate(zip(ours, theirs, strict=False)):
         if piece != word:
             raise UserError(

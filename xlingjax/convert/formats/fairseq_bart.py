@@ -10,11 +10,9 @@ from xlingjax.model.config import ModelConfig
 
 __all__ = ["HEAD", "LEFT", "WITHOUT_MEANING", "config_of", "names_of", "usual"]
 
-BODY, WORDS, POSITIONS = (
-    bart.BODY,
-    bart.WORDS,
-    f"{bart.BODY}encoder.embed_positions.weight",
-)
+BODY = bart.BODY
+WORDS = bart.WORDS
+POSITIONS = f"{BODY}encoder.embed_positions.weight"
 TIED = {**bart.TIED, f"{BODY}decoder.output_projection.weight": WORDS}
 WITHOUT_MEANING = bart.WITHOUT_MEANING
 
@@ -23,14 +21,14 @@ def config_of(fields: Fields, name: str) -> ModelConfig:
     """The model that `args` describe; words and positions are those of the tables. Raises UserError
     for what is not computed here."""
     pre = fields.one_of("encoder_normalize_before", {True: True, False: False}, False)
-    fields.one_of("decoder_normalize_before", {pre: pre}, pre)
-    for option in (
-        "share_all_embeddings",
-        "encoder_learned_pos",
-        "decoder_learned_pos",
-        "layernorm_embedding",
-    ):
-        fields.one_of(option, {True: True}, True)
+    norm_order = "post"
+    if pre:
+        norm_order = "pre"
+    fields.only("decoder_normalize_before", pre)
+    fields.only("share_all_embeddings", True)
+    fields.only("encoder_learned_pos", True)
+    fields.only("decoder_learned_pos", True)
+    fields.only("layernorm_embedding", True)
     dim = fields.same("encoder_embed_dim", "decoder_embed_dim")
     return ModelConfig(
         name=name,
@@ -43,7 +41,7 @@ def config_of(fields: Fields, name: str) -> ModelConfig:
         vocab_size=fields.count("words"),
         max_positions=fields.count("positions"),
         position_offset=OFFSET,
-        norm_order="pre" if pre else "post",
+        norm_order=norm_order,
         norm_eps=1e-5,
         gelu=fields.one_of("activation_fn", {"gelu": "exact"}, "gelu"),
         head="plain",

@@ -62,7 +62,8 @@ def usual(tensors: Tensors) -> Tensors:
     """Raises UserError for a head that is not tied."""
 
     def rename(name: str) -> str:
-        if name.startswith("decoder."):  # before fairseq 0.10
+        # So before fairseq 0.10, though it is an encoder.
+        if name.startswith("decoder."):
             name = "encoder." + name.removeprefix("decoder.")
         return name.replace(".emb_layer_norm.", ".layernorm_embedding.")
 

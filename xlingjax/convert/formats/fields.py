@@ -36,6 +36,7 @@ class Fields:
 
     def index(self, name: str, default: int | None = None, least: int = 0) -> int:
         value = self.values.get(name, default)
+        # To Python True is the number 1.
         if isinstance(value, bool) or not isinstance(value, int) or value < least:
             raise UserError(
                 f"{self.path}: {name}={value!r}; it must be a whole number of at least {least}"
@@ -44,7 +45,8 @@ class Fields:
 
     def same(self, name: str, other: str) -> int:
         """The number of both, as one of ours. Raises UserError where they differ."""
-        first, second = self.count(name), self.count(other)
+        first = self.count(name)
+        second = self.count(other)
         if first != second:
             raise UserError(
                 f"{self.path}: {name}={first} and {other}={second}; here encoder and decoder have"
@@ -54,8 +56,11 @@ class Fields:
 
     def architecture(self, known: Mapping[str, Any], default: str) -> Any:
         """What the first of its architectures means to us. Raises UserError for another one."""
-        named = self.values.get("architectures") or [default]
-        name = str(named[0] if isinstance(named, list) else named)
+        named = self.values.get("architectures") or default
+        # transformers writes a list, of one class.
+        if isinstance(named, list):
+            named = named[0]
+        name = str(named)
         if name not in known:
             raise UserError(
                 f"{self.path}: architecture {name} is not read (but {', '.join(known)})"
@@ -85,6 +90,7 @@ class Fields:
     def one_of(self, name: str, meaning: dict[Any, Any], default: Any) -> Any:
         """What the value means to us. Raises UserError for another one."""
         value = self.values.get(name, default)
+        # A list or a table is no key: Python would refuse to look it up.
         if isinstance(value, list | dict) or value not in meaning:
             known = ", ".join(map(repr, meaning))
             raise UserError(
@@ -92,3 +98,8 @@ class Fields:
                 f" {known})"
             )
         return meaning[value]
+
+    def only(self, name: str, value: Any) -> None:
+        """The one value that is computed here, and that is meant where none is named. Raises
+        UserError for another one."""
+        self.one_of(name, {value: value}, value)

@@ -35,7 +35,8 @@ FAMILIES: dict[str, ModuleType] = {
     **dict.fromkeys(prophetnet.MODEL_TYPES, prophetnet),
     ernie_m.MODEL_TYPE: ernie_m,
 }
-TOKENIZER, OURS = "sentencepiece.bpe.model", "vocab.model"
+TOKENIZER = "sentencepiece.bpe.model"
+OURS = "vocab.model"
 _SPARE, _MULTIPLE, _PADDING = 64, 64, 1024
 """More rows than pieces are spare ones, or padding to a multiple; many more are of a table that
 belongs to another tokenizer."""
@@ -52,42 +53,46 @@ class Foreign(Converted):
     """Where the rows of its table are in another order than ours."""
 
     @classmethod
-    def of(cls, found: Converted, vocabulary: Vocabulary, **more: Any) -> "Foreign":
-        notes = (*found.notes, *vocabulary.notes)
-        return cls(**vars(found) | {"notes": notes}, vocabulary=vocabulary, **more)
+    def of(cls, model: Converted, vocabulary: Vocabulary, **more: Any) -> "Foreign":
+        notes = (*model.notes, *vocabulary.notes)
+        return cls(**vars(model) | {"notes": notes}, vocabulary=vocabulary, **more)
 
 
 def read(folder: Path) -> Foreign:
     """Raises UserError for what is no such folder, a family that is not known, weights that
     config.json does not describe, a tokenizer that is not read or of another size."""
     family, fields = _family(folder)
+    model_type = fields.values["model_type"]
     config = family.config_of(fields, folder.resolve().name)
-    vocabulary = vocabulary_of(folder, fields.values["model_type"])
-    rows = (
-        language_rows(folder, config.vocab_size, vocabulary)
-        if fields.values["model_type"] == "mbart"
-        else None
-    )
-    of_languages = fields.values["model_type"] == "mbart"
+    vocabulary = vocabulary_of(folder, model_type)
+    rows = None
+    if model_type == "mbart":
+        rows = language_rows(folder, config.vocab_size, vocabulary)
+    codes = ()
+    if rows:
+        codes = rows.codes
     config, notes = _fitted(
-        config, vocabulary, len(rows.codes) if rows else 0, of_languages, folder
+        config, vocabulary, len(codes), model_type == "mbart", folder
     )
     notes += _other_roles(family, fields, vocabulary)
-    found = converted(family, config, open_tensors(folder))
-    found = dataclasses.replace(found, notes=(*notes, *found.notes))
-    labels = (
-        fields.labels() if config.num_labels and config.classifier != "spans" else ()
-    )
+    model = converted(family, config, open_tensors(folder))
+    model = dataclasses.replace(model, notes=(*notes, *model.notes))
+    labels = ()
+    # Of spans the two classes are the ends of an answer, which have no names.
+    if config.num_labels and config.classifier != "spans":
+        labels = fields.labels()
     if rows:
         return Foreign.of(
-            rows.reordered(found),
+            rows.reordered(model),
             vocabulary,
             languages=rows.languages,
             labels=labels,
             rows=rows,
         )
-    languages = family.languages_of(fields) if config.has_languages else ()
-    return Foreign.of(found, vocabulary, languages=languages, labels=labels)
+    languages = ()
+    if config.has_languages:
+        languages = family.languages_of(fields)
+    return Foreign.of(model, vocabulary, languages=languages, labels=labels)
 
 
 def _fitted(
@@ -108,11 +113,13 @@ def _fitted(
         f"{folder}: its embedding table has {config.vocab_size:,} rows, its tokenizer"
         f" {vocabulary.size:,} pieces"
     )
-    where += f" and {codes} languages" if codes else ""
+    if codes:
+        where += f" and {codes} languages"
     if more < 0:
         raise UserError(
             f"{where}: pieces without a row; give the tokenizer that the model was trained with"
         )
+    # Tables are padded for the speed of matrix products, or have rows for pieces to come.
     spare = more <= _SPARE
     padding = config.vocab_size % _MULTIPLE == 0 and more < _PADDING
     if of_languages or not (spare or padding):
@@ -124,9 +131,8 @@ def _fitted(
         f"{more} rows of the embedding table have no piece: kept, written by an export, never"
         " predicted"
     )
-    return config.replace(vocab_size=vocabulary.size, table_rows=config.vocab_size), [
-        note
-    ]
+    fitted = config.replace(vocab_size=vocabulary.size, table_rows=config.vocab_size)
+    return fitted, [note]
 
 
 def _other_roles(
@@ -136,10 +142,12 @@ def _other_roles(
     with the tokenizer's."""
     notes = []
     for role, (key, default) in family.ROLES.items():
-        told, ours = fields.values.get(key, default), getattr(vocabulary, role)
-        if told != ours:
+        configured = fields.values.get(key, default)
+        ours = getattr(vocabulary, role)
+        if configured != ours:
             notes.append(
-                f"config.json has {key} {told}, its tokenizer {ours}: the tokenizer's is taken"
+                f"config.json has {key} {configured}, its tokenizer {ours}: the tokenizer's is"
+                " taken"
             )
     return notes
 
@@ -148,9 +156,8 @@ def params_of(folder: Path) -> Converted:
     """The model and its parameters alone, whatever its tokenizer. Raises UserError as `read`
     does."""
     family, fields = _family(folder)
-    return converted(
-        family, family.config_of(fields, folder.resolve().name), open_tensors(folder)
-    )
+    config = family.config_of(fields, folder.resolve().name)
+    return converted(family, config, open_tensors(folder))
 
 
 def _family(folder: Path) -> tuple[ModuleType, Fields]:
@@ -162,16 +169,17 @@ def vocabulary_of(folder: Path, model_type: str = "") -> Vocabulary:
     """The vocabulary of any family's folder. model_type: of its config.json, which alone tells the
     two kinds of prophetnet.tokenizer apart. Raises UserError where it has no tokenizer that is read
     here."""
+    # Our export writes it for us, beside what transformers reads.
     if (folder / OURS).is_file():
         return Vocabulary.load(folder / OURS)
     if (folder / TOKENIZER).is_file():
         vocabulary = Vocabulary.load(folder / TOKENIZER, "xlmr")
-        more = (
-            _added_beside(folder / "tokenizer.json", vocabulary)
-            if model_type != "mbart"
-            else []
-        )
-        return TokenizerVocabulary.read(folder) if more else vocabulary
+        # What mBART's adds are its language codes, which `mbart` reads.
+        if model_type == "mbart":
+            return vocabulary
+        if _added_beside(folder / "tokenizer.json", vocabulary):
+            return TokenizerVocabulary.read(folder)
+        return vocabulary
     if model_type in prophetnet.MODEL_TYPES and (folder / PROPHETNET).is_file():
         if model_type == prophetnet.CROSS_LINGUAL:
             return Vocabulary.load(folder / PROPHETNET, "xprophetnet")
@@ -186,11 +194,9 @@ def vocabulary_of(folder: Path, model_type: str = "") -> Vocabulary:
     if (folder / "vocab.txt").is_file() or (folder / "tokenizer.json").is_file():
         return TokenizerVocabulary.read(folder)
     if (folder / "merges.txt").is_file():
-        return (
-            FastBpeVocabulary.read(folder)
-            if model_type in ("", "xlm")
-            else TokenizerVocabulary.read(folder)
-        )
+        if model_type in ("", "xlm"):
+            return FastBpeVocabulary.read(folder)
+        return TokenizerVocabulary.read(folder)
     if model_type == "xlm":
         raise UserError(
             f"{folder} has no merges.txt beside vocab.json, and no tokenizer.json: fetch XLM's"
@@ -206,9 +212,8 @@ def _added_beside(path: Path, vocabulary: Vocabulary) -> list[str]:
     """Tokens that tokenizer.json has beside the pieces of the SentencePiece model, which cannot say
     them."""
     try:
-        added = [
-            token["content"] for token in read_object(path).get("added_tokens") or ()
-        ]
+        tokens = read_object(path).get("added_tokens") or ()
+        added = [token["content"] for token in tokens]
     except (OSError, ValueError, KeyError, TypeError):
         raise UserError(f"{path} is no whole tokenizer.json; fetch it again") from None
     known = {*vocabulary.pieces(range(vocabulary.size))}

@@ -47,6 +47,7 @@ class LanguageRows:
     @property
     def theirs(self) -> np.ndarray:
         """int32 [V]: the row there of each of ours."""
+        # Theirs: pieces, codes, <mask>. Ours: pieces, <mask>, codes.
         last = self.pieces - 1
         codes = [last + self.codes.index(code) for code in self._sorted]
         return np.array([*range(last), last + len(self.codes), *codes], np.int32)
@@ -55,21 +56,22 @@ class LanguageRows:
     def _sorted(self) -> list[str]:
         return sorted(self.codes)
 
-    def reordered(self, found: Converted) -> Converted:
+    def reordered(self, model: Converted) -> Converted:
         """With the rows of its table of words as ours are."""
-        config = found.config.replace(language_tokens=len(self.codes))
-        embeddings: dict[str, Any] = found.params["embeddings"]
+        config = model.config.replace(language_tokens=len(self.codes))
+        embeddings: dict[str, Any] = model.params["embeddings"]
+        # A copy, since `model` keeps its own.
         table_VD = embeddings["tokens"]["embedding"].copy()
         table_VD[: config.vocab_size] = table_VD[self.theirs]
         params = {
-            **found.params,
+            **model.params,
             "embeddings": {**embeddings, "tokens": {"embedding": table_VD}},
         }
         note = NOTE.format(
             count=len(self.codes), first=self._sorted[0], last=self._sorted[-1]
         )
         return dataclasses.replace(
-            found, config=config, params=params, notes=(*found.notes, note)
+            model, config=config, params=params, notes=(*model.notes, note)
         )
 
 
@@ -78,24 +80,31 @@ def language_rows(
 ) -> LanguageRows | None:
     """None where a table of so many rows is that of the vocabulary alone, or of none of mBART's.
     Raises UserError where the tokenizer that the folder names has other codes."""
-    more = rows - vocabulary.size
-    fitting = next((name for name, codes in CODES.items() if len(codes) == more), None)
-    if vocabulary.layout != "xlmr" or fitting is None:
+    count = rows - vocabulary.size
+    by_count = {len(codes): name for name, codes in CODES.items()}
+    if vocabulary.layout != "xlmr" or count not in by_count:
         return None
-    named = (
-        _told(folder / "tokenizer_config.json").get("tokenizer_class") or fitting
-    ).removesuffix("Fast")
+    fitting = by_count[count]
+    options = _options(folder / "tokenizer_config.json")
+    named = options.get("tokenizer_class") or fitting
+    # The fast tokenizer has the codes of the other one.
+    named = named.removesuffix("Fast")
     if named in CODES and named != fitting:
         raise UserError(
-            f"{folder}: config.json has vocab_size={rows}, {more} rows behind the pieces, and the"
+            f"{folder}: config.json has vocab_size={rows}, {count} rows behind the pieces, and the"
             f" languages of its {named} are {len(CODES[named])}; give files that belong together"
         )
     return LanguageRows(CODES[fitting], vocabulary.size)
 
 
-def _told(path: Path) -> dict[str, Any]:
+def _options(path: Path) -> dict[str, Any]:
+    """Of a file that a folder need not have."""
+    if not path.is_file():
+        return {}
     try:
-        told = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+        options = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
         raise UserError(f"{path} is no JSON ({error}); fetch it again") from None
-    return told if isinstance(told, dict) else {}
+    if not isinstance(options, dict):
+        return {}
+    return options

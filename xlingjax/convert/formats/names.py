@@ -20,7 +20,9 @@ from xlingjax.model.params import flattened
 
 _PARTS = {"kernel": "weight", "embedding": "weight", "scale": "weight", "bias": "bias"}
 Row = tuple[str, tuple[int, ...] | None, tuple[int, ...] | None]
-OF_WORDS = ("tokens/embedding", "head/bias")  # V rows there, padded ones here
+"""A name, the shape wanted of it (None: no such weight), the shape that it has (None: missing)."""
+OF_WORDS = ("tokens/embedding", "head/bias")
+"""How the names end of what has V rows there, and padded ones here."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,9 +37,25 @@ class Names:
     def theirs(self, name: str) -> str | None:
         """What they call our parameter; None: their model has no place for it."""
         module, _, part = name.rpartition("/")
-        return (
-            f"{self.modules[module]}.{_PARTS[part]}" if module in self.modules else None
-        )
+        if module not in self.modules:
+            return None
+        return f"{self.modules[module]}.{_PARTS[part]}"
+
+
+def below(ours: str, theirs: str, modules: Mapping[str, str]) -> dict[str, str]:
+    """A table of modules with `ours` and `theirs` before its names."""
+    return {f"{ours}{name}": f"{theirs}{other}" for name, other in modules.items()}
+
+
+def with_classifier(
+    modules: Mapping[str, str],
+    classifiers: Mapping[str, Mapping[str, str]],
+    config: ModelConfig,
+) -> Names:
+    """The table of a model that may have one of a family's classifiers."""
+    if not config.num_labels:
+        return Names(modules)
+    return Names({**modules, **classifiers[config.classifier]})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,24 +78,30 @@ class Place:
 
     def to_ours(self, tensors: Iterable[np.ndarray]) -> np.ndarray:
         """tensors: one at a time, so that a large model stands in memory once."""
-        made = np.zeros(self.leaf.shape, np.float32)
-        for i, tensor in enumerate(tensors):
-            into = made[i] if self.stacked else made[: self.rows]
-            into[...] = (tensor.T if self.transposed else tensor).reshape(into.shape)
-        return made
+        value = np.zeros(self.leaf.shape, np.float32)
+        for layer, tensor in enumerate(tensors):
+            # A view: it is filled in place.
+            part = value[: self.rows]
+            if self.stacked:
+                part = value[layer]
+            if self.transposed:
+                tensor = tensor.T
+            part[...] = tensor.reshape(part.shape)
+        return value
 
     def to_theirs(self, value: np.ndarray) -> dict[str, np.ndarray]:
-        found = {}
-        for name, one in zip(
-            self.theirs, value if self.stacked else [value[: self.rows]], strict=True
-        ):
-            one = (
-                one.reshape(self.shape[::-1]).T
-                if self.transposed
-                else one.reshape(self.shape)
-            )
-            found[name] = np.ascontiguousarray(one)
-        return found
+        layers = [value[: self.rows]]
+        if self.stacked:
+            layers = value
+        tensors = {}
+        for name, layer in zip(self.theirs, layers, strict=True):
+            if self.transposed:
+                tensor = layer.reshape(self.shape[::-1]).T
+            else:
+                tensor = layer.reshape(self.shape)
+            # safetensors writes the memory as it lies, whatever the strides.
+            tensors[name] = np.ascontiguousarray(tensor)
+        return tensors
 
 
 def places(
@@ -85,64 +109,78 @@ def places(
 ) -> tuple[list[Place], list[str]]:
     """(what of our parameters lies where in theirs, those that have no place there). abstract: ours
     as shapes."""
-    found, without = [], []
+    table = []
+    without = []
     for name, leaf in flattened(abstract).items():
         theirs = names.theirs(name)
         if theirs is None:
             without.append(name)
             continue
-        stacked, transposed, rows = "/layers/" in name, False, None
-        shape = tuple(leaf.shape[1:] if stacked else leaf.shape)
+        layers = (theirs,)
+        shape = tuple(leaf.shape)
+        if "/layers/" in name:
+            count, *shape_of_layer = leaf.shape
+            layers = tuple(theirs.replace("{n}", str(n)) for n in range(count))
+            shape = tuple(shape_of_layer)
+        transposed = False
+        rows = None
         if name.endswith(OF_WORDS):
+            # The padding is ours: their tables end with the last word.
             rows = config.true_rows
             shape = (rows, *shape[1:])
         elif name.endswith("/kernel"):
-            transposed = names.transposed
-            inputs = (
-                math.prod(shape[:-1])
-                if name.endswith("attention/out/kernel")
-                else shape[0]
-            )
+            # The heads stand apart behind query, key and value, and before what joins them.
+            inputs = shape[0]
+            if name.endswith("attention/out/kernel"):
+                inputs = math.prod(shape[:-1])
             shape = (inputs, math.prod(shape) // inputs)
-            shape = shape[::-1] if transposed else shape
+            transposed = names.transposed
+            if transposed:
+                shape = shape[::-1]
         elif name.endswith("/bias"):
+            # Ours has the heads apart here, too.
             shape = (math.prod(shape),)
-        layers = (
-            tuple(theirs.replace("{n}", str(n)) for n in range(leaf.shape[0]))
-            if stacked
-            else (theirs,)
-        )
-        found.append(Place(name, leaf, layers, shape, transposed, rows))
-    return found, without
+        table.append(Place(name, leaf, layers, shape, transposed, rows))
+    return table, without
 
 
 def to_ours(
-    found: Sequence[Place], tensors: Tensors, known: Sequence[str] = ()
+    table: Sequence[Place], tensors: Tensors, known: Sequence[str] = ()
 ) -> dict[str, np.ndarray]:
     """{our path: float32 array}.
 
     known: names of theirs that are read elsewhere or carry nothing. Raises `Differing` for what is
-    missing, of
-    another shape or unexpected, before any tensor is read, and UserError for a tensor with NaN or
-    infinity in it.
+    missing, of another shape or unexpected, before any tensor is read, and UserError for a tensor
+    with NaN or infinity in it.
     """
-    wanted = {name: place.shape for place in found for name in place.theirs}
-    there = tensors.shapes
-    rows = [
-        (name, shape, there.get(name))
-        for name, shape in wanted.items()
-        if there.get(name) != shape
-    ]
-    rows += [
-        (name, None, shape)
-        for name, shape in there.items()
-        if name not in wanted and name not in known
-    ]
+    wanted = {}
+    for place in table:
+        wanted |= dict.fromkeys(place.theirs, place.shape)
+    shapes = {}
+    for name, shape in tensors.shapes.items():
+        if name in wanted or name not in known:
+            shapes[name] = shape
+    rows = difference(wanted, shapes)
     if rows:
         raise Differing(tensors.origin, rows)
     return {
-        place.ours: place.to_ours(map(tensors.read, place.theirs)) for place in found
+        place.ours: place.to_ours(map(tensors.read, place.theirs)) for place in table
     }
+
+
+def difference(
+    wanted: Mapping[str, tuple[int, ...]], shapes: Mapping[str, tuple[int, ...]]
+) -> list[Row]:
+    """(name, wanted shape, shape) of what is missing or of another shape, then of what is not
+    wanted."""
+    rows = []
+    for name, shape in wanted.items():
+        if shapes.get(name) != shape:
+            rows.append((name, shape, shapes.get(name)))
+    for name, shape in shapes.items():
+        if name not in wanted:
+            rows.append((name, None, shape))
+    return rows
 
 
 class Differing(UserError):
@@ -154,7 +192,10 @@ class Differing(UserError):
     ):
         lines = [(name, _size(wanted), _size(there)) for name, wanted, there in rows]
         name, wanted, there = lines[0]
-        more = f" (and {len(rows) - 1} more)" if len(rows) > 1 else ""
+        # One of them in the message: the names of a whole model would hide what is to be done.
+        more = ""
+        if len(rows) > 1:
+            more = f" (and {len(rows) - 1} more)"
         super().__init__(
             f"{origin}: its weights are not those that {description} describes: {name}: wanted"
             f" {wanted}, found {there}{more}; give files that belong together"
@@ -167,14 +208,15 @@ class Differing(UserError):
 
 
 def _size(shape: tuple[int, ...] | None) -> str:
-    return "none" if shape is None else " x ".join(map(str, shape)) or "a number"
+    if shape is None:
+        return "none"
+    return " x ".join(map(str, shape)) or "a number"
 
 
-def to_theirs(found: Sequence[Place], params: Any) -> dict[str, np.ndarray]:
+def to_theirs(table: Sequence[Place], params: Any) -> dict[str, np.ndarray]:
     """{their name: float32 array}."""
     flat = flattened(params)
-    return {
-        name: one
-        for place in found
-        for name, one in place.to_theirs(np.asarray(flat[place.ours])).items()
-    }
+    tensors = {}
+    for place in table:
+        tensors |= place.to_theirs(np.asarray(flat[place.ours]))
+    return tensors

@@ -16,31 +16,34 @@ from xlingjax.errors import UserError
 from xlingjax.runtime.machine import first_line
 
 CONFIGS = ("config.json", "model_config.json")
-_NAMES = "StructuredToParameterName@@"  # Paddle's own names of the same tensors
+_NAMES = "StructuredToParameterName@@"
+"""The key of Paddle's own names of the same tensors."""
+_TYPES = frozenset(
+    ["f2", "f4", "f8", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "b1"]
+)
 
 
 def read(path: Path) -> Foreign:
     """Raises UserError for a pickle that holds more than arrays, another family, a tokenizer of
     another size."""
     vocabulary = vocabulary_of(path.parent)
-    found = params_of(path)
-    if vocabulary.size != found.config.vocab_size:
+    model = params_of(path)
+    if vocabulary.size != model.config.vocab_size:
         raise UserError(
-            f"{path}: its tokenizer has {vocabulary.size} pieces, it {found.config.vocab_size};"
+            f"{path}: its tokenizer has {vocabulary.size} pieces, it {model.config.vocab_size};"
             " give the tokenizer that the model was trained with"
         )
-    return Foreign(**vars(found), vocabulary=vocabulary, languages=())
+    return Foreign(**vars(model), vocabulary=vocabulary, languages=())
 
 
 def params_of(path: Path) -> Converted:
     """The model and its parameters alone, whatever its tokenizer. Raises UserError as `read`
     does."""
-    config = next(
-        (path.parent / name for name in CONFIGS if (path.parent / name).is_file()), None
-    )
-    if config is None:
+    configs = [path.parent / name for name in CONFIGS]
+    present = [config for config in configs if config.is_file()]
+    if not present:
         raise UserError(f"no {' or '.join(CONFIGS)} beside {path}; fetch it too")
-    fields = _flat(Fields(config))
+    fields = _flat(Fields(present[0]))
     fields.one_of("model_type", {"ernie_m": None}, None)
     return converted(
         ernie_m_paddle,
@@ -53,45 +56,33 @@ def open_arrays(path: Path) -> Tensors:
     """Raises UserError for a file that is cut or holds more than arrays."""
     try:
         with path.open("rb") as file:
-            found = _Unpickler(file).load()
+            arrays = _Unpickler(file).load()
     except UserError as error:
         raise UserError(f"{path} {error}") from None
-    except Exception as error:  # of many kinds: anything may stand in a pickle
+    # Of many kinds: anything may stand in a pickle.
+    except Exception as error:
         raise UserError(
             f"{path} cannot be read ({first_line(error)}); fetch it again"
         ) from None
-    if isinstance(found, dict):
-        found.pop(_NAMES, None)
-    if not isinstance(found, dict) or not all(
-        isinstance(value, _Array) for value in found.values()
-    ):
+    is_table = isinstance(arrays, dict)
+    if is_table:
+        arrays.pop(_NAMES, None)
+    if not is_table or not all(isinstance(v, _Array) for v in arrays.values()):
         raise UserError(
             f"{path} is no table of names and arrays; give the file of the weights alone"
         )
-    shapes = {str(name): array.value.shape for name, array in found.items()}
-    return Tensors(str(path), shapes, lambda name: found[name].value)
+    shapes = {str(name): array.value.shape for name, array in arrays.items()}
+    return Tensors(str(path), shapes, lambda name: arrays[name].value)
 
 
 class _Type:
     """A type of numbers, as NumPy pickles it."""
 
     def __init__(self, code: str, *_: Any):
-        if code not in (
-            "f2",
-            "f4",
-            "f8",
-            "i1",
-            "i2",
-            "i4",
-            "i8",
-            "u1",
-            "u2",
-            "u4",
-            "u8",
-            "b1",
-        ):
+        if code not in _TYPES:
             raise UserError(f"holds arrays of {code!r}, no numbers: refused")
-        self.code, self.order = code, "="
+        self.code = code
+        self.order = "="
 
     def __setstate__(self, state: tuple):
         self.order = state[1]
@@ -104,13 +95,15 @@ class _Type:
 class _Array:
     """An array, made of its bytes here and not by what the pickle says."""
 
+    # A pickle may name an array and never fill it.
     value = np.zeros(0)
 
     def __setstate__(self, state: tuple):
         _, shape, kind, by_column, content = state
-        self.value = np.frombuffer(content, kind.dtype).reshape(
-            shape, order="F" if by_column else "C"
-        )
+        order = "C"
+        if by_column:
+            order = "F"
+        self.value = np.frombuffer(content, kind.dtype).reshape(shape, order=order)
 
 
 def _reconstruct(*_: Any) -> _Array:
@@ -118,12 +111,13 @@ def _reconstruct(*_: Any) -> _Array:
 
 
 def _frombuffer(content: bytes, kind: _Type, shape: tuple, order: str) -> _Array:
-    found = _Array()
-    found.__setstate__((1, shape, kind, order == "F", content))
-    return found
+    array = _Array()
+    array.__setstate__((1, shape, kind, order == "F", content))
+    return array
 
 
 def _encode(text: str, encoding: str) -> bytes:
+    # Python itself writes bytes with this one alone.
     if encoding != "latin1":
         raise UserError(f"holds bytes as {encoding}: refused")
     return text.encode("latin1")
@@ -134,9 +128,11 @@ _KNOWN = {
     ("numpy", "dtype"): _Type,
     ("numpy.core.multiarray", "_reconstruct"): _reconstruct,
     ("numpy._core.multiarray", "_reconstruct"): _reconstruct,
-    ("numpy.core.numeric", "_frombuffer"): _frombuffer,  # of protocol 5
+    # Protocol 5 has arrays so.
+    ("numpy.core.numeric", "_frombuffer"): _frombuffer,
     ("numpy._core.numeric", "_frombuffer"): _frombuffer,
-    ("_codecs", "encode"): _encode,  # bytes in protocol 2
+    # Protocol 2 has no bytes, and writes them as text.
+    ("_codecs", "encode"): _encode,
     ("collections", "OrderedDict"): dict,
 }
 
@@ -158,28 +154,16 @@ def _flat(fields: Fields) -> Fields:
     """The model's options under the names of config.json. Older files have those of a classifier's
     body within `init_args`; the feed-forward layers are 4 D wide, whatever they say."""
     values = fields.values
-    if (kind := values.get("init_class")) is not None:
+    kind = values.get("init_class")
+    if kind is not None:
+        values = dict(values)
         inner = values.get("init_args")
-        inner = (
-            inner[0]
-            if isinstance(inner, list) and inner and isinstance(inner[0], dict)
-            else {}
-        )
-        count = fields.count("num_classes") if "num_classes" in values else 0
-        labels = (
-            {"id2label": {str(i): f"LABEL_{i}" for i in range(count)}} if count else {}
-        )
-        values = {
-            **values,
-            **inner,
-            **labels,
-            "model_type": "ernie_m",
-            "architectures": [kind],
-        }
-    return Fields(
-        fields.path,
-        {
-            **values,
-            "intermediate_size": 4 * Fields(fields.path, values).count("hidden_size"),
-        },
-    )
+        if isinstance(inner, list) and inner and isinstance(inner[0], dict):
+            values |= inner[0]
+        if "num_classes" in fields.values:
+            classes = range(fields.count("num_classes"))
+            values["id2label"] = {str(i): f"LABEL_{i}" for i in classes}
+        values["model_type"] = "ernie_m"
+        values["architectures"] = [kind]
+    dim = Fields(fields.path, values).count("hidden_size")
+    return Fields(fields.path, {**values, "intermediate_size": 4 * dim})

@@ -2,8 +2,8 @@
 n-stream decoder with one table of words. Positions begin at the row after that of padding."""
 
 from xlingjax.convert.formats.fields import Fields
-from xlingjax.convert.formats.names import Names
-from xlingjax.convert.formats.reading import renamed
+from xlingjax.convert.formats.names import Names, below
+from xlingjax.convert.formats.reading import within
 from xlingjax.convert.formats.tensors import Tensors
 from xlingjax.model.config import ModelConfig
 
@@ -22,10 +22,7 @@ WITHOUT_MEANING = LEFT = ()
 _EMBEDDINGS = {"positions": "position_embeddings", "norm": "embeddings_layer_norm"}
 _ATTENTION = {name: f"{name}_proj" for name in ("query", "key", "value", "out")}
 _LAYER = {
-    **{
-        f"attention/{ours}": f"self_attn.{theirs}"
-        for ours, theirs in _ATTENTION.items()
-    },
+    **below("attention/", "self_attn.", _ATTENTION),
     "attention_norm": "self_attn_layer_norm",
     "ffn/in": "feed_forward.intermediate",
     "ffn/out": "feed_forward.output",
@@ -34,48 +31,31 @@ _LAYER = {
 _DECODER = {
     **_LAYER,
     "attention/relative": "self_attn.relative_pos_embeddings",
-    **{
-        f"cross_attention/attention/{ours}": f"cross_attn.{theirs}"
-        for ours, theirs in _ATTENTION.items()
-    },
+    **below("cross_attention/attention/", "cross_attn.", _ATTENTION),
     "cross_attention/norm": "cross_attn_layer_norm",
 }
 MODULES = {
     "embeddings/tokens": f"{BODY}word_embeddings",
-    **{
-        f"embeddings/{ours}": f"{BODY}encoder.{theirs}"
-        for ours, theirs in _EMBEDDINGS.items()
-    },
-    **{
-        f"decoder_embeddings/{ours}": f"{BODY}decoder.{theirs}"
-        for ours, theirs in _EMBEDDINGS.items()
-    },
-    **{
-        f"encoder/layers/{ours}": f"{BODY}encoder.layers.{{n}}.{theirs}"
-        for ours, theirs in _LAYER.items()
-    },
-    **{
-        f"decoder/layers/{ours}": f"{BODY}decoder.layers.{{n}}.{theirs}"
-        for ours, theirs in _DECODER.items()
-    },
+    **below("embeddings/", f"{BODY}encoder.", _EMBEDDINGS),
+    **below("decoder_embeddings/", f"{BODY}decoder.", _EMBEDDINGS),
+    **below("encoder/layers/", f"{BODY}encoder.layers.{{n}}.", _LAYER),
+    **below("decoder/layers/", f"{BODY}decoder.layers.{{n}}.", _DECODER),
     "decoder/streams": f"{BODY}decoder.ngram_embeddings",
 }
 _HEADS = {
-    f"{kind}{suffix}": None
-    for kind in ("ProphetNet", "XLMProphetNet")
-    for suffix in ("Model", "ForConditionalGeneration")
+    "ProphetNetModel": None,
+    "ProphetNetForConditionalGeneration": None,
+    "XLMProphetNetModel": None,
+    "XLMProphetNetForConditionalGeneration": None,
 }
 
 
 def config_of(fields: Fields, name: str) -> ModelConfig:
     """The model that config.json describes. Raises UserError for what is not computed here."""
     fields.architecture(_HEADS, "ProphetNetModel")
-    for option, only in (
-        ("is_encoder_decoder", True),
-        ("add_cross_attention", True),
-        ("tie_word_embeddings", True),
-    ):
-        fields.one_of(option, {only: only}, only)
+    fields.only("is_encoder_decoder", True)
+    fields.only("add_cross_attention", True)
+    fields.only("tie_word_embeddings", True)
     return ModelConfig(
         name=name,
         layers=fields.count("num_encoder_layers"),
@@ -107,7 +87,4 @@ def names_of(config: ModelConfig) -> Names:
 def usual(tensors: Tensors) -> Tensors:
     """With the names of `ProphetNetForConditionalGeneration`. Raises UserError for a head that is
     not tied."""
-    own = (BODY, "lm_head.")
-    return renamed(
-        tensors, lambda name: name if name.startswith(own) else BODY + name, TIED
-    )
+    return within(tensors, BODY, ("lm_head.",), TIED)

@@ -11,7 +11,7 @@ A family is a file of this folder:
 """
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import ModuleType
 from typing import Any
 
@@ -40,41 +40,53 @@ def converted(family: ModuleType, config: ModelConfig, tensors: Tensors) -> Conv
     them."""
     tensors = family.usual(tensors)
     abstract = build_model(config).abstract()
-    found, without = places(family.names_of(config), config, abstract)
-    notes, fresh = (
-        list(tensors.notes),
-        {name for name in without if name.startswith("head/")},
-    )
-    if family.HEAD and not any(name.startswith(family.HEAD) for name in tensors.shapes):
-        fresh |= {place.ours for place in found if place.ours.startswith("head/")}
+    table, without = places(family.names_of(config), config, abstract)
+    notes = list(tensors.notes)
+    # The class of such a checkpoint has no head, or it was saved without the one it had.
+    fresh = {name for name in without if name.startswith("head/")}
+    if family.HEAD and not _begin(tensors.shapes, family.HEAD):
+        fresh.update(_begin([place.ours for place in table], "head/"))
     if fresh:
-        what = (
-            "random"
-            if any(name.endswith("kernel") for name in fresh)
-            else "the words' alone, without a bias"
-        )
+        what = "the words' alone, without a bias"
+        if any(name.endswith("kernel") for name in fresh):
+            what = "random"
         notes.append(f"the vocabulary head is {what}: the checkpoint has none")
-    if missing := [name for name in without if name not in fresh]:
-        raise UserError(
-            f"{tensors.origin}: such a model has no {missing[0]}, which {config.name} needs"
-        )
-    found = [place for place in found if place.ours not in fresh]
-    wanted = {name for place in found for name in place.theirs}
+    for name in without:
+        if name not in fresh:
+            raise UserError(
+                f"{tensors.origin}: such a model has no {name}, which {config.name} needs"
+            )
+    table = [place for place in table if place.ours not in fresh]
+    wanted = set()
+    for place in table:
+        wanted.update(place.theirs)
     free = [name for name in tensors.shapes if name not in wanted]
-    known = [
-        name
-        for name in free
-        if name.startswith((*family.LEFT, *family.WITHOUT_MEANING))
-    ]
-    if left := [
-        start for start in family.LEFT if any(name.startswith(start) for name in free)
-    ]:
-        notes.append(
-            f"left behind: {', '.join(start.removesuffix('.') for start in left)}"
-        )
-    params = to_ours(found, tensors, known)
+    left = [start for start in family.LEFT if _begin(free, start)]
+    if left:
+        modules = [start.removesuffix(".") for start in left]
+        notes.append(f"left behind: {', '.join(modules)}")
+    known = _begin(free, (*family.LEFT, *family.WITHOUT_MEANING))
+    params = to_ours(table, tensors, known)
     params.update(_random(fresh, config, abstract))
     return Converted(config, nested(params), not fresh, tuple(notes))
+
+
+def _begin(names: Iterable[str], start: str | tuple[str, ...]) -> list[str]:
+    return [name for name in names if name.startswith(start)]
+
+
+def within(
+    tensors: Tensors, body: str, beside: tuple[str, ...], tied: Mapping[str, str]
+) -> Tensors:
+    """`renamed`, with `body` before every name that does not begin with it or with one of `beside`:
+    a bare model has its tensors without the name that a model with a head has for it."""
+
+    def rename(name: str) -> str:
+        if name.startswith((body, *beside)):
+            return name
+        return body + name
+
+    return renamed(tensors, rename, tied)
 
 
 def renamed(
@@ -84,11 +96,13 @@ def renamed(
     usual one}. Raises UserError for names that are tied and tensors that are not."""
     own: dict[str, str] = {}
     for name in tensors.shapes:
-        if (usual := rename(_today(name))) in own:
+        usual = rename(_today(name))
+        if usual in own:
             raise UserError(
                 f"{tensors.origin}: {name} and {own[usual]} are one weight; leave one"
             )
         own[usual] = name
+    # A pickle may hold a tied tensor under each of its names, safetensors under any one of them.
     for alias, name in tied.items():
         if alias in own and name in own:
             if not np.array_equal(tensors.fetch(own[alias]), tensors.fetch(own[name])):
@@ -105,44 +119,39 @@ def renamed(
     )
 
 
-_OLD_PARTS = {
-    "gamma": "weight",
-    "beta": "bias",
-}  # of weights that were converted from TensorFlow
+# Of weights that were converted from TensorFlow.
+_OLD_PARTS = {"gamma": "weight", "beta": "bias"}
 _NORMS = ("LayerNorm", "layer_norm", "layernorm_embedding")
 
 
 def _today(name: str) -> str:
     """The name of a tensor as transformers writes it today and renames older ones."""
     start, _, part = name.rpartition(".")
-    return (
-        f"{start}.{_OLD_PARTS[part]}"
-        if part in _OLD_PARTS and start.endswith(_NORMS)
-        else name
-    )
+    if part in _OLD_PARTS and start.endswith(_NORMS):
+        return f"{start}.{_OLD_PARTS[part]}"
+    return name
 
 
 def unfused(tensors: Tensors) -> Tensors:
     """`in_proj_weight` and `in_proj_bias`, query, key and value below each other, as three tensors
     each."""
-    own: dict[str, tuple[str, int | None]] = {}
+    thirds: dict[str, tuple[str, int]] = {}
     shapes = {}
     for name, shape in tensors.shapes.items():
         start, _, part = name.rpartition(".in_proj_")
         if start and part in ("weight", "bias") and shape and shape[0] % 3 == 0:
-            for i, projection in enumerate("qkv"):
-                own[f"{start}.{projection}_proj.{part}"] = name, i
-                shapes[f"{start}.{projection}_proj.{part}"] = (
-                    shape[0] // 3,
-                    *shape[1:],
-                )
+            for third, projection in enumerate("qkv"):
+                unfused_name = f"{start}.{projection}_proj.{part}"
+                thirds[unfused_name] = (name, third)
+                shapes[unfused_name] = (shape[0] // 3, *shape[1:])
         else:
-            own[name], shapes[name] = (name, None), shape
+            shapes[name] = shape
 
     def fetch(name: str) -> np.ndarray:
-        there, i = own[name]
-        value = tensors.fetch(there)
-        return value if i is None else np.split(value, 3)[i]
+        if name not in thirds:
+            return tensors.fetch(name)
+        fused, third = thirds[name]
+        return np.split(tensors.fetch(fused), 3)[third]
 
     return dataclasses.replace(tensors, shapes=shapes, fetch=fetch)
 
@@ -153,7 +162,8 @@ def folded(
     """The first row of the table `segments`, that of a text alone, becomes part of what the table
     `positions` gives. pairs: the table stays, as what each segment has beside the first; else every
     token is of that one. Raises `Differing`."""
-    there, beside = tensors.shapes.get(segments), tensors.shapes.get(positions)
+    there = tensors.shapes.get(segments)
+    beside = tensors.shapes.get(positions)
     if there is None or beside is None or len(beside) != 2:
         return tensors
     if len(there) != 2 or there[0] < 1 or there[1] != beside[1]:
@@ -161,6 +171,7 @@ def folded(
 
     def fetch(name: str) -> np.ndarray:
         if name == segments:
+            # What the first row gives is part of the positions already.
             return tensors.read(segments) - tensors.read(segments)[0]
         if name != positions:
             return tensors.fetch(name)
@@ -168,26 +179,30 @@ def folded(
 
     if pairs and there[0] > 1:
         return dataclasses.replace(tensors, fetch=fetch)
-    shapes = {name: shape for name, shape in tensors.shapes.items() if name != segments}
-    notes = [
-        f"left behind: rows of {segments} after the first, every token is of segment 0"
-    ][: there[0] - 1]
-    return dataclasses.replace(
-        tensors, shapes=shapes, fetch=fetch, notes=(*tensors.notes, *notes)
-    )
+    shapes = dict(tensors.shapes)
+    del shapes[segments]
+    notes = tensors.notes
+    if there[0] > 1:
+        notes += (
+            f"left behind: rows of {segments} after the first, every token is of segment 0",
+        )
+    return dataclasses.replace(tensors, shapes=shapes, fetch=fetch, notes=notes)
 
 
 def _random(
     fresh: set[str], config: ModelConfig, abstract: Any
 ) -> dict[str, np.ndarray]:
-    rng, made = np.random.default_rng(0), {}
+    # A fixed seed, so that every import of a model gives the same parameters.
+    rng = np.random.default_rng(0)
+    std = config.init_std or config.dim**-0.5
+    params = {}
     for name, leaf in flattened(abstract).items():
         if name not in fresh:
             continue
         if name.endswith("/kernel"):
-            made[name] = rng.normal(
-                0, config.init_std or config.dim**-0.5, leaf.shape
-            ).astype(np.float32)
+            params[name] = rng.normal(0, std, leaf.shape).astype(np.float32)
+        elif name.endswith("/scale"):
+            params[name] = np.ones(leaf.shape, np.float32)
         else:
-            made[name] = np.full(leaf.shape, float(name.endswith("/scale")), np.float32)
-    return made
+            params[name] = np.zeros(leaf.shape, np.float32)
+    return params

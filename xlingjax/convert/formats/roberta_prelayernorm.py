@@ -11,8 +11,8 @@ import numpy as np
 
 from xlingjax.convert.formats import xlm_roberta
 from xlingjax.convert.formats.fields import Fields
-from xlingjax.convert.formats.names import Names
-from xlingjax.convert.formats.reading import folded, renamed
+from xlingjax.convert.formats.names import Names, with_classifier
+from xlingjax.convert.formats.reading import folded, within
 from xlingjax.convert.formats.tensors import Tensors
 from xlingjax.convert.formats.writing import differing, kind_of, names_of_class
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
@@ -21,10 +21,9 @@ from xlingjax.model.config import ModelConfig
 MODEL_TYPE = "roberta-prelayernorm"
 ROLES = xlm_roberta.ROLES
 BODY, HEAD = "roberta_prelayernorm.", xlm_roberta.HEAD
-WORDS, POSITIONS, SEGMENTS = (
-    f"{BODY}embeddings.{name}_embeddings.weight"
-    for name in ("word", "position", "token_type")
-)
+WORDS = f"{BODY}embeddings.word_embeddings.weight"
+POSITIONS = f"{BODY}embeddings.position_embeddings.weight"
+SEGMENTS = f"{BODY}embeddings.token_type_embeddings.weight"
 TIED = {"lm_head.decoder.weight": WORDS, "lm_head.decoder.bias": "lm_head.bias"}
 WITHOUT_MEANING = tuple(
     name.replace(xlm_roberta.BODY, BODY) for name in xlm_roberta.WITHOUT_MEANING
@@ -55,23 +54,20 @@ def config_of(fields: Fields, name: str) -> ModelConfig:
     config = xlm_roberta.encoder_of(
         fields, name, kind, position_offset=fields.index("pad_token_id") + 1
     )
-    head = "tied" if fields.values.get("architectures") == [bare] else "transform"
+    head = "transform"
+    if fields.values.get("architectures") == [bare]:
+        head = "tied"
     return config.replace(norm_order="pre", head=head)
 
 
 def names_of(config: ModelConfig) -> Names:
-    return Names(
-        {**MODULES, **(CLASSIFIERS[config.classifier] if config.num_labels else {})}
-    )
+    return with_classifier(MODULES, CLASSIFIERS, config)
 
 
 def usual(tensors: Tensors) -> Tensors:
     """With the names of `RobertaPreLayerNormForMaskedLM`, segment 0 in the positions. Raises
     UserError for a head that is not tied."""
-    own = (BODY, HEAD, "classifier.", "qa_outputs.")
-    tensors = renamed(
-        tensors, lambda name: name if name.startswith(own) else BODY + name, TIED
-    )
+    tensors = within(tensors, BODY, (HEAD, "classifier.", "qa_outputs."), TIED)
     return folded(tensors, POSITIONS, SEGMENTS)
 
 
@@ -80,26 +76,27 @@ def usual(tensors: Tensors) -> Tensors:
 
 def unfit(config: ModelConfig) -> str:
     """Why their classes do not compute this model; "": they do."""
-    return differing(
+    others = differing(
         config,
         norm_order="pre",
         embedding_norm=True,
         gelu="exact",
         embedding_scale=False,
         decoder_layers=0,
-    ) or differing(config, head="tied" if config.head == "tied" else "transform")
+    )
+    if not others and config.head != "tied":
+        others = differing(config, head="transform")
+    return others
 
 
 def written_names(config: ModelConfig) -> Names:
     """Of the class that `described` names."""
     if _is_bare(config):
-        return Names(
-            {
-                ours: theirs
-                for ours, theirs in MODULES.items()
-                if theirs.startswith(BODY)
-            }
-        )
+        body = {}
+        for ours, theirs in MODULES.items():
+            if theirs.startswith(BODY):
+                body[ours] = theirs
+        return Names(body)
     return names_of_class(config, MODULES, CLASSIFIERS, HEAD)
 
 
@@ -123,9 +120,8 @@ def described(
 ) -> dict[str, Any]:
     """Their config.json. labels: names of the classes, in order. Their classes embed no
     languages."""
-    told = xlm_roberta.described(config, vocabulary, labels, languages)
-    architecture = told["architectures"][0].replace("XLMRoberta", _CLASS)
-    return told | {
-        "architectures": [f"{_CLASS}Model" if _is_bare(config) else architecture],
-        "model_type": MODEL_TYPE,
-    }
+    fields = xlm_roberta.described(config, vocabulary, labels, languages)
+    architecture = fields["architectures"][0].replace("XLMRoberta", _CLASS)
+    if _is_bare(config):
+        architecture = f"{_CLASS}Model"
+    return fields | {"architectures": [architecture], "model_type": MODEL_TYPE}

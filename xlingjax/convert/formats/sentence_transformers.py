@@ -7,6 +7,7 @@ config_sentence_transformers.json the prompts. Of the library's versions 1 to 6,
 it differently.
 """
 
+import dataclasses
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -16,22 +17,17 @@ from xlingjax.errors import UserError
 from xlingjax.inference.sentences import Sentences
 from xlingjax.model.config import ModelConfig
 
-MODULES, POOLING, PROMPTS = (
-    "modules.json",
-    "1_Pooling/config.json",
-    "config_sentence_transformers.json",
-)
-LENGTHS = tuple(
-    f"sentence_{name}_config.json"
-    for name in (
-        "bert",
-        "roberta",
-        "distilbert",
-        "camembert",
-        "albert",
-        "xlm-roberta",
-        "xlnet",
-    )
+MODULES = "modules.json"
+POOLING = "1_Pooling/config.json"
+PROMPTS = "config_sentence_transformers.json"
+LENGTHS = (
+    "sentence_bert_config.json",
+    "sentence_roberta_config.json",
+    "sentence_distilbert_config.json",
+    "sentence_camembert_config.json",
+    "sentence_albert_config.json",
+    "sentence_xlm-roberta_config.json",
+    "sentence_xlnet_config.json",
 )
 """As the first module's file was called: the first that is there counts."""
 THEIRS = {"mean": "mean", "cls": "first"}
@@ -52,13 +48,14 @@ NEUTRAL = ("Transformer", "Pooling", "Normalize", "Dropout")
 def model_folder(folder: Path) -> Path:
     """Where the first module lies: the folder itself, of the first versions `0_Transformer`
     within."""
-    if (
-        not folder.is_dir()
-        or (folder / "config.json").is_file()
-        or not (folder / MODULES).is_file()
-    ):
+    is_whole = (folder / "config.json").is_file()
+    if not folder.is_dir() or is_whole or not (folder / MODULES).is_file():
         return folder
-    return folder / next((path for _, path in _modules(folder)), "")
+    modules = _modules(folder)
+    if not modules:
+        return folder
+    _, first = modules[0]
+    return folder / first
 
 
 def read(
@@ -79,145 +76,157 @@ def read(
         raise UserError(
             f"--layer {layer}: this model has layers 0 (the embeddings) to {config.layers}"
         )
-    told = (folder / MODULES).is_file() or (folder / POOLING).is_file()
-    if not told and (layer, pooling, prefix) == (None, None, None):
+    has_modules = (folder / MODULES).is_file()
+    is_described = has_modules or (folder / POOLING).is_file()
+    if not is_described and (layer, pooling, prefix) == (None, None, None):
         return None, []
     room = config.max_positions - config.position_offset
     length, unread = _length(folder, room)
-    if not told:
-        found = Sentences(layer, pooling or "mean", prefix or "", max_length=length)
-        return found, [
-            _said(
-                found, f"as the options say{'' if pooling else ', pooled by the mean'}"
-            )
-        ]
-    modules = (
-        _modules(folder) if (folder / MODULES).is_file() else [("Pooling", "1_Pooling")]
-    )
-    described = _object(folder / PROMPTS) if (folder / PROMPTS).is_file() else {}
-    prompts, default, notes = _prompts(folder, described)
-    prefix = default if prefix is None else prefix
-    modes, more = _pooled(folder, modules, prefix)
-    unread = [*_unfit(modules, described), *more, *unread]
-    mode = THEIRS.get(modes[0]) if len(modes) == 1 else None
+    if not is_described:
+        sentences = Sentences(layer, pooling or "mean", prefix or "", max_length=length)
+        reason = "as the options say"
+        if not pooling:
+            reason += ", pooled by the mean"
+        return sentences, [_note(sentences, reason)]
+    modules = [("Pooling", "1_Pooling")]
+    if has_modules:
+        modules = _modules(folder)
+    description = {}
+    if (folder / PROMPTS).is_file():
+        description = _object(folder / PROMPTS)
+    prompts, default, notes = _prompts(folder, description)
+    if prefix is None:
+        prefix = default
+    modes, unread_of_pooling = _pooling(folder, modules, prefix)
+    unread = [*_unfit(modules, description), *unread_of_pooling, *unread]
+    mode = None
+    if len(modes) == 1:
+        mode = THEIRS.get(modes[0])
     if not mode:
         unread.insert(0, f"it pools by {' and '.join(modes) or 'nothing'}")
-    normalize = any(name == "Normalize" for name, _ in modules)
+    normalize = "Normalize" in [kind for kind, _ in modules]
     why = "; ".join(unread)
-    own = None if why else mode
-    found = Sentences(
-        layer,
-        pooling or own,
-        prefix,
-        normalize,
-        length,
-        prompts,
-        "" if pooling else why,
-    )
-    if found.unread:
+    sentences = Sentences(layer, mode, prefix, normalize, length, prompts)
+    if pooling:
+        # The user's choice is computed, whatever stands in the files.
+        sentences = dataclasses.replace(sentences, pooling=pooling)
+    elif why:
+        sentences = dataclasses.replace(sentences, pooling=None, unread=why)
+    if sentences.unread:
         notes.append(
             f"sentence vectors: not computed here, since {why}; --pooling sets others"
         )
+    elif why:
+        notes.append(_note(sentences, f"its own: {why}; not computed here"))
     else:
-        notes.append(_said(found, f"its own: {why}; not computed here" if why else ""))
-    if (
-        similarity := described.get("similarity_fn_name") or "cosine"
-    ) != "cosine" and not normalize:
+        notes.append(_note(sentences))
+    similarity = description.get("similarity_fn_name") or "cosine"
+    # Of vectors of length 1 dot product and Euclidean distance give the cosine's order.
+    if similarity != "cosine" and not normalize:
         notes.append(
             f"its sentence vectors are compared by {similarity}; retrieval and mining here, by"
             " cosine"
         )
-    return found, notes
+    return sentences, notes
 
 
-def _said(found: Sentences, more: str) -> str:
-    layer = "the last layer" if found.layer is None else f"layer {found.layer}"
-    return f"sentence vectors: {layer}, {found.said()}" + (f" ({more})" if more else "")
+def _note(sentences: Sentences, reason: str = "") -> str:
+    layer = "the last layer"
+    if sentences.layer is not None:
+        layer = f"layer {sentences.layer}"
+    note = f"sentence vectors: {layer}, {sentences.said()}"
+    if reason:
+        note += f" ({reason})"
+    return note
 
 
 def _modules(folder: Path) -> list[tuple[str, str]]:
     """[(class, folder within)]; a class that is not the library's keeps its whole name."""
     path = folder / MODULES
+    modules = []
     try:
-        rows = [
-            (str(row["type"]), str(row["path"]))
-            for row in json.loads(path.read_text(encoding="utf-8"))
-        ]
+        for row in json.loads(path.read_text(encoding="utf-8")):
+            modules.append((_class_name(str(row["type"])), str(row["path"])))
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UserError(
             f"{path} is no list of modules with type and path ({error!r}); fetch it again"
         ) from None
-    return [
-        (
-            kind.rpartition(".")[2]
-            if kind.startswith("sentence_transformers.")
-            else kind,
-            at,
-        )
-        for kind, at in rows
-    ]
+    return modules
+
+
+def _class_name(kind: str) -> str:
+    # The library has moved its classes between its own modules from version to version.
+    if kind.startswith("sentence_transformers."):
+        return kind.rpartition(".")[2]
+    return kind
 
 
 def _unfit(
-    modules: Sequence[tuple[str, str]], described: Mapping[str, Any]
+    modules: Sequence[tuple[str, str]], description: Mapping[str, Any]
 ) -> list[str]:
     """What of the chain is not computed here, in words."""
-    found = [
-        f"{at or kind} is a module {kind}"
-        for kind, at in modules
-        if kind not in NEUTRAL
-    ]
-    kinds = [kind for kind, _ in modules if kind in ("Pooling", "Normalize")]
-    if kinds not in (["Pooling"], ["Pooling", "Normalize"]) and not found:
-        found.append(f"its modules are {', '.join(kind for kind, _ in modules)}")
-    if (
-        kind := described.get("model_type") or "SentenceTransformer"
-    ) != "SentenceTransformer":
-        found.append(f"it is a {kind}")
-    if described.get("truncate_dim"):
-        found.append(f"its vectors are cut at {described['truncate_dim']} dimensions")
-    return found
+    unfit = []
+    for kind, path in modules:
+        if kind not in NEUTRAL:
+            unfit.append(f"{path or kind} is a module {kind}")
+    kinds = [kind for kind, _ in modules]
+    chain = [kind for kind in kinds if kind in ("Pooling", "Normalize")]
+    if chain not in (["Pooling"], ["Pooling", "Normalize"]) and not unfit:
+        unfit.append(f"its modules are {', '.join(kinds)}")
+    model_type = description.get("model_type") or "SentenceTransformer"
+    if model_type != "SentenceTransformer":
+        unfit.append(f"it is a {model_type}")
+    if description.get("truncate_dim"):
+        unfit.append(f"its vectors are cut at {description['truncate_dim']} dimensions")
+    return unfit
 
 
-def _pooled(
+def _pooling(
     folder: Path, modules: Sequence[tuple[str, str]], prefix: str
 ) -> tuple[list[str], list[str]]:
     """(the modes of the pooling, what of it is not computed here)."""
-    at = next((at for kind, at in modules if kind == "Pooling"), None)
-    if at is None:
+    folders = [path for kind, path in modules if kind == "Pooling"]
+    if not folders:
         return [], []
-    path = folder / at / "config.json"
+    path = folder / folders[0] / "config.json"
     if not path.is_file():
         raise UserError(
             f"missing file: {path}, which {MODULES} names; fetch it from the hub too"
         )
-    given = _object(path)
-    mode = given.get("pooling_mode")
+    options = _object(path)
+    mode = options.get("pooling_mode")
+    modes = mode
     if mode is None:
-        modes = [name for key, name in OLD_KEYS.items() if given.get(key)] or ["mean"]
-    else:
-        modes = [mode] if isinstance(mode, str) else mode
+        modes = [name for key, name in OLD_KEYS.items() if options.get(key)]
+        modes = modes or ["mean"]
+    elif isinstance(mode, str):
+        modes = [mode]
     if not isinstance(modes, list) or not all(isinstance(name, str) for name in modes):
         raise UserError(
             f"{path}: pooling_mode is {mode!r}, no name and no list of names; fetch it again"
         )
-    left_out = prefix and not given.get("include_prompt", True)
-    return [name.lower() for name in modes], (
-        ["the prefix is left out of its pooling"] if left_out else []
-    )
+    unread = []
+    if prefix and not options.get("include_prompt", True):
+        unread.append("the prefix is left out of its pooling")
+    return [name.lower() for name in modes], unread
 
 
 def _length(folder: Path, room: int) -> tuple[int, list[str]]:
     """(tokens of a sentence at most: what its files say, else what its positions hold; what is not
     computed here)."""
-    inner, unread = model_folder(folder), []
-    path = next((inner / name for name in LENGTHS if (inner / name).is_file()), None)
-    given = _object(path) if path else {}
-    if given.get("do_lower_case"):
-        unread.append(f"{path.name} folds the case of its texts")
-    if given.get("processing_kwargs"):
-        unread.append(f"{path.name} has processing_kwargs")
-    length = given.get("max_seq_length")
+    inner = model_folder(folder)
+    unread = []
+    path = None
+    length = None
+    present = [name for name in LENGTHS if (inner / name).is_file()]
+    if present:
+        path = inner / present[0]
+        options = _object(path)
+        length = options.get("max_seq_length")
+        if options.get("do_lower_case"):
+            unread.append(f"{path.name} folds the case of its texts")
+        if options.get("processing_kwargs"):
+            unread.append(f"{path.name} has processing_kwargs")
     if length is None and (inner / "tokenizer_config.json").is_file():
         path = inner / "tokenizer_config.json"
         length = _object(path).get("model_max_length")
@@ -231,42 +240,37 @@ def _length(folder: Path, room: int) -> tuple[int, list[str]]:
 
 
 def _prompts(
-    folder: Path, described: Mapping[str, Any]
+    folder: Path, description: Mapping[str, Any]
 ) -> tuple[dict[str, str], str, list[str]]:
     """({name: prefix}, the one that every sentence gets, what is to be said)."""
-    given, default = (
-        described.get("prompts") or {},
-        described.get("default_prompt_name"),
-    )
-    if not isinstance(given, dict) or not all(
-        isinstance(text, str | None) for text in given.values()
-    ):
+    path = folder / PROMPTS
+    named = description.get("prompts") or {}
+    default = description.get("default_prompt_name")
+    is_table = isinstance(named, dict)
+    if not is_table or not all(isinstance(text, str | None) for text in named.values()):
         raise UserError(
-            f"{folder / PROMPTS}: prompts is {given!r}, no names with their texts; fetch it again"
+            f"{path}: prompts is {named!r}, no names with their texts; fetch it again"
         )
-    prompts = {name: text for name, text in given.items() if text}
-    if default is not None and default not in given:
+    prompts = {name: text for name, text in named.items() if text}
+    if default is not None and default not in named:
         raise UserError(
-            f"{folder / PROMPTS}: default_prompt_name {default!r} is none of its prompts {[*given]}"
+            f"{path}: default_prompt_name {default!r} is none of its prompts {[*named]}"
         )
     if default is not None or not prompts:
         return prompts, prompts.get(default, ""), []
     names = ", ".join(f"{name} {text!r}" for name, text in prompts.items())
-    return (
-        prompts,
-        "",
-        [f"prompts: {names}; none of them is the default, --prefix sets one"],
-    )
+    note = f"prompts: {names}; none of them is the default, --prefix sets one"
+    return prompts, "", [note]
 
 
 def _object(path: Path) -> dict[str, Any]:
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise UserError(f"{path} is no JSON ({error}); fetch it again") from None
-    if not isinstance(found, dict):
+    if not isinstance(content, dict):
         raise UserError(f"{path} is no object with names and values; fetch it again")
-    return found
+    return content
 
 
 # ---- the way out ---------------------------------------------------------------------------------
@@ -283,37 +287,42 @@ def unwritten(own: Sentences, config: ModelConfig) -> str:
 
 def files(own: Sentences, config: ModelConfig) -> dict[str, Any]:
     """{path: JSON} as every version of the library reads them."""
-    kinds = {"": "Transformer", "1_Pooling": "Pooling"} | (
-        {"2_Normalize": "Normalize"} if own.normalize else {}
-    )
+    kinds = {"": "Transformer", "1_Pooling": "Pooling"}
+    if own.normalize:
+        kinds["2_Normalize"] = "Normalize"
+    modules = []
+    for number, (path, kind) in enumerate(kinds.items()):
+        module = {
+            "idx": number,
+            "name": str(number),
+            "path": path,
+            "type": f"sentence_transformers.models.{kind}",
+        }
+        modules.append(module)
+    # Under the old keys, since the versions from 6 on read them, too.
+    pooling: dict[str, Any] = {"word_embedding_dimension": config.dim}
+    for key, mode in OLD_KEYS.items():
+        pooling[key] = THEIRS.get(mode) == own.pooling
+    pooling["include_prompt"] = True
     prompts = dict(own.prompts)
     if own.prefix and own.prefix not in prompts.values():
-        # Two of the library's three ways to encode ask for a prompt of one of these names.
-        prompts |= (
-            {"sentence": own.prefix}
-            if prompts
-            else dict.fromkeys(("query", "document"), own.prefix)
-        )
-    name = next((name for name, text in prompts.items() if text == own.prefix), None)
+        if prompts:
+            prompts["sentence"] = own.prefix
+        else:
+            # Two of the library's three ways to encode ask for a prompt of one of these names.
+            prompts["query"] = own.prefix
+            prompts["document"] = own.prefix
+    names = [name for name, text in prompts.items() if text == own.prefix]
+    default = None
+    if names:
+        default = names[0]
     return {
-        MODULES: [
-            {
-                "idx": i,
-                "name": str(i),
-                "path": path,
-                "type": f"sentence_transformers.models.{kind}",
-            }
-            for i, (path, kind) in enumerate(kinds.items())
-        ],
-        POOLING: {
-            "word_embedding_dimension": config.dim,
-            **{key: THEIRS.get(mode) == own.pooling for key, mode in OLD_KEYS.items()},
-            "include_prompt": True,
-        },
+        MODULES: modules,
+        POOLING: pooling,
         LENGTHS[0]: {"max_seq_length": own.max_length, "do_lower_case": False},
         PROMPTS: {
             "prompts": prompts,
-            "default_prompt_name": name,
+            "default_prompt_name": default,
             "similarity_fn_name": "cosine",
         },
     }

@@ -8,6 +8,7 @@ normalization table and words marked by `▁`. Where `Precompiled` alone stands 
 """
 
 import base64
+import itertools
 import json
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,7 @@ METASPACE = {
     "prepend_scheme": "always",
     "split": True,
 }
+OWN_METASPACE = {**METASPACE, "prepend_scheme": "never"}
 WORDS = {"type": "Sequence", "pretokenizers": [{"type": "WhitespaceSplit"}, METASPACE]}
 
 
@@ -56,9 +58,8 @@ def with_sentencepiece(vocabulary: Vocabulary) -> Vocabulary:
     cannot do."""
     if not isinstance(vocabulary, TokenizerVocabulary):
         return vocabulary
-    made = Vocabulary(
-        sentencepiece_model_of(vocabulary.content, "the run's tokenizer.json"), "xlmr"
-    )
+    model = sentencepiece_model_of(vocabulary.content, "the run's tokenizer.json")
+    made = Vocabulary(model, "xlmr")
     if made.pieces(range(made.size)) != vocabulary.pieces(range(vocabulary.size)):
         raise UserError(
             "the run's tokenizer.json gives other ids than a SentencePiece model of its pieces"
@@ -72,29 +73,21 @@ def sentencepiece_model_of(content: bytes, path: Path | str) -> bytes:
     from sentencepiece.sentencepiece_model_pb2 import ModelProto
 
     try:
-        told = json.loads(content)
-        model, vocab = told["model"], told["model"]["vocab"]
-        # Old files name no type.
-        kind = model.get("type") or (
-            "Unigram"
-            if isinstance(vocab, list)
-            else "BPE"
-            if "merges" in model
-            else None
-        )
+        tokenizer = json.loads(content)
+        model = tokenizer["model"]
+        kind = _kind(model)
         proto = ModelProto()
-        spec, trainer = proto.normalizer_spec, proto.trainer_spec
-        _normalization(told, spec, path)
+        _normalization(tokenizer, proto.normalizer_spec, path)
         if kind == "Unigram":
-            names = [name for name, _ in vocab]
-            scores = [score for _, score in vocab]
+            names = [name for name, _ in model["vocab"]]
+            scores = [score for _, score in model["vocab"]]
         elif kind == "BPE":
             names, scores = _bpe(model, path)
         else:
             raise UserError(
                 f"{path}: a {kind} model; SentencePiece has Unigram and BPE"
             )
-        names, scores = _without_mask(told, names, scores, path)
+        names, scores = _without_mask(tokenizer, names, scores, path)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise UserError(
             f"{path} is no whole tokenizer.json ({type(error).__name__}: {error})"
@@ -103,33 +96,25 @@ def sentencepiece_model_of(content: bytes, path: Path | str) -> bytes:
         raise UserError(
             f"{path}: its first pieces are {names[:4]}, not XLM-R's {', '.join(SPECIAL)}"
         )
-    bytes_known = bool(model.get("byte_fallback"))
-    for name, score in [
-        ("<unk>", 0.0),
-        ("<s>", 0.0),
-        ("</s>", 0.0),
-        *zip(names[4:], scores[4:], strict=True),
-    ]:
-        byte = (
-            bytes_known
-            and len(name) == 6
-            and name.startswith("<0x")
-            and name.endswith(">")
-        )
-        control = name in ("<s>", "</s>")
-        kind_of = (
-            UNKNOWN
-            if name == "<unk>"
-            else CONTROL
-            if control
-            else BYTE
-            if byte
-            else NORMAL
-        )
-        proto.pieces.add(piece=name, score=0.0 if byte else score, type=kind_of)
-    trainer.model_type = UNIGRAM if kind == "Unigram" else BPE
-    trainer.vocab_size, trainer.byte_fallback = len(proto.pieces), bytes_known
-    trainer.unk_id, trainer.bos_id, trainer.eos_id, trainer.pad_id = 0, 1, 2, -1
+    byte_fallback = bool(model.get("byte_fallback"))
+    # fairseq's order of the first three; SentencePiece's models have no padding.
+    for name in ("<unk>", "<s>", "</s>"):
+        proto.pieces.add(piece=name, score=0.0, type=_type(name, byte_fallback))
+    for name, score in zip(names[4:], scores[4:], strict=True):
+        type_ = _type(name, byte_fallback)
+        if type_ == BYTE:
+            score = 0.0
+        proto.pieces.add(piece=name, score=score, type=type_)
+    trainer = proto.trainer_spec
+    trainer.model_type = BPE
+    if kind == "Unigram":
+        trainer.model_type = UNIGRAM
+    trainer.vocab_size = len(proto.pieces)
+    trainer.byte_fallback = byte_fallback
+    trainer.unk_id = 0
+    trainer.bos_id = 1
+    trainer.eos_id = 2
+    trainer.pad_id = -1
     if kind == "BPE" and _grouped(merges(proto)) != _grouped(_pairs(model)):
         raise UserError(
             f"{path}: its merges are not those of a SentencePiece model (all pairs that make a"
@@ -138,25 +123,51 @@ def sentencepiece_model_of(content: bytes, path: Path | str) -> bytes:
     return proto.SerializeToString()
 
 
+def _kind(model: Any) -> str | None:
+    if model.get("type"):
+        return model["type"]
+    # Old files name no type.
+    if isinstance(model["vocab"], list):
+        return "Unigram"
+    if "merges" in model:
+        return "BPE"
+    return None
+
+
+def _type(name: str, byte_fallback: bool) -> int:
+    if name == "<unk>":
+        return UNKNOWN
+    if name in ("<s>", "</s>"):
+        return CONTROL
+    is_byte = len(name) == 6 and name.startswith("<0x") and name.endswith(">")
+    # Without fallback to bytes such a piece is text.
+    if byte_fallback and is_byte:
+        return BYTE
+    return NORMAL
+
+
 def _without_mask(
-    told: Any, names: list[str], scores: list[float], path: Path | str
+    tokenizer: Any, names: list[str], scores: list[float], path: Path | str
 ) -> tuple[list[str], list[float]]:
     """The pieces before `<mask>`, which has the last id, as a piece or an added token."""
-    last = len(names)
     if names[-1] == MASK:
-        names, scores, last = names[:-1], scores[:-1], last - 1
-    added = {token["content"]: token["id"] for token in told["added_tokens"]}
-    if foreign := sorted(added.keys() - {*SPECIAL, MASK}):
+        names = names[:-1]
+        scores = scores[:-1]
+    added = {token["content"]: token["id"] for token in tokenizer["added_tokens"]}
+    foreign = sorted(added.keys() - {*SPECIAL, MASK})
+    if foreign:
         raise UserError(
             f"{path}: the added token {foreign[0]!r} is none of XLM-R's; SentencePiece would cut"
             " it up"
         )
-    wanted = {**{name: i for i, name in enumerate(SPECIAL)}, MASK: last}
+    wanted = {name: i for i, name in enumerate(SPECIAL)}
+    wanted[MASK] = len(names)
     if added != wanted:
         raise UserError(
             f"{path}: its added tokens are {added}, not {wanted} as XLM-R's"
         )
-    for token in told["added_tokens"]:
+    for token in tokenizer["added_tokens"]:
+        # `lstrip` may be set: XLM-R's <mask> takes the space before it along.
         if token["rstrip"] or token["single_word"]:
             raise UserError(
                 f"{path}: {token['content']} takes the text around it along; XLM-R's does not"
@@ -164,45 +175,36 @@ def _without_mask(
     return names, scores
 
 
-def _normalization(told: Any, spec, path: Path | str) -> None:
+def _normalization(tokenizer: Any, spec, path: Path | str) -> None:
     """Fills SentencePiece's NormalizerSpec."""
-    steps = told["normalizer"] or {"type": "Sequence", "normalizers": []}
-    steps = steps["normalizers"] if steps["type"] == "Sequence" else [steps]
+    steps = _steps(tokenizer["normalizer"])
     tables = [step for step in steps if step["type"] == "Precompiled"]
-    table = (
-        base64.b64decode(tables[0]["precompiled_charsmap"], validate=True)
-        if tables
-        else b""
-    )
-    spec.name, spec.precompiled_charsmap, spec.escape_whitespaces = (
-        "tokenizer.json",
-        table,
-        True,
-    )
-    before = _usual(told["pre_tokenizer"])
-    if before is not None and {**before, "split": True} == {
-        **METASPACE,
-        "prepend_scheme": "never",
-    }:
-        for prefix, collapse in ((a, b) for a in (True, False) for b in (True, False)):
-            if normalizer(table, prefix, collapse, True) == told["normalizer"]:
-                spec.add_dummy_prefix, spec.remove_extra_whitespaces = prefix, collapse
+    table = b""
+    if tables:
+        table = base64.b64decode(tables[0]["precompiled_charsmap"], validate=True)
+    spec.name = "tokenizer.json"
+    spec.precompiled_charsmap = table
+    spec.escape_whitespaces = True
+    before = _usual(tokenizer["pre_tokenizer"])
+    # As this project writes it: the normalizer puts the mark before the text.
+    if before is not None and {**before, "split": True} == OWN_METASPACE:
+        for prefix, collapse in itertools.product((True, False), repeat=2):
+            if normalizer(table, prefix, collapse, True) == tokenizer["normalizer"]:
+                spec.add_dummy_prefix = prefix
+                spec.remove_extra_whitespaces = collapse
                 return
         raise UserError(
             f"{path}: its normalizer is not one that SentencePiece has; give"
             " sentencepiece.bpe.model"
         )
     rest = [step for step in steps if step["type"] != "Precompiled"]
-    if (
-        len(tables) > 1
-        or (tables and steps[0] is not tables[0])
-        or not all(map(_collapses, rest))
-    ):
-        strange = next(
-            (step["type"] for step in rest if not _collapses(step)), "Precompiled"
-        )
+    foreign = [step["type"] for step in rest if not _collapses(step)]
+    if len(tables) > 1 or (tables and steps[0] is not tables[0]):
+        # A table that does not come first.
+        foreign.append("Precompiled")
+    if foreign:
         raise UserError(
-            f"{path}: its normalizer {strange} is not one that SentencePiece has"
+            f"{path}: its normalizer {foreign[0]} is not one that SentencePiece has"
         )
     stripped = {"Strip", "Replace"} == {step["type"] for step in rest}
     if before != WORDS and not (before == METASPACE and stripped):
@@ -210,15 +212,25 @@ def _normalization(told: Any, spec, path: Path | str) -> None:
             f"{path}: its pre-tokenizer does not split at white space and mark words with {SPACE}"
             " (WhitespaceSplit, Metaspace), as XLM-R's does"
         )
-    known = rules(table) if table else {}
-    if any(
-        character not in known or set(known[character]) - {" "} for character in WHITE
-    ):
-        raise UserError(
-            f"{path}: its normalizer leaves white space (tab, U+00A0) that its pre-tokenizer splits"
-            " at and SentencePiece does not"
-        )
-    spec.add_dummy_prefix = spec.remove_extra_whitespaces = True
+    replacements = {}
+    if table:
+        replacements = rules(table)
+    for character in WHITE:
+        if set(replacements.get(character, character)) - {" "}:
+            raise UserError(
+                f"{path}: its normalizer leaves white space (tab, U+00A0) that its pre-tokenizer"
+                " splits at and SentencePiece does not"
+            )
+    spec.add_dummy_prefix = True
+    spec.remove_extra_whitespaces = True
+
+
+def _steps(step: Any) -> list[dict[str, Any]]:
+    if not step:
+        return []
+    if step["type"] == "Sequence":
+        return step["normalizers"]
+    return [step]
 
 
 def _usual(step: Any) -> Any:
@@ -230,9 +242,11 @@ def _usual(step: Any) -> Any:
     if step["type"] == "Sequence":
         step["pretokenizers"] = [_usual(inner) for inner in step["pretokenizers"]]
     elif step["type"] == "Metaspace":
-        prefix = step.pop("add_prefix_space", True)
+        scheme = "never"
+        if step.pop("add_prefix_space", True):
+            scheme = "always"
         step.pop("str_rep", None)
-        step.setdefault("prepend_scheme", "always" if prefix else "never")
+        step.setdefault("prepend_scheme", scheme)
         step.setdefault("split", True)
     return step
 
@@ -249,14 +263,18 @@ def _collapses(step: dict[str, Any]) -> bool:
 
 
 def _pairs(model: Any) -> list[list[str]]:
-    return [
-        pair.split(" ") if isinstance(pair, str) else list(pair)
-        for pair in model["merges"]
-    ]
+    pairs = []
+    for pair in model["merges"]:
+        # Older files have "first second".
+        if isinstance(pair, str):
+            pair = pair.split(" ")
+        pairs.append(list(pair))
+    return pairs
 
 
 def _grouped(pairs: list[list[str]]) -> list[tuple[str, frozenset]]:
     """(the piece, the pairs that make it) in the order of the pairs."""
+    # Which pair of one piece comes first makes no difference: the piece is the same.
     groups: list[tuple[str, set]] = []
     for first, second in pairs:
         if not groups or groups[-1][0] != first + second:
@@ -268,15 +286,12 @@ def _grouped(pairs: list[list[str]]) -> list[tuple[str, frozenset]]:
 def _bpe(model: Any, path: Path | str) -> tuple[list[str], list[float]]:
     """The pieces by id, and as scores minus the place at which the merges make them, characters
     last."""
-    if (
-        model.get("continuing_subword_prefix")
-        or model.get("end_of_word_suffix")
-        or model.get("dropout")
-    ):
-        raise UserError(
-            f"{path}: a BPE model with prefixes, suffixes or dropout; SentencePiece has none of"
-            " them"
-        )
+    for option in ("continuing_subword_prefix", "end_of_word_suffix", "dropout"):
+        if model.get(option):
+            raise UserError(
+                f"{path}: a BPE model with prefixes, suffixes or dropout; SentencePiece has none"
+                " of them"
+            )
     if not model["fuse_unk"] or model.get("ignore_merges"):
         raise UserError(
             f"{path}: a BPE model with fuse_unk=false or ignore_merges=true; SentencePiece's is"
@@ -287,7 +302,10 @@ def _bpe(model: Any, path: Path | str) -> tuple[list[str], list[float]]:
         raise UserError(f"{path}: the ids of its pieces have gaps")
     order: dict[str, int] = {}
     for first, second in _pairs(model):
+        # The first of several pairs that make one piece: it is merged then.
         order.setdefault(first + second, len(order))
-    return names, [
-        -float(order.get(name, len(order) + i)) for i, name in enumerate(names)
-    ]
+    scores = []
+    for i, name in enumerate(names):
+        place = order.get(name, len(order) + i)
+        scores.append(-float(place))
+    return names, scores

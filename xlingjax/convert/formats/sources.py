@@ -23,10 +23,11 @@ def reader_of(source: Path) -> tuple[ModuleType, Path]:
                 f"{source} is none of {', '.join(READERS)}; give the folder of a Hugging Face model"
             )
         return READERS[source.suffix], source
-    files = sorted(path for path in source.iterdir() if path.suffix in READERS)
-    of_transformers = any(
-        path.suffix in (".safetensors", ".bin") for path in source.iterdir()
-    )
+    paths = sorted(source.iterdir())
+    files = [path for path in paths if path.suffix in READERS]
+    suffixes = {path.suffix for path in paths}
+    of_transformers = ".safetensors" in suffixes or ".bin" in suffixes
+    # A folder of the hub may hold its model for another program, too.
     if not files or (of_transformers and (source / "config.json").is_file()):
         return hugging_face, source
     if len(files) > 1:

@@ -31,6 +31,7 @@ class Tensors:
     def read(self, name: str) -> np.ndarray:
         """The tensor in float32. Raises UserError for NaN, infinity and what is no number."""
         value = self.fetch(name)
+        # bfloat16 is no floating-point number to NumPy: its kind is V.
         if value.dtype.kind not in "fV" and value.dtype.name != "bfloat16":
             raise UserError(
                 f"{self.origin}: {name} is {value.dtype}; weights are floating-point numbers"
@@ -49,17 +50,16 @@ def open_tensors(folder: Path) -> Tensors:
     there. Raises UserError for none, a damaged file, a pickle with more than tensors in it, and an
     index that points elsewhere.
     """
+    # safetensors first: nothing in it can run.
     for name, reader in ((SAFE, safetensors), (PICKLED, _pickled)):
         index = folder / f"{name}.index.json"
         if (folder / name).is_file():
             return _joined(str(folder / name), [reader(folder / name)], None)
         if index.is_file():
-            of = _shards(index)
-            return _joined(
-                str(index),
-                [reader(folder / shard) for shard in sorted({*of.values()})],
-                of,
-            )
+            shard_of = _shards(index)
+            shards = sorted({*shard_of.values()})
+            parts = [reader(folder / shard) for shard in shards]
+            return _joined(str(index), parts, shard_of)
     there = ", ".join(sorted(path.name for path in folder.iterdir())[:8]) or "nothing"
     raise UserError(
         f"no weights in {folder}: looked for {SAFE} and {PICKLED}, whole or in shards; there is"
@@ -68,7 +68,8 @@ def open_tensors(folder: Path) -> Tensors:
 
 
 def _joined(origin: str, parts: list[Tensors], index: dict[str, str] | None) -> Tensors:
-    shapes, whose = {}, {}
+    shapes = {}
+    whose = {}
     for part in parts:
         for name, shape in part.shapes.items():
             if name in whose:
@@ -76,7 +77,8 @@ def _joined(origin: str, parts: list[Tensors], index: dict[str, str] | None) -> 
                     f"{origin}: {name} stands in {whose[name].origin} and in {part.origin};"
                     " leave one"
                 )
-            shapes[name], whose[name] = shape, part
+            shapes[name] = shape
+            whose[name] = part
     for name, shard in (index or {}).items():
         if name not in whose or Path(whose[name].origin).name != shard:
             raise UserError(
@@ -89,13 +91,14 @@ def _joined(origin: str, parts: list[Tensors], index: dict[str, str] | None) -> 
 def _shards(index: Path) -> dict[str, str]:
     """{name: the file it lies in}."""
     try:
-        found = json.loads(index.read_text(encoding="utf-8"))["weight_map"]
-        found = {str(name): str(shard) for name, shard in found.items()}
+        table = json.loads(index.read_text(encoding="utf-8"))["weight_map"]
+        shard_of = {str(name): str(shard) for name, shard in table.items()}
     except (OSError, ValueError, KeyError, AttributeError, TypeError):
         raise UserError(
             f"{index} is no index of shards: it needs weight_map, {{name: file}}"
         ) from None
-    for shard in {*found.values()}:
+    # A name with folders in it would read a file that nobody gave.
+    for shard in {*shard_of.values()}:
         if Path(shard).name != shard or shard in ("", ".", ".."):
             raise UserError(
                 f"{index} names the shard {shard!r}, outside its own folder; nothing of it was read"
@@ -105,7 +108,7 @@ def _shards(index: Path) -> dict[str, str]:
                 f"{index} names the shard {shard}, which is not there; fetch all of the model's"
                 " files"
             )
-    return found
+    return shard_of
 
 
 def safetensors(path: Path) -> Tensors:
@@ -121,6 +124,7 @@ def safetensors(path: Path) -> Tensors:
             f"{path} is no whole safetensors file ({first_line(error)}); fetch it again"
         ) from None
 
+    # Opened for each tensor, so that no file stays open as long as the model is read.
     def fetch(name: str) -> np.ndarray:
         with safe_open(path, framework="numpy") as file:
             return file.get_tensor(name)
@@ -146,39 +150,39 @@ def unpickled(path: Path, known: Sequence[type] = ()) -> Any:
         ) from None
     try:
         with torch.serialization.safe_globals([*known]):
+            # Only the newer of PyTorch's formats, a zip file, can be mapped.
             return torch.load(
                 path,
                 map_location="cpu",
                 weights_only=True,
                 mmap=zipfile.is_zipfile(path),
             )
-    except Exception as error:  # of a dozen kinds
-        unsafe = "WeightsUnpickler" in str(error) or "Unsupported" in str(error)
-        why = (
-            "holds more than tensors, and what a pickle holds it can run: refused"
-            if unsafe
-            else "cannot be read"
-        )
+    # PyTorch raises a dozen kinds, and has none for what its restricted reader refuses.
+    except Exception as error:
+        why = "cannot be read"
+        if "WeightsUnpickler" in str(error) or "Unsupported" in str(error):
+            why = "holds more than tensors, and what a pickle holds it can run: refused"
         raise UserError(
             f"{path} {why} ({first_line(error)}); give its {SAFE}"
         ) from None
 
 
-def of_torch(origin: str, found: Any) -> Tensors:
+def of_torch(origin: str, table: Any) -> Tensors:
     """Raises UserError for what is no table of tensors."""
     import torch
 
-    if not isinstance(found, dict) or not all(
-        isinstance(value, torch.Tensor) for value in found.values()
-    ):
+    is_table = isinstance(table, dict)
+    if not is_table or not all(isinstance(v, torch.Tensor) for v in table.values()):
         raise UserError(
             f"{origin} is no table of names and tensors; give the file of the weights alone"
         )
 
     def fetch(name: str) -> np.ndarray:
-        value = found[name]
-        return value.float().numpy() if value.is_floating_point() else value.numpy()
+        value = table[name]
+        if value.is_floating_point():
+            # NumPy has no bfloat16.
+            value = value.float()
+        return value.numpy()
 
-    return Tensors(
-        origin, {name: tuple(value.shape) for name, value in found.items()}, fetch
-    )
+    shapes = {name: tuple(value.shape) for name, value in table.items()}
+    return Tensors(origin, shapes, fetch)

@@ -38,17 +38,13 @@ def tokenizer_files(vocabulary: Vocabulary, max_length: int) -> dict[str, bytes]
     """
     if isinstance(vocabulary, FastBpeVocabulary):
         files = vocabulary.files()
-        config = {
-            **json.loads(files["tokenizer_config.json"]),
-            "model_max_length": max_length,
-        }
+        config = json.loads(files["tokenizer_config.json"])
+        config["model_max_length"] = max_length
         return {**files, "tokenizer_config.json": _bytes(config, indent=2)}
     names = _names(vocabulary)
-    bos, eos, mask = (
-        names[vocabulary.bos_id],
-        names[vocabulary.eos_id],
-        names[vocabulary.mask_id],
-    )
+    bos = names[vocabulary.bos_id]
+    eos = names[vocabulary.eos_id]
+    mask = names[vocabulary.mask_id]
     config = {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "model_max_length": max_length,
@@ -67,8 +63,8 @@ def tokenizer_files(vocabulary: Vocabulary, max_length: int) -> dict[str, bytes]
     return files
 
 
-def _bytes(told: Any, indent: int | None = None) -> bytes:
-    return (json.dumps(told, ensure_ascii=False, indent=indent) + "\n").encode()
+def _bytes(content: Any, indent: int | None = None) -> bytes:
+    return (json.dumps(content, ensure_ascii=False, indent=indent) + "\n").encode()
 
 
 def proto_of(model: bytes):
@@ -83,14 +79,11 @@ def tokenizer_json(vocabulary: Vocabulary) -> dict[str, Any]:
     for a SentencePiece model that it cannot say."""
     names = _names(vocabulary)
     if vocabulary.layout == "tokenizer":
-        told = json.loads(vocabulary.content)
-        return {
-            **told,
-            "post_processor": told.get("post_processor")
-            or _template(vocabulary, names),
-        }
+        content = json.loads(vocabulary.content)
+        template = content.get("post_processor") or _template(vocabulary, names)
+        return {**content, "post_processor": template}
     proto = proto_of(vocabulary.model_bytes)
-    spec, types = proto.normalizer_spec, _types(vocabulary, proto)
+    spec = proto.normalizer_spec
     _require_sayable(proto)
     byte_fallback = proto.trainer_spec.byte_fallback
     normal = {piece.piece for piece in proto.pieces if piece.type == NORMAL}
@@ -112,37 +105,26 @@ def tokenizer_json(vocabulary: Vocabulary) -> dict[str, Any]:
             "vocab": {name: i for i, name in enumerate(names)},
             "merges": merges(proto),
         }
-    metaspace = {
-        "type": "Metaspace",
-        "replacement": SPACE,
-        "prepend_scheme": "never",
-        "split": _split(proto, normal),
-    }
+    metaspace = None
+    if spec.escape_whitespaces:
+        metaspace = {
+            "type": "Metaspace",
+            "replacement": SPACE,
+            "prepend_scheme": "never",
+            "split": _split(proto, normal),
+        }
     return {
         "version": "1.0",
         "truncation": None,
         "padding": None,
-        "added_tokens": [
-            {
-                "id": i,
-                **_added(
-                    name,
-                    lstrip=i == vocabulary.mask_id,
-                    special=types[i] != USER_DEFINED,
-                ),
-            }
-            for i, name in enumerate(names)
-            if i in vocabulary.special_ids
-            or types[i] == CONTROL
-            or (types[i] == USER_DEFINED and model["type"] == "BPE")
-        ],
+        "added_tokens": _added_tokens(vocabulary, proto, names),
         "normalizer": normalizer(
             spec.precompiled_charsmap,
             spec.add_dummy_prefix,
             spec.remove_extra_whitespaces,
             spec.escape_whitespaces,
         ),
-        "pre_tokenizer": metaspace if spec.escape_whitespaces else None,
+        "pre_tokenizer": metaspace,
         "post_processor": _template(vocabulary, names),
         "decoder": {"type": "Sequence", "decoders": _decoders(spec, byte_fallback)},
         "model": model,
@@ -152,22 +134,23 @@ def tokenizer_json(vocabulary: Vocabulary) -> dict[str, Any]:
 def _template(vocabulary: Vocabulary, names: list[str]) -> dict[str, Any]:
     """What stands around one text and a pair. XLM and BERT have one separator between the two,
     XLM-R two."""
-    bos, eos = names[vocabulary.bos_id], names[vocabulary.eos_id]
-    between = [_special(eos)] * (vocabulary.pair_separators - 2)
+    begin = {"SpecialToken": {"id": names[vocabulary.bos_id], "type_id": 0}}
+    end = {"SpecialToken": {"id": names[vocabulary.eos_id], "type_id": 0}}
+    first = {"Sequence": {"id": "A", "type_id": 0}}
+    second = {"Sequence": {"id": "B", "type_id": 0}}
+    between = [end] * (vocabulary.pair_separators - 2)
+    special_tokens = {}
+    for name in sorted({names[vocabulary.bos_id], names[vocabulary.eos_id]}):
+        special_tokens[name] = {
+            "id": name,
+            "ids": [names.index(name)],
+            "tokens": [name],
+        }
     return {
         "type": "TemplateProcessing",
-        "single": [_special(bos), _sequence("A"), _special(eos)],
-        "pair": [
-            _special(bos),
-            _sequence("A"),
-            *between,
-            _sequence("B"),
-            _special(eos),
-        ],
-        "special_tokens": {
-            name: {"id": name, "ids": [names.index(name)], "tokens": [name]}
-            for name in sorted({bos, eos})
-        },
+        "single": [begin, first, end],
+        "pair": [begin, first, *between, second, end],
+        "special_tokens": special_tokens,
     }
 
 
@@ -175,14 +158,15 @@ def _names(vocabulary: Vocabulary) -> list[str]:
     """The text of each id; MASK of layout `xlm` has that of its piece."""
     names = vocabulary.pieces(range(vocabulary.size))
     if vocabulary.layout == "xlm":
+        # XLM masks with this one of its spare pieces.
         names[vocabulary.mask_id] = "<special1>"
-    if len({*names}) < len(names):
-        twice = next(name for name in names if names.count(name) > 1)
-        raise UserError(
-            f"the SentencePiece model has a piece {twice!r}, which layout '{vocabulary.layout}'"
-            " adds"
-        )
-    return names
+    if len({*names}) == len(names):
+        return names
+    twice = [name for name in names if names.count(name) > 1]
+    raise UserError(
+        f"the SentencePiece model has a piece {twice[0]!r}, which layout '{vocabulary.layout}'"
+        " adds"
+    )
 
 
 def _types(vocabulary: Vocabulary, proto) -> list[int]:
@@ -190,6 +174,25 @@ def _types(vocabulary: Vocabulary, proto) -> list[int]:
     for i, piece in zip(vocabulary.to_model.tolist(), proto.pieces, strict=True):
         types[i] = piece.type
     return types
+
+
+def _added_tokens(
+    vocabulary: Vocabulary, proto, names: list[str]
+) -> list[dict[str, Any]]:
+    """Found in a text before the model sees it."""
+    kinds = {CONTROL}
+    if proto.trainer_spec.model_type == BPE:
+        # A Unigram model keeps them whole by their score (see `_scores`).
+        kinds.add(USER_DEFINED)
+    types = _types(vocabulary, proto)
+    tokens = []
+    for i, name in enumerate(names):
+        if i in vocabulary.special_ids or types[i] in kinds:
+            special = types[i] != USER_DEFINED
+            # <mask> takes the space before it along, as XLM-R's does.
+            token = _added(name, lstrip=i == vocabulary.mask_id, special=special)
+            tokens.append({"id": i, **token})
+    return tokens
 
 
 def _added(content: str, lstrip: bool = False, special: bool = True) -> dict[str, Any]:
@@ -207,26 +210,15 @@ def _mask(vocabulary: Vocabulary, name: str) -> dict[str, Any]:
     """The mask as an added token: of a tokenizer.json as it stands there."""
     if vocabulary.layout != "tokenizer":
         return _added(name, lstrip=True)
-    there = [
-        token
-        for token in json.loads(vocabulary.content)["added_tokens"]
-        if token["content"] == name
-    ]
-    if not there:
-        return _added(name)
-    return {key: value for key, value in there[0].items() if key != "id"}
-
-
-def _special(name: str) -> dict[str, Any]:
-    return {"SpecialToken": {"id": name, "type_id": 0}}
-
-
-def _sequence(name: str) -> dict[str, Any]:
-    return {"Sequence": {"id": name, "type_id": 0}}
+    for token in json.loads(vocabulary.content)["added_tokens"]:
+        if token["content"] == name:
+            token.pop("id", None)
+            return token
+    return _added(name)
 
 
 def _require_sayable(proto) -> None:
-    trainer, spec = proto.trainer_spec, proto.normalizer_spec
+    trainer = proto.trainer_spec
     if trainer.model_type not in (UNIGRAM, BPE):
         raise UserError(
             "tokenizer.json needs a SentencePiece model of type unigram or bpe; this one is word or"
@@ -237,45 +229,56 @@ def _require_sayable(proto) -> None:
             "tokenizer.json cannot say a SentencePiece model that marks the ends of words, not"
             " their starts"
         )
-    if unused := [piece.piece for piece in proto.pieces if piece.type == UNUSED]:
-        raise UserError(
-            "tokenizer.json cannot say the unused pieces of a SentencePiece model, as"
-            f" {unused[0]!r}"
-        )
-    given = [piece.piece for piece in proto.pieces if piece.type == USER_DEFINED]
-    table = (
-        rules(spec.precompiled_charsmap) if given and spec.precompiled_charsmap else {}
-    )
-    for piece in given:
+    for piece in proto.pieces:
+        if piece.type == UNUSED:
+            raise UserError(
+                "tokenizer.json cannot say the unused pieces of a SentencePiece model, as"
+                f" {piece.piece!r}"
+            )
+    _require_sayable_pieces(proto)
+    if trainer.model_type == BPE:
+        _require_sayable_merges(_normal_scores(proto))
+
+
+def _require_sayable_pieces(proto) -> None:
+    """Of those that the user of SentencePiece defined."""
+    spec = proto.normalizer_spec
+    pieces = [piece.piece for piece in proto.pieces if piece.type == USER_DEFINED]
+    table = {}
+    if pieces and spec.precompiled_charsmap:
+        table = rules(spec.precompiled_charsmap)
+    moves_spaces = spec.add_dummy_prefix or spec.remove_extra_whitespaces
+    for piece in pieces:
         if " " in piece or any(text in piece for text in table):
             raise UserError(
                 f"the user-defined piece {piece!r} is text that the model's normalization rewrites"
             )
-        if trainer.model_type == BPE and (
-            spec.add_dummy_prefix or spec.remove_extra_whitespaces
-        ):
+        # There they are added tokens, and what stands on their two sides is normalized alone.
+        if proto.trainer_spec.model_type == BPE and moves_spaces:
             raise UserError(
                 f"tokenizer.json cannot say the user-defined piece {piece!r} of a bpe model that"
                 " puts a space before the text or removes spaces (add_dummy_prefix,"
                 " remove_extra_whitespaces)"
             )
-    if trainer.model_type == BPE:
-        normal = {
-            piece.piece: piece.score for piece in proto.pieces if piece.type == NORMAL
-        }
-        long = [score for piece, score in normal.items() if len(piece) > 1]
-        if len({*long}) < len(long):
+
+
+def _require_sayable_merges(score_of: dict[str, float]) -> None:
+    long = [score for piece, score in score_of.items() if len(piece) > 1]
+    if len({*long}) < len(long):
+        raise UserError(
+            "the bpe model has pieces of the same score: tokenizer.json has a first and a"
+            " second"
+        )
+    for piece in score_of:
+        if not score_of.keys() >= set(piece):
             raise UserError(
-                "the bpe model has pieces of the same score: tokenizer.json has a first and a"
-                " second"
-            )
-        if strange := next(
-            (piece for piece in normal if any(c not in normal for c in piece)), None
-        ):
-            raise UserError(
-                f"the bpe model has no piece for a character of its piece {strange!r}; train it"
+                f"the bpe model has no piece for a character of its piece {piece!r}; train it"
                 " anew"
             )
+
+
+def _normal_scores(proto) -> dict[str, float]:
+    return {piece.piece: piece.score for piece in proto.pieces if piece.type == NORMAL}
 
 
 def _scores(
@@ -284,10 +287,11 @@ def _scores(
     """[name, log probability] by id."""
     # tokenizers gives an unknown character the lowest score less 10, and would find special pieces
     # in a text. With a piece for every character that other pieces have, every cut has the same
-    # unknown characters, and their score
-    # may be anything.
-    closed = all(character in normal for piece in normal for character in piece)
-    scores = [NEVER if closed else 0.0] * len(names)
+    # unknown characters, and their score may be anything.
+    lowest = NEVER
+    if not normal.issuperset("".join(normal)):
+        lowest = 0.0
+    scores = [lowest] * len(names)
     highest = max(piece.score for piece in proto.pieces if piece.type == NORMAL)
     for i, piece in zip(vocabulary.to_model.tolist(), proto.pieces, strict=True):
         if piece.type == NORMAL:
@@ -300,23 +304,25 @@ def _scores(
 def merges(proto) -> list[list[str]]:
     """The pairs of pieces that make a piece, those of the highest score first; it may be made of
     several pairs."""
-    normal = {
-        piece.piece: piece.score for piece in proto.pieces if piece.type == NORMAL
-    }
-    return [
-        [piece[:cut], piece[cut:]]
-        for piece in sorted(normal, key=normal.get, reverse=True)
-        for cut in range(len(piece) - 1, 0, -1)
-        if piece[:cut] in normal and piece[cut:] in normal
-    ]
+    score_of = _normal_scores(proto)
+    pairs = []
+    for piece in sorted(score_of, key=score_of.get, reverse=True):
+        for cut in range(len(piece) - 1, 0, -1):
+            first = piece[:cut]
+            second = piece[cut:]
+            if first in score_of and second in score_of:
+                pairs.append([first, second])
+    return pairs
 
 
 def _split(proto, normal: set[str]) -> bool:
     """Whether words can be cut one by one, which is faster: no piece goes on into the next word."""
-    kinds = (NORMAL, USER_DEFINED)
-    return SPACE in normal and not any(
-        SPACE in piece.piece[1:] for piece in proto.pieces if piece.type in kinds
-    )
+    if SPACE not in normal:
+        return False
+    for piece in proto.pieces:
+        if piece.type in (NORMAL, USER_DEFINED) and SPACE in piece.piece[1:]:
+            return False
+    return True
 
 
 def _decoders(spec, byte_fallback: bool) -> list[dict[str, Any]]:
@@ -329,5 +335,6 @@ def _decoders(spec, byte_fallback: bool) -> list[dict[str, Any]]:
         decoders.append({"type": "ByteFallback"})
     decoders.append({"type": "Fuse"})
     if spec.add_dummy_prefix:
+        # The space that was put before the text.
         decoders.append({"type": "Strip", "content": " ", "start": 1, "stop": 0})
     return decoders

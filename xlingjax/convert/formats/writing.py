@@ -19,20 +19,19 @@ Modules = Mapping[str, str]
 
 def differing(config: ModelConfig, **fixed: Any) -> str:
     """The fields that have another value than the one a class knows; "": none."""
-    return ", ".join(
-        f"{name}={found!r}"
-        for name, value in fixed.items()
-        if (found := getattr(config, name)) != value
-    )
+    others = []
+    for name, value in fixed.items():
+        own = getattr(config, name)
+        if own != value:
+            others.append(f"{name}={own!r}")
+    return ", ".join(others)
 
 
 def kind_of(config: ModelConfig, classifiers: Mapping[str, Modules]) -> str:
     """The classifier that a class has a place for, else "words": the vocabulary head."""
-    return (
-        config.classifier
-        if config.num_labels and config.classifier in classifiers
-        else "words"
-    )
+    if config.num_labels and config.classifier in classifiers:
+        return config.classifier
+    return "words"
 
 
 def names_of_class(
@@ -42,21 +41,20 @@ def names_of_class(
     kind = kind_of(config, classifiers)
     if kind == "words":
         return Names(modules)
-    body = {
-        ours: theirs
-        for ours, theirs in modules.items()
-        if not f"{theirs}.".startswith(head)
-    }
+    body = {}
+    for ours, theirs in modules.items():
+        # With a dot, since the head's own module is named without one.
+        if not f"{theirs}.".startswith(head):
+            body[ours] = theirs
     return Names({**body, **classifiers[kind]})
 
 
 def classes(config: ModelConfig, labels: Sequence[str]) -> dict[str, Any]:
     """id2label and label2id; LABEL_0, ... where the run does not name as many."""
-    names = (
-        labels
-        if len(labels) == config.num_labels
-        else [f"LABEL_{i}" for i in range(config.num_labels)]
-    )
+    names = labels
+    if len(labels) != config.num_labels:
+        # The names that transformers gives to classes without one.
+        names = [f"LABEL_{i}" for i in range(config.num_labels)]
     by_number = {str(i): name for i, name in enumerate(names)}
     return {
         "id2label": by_number,

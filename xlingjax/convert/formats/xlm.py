@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from xlingjax.convert.formats.fields import Fields
-from xlingjax.convert.formats.names import Names
-from xlingjax.convert.formats.reading import renamed
+from xlingjax.convert.formats.names import Names, with_classifier
+from xlingjax.convert.formats.reading import within
 from xlingjax.convert.formats.tensors import Tensors
 from xlingjax.convert.formats.writing import classes, differing, kind_of, names_of_class
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
@@ -61,20 +61,21 @@ _ARCHITECTURES = {
 def config_of(fields: Fields, name: str) -> ModelConfig:
     """The model that config.json describes. Raises UserError for what is not computed here."""
     kind = fields.architecture(_HEADS, "XLMModel")
-    for option, only in (
-        ("gelu_activation", True),
-        ("sinusoidal_embeddings", False),
-        ("causal", False),
-        ("asm", False),
-        ("is_encoder", True),
-        ("tie_word_embeddings", True),
-    ):
-        fields.one_of(option, {only: only}, only)
-    languages = (
-        fields.count("n_langs", 1)
-        if fields.one_of("use_lang_emb", {True: True, False: False}, True)
-        else 1
-    )
+    fields.only("gelu_activation", True)
+    fields.only("sinusoidal_embeddings", False)
+    fields.only("causal", False)
+    fields.only("asm", False)
+    fields.only("is_encoder", True)
+    fields.only("tie_word_embeddings", True)
+    languages = 0
+    if fields.one_of("use_lang_emb", {True: True, False: False}, True):
+        languages = fields.count("n_langs", 1)
+    if languages == 1:
+        # The class makes no table for a single one.
+        languages = 0
+    words = "n_words"
+    if "vocab_size" in fields.values:
+        words = "vocab_size"
     dim = fields.count("emb_dim")
     config = ModelConfig(
         name=name,
@@ -82,26 +83,25 @@ def config_of(fields: Fields, name: str) -> ModelConfig:
         dim=dim,
         heads=fields.count("n_heads"),
         ffn=4 * dim,
-        vocab_size=fields.count(
-            "vocab_size" if "vocab_size" in fields.values else "n_words"
-        ),
+        vocab_size=fields.count(words),
         max_positions=fields.count("max_position_embeddings"),
-        num_languages=languages if languages > 1 else 0,
+        num_languages=languages,
         norm_eps=fields.rate("layer_norm_eps", 1e-12),
         head="tied",
         classifier="xlm",
         dropout=fields.rate("dropout", 0.1),
         attention_dropout=fields.rate("attention_dropout", 0.1),
     )
-    if kind:
-        config = config.replace(
-            classifier=kind, num_labels=2 if kind == "spans" else len(fields.labels())
-        )
+    if kind == "spans":
+        # Where the answer begins, and where it ends.
+        config = config.replace(classifier=kind, num_labels=2)
+    elif kind:
+        config = config.replace(classifier=kind, num_labels=len(fields.labels()))
     if kind == "xlm":
-        fields.one_of("summary_type", {"first": "first"}, "first")
-        fields.one_of("summary_use_proj", {True: True}, True)
-        fields.one_of("summary_proj_to_labels", {True: True}, True)
-        fields.one_of("summary_activation", {None: None}, None)
+        fields.only("summary_type", "first")
+        fields.only("summary_use_proj", True)
+        fields.only("summary_proj_to_labels", True)
+        fields.only("summary_activation", None)
         config = config.replace(
             classifier_dropout=fields.rate("summary_first_dropout", 0.1)
         )
@@ -110,12 +110,12 @@ def config_of(fields: Fields, name: str) -> ModelConfig:
 
 def languages_of(fields: Fields) -> tuple[str, ...]:
     """The codes of its language embedding, index = id. Raises UserError where config.json does not
-    name them all,
-    in the order that runs have."""
-    count, named = fields.count("n_langs", 1), fields.values.get("lang2id")
-    if not isinstance(named, dict) or sorted(named.values(), key=repr) != sorted(
-        range(count), key=repr
-    ):
+    name them all, in the order that runs have."""
+    count = fields.count("n_langs", 1)
+    named = fields.values.get("lang2id")
+    numbers = sorted(range(count), key=repr)
+    # By `repr`, since anything may stand there, and 1 and "1" cannot be compared.
+    if not isinstance(named, dict) or sorted(named.values(), key=repr) != numbers:
         raise UserError(
             f"{fields.path}: lang2id={named!r} does not name n_langs={count} languages; give their"
             ' codes, {"ar": 0, "bg": 1, ...}'
@@ -130,17 +130,13 @@ def languages_of(fields: Fields) -> tuple[str, ...]:
 
 
 def names_of(config: ModelConfig) -> Names:
-    return Names(
-        {**MODULES, **(CLASSIFIERS[config.classifier] if config.num_labels else {})}
-    )
+    return with_classifier(MODULES, CLASSIFIERS, config)
 
 
 def usual(tensors: Tensors) -> Tensors:
     """With the names of `XLMWithLMHeadModel`. Raises UserError for a head that is not tied."""
-    own = (BODY, HEAD, "sequence_summary.", "classifier.", "qa_outputs.")
-    return renamed(
-        tensors, lambda name: name if name.startswith(own) else BODY + name, TIED
-    )
+    heads = (HEAD, "sequence_summary.", "classifier.", "qa_outputs.")
+    return within(tensors, BODY, heads, TIED)
 
 
 # ---- and back ------------------------------------------------------------------------------------
@@ -172,7 +168,7 @@ def described(
     """Their config.json. labels: names of the classes, in order; languages: the codes, index =
     id."""
     kind = kind_of(config, CLASSIFIERS)
-    told = {
+    fields = {
         "architectures": [_ARCHITECTURES[kind]],
         "model_type": MODEL_TYPE,
         "vocab_size": config.true_rows,
@@ -198,22 +194,19 @@ def described(
         "dtype": "float32",
     }
     if config.has_languages:
-        codes = [
-            *languages,
-            *(f"language {i}" for i in range(len(languages), config.num_languages)),
-        ]
-        told["lang2id"] = {code: i for i, code in enumerate(codes)}
-        told["id2lang"] = {str(i): code for i, code in enumerate(codes)}
+        codes = [*languages]
+        for number in range(len(languages), config.num_languages):
+            codes.append(f"language {number}")
+        fields["lang2id"] = {code: i for i, code in enumerate(codes)}
+        fields["id2lang"] = {str(i): code for i, code in enumerate(codes)}
     if kind in ("xlm", "tagging"):
-        told |= classes(config, labels)
+        fields |= classes(config, labels)
     if kind == "xlm":
-        rate = (
-            config.dropout
-            if config.classifier_dropout is None
-            else config.classifier_dropout
-        )
-        told |= {
+        rate = config.classifier_dropout
+        if rate is None:
+            rate = config.dropout
+        fields |= {
             "summary_type": "first", "summary_use_proj": True, "summary_proj_to_labels": True,
             "summary_activation": None, "summary_first_dropout": rate,
         }  # fmt: skip
-    return told
+    return fields

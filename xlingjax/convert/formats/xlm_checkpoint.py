@@ -33,64 +33,65 @@ _OPTIONS = (
 def read(path: Path) -> Foreign:
     """Raises UserError for a pickle that holds more than tensors and plain values, options that are
     not computed here, a folder without a vocabulary that is read."""
-    found, fields, words = _converted(path)
+    model, fields, words = _converted(path)
     vocabulary = FastBpeVocabulary.of_xlm(path.parent, words) or vocabulary_of(
         path.parent
     )
-    if vocabulary.size != found.config.vocab_size or vocabulary.layout != "xlm":
+    if vocabulary.size != model.config.vocab_size or vocabulary.layout != "xlm":
         raise UserError(
             f"{path}: its vocabulary has {vocabulary.size} pieces (layout {vocabulary.layout}), it "
-            f"{found.config.vocab_size} words; give the vocabulary that the model was trained with"
+            f"{model.config.vocab_size} words; give the vocabulary that the model was trained with"
         )
-    languages = xlm.languages_of(fields) if found.config.has_languages else ()
-    return Foreign.of(found, vocabulary, languages=languages)
+    languages = ()
+    if model.config.has_languages:
+        languages = xlm.languages_of(fields)
+    return Foreign.of(model, vocabulary, languages=languages)
 
 
 def params_of(path: Path) -> Converted:
     """The model and its parameters alone, whatever its vocabulary. Raises UserError as `read`
     does."""
-    return _converted(path)[0]
+    model, _, _ = _converted(path)
+    return model
 
 
 def _converted(path: Path) -> tuple[Converted, Fields, list[str]]:
     """(the model, its options, the words in the order of their ids where the checkpoint has
     them)."""
-    found = unpickled(path, [argparse.Namespace])
-    if not isinstance(found, dict) or not isinstance(
-        found.get("params"), dict | argparse.Namespace
-    ):
+    checkpoint = unpickled(path, [argparse.Namespace])
+    params = None
+    if isinstance(checkpoint, dict):
+        params = checkpoint.get("params")
+    if isinstance(params, argparse.Namespace):
+        params = vars(params)
+    if not isinstance(params, dict):
         raise UserError(
             f"{path} is no checkpoint of XLM: it needs params, and model or encoder"
         )
-    params = (
-        found["params"] if isinstance(found["params"], dict) else vars(found["params"])
-    )
     fields = Fields(path, {name: params[name] for name in _OPTIONS if name in params})
-    fields.one_of("use_memory", {False: False}, False)
-    if "decoder" in found and "encoder" in found:
-        tensors = _both(path, found)
-        family, positions = (
-            xlm_seq2seq,
-            tensors.shapes.get("encoder.position_embeddings.weight"),
-        )
-        more = {
-            "decoder_layers": fields.count("n_layers"),
-            "decoder_embeddings": "separate",
-        }
+    fields.only("use_memory", False)
+    decoder = {}
+    if "decoder" in checkpoint and "encoder" in checkpoint:
+        family = xlm_seq2seq
+        tensors = _both(path, checkpoint)
+        positions = tensors.shapes.get("encoder.position_embeddings.weight")
+        decoder["decoder_layers"] = fields.count("n_layers")
+        decoder["decoder_embeddings"] = "separate"
     else:
-        tensors = of_torch(str(path), _bare(found.get("model", found.get("encoder"))))
-        family, positions, more = (
-            xlm,
-            tensors.shapes.get("position_embeddings.weight"),
-            {},
-        )
+        family = xlm
+        # XLM's code saves an encoder alone as "model", and as "encoder" where it trains a decoder.
+        encoder = checkpoint.get("model", checkpoint.get("encoder"))
+        tensors = of_torch(str(path), _bare(encoder))
+        positions = tensors.shapes.get("position_embeddings.weight")
     if positions is None:
         raise UserError(
             f"{path}: it has no position_embeddings.weight, and is no checkpoint of XLM"
         )
+    # Not among the options: XLM's code builds its table for 512 positions, whatever they say.
     fields.values["max_position_embeddings"] = positions[0]
-    made = converted(family, xlm.config_of(fields, path.stem).replace(**more), tensors)
-    ids = found.get("dico_word2id") or {}
+    config = xlm.config_of(fields, path.stem).replace(**decoder)
+    made = converted(family, config, tensors)
+    ids = checkpoint.get("dico_word2id") or {}
     try:
         return made, fields, sorted(ids, key=ids.__getitem__)
     except (TypeError, AttributeError):
@@ -104,16 +105,13 @@ def _bare(table: Any) -> Any:
     return {str(name).removeprefix("module."): value for name, value in table.items()}
 
 
-def _both(path: Path, found: dict[str, Any]) -> Tensors:
-    sides = {
-        side: of_torch(f"{path}, {side}", _bare(found[side]))
-        for side in ("encoder", "decoder")
-    }
-    shapes = {
-        f"{side}.{name}": shape
-        for side, own in sides.items()
-        for name, shape in own.shapes.items()
-    }
+def _both(path: Path, checkpoint: dict[str, Any]) -> Tensors:
+    sides = {}
+    shapes = {}
+    for side in ("encoder", "decoder"):
+        sides[side] = of_torch(f"{path}, {side}", _bare(checkpoint[side]))
+        for name, shape in sides[side].shapes.items():
+            shapes[f"{side}.{name}"] = shape
 
     def fetch(name: str):
         side, _, own = name.partition(".")

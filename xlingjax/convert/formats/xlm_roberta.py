@@ -7,21 +7,20 @@ from typing import Any
 import numpy as np
 
 from xlingjax.convert.formats.fields import Fields
-from xlingjax.convert.formats.names import Names
-from xlingjax.convert.formats.reading import folded, renamed
+from xlingjax.convert.formats.names import Names, with_classifier
+from xlingjax.convert.formats.reading import folded, within
 from xlingjax.convert.formats.tensors import Tensors
 from xlingjax.convert.formats.writing import classes, differing, kind_of, names_of_class
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.model.config import ModelConfig
 
-MODEL_TYPE = "xlm-roberta"  # what is written
+MODEL_TYPE = "xlm-roberta"
+"""What is written."""
 MODEL_TYPES = (MODEL_TYPE, "roberta")
 ROLES = {"pad_id": ("pad_token_id", 1)}
 BODY, HEAD = "roberta.", "lm_head."
-WORDS, SEGMENTS = (
-    f"{BODY}embeddings.word_embeddings.weight",
-    f"{BODY}embeddings.token_type_embeddings.weight",
-)
+WORDS = f"{BODY}embeddings.word_embeddings.weight"
+SEGMENTS = f"{BODY}embeddings.token_type_embeddings.weight"
 POSITIONS = f"{BODY}embeddings.position_embeddings.weight"
 # Other names of the same tensor.
 TIED = {"lm_head.decoder.weight": WORDS, "lm_head.decoder.bias": "lm_head.bias"}
@@ -86,10 +85,16 @@ def encoder_of(
 ) -> ModelConfig:
     """Of the options that BERT, RoBERTa, XLM-R and ERNIE-M have in common. norm_eps: where none is
     named. Raises UserError for what is not computed here."""
-    for option in ("is_decoder", "add_cross_attention"):
-        fields.one_of(option, {False: False}, False)
-    fields.one_of("tie_word_embeddings", {True: True}, True)
-    fields.one_of("position_embedding_type", {"absolute": None}, "absolute")
+    fields.only("is_decoder", False)
+    fields.only("add_cross_attention", False)
+    fields.only("tie_word_embeddings", True)
+    fields.only("position_embedding_type", "absolute")
+    num_labels = 0
+    if classifier == "spans":
+        # Where the answer begins, and where it ends.
+        num_labels = 2
+    elif classifier:
+        num_labels = len(fields.labels())
     config = ModelConfig(
         name=name,
         layers=fields.count("num_hidden_layers"),
@@ -100,16 +105,11 @@ def encoder_of(
         max_positions=fields.count("max_position_embeddings"),
         position_offset=position_offset,
         norm_eps=fields.rate("layer_norm_eps", norm_eps),
-        gelu=fields.one_of(
-            "hidden_act", {"gelu": "exact"}, "gelu"
-        ),  # XLM-R's vocabulary head has this one in any case
+        # XLM-R's vocabulary head has this one in any case.
+        gelu=fields.one_of("hidden_act", {"gelu": "exact"}, "gelu"),
         head="transform",
         classifier=classifier or "xlmr",
-        num_labels=2
-        if classifier == "spans"
-        else len(fields.labels())
-        if classifier
-        else 0,
+        num_labels=num_labels,
         dropout=fields.rate("hidden_dropout_prob", 0.1),
         attention_dropout=fields.rate("attention_probs_dropout_prob", 0.1),
         init_std=fields.rate("initializer_range", 0.02),
@@ -122,18 +122,13 @@ def encoder_of(
 
 
 def names_of(config: ModelConfig) -> Names:
-    return Names(
-        {**MODULES, **(CLASSIFIERS[config.classifier] if config.num_labels else {})}
-    )
+    return with_classifier(MODULES, CLASSIFIERS, config)
 
 
 def usual(tensors: Tensors) -> Tensors:
     """With the names of `XLMRobertaForMaskedLM`, segment 0 in the positions. Raises UserError for a
     head that is not tied."""
-    own = (BODY, HEAD, "classifier.", "qa_outputs.")
-    tensors = renamed(
-        tensors, lambda name: name if name.startswith(own) else BODY + name, TIED
-    )
+    tensors = within(tensors, BODY, (HEAD, "classifier.", "qa_outputs."), TIED)
     return folded(tensors, POSITIONS, SEGMENTS)
 
 
@@ -166,11 +161,9 @@ def unfold(theirs: dict[str, np.ndarray], config: ModelConfig, pad_id: int) -> N
 def counted(table: np.ndarray, rows: int, wanted: int) -> np.ndarray:
     """A table of positions with `wanted` in place of `rows` rows in front of the first position's,
     which no sentence reads."""
-    before = (
-        table[:rows]
-        if rows == wanted
-        else np.zeros((wanted, table.shape[1]), np.float32)
-    )
+    if rows == wanted:
+        return np.concatenate([table[:rows], table[rows:]])
+    before = np.zeros((wanted, table.shape[1]), np.float32)
     return np.concatenate([before, table[rows:]])
 
 
@@ -183,7 +176,10 @@ def described(
     """Their config.json. labels: names of the classes, in order. Their classes embed no
     languages."""
     kind = kind_of(config, CLASSIFIERS)
-    told = {
+    init_std = config.init_std
+    if init_std is None:
+        init_std = 0.02
+    fields = {
         "architectures": [_ARCHITECTURES[kind]],
         "model_type": MODEL_TYPE,
         "vocab_size": config.true_rows,
@@ -194,11 +190,13 @@ def described(
         "hidden_act": "gelu",
         "hidden_dropout_prob": config.dropout,
         "attention_probs_dropout_prob": config.attention_dropout,
+        # Theirs counts from the row after that of padding, wherever ours begins.
         "max_position_embeddings": (
             config.max_positions - config.position_offset + vocabulary.pad_id + 1
         ),
+        # The class has segments in any case; ours gives it a row of zeros.
         "type_vocab_size": 1,
-        "initializer_range": 0.02 if config.init_std is None else config.init_std,
+        "initializer_range": init_std,
         "layer_norm_eps": config.norm_eps,
         "pad_token_id": vocabulary.pad_id,
         "bos_token_id": vocabulary.bos_id,
@@ -207,7 +205,7 @@ def described(
         "dtype": "float32",
     }
     if kind in ("xlmr", "tagging"):
-        told |= classes(config, labels)
+        fields |= classes(config, labels)
     if kind != "words" and config.classifier_dropout is not None:
-        told["classifier_dropout"] = config.classifier_dropout
-    return told
+        fields["classifier_dropout"] = config.classifier_dropout
+    return fields

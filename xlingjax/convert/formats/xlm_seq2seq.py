@@ -2,7 +2,7 @@
 own. Their names begin with "encoder." and "decoder." here."""
 
 from xlingjax.convert.formats import xlm
-from xlingjax.convert.formats.names import Names
+from xlingjax.convert.formats.names import Names, below
 from xlingjax.convert.formats.reading import renamed
 from xlingjax.convert.formats.tensors import Tensors
 from xlingjax.model.config import ModelConfig
@@ -10,37 +10,32 @@ from xlingjax.model.config import ModelConfig
 HEAD = "encoder.pred_layer."
 WITHOUT_MEANING = LEFT = ()
 TIED = {
-    f"{side}.pred_layer.proj.weight": f"{side}.embeddings.weight"
-    for side in ("encoder", "decoder")
+    "encoder.pred_layer.proj.weight": "encoder.embeddings.weight",
+    "decoder.pred_layer.proj.weight": "decoder.embeddings.weight",
 }
 
 _BARE = {ours: theirs.removeprefix(xlm.BODY) for ours, theirs in xlm.MODULES.items()}
-_CROSS = {
-    "cross_attention/attention/query": "q_lin",
-    "cross_attention/attention/key": "k_lin",
-    "cross_attention/attention/value": "v_lin",
-    "cross_attention/attention/out": "out_lin",
+_CROSS = {"query": "q_lin", "key": "k_lin", "value": "v_lin", "out": "out_lin"}
+_DECODER = {
+    "embeddings": "decoder_embeddings",
+    "encoder": "decoder",
+    "head": "decoder_head",
 }
 
 
 def _of_decoder(ours: str) -> str:
     """Our name there of what the encoder has under `ours`."""
-    first, _, rest = ours.partition("/")
-    first = {
-        "embeddings": "decoder_embeddings",
-        "encoder": "decoder",
-        "head": "decoder_head",
-    }[first]
-    return f"{first}/{rest}" if rest else first
+    first, slash, rest = ours.partition("/")
+    return f"{_DECODER[first]}{slash}{rest}"
 
 
+_BARE_DECODER = {_of_decoder(ours): theirs for ours, theirs in _BARE.items()}
 MODULES = {
-    **{ours: f"encoder.{theirs}" for ours, theirs in _BARE.items()},
-    **{_of_decoder(ours): f"decoder.{theirs}" for ours, theirs in _BARE.items()},
-    **{
-        f"decoder/layers/{ours}": f"decoder.encoder_attn.{{n}}.{theirs}"
-        for ours, theirs in _CROSS.items()
-    },
+    **below("", "encoder.", _BARE),
+    **below("", "decoder.", _BARE_DECODER),
+    **below(
+        "decoder/layers/cross_attention/attention/", "decoder.encoder_attn.{n}.", _CROSS
+    ),
     "decoder/layers/cross_attention/norm": "decoder.layer_norm15.{n}",
 }
 

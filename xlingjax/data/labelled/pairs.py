@@ -3,11 +3,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from xlingjax.data.labelled.records import Bitext, SourceTarget, existing
-from xlingjax.data.sources import read_lines
+from xlingjax.data.text_files import read_lines
 from xlingjax.errors import UserError
 
 ORDERED = 10
@@ -19,14 +19,15 @@ def read_source_target(
 ) -> list[SourceTarget]:
     """Line n of the second file is to be written for line n of the first; the first alone: a test
     set. Raises UserError for an empty line and for files of unequal length."""
-    sides = [_texts(path) for path in paths]
-    if len(sides) == 1:
-        return [SourceTarget(text, None, number) for number, text in sides[0]]
-    _same_length(paths[:2], sides)
-    return [
-        SourceTarget(text, target, number)
-        for (number, text), (_, target) in zip(*sides, strict=True)
-    ]
+    sources, *others = [_texts(path) for path in paths]
+    if not others:
+        return [SourceTarget(text, None, number) for number, text in sources]
+    (targets,) = others
+    _same_length(paths, sources, targets)
+    records = []
+    for (number, source), (_, target) in zip(sources, targets, strict=True):
+        records.append(SourceTarget(source, target, number))
+    return records
 
 
 def read_tatoeba(paths: Sequence[Path], task, language: str) -> list[Bitext]:
@@ -37,23 +38,24 @@ def read_tatoeba(paths: Sequence[Path], task, language: str) -> list[Bitext]:
     English side of its copy, so a side of at least `ORDERED` lines in alphabetical order has no
     gold.
     """
-    (foreign, english), labels = [_texts(path) for path in paths[:2]], paths[2:]
-    _same_length(paths[:2], (foreign, english))
+    foreign = _texts(paths[0])
+    english = _texts(paths[1])
+    _same_length(paths, foreign, english)
     texts = [text for _, text in english]
-    if labels:
-        gold = frozenset(
-            (str(row), str(line))
-            for line, row in enumerate(_permutation(labels[0], len(texts)))
-        )
-    elif len(texts) >= ORDERED and texts == sorted(texts):
-        gold = None
-    else:
-        gold = frozenset((str(row), str(row)) for row in range(len(texts)))
-    sides = (
-        tuple((str(row), text) for row, (_, text) in enumerate(side))
-        for side in (foreign, english)
-    )
-    return [Bitext(*sides, gold)]
+    gold = None
+    if len(paths) > 2:
+        gold = _gold(_permutation(paths[2], len(texts)))
+    elif len(texts) < ORDERED or texts != sorted(texts):
+        gold = _gold(range(len(texts)))
+    return [Bitext(_by_row(foreign), _by_row(english), gold)]
+
+
+def _gold(foreign_rows: Iterable[int]) -> frozenset[tuple[str, str]]:
+    return frozenset((str(row), str(line)) for line, row in enumerate(foreign_rows))
+
+
+def _by_row(side: Sequence[tuple[int, str]]) -> tuple[tuple[str, str], ...]:
+    return tuple((str(row), text) for row, (_, text) in enumerate(side))
 
 
 def read_bucc(paths: Sequence[Path], task, language: str) -> list[Bitext]:
@@ -72,27 +74,30 @@ def read_bucc(paths: Sequence[Path], task, language: str) -> list[Bitext]:
                 raise UserError(f"{path}, line {number}: the id {id_!r} comes twice")
             sentences[id_] = text.strip()
         sides.append(sentences)
+    foreign, english = sides
+    gold = None
+    if len(paths) > 2:
+        gold = _gold_of_bucc(paths, sides)
+    return [Bitext(tuple(foreign.items()), tuple(english.items()), gold)]
+
+
+def _gold_of_bucc(
+    paths: Sequence[Path], sides: Sequence[Mapping[str, str]]
+) -> frozenset[tuple[str, str]]:
+    path = paths[2]
     gold = set()
-    for path in paths[2:3]:
-        for number, line in _lines(path):
-            pair = tuple(cell.strip() for cell in line.split("\t"))
-            if len(pair) != 2:
-                raise UserError(
-                    f"{path}, line {number}: {len(pair)} columns, expected 2: foreign id TAB"
-                    " English id"
-                )
-            for id_, side, file in zip(pair, sides, paths, strict=False):
-                if id_ not in side:
-                    raise UserError(
-                        f"{path}, line {number}: no sentence {id_!r} in {file}"
-                    )
-            gold.add(pair)
-    return [
-        Bitext(
-            *(tuple(side.items()) for side in sides),
-            frozenset(gold) if len(paths) > 2 else None,
-        )
-    ]
+    for number, line in _lines(path):
+        pair = tuple(map(str.strip, line.split("\t")))
+        if len(pair) != 2:
+            raise UserError(
+                f"{path}, line {number}: {len(pair)} columns, expected 2: foreign id TAB"
+                " English id"
+            )
+        for id_, side, file in zip(pair, sides, paths[:2], strict=True):
+            if id_ not in side:
+                raise UserError(f"{path}, line {number}: no sentence {id_!r} in {file}")
+        gold.add(pair)
+    return frozenset(gold)
 
 
 def _permutation(path: Path, count: int) -> list[int]:
@@ -111,29 +116,30 @@ def _permutation(path: Path, count: int) -> list[int]:
 
 
 def _texts(path: Path) -> list[tuple[int, str]]:
-    found = [(number, line.strip()) for number, line in read_lines(existing(path))]
-    for number, text in found:
+    texts = [(number, line.strip()) for number, line in read_lines(existing(path))]
+    for number, text in texts:
         if not text:
             raise UserError(
                 f"{path}, line {number}: the line is empty; every line is a text"
             )
-    if not found:
+    if not texts:
         raise UserError(f"{path}: the file is empty")
-    return found
+    return texts
 
 
 def _lines(path: Path) -> list[tuple[int, str]]:
-    found = [
-        (number, line) for number, line in read_lines(existing(path)) if line.strip()
-    ]
-    if not found:
+    lines = []
+    for number, line in read_lines(existing(path)):
+        if line.strip():
+            lines.append((number, line))
+    if not lines:
         raise UserError(f"{path}: the file is empty")
-    return found
+    return lines
 
 
-def _same_length(paths: Sequence[Path], sides: Sequence[Sequence]) -> None:
-    if len(sides[0]) != len(sides[1]):
+def _same_length(paths: Sequence[Path], first: Sequence, second: Sequence) -> None:
+    if len(first) != len(second):
         raise UserError(
-            f"{paths[0]} has {len(sides[0])} lines, {paths[1]} {len(sides[1])}: line n of one"
+            f"{paths[0]} has {len(first)} lines, {paths[1]} {len(second)}: line n of one"
             " belongs to line n of the other"
         )

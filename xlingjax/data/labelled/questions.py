@@ -40,19 +40,18 @@ def read_squad(
                 question = checked_question(qa, context, path, translated=translated)
                 if numbered:
                     question = replace(question, id=str(len(found)))
-                if before := found.get(question.id):
-                    if not translated or (before.question, before.context) != (
-                        question.question,
-                        context,
-                    ):
+                before = found.get(question.id)
+                if before is not None:
+                    same_text = before.question == question.question
+                    if not translated or not same_text or before.context != context:
                         raise UserError(
                             f"{path}, question {question.id}: this id comes twice"
                         )
-                    answers, starts = (
-                        before.answers + question.answers,
-                        before.starts + question.starts,
+                    question = replace(
+                        question,
+                        answers=before.answers + question.answers,
+                        starts=before.starts + question.starts,
                     )
-                    question = replace(question, answers=answers, starts=starts)
                 found[question.id] = question
     if not found:
         raise UserError(f"{path}: no questions in this file")
@@ -64,44 +63,50 @@ def checked_question(
 ) -> Question:
     """The question of SQuAD's `qa`. path: where it stands, for messages. translated: see
     `read_squad`. Raises UserError as it does."""
-    id_ = str(qa.get("id", "")) if isinstance(qa, dict) else ""
+    id_ = str(_value(qa, "id", ""))
     if not id_:
         raise UserError(f"{path}: a question without an id: {str(qa)[:60]}")
-    where = f"question {id_}"
-    asked = _text(qa, "question", path, where, translated)
-    answers, starts = [], []
+    question = _text(qa, "question", path, f"question {id_}", translated)
+    where = f"{path}, question {id_}"
+    answers = []
+    starts = []
     for answer in qa.get("answers") or ():
-        text = answer.get("text") if isinstance(answer, dict) else None
-        start = answer.get("answer_start") if isinstance(answer, dict) else None
-        if (
-            translated
-            and isinstance(answer, dict)
-            and (not asked or text is None or start is None)
-        ):
-            continue
+        text = _value(answer, "text")
+        start = _value(answer, "answer_start")
+        if translated and isinstance(answer, dict):
+            is_lost = not question or text is None or start is None
+            if is_lost:
+                continue
         if not isinstance(text, str) or not isinstance(start, int):
             raise UserError(
-                f"{path}, {where}: an answer is not an object with a text and an answer_start"
+                f"{where}: an answer is not an object with a text and an answer_start"
             )
         if not text or translated and not text.strip():
             continue
-        stands = context[start : start + len(text)] if start >= 0 else ""
-        if stands != text and translated:
-            continue
+        # A negative start would count from the end.
+        stands = ""
+        if start >= 0:
+            stands = context[start : start + len(text)]
         if stands != text:
-            other = context.find(text)
-            remedy = (
-                f"it stands at {other}"
-                if other >= 0
-                else "it stands nowhere in the context"
-            )
-            raise UserError(
-                f"{path}, {where}: the answer {text!r} is not in its context at character {start},"
-                f" where {stands!r} stands; {remedy}"
-            )
+            if translated:
+                continue
+            raise _misplaced(where, context, text, start, stands)
         answers.append(text)
         starts.append(start)
-    return Question(id_, asked, context, tuple(answers), tuple(starts))
+    return Question(id_, question, context, tuple(answers), tuple(starts))
+
+
+def _misplaced(
+    where: str, context: str, answer: str, start: int, stands: str
+) -> UserError:
+    other = context.find(answer)
+    remedy = f"it stands at {other}"
+    if other < 0:
+        remedy = "it stands nowhere in the context"
+    return UserError(
+        f"{where}: the answer {answer!r} is not in its context at character {start},"
+        f" where {stands!r} stands; {remedy}"
+    )
 
 
 def _loaded(path: Path) -> Any:
@@ -116,8 +121,15 @@ def _loaded(path: Path) -> Any:
         raise UserError(f"{path}: not JSON ({error}); fetch the file again") from None
 
 
+def _value(record: Any, name: str, default: Any = None) -> Any:
+    """`default` also where `record` is no JSON object."""
+    if not isinstance(record, dict):
+        return default
+    return record.get(name, default)
+
+
 def _field(record: Any, name: str, path: Path, what: str) -> list:
-    value = record.get(name) if isinstance(record, dict) else None
+    value = _value(record, name)
     if not isinstance(value, list):
         raise UserError(
             f"{path}: {what} has no list {name!r}; expected SQuAD's layout: data, paragraphs, qas"
@@ -128,14 +140,11 @@ def _field(record: Any, name: str, path: Path, what: str) -> list:
 def _text(
     record: Any, name: str, path: str | Path, what: str, may_be_lost: bool = False
 ) -> str:
-    value = record.get(name) if isinstance(record, dict) else None
-    if (
-        may_be_lost
-        and isinstance(record, dict)
-        and name in record
-        and (value is None or not str(value).strip())
-    ):
-        return ""
+    value = _value(record, name)
+    if may_be_lost and isinstance(record, dict) and name in record:
+        is_blank = value is None or not str(value).strip()
+        if is_blank:
+            return ""
     if not isinstance(value, str) or not value.strip():
         raise UserError(f"{path}, {what}: no text {name!r}")
     return value

@@ -94,11 +94,12 @@ def is_lost(record: Any) -> bool:
 def learnable(records: Sequence[Any]) -> list[Any]:
     """Of a translated set what can be learnt: without lost texts and without questions that have no
     answer."""
-    return [
-        record
-        for record in records
-        if not is_lost(record) and (type(record) is not Question or record.answers)
-    ]
+    kept = []
+    for record in records:
+        has_answer = not isinstance(record, Question) or record.answers
+        if has_answer and not is_lost(record):
+            kept.append(record)
+    return kept
 
 
 def existing(

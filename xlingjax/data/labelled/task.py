@@ -24,6 +24,7 @@ from xlingjax.data.labelled.records import GOLD, learnable
 from xlingjax.data.labelled.text import read_own_table
 from xlingjax.data.labelled.tfds import Prepared, data_dir, is_tfds
 from xlingjax.data.labelled.words import read_tagged
+from xlingjax.data.text_files import content_hash
 from xlingjax.errors import UserError
 
 KINDS = {
@@ -86,18 +87,14 @@ class Files:
         file fits a `*`."""
         if self.languages is not None and language not in self.languages:
             return None
-        names = {
-            name
-            for pattern in self.patterns
-            for _, name, _, _ in string.Formatter().parse(pattern)
-            if name
-        }
-        codes = {name: CODES[name].get(language) for name in names - {"language"}}
+        codes = {"language": language}
+        for pattern in self.patterns:
+            for _, name, _, _ in string.Formatter().parse(pattern):
+                if name and name != "language":
+                    codes[name] = CODES[name].get(language)
         if None in codes.values():
             return None
-        relative = [
-            pattern.format(language=language, **codes) for pattern in self.patterns
-        ]
+        relative = [pattern.format(**codes) for pattern in self.patterns]
         if "*" in relative[0]:
             return tuple(sorted(folder.glob(relative[0]))) or None
         return tuple(folder / name for name in relative)
@@ -194,11 +191,13 @@ def own_task(
     task's `trained_on`, and none of its languages. head: the name of the task's, of a model with
     several.
     """
-    beside = () if pivot is None else (Path(files[pivot]),)
     languages = tuple(sorted({*files} - {pivot}))
-    paths = {language: (Path(files[language]), *beside) for language in languages}
+    paths = {language: (Path(files[language]),) for language in languages}
     if pivot is not None:
-        paths[pivot] = beside
+        pivot_path = Path(files[pivot])
+        for language in languages:
+            paths[language] += (pivot_path,)
+        paths[pivot] = (pivot_path,)
     return Task(
         suite="files",
         name=head or kind,
@@ -221,49 +220,50 @@ def part_of(split: str) -> tuple[str, Callable[[int], slice]]:
             f"split {split!r} is not a name, or a part as in 'dev[:50%]', 'dev[50%:]' or"
             " 'train[-400:]'"
         )
-    bounds = match.group(2, 3)
-    if any(
-        bound and bound.endswith("%") and abs(int(bound[:-1])) > 100 for bound in bounds
-    ):
-        raise UserError(f"split {split!r}: a percentage above 100")
+    name, begin, end = match.groups()
+    for bound in (begin, end):
+        if bound and bound.endswith("%") and abs(int(bound[:-1])) > 100:
+            raise UserError(f"split {split!r}: a percentage above 100")
 
     def rows(count: int) -> slice:
-        def row(bound: str | None) -> int | None:
-            if not bound:
-                return None
-            return (
-                round(int(bound[:-1]) * count / 100)
-                if bound.endswith("%")
-                else int(bound)
-            )
+        return slice(_row(begin, count), _row(end, count))
 
-        return slice(*map(row, bounds))
+    return name, rows
 
-    return match[1], rows
+
+def _row(bound: str | None, count: int) -> int | None:
+    if not bound:
+        return None
+    if bound.endswith("%"):
+        return round(int(bound[:-1]) * count / 100)
+    return int(bound)
 
 
 def share_rows(first: str, second: str, count: int) -> bool:
     """Whether two parts of one split of `count` rows have one in common."""
-    parts = (range(count)[part_of(split)[1](count)] for split in (first, second))
-    return bool(set.intersection(*map(set, parts)))
+    _, rows_of_first = part_of(first)
+    _, rows_of_second = part_of(second)
+    every = range(count)
+    return not set(every[rows_of_first(count)]).isdisjoint(every[rows_of_second(count)])
 
 
 def find(task: Task, folder: str | Path, split: str, language: str) -> Found | None:
     """The first of the places of a split whose files all exist; None: there is none. folder: of the
-    files, or
-    tfds:DIR. Raises UserError: no such folder, or a split that is written wrongly."""
-    name = part_of(split)[0]
+    files, or tfds:DIR. Raises UserError: no such folder, or a split that is written wrongly."""
+    name, _ = part_of(split)
     if is_tfds(folder):
-        folder, places = data_dir(folder), task.prepared.get(name, ())
+        folder = data_dir(folder)
+        places = task.prepared.get(name, ())
         what = "that TensorFlow Datasets prepared its sets in (`tfds build NAME --data_dir DIR`)"
     else:
-        folder, places = Path(folder), task.files.get(name, ())
+        folder = Path(folder)
+        places = task.files.get(name, ())
         what = f"that holds the files of {task.suite}"
     if not folder.is_dir():
         raise UserError(f"no folder {folder}; give the folder {what}")
     for files in places:
         paths = files.paths(folder, language)
-        if paths and all(path.is_file() for path in paths):
+        if paths and all(map(Path.is_file, paths)):
             return Found(files, paths)
     return None
 
@@ -271,9 +271,8 @@ def find(task: Task, folder: str | Path, split: str, language: str) -> Found | N
 def languages_present(task: Task, folder: str | Path, split: str) -> list[str]:
     """The languages of a task that have files of this split, in the task's order."""
     codes = dict.fromkeys((*task.languages, task.trained_on))
-    if split.startswith(
-        "translate_"
-    ):  # what a file of the training language holds is no translation
+    if split.startswith("translate_"):
+        # What a file of the training language holds is no translation.
         codes.pop(task.trained_on)
     return [language for language in codes if find(task, folder, split, language)]
 
@@ -295,11 +294,8 @@ def read(task: Task, folder: str | Path, split: str, language: str) -> list[Any]
     if found is None:
         raise UserError(_missing(task, folder, name, language))
     records = list(found.files.read(found.paths, task, language))
-    if (
-        not name.startswith("translate_")
-        and name != "test"
-        and not any(map(_has_gold, records))
-    ):
+    may_lack_gold = name == "test" or name.startswith("translate_")
+    if not may_lack_gold and not any(map(_has_gold, records)):
         raise UserError(
             f"{found.paths[0]}: no labels; the {name} set of {task.full_name} needs them, test sets"
             " alone do not"
@@ -311,12 +307,9 @@ def read(task: Task, folder: str | Path, split: str, language: str) -> list[Any]
             f"{task.full_name}, {split}: a bitext has no parts; read {name!r}"
         )
     if task.shared_ids and "%" in split:
-        part = rows(_SHARES)
-        kept = [
-            record
-            for record in records
-            if _share(record.id) in range(*part.indices(_SHARES))
-        ]
+        # By id, since the languages hold different questions of the same set.
+        shares = range(_SHARES)[rows(_SHARES)]
+        kept = [record for record in records if _share(record.id) in shares]
     else:
         kept = records[rows(len(records))]
     if not kept:
@@ -341,18 +334,18 @@ def require_gold(
     if any(map(_has_gold, learnable(records))):
         return
     path = find(task, folder, "translate_train", language).paths[0]
-    remedy = (
-        "`--strategy teacher`, which labels them, alone can use this file"
-        if task.labels
-        else "leave it out"
-    )
+    remedy = "leave it out"
+    if task.labels:
+        remedy = "`--strategy teacher`, which labels them, alone can use this file"
     raise UserError(
         f"{path}: no labels to train {task.full_name} on in {language!r}; {remedy}"
     )
 
 
 def _has_gold(record: Any) -> bool:
-    return type(record) not in GOLD or bool(getattr(record, GOLD[type(record)]))
+    field_name = GOLD.get(type(record))
+    # A record of no known kind is taken to be complete.
+    return field_name is None or bool(getattr(record, field_name))
 
 
 def read_languages(
@@ -368,14 +361,15 @@ def read_languages(
     A language without files raises UserError, or with `allow_missing` is left out; if all are
     missing it raises all the same.
     """
-    wanted = tuple(task.languages if languages is None else languages)
-    present = [
-        language
-        for language in wanted
-        if not allow_missing or find(task, folder, split, language)
-    ]
+    if languages is None:
+        languages = task.languages
+    wanted = tuple(languages)
+    present = wanted
+    if allow_missing:
+        present = [code for code in wanted if find(task, folder, split, code)]
     if not present:
-        raise UserError(_missing(task, folder, part_of(split)[0], wanted[0]))
+        name, _ = part_of(split)
+        raise UserError(_missing(task, folder, name, wanted[0]))
     return {language: read(task, folder, split, language) for language in present}
 
 
@@ -383,36 +377,27 @@ def hashes(
     task: Task, folder: str | Path, parts: Iterable[tuple[str, str]]
 ) -> dict[str, str]:
     """{path below `folder`: sha256 (hex)} of the files of (split, language) pairs, as far as there
-    are any;
-    of a set of TFDS of what describes it."""
-    root = data_dir(folder) if is_tfds(folder) else Path(folder)
-    found = (find(task, folder, split, language) for split, language in parts)
-    paths = sorted({path for one in found if one for path in one.paths})
-    return {str(path.relative_to(root)): _sha256(path, *_stamp(path)) for path in paths}
-
-
-def _stamp(path: Path) -> tuple[int, int]:
-    return path.stat().st_size, path.stat().st_mtime_ns
-
-
-@functools.cache  # a sweep asks for the same files in each of its cells
-def _sha256(path: Path, size: int, written: int) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    are any; of a set of TFDS of what describes it."""
+    root = Path(folder)
+    if is_tfds(folder):
+        root = data_dir(folder)
+    paths = set()
+    for split, language in parts:
+        found = find(task, folder, split, language)
+        if found:
+            paths.update(found.paths)
+    return {str(path.relative_to(root)): content_hash(path) for path in sorted(paths)}
 
 
 def edited(before: Mapping[str, str], now: Mapping[str, str]) -> str:
     """How the first file that differs does, by `hashes`; "": none does."""
     for name in sorted({*before, *now}):
-        if before.get(name) != now.get(name):
-            what = (
-                "is new"
-                if name not in before
-                else "is not read now"
-                if name not in now
-                else "was edited"
-            )
-            return f"{name} {what}"
+        if name not in before:
+            return f"{name} is new"
+        if name not in now:
+            return f"{name} is not read now"
+        if before[name] != now[name]:
+            return f"{name} was edited"
     return ""
 
 
@@ -420,16 +405,15 @@ def _missing(task: Task, folder: str | Path, split: str, language: str) -> str:
     if is_tfds(folder):
         return _unprepared(task, data_dir(folder), split, language)
     folder = Path(folder)
-    looked = [
-        files.paths(folder, language) or () for files in task.files.get(split, ())
-    ]
-    shown = [
-        " with ".join(str(path.relative_to(folder)) for path in paths)
-        for paths in looked
-        if paths
-    ]
+    places_of_split = task.files.get(split, ())
+    shown = []
+    for files in places_of_split:
+        paths = files.paths(folder, language)
+        if paths:
+            shown.append(" with ".join(str(path.relative_to(folder)) for path in paths))
     if not shown:
-        shown = [" with ".join(files.patterns) for files in task.files.get(split, ())]
+        # No path is made where nothing fits a `*`, or the language has no code.
+        shown = [" with ".join(files.patterns) for files in places_of_split]
     places = " or ".join(dict.fromkeys(shown)) or "nothing: it has no such split"
     return (
         f"{task.full_name}: no {split} files of {language!r} in {folder}: looked for {places};"
@@ -438,19 +422,16 @@ def _missing(task: Task, folder: str | Path, split: str, language: str) -> str:
 
 
 def _unprepared(task: Task, folder: Path, split: str, language: str) -> str:
-    told = f"{task.full_name}: no {split} set of {language!r} in tfds:{folder}: "
-    sets = [
-        one
-        for one in task.prepared.get(split, ())
-        if one.languages is None or language in one.languages
-    ]
+    message = f"{task.full_name}: no {split} set of {language!r} in tfds:{folder}:"
+    sets = []
+    for prepared in task.prepared.get(split, ()):
+        if prepared.languages is None or language in prepared.languages:
+            sets.append(prepared)
     if not sets:
         return (
-            told
-            + "TensorFlow Datasets has none that is read; give the folder of the official files"
+            f"{message} TensorFlow Datasets has none that is read; give the folder of the official"
+            " files"
         )
-    looked = " or ".join(one.told(language) for one in sets)
-    return (
-        told
-        + f"looked for {looked}; `{sets[0].command(folder, language)}` downloads and prepares it"
-    )
+    names = " or ".join(prepared.describe(language) for prepared in sets)
+    command = sets[0].command(folder, language)
+    return f"{message} looked for {names}; `{command}` downloads and prepares it"

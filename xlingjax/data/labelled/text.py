@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from xlingjax.data.labelled.records import Example, existing, is_lost
-from xlingjax.data.sources import read_lines
+from xlingjax.data.text_files import read_lines
 from xlingjax.errors import UserError
 
 _REMEDY = (
@@ -103,95 +103,103 @@ class Table:
     ) -> list[Example]:
         """Raises UserError naming file and line: a wrong number of columns, an empty text, invalid
         UTF-8, an unknown label, a label that is an id."""
-        rows = _rows(path, is_quoted(path) if self.quoted is None else self.quoted)
-        names = self._header(path, rows) if self.header else None
-        found, seen = [], set()
+        quoted = self.quoted
+        if quoted is None:
+            quoted = is_quoted(path)
+        rows = _rows(path, quoted)
+        names = None
+        if self.header:
+            names = self._header(path, rows)
+        examples = []
+        languages = set()
         for number, cells in rows:
-            names = names or self._names(path, number, len(cells))
+            if not names:
+                # Whether the column of labels is there is known from the first line.
+                names = self._names(path, number, len(cells))
             if len(cells) != len(names):
-                raise UserError(
-                    self._wrong(path, number, len(cells), len(names), self.header)
+                raise self._wrong_count(
+                    path, number, len(cells), len(names), self.header
                 )
-            row = dict(zip(names, (cell.strip() for cell in cells), strict=True))
+            row = dict(zip(names, map(str.strip, cells), strict=True))
             if self.language:
-                seen.add(row[self.language])
+                languages.add(row[self.language])
                 if row[self.language] != language:
                     continue
-            premise = self._text(path, number, row, self.premise)
-            hypothesis = (
-                self._text(path, number, row, self.hypothesis)
-                if self.hypothesis
-                else None
-            )
+            where = f"{path}, line {number}"
+            premise = self._text(where, row, self.premise)
+            hypothesis = None
+            if self.hypothesis:
+                hypothesis = self._text(where, row, self.hypothesis)
             label = row.get(self.label)
             if label is not None:
-                label = _RENAMED.get(label, label)
-                if labels is not None and label not in labels:
-                    known_label(label, labels, f"{path}, line {number}")
-            found.append(Example(premise, hypothesis, label, number))
-        if not found and seen:
+                label = known_label(_RENAMED.get(label, label), labels, where)
+            examples.append(Example(premise, hypothesis, label, number))
+        if not examples and languages:
             raise UserError(
                 f"{path}: no rows of {language!r}; its column {self.language} has"
-                f" {', '.join(sorted(seen))}"
+                f" {', '.join(sorted(languages))}"
             )
-        if not found:
+        if not examples:
             raise UserError(
                 f"{path}: no examples in this file; a line is {_shown(self.columns)}"
             )
-        if all(map(is_lost, found)):
+        if all(map(is_lost, examples)):
             raise UserError(f"{path}: every line lacks a text; fetch the file again")
-        return found
+        return examples
 
     def _header(self, path: Path, rows: Iterator[tuple[int, list[str]]]) -> list[str]:
         number, names = next(rows, (1, []))
-        needed = [*self.premise, *self.hypothesis, *filter(None, [self.language])]
-        needed += [] if self.unlabelled else [self.label]
-        if missing := [name for name in needed if name not in names]:
-            raise UserError(
-                f"{path}, line {number}: no column {missing[0]!r} in the header; expected"
-                f" {_shown(self.columns)}"
-            )
+        needed = [*self.premise, *self.hypothesis]
+        if self.language:
+            needed.append(self.language)
+        if not self.unlabelled:
+            needed.append(self.label)
+        for name in needed:
+            if name not in names:
+                raise UserError(
+                    f"{path}, line {number}: no column {name!r} in the header; expected"
+                    f" {_shown(self.columns)}"
+                )
         return names
 
     def _names(self, path: Path, number: int, count: int) -> Sequence[str]:
-        if (
-            count == len(self.columns) - 1
-            and self.unlabelled
-            and self.columns[-1] == self.label
-        ):
+        label_is_last = self.columns[-1] == self.label
+        if self.unlabelled and label_is_last and count == len(self.columns) - 1:
             return self.columns[:-1]
         if count != len(self.columns):
-            raise UserError(self._wrong(path, number, count, len(self.columns), False))
+            raise self._wrong_count(path, number, count, len(self.columns), False)
         return self.columns
 
-    def _wrong(
+    def _wrong_count(
         self, path: Path, number: int, count: int, expected: int, header: bool
-    ) -> str:
-        names = (
-            " as its header has" if header else f": {_shown(self.columns[:expected])}"
-        )
-        tail = (
-            ""
-            if header or self.columns != Table.columns
-            else "; a header or single texts cannot be read"
-        )
-        return (
-            f"{path}, line {number}: {count} columns, expected {expected}{names}{tail}"
+    ) -> UserError:
+        names = f": {_shown(self.columns[:expected])}"
+        if header:
+            names = " as its header has"
+        elif self.columns == Table.columns:
+            # The user's own table, which may have been written for another program.
+            names += "; a header or single texts cannot be read"
+        return UserError(
+            f"{path}, line {number}: {count} columns, expected {expected}{names}"
         )
 
-    def _text(
-        self, path: Path, number: int, row: dict[str, str], names: Sequence[str]
-    ) -> str:
+    def _text(self, where: str, row: dict[str, str], names: Sequence[str]) -> str:
         empty = [name for name in names if not row[name]]
-        fault = next((name for name in empty if name not in self.may_be_empty), "")
+        fault = ""
+        for name in empty:
+            if name not in self.may_be_empty:
+                fault = name
+                break
         if len(empty) == len(names):
             fault = " and the ".join(names)
         if not fault:
             return " ".join(row[name] for name in names if row[name])
         if self.translated:
             return ""
-        verb = "is" if fault in names else "are"
-        raise UserError(f"{path}, line {number}: the {fault} {verb} empty: {_REMEDY}")
+        verb = "are"
+        if fault in names:
+            verb = "is"
+        raise UserError(f"{where}: the {fault} {verb} empty: {_REMEDY}")
 
 
 def _shown(columns: Sequence[str]) -> str:
@@ -204,10 +212,10 @@ def read_translated(paths: Sequence[Path], task, language: str) -> list[Example]
     path = existing(paths[0])
     quoted = is_quoted(path)
     _, first = next(_rows(path, quoted), (1, []))
-    original = ("original premise", "original hypothesis") if len(first) == 5 else ()
-    table = Table(
-        (*original, *Table.columns), quoted=quoted, unlabelled=False, translated=True
-    )
+    columns = Table.columns
+    if len(first) == 5:
+        columns = ("original premise", "original hypothesis", *columns)
+    table = Table(columns, quoted=quoted, unlabelled=False, translated=True)
     return table.examples(path, task.labels or None)
 
 
@@ -217,18 +225,21 @@ def is_quoted(path: str | Path) -> bool:
     XNLI and PAWS-X so."""
     quoted = False
     for _, line in read_lines(path):
-        for cell in line.split("\t") if '"' in line else ():
-            if '"' in cell:
-                inner = cell[1:-1]
-                if (
-                    len(cell) < 2
-                    or not cell[0] == cell[-1] == '"'
-                    or '"' in inner.replace('""', "")
-                    or '"' not in inner
-                ):
-                    return False
-                quoted = True
+        for cell in line.split("\t"):
+            if '"' not in cell:
+                continue
+            if not _is_quoted_field(cell):
+                return False
+            quoted = True
     return quoted
+
+
+def _is_quoted_field(cell: str) -> bool:
+    if len(cell) < 2 or not cell[0] == cell[-1] == '"':
+        return False
+    inner = cell[1:-1]
+    # The writer puts marks only around a field that has some: "word" is a text with its quotes.
+    return '"' in inner and '"' not in inner.replace('""', "")
 
 
 def known_label(label: str, labels: Sequence[str] | None, where: str) -> str:
@@ -241,20 +252,22 @@ def known_label(label: str, labels: Sequence[str] | None, where: str) -> str:
             f"{where}: the label {label!r} is an id, and code bases number the labels otherwise:"
             f" write names; if the file keeps the order of this task, they are {order}"
         )
-    close = next((known for known in labels if known.lower() == label.lower()), None)
-    raise UserError(
-        f"{where}: unknown label {label!r}, expected one of {', '.join(labels)}"
-        + (f"; write {close!r}" if close else "")
-    )
+    message = f"{where}: unknown label {label!r}, expected one of {', '.join(labels)}"
+    for known in labels:
+        if known.lower() == label.lower():
+            raise UserError(f"{message}; write {known!r}")
+    raise UserError(message)
 
 
 def _rows(path: Path, quoted: bool) -> Iterator[tuple[int, list[str]]]:
-    lines = ((number, line) for number, line in read_lines(path) if line.strip(" "))
-    if not quoted:
-        return ((number, line.split("\t")) for number, line in lines)
-    return (
-        (number, next(csv.reader([line], delimiter="\t"))) for number, line in lines
-    )
+    for number, line in read_lines(path):
+        # A line of tabs is a row of empty cells, which has its own message.
+        if not line.strip(" "):
+            continue
+        if quoted:
+            yield number, next(csv.reader([line], delimiter="\t"))
+        else:
+            yield number, line.split("\t")
 
 
 # --- Other layouts --------------------------------------------------------------------------------
@@ -270,7 +283,7 @@ def read_xcopa(paths: Sequence[Path], task, language: str) -> list[Example]:
     are all 0 has none.
     """
     path = existing(paths[0])
-    found = []
+    examples = []
     for number, line in read_lines(path):
         if not line.strip():
             continue
@@ -283,94 +296,83 @@ def read_xcopa(paths: Sequence[Path], task, language: str) -> list[Example]:
             raise UserError(
                 f"{where}: not a JSON object; jsonl has one object per line"
             )
-        if missing := [
-            key
-            for key in ("premise", "question", "choice1", "choice2")
-            if not row.get(key)
-        ]:
-            raise UserError(f"{where}: no {missing[0]!r}")
-        label = (
-            None
-            if row.get("label") is None
-            else known_label(str(row["label"]), task.labels or None, where)
-        )
+        for key in ("premise", "question", "choice1", "choice2"):
+            if not row.get(key):
+                raise UserError(f"{where}: no {key!r}")
+        label = None
+        if row.get("label") is not None:
+            label = known_label(str(row["label"]), task.labels or None, where)
         premise = f"{row['premise'].strip()} {row['question'].strip()}"
-        found.append(
-            Example(
-                premise,
-                f"{row['choice1'].strip()} / {row['choice2'].strip()}",
-                label,
-                number,
-            )
-        )
-    if not found:
+        choices = f"{row['choice1'].strip()} / {row['choice2'].strip()}"
+        examples.append(Example(premise, choices, label, number))
+    if not examples:
         raise UserError(
             f"{path}: no examples in this file; a line is a JSON object with premise, choice1,"
             " choice2"
         )
-    if len(found) >= _HIDDEN and {example.label for example in found} == {"0"}:
-        return [replace(example, label=None) for example in found]
-    return found
+    labels = {example.label for example in examples}
+    if len(examples) >= _HIDDEN and labels == {"0"}:
+        return [replace(example, label=None) for example in examples]
+    return examples
 
 
 def read_xsid_intents(paths: Sequence[Path], task, language: str) -> list[Example]:
     """xSID: the `# text` of each block and its `# intent`."""
     path = existing(paths[0])
-    found, text, start = [], None, 0
+    examples = []
+    text = None
+    start = 0
     for number, line in read_lines(path):
+        value = line.partition("=")[2].strip()
         if line.startswith("# text ="):
-            text, start = line.partition("=")[2].strip(), number
+            text = value
+            start = number
         elif line.startswith("# intent ="):
+            where = f"{path}, line {number}"
             if not text:
                 raise UserError(
-                    f"{path}, line {number}: an intent without a '# text =' line before it"
+                    f"{where}: an intent without a '# text =' line before it"
                 )
-            label = known_label(
-                line.partition("=")[2].strip(),
-                task.labels or None,
-                f"{path}, line {number}",
-            )
-            found.append(Example(text, None, label, start))
+            label = known_label(value, task.labels or None, where)
+            examples.append(Example(text, None, label, start))
+            # So that a second intent is not taken for the same text's.
             text = None
-    if not found:
+    if not examples:
         raise UserError(
             f"{path}: no utterances in this file; each has lines '# text =' and '# intent ='"
         )
-    return found
+    return examples
 
 
 def read_mtod_intents(paths: Sequence[Path], task, language: str) -> list[Example]:
     """Facebook's multilingual task-oriented dialogues: `intent TAB start:end:slot,... TAB text TAB
     locale`, and in the full set a fifth column of tokens."""
     path = existing(paths[0])
-    found = []
+    examples = []
     for number, line in read_lines(path):
         if not line.strip():
             continue
-        cells, where = line.split("\t"), f"{path}, line {number}"
+        cells = line.split("\t")
+        where = f"{path}, line {number}"
         if len(cells) not in (4, 5):
             raise UserError(
                 f"{where}: {len(cells)} columns, expected 4: intent TAB slots TAB text TAB locale"
             )
-        if not cells[2].strip():
+        intent, slots, text = cells[:3]
+        if not text.strip():
             raise UserError(f"{where}: the text is empty: {_REMEDY}")
-        for slot in filter(None, cells[1].split(",")):
+        # Slots are not learnt, but wrong ones tell that the columns are others.
+        for slot in filter(None, slots.split(",")):
             match = re.fullmatch(r"(\d+):(\d+):\S+", slot)
-            if not match or not int(match[1]) < int(match[2]) <= len(cells[2]):
+            if not match or not int(match[1]) < int(match[2]) <= len(text):
                 raise UserError(
-                    f"{where}: the slot {slot!r} is not start:end:name within the {len(cells[2])}"
+                    f"{where}: the slot {slot!r} is not start:end:name within the {len(text)}"
                     " characters"
                 )
-        found.append(
-            Example(
-                cells[2].strip(),
-                None,
-                known_label(cells[0].strip(), task.labels or None, where),
-                number,
-            )
-        )
-    if not found:
+        label = known_label(intent.strip(), task.labels or None, where)
+        examples.append(Example(text.strip(), None, label, number))
+    if not examples:
         raise UserError(
             f"{path}: no utterances in this file; a line is intent TAB slots TAB text TAB locale"
         )
-    return found
+    return examples

@@ -34,17 +34,18 @@ def is_tfds(data: str | Path) -> bool:
 
 def data_dir(data: str | Path) -> Path:
     """TFDS's data_dir, of "tfds:DIR" or "tfds:" alone."""
-    named = (
-        str(data).removeprefix(PREFIX)
-        or os.environ.get("TFDS_DATA_DIR")
-        or "~/tensorflow_datasets"
-    )
+    named = str(data).removeprefix(PREFIX)
+    if not named:
+        # As TFDS itself chooses.
+        named = os.environ.get("TFDS_DATA_DIR") or "~/tensorflow_datasets"
     return Path(named).expanduser().absolute()
 
 
 def located(data: str | Path) -> str:
     """Where a benchmark's files are, absolute: a folder or tfds:DIR."""
-    return f"{PREFIX}{data_dir(data)}" if is_tfds(data) else str(Path(data).absolute())
+    if is_tfds(data):
+        return f"{PREFIX}{data_dir(data)}"
+    return str(Path(data).absolute())
 
 
 @dataclass(frozen=True)
@@ -66,9 +67,12 @@ class Prepared:
         if self.languages is not None and language not in self.languages:
             return None
         pattern = self.name.format(language=language).replace(":", "/")
-        found = sorted(folder.glob(f"{pattern}/{_INFO}"))
         split = self.split.format(language=language)
-        return tuple(path for path in found if split in _splits(path)) or None
+        paths = []
+        for path in sorted(folder.glob(f"{pattern}/{_INFO}")):
+            if split in _splits(path):
+                paths.append(path)
+        return tuple(paths) or None
 
     def read(self, paths: Sequence[Path], task: Any, language: str) -> list[Any]:
         """The records of all sets. Raises UserError: TFDS cannot be imported or cannot read a set,
@@ -76,41 +80,40 @@ class Prepared:
         context where it is said to.
         """
         split = self.split.format(language=language)
-        found = [
-            record
-            for path in paths
-            for record in self.records(Rows(path.parent, split), task, language)
-        ]
-        if not found:
+        records = []
+        for path in paths:
+            records += self.records(Rows(path.parent, split), task, language)
+        if not records:
             raise UserError(
                 f"{paths[0].parent}: its split {split} has no rows of {language!r}"
             )
-        if all(map(is_lost, found)):
+        if all(map(is_lost, records)):
             raise UserError(
                 f"{paths[0].parent}: every row of its split {split} lacks a text in {language!r}"
             )
-        return found
+        return records
 
-    def told(self, language: str) -> str:
+    def describe(self, language: str) -> str:
+        """The set and its split, for messages."""
         return f"{self.name} ({self.split})".format(language=language)
 
     def command(self, folder: Path, language: str) -> str:
         """What prepares it."""
-        return (
-            f"tfds build {self.name.format(language=language).partition(':')[0]} --data_dir"
-            f" {folder}"
-        )
+        # `tfds build` prepares the version it has; it takes no other.
+        name, _, _ = self.name.format(language=language).partition(":")
+        return f"tfds build {name} --data_dir {folder}"
 
 
 def _splits(path: Path) -> set[str]:
     """The splits of a set with rows. Raises UserError for metadata that is not TFDS's."""
     try:
-        splits = json.loads(path.read_text(encoding="utf-8"))["splits"]
-        return {
-            split["name"]
-            for split in splits
-            if any(int(n) for n in split.get("shardLengths", ()))
-        }
+        names = set()
+        for split in json.loads(path.read_text(encoding="utf-8"))["splits"]:
+            # The numbers of rows are strings there.
+            rows = sum(map(int, split.get("shardLengths", ())))
+            if rows:
+                names.add(split["name"])
+        return names
     except (ValueError, KeyError, TypeError):
         raise UserError(
             f"{path}: not the metadata of a TFDS set with splits; prepare the set again"
@@ -150,9 +153,10 @@ class Rows:
         try:
             batches, names = _opened(self.folder, self.split)
             for batch in batches:
-                for row in _listed(
-                    {name: _listed(value, names[name]) for name, value in batch.items()}
-                ):
+                columns = {}
+                for name, value in batch.items():
+                    columns[name] = _column(value, names[name])
+                for row in _transposed(columns):
                     number += 1
                     yield f"{self.folder}, {self.split}, row {number}", number, row
         except (tf.errors.OpError, OSError) as error:
@@ -162,19 +166,17 @@ class Rows:
             ) from None
 
 
-@functools.lru_cache(
-    maxsize=64
-)  # the languages of XNLI lie in one set, and building what reads it takes long
+# The languages of XNLI lie in one set, and building what reads it takes long.
+@functools.lru_cache(maxsize=64)
 def _opened(folder: Path, split: str) -> tuple[Any, dict[str, Sequence[str] | None]]:
     """What iterates over batches of rows (row by row it takes twice as long), and {feature: names
-    of its
-    classes}."""
+    of its classes}."""
     tfds = _tfds()
     builder = tfds.builder_from_directory(str(folder))
     in_order = tfds.ReadConfig(interleave_cycle_length=1, try_autocache=False)
-    names = {
-        name: _class_names(feature) for name, feature in builder.info.features.items()
-    }
+    names = {}
+    for name, feature in builder.info.features.items():
+        names[name] = _class_names(feature)
     rows = builder.as_dataset(split=split, shuffle_files=False, read_config=in_order)
     return rows.ragged_batch(_BATCH), names
 
@@ -184,21 +186,21 @@ def _class_names(feature: Any) -> Sequence[str] | None:
     return getattr(getattr(feature, "feature", feature), "names", None)
 
 
-def _listed(column: Any, names: Sequence[str] | None = None) -> list[Any]:
-    """The rows of a feature of a batch, or of several: {name: column}."""
-    if isinstance(column, dict):
-        columns = {
-            name: value if isinstance(value, list) else _listed(value)
-            for name, value in column.items()
-        }
-        return [
-            dict(zip(columns, row, strict=True))
-            for row in zip(*columns.values(), strict=True)
-        ]
-    column = (
-        column.to_list() if hasattr(column, "to_list") else column.numpy().tolist()
-    )  # of a ragged tensor
-    return _plain(column, names)
+def _column(value: Any, names: Sequence[str] | None) -> list[Any]:
+    """The rows of a feature of a batch; of a feature of several, {name: value} for each row."""
+    if isinstance(value, dict):
+        return _transposed(
+            {name: _column(inner, None) for name, inner in value.items()}
+        )
+    # Only a ragged tensor has the method.
+    if hasattr(value, "to_list"):
+        return _plain(value.to_list(), names)
+    return _plain(value.numpy().tolist(), names)
+
+
+def _transposed(columns: Mapping[str, list[Any]]) -> list[dict[str, Any]]:
+    rows = zip(*columns.values(), strict=True)
+    return [dict(zip(columns, row, strict=True)) for row in rows]
 
 
 def _plain(value: Any, names: Sequence[str] | None) -> Any:
@@ -206,7 +208,12 @@ def _plain(value: Any, names: Sequence[str] | None) -> Any:
         return [_plain(inner, names) for inner in value]
     if isinstance(value, bytes):
         return value.decode("utf-8")
-    return value if names is None else names[value] if value >= 0 else None
+    if names is None:
+        return value
+    # TFDS writes -1 for a class that is not known.
+    if value < 0:
+        return None
+    return names[value]
 
 
 # --- Records --------------------------------------------------------------------------------------
@@ -224,53 +231,45 @@ def pairs(
     """renamed: TFDS's names of classes that are not the task's labels. translated: as of
     `Table`."""
     renamed = renamed or {}
-    return [
-        _example(
-            where,
-            number,
-            row[texts[0]],
-            row[texts[1]],
-            renamed.get(row["label"], row["label"]),
-            task,
-            translated,
+    first, second = texts
+    examples = []
+    for where, number, row in rows:
+        label = renamed.get(row["label"], row["label"])
+        examples.append(
+            _example(where, number, row[first], row[second], label, task, translated)
         )
-        for where, number, row in rows
-    ]
+    return examples
 
 
 def parallel_pairs(
     rows: Rows, task, language: str, *, translated: bool = False
 ) -> list[Example]:
     """XNLI: an example holds all languages. translated: as of `Table`."""
-    found = []
+    examples = []
     for where, number, row in rows:
-        second = dict(
-            zip(
-                row["hypothesis"]["language"],
-                row["hypothesis"]["translation"],
-                strict=True,
-            )
+        premise = row["premise"][language]
+        codes = row["hypothesis"]["language"]
+        translations = row["hypothesis"]["translation"]
+        by_language = dict(zip(codes, translations, strict=True))
+        hypothesis = by_language.get(language, "")
+        examples.append(
+            _example(where, number, premise, hypothesis, row["label"], task, translated)
         )
-        first, other, label = (
-            row["premise"][language],
-            second.get(language, ""),
-            row["label"],
-        )
-        found.append(_example(where, number, first, other, label, task, translated))
-    return found
+    return examples
 
 
 def _example(
     where: str, number: int, first: str, second: str, label: str | None, task, translated: bool
 ) -> Example:  # fmt: skip
-    first, second = first.strip(), second.strip()
+    first = first.strip()
+    second = second.strip()
     if not translated and not (first and second):
         raise UserError(
             f"{where}: a text is empty; read the official files, where the line can be removed"
         )
-    return Example(
-        first, second, label and known_label(label, task.labels or None, where), number
-    )
+    if label:
+        label = known_label(label, task.labels or None, where)
+    return Example(first, second, label, number)
 
 
 def tagged(
@@ -278,24 +277,21 @@ def tagged(
 ) -> list[Tagged]:
     """tags: the feature; first_class: they are made BIO (see `Columns`). Of CoNLL-U (sets that tell
     heads) words are read, neither tokens of several words nor empty nodes, which have no head."""
-    found = []
+    sentences = []
     for where, number, row in rows:
         heads = row.get("head") or [""] * len(row["tokens"])
-        words = [
-            (word.strip(), known_label(tag, task.labels or None, where))
-            for word, tag, head in zip(row["tokens"], row[tags], heads, strict=True)
-            if head != "None"
-        ]
+        words = []
+        marks = []
+        for word, tag, head in zip(row["tokens"], row[tags], heads, strict=True):
+            if head == "None":
+                continue
+            words.append(word.strip())
+            marks.append(known_label(tag, task.labels or None, where))
+        if first_class:
+            marks = bio(marks)
         if words:
-            marks = [tag for _, tag in words]
-            found.append(
-                Tagged(
-                    tuple(word for word, _ in words),
-                    tuple(bio(marks) if first_class else marks),
-                    number,
-                )
-            )
-    return found
+            sentences.append(Tagged(tuple(words), tuple(marks), number))
+    return sentences
 
 
 def questions(
@@ -308,38 +304,32 @@ def questions(
 ) -> list[Question]:
     """named: {language: its name}: only questions whose id begins with the name are read (TyDiQA).
     translated: see `read_squad`."""
-    found = []
+    where = f"{rows.folder}, {rows.split}"
+    checked = []
     for _, _, row in rows:
         if named and row["id"].partition("-")[0] != named[language]:
             continue
-        answers = zip(
-            row["answers"]["text"], row["answers"]["answer_start"], strict=True
-        )
-        asked = {
+        # As SQuAD's files have it: TFDS keeps a list for each field, not a field for each answer.
+        qa = {
             "id": row["id"],
             "question": row["question"],
-            "answers": [
-                {"text": text, "answer_start": start} for text, start in answers
-            ],
+            "answers": _transposed(row["answers"]),
         }
-        where = f"{rows.folder}, {rows.split}"
-        found.append(
-            checked_question(asked, row["context"], where, translated=translated)
+        checked.append(
+            checked_question(qa, row["context"], where, translated=translated)
         )
-    return found
+    return checked
 
 
 def bitext(rows: Rows, task, language: str) -> list[Bitext]:
     """Tatoeba: each row holds both sides; an id is the row, from 0."""
-    texts = [
-        (row["source_sentence"].strip(), row["target_sentence"].strip())
-        for _, _, row in rows
-    ]
-    sides = (
-        tuple((str(n), text[side]) for n, text in enumerate(texts)) for side in (0, 1)
-    )
-    return (
-        [Bitext(*sides, frozenset((str(n), str(n)) for n in range(len(texts))))]
-        if texts
-        else []
-    )
+    sources = []
+    targets = []
+    gold = []
+    for id_, (_, _, row) in enumerate(rows):
+        sources.append((str(id_), row["source_sentence"].strip()))
+        targets.append((str(id_), row["target_sentence"].strip()))
+        gold.append((str(id_), str(id_)))
+    if not gold:
+        return []
+    return [Bitext(tuple(sources), tuple(targets), frozenset(gold))]

@@ -1,6 +1,5 @@
 """Readers of tagged sentences: a word and its tag per line (XTREME, XGLUE), CoNLL-2002 and 2003,
-CoNLL-U, xSID's
-slots."""
+CoNLL-U, xSID's slots."""
 
 from __future__ import annotations
 
@@ -10,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from xlingjax.data.labelled.records import Tagged, existing, is_lost
-from xlingjax.data.sources import read_lines
+from xlingjax.data.text_files import read_lines
 from xlingjax.errors import UserError
 
 
@@ -52,64 +51,61 @@ class Columns:
     has one)."""
 
     def __call__(self, paths: Sequence[Path], task, language: str) -> list[Tagged]:
-        tags = task.labels or None
-        return [
-            sentence
-            for path in paths
-            for sentence in self.sentences(existing(path), tags, language)
-        ]
+        sentences = []
+        for path in paths:
+            sentences += self.sentences(existing(path), task.labels or None, language)
+        return sentences
 
     def sentences(
         self, path: Path, tags: Sequence[str] | None, language: str = ""
     ) -> list[Tagged]:
         """Raises UserError naming file and line: invalid UTF-8, a line that is not a word and its
-        tag, an unknown
-        tag."""
-        found, known, labelled = [], None if tags is None else frozenset(tags), None
+        tag, an unknown tag."""
+        sentences = []
+        labelled = None
         for block in _blocks(path, self.comments):
-            words, marks, numbers = [], [], []
+            words = []
+            marks = []
+            numbers = []
             for number, line in block:
                 cells = self._cells(line)
                 if labelled is None:
+                    # The first line tells for the whole file.
                     labelled = not (self.unlabelled and len(cells) == 1)
-                if (
-                    self.gaps
-                    and len(cells) == self.width
-                    and not cells[self.word]
-                    and cells[self.tag] == "O"
-                ):
+                if self.gaps and self._is_gap(cells):
                     continue
                 self._check(path, number, cells, line, labelled)
                 word = cells[self.word].strip()
-                words.append(
-                    self._without_prefix(path, number, word, language)
-                    if self.prefix
-                    else word
-                )
-                marks.append(cells[self.tag].strip() if labelled else "")
+                if self.prefix:
+                    word = self._without_prefix(path, number, word, language)
+                words.append(word)
+                if labelled:
+                    marks.append(cells[self.tag].strip())
                 numbers.append(number)
             if self.first_class:
                 marks = bio(marks)
-            if labelled and known is not None and not known.issuperset(marks):
+            if tags is not None and not set(tags).issuperset(marks):
+                # Which line is at fault is looked for only where one is: this loop is slow.
                 for number, mark in zip(numbers, marks, strict=True):
                     known_tag(mark, tags, f"{path}, line {number}")
             if words:
-                found.append(
-                    Tagged(tuple(words), tuple(marks) if labelled else (), numbers[0])
-                )
-        if not found:
+                sentences.append(Tagged(tuple(words), tuple(marks), numbers[0]))
+        if not sentences:
             raise UserError(
                 f"{path}: no sentences in this file; a line is word, {self._between()}, tag, and a"
                 " blank line ends a sentence"
             )
-        return found
+        return sentences
 
     def _cells(self, line: str) -> list[str]:
-        return (
-            line.split()
-            if self.separator is None
-            else line.rstrip(self.separator).split(self.separator)
-        )
+        if self.separator is None:
+            return line.split()
+        return line.rstrip(self.separator).split(self.separator)
+
+    def _is_gap(self, cells: Sequence[str]) -> bool:
+        if len(cells) != self.width:
+            return False
+        return not cells[self.word] and cells[self.tag] == "O"
 
     def _between(self) -> str:
         return {"\t": "tab", " ": "space", None: "space"}[self.separator]
@@ -117,30 +113,24 @@ class Columns:
     def _check(
         self, path: Path, number: int, cells: list[str], line: str, labelled: bool
     ) -> None:
+        where = f"{path}, line {number}"
         count = len(cells)
-        if (
-            self.width is not None
-            and count != self.width
-            and not (self.unlabelled and count < 2)
-        ):
+        may_be_alone = self.unlabelled and count < 2
+        if self.width is not None and count != self.width and not may_be_alone:
             raise UserError(
-                f"{path}, line {number}: {count} columns, expected {self.width}: {line!r}"
+                f"{where}: {count} columns, expected {self.width}: {line!r}"
             )
-        if labelled:
-            enough = (
-                count > max(self.word, self.tag, 1)
-                and cells[self.word].strip()
-                and cells[self.tag].strip()
+        if not labelled:
+            if count != 1:
+                raise UserError(
+                    f"{where}: {line!r} is not a word alone, as the lines before it"
+                )
+            return
+        enough = count > max(self.word, self.tag, 1)
+        if not enough or not cells[self.word].strip() or not cells[self.tag].strip():
+            raise UserError(
+                f"{where}: {line!r} is not a word, a {self._between()} and its tag"
             )
-        else:
-            enough = count == 1
-        if not enough:
-            what = (
-                f"a word, a {self._between()} and its tag"
-                if labelled
-                else "a word alone, as the lines before it"
-            )
-            raise UserError(f"{path}, line {number}: {line!r} is not {what}")
 
     def _without_prefix(self, path: Path, number: int, word: str, language: str) -> str:
         code, _, rest = word.partition(":")
@@ -154,12 +144,15 @@ class Columns:
 
 def read_wikiann(paths: Sequence[Path], task, language: str) -> list[Tagged]:
     """PAN-X: `token TAB tag` (XTREME) or `en:token TAB tag` (its authors); the first line tells."""
-    first = next(
-        (line for _, line in read_lines(existing(paths[0])) if line.strip()), ""
-    )
-    bears_language = first.startswith(f"{language}:") and not first.startswith(
-        f"{language}:\t"
-    )
+    first = ""
+    for _, line in read_lines(existing(paths[0])):
+        if line.strip():
+            first = line
+            break
+    bears_language = first.startswith(f"{language}:")
+    # A word alone that looks like the mark, as "is:" may.
+    if first.startswith(f"{language}:\t"):
+        bears_language = False
     return Columns(width=2, prefix=bears_language)(paths, task, language)
 
 
@@ -168,64 +161,75 @@ def read_tagged_lines(paths: Sequence[Path], task, language: str) -> list[Tagged
     `.mt.tsv`); or in every line its words alone, for a teacher to tag. A line without words between
     others keeps its row (see `is_lost`). Raises UserError naming the line."""
     path = existing(paths[0])
-    found, width = [], 0
+    sentences = []
+    width = 0
     for number, line in read_lines(path):
         if not line.partition("\t")[0].strip():
-            found.append(Tagged((), (), number))
+            sentences.append(Tagged((), (), number))
             continue
-        cells, where = line.rstrip("\t").split("\t"), f"{path}, line {number}"
+        cells = line.rstrip("\t").split("\t")
+        where = f"{path}, line {number}"
         if len(cells) > 2:
             raise UserError(
                 f"{where}: {len(cells)} columns, expected 2: words TAB tags"
             )
-        width = width or len(cells)
+        if not width:
+            width = len(cells)
         if len(cells) != width:
-            lines = "words TAB tags" if width == 2 else "words alone"
+            lines = "words alone"
+            if width == 2:
+                lines = "words TAB tags"
             raise UserError(
                 f"{where}: {len(cells)} columns, but the lines before it are {lines}: tag all or"
                 " none"
             )
-        words, tags = (tuple(cell.split()) for cell in [*cells, ""][:2])
-        if width == 2 and len(words) != len(tags):
-            raise UserError(f"{where}: {len(words)} words, but {len(tags)} tags")
-        found.append(
-            Tagged(
-                words,
-                tuple(known_tag(tag, task.labels or None, where) for tag in tags),
-                number,
-            )
-        )
-    while found and is_lost(found[-1]):  # blank lines at the end
-        found.pop()
-    if not found:
+        words = cells[0].split()
+        tags = []
+        if width == 2:
+            tags = cells[1].split()
+            if len(words) != len(tags):
+                raise UserError(f"{where}: {len(words)} words, but {len(tags)} tags")
+        for tag in tags:
+            known_tag(tag, task.labels or None, where)
+        sentences.append(Tagged(tuple(words), tuple(tags), number))
+    # Blank lines at the end are no rows; nothing of another language corresponds to them.
+    while sentences and is_lost(sentences[-1]):
+        sentences.pop()
+    if not sentences:
         raise UserError(f"{path}: no sentences in this file; a line is words TAB tags")
-    return found
+    return sentences
 
 
 def bio(tags: Sequence[str]) -> list[str]:
     """CoNLL-2003's tags as BIO: I-X that begins a chunk becomes B-X."""
-    found = []
-    for before, tag in zip(["O", *tags], tags, strict=False):
-        begins = tag.startswith("I-") and before[2:] != tag[2:]
-        found.append("B-" + tag[2:] if begins else tag)
-    return found
+    marks = []
+    before = "O"
+    for tag in tags:
+        mark = tag
+        if tag.startswith("I-") and before[2:] != tag[2:]:
+            mark = "B-" + tag[2:]
+        marks.append(mark)
+        before = tag
+    return marks
 
 
 def read_conllu(paths: Sequence[Path], task, language: str) -> list[Tagged]:
     """Universal Dependencies' CoNLL-U: words and their UPOS. Of a multiword token the syntactic
-    words are read, not
-    the token; empty nodes are not words."""
-    found = []
+    words are read, not the token; empty nodes are not words."""
+    sentences = []
     for path in map(existing, paths):
-        before = len(found)
+        before = len(sentences)
         for block in _blocks(path, comments=True):
-            words, tags = [], []
+            words = []
+            tags = []
             for number, line in block:
-                cells, where = line.split("\t"), f"{path}, line {number}"
+                cells = line.split("\t")
+                where = f"{path}, line {number}"
                 if len(cells) != 10:
                     raise UserError(
                         f"{where}: {len(cells)} columns, expected CoNLL-U's 10"
                     )
+                # "3-4" is a token of several words, "3.1" an empty node.
                 if re.fullmatch(r"\d+[-.]\d+", cells[0]):
                     continue
                 if cells[0] != str(len(words) + 1):
@@ -236,12 +240,13 @@ def read_conllu(paths: Sequence[Path], task, language: str) -> list[Tagged]:
                 words.append(cells[1].strip())
                 tags.append(known_tag(cells[3], task.labels or None, where))
             if words:
-                found.append(Tagged(tuple(words), tuple(tags), block[0][0]))
-        if len(found) == before:
+                first_number, _ = block[0]
+                sentences.append(Tagged(tuple(words), tuple(tags), first_number))
+        if len(sentences) == before:
             raise UserError(
                 f"{path}: no sentences in this file; CoNLL-U has ten columns with tabs between"
             )
-    return found
+    return sentences
 
 
 def read_xsid_slots(paths: Sequence[Path], task, language: str) -> list[Tagged]:

@@ -254,7 +254,7 @@ class Vocabulary:
     def encode_words(self, words: Sequence[str]) -> list[list[int]]:
         """The ids of each word, tokenised alone as it is read within a text; of transformers,
         `is_split_into_words`."""
-        return [self.encode(word) for word in words]
+        return list(map(self.encode, words))
 
     def normalized(self, text: str) -> str:
         """The text that its pieces stand for: characters by the SentencePiece model's table, spaces

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from xlingjax.data.sources import Text
+from xlingjax.data.texts import Text
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.data.vocabulary.training import explain, sentences_of, smoothed_sample
 from xlingjax.errors import UserError
@@ -96,9 +96,8 @@ class Splitter:
             return []
         unknown = self._processor.unk_id()
         rows = []
-        for ids in self._processor.encode(
-            [piece.replace(SPACE, " ") for piece in pieces]
-        ):
+        texts = [piece.replace(SPACE, " ") for piece in pieces]
+        for ids in self._processor.encode(texts):
             if unknown in ids:
                 rows.append([])
             else:
@@ -203,17 +202,14 @@ def extend(
     learnt: list[tuple[str, float]] = []
     while True:
         if not learnt:
-            learnt = [
-                (piece, score) for piece, score in learner(size) if piece not in known
-            ]
+            learnt = _without(learner(size), known)
         characters = sum(len(piece) == 1 for piece, _ in learnt)
         if characters > pieces:
             raise UserError(
                 f"--pieces {pieces}: the text has {characters} characters that the vocabulary"
                 " lacks; give at least so many, or lower --character_coverage"
             )
-        pool = [(piece, score) for piece, score in learnt if piece not in left_out]
-        pool.sort(key=_characters_first)
+        pool = sorted(_without(learnt, left_out), key=_characters_first)
         if len(pool) < pieces and learner.gave < size:
             raise UserError(
                 f"--pieces {pieces}: the text gives {len(pool)} pieces that the vocabulary lacks;"
@@ -236,6 +232,12 @@ def extend(
         if not unwanted:
             return Extension(extended, len(spelt), len(left_out))
         left_out |= unwanted
+
+
+def _without(
+    learnt: Iterable[tuple[str, float]], pieces: set[str]
+) -> list[tuple[str, float]]:
+    return [(piece, score) for piece, score in learnt if piece not in pieces]
 
 
 def _characters_first(learnt: tuple[str, float]) -> tuple[bool, float]:
@@ -329,13 +331,14 @@ def _appended(
 ) -> Vocabulary:
     lowest = min(piece.score for piece in proto.pieces if piece.type == NORMAL)
     shift = log(len(chosen) / (len(proto.pieces) + len(chosen)))
-    by_score = sorted(chosen, key=lambda one: -one[1])
-    merges = {piece: i for i, (piece, _) in enumerate(by_score)}
+    order: dict[str, int] = {}
+    for piece, _ in sorted(chosen, key=lambda one: -one[1]):
+        order[piece] = len(order)
     pieces = list(proto.pieces)
     for piece, score in chosen:
         if kind == "bpe":
             # A score is the merge's place in the order: behind all old ones, one after the other.
-            score = lowest - 1 - merges[piece]
+            score = lowest - 1 - order[piece]
         else:
             if piece in spelt:
                 score += shift
@@ -410,7 +413,7 @@ def trim(
             if len(added) <= room:
                 keep[added] = True
                 room -= len(added)
-    pieces = [piece for piece, kept in zip(proto.pieces, keep, strict=True) if kept]
+    pieces = list(itertools.compress(proto.pieces, keep))
     return _rewritten(proto, pieces, old.layout)
 
 

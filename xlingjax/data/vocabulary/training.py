@@ -19,7 +19,8 @@ from typing import Any
 import numpy as np
 
 from xlingjax.data.sampling import smoothed
-from xlingjax.data.sources import Text, find_pairs, find_text
+from xlingjax.data.sources import find_pairs, find_text
+from xlingjax.data.texts import Text
 from xlingjax.data.vocabulary.sentencepiece import XLM_SPECIAL_PIECES, Vocabulary
 from xlingjax.errors import UserError
 
@@ -92,7 +93,10 @@ def smoothed_sample(
 
 
 def _count(texts: Sequence[Text]) -> int:
-    return sum(1 for _ in sentences_of(texts))
+    count = 0
+    for _ in sentences_of(texts):
+        count += 1
+    return count
 
 
 def train_vocabulary(

@@ -62,7 +62,8 @@ def pieces_of_words(
     owned += [(word, vocabulary.unk_id) for word in missing]
     # By the word alone, so that the pieces of a word stay in their order.
     owned.sort(key=operator.itemgetter(0))
-    return [piece for _, piece in owned], [word for word, _ in owned]
+    owners, ids = zip(*owned, strict=True)
+    return list(ids), list(owners)
 
 
 def _alone(words: Sequence[str], vocabulary) -> tuple[list[int], list[int]]:

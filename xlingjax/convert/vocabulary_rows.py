@@ -1,0 +1,194 @@
+"""The rows of a model's parameters for another vocabulary.
+
+A row is found by what it means, never by its number. The parameters that have a row for each piece
+are the token tables and the biases of the vocabulary heads, the encoder's and a decoder's own;
+behind the pieces stand the tokens of languages, and rows of padding. The table of languages gets a
+row for a new language.
+"""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from xlingjax.data.texts import Text
+from xlingjax.data.vocabulary import surgery
+from xlingjax.data.vocabulary.cooccurrence import LINES, most_alike, piece_vectors
+from xlingjax.data.vocabulary.sentencepiece import Vocabulary
+from xlingjax.data.vocabulary.training import sentences_of
+from xlingjax.errors import UserError
+from xlingjax.model.config import ModelConfig
+from xlingjax.model.params import flattened, nested
+
+INITIALISATIONS = ("mean", "overlap", "random")
+NOISE = 0.1
+"""Of the ordinary rows' standard deviation: keeps rows that begin at their mean apart."""
+_BIASES = ("head/bias", "decoder_head/bias")
+Texts = Mapping[str, Sequence[Text]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Rows:
+    """Where each row of a new vocabulary comes from."""
+
+    source: np.ndarray
+    """int32 [V]: the old row that it is, -1: a new one."""
+    parts: Mapping[int, tuple[np.ndarray, np.ndarray]]
+    """{new row: (old rows, weights that sum to 1)}; a new row that is not here is drawn."""
+    drawn: str
+    """"mean" or "random": what it is drawn about."""
+    summary: str
+    """How many of each, for people."""
+
+
+def rows_between(
+    old: Vocabulary,
+    new: Vocabulary,
+    initialise: str = "mean",
+    texts: Texts | None = None,
+) -> Rows:
+    """The rows of `new`: those whose meaning `old` has too, and how the others begin.
+
+    "mean": the mean of the old rows of the pieces that `old` cuts the new piece into (Gee et al.
+    2022, "Fast Vocabulary Transfer"); where one of them is unknown, N(mean, (NOISE std)^2) of all
+    ordinary rows, number by number of their dimensions (Hewitt 2021, "Initializing New Word
+    Embeddings for Pretrained Language Models", with little noise). "overlap": the mean of the
+    pieces that both have and that keep most alike company in `texts`, weighted by how alike (the
+    idea of FOCUS, Dobler and de Melo 2023, with vectors from counts in place of fastText's and
+    cosines of the nearest in place of sparsemax); where there is none, as "mean". "random": as in a
+    model that was never trained. Raises UserError for another `initialise`, and for "overlap"
+    without text.
+    """
+    if initialise not in INITIALISATIONS:
+        raise UserError(
+            f"--initialise {initialise} is not one of {', '.join(INITIALISATIONS)}"
+        )
+    source = surgery.source_rows(old, new)
+    fresh = np.flatnonzero(source < 0)
+    alike = {}
+    if initialise == "overlap" and fresh.size:
+        if not texts:
+            raise UserError(
+                "--initialise overlap compares the company that pieces keep; give --mono or"
+                " --parallel"
+            )
+        alike = _alike(new, source, fresh, texts)
+    spelt = {}
+    drawn = "random"
+    about = "as in an untrained model"
+    if initialise != "random":
+        drawn = "mean"
+        about = "about the mean of all rows"
+        spelt = _spelt(old, new, fresh)
+    for row in alike:
+        spelt.pop(row, None)
+    parts = spelt | alike
+    counts = [f"{(source >= 0).sum():,} rows copied"]
+    if alike:
+        counts.append(f"{len(alike):,} from pieces in like company")
+    if spelt:
+        counts.append(f"{len(spelt):,} the mean of the old pieces that spell them")
+    if fresh.size > len(parts):
+        counts.append(f"{fresh.size - len(parts):,} drawn {about}")
+    return Rows(source, parts, drawn, ", ".join(counts))
+
+
+def _alike(
+    new: Vocabulary, source: np.ndarray, fresh: np.ndarray, texts: Texts
+) -> dict[int, tuple[np.ndarray, np.ndarray]]:
+    """Of `Rows.parts`: the pieces that keep like company."""
+    lines: list[str] = []
+    for texts_of_language in texts.values():
+        # As many of each language, or the largest would decide alone.
+        lines += _some(texts_of_language, LINES // len(texts))
+    vectors = piece_vectors(new, lines)
+    is_ordinary = (source >= 0) & ~np.isin(np.arange(new.size), [*new.special_ids])
+    known = np.flatnonzero(is_ordinary & (np.abs(vectors).sum(axis=1) > 0))
+    nearest = most_alike(vectors, fresh.tolist(), known)
+    return {row: (source[near], weights) for row, (near, weights) in nearest.items()}
+
+
+def _spelt(
+    old: Vocabulary, new: Vocabulary, fresh: np.ndarray
+) -> dict[int, tuple[np.ndarray, np.ndarray]]:
+    """Of `Rows.parts`: the old pieces that spell a new one."""
+    parts = {}
+    cuts = surgery.Splitter(old)(new.pieces(fresh))
+    for row, ids in zip(fresh.tolist(), cuts, strict=True):
+        if row not in new.special_ids and ids:
+            parts[row] = (np.array(ids), np.full(len(ids), 1 / len(ids)))
+    return parts
+
+
+def _some(texts: Sequence[Text], count: int) -> list[str]:
+    lines = [*sentences_of(texts)]
+    return lines[:: -(-len(lines) // count)]
+
+
+def moved(
+    params: Any,
+    config: ModelConfig,
+    new: ModelConfig,
+    rows: Rows,
+    ordinary: np.ndarray,
+    languages: Any,
+    seed: int = 0,
+) -> dict[str, Any]:
+    """The parameters with the rows of another vocabulary, NumPy arrays; what has none is as it was.
+
+    config, new: the models before and after. ordinary: old rows of no special piece. languages: of
+    each language after, its number before, -1: a new one.
+    """
+    moved_leaves = {}
+    for name, leaf in flattened(params).items():
+        if name.endswith("tokens/embedding") or name in _BIASES:
+            # By name, so that the draws of one table do not depend on which others there are.
+            rng = np.random.default_rng((seed, *name.encode()))
+            leaf = _table(
+                np.asarray(leaf), name, config, new, rows, ordinary, languages, rng
+            )
+        elif name.endswith("languages/embedding"):
+            leaf = _of_languages(np.asarray(leaf), languages)
+        moved_leaves[name] = leaf
+    return nested(moved_leaves)
+
+
+def _table(
+    old: np.ndarray,
+    name: str,
+    config: ModelConfig,
+    new: ModelConfig,
+    rows: Rows,
+    ordinary: np.ndarray,
+    languages: Any,
+    rng,
+) -> np.ndarray:
+    table = np.zeros((new.padded_vocab_size, *old.shape[1:]), np.float32)
+    known = np.flatnonzero(rows.source >= 0)
+    table[known] = old[rows.source[known]]
+    for row, (ids, weights) in rows.parts.items():
+        table[row] = np.tensordot(weights, old[ids].astype(np.float64), 1)
+    drawn = np.setdiff1d(np.flatnonzero(rows.source < 0), [*rows.parts])
+    if drawn.size and rows.drawn == "random":
+        std = new.init_std or new.dim**-0.5
+        if name.endswith("bias"):
+            # A model that was never trained has none.
+            std = 0.0
+        table[drawn] = rng.normal(0, std, table[drawn].shape)
+    elif drawn.size:
+        mean = old[ordinary].mean(axis=0, dtype=np.float64)
+        std = old[ordinary].std(axis=0, dtype=np.float64)
+        table[drawn] = rng.normal(mean, NOISE * std, table[drawn].shape)
+    if config.language_tokens:
+        old_pieces = config.vocab_size - config.language_tokens
+        old_languages = old[old_pieces : config.vocab_size]
+        new_pieces = len(rows.source)
+        table[new_pieces : new.vocab_size] = _of_languages(old_languages, languages)
+    return table
+
+
+def _of_languages(old: np.ndarray, languages: Sequence[int]) -> np.ndarray:
+    # The mean stands last, where the -1 of a new language finds it.
+    with_mean = np.concatenate([old, old.mean(axis=0, keepdims=True)])
+    return with_mean[list(languages)]
