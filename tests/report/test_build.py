@@ -262,7 +262,7 @@ def test_tokens_are_interpolated_between_log_lines(tmp_path):
 
 
 def test_pictures(tmp_path):
-    from xlingjax.report.plots import save_pictures
+    from xlingjax.report.pictures import save_pictures
 
     run = read_run(fake_run.write_run(tmp_path / "run"))
     paths = save_pictures({"run": run}, tmp_path / "pictures", {"bleu": None})

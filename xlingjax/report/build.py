@@ -11,10 +11,10 @@ from xlingjax.report import (
     generated,
     html,
     negatives,
-    plots,
     schedule,
     sections,
 )
+from xlingjax.report.pictures import save_pictures
 from xlingjax.report.run import Run, read_run
 from xlingjax.report.summary import summarise
 
@@ -58,7 +58,7 @@ def build_report(
         (folder / "report.json").write_text(record + "\n", encoding="utf-8")
         if pictures:
             runs = {_name(main, others): main} | others
-            plots.save_pictures(runs, Path(pictures), {"bleu": generated.curves(runs)})
+            save_pictures(runs, Path(pictures), {"bleu": generated.curves(runs)})
     except OSError as error:
         place = error.filename or folder
         raise UserError(

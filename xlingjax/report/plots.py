@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 
-from xlingjax.evaluation.retrieval import best_layer
 from xlingjax.report import html
 from xlingjax.report.run import Run
 
@@ -105,7 +104,7 @@ def _thin(x: Sequence[float], y: Sequence[float]) -> tuple[np.ndarray, np.ndarra
     return x[::every], y[::every]
 
 
-def _curve(
+def curve(
     axis, run: Run, steps: Sequence[int], values: Sequence[float], **style
 ) -> None:
     x, y = _thin(run.tokens_at(steps) / 1e6, values)
@@ -148,7 +147,7 @@ def _column(lines: Iterable[Mapping[str, Any]], key: str) -> list[Any]:
     return [line.get(key) for line in lines]
 
 
-def _course(
+def course(
     evaluated: Iterable[tuple[int, Mapping[str, Any]]], key: str, scale: float = 1
 ) -> tuple[list[int], list[float]]:
     """(the steps, one of their values, times `scale`)."""
@@ -177,7 +176,7 @@ def losses(runs: Mapping[str, Run]) -> Any:
             if lines:
                 steps = _column(lines, "step")
                 values = _column(lines, "loss")
-                _curve(axis, run, steps, values, color=colour, label=name)
+                curve(axis, run, steps, values, color=colour, label=name)
         axis.set(
             title=objective.upper(),
             xlabel="million tokens",
@@ -212,7 +211,7 @@ def by_language(
                     steps.append(line["step"])
                     values.append(line[value][language])
             if steps:
-                _curve(axis, run, steps, values, color=colour, label=language)
+                curve(axis, run, steps, values, color=colour, label=language)
         axis.set(title=objective.upper(), xlabel="million tokens", ylabel=label)
         columns = 3
         if len(coloured) <= 10:
@@ -221,75 +220,7 @@ def by_language(
     return figure
 
 
-@styled
-def retrieval_by_layer(run: Run) -> Any:
-    """Mean over languages, a curve per layer: raw and centred side by side. None without two
-    evaluations."""
-    evaluated = _first(run.evaluated("retrieval"))
-    if not evaluated:
-        return None
-    import matplotlib
-
-    _, last = evaluated[-1]
-    pooling = next(iter(last["by_layer"]))
-    layers = list(last["by_layer"][pooling])
-    shades = matplotlib.colormaps["viridis_r"](np.linspace(0.12, 1, len(layers)))
-    figure, axes = panels(2)
-    for axis, kind in zip(axes, ("raw", "centred"), strict=True):
-        for layer, colour in zip(layers, shades, strict=True):
-            steps = []
-            values = []
-            for step, evaluation in evaluated:
-                scores = evaluation["by_layer"][pooling][layer]
-                steps.append(step)
-                values.append(100 * scores[f"{kind}_en_to_xx"])
-            _curve(axis, run, steps, values, color=colour, label=layer_name(layer))
-        _chance(axis, last)
-        axis.set(
-            title=f"{kind} cosine",
-            xlabel="million tokens",
-            ylabel="en → xx accuracy (%)",
-            ylim=(0, None),
-        )
-    columns = 1
-    if len(layers) > 7:
-        columns = 2
-    axes[-1].legend(ncols=columns)
-    _same_height(axes)
-    return figure
-
-
-@styled
-def retrieval_runs(runs: Mapping[str, Run]) -> Any:
-    """Mean over languages at each evaluation's best layer, a curve per run. None for a single
-    run."""
-    figure, axes = panels(2)
-    drawn = 0
-    keys = {"raw cosine": "retrieval_mean", "centred cosine": "retrieval_mean_centred"}
-    for axis, (title, key) in zip(axes, keys.items(), strict=True):
-        for (name, run), colour in zip(
-            runs.items(), RUN_COLOURS * len(runs), strict=False
-        ):
-            evaluated = _first(run.evaluated("retrieval"))
-            if evaluated:
-                steps, values = _course(evaluated, key, scale=100)
-                _curve(axis, run, steps, values, color=colour, label=name)
-                drawn += 1
-        axis.set(
-            title=title,
-            xlabel="million tokens",
-            ylabel="en → xx accuracy (%)",
-            ylim=(0, None),
-        )
-    # Two curves are one run: nothing to compare it with.
-    if drawn <= 2:
-        return None
-    axes[0].legend()
-    _same_height(axes)
-    return figure
-
-
-def _first(evaluated: Mapping[str, list]) -> list[tuple[int, Any]]:
+def first_evaluated(evaluated: Mapping[str, list]) -> list[tuple[int, Any]]:
     """(step, values) of the first evaluator of a kind; [] without one."""
     return next(iter(evaluated.values()), [])
 
@@ -301,69 +232,6 @@ def _plain_numbers(axis) -> None:
     axis.yaxis.set_major_locator(LogLocator(subs=(1, 2, 3, 5)))
     axis.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
     axis.yaxis.set_minor_formatter("")
-
-
-def _same_height(axes) -> None:
-    top = 0.0
-    for axis in axes:
-        _, height = axis.get_ylim()
-        top = max(top, height)
-    for axis in axes:
-        axis.set_ylim(0, top)
-
-
-def _chance(axis, values: Mapping[str, Any]) -> None:
-    # Drawn at random, one of n sentences is the translation.
-    chance = 100 * float(np.mean([1 / n for n in values["pairs"].values()]))
-    axis.axhline(chance, color="#8a8f98", linewidth=0.9, linestyle=":")
-    axis.annotate(
-        "chance",
-        (1, chance),
-        xycoords=("axes fraction", "data"),
-        ha="right",
-        va="bottom",
-        color="#8a8f98",
-    )
-
-
-@styled
-def retrieval_layers(run: Run) -> Any:
-    """The latest evaluation, language by layer, raw and centred, as two heat-maps."""
-    values = run.last("retrieval")
-    if values is None:
-        return None
-    pooling = next(iter(values["by_language"]))
-    table = values["by_language"][pooling]
-    languages = list(table)
-    layers = list(values["by_layer"][pooling])
-    height = 0.7 + 0.27 * len(languages)
-    figure, axes = panels(2, size=(PANEL[0], max(height, 1.8)))
-    for axis, kind in zip(axes, ("raw", "centred"), strict=True):
-        score = f"{kind}_en_to_xx"
-        cells = np.zeros((len(languages), len(layers)))
-        for i, language in enumerate(languages):
-            cells[i] = [100 * table[language][layer][score] for layer in layers]
-        best = best_layer(values["by_layer"][pooling], score)
-        heat_map(axis, cells, languages, short_layer_names(layers), "{:.0f}", 0, 100)
-        axis.set(
-            title=f"{kind}: en → xx accuracy (%), best layer {best}", xlabel="layer"
-        )
-    return figure
-
-
-@styled
-def similarity(run: Run) -> Any:
-    """Cosine of the languages' mean vectors."""
-    values = run.last("retrieval")
-    if values is None:
-        return None
-    names = values["similarity"]["languages"]
-    cells = np.array(values["similarity"]["cosine"])
-    side = 1.6 + 0.36 * len(names)
-    figure, (axis,) = panels(1, size=(side + 0.5, side))
-    heat_map(axis, cells, names, names, "{:.2f}", float(cells.min()), 1.0)
-    axis.set_title(f"layer {values['similarity']['layer']}")
-    return figure
 
 
 def heat_map(
@@ -399,8 +267,8 @@ def heat_map(
 def perplexities(run: Run) -> Any:
     """Held-out perplexity per language, and TLM with the partner visible and hidden. None without
     two evaluations."""
-    text = _first(run.evaluated("perplexity"))
-    pairs = _first(run.evaluated("translation_perplexity"))
+    text = first_evaluated(run.evaluated("perplexity"))
+    pairs = first_evaluated(run.evaluated("translation_perplexity"))
     count = (len(text) > 1) + (len(pairs) > 1)
     if not count:
         return None
@@ -414,7 +282,7 @@ def perplexities(run: Run) -> Any:
                     steps.append(step)
                     values.append(evaluation["by_language"][language])
             if steps:
-                _curve(axes[0], run, steps, values, color=colour, label=language)
+                curve(axes[0], run, steps, values, color=colour, label=language)
         axes[0].set(
             title="held-out text",
             xlabel="million tokens",
@@ -425,8 +293,8 @@ def perplexities(run: Run) -> Any:
         axes[0].legend(ncols=2)
     if len(pairs) > 1:
         for kind, colour in (("hidden", RUN_COLOURS[1]), ("visible", RUN_COLOURS[0])):
-            steps, values = _course(pairs, f"{kind}_mean")
-            _curve(axes[-1], run, steps, values, color=colour, label=f"partner {kind}")
+            steps, values = course(pairs, f"{kind}_mean")
+            curve(axes[-1], run, steps, values, color=colour, label=f"partner {kind}")
         axes[-1].set(
             title="held-out pairs (TLM)",
             xlabel="million tokens",
@@ -462,7 +330,7 @@ def machinery(run: Run) -> Any:
             lines = _with(run.lines(objective), key)
             steps = _column(lines, "step")
             values = _column(lines, key)
-            _curve(axis, run, steps, values, color=colour, label=objective)
+            curve(axis, run, steps, values, color=colour, label=objective)
         axis.set(title=titles[key], xlabel="million tokens", ylim=(0, None))
         if len(split) > 1:
             axis.legend()
@@ -502,27 +370,3 @@ def drawn(figure: Any, label: str) -> str:
 def save(figure: Any, path: Path, dpi: int = 130) -> None:
     """The figure as a PNG file. Scripts that no font of this machine has are boxes there."""
     figure.savefig(path, dpi=dpi)
-
-
-def save_pictures(
-    runs: Mapping[str, Run], folder: Path, more: Mapping[str, Any]
-) -> list[Path]:
-    """The report's figures as PNG files in `folder`, and `more` of them; the first run is the
-    report's. Returns the paths."""
-    folder.mkdir(parents=True, exist_ok=True)
-    run = next(iter(runs.values()))
-    figures = {
-        "losses": losses(runs),
-        "retrieval_by_layer": retrieval_by_layer(run),
-        "retrieval_layers": retrieval_layers(run),
-        "retrieval_runs": retrieval_runs(runs),
-        "similarity": similarity(run),
-        **more,
-    }
-    written = []
-    for name, figure in figures.items():
-        if figure is not None:
-            path = folder / f"{name}.png"
-            save(figure, path, dpi=150)
-            written.append(path)
-    return written

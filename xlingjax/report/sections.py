@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from xlingjax.evaluation.alignment import METHODS
-from xlingjax.report import html, plots
+from xlingjax.report import html, plots, retrieval_plots
 from xlingjax.report.alignment import by_layer
 from xlingjax.report.run import Run
 from xlingjax.report.summary import key
@@ -142,9 +142,15 @@ def retrieval(run: Run, runs: Mapping[str, Run]) -> list[str]:
     if values is None:
         return []
     parts = [
-        plots.drawn(plots.retrieval_by_layer(run), "retrieval by layer over training"),
-        plots.drawn(plots.retrieval_runs(runs), "retrieval of the compared runs"),
-        plots.drawn(plots.retrieval_layers(run), "retrieval by language and layer"),
+        plots.drawn(
+            retrieval_plots.retrieval_by_layer(run), "retrieval by layer over training"
+        ),
+        plots.drawn(
+            retrieval_plots.retrieval_runs(runs), "retrieval of the compared runs"
+        ),
+        plots.drawn(
+            retrieval_plots.retrieval_layers(run), "retrieval by language and layer"
+        ),
     ]
     head = ["language", "pairs"]
     columns = []
@@ -200,7 +206,7 @@ def _best_column(
 
 
 def similarity(run: Run) -> list[str]:
-    drawn = plots.drawn(plots.similarity(run), "cosine of language means")
+    drawn = plots.drawn(retrieval_plots.similarity(run), "cosine of language means")
     if not drawn:
         return []
     return [drawn, html.note(SIMILARITY_NOTE)]

@@ -5,6 +5,7 @@ this process, where a training hears signals itself and gives its exit status; s
 own (`Command`), which `Stop` ends.
 """
 
+import abc
 import contextlib
 import dataclasses
 import signal
@@ -18,7 +19,7 @@ from xlingjax.errors import Stopped, UserError
 from xlingjax.runtime.signals import stop_requested
 
 
-class Job:
+class Job(abc.ABC):
     """One of many runs."""
 
     name: str
@@ -28,10 +29,10 @@ class Job:
         """Whether its result is there. Raises UserError where that of another run is."""
         return False
 
+    @abc.abstractmethod
     def run(self) -> int:
         """Do it; the exit status, which is not 0 where it was asked to stop. Raises UserError where
         it failed."""
-        raise NotImplementedError
 
 
 class Call(Job):
