@@ -137,7 +137,7 @@ def run(args: Namespace) -> int:
         )
     start(machine_of(args))
     from xlingjax.model.decoding import Decoding
-    from xlingjax.workflows.translate import Job, write
+    from xlingjax.workflows.translate import Request, write
 
     names = (
         "length_penalty",
@@ -160,7 +160,7 @@ def run(args: Namespace) -> int:
         beams = 1
     decoding = Decoding(beams=args.beams or beams, **given)
     write(
-        Job(
+        Request(
             args.run,
             source,
             target,

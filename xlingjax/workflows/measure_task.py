@@ -45,7 +45,7 @@ class Checkpoint:
 
 
 @dataclasses.dataclass(frozen=True)
-class _Job:
+class _Measurement:
     """One task of a checkpoint, on one split."""
 
     request: Request
@@ -71,7 +71,7 @@ class _Job:
 
 @dataclasses.dataclass
 class _Result:
-    """What came of a job, by language."""
+    """What came of a measurement, by language."""
 
     scores: dict[str, dict[str, float]] = dataclasses.field(default_factory=dict)
     examples: dict[str, int] = dataclasses.field(default_factory=dict)
@@ -93,18 +93,18 @@ def measure_task(
         reads = states(
             request, task.kind, trained.model.config.layers, trained.sentences
         )
-    job = _Job(request, checkpoint, task, split, reads)
+    measurement = _Measurement(request, checkpoint, task, split, reads)
     result = _Result()
     for language in languages_present(task, request.data, split):
         if language in seqio_tasks:
-            _measure_language(job, language, seqio_tasks[language], result)
+            _measure_language(measurement, language, seqio_tasks[language], result)
     # Who names a split wants that one alone.
     if not request.split and split != "test":
-        _predict_test_sets(job, seqio_tasks)
+        _predict_test_sets(measurement, seqio_tasks)
 
-    overall = _means(job, result.scores)
-    layers = _layer_table(job, result)
-    _write_scores(job, result, overall, layers)
+    overall = _means(measurement, result.scores)
+    layers = _layer_table(measurement, result)
+    _write_scores(measurement, result, overall, layers)
     how = ""
     if reads:
         how = f" ({reads.said()})"
@@ -117,30 +117,32 @@ def measure_task(
 
 
 def _measure_language(
-    job: _Job, language: str, seqio_task: Any, result: _Result
+    measurement: _Measurement, language: str, seqio_task: Any, result: _Result
 ) -> None:
     """Predicts the examples of a language as SeqIO gives them, and adds their scores to `result`,
     by SeqIO's metrics."""
     from xlingjax.tasks.registry import record_of
 
     examples = seqio_task.get_dataset(
-        None, job.split, shuffle=False
+        None, measurement.split, shuffle=False
     ).as_numpy_iterator()
-    records = [record_of(example, job.task.kind) for example in examples]
+    records = [record_of(example, measurement.task.kind) for example in examples]
     lines_by_layer = {}
     # All layers in one pass over the sentences.
-    if job.task.kind == "retrieval":
-        lines_by_layer = _search(job, records[0], language)
-        prediction = lines_by_layer[job.reads.pooling][job.reads.layer]
+    if measurement.task.kind == "retrieval":
+        lines_by_layer = _search(measurement, records[0], language)
+        prediction = lines_by_layer[measurement.reads.pooling][measurement.reads.layer]
     else:
-        prediction = _predict(job, records, language, job.split)
+        prediction = _predict(measurement, records, language, measurement.split)
     # The file is named by the set, of which the split may be a part.
-    name = job.split.partition("[")[0]
-    write_predictions(job.task, job.folder / "predictions", language, prediction, name)
-    result.examples[language] = _count(job.task, records)
-    if not has_gold(job.task, records):
+    name = measurement.split.partition("[")[0]
+    write_predictions(
+        measurement.task, measurement.folder / "predictions", language, prediction, name
+    )
+    result.examples[language] = _count(measurement.task, records)
+    if not has_gold(measurement.task, records):
         return
-    result.scores[language] = _scores(job.task, seqio_task, records, prediction)
+    result.scores[language] = _scores(measurement.task, seqio_task, records, prediction)
     for pooling, lines in lines_by_layer.items():
         shares = {}
         for layer, line in lines.items():
@@ -177,31 +179,41 @@ def _scores(
 # ---- predictions ---------------------------------------------------------------------------------
 
 
-def _predict_test_sets(job: _Job, languages: Iterable[str]) -> None:
+def _predict_test_sets(measurement: _Measurement, languages: Iterable[str]) -> None:
     """Writes what is submitted where the test sets have no answers and dev is measured."""
-    task = job.task
-    for language in languages_present(task, job.request.data, "test"):
+    task = measurement.task
+    for language in languages_present(task, measurement.request.data, "test"):
         if language in languages:
-            records = read(task, job.request.data, "test", language)
-            prediction = _predict(job, records, language, "test")
-            write_predictions(task, job.folder / "predictions", language, prediction)
+            records = read(task, measurement.request.data, "test", language)
+            prediction = _predict(measurement, records, language, "test")
+            write_predictions(
+                task, measurement.folder / "predictions", language, prediction
+            )
 
 
-def _predict(job: _Job, records: Sequence[Any], language: str, split: str) -> Any:
+def _predict(
+    measurement: _Measurement, records: Sequence[Any], language: str, split: str
+) -> Any:
     """What the checkpoint predicts for the records of a split."""
-    if job.task.kind == "retrieval":
-        return _search(job, records[0], language)[job.reads.pooling][job.reads.layer]
-    if job.task.kind == "mining":
-        return _mine(job, records[0], language, split)
-    trained = job.checkpoint.trained
-    pivot = translations(trained.model, job.task, job.request.data, split, language)
-    reading = reading_of(job.checkpoint.macros)
-    return predicted(trained, job.task, records, language, reading, pivot)
+    if measurement.task.kind == "retrieval":
+        return _search(measurement, records[0], language)[measurement.reads.pooling][
+            measurement.reads.layer
+        ]
+    if measurement.task.kind == "mining":
+        return _mine(measurement, records[0], language, split)
+    trained = measurement.checkpoint.trained
+    pivot = translations(
+        trained.model, measurement.task, measurement.request.data, split, language
+    )
+    reading = reading_of(measurement.checkpoint.macros)
+    return predicted(trained, measurement.task, records, language, reading, pivot)
 
 
-def _search(job: _Job, bitext: Any, language: str) -> dict[str, dict[int, list[int]]]:
+def _search(
+    measurement: _Measurement, bitext: Any, language: str
+) -> dict[str, dict[int, list[int]]]:
     """{pooling: {layer: the foreign line that each English line finds}}."""
-    trained = job.checkpoint.trained
+    trained = measurement.checkpoint.trained
     return predict_layers(
         trained.model,
         trained.params,
@@ -209,20 +221,20 @@ def _search(job: _Job, bitext: Any, language: str) -> dict[str, dict[int, list[i
         trained.vocabulary,
         language,
         trained.languages,
-        poolings=job.reads.poolings,
-        layers=job.reads.layers,
+        poolings=measurement.reads.poolings,
+        layers=measurement.reads.layers,
         mesh=trained.mesh,
-        **job.reads.text,
+        **measurement.reads.text,
     )
 
 
-def _mine(job: _Job, bitext: Any, language: str, split: str) -> Any:
+def _mine(measurement: _Measurement, bitext: Any, language: str, split: str) -> Any:
     """The pairs that are mined; their threshold is tuned on dev."""
-    trained = job.checkpoint.trained
+    trained = measurement.checkpoint.trained
     if split == "dev":
         dev = bitext
     else:
-        dev = read(job.task, job.request.data, "dev", language)[0]
+        dev = read(measurement.task, measurement.request.data, "dev", language)[0]
     mined = bucc.predict_mining(
         trained.model,
         trained.params,
@@ -231,10 +243,10 @@ def _mine(job: _Job, bitext: Any, language: str, split: str) -> Any:
         trained.vocabulary,
         language,
         trained.languages,
-        layer=job.reads.layer,
-        pooling=job.reads.pooling,
+        layer=measurement.reads.layer,
+        pooling=measurement.reads.pooling,
         mesh=trained.mesh,
-        **job.reads.text,
+        **measurement.reads.text,
     )
     return mined.pairs
 
@@ -242,11 +254,11 @@ def _mine(job: _Job, bitext: Any, language: str, split: str) -> Any:
 # ---- a table of layers ---------------------------------------------------------------------------
 
 
-def _layer_table(job: _Job, result: _Result) -> Layers:
+def _layer_table(measurement: _Measurement, result: _Result) -> Layers:
     """The accuracy of each layer; {}: none is wanted. A table of the same weights that was written
     before is added to, so that layers can be measured one after another."""
-    before = _layers_before(job, result)
-    if not job.request.several and not before:
+    before = _layers_before(measurement, result)
+    if not measurement.request.several and not before:
         return {}
     if not before or not result.layers:
         return result.layers
@@ -262,17 +274,20 @@ def _layer_table(job: _Job, result: _Result) -> Layers:
     return table
 
 
-def _layers_before(job: _Job, result: _Result) -> Layers:
+def _layers_before(measurement: _Measurement, result: _Result) -> Layers:
     """What the cell has already of these weights, sets and lengths."""
-    path = job.folder / SCORES
-    if not job.reads or not path.is_file():
+    path = measurement.folder / SCORES
+    if not measurement.reads or not path.is_file():
         return {}
     cell = json.loads(path.read_text(encoding="utf-8"))
     # Layers of other weights, examples or prefixes are no rows of one table.
-    if "layers" not in cell or cell["start"]["sha256"] != job.checkpoint.weights:
+    if (
+        "layers" not in cell
+        or cell["start"]["sha256"] != measurement.checkpoint.weights
+    ):
         return {}
     if (
-        cell["test"]["split"] != job.split
+        cell["test"]["split"] != measurement.split
         or cell["test"]["examples"] != result.examples
     ):
         return {}
@@ -280,7 +295,7 @@ def _layers_before(job: _Job, result: _Result) -> Layers:
     for name in ("prefix", "max_length"):
         if name in cell["select"]:
             text[name] = cell["select"][name]
-    if text != job.reads.text:
+    if text != measurement.reads.text:
         return {}
     return cell["layers"]["by_language"]
 
@@ -288,65 +303,74 @@ def _layers_before(job: _Job, result: _Result) -> Layers:
 # ---- scores --------------------------------------------------------------------------------------
 
 
-def _means(job: _Job, scores: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
+def _means(
+    measurement: _Measurement, scores: Mapping[str, Mapping[str, float]]
+) -> dict[str, float]:
     """The means over languages; {}: there are no answers."""
     learnt = ()
     # Retrieval and mining have no training languages.
-    if job.task.kind in TRAINED:
-        learnt = languages_learnt(job.checkpoint.macros)
+    if measurement.task.kind in TRAINED:
+        learnt = languages_learnt(measurement.checkpoint.macros)
     if not scores:
         return {}
-    overall = means(scores, job.task, learnt or ())
+    overall = means(scores, measurement.task, learnt or ())
     # Which languages are untrained is not known.
     if learnt is None:
         overall.pop("mean_other", None)
     return overall
 
 
-def _select(job: _Job, scores: Mapping[str, Any]) -> dict[str, Any]:
+def _select(measurement: _Measurement, scores: Mapping[str, Any]) -> dict[str, Any]:
     """ "select" of scores.json: nothing was chosen here, and what is to be noted of it."""
-    checkpoint = job.checkpoint
+    checkpoint = measurement.checkpoint
     step = checkpoint.step
     select: dict[str, Any] = {
-        "split": job.split,
+        "split": measurement.split,
         "by": "none",
         "step": step,
         "steps": step,
     }
     # Figures on the examples that chose the checkpoint flatter.
-    best = read_best(run_and_checkpoint(job.request.source)[0])
+    best = read_best(run_and_checkpoint(measurement.request.source)[0])
     if step == best.get(checkpoint.macros.get("BEST_METRIC"), {}).get("step"):
         note = chosen_on(
-            checkpoint.macros, job.task, job.request.data, job.split, scores
+            checkpoint.macros,
+            measurement.task,
+            measurement.request.data,
+            measurement.split,
+            scores,
         )
         if note:
             select["note"] = note
-    if job.reads:
-        select |= {"note": job.reads.said(), **job.reads.text}
-    if job.task.kind == "mining":
+    if measurement.reads:
+        select |= {"note": measurement.reads.said(), **measurement.reads.text}
+    if measurement.task.kind == "mining":
         tuned_on = "dev"
-        if job.split == "dev":
+        if measurement.split == "dev":
             tuned_on = "the same set, so that its F1 flatters"
         select["note"] += f", threshold tuned on {tuned_on}"
     return select
 
 
 def _write_scores(
-    job: _Job, result: _Result, overall: Mapping[str, float], layers: Layers
+    measurement: _Measurement,
+    result: _Result,
+    overall: Mapping[str, float],
+    layers: Layers,
 ) -> None:
-    checkpoint = job.checkpoint
-    run = run_and_checkpoint(job.request.source)[0]
+    checkpoint = measurement.checkpoint
+    run = run_and_checkpoint(measurement.request.source)[0]
     scores = {
-        "task": job.task.full_name,
+        "task": measurement.task.full_name,
         "strategy": AS_IT_IS,
         "variant": {"run": run.name, "step": str(checkpoint.step)},
         "settings": {},
         "seed": 0,
-        "start": {"run": job.request.source, "sha256": checkpoint.weights},
-        "select": _select(job, result.scores),
+        "start": {"run": measurement.request.source, "sha256": checkpoint.weights},
+        "select": _select(measurement, result.scores),
         "dev": {"means": {}, "by_language": {}},
         "test": {
-            "split": job.split,
+            "split": measurement.split,
             "means": overall,
             "by_language": result.scores,
             "examples": result.examples,
@@ -355,11 +379,11 @@ def _write_scores(
     }
     if layers:
         scores["layers"] = {
-            "layer": job.reads.layer,
-            "pooling": job.reads.pooling,
+            "layer": measurement.reads.layer,
+            "pooling": measurement.reads.pooling,
             "by_language": layers,
         }
-    write_json(job.folder / SCORES, scores)
+    write_json(measurement.folder / SCORES, scores)
 
 
 def _shown(

@@ -46,7 +46,7 @@ HASHED = ("input", "score")
 
 
 @dataclasses.dataclass(frozen=True)
-class Job:
+class Request:
     """source: language of the input; None: the other one of a run of two. input, output: None is a
     pipe. score: a file of texts to score instead of writing some; references: one to compare with
     what is written."""
@@ -64,57 +64,59 @@ class Job:
     seed: int = 0
 
 
-def write(job: Job) -> None:
+def write(request: Request) -> None:
     """Does it, and tells on standard error what it took. Raises UserError for whatever a user can
     repair, as far as the input is a file before the first line is written."""
-    apart(job)
-    generator, source = opened(job)
-    lines_each = job.decoding.n_best
-    if job.score:
+    apart(request)
+    generator, source = opened(request)
+    lines_each = request.decoding.n_best
+    if request.score:
         lines_each = 1
     empty = 0
     with contextlib.ExitStack() as stack:
-        path = job.input or None
+        path = request.input or None
         # Nothing but a pipe into a pipe goes on without knowing all lines.
-        if path is None and (job.output or job.score or job.references):
+        if path is None and (request.output or request.score or request.references):
             path = stack.enter_context(spooled())
         total = None
         if path is not None:
-            total = checked(job, generator, path)
-        if job.output:
+            total = checked(request, generator, path)
+        if request.output:
             # Raised where it stands, so that the partial file is closed and named.
             stack.enter_context(stopped_by(signal.SIGTERM))
-            output = Partial(job.output, made_with(job, source, path))
+            output = Partial(request.output, made_with(request, source, path))
         else:
             output = Pipe()
         stack.enter_context(output)
         done = output.keep(lines_each)
         meter = stack.enter_context(Meter(total, done))
         best = []
-        if job.references:
+        if request.references:
             # The first line of each input line is its best text.
             for line in itertools.islice(output.kept(), 0, None, lines_each):
                 best.append(text_of(line, lines_each))
         to_score = itertools.repeat("")
-        if job.score:
-            to_score = texts(job.score)
+        if request.score:
+            to_score = texts(request.score)
         rows = zip(texts(path), to_score, strict=False)
         number = done
         for chunk in chunks(itertools.islice(rows, done, None), CHUNK):
             lines, given = zip(*chunk, strict=True)
             where: dict[str, Any] = {"first": number + 1, "progress": meter.batch}
-            if job.score:
-                scores = generator.score(lines, given, source, job.target, **where)
+            if request.score:
+                scores = generator.score(lines, given, source, request.target, **where)
                 output.write(map(scored, scores))
             else:
                 written = []
-                texts_of_lines = generator.generate(lines, source, job.target, **where)
+                texts_of_lines = generator.generate(
+                    lines, source, request.target, **where
+                )
                 pairs = zip(lines, texts_of_lines, strict=True)
                 for i, (line, texts_of_line) in enumerate(pairs, number):
                     best_text = texts_of_line[0].text
                     if line and not best_text:
                         empty += 1
-                    if job.references:
+                    if request.references:
                         best.append(best_text)
                     written += shown(i, texts_of_line)
                 output.write(written)
@@ -125,72 +127,76 @@ def write(job: Job) -> None:
     if empty:
         summary += f", {empty:,} of them empty"
     print(summary, file=sys.stderr)
-    if job.references:
-        print("\n".join(compared(best, job, source, path)), file=sys.stderr)
+    if request.references:
+        print("\n".join(compared(best, request, source, path)), file=sys.stderr)
 
 
-def apart(job: Job) -> None:
+def apart(request: Request) -> None:
     """Raises UserError where the output would be written over what is read."""
-    if not job.output:
+    if not request.output:
         return
-    output = os.path.realpath(job.output)
-    read = {"--input": job.input, "--score": job.score, "--references": job.references}
+    output = os.path.realpath(request.output)
+    read = {
+        "--input": request.input,
+        "--score": request.score,
+        "--references": request.references,
+    }
     for option, path in read.items():
         if path and os.path.realpath(path) == output:
             raise UserError(
-                f"--output {job.output} is the file of {option}: name another one"
+                f"--output {request.output} is the file of {option}: name another one"
             )
 
 
-def opened(job: Job) -> tuple[Generator, str]:
+def opened(request: Request) -> tuple[Generator, str]:
     """The run's newest checkpoint, on all devices, and the language of the input."""
-    record = read_run_record(job.run)
+    record = read_run_record(request.run)
     languages = record["languages"]
     if not record["model"].get("decoder_layers"):
         raise UserError(
-            f"{job.run}: a run of an encoder alone, which writes nothing; give the workdir of one"
-            " with a decoder (DECODER_LAYERS above 0), trained to translate or to restore text"
+            f"{request.run}: a run of an encoder alone, which writes nothing; give the workdir of"
+            " one with a decoder (DECODER_LAYERS above 0), trained to translate or to restore text"
         )
-    others = [code for code in languages if code != job.target]
-    if job.source is None and len(others) > 1 and job.target in languages:
+    others = [code for code in languages if code != request.target]
+    if request.source is None and len(others) > 1 and request.target in languages:
         raise UserError(f"--from: which of {', '.join(others)} is the input in?")
     mesh = mesh_of_all()
-    trained = open_run(job.run, mesh=mesh)
+    trained = open_run(request.run, mesh=mesh)
     generator = Generator(
         trained.model,
         trained.params,
         trained.vocabulary,
         trained.languages,
-        job.decoding,
+        request.decoding,
         mesh,
-        job.tokens_per_batch,
-        job.truncate,
-        job.seed,
+        request.tokens_per_batch,
+        request.truncate,
+        request.seed,
     )
     # Refuses a language that is not of the run.
-    if job.source:
-        generator.language(job.source)
-    generator.language(job.target)
-    source = job.source
+    if request.source:
+        generator.language(request.source)
+    generator.language(request.target)
+    source = request.source
     if not source:
         # The other one of two; of a run that restores text the target itself.
-        source = next(iter(others), job.target)
-    _note_untrained(job, source, record.get("stages", {}))
+        source = next(iter(others), request.target)
+    _note_untrained(request, source, record.get("stages", {}))
     return generator, source
 
 
-def _note_untrained(job: Job, source: str, stages: Mapping[str, Any]) -> None:
+def _note_untrained(request: Request, source: str, stages: Mapping[str, Any]) -> None:
     """Tells where a run that learnt to translate did not learn this direction."""
     # Back-translation learns all directions, whatever pairs there are.
-    if source == job.target or "back_translation" in stages:
+    if source == request.target or "back_translation" in stages:
         return
     learnt = []
     for settings in stages.values():
         learnt += settings.get("directions") or ()
-    direction = f"{source}-{job.target}"
+    direction = f"{source}-{request.target}"
     if learnt and direction not in learnt:
         print(
-            f"note: {job.run} learnt {', '.join(learnt)}, not {direction}",
+            f"note: {request.run} learnt {', '.join(learnt)}, not {direction}",
             file=sys.stderr,
         )
 
@@ -231,13 +237,16 @@ def chunks(rows: Iterable[Any], size: int) -> Iterator[list[Any]]:
         yield chunk
 
 
-def checked(job: Job, generator: Generator, path: str) -> int:
+def checked(request: Request, generator: Generator, path: str) -> int:
     """The number of lines, none of them too long, and as many as of what belongs to them."""
     total = 0
     for chunk in chunks(texts(path), CHUNK):
         generator.tokens(chunk, total + 1)
         total += len(chunk)
-    for option, other in (("--score", job.score), ("--references", job.references)):
+    for option, other in (
+        ("--score", request.score),
+        ("--references", request.references),
+    ):
         if not other:
             continue
         count = sum(1 for _ in read_lines(other))
@@ -397,22 +406,22 @@ class Partial:
         self.record.unlink()
 
 
-def made_with(job: Job, source: str, path: str) -> dict[str, Any]:
+def made_with(request: Request, source: str, path: str) -> dict[str, Any]:
     """All that the output depends on."""
-    checkpoint = find_checkpoint(job.run)
+    checkpoint = find_checkpoint(request.run)
     record: dict[str, Any] = {
         "checkpoint": str(checkpoint),
         "from": source,
-        "to": job.target,
+        "to": request.target,
     }
-    record |= dataclasses.asdict(job.decoding)
+    record |= dataclasses.asdict(request.decoding)
     # As JSON gives it back: the record is compared with the one that was written.
-    record["max_length"] = list(job.decoding.max_length)
-    record |= {"seed": job.seed, "truncate": job.truncate}
+    record["max_length"] = list(request.decoding.max_length)
+    record |= {"seed": request.seed, "truncate": request.truncate}
     record["input"] = content_hash(path)
     record["score"] = None
-    if job.score:
-        record["score"] = content_hash(job.score)
+    if request.score:
+        record["score"] = content_hash(request.score)
     return record
 
 
@@ -467,18 +476,20 @@ class Meter:
         return f"{lines}, {seconds:.1f} s, {self._rate():,.0f} tokens/s"
 
 
-def compared(best: list[str], job: Job, source: str, path: str) -> Iterator[str]:
+def compared(
+    best: list[str], request: Request, source: str, path: str
+) -> Iterator[str]:
     """A line for each metric against the references."""
-    references = list(texts(job.references))
-    value, signature = bleu(best, references, job.target)
+    references = list(texts(request.references))
+    value, signature = bleu(best, references, request.target)
     yield f"BLEU {value:.2f} ({signature})"
     value, signature = chrf(best, references)
     yield f"chrF {value:.2f} ({signature})"
-    yield f"ROUGE-L {rouge_l(best, references, job.target):.2f}"
-    by_language = {job.target: references}
-    if source != job.target:
+    yield f"ROUGE-L {rouge_l(best, references, request.target):.2f}"
+    by_language = {request.target: references}
+    if source != request.target:
         by_language[source] = list(texts(path))
     try:
-        yield f"wrong language {wrong_language_rate(best, job.target, by_language):.2%}"
+        yield f"wrong language {wrong_language_rate(best, request.target, by_language):.2%}"
     except UserError as error:
         yield f"wrong language unknown: {error}"
