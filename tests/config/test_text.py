@@ -1,5 +1,6 @@
 """What objectives read, bound once: files, SeqIO mixtures, frozen batches; and how they draw."""
 
+import contextlib
 import shutil
 
 import pytest
@@ -13,7 +14,7 @@ from xlingjax.config.text import TextSource
 from xlingjax.data.features import batch_hash
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
-from xlingjax.preprocessors.xlm import ClmFeatures
+from xlingjax.preprocessors.xlm import ClmFeatures, TlmFeatures
 from xlingjax.tasks.xlm import register_source
 from xlingjax.training.feed import in_stages
 
@@ -217,3 +218,39 @@ def test_a_recipe_without_a_corpus_says_where_it_is_bound(tmp_path):
     file.write_text("train.objectives = [@mlm()]\nmlm.text = @text()\n", encoding="utf-8")
     with pytest.raises(UserError, match="the recipe does not bind text.corpus"):
         recipes.read_recipe([str(file)], [])
+
+
+def test_the_configuration_of_an_older_run_is_understood(corpus, tmp_path):
+    """What objectives bound themselves is theirs alone, as it was: the others go on as they are."""
+    old = tmp_path / "config.gin"
+    old.write_text(
+        "mlm.corpus = @corpus()\n"
+        "mlm.sampling = @sampling()\n"
+        "mlm.seed = 5\n"
+        "mlm.holdout = 0.5\n"
+        "tlm.corpus = @corpus()\n"
+        "tlm.sampling = @tlm/sampling()\n"
+        "tlm.seed = %SEED\n"
+    )
+    found = read([str(old)], corpus)
+    own = {"mlm.text": "@mine/text()", "mine/text.seed": 5, "mine/text.holdout": 0.5}
+    expected = read([], corpus, **own)
+    for name in ("mlm", "tlm"):
+        with (
+            contextlib.closing(found[name]()) as source,
+            contextlib.closing(expected[name]()) as same,
+        ):
+            assert source.identity == same.identity and same.identity["seed"] in (0, 5)
+            assert batch_hash(source.next()) == batch_hash(same.next())
+
+
+def test_pairs_that_an_objective_names_are_no_mixtures(corpus, not_ours):
+    text = TextSource(
+        make_corpus(vocabulary=f"{corpus}/vocab", languages="de en"), mixture="not_ours.pairs"
+    )
+    count = {}
+    for where, files in {"mixture": None, "files": [f"{corpus}/pairs/*"]}.items():
+        with contextlib.closing(text.batches(TlmFeatures(), 4, 64, parallel=files)()) as source:
+            (row,) = source.identity["sampling_table"]
+            count[where] = row["sentences"]
+    assert count == {"mixture": 27, "files": 120}

@@ -24,6 +24,7 @@ from xlingjax.config.gin_files import (
     require_read_macros,
     required_comment,
 )
+from xlingjax.config.old_bindings import renewed
 from xlingjax.convert import import_model
 from xlingjax.errors import UserError
 
@@ -83,7 +84,8 @@ def parse_gin(files: Sequence[str], overrides: Sequence[str]) -> None:
         raise UserError(
             f"no recipe: pass --gin_file gin/recipes/NAME.gin (there are {known})"
         )
-    texts = [*parts_of(files)]
+    objectives = [name for name in registered() if _reads_text(name)]
+    texts = [(renewed(text, objectives), where) for text, where in parts_of(files)]
     for text, where in texts:
         parse_text(text, where)
     macros = macro_names()
@@ -386,13 +388,19 @@ def _cause(error: Exception) -> str:
 def _of_its_text(name: str, parameter: str) -> str:
     """What is said of a parameter that an objective does not have and its text has, as objectives
     once had it; "": it is none."""
-    text = registered()["text"]
-    takes = declared(function_named(name)).parameters.get("text")
-    if takes is None or needed(made(text), takes.annotation):
-        return ""
-    if parameter not in declared(text).parameters:
+    of_text = declared(registered()["text"]).parameters
+    if parameter not in of_text or not _reads_text(name):
         return ""
     reference = "@text()"
     if f"{name}.text" in config_lines():
         reference = _reference(gin.query_parameter(f"{name}.text"))
     return f"; its text has: {reference.strip('@()')}.{parameter}"
+
+
+def _reads_text(name: str) -> bool:
+    """Whether it is an objective on the run's text."""
+    takes = declared(function_named(name)).parameters.get("text")
+    # Evaluators have a `text`, too: patterns of files.
+    return takes is not None and not needed(
+        made(registered()["text"]), takes.annotation
+    )

@@ -111,7 +111,8 @@ class TextSource:
             prefetch=self.prefetch,
             threads=self.threads,
         )
-        if self.mixture:
+        # Pairs that an objective names itself are no mixture's.
+        if self.mixture and parallel is None:
             import_tasks(self.tasks)
             return open_mixture(self.mixture, features, batch, length, settings)
         if parallel is None:
