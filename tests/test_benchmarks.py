@@ -43,6 +43,7 @@ def products(hlo):
     return total
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", COUNTED)
 def test_the_expected_cost_is_that_of_the_matrix_products(steps, name):
     """Exact but for the matrix-vector products of word recovery; XLA's whole count has what is

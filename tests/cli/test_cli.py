@@ -299,6 +299,7 @@ def test_fine_tuning_and_report(run, corpus, tmp_path, capsys):
     assert (tmp_path / "report.html").stat().st_size > 10_000
 
 
+@pytest.mark.long
 def test_fine_tuning_on_answers(run, tmp_path, refused, capsys):
     """Files in SQuAD's layout, contexts longer than a row; then the same run evaluated by another
     metric."""
@@ -388,6 +389,7 @@ def test_frozen_batches_train_without_the_text(corpus, tmp_path, refused):
     refused(main.main([*argv, "--gin_file", "gin/runs/frozen.gin"]), "mlm.frozen", "freeze again")
 
 
+@pytest.mark.long
 def test_frozen_batches_of_btmlm_have_the_languages_they_were_frozen_with(corpus, tmp_path):
     btmlm = ["--gin_file", "gin/objectives/btmlm.gin"]
     bindings, frozen = options(corpus, TRAIN_STEPS=2), tmp_path / "frozen"
@@ -656,6 +658,7 @@ def test_a_corrupted_checkpoint_is_said_and_the_one_before_is_taken(run, corpus,
     ).is_dir()
 
 
+@pytest.mark.long
 def test_a_trained_run_gives_sentence_vectors_in_python(corpus, tmp_path):
     from xlingjax.inference.run import open_run
     from xlingjax.model.attention import AttentionSpec

@@ -63,6 +63,7 @@ def run(corpus, tmp_path_factory):
     return workdir
 
 
+@pytest.mark.long
 def test_phases_are_stages_of_one_run(run):
     lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     terms = {
@@ -161,6 +162,7 @@ def test_verify_fails_where_a_mask_leaks(corpus, capsys, monkeypatch):
     assert "leaks" in told and {"camlm", "camlm@2"} <= {*told.split()}  # every stage by its name
 
 
+@pytest.mark.long
 def test_encode_align_and_mine(run, corpus, tmp_path, capsys):
     source = str(corpus / "heldout" / "en.txt")
     assert (
@@ -265,6 +267,7 @@ def best_layer(run):
     ]
 
 
+@pytest.mark.long
 def test_a_plugged_out_model_is_the_encoder_alone(run, corpus, tmp_path, capsys):
     assert main.main(["plug", "out", str(run), "--output", str(tmp_path / "out")]) == 0
     before, after = open_run(run), open_run(tmp_path / "out")
@@ -323,6 +326,7 @@ def test_a_plugged_out_model_is_the_encoder_alone(run, corpus, tmp_path, capsys)
         assert part in capsys.readouterr().err
 
 
+@pytest.mark.long
 def test_a_plugged_out_model_is_described_and_evaluated_as_what_it_is(run, tmp_path):
     out, back = tmp_path / "out", tmp_path / "back"
     assert main.main(["plug", "out", str(run), "--output", str(out)]) == 0
@@ -341,6 +345,7 @@ def test_a_plugged_out_model_is_described_and_evaluated_as_what_it_is(run, tmp_p
         load_params(out, after.params, vocabulary="0" * 64)
 
 
+@pytest.mark.long
 def test_a_run_is_opened_at_a_checkpoint_and_averaged(run, corpus, tmp_path, capsys):
     first, last = (open_run(f"{run}@{step}").params for step in (2, 4))
     for path in (run, run / "checkpoints" / "4"):
@@ -367,6 +372,7 @@ def test_a_run_is_opened_at_a_checkpoint_and_averaged(run, corpus, tmp_path, cap
     assert not np.array_equal(vectors[0], vectors[1])
 
 
+@pytest.mark.long
 def test_a_plugged_in_cross_attention_asks_as_it_did_in_its_source(
     run, tmp_path, capsys, monkeypatch
 ):
@@ -433,6 +439,7 @@ def test_plug_in_fine_tuning(corpus, run, tmp_path):
     assert max(moved) > 1e-5  # the cross-attention is fine-tuned with the rest
 
 
+@pytest.mark.long
 def test_plug_in_fine_tuning_refuses_what_is_no_pair(corpus, run, tmp_path, capsys):
     def refused(*parts, run=run, **overrides):
         assert main.main(plug_in_command(corpus, run, tmp_path / "nli", **overrides)) == 2
@@ -455,6 +462,7 @@ def test_plug_in_fine_tuning_refuses_what_is_no_pair(corpus, run, tmp_path, caps
     assert not (tmp_path / "nli" / "run.json").exists()
 
 
+@pytest.mark.long
 def test_bad_input(corpus, run, tmp_path, capsys):
     def refused(words, *parts):
         assert main.main(words) == 2

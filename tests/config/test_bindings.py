@@ -214,7 +214,7 @@ def test_a_wrong_value_of_any_macro_is_one_line_and_never_a_traceback(recipe):
 def refuses(macro, value):
     recipes.parse_text(f"{macro} = {value}", "")
     try:
-        recipes.require_types({macro: macro})
+        recipes.require_types(recipes.config_lines(), {macro: macro})
     except UserError as error:
         assert re.fullmatch(rf"{macro}=.+: .+ is needed \([\w.]+\)", str(error)), error
         return True

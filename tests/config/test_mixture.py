@@ -27,6 +27,7 @@ def evaluate(*words):
     return main.main(["evaluate", *map(str, words)])
 
 
+@pytest.mark.long
 def test_a_mixture_is_measured_by_what_the_head_fits(swept, files, tmp_path, capsys):
     """The metrics of the SeqIO tasks, on the checkpoint that the sweep chose: the scores of the
     sweep."""
@@ -162,6 +163,7 @@ def test_tatoeba_at_every_layer_and_pooling(start, files, tmp_path, capsys):
     )
 
 
+@pytest.mark.long
 def test_a_run_with_sentence_vectors_of_its_own(start, files, tmp_path, capsys):
     """Its layer, pooling and prefix are the default; figures with another prefix have a cell and a
     row of their own."""
@@ -266,6 +268,7 @@ def test_labels_are_read_in_the_order_of_the_head():
     assert "not told" in head_fault(model, task, ()) and head_fault(model, task) == ""
 
 
+@pytest.mark.long
 def test_every_checkpoint_of_a_run_is_followed(swept, files, tmp_path, capsys):
     run = swept / "cells/xtreme/xnli/transfer/seed-0/run"
     more = ["--data", files / "xtreme", "--to", tmp_path, "--allow-missing", "--tasks", "xnli"]
@@ -281,6 +284,7 @@ def test_every_checkpoint_of_a_run_is_followed(swept, files, tmp_path, capsys):
     assert told == [f"step {step}" for step in steps] and len(steps) > 0
 
 
+@pytest.mark.long
 def test_a_followed_run_that_was_killed_leaves_its_card(swept, files, tmp_path, capsys):
     shutil.copytree(swept / "cells/xtreme/xnli/transfer/seed-0/run", tmp_path / "run")
     (tmp_path / "run/result.json").unlink()

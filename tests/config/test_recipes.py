@@ -190,25 +190,36 @@ def test_fine_tuning_can_leave_the_language_embedding_behind(given, rows, tmp_pa
     assert (model.num_languages, model.vocab_size) == (rows, 4000)
 
 
+LOSSES = {}
+
+
+def loss_of(config, objective, shapes, languages):
+    """What the objective's loss is made of, by shapes alone; recipes of one paper share it."""
+    key = repr((config, objective, shapes, languages))
+    if key in LOSSES:
+        return LOSSES[key]
+    encoder = build_model(config)
+    batch = {name: jax.ShapeDtypeStruct(shape, FIELDS[name].dtype) for name, shape in shapes}
+
+    def loss(params, batch, rng):
+        return objective.loss(encoder, params, batch, rng, languages)
+
+    rng = jax.eval_shape(lambda: jax.random.key(0))
+    LOSSES[key] = jax.eval_shape(loss, encoder.abstract(), batch, rng)
+    return LOSSES[key]
+
+
 def test_recipe_builds_and_fits_its_shapes(recipe):
     name, built = recipe
     bound = built.bound
-    encoder, languages = build_model(bound["model"]), len(built.corpus.languages)
+    languages = len(built.corpus.languages)
     assert count_parameters(bound["model"]) / 1e6 == pytest.approx(RECIPES[name][1], abs=0.05)
-    params = encoder.abstract()
     mesh = make_mesh(bound["mesh"])
     for run in [run for entry in bound["objectives"] for run in in_stages(entry).values()]:
         shapes = run.source.shapes
         check_rows(mesh, shapes["input_ids"][0], bound["microbatches"], name)
-        batch = {
-            field: jax.ShapeDtypeStruct(shapes[field], FIELDS[field].dtype)
-            for field in run.objective.reads
-        }
-
-        def loss(params, batch, key, objective=run.objective):
-            return objective.loss(encoder, params, batch, key, languages)
-
-        made = jax.eval_shape(loss, params, batch, jax.eval_shape(lambda: jax.random.key(0)))
+        read = tuple((field, shapes[field]) for field in run.objective.reads)
+        made = loss_of(bound["model"], run.objective, read, languages)
         assert set(made.terms) == set(run.objective.coefficients)
         assert all(term.shape == () and term.dtype == jnp.float32 for term in made.terms.values())
         by_language, weight = made.metrics[f"{next(iter(made.terms))}/loss_by_language"]

@@ -88,6 +88,7 @@ HEADS = {
 }
 
 
+@pytest.mark.long
 def test_a_run_in_bfloat16_is_compared_in_float32(vocabularies, tmp_path, capsys):
     run_of(tmp_path / "run", vocabularies["xlmr"], dtype="bfloat16")
     assert command("export", tmp_path / "run", tmp_path / "hf") == 0
@@ -180,6 +181,7 @@ def test_a_run_with_the_pieces_of_xlm_prophetnet_comes_back_with_them(
             require_equal({name: found}, {name: flattened(params)[name]}, config)
 
 
+@pytest.mark.long
 def test_what_their_class_has_no_place_for_lies_beside_and_comes_back(
     vocabularies, tmp_path, capsys
 ):
@@ -297,6 +299,7 @@ def test_a_model_with_xlms_head_is_one_of_their_xlm_classes(
 PRE = dict(norm_order="pre", position_offset=0, norm_eps=1e-12)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("options", "architecture", "beside"),
     [

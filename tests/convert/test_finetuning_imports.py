@@ -34,6 +34,7 @@ def lines_of(output, task, language):
     return path.read_text("utf-8").splitlines()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("folder", ["xlm_roberta"], indirect=True)
 def test_a_released_encoder_is_fine_tuned_exported_and_predicts_the_same(
     folder, files, tmp_path, capsys

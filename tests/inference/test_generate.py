@@ -173,6 +173,7 @@ def test_language_tokens_begin_what_is_written():
     )
 
 
+@pytest.mark.long
 def test_a_decoder_of_streams():
     model = made(streams=2, head="plain", position_offset=1)
     generator = writer(model, Decoding(max_length=(0, 99)))

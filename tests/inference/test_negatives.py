@@ -133,6 +133,7 @@ def pairs(tmp_path_factory):
     return folder
 
 
+@pytest.mark.long
 def test_a_table_is_written_once_and_every_stage_is_kept(pairs, tmp_path, monkeypatch):
     config = NegativesConfig(steps=60, batch=32, length=32, dim=32, width=32, k=3)
     vocabulary, told = Vocabulary.load(pairs / "vocab"), []

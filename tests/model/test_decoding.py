@@ -232,7 +232,7 @@ def test_refusals(made):
         Seq2Seq(preset("tiny"))
 
 
-@pytest.mark.parametrize("kind", ["Bart", "MBart"])
+@pytest.mark.parametrize("kind", ["Bart", pytest.param("MBart", marks=pytest.mark.long)])
 def test_transformers_give_the_same_logits_and_the_same_beams(kind):
     torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
     torch.manual_seed(0)

@@ -27,7 +27,7 @@ COUNTS = (("pawsx", 2), ("xnli", 3))
 CORPUS = SimpleNamespace(vocabulary=toy.ToyVocabulary(), languages=toy.LANGUAGES)
 
 
-@pytest.fixture(scope="module", params=["xlm", "pooler"])
+@pytest.fixture(scope="module", params=["xlm", pytest.param("pooler", marks=pytest.mark.long)])
 def model(request):
     return toy.model(task_labels=COUNTS, classifier=request.param)
 
@@ -191,6 +191,7 @@ def test_a_run_of_two_tasks_learns_both(tmp_path, files):
     assert again.steps == 200
 
 
+@pytest.mark.long
 def test_eight_devices_and_microbatches_take_the_same_steps(tmp_path, files):
     one, eight = (
         tiny_run.flat(trained(tmp_path / str(mesh), files, 4, mesh, microbatches=parts).params)

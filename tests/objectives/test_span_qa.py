@@ -174,6 +174,7 @@ def test_the_mask_stated_is_the_mask_used(model_and_params, batch, monkeypatch):
     assert used == [OBJECTIVE.attention()]
 
 
+@pytest.mark.long
 def test_four_microbatches_over_eight_devices_change_nothing(tiny_config):
     encoder = build_model(tiny_config.replace(layers=1, num_labels=2, classifier="spans"))
     params, rows, after = jax.jit(encoder.init)(jax.random.key(0)), make(16, vocab=96), []

@@ -49,6 +49,7 @@ def test_translation_equals_numpy(model_and_params, smoothing):
     np.testing.assert_array_equal(loss.metrics["translation/loss_by_language"][1], languages)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("without", ["encode", "decode"])
 def test_dropout_acts_on_both_sides_in_training_only(model_and_params, without, monkeypatch):
     model, params = random_model(GENERATOR.replace(dropout=0.5))[0], model_and_params[1]

@@ -171,6 +171,7 @@ def test_xlms_grid(encoder, decoder, clm, mlm):
     assert sorted(lines) == sorted(line.format(first, second) for line in told)
 
 
+@pytest.mark.long
 def test_a_run_starts_from_several_and_goes_on_without_them(
     clm, mlm, tmp_path, capsys, monkeypatch
 ):

@@ -129,6 +129,7 @@ def test_summed_objectives_have_a_line_each_of_every_step(tmp_path):
     )
 
 
+@pytest.mark.long
 def test_a_log_line_is_of_one_stage(tmp_path):
     """VECO's terms change at step 3, within the interval of a log line."""
     import dataclasses
@@ -472,6 +473,7 @@ def test_an_optimizer_of_optax_trains_and_goes_on(tmp_path):
     assert run["optimizer"]["options"] == {"b2": 0.99}
 
 
+@pytest.mark.long
 def test_all_seeds_share_one_program(tmp_path, monkeypatch):
     """The second seed of a sweep finds its step in the compile cache: the key is an argument, not a
     constant."""

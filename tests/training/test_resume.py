@@ -98,6 +98,7 @@ def test_every_objective_continues_bitwise_from_a_checkpoint(undisturbed, tmp_pa
     assert tiny_run.hashes(tmp_path / "again") == hashes
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("undisturbed", ["summed"], indirect=True)
 def test_sigterm_saves_leaves_and_continues_bitwise(undisturbed, tmp_path):
     run, params, hashes, _ = undisturbed
@@ -130,6 +131,7 @@ class Counted(Evaluator):
         return {"mean": {3: 50.0, 6: 90.0, 9: 60.0}[step]}
 
 
+@pytest.mark.long
 def test_a_checkpoint_that_was_not_measured_is_measured_when_the_run_goes_on(tmp_path):
     """Asked to stop in the step before an evaluation, or with an evaluation that failed: what is
     best is known all the same, and a finished run has a result."""

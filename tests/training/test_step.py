@@ -129,7 +129,16 @@ def whole(tiny_config):
     return encoder, tiny.params(encoder)
 
 
-@pytest.fixture(scope="module", params=list(OBJECTIVES))
+def quick(names, alike):
+    """Those that others are like, in what they read and how they pay, are compared in
+    `make test-long`."""
+    return [pytest.param(name, marks=[pytest.mark.long] * (name in alike)) for name in names]
+
+
+ALIKE = ("clm", "tlm", "camlm", "btmlm", "clwr", "cl_mlm", "plug_in")
+
+
+@pytest.fixture(scope="module", params=quick(OBJECTIVES, ALIKE))
 def reference(request, whole):
     """(objective, 16 rows, state and sums after one step on one device with one microbatch)."""
     objective, rows = OBJECTIVES[request.param], tiny.batch(request.param, rows=16)
@@ -164,7 +173,7 @@ def decoder(tiny_config):
     return model, jax.jit(model.init)(jax.random.key(0))
 
 
-@pytest.mark.parametrize("name", DECODERS)
+@pytest.mark.parametrize("name", quick(DECODERS, ["back_translation"]))
 def test_four_microbatches_over_eight_devices_change_nothing_for_decoders(decoder, name):
     objective, rows, after = DECODERS[name], tiny.batch(name, rows=16), []
     for mesh, microbatches in ((ONE, 1), (MeshConfig(2, 2, 2), 4)):
@@ -222,6 +231,7 @@ def test_summed_losses_have_the_sum_of_the_gradients(whole):
         )
 
 
+@pytest.mark.long
 def test_muon_is_the_same_on_a_mesh(tiny_encoder, tiny_params, tiny_batches):
     """Newton-Schulz runs over matrices that lie in pieces; their momentum lies as they do."""
     optimizer = OptimizerConfig(**{**vars(OPTIMIZER), "name": "muon"})

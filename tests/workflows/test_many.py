@@ -114,16 +114,14 @@ def test_a_request_to_stop_is_heeded_before_the_next_job():
 
 
 def test_a_foreign_folder_is_refused_even_after_a_request_to_stop():
-    class Foreign(Job):
-        name = "folder"
-
+    class Foreign(Noted):
         def is_finished(self):
             raise UserError("folder is of another run")
 
     stop = Stop("sweep")
     stop.requested.set()
     with pytest.raises(UserError, match="of another run"):
-        run_all([Foreign()], stop=stop)
+        run_all([Foreign("folder", [])], stop=stop)
 
 
 def python(code, name="run", stop=None, say=print, log=None):

@@ -110,6 +110,7 @@ def test_each_seed_is_tested_at_its_own_best_step(swept, start, files, tmp_path)
     assert row["means"]["mean"] == {"mean": before[1]["means"]["mean"], "sd": 0.0}
 
 
+@pytest.mark.long
 def test_a_sweep_that_was_stopped_gives_the_table_of_one_that_was_not(
     swept, start, files, tmp_path, capsys
 ):
@@ -309,6 +310,7 @@ def test_a_settings_file_that_was_edited_is_another_cell(swept, start, files, tm
     assert "was begun with other settings" in capsys.readouterr().err
 
 
+@pytest.mark.long
 def test_files_that_were_edited_are_named(swept, start, files, tmp_path, capsys):
     """What a cell read is not what lies there now; cells that do not tell what they read are taken
     as they are."""
@@ -466,6 +468,7 @@ def test_a_part_of_train_needs_a_dev_set(start, files, tmp_path, capsys):
     assert not (tmp_path / "out" / "cells").exists()
 
 
+@pytest.mark.long
 def test_languages_that_an_embedding_lacks_are_known_before_the_training(files, tmp_path, capsys):
     start = random_run(tmp_path, files, num_languages=3)
     output, data = tmp_path / "out", tmp_path / "data"

@@ -180,6 +180,7 @@ def test_texts_that_do_not_correspond_are_known_before_plug_in(
     assert f"xnli/{name if 'test' in name else 'dev-en.tsv'})" in capsys.readouterr().err
 
 
+@pytest.mark.long
 def test_targets_that_cannot_be_tested_are_passed_over_and_said(start, files, tmp_path, capsys):
     data, output = tmp_path / "files", tmp_path / "out"
     shutil.copytree(files / "xtreme" / "xnli", data / "xtreme" / "xnli")
@@ -203,6 +204,7 @@ def test_targets_that_cannot_be_tested_are_passed_over_and_said(start, files, tm
     ]
 
 
+@pytest.mark.long
 def test_a_suite_trains_the_other_tasks_and_writes_their_card(start, files, tmp_path, capsys):
     data = tmp_path / "files"
     for name in ("xnli", "pawsx"):
@@ -243,6 +245,7 @@ def test_a_suite_trains_the_other_tasks_and_writes_their_card(start, files, tmp_
     ).exists()
 
 
+@pytest.mark.long
 def test_a_cell_goes_on_from_the_weights_that_it_began_from_alone(
     files, tmp_path, monkeypatch, capsys
 ):
@@ -313,6 +316,7 @@ def test_macros_of_a_file_that_nothing_reads_are_refused(untrained, start, files
         finetune("xtreme/xnli", start, files, tmp_path / "out", "--gin_file", mine)
 
 
+@pytest.mark.long
 def test_an_edited_training_file_is_named_where_it_has_other_rows(start, files, tmp_path, capsys):
     """Which changes the number of steps, too."""
     data, output = tmp_path / "files", tmp_path / "out"

@@ -80,6 +80,7 @@ def scores(output, name):
     return json.loads((output / CELL / name / "scores.json").read_text())
 
 
+@pytest.mark.long
 def test_one_training_reads_each_example_of_both_tasks_once_in_an_epoch(swept):
     assert [path.parent for path in swept.rglob("run.json")] == [swept / CELL / "run"]
     record = json.loads((swept / CELL / "run/run.json").read_text())
@@ -99,6 +100,7 @@ def test_one_training_reads_each_example_of_both_tasks_once_in_an_epoch(swept):
     assert record["schedule"] == "alternate"
 
 
+@pytest.mark.long
 def test_the_checkpoint_is_chosen_by_the_mean_over_the_tasks(swept):
     dev = dev_of(swept / CELL / "run")
     assert {*dev} == {4, 8} and len({values["mean"] for values in dev.values()}) > 1
@@ -130,6 +132,7 @@ def test_the_mean_over_the_tasks_is_of_each_alike():
     )
 
 
+@pytest.mark.long
 def test_the_card_has_a_row_in_the_table_of_each_task(swept, files):
     tables = {table["task"]: table["rows"] for table in scorecard.card(swept)["tables"]}
     assert {*tables} == {"xglue/pawsx", "xglue/qam"}
@@ -183,6 +186,7 @@ def test_each_task_is_predicted_by_the_head_of_its_name():
     assert "labels" in head_fault(encoder, task_named("xglue/qam"), ("Bad", "Good"))
 
 
+@pytest.mark.long
 def test_a_mixture_measures_each_task_by_its_head(swept, files, tmp_path, capsys):
     run = f"{swept / CELL}/run@{scores(swept, 'qam')['select']['step']}"
     words = [
@@ -220,6 +224,7 @@ def test_classes_of_a_head_are_those_of_its_own_set():
     )
 
 
+@pytest.mark.long
 def test_other_heads_are_left_behind(swept):
     """Fine-tuned further, a model is read by the head that it is given, and by no older one."""
     run = str(swept / CELL / "run")
@@ -229,6 +234,7 @@ def test_other_heads_are_left_behind(swept):
     assert model_of(run=run).task_labels == (("pawsx", 2), ("qam", 2))
 
 
+@pytest.mark.long
 def test_a_sweep_that_was_stopped_goes_on_and_other_settings_are_refused(
     swept, start, files, tmp_path, capsys
 ):

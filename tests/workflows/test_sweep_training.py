@@ -112,6 +112,7 @@ ASKED = (
 )
 
 
+@pytest.mark.long
 def test_translated_questions_are_learnt_without_those_whose_answer_was_lost(
     questions, start, tmp_path, capsys
 ):
@@ -150,6 +151,7 @@ def test_translated_questions_are_learnt_without_those_whose_answer_was_lost(
         assert why in capsys.readouterr().err and not (cell.parents[1] / strategy).exists()
 
 
+@pytest.mark.long
 def test_translations_of_held_out_questions_are_not_learnt(questions, start, tmp_path, capsys):
     """TyDi QA has no dev set, so rows of its training set choose, and ids do not tell what
     translates them."""

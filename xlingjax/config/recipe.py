@@ -29,6 +29,8 @@ from xlingjax.convert import import_model
 from xlingjax.errors import UserError
 
 FOREIGN = "hf:"
+_CUT = "\\"
+"""What gin writes where a value goes on in the next line."""
 
 
 @dataclass(frozen=True)
@@ -88,21 +90,25 @@ def parse_gin(files: Sequence[str], overrides: Sequence[str]) -> None:
     texts = [(renewed(text, objectives), where) for text, where in parts_of(files)]
     for text, where in texts:
         parse_text(text, where)
-    macros = macro_names()
+    bound = config_lines()
+    macros = [name for name in bound if re.fullmatch(MACRO, name)]
     require_read_macros(texts)
-    _bind_overrides(overrides, macros)
-    require_types(places_of(texts, overrides))
+    _bind_overrides(overrides, macros, bound)
+    bound = config_lines()
+    require_types(bound, places_of(texts, overrides))
     import_foreign(macros)
     _require_values(macros, files)
-    _require_known_macros(macros)
+    _require_known_macros(macros, bound)
 
 
-def _bind_overrides(overrides: Sequence[str], macros: Sequence[str]) -> None:
-    weights = {
-        value.removeprefix("%")
-        for bound, value in config_lines().items()
-        if bound.endswith(".weight")
-    }
+def _bind_overrides(
+    overrides: Sequence[str], macros: Sequence[str], lines: Mapping[str, str]
+) -> None:
+    """lines: as of `config_lines`."""
+    weights = set()
+    for name, value in lines.items():
+        if name.endswith(".weight"):
+            weights.add(value.removeprefix("%"))
     for override in overrides:
         key, _, value = override.partition("=")
         where = f"--gin.{key}"
@@ -130,9 +136,10 @@ def _require_values(macros: Sequence[str], files: Sequence[str]) -> None:
             )
 
 
-def _require_known_macros(macros: Sequence[str]) -> None:
-    """Raises UserError for a macro that is read and that nothing sets."""
-    for bound, value in config_lines().items():
+def _require_known_macros(macros: Sequence[str], lines: Mapping[str, str]) -> None:
+    """lines: as of `config_lines`. Raises UserError for a macro that is read and that nothing
+    sets."""
+    for bound, value in lines.items():
         for name in re.findall(rf"(?:^|[\[(,:]\s*)%({MACRO})\b", value):
             if name not in macros:
                 line = f"{bound} = {value}"
@@ -140,10 +147,9 @@ def _require_known_macros(macros: Sequence[str]) -> None:
                 raise UserError(f"{line!r} names a macro that no file defines{near}")
 
 
-def require_types(places: Mapping[str, str]) -> None:
-    """places: as of `places_of`. Raises UserError for a value that the parameter it is bound to
-    does not declare; of a macro, every parameter that reads it."""
-    lines = config_lines()
+def require_types(lines: Mapping[str, str], places: Mapping[str, str]) -> None:
+    """lines: as of `config_lines`; places: as of `places_of`. Raises UserError for a value that the
+    parameter it is bound to does not declare; of a macro, every parameter that reads it."""
     for bound in lines:
         name, _, parameter = bound.rpartition("/")[2].rpartition(".")
         if not name:
@@ -214,12 +220,18 @@ def bindings(files: Sequence[str], overrides: Sequence[str]) -> dict[str, str]:
 
 def config_lines() -> dict[str, str]:
     """{name: value as it is written} of all that is bound now."""
-    lines = {}
-    # A binding on one line each; gin rules lines of this length between its sections.
-    for line in gin.config_str(max_line_length=10**5).splitlines():
-        name, equals, value = line.partition(" = ")
-        if equals and not line.startswith("#"):
-            lines[name] = value
+    lines: dict[str, str] = {}
+    name = ""
+    # Wide, since gin cuts long values up; not wider, since its rules are as wide.
+    for line in gin.config_str(max_line_length=5000).splitlines():
+        if line.startswith("#") or not line:
+            continue
+        if line.startswith(" "):
+            # The value goes on: gin ends a line with a backslash or within brackets.
+            lines[name] = f"{lines[name].removesuffix(_CUT)} {line.strip()}".strip()
+            continue
+        name, _, value = line.partition(" =")
+        lines[name] = value.strip()
     return lines
 
 
@@ -313,10 +325,6 @@ def read_part(
 
 def operative_config() -> str:
     return gin.operative_config_str()
-
-
-def macro_names() -> list[str]:
-    return [name for name in config_lines() if re.fullmatch(MACRO, name)]
 
 
 def gin_value(text: str) -> str:

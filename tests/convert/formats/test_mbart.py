@@ -88,6 +88,7 @@ def test_language_codes_and_mask_keep_their_rows(saved):
     assert not ours[found.config.vocab_size :].any()
 
 
+@pytest.mark.long
 def test_it_is_imported_and_translates(saved, tmp_path, capsys):
     """Their decoder writes what ours does, of the same source, when it begins with the code."""
     from xlingjax.inference.run import open_run

@@ -162,7 +162,9 @@ def theirs(folder, texts, pooling, prefix, normalize, longest, layer=-1):
     return rows / np.linalg.norm(rows, axis=1, keepdims=True) if normalize else rows
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize(
+    "layout", [pytest.param(name, marks=[pytest.mark.long] * (name != "1")) for name in LAYOUTS]
+)
 def test_vectors_are_those_of_the_released_model(layout, released, tmp_path, capsys):
     files, *way = LAYOUTS[layout]
     folder = beside(released, tmp_path / "st", files)

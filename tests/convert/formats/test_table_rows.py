@@ -80,6 +80,7 @@ def test_the_loss_and_the_best_ids_leave_them_out(folder):
     np.testing.assert_allclose(np.asarray(loss.loss), wanted.sum(), rtol=1e-5)
 
 
+@pytest.mark.long
 def test_in_and_out_again(folder, tmp_path, capsys):
     run, out = str(tmp_path / "run"), tmp_path / "out"
     assert main(["import", "--from", str(folder), "--to", run]) == 0
