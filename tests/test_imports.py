@@ -125,3 +125,19 @@ def test_the_trainer_needs_neither_tensorflow_nor_gin():
     ).stdout
     for package in ("tensorflow", "seqio", "gin", "torch", "t5"):
         assert f"'{package}'" not in loaded, package
+
+
+@pytest.mark.long
+def test_every_test_is_collected_without_the_packages_of_interop():
+    """As after `make setup` alone: what compares with them says that it is skipped."""
+    code = """
+import sys
+
+import pytest
+
+for name in ("torch", "transformers", "sacremoses"):
+    sys.modules[name] = None
+sys.exit(pytest.main(["--collect-only", "-q", "-p", "no:cacheprovider", "tests"]))
+"""
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout[-2000:]

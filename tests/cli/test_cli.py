@@ -361,6 +361,7 @@ def test_evaluate_repeats_the_runs_own_values(run, tmp_path):
             assert second["values"]["mean"] == pytest.approx(first["values"]["mean"], rel=1e-5)
 
 
+@pytest.mark.long
 def test_frozen_batches_train_without_the_text(corpus, tmp_path, refused):
     frozen = tmp_path / "frozen"
     bindings = options(corpus)

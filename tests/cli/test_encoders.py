@@ -150,6 +150,7 @@ def test_a_mix_of_two_papers_trains_and_verifies(corpus, tmp_path, capsys):
     assert all(name in told for name in ALL)
 
 
+@pytest.mark.long
 def test_verify_fails_where_a_mask_leaks(corpus, capsys, monkeypatch):
     from xlingjax.objectives.ernie_m import CAMLM
 

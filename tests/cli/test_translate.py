@@ -122,6 +122,7 @@ def test_a_line_for_each_line(run, source, expected, capsys, monkeypatch):
     assert capsys.readouterr().out.split("\n")[:-1] == expected
 
 
+@pytest.mark.long
 def test_n_best_lists_and_references(run, source, expected, tmp_path, capsys):
     references = write(tmp_path / "en.txt", [line or "x" for line in expected])
     words = (
@@ -220,6 +221,7 @@ def test_generate_within_a_language(run, source, expected, capsys):
     assert "Give --language, or --to and --from" in one_line(capsys)
 
 
+@pytest.mark.long
 def test_drawn_texts(run, source, capsys):
     def drawn(*more):
         words = [

@@ -86,6 +86,7 @@ def test_a_mixture_is_measured_by_what_the_head_fits(swept, files, tmp_path, cap
     assert len(lines) == tatoeba["test"]["examples"]["de"]
 
 
+@pytest.mark.long
 def test_tatoeba_at_every_layer_and_pooling(start, files, tmp_path, capsys):
     more = [
         "--mixture",

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tests.helpers import imported_folders, sweeping
+from tests.helpers import sweeping
 from xlingjax.cli import main
 from xlingjax.config import recipe as recipes
 from xlingjax.data.labelled.task import read
@@ -16,6 +16,7 @@ from xlingjax.tasks import task_named
 from xlingjax.training.run_record import read_run_record
 
 torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
+from tests.helpers import imported_folders  # noqa: E402 - needs sacremoses, too
 
 files = sweeping.files
 TESTED = ["de", "en", "ru"]

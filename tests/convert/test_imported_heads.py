@@ -6,7 +6,7 @@ import json
 import numpy as np
 import pytest
 
-from tests.helpers import imported_folders, sweeping
+from tests.helpers import sweeping
 from xlingjax.cli import main
 from xlingjax.convert.formats.hugging_face import params_of, vocabulary_of
 from xlingjax.data.labelled.task import read
@@ -16,6 +16,7 @@ from xlingjax.preprocessors.span_qa import span_rows
 from xlingjax.tasks import task_named
 
 torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
+from tests.helpers import imported_folders  # noqa: E402 - needs sacremoses, too
 
 files = sweeping.files
 NLI = {

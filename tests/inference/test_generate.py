@@ -61,6 +61,7 @@ def test_sources_begin_as_in_training(model, layout):
     assert generator.tokens(["a b", ""]) == [[v.bos_id, *v.encode("a b"), v.eos_id], []]
 
 
+@pytest.mark.long
 def test_an_import_that_names_no_language_writes_and_one_that_marks_them_does_not(model):
     plain = made(num_languages=0)
     alone = Generator(*plain, toy.ToyVocabulary(), (), BEAMS).generate(["a b c"], "xx", "yy")
@@ -109,6 +110,7 @@ def test_nothing_special_is_written(model):
     assert ids & v.special_ids == {v.eos_id} and max(ids) < v.size and len(ids) > 20
 
 
+@pytest.mark.long
 def test_drawn_tokens_depend_on_the_line_and_the_seed(model):
     config = Decoding(temperature=1.0, top_k=5)
     found = [best[0].ids for best in writer(model, config, seed=1).generate(SHORT, "de", "en")]
@@ -160,6 +162,7 @@ def test_short_lines_come_in_larger_batches(model):
     assert LENGTHS[0] == 16
 
 
+@pytest.mark.long
 def test_language_tokens_begin_what_is_written():
     size = toy.ToyVocabulary().size
     model = made(num_languages=0, language_tokens=3, vocab_size=size + 3)

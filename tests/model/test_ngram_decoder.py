@@ -429,6 +429,7 @@ def value_and_grad(config, params, mesh=None, **jit):
     return jax.jit(jax.value_and_grad(loss), **jit)(params)
 
 
+@pytest.mark.long
 def test_unrolled_rematerialised_and_sharded_decoders_equal_the_scanned_one():
     params = random_params(CONFIG)
     value, grads = value_and_grad(CONFIG, params)

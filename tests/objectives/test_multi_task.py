@@ -80,6 +80,7 @@ def test_microbatches_add_up(model):
     np.testing.assert_allclose(sum(parts), loss_of(rows), rtol=1e-5)
 
 
+@pytest.mark.long
 def test_first_token_heads_of_a_single_task_keep_their_paths_and_first_values():
     """Tasks add `classifiers/TASK/*` and change nothing else: not the head that stands alone, not
     the encoder."""

@@ -91,6 +91,7 @@ for _ in range(21):
 """
 
 
+@pytest.mark.long
 def test_a_step_keeps_its_memory():
     """In pages of 4 kB, 36 MB that the system had taken back fault 9,000 times when they are
     written again. The median step counts: on a busy machine XLA now and then hands a step to a

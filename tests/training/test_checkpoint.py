@@ -246,6 +246,7 @@ def test_find_checkpoint(tmp_path):
     )
 
 
+@pytest.mark.long
 def test_a_run_refuses_another_vocabulary_or_model_shape(tiny_finished):
     """End to end: continuing in a folder of another run."""
     from tests.training.test_loop import base_config

@@ -112,6 +112,7 @@ def test_files_of_a_run(tmp_path, capsys):
     assert json.loads((tmp_path / "result.json").read_text()) == totals
 
 
+@pytest.mark.long
 def test_summed_objectives_have_a_line_each_of_every_step(tmp_path):
     tiny_run.run(
         tmp_path, steps=4, schedule="summed", log_every=4, checkpoint=CheckpointConfig(every=0)
@@ -195,6 +196,7 @@ def test_nan_batches_are_skipped_counted_and_the_last_one_saved(tmp_path, capsys
     ]
 
 
+@pytest.mark.long
 def test_a_norm_above_skip_norm_is_not_called_non_finite(tmp_path, capsys):
     optimizer = OptimizerConfig(schedule="constant", warmup_steps=0, skip_norm=1e-6)
     options = dict(objectives=("mlm",), steps=4, checkpoint=tiny_run_every(0), optimizer=optimizer)
@@ -421,6 +423,7 @@ def test_a_limit_of_no_bad_steps_is_refused_before_anything_is_written(tmp_path)
     assert not (tmp_path / "run.json").exists()
 
 
+@pytest.mark.long
 def test_a_run_that_goes_on_has_no_result_until_it_ends(tmp_path):
     """What an earlier, shorter start left would hide from the report that the run still goes."""
     result = tmp_path / "result.json"

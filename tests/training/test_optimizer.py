@@ -213,6 +213,7 @@ def test_the_whole_update_is_decayed_by_layer_and_weight_decay_is_not(name, froz
             np.testing.assert_allclose(shrunk, whole, rtol=1e-3, atol=2e-7)
 
 
+@pytest.mark.long
 def test_muon_moves_the_matrices_of_the_blocks_alike_in_all_directions():
     """Each layer's matrix, heads joined: an orthogonal update of Adam's size. All else is AdamW."""
     rng = np.random.default_rng(0)

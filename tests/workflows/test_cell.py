@@ -77,6 +77,7 @@ def test_what_would_be_set_twice_is_refused(line, message, start, files, tmp_pat
     assert not (tmp_path / "out" / "cells").exists()
 
 
+@pytest.mark.long
 def test_a_gin_file_is_read_as_the_command_line_is(start, files, tmp_path):
     """Steps and splits of a file hold; what repeats the strategy is no quarrel."""
     lines = [

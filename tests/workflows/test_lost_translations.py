@@ -163,6 +163,7 @@ def test_other_machine_translated_files_have_such_rows_too(name, split, path, te
     ) - (name == "xnli/xnli")
 
 
+@pytest.mark.long
 def test_a_sweep_says_which_file_and_how_many(files, start, tmp_path, capsys):
     shutil.copytree(files / "xtreme/pawsx", tmp_path / "files/xtreme/pawsx")
     root = tmp_path / "files/xtreme"

@@ -130,6 +130,7 @@ def test_a_sweep_that_was_stopped_gives_the_table_of_one_that_was_not(
     assert old["tables"] == new["tables"]
 
 
+@pytest.mark.long
 def test_other_settings_in_a_cells_folder_are_refused(swept, start, files, tmp_path, capsys):
     assert finetune("xtreme/xnli", start, files, swept, "--gin.LEARNING_RATE=0.5") == 2
     assert (
@@ -269,6 +270,7 @@ def test_all_languages_must_be_there(start, files, tmp_path, capsys):
     assert "it is a file; give a folder" in capsys.readouterr().err
 
 
+@pytest.mark.long
 def test_a_language_without_files_is_passed_over_only_where_asked(
     start, files, tmp_path, capsys, monkeypatch
 ):

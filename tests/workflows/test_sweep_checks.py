@@ -272,6 +272,7 @@ def test_a_cell_goes_on_from_the_weights_that_it_began_from_alone(
     )
 
 
+@pytest.mark.long
 def test_whole_numbers_are_written_as_such(start, files, tmp_path):
     """1.6e1 is 16, in the recipe too."""
     more = "--gin.BATCH=1.6e1", "--gin.LENGTH=24.0", "--gin.TRAIN_STEPS=1"

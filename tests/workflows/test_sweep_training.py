@@ -178,6 +178,7 @@ def test_translations_of_held_out_questions_are_not_learnt(questions, start, tmp
     ]
 
 
+@pytest.mark.long
 def test_settings_and_files_that_were_refused_bind_nothing(files, tmp_path, monkeypatch, capsys):
     """What a cell is begun with counts from its training on."""
     data, output = tmp_path / "files", tmp_path / "out"

@@ -5,10 +5,7 @@ import json
 
 import numpy as np
 import pytest
-import torch
-import transformers
 
-from tests.helpers import foreign_models as foreign
 from tests.helpers import small_xlmr
 from xlingjax.cli.main import main
 from xlingjax.convert.formats.hugging_face import read
@@ -16,6 +13,9 @@ from xlingjax.convert.formats.sentences import SENTENCES
 from xlingjax.errors import UserError
 from xlingjax.inference.run import open_run
 from xlingjax.model.build import build_model
+
+torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
+from tests.helpers import foreign_models as foreign  # noqa: E402 - needs torch
 
 SPARE = 35
 

@@ -7,7 +7,6 @@ import unicodedata
 
 import pytest
 import sentencepiece
-import transformers
 from sentencepiece.sentencepiece_model_pb2 import ModelProto
 from tokenizers import ByteLevelBPETokenizer
 
@@ -19,6 +18,8 @@ from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.data.vocabulary.tokenizer import TokenizerVocabulary
 from xlingjax.errors import UserError
 from xlingjax.preprocessors.finetuning import pair_row
+
+transformers = pytest.importorskip("transformers")
 
 ODD = (
     "",
