@@ -8,6 +8,15 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 
+# As many workers as cores: each keeps to one, or the threads of the compilers get in each other's
+# way.
+WORKERS = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "0"))
+if hasattr(os, "sched_setaffinity") and WORKERS > 1:
+    CORES = sorted(os.sched_getaffinity(0))
+    if len(CORES) == WORKERS:
+        worker = int(os.environ["PYTEST_XDIST_WORKER"].removeprefix("gw"))
+        os.sched_setaffinity(0, {CORES[worker]})
+
 os.environ["JAX_PLATFORMS"] = "cpu"
 if "xla_force_host_platform_device_count" not in os.environ.get("XLA_FLAGS", ""):
     flags = ["--xla_force_host_platform_device_count=8"]

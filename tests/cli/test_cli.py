@@ -263,6 +263,7 @@ def test_a_run_leaves_its_configuration_identity_and_evaluations(run, corpus):
     assert names == {"retrieval", "perplexity", "translation_perplexity", "masked_samples"}
 
 
+@pytest.mark.long
 def test_fine_tuning_and_report(run, corpus, tmp_path, capsys):
     files = {
         f"{split.upper()}_FILES": f"{corpus}/nli/{split}-{{language}}.tsv"
@@ -403,6 +404,7 @@ def test_frozen_batches_of_btmlm_have_the_languages_they_were_frozen_with(corpus
     assert main.main([*argv, *btmlm, "--gin_file", "gin/runs/frozen.gin"]) == 0
 
 
+@pytest.mark.long
 def test_inspect_shows_pieces_and_writes_pictures(corpus, tmp_path, capsys):
     argv = arguments(
         "inspect", "xlm_text", options(corpus), "--rows", "1", "--output", str(tmp_path)
@@ -646,6 +648,7 @@ def test_continuing_with_another_vocabulary_or_model(run, corpus, refused, tmp_p
     assert (copy / "config.gin").read_text() == before
 
 
+@pytest.mark.long
 def test_a_corrupted_checkpoint_is_said_and_the_one_before_is_taken(run, corpus, tmp_path, capsys):
     copy = shutil.copytree(run, tmp_path / "copy")
     for file in (copy / "checkpoints" / "4" / "params").rglob("*"):

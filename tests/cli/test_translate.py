@@ -100,6 +100,7 @@ def expected(run, source, tmp_path_factory):
     return path.read_text().split("\n")[:-1]
 
 
+@pytest.mark.long
 def test_a_line_for_each_line(run, source, expected, capsys, monkeypatch):
     trained = open_run(run)  # on one device; the command's are eight
     decoding = generation.Decoding(beams=2, max_length=(0, 7))
@@ -248,6 +249,7 @@ def one_line(capsys):
     return line
 
 
+@pytest.mark.long
 def test_refusals(run, vocabulary, source, tmp_path, capsys):
     def refused(*parts, run=run, words=("--input", source), to="en"):
         assert main.main(["translate", run, "--to", to, *words]) == 2

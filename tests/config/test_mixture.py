@@ -242,6 +242,7 @@ def test_a_run_with_sentence_vectors_of_its_own(start, files, tmp_path, capsys):
     assert evaluate(*more, "--to", tmp_path / "none", "--pooling", "mean") == 0
 
 
+@pytest.mark.long
 def test_a_suite_goes_on_after_a_task_that_cannot_be_measured(start, files, tmp_path, capsys):
     shutil.copytree(files / "xtreme", tmp_path / "files")
     (tmp_path / "files/bucc2018/de-en.dev.gold").write_text("no tab\n")

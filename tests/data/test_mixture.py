@@ -183,7 +183,7 @@ def test_counts_in_tokens_and_the_mixtures_own_rates(open_source):
 
 @pytest.mark.parametrize(
     ("features", "same_language"),
-    [(MlmFeatures(), False), (TlmFeatures(), True)],
+    [pytest.param(MlmFeatures(), False, marks=pytest.mark.long), (TlmFeatures(), True)],
     ids=["mlm-mixed", "tlm-alike"],
 )
 def test_restored_sources_continue_bitwise(open_source, features, same_language):

@@ -151,7 +151,7 @@ def test_scores_are_those_of_teacher_forcing(made):
     assert all(len(np.unique(found.ids[row], axis=0)) == 4 for row in range(ROWS))
 
 
-@pytest.mark.parametrize("beams", [1, 4])
+@pytest.mark.parametrize("beams", [1, pytest.param(4, marks=pytest.mark.long)])
 @pytest.mark.parametrize("option", ["min_length", "no_repeat_ngram", "first_B"])
 def test_what_is_not_allowed_still_counts_in_the_scores(made, option, beams):
     """A forced first token costs nothing; all else is a share of all words, of those too that may
@@ -175,7 +175,7 @@ def test_wider_beams_find_likelier_texts(made):
     assert (wide >= narrow - 1e-5).mean() > 0.8 and (wide > narrow + 1e-3).any()
 
 
-@pytest.mark.parametrize("beams", [1, 4])
+@pytest.mark.parametrize("beams", [1, pytest.param(4, marks=pytest.mark.long)])
 def test_what_is_forbidden_is_not_written(made, beams):
     repeated = found_by(made, beams=beams, max_length=(0, COLUMNS), min_length=10)
     found = found_by(made, beams=beams, max_length=(0, COLUMNS), min_length=10, no_repeat_ngram=2)
@@ -200,6 +200,7 @@ def test_what_is_forbidden_is_not_written(made, beams):
     assert 4 in lengths and lengths <= {4, 5}
 
 
+@pytest.mark.long
 def test_drawn_tokens_follow_the_softmax(made):
     batch = {name: np.repeat(field[:1], 4000, axis=0) for name, field in sources().items()}
     expected = np.exp(teacher_forced(made, sources(), np.full((ROWS, 1), PAD))[0, 0])

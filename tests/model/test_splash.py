@@ -97,7 +97,7 @@ def test_values_and_gradients_are_those_of_xla(spec, lengths, mesh, heads):
     "name, mesh",
     [
         ("mlm", "fsdp"),
-        ("clm", "tensor"),
+        pytest.param("clm", "tensor", marks=pytest.mark.long),
         pytest.param("translation", "all", marks=pytest.mark.long),
     ],
 )

@@ -57,7 +57,13 @@ def scanned(params):
 
 
 @pytest.mark.parametrize(
-    "change", [dict(unroll=0), dict(remat="full"), dict(unroll=0, remat="dots")], ids=str
+    "change",
+    [
+        dict(unroll=0),
+        dict(remat="full"),
+        pytest.param(dict(unroll=0, remat="dots"), marks=pytest.mark.long),
+    ],
+    ids=str,
 )
 def test_unrolled_and_rematerialised_stacks_equal_the_scanned_one(params, scanned, change):
     assert shapes(CONFIG.replace(**change)) == shapes(CONFIG)

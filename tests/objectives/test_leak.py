@@ -147,7 +147,11 @@ def generators():
     return {name: random_model(NGRAM) if name == "xfnp" else ordinary for name in tiny.GENERATED}
 
 
-@pytest.mark.parametrize("packed", [True, False], ids=["packed", "unpacked"])
+@pytest.mark.parametrize(
+    "packed",
+    [True, pytest.param(False, marks=pytest.mark.long)],
+    ids=["packed", "unpacked"],
+)
 @pytest.mark.parametrize("name", [*tiny.OBJECTIVES, *tiny.LAYOUTS, *tiny.GENERATED])
 def test_predictions_move_with_the_words_that_the_objective_allows_and_no_other(
     random_parameters, generators, name, packed

@@ -49,6 +49,7 @@ def test_an_evaluator_of_another_kind_is_refused(tmp_path):
     assert not (tmp_path / "run.json").exists()
 
 
+@pytest.mark.long
 def test_files_of_a_run(tmp_path, capsys):
     probe = Probe({4: -1.0})
     kept = CheckpointConfig(every=2, keep_best=1, best_metric="probe/value")
@@ -461,6 +462,7 @@ def test_an_evaluation_that_fails_does_not_lose_the_training(tmp_path):
     assert "checkpoint 3 of" in (tmp_path / "log.txt").read_text()
 
 
+@pytest.mark.long
 def test_an_optimizer_of_optax_trains_and_goes_on(tmp_path):
     optimizer = OptimizerConfig(
         name="lion", options={"b2": 0.99}, schedule="constant", warmup_steps=0,

@@ -135,7 +135,7 @@ def quick(names, alike):
     return [pytest.param(name, marks=[pytest.mark.long] * (name in alike)) for name in names]
 
 
-ALIKE = ("clm", "tlm", "camlm", "btmlm", "clwr", "cl_mlm", "plug_in")
+ALIKE = ("clm", "tlm", "camlm", "btmlm", "clwr", "clpc", "cl_mlm", "plug_in")
 
 
 @pytest.fixture(scope="module", params=quick(OBJECTIVES, ALIKE))
@@ -173,7 +173,7 @@ def decoder(tiny_config):
     return model, jax.jit(model.init)(jax.random.key(0))
 
 
-@pytest.mark.parametrize("name", quick(DECODERS, ["back_translation"]))
+@pytest.mark.parametrize("name", quick(DECODERS, ["xfnp", "back_translation"]))
 def test_four_microbatches_over_eight_devices_change_nothing_for_decoders(decoder, name):
     objective, rows, after = DECODERS[name], tiny.batch(name, rows=16), []
     for mesh, microbatches in ((ONE, 1), (MeshConfig(2, 2, 2), 4)):
