@@ -69,8 +69,8 @@ def register(
     taken by another folder.
     """
     folder, name = located(folder), name or suite
-    asked = (suite, folder, allow_missing, tuple(tasks))
-    if _REGISTERED.get(name) == asked:
+    arguments = (suite, folder, allow_missing, tuple(tasks))
+    if _REGISTERED.get(name) == arguments:
         return name
     if name in _REGISTERED or name in seqio.MixtureRegistry.names():
         raise UserError(
@@ -97,7 +97,7 @@ def register(
             seqio.MixtureRegistry.add(f"{name}.{task.name}", own, default_rate=1.0)
         registered += own
     seqio.MixtureRegistry.add(name, registered, default_rate=1.0)
-    _REGISTERED[name] = asked
+    _REGISTERED[name] = arguments
     return name
 
 

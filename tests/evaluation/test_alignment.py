@@ -152,7 +152,7 @@ def test_the_probe_measures_every_layer_and_names_the_best(tmp_path):
     (tmp_path / "de-en.en").write_text("abc de fgh\nde ij\n")
     (tmp_path / "de-en.txt").write_text("0-0 1-1 2-2\n0-0 1-0\n")
     gold = alignment.read_gold(tmp_path, toy.LANGUAGES)
-    values = alignment.AlignmentProbe(gold, Characters(), toy.LANGUAGES)(*toy.model(), 0)
+    values = alignment.AlignmentEvaluator(gold, Characters(), toy.LANGUAGES)(*toy.model(), 0)
     assert set(values["by_layer"]) == {"0", "1", "2"} and set(values["by_language"]) == {"de"}
     lowest = min(layer["itermax"] for layer in values["by_layer"].values())
     assert (

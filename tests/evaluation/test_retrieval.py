@@ -116,7 +116,7 @@ def test_evaluate_retrieval_end_to_end_and_on_a_mesh():
         "de": held_out_pairs.Pairs("de", texts, texts),
         "fr": held_out_pairs.Pairs("fr", texts[:10], texts[5:15]),
     }
-    probe = retrieval.RetrievalProbe(
+    probe = retrieval.RetrievalEvaluator(
         aligned, toy.ToyVocabulary(), toy.LANGUAGES, ("mean", "first"), 16, 128
     )
     values = probe(encoder, params, 7, None)

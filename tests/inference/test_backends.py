@@ -8,7 +8,7 @@ from xlingjax.data.held_out_pairs import Pairs
 from xlingjax.data.texts import Text
 from xlingjax.evaluation.masked_samples import MaskedSamples
 from xlingjax.evaluation.perplexity import TextPerplexity, TranslationPerplexity
-from xlingjax.evaluation.retrieval import RetrievalProbe
+from xlingjax.evaluation.retrieval import RetrievalEvaluator
 from xlingjax.inference.forward import on_xla
 from xlingjax.model.partition import MeshConfig, make_mesh
 
@@ -30,7 +30,9 @@ def evaluator(kind, folder):
         "clm": lambda: TextPerplexity(texts, *common, length=16, causal=True),
         "tlm": lambda: TranslationPerplexity(pairs, *common, length=16),
         "samples": lambda: MaskedSamples(texts, *common, pairs, per_language=2, top=2),
-        "retrieval": lambda: RetrievalProbe(pairs, *common, max_length=16, tokens_per_batch=128),
+        "retrieval": lambda: RetrievalEvaluator(
+            pairs, *common, max_length=16, tokens_per_batch=128
+        ),
         "accuracy": lambda: own_files.score(
             "classification",
             {"de": labelled},

@@ -31,10 +31,10 @@ def retrieval(
 
     def make():
         from xlingjax.data.held_out_pairs import read_pairs
-        from xlingjax.evaluation.retrieval import RetrievalProbe
+        from xlingjax.evaluation.retrieval import RetrievalEvaluator
 
         found = read_pairs(pairs, corpus.languages, limit)
-        return RetrievalProbe(
+        return RetrievalEvaluator(
             found,
             corpus.vocabulary,
             corpus.languages,
@@ -51,9 +51,9 @@ def alignment(corpus: Any, gold: str | None = None, limit: int = 0) -> Evaluator
     `XX-en.en`, `XX-en.txt`. `limit` pairs per language; 0: all."""
 
     def make():
-        from xlingjax.evaluation.alignment import AlignmentProbe, read_gold
+        from xlingjax.evaluation.alignment import AlignmentEvaluator, read_gold
 
-        return AlignmentProbe(
+        return AlignmentEvaluator(
             read_gold(gold, corpus.languages, limit),
             corpus.vocabulary,
             corpus.languages,

@@ -198,7 +198,7 @@ def read_gold(
 
 
 @dataclass
-class AlignmentProbe(Evaluator):
+class AlignmentEvaluator(Evaluator):
     """Alignment error rate against gold links, by layer and method, as an evaluator of the training
     loop.
 

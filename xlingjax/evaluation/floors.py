@@ -106,8 +106,8 @@ def floors(
 
 @dataclass
 class RetrievalFloors(Evaluator):
-    """The floors as an evaluator beside a `RetrievalProbe` on the same pairs; computed at its first
-    call, then repeated.
+    """The floors as an evaluator beside a `RetrievalEvaluator` on the same pairs; computed at its
+    first call, then repeated.
     """
 
     test: Mapping[str, Pairs]

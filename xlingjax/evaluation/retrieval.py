@@ -167,10 +167,10 @@ def evaluate_retrieval(
     head = best[poolings[0]]
     layer = head["raw_en_to_xx"]["layer"]
     centroids = {name: total[layer] / counts[name] for name, total in sums.items()}
-    told: dict[str, Any] = {"kind": "retrieval"}
+    details: dict[str, Any] = {"kind": "retrieval"}
     if prefix:
-        told["prefix"] = prefix
-    return told | {
+        details["prefix"] = prefix
+    return details | {
         "retrieval_mean": head["raw_en_to_xx"]["value"],
         "retrieval_mean_centred": head["centred_en_to_xx"]["value"],
         "retrieval_mean_xx_to_en": head["raw_xx_to_en"]["value"],
@@ -193,7 +193,7 @@ def _buckets(max_length: int, limit: int) -> list[int]:
 
 
 @dataclass
-class RetrievalProbe(Evaluator):
+class RetrievalEvaluator(Evaluator):
     """Retrieval as an evaluator of the training loop.
 
     pairs: as `read_pairs` gives them, cut to a budget there (`limit`): a few hundred pairs a

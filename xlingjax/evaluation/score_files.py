@@ -115,7 +115,7 @@ def summarise(
     the overall is None where a task, or a language of one, is missing: a mean over fewer is another
     number.
     """
-    told: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     whole: dict[str, float] = {}
     for task in tasks:
         if not (by_metric := scores.get(task.full_name)):
@@ -123,7 +123,7 @@ def summarise(
         there = by_metric[task.metrics[0]]
         means = {name: task_mean(task, values) for name, values in by_metric.items()}
         missing = [language for language in task.languages if language not in there]
-        told[task.full_name] = {
+        result[task.full_name] = {
             "kind": task.kind,
             "metrics": {name: dict(values) for name, values in by_metric.items()},
             "means": means,
@@ -134,7 +134,7 @@ def summarise(
         averaged = {*averaged_languages(task)}
         if averaged & there.keys():
             score = task_score(task, by_metric, allow_missing=True)
-            told[task.full_name]["score"] = score
+            result[task.full_name]["score"] = score
             # Languages outside the official average may be missing.
             if not averaged & {*missing}:
                 whole[task.full_name] = score
@@ -156,7 +156,7 @@ def summarise(
         if name in used:
             signatures[name] = metric.signature
     return {
-        "tasks": told,
+        "tasks": result,
         "groups": {name: mean(of) for name, of in groups(tasks).items()},
         "overall": mean(tasks),
         "averages": AVERAGES.get(
@@ -211,10 +211,10 @@ def score_files(
             scores.setdefault(task.full_name, {}).setdefault(name, {})[language] = value
         if found.notes:
             notes.setdefault(task.full_name, {})[language] = dict(found.notes)
-    told = summarise(tasks, scores)
-    for name, task in told["tasks"].items():
+    result = summarise(tasks, scores)
+    for name, task in result["tasks"].items():
         task["notes"] = notes.get(name, {})
-    return told | {"split": split, "missing": missing}
+    return result | {"split": split, "missing": missing}
 
 
 def _files_to_score(
@@ -258,14 +258,14 @@ def _files_to_score(
     return there, missing
 
 
-def write_scores(told: Mapping[str, Any], path: str | Path) -> Path:
+def write_scores(result: Mapping[str, Any], path: str | Path) -> Path:
     """As JSON, whole or not at all. Raises UserError where it cannot be written."""
     path = Path(path)
     partial = path.with_name(path.name + ".partial")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         partial.write_text(
-            json.dumps(told, ensure_ascii=False, indent=1) + "\n", encoding="utf-8"
+            json.dumps(result, ensure_ascii=False, indent=1) + "\n", encoding="utf-8"
         )
         os.replace(partial, path)
     except OSError as error:
@@ -278,7 +278,7 @@ def write_scores(told: Mapping[str, Any], path: str | Path) -> Path:
 # --- for the eye ----------------------------------------------------------------------------------
 
 
-def score_table(told: Mapping[str, Any], title: str):
+def score_table(result: Mapping[str, Any], title: str):
     """A rich table: a row for each metric of each task, then groups and the overall."""
     from rich.table import Table
 
@@ -288,7 +288,7 @@ def score_table(told: Mapping[str, Any], title: str):
     table.add_column("mean", overflow="fold", justify="right")
     # The only one that gives way where the terminal is narrow.
     table.add_column("by language", overflow="fold", ratio=1)
-    for name, task in told["tasks"].items():
+    for name, task in result["tasks"].items():
         for row, (metric, values) in enumerate(task["metrics"].items()):
             cells = [f"{language} {value:.2f}" for language, value in values.items()]
             # A task's name stands in its first row alone.
@@ -299,10 +299,10 @@ def score_table(told: Mapping[str, Any], title: str):
             table.add_row(first, metric, mean, "  ".join(cells))
         score = shown(task["score"])
         table.add_row("", "score", score, _score_is(task), end_section=True)
-    for name, value in told["groups"].items():
+    for name, value in result["groups"].items():
         note = _lacking(value, "not all of its tasks and languages")
         table.add_row(name, "group", shown(value), note)
-    value = told["overall"]
+    value = result["overall"]
     note = _lacking(value, "not all tasks and languages")
     table.add_row("overall", "", shown(value), note)
     return table
@@ -332,12 +332,12 @@ def shown(value: float | None) -> str:
     return f"{value:.2f}"
 
 
-def footnotes(told: Mapping[str, Any]) -> Iterable[str]:
+def footnotes(result: Mapping[str, Any]) -> Iterable[str]:
     """Lines below the table: signatures, averages, what was missing or put up with."""
-    for name, text in told["signatures"].items():
+    for name, text in result["signatures"].items():
         yield f"{name}: {text}"
-    yield f"averages: {told['averages']}"
-    for name, task in told["tasks"].items():
+    yield f"averages: {result['averages']}"
+    for name, task in result["tasks"].items():
         for language, notes in task["notes"].items():
             if "unanswered" in notes:
                 yield (
@@ -346,7 +346,7 @@ def footnotes(told: Mapping[str, Any]) -> Iterable[str]:
                 )
             if "filled" in notes:
                 yield f"{name}, {language}: {notes['filled']} words without a tag count as O"
-    for what, of in told["missing"].items():
+    for what, of in result["missing"].items():
         if of:
             parts = [f"{name} {' '.join(languages)}" for name, languages in of.items()]
             yield f"no {what}: {'; '.join(parts)}"

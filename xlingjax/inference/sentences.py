@@ -63,7 +63,7 @@ def sentences_of(record: Mapping[str, Any]) -> Sentences | None:
     """Those of a run, from its run.json: what was imported, or where it began; None: it does not
     tell."""
     # A run that began from an imported one has its way in the configuration of its start.
-    told = record.get("sentences") or record.get("config", {}).get("sentences")
-    if not told:
+    settings = record.get("sentences") or record.get("config", {}).get("sentences")
+    if not settings:
         return None
-    return Sentences(**told)
+    return Sentences(**settings)

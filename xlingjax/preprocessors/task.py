@@ -144,7 +144,9 @@ class Training:
             require_gold(task, data, language, found)
         return found
 
-    def told(self, task: Task, data: str | Path, origin: str, language: str) -> str:
+    def described(
+        self, task: Task, data: str | Path, origin: str, language: str
+    ) -> str:
         """What an error in the examples of one part names: their file and language."""
         if origin == "labelled":
             return f"{labelled_path(self.labelled, task, language)}, {language}"
@@ -154,7 +156,7 @@ class Training:
         found = find(task, data, split, language)
         return f"{found.paths[0]}, {language}"
 
-    def asked(self, task: Task, data: str | Path, language: str) -> str:
+    def requested(self, task: Task, data: str | Path, language: str) -> str:
         """What an error says is not one of the run's languages."""
         return f"{task.full_name}: training language {language!r}"
 
@@ -195,10 +197,12 @@ class OwnFiles(Training):
         found = find(task, data, "train", language)
         return found.files.read(found.paths, task, language)
 
-    def told(self, task: Task, data: str | Path, origin: str, language: str) -> str:
+    def described(
+        self, task: Task, data: str | Path, origin: str, language: str
+    ) -> str:
         return f"{find(task, data, 'train', language).paths[0]}, counting from 0"
 
-    def asked(self, task: Task, data: str | Path, language: str) -> str:
+    def requested(self, task: Task, data: str | Path, language: str) -> str:
         return f"{find(task, data, 'train', language).paths[0]}: language {language!r}"
 
     def names(self, task: Task, parts: Sequence[tuple[str, str]]) -> list[str]:
@@ -426,14 +430,14 @@ def task_source(
     for language in needed:
         if language not in ids:
             raise UserError(
-                f"{training.asked(task, data, language)} is not one of the run's"
+                f"{training.requested(task, data, language)} is not one of the run's"
                 f" ({', '.join(languages)})"
             )
     if paired:
         # What was not translated has nothing to stand beside.
         parts = [part for part in parts if part[0] != "gold"]
     rows = []
-    told = []
+    counts = []
     for origin, language in parts:
         records = training.records(task, data, origin, language)
         if paired:
@@ -451,7 +455,7 @@ def task_source(
             rows.append(
                 beside_rows(task, learnt, beside, vocabulary, reading, language, both)
             )
-            told.append(f"{origin} {language} {len(learnt)} beside {task.trained_on}")
+            counts.append(f"{origin} {language} {len(learnt)} beside {task.trained_on}")
             continue
         learnt = records
         if origin not in ("gold", "own"):
@@ -465,9 +469,9 @@ def task_source(
             if task.kind != "span_qa":
                 raise
             raise UserError(
-                f"{training.told(task, data, origin, language)}: {error}"
+                f"{training.described(task, data, origin, language)}: {error}"
             ) from None
-        told.append(f"{origin} {language} {len(learnt)}")
+        counts.append(f"{origin} {language} {len(learnt)}")
     return shuffled_rows(
         rows,
         batch_size,
@@ -475,7 +479,7 @@ def task_source(
         seed=seed,
         identity={
             "vocabulary": vocabulary.sha256,
-            **training.identity(task, told, reading),
+            **training.identity(task, counts, reading),
         },
         names=training.names(task, parts),
     )

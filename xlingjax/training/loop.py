@@ -159,7 +159,7 @@ def train(
             first = _new(state, seed, load_first, feed.languages, identity)
         step = first.step
         state = first.state
-        for line in first.told(count_parameters(model), steps):
+        for line in first.described(count_parameters(model), steps):
             tracker.say(line)
 
         # ---- what the run is, on disk ------------------------------------------------------------
@@ -255,7 +255,7 @@ class First:
     continued: bool = False
     """From the run's own checkpoint."""
 
-    def told(self, parameters: int, steps: int) -> list[str]:
+    def described(self, parameters: int, steps: int) -> list[str]:
         """What the log says of this start of a run of `steps` steps."""
         left = f"nothing left to do: it has {self.step} steps of {steps}"
         if self.step < steps:

@@ -100,7 +100,7 @@ def _counted(
         if origin != "gold":
             learnt = learnable(records)
         if len(learnt) < len(records):
-            place = training.told(task, data, origin, language)
+            place = training.described(task, data, origin, language)
             lost.append(Lost(place, len(records) - len(learnt), len(records)))
         examples += len(learnt)
         rows += count_rows(task, learnt, vocabulary, reading, language)

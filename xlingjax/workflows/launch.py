@@ -14,7 +14,7 @@ from xlingjax.config.model import check_vocabulary
 from xlingjax.config.recipe import Recipe
 from xlingjax.data.loader import Peekable
 from xlingjax.errors import UserError
-from xlingjax.evaluation.retrieval import RetrievalProbe
+from xlingjax.evaluation.retrieval import RetrievalEvaluator
 from xlingjax.inference.sentences import sentences_of
 from xlingjax.model.build import build_model
 from xlingjax.model.partition import make_mesh, param_shardings
@@ -211,6 +211,6 @@ def sentences_kept(
 def _lacks_prefix(evaluators: Iterable[Any]) -> bool:
     """Whether one of them measures retrieval without a prefix."""
     for evaluator in evaluators:
-        if isinstance(evaluator, RetrievalProbe) and not evaluator.prefix:
+        if isinstance(evaluator, RetrievalEvaluator) and not evaluator.prefix:
             return True
     return False

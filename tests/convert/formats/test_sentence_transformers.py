@@ -11,7 +11,7 @@ import pytest
 from xlingjax.cli.main import main
 from xlingjax.convert import import_model
 from xlingjax.convert.formats.sentences import SENTENCES
-from xlingjax.evaluation.retrieval import RetrievalProbe
+from xlingjax.evaluation.retrieval import RetrievalEvaluator
 from xlingjax.inference.run import TrainedRun, open_run
 from xlingjax.inference.sentences import Sentences
 from xlingjax.workflows.launch import sentences_kept
@@ -418,11 +418,13 @@ def test_pretraining_keeps_them_and_fine_tuning_does_not(released, tmp_path, cap
     kept = sentences_kept(str(workdir), start, [])
     assert Sentences(**kept["sentences"]) == open_run(start).sentences
     capsys.readouterr()
-    with_prefix = RetrievalProbe({}, None, (), prefix="query: ")
+    with_prefix = RetrievalEvaluator({}, None, (), prefix="query: ")
     assert (
         sentences_kept(str(workdir), start, [with_prefix]) == kept and not capsys.readouterr().out
     )
-    assert sentences_kept(str(workdir), start, [with_prefix, RetrievalProbe({}, None, ())]) == kept
+    assert (
+        sentences_kept(str(workdir), start, [with_prefix, RetrievalEvaluator({}, None, ())]) == kept
+    )
     assert """--gin.retrieval.prefix="'query: '" sets it""" in capsys.readouterr().out
     workdir.mkdir()
     (workdir / "run.json").write_text(json.dumps({"config": kept}))

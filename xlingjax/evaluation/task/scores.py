@@ -148,8 +148,8 @@ class TasksScore(Evaluator):
         by_task = {one.task.name: one(model, params, step, mesh) for one in self.tasks}
         found = {}
         for name in ("mean", self.tasks[0].task.trained_on):
-            told = [values[name] for values in by_task.values() if name in values]
+            measured = [values[name] for values in by_task.values() if name in values]
             # A mean over some of the tasks could not be compared with one over all.
-            if len(told) == len(by_task):
-                found[name] = float(np.mean(told))
+            if len(measured) == len(by_task):
+                found[name] = float(np.mean(measured))
         return {"kind": "tasks", **found, "by_task": by_task}
