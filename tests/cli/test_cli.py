@@ -451,6 +451,7 @@ def test_tinyworld_by_counts(tmp_path, refused, capsys):
     refused(main.main(["tinyworld", str(tmp_path), "--languages", "xx,en"]), "'xx'")
 
 
+@pytest.mark.long
 def test_a_preempted_run_saves_and_says_so_in_its_exit_status(corpus, tmp_path, monkeypatch):
     monkeypatch.setattr("xlingjax.runtime.signals.Preemption.reached", lambda self, step: step == 1)
     assert pretrain(corpus, tmp_path) == 75

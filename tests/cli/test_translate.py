@@ -156,6 +156,7 @@ def test_n_best_lists_and_references(run, source, expected, tmp_path, capsys):
     assert score == pytest.approx(total / tokens, abs=1e-5)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "ends, stop, status", [("\n", None, 130), ("\nhalf a li", signal.SIGTERM, 75)]
 )
@@ -212,6 +213,7 @@ def test_an_interrupted_file_goes_on(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["de.txt", "en.txt"]
 
 
+@pytest.mark.long
 def test_generate_within_a_language(run, source, expected, capsys):
     assert translate(run, "--language", "de", "--input", source, verb="generate") == 0
     german = capsys.readouterr().out.split("\n")[:-1]
@@ -294,6 +296,7 @@ def test_refusals(run, vocabulary, source, tmp_path, capsys):
     assert translate(run, "--truncate", "--input", long) == 0
 
 
+@pytest.mark.long
 def test_a_file_that_is_read_is_not_written(run, tmp_path, capsys):
     source = write(tmp_path / "de.txt", LINES)
     (tmp_path / "link").symlink_to(source)
@@ -305,6 +308,7 @@ def test_a_file_that_is_read_is_not_written(run, tmp_path, capsys):
     assert "--from en --to en: name two languages" in one_line(capsys)
 
 
+@pytest.mark.long
 def test_what_was_not_learnt_and_what_came_out_empty_is_told(
     run, source, tmp_path, capsys, monkeypatch
 ):

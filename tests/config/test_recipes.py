@@ -153,6 +153,7 @@ def test_a_decoder_that_is_told_no_language_is_refused(given, refused):
         Feed(bound["objectives"], build_model(bound["model"]), make_mesh(bound["mesh"]), 1)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "beside, streams", [("xdae", 0), ("xfnp", 2)]
 )  # the file alone says what a run of xFNP needs

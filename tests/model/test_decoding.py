@@ -110,6 +110,7 @@ def greedy_without_cache(made, batch, limit_B):
     return texts
 
 
+@pytest.mark.long
 def test_greedy_with_a_cache_is_greedy_without_on_200_inputs(made):
     batch = sources(rows=200, seed=1)
     found = found_by(made, batch, max_length=(1.0, 3))

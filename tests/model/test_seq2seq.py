@@ -107,7 +107,7 @@ def test_packed_examples_are_as_if_alone():
     np.testing.assert_allclose(states(model, params, packed), expected, atol=1e-5)
 
 
-@pytest.mark.parametrize("kind", ["separate", "tied"])
+@pytest.mark.parametrize("kind", ["separate", pytest.param("tied", marks=pytest.mark.long)])
 def test_a_cache_gives_the_states_of_the_whole(kind):
     model, params = model_of(kind)
     rows = batch(full=True) | {

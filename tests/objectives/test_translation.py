@@ -103,6 +103,7 @@ def written(model, params, batch):
         yield row, np.asarray(found.ids)[0, 0, : int(found.lengths[0, 0])]
 
 
+@pytest.mark.long
 def test_the_source_of_the_second_pass_is_what_the_model_writes(model_and_params):
     model, params = model_and_params
     languages = {

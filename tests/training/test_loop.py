@@ -158,6 +158,7 @@ def test_a_log_line_is_of_one_stage(tmp_path):
     assert ["veco_plug_out_x/loss" in line for line in lines] == [False, True, True]
 
 
+@pytest.mark.long
 def test_nan_batches_are_skipped_counted_and_the_last_one_saved(tmp_path, capsys):
     """Of 5 batches in turn the last three are poisoned: two good steps, then three bad ones reach
     the limit."""
