@@ -69,10 +69,10 @@ pretrain: $(VENV)/.ready runs/demo/vocab/vocab.json ## embedded corpus -> MLM + 
 negatives: $(VENV)/.ready runs/demo/vocab/vocab.json ## wrong partners of the corpus's pairs, for Unicoder (finished tables are kept)
 	$(XLINGJAX) mine --negatives --parallel runs/demo/data/parallel/tinyworld --vocabulary runs/demo/vocab --output runs/demo/negatives
 
-test: $(VENV)/.ready-dev ## the tests, some ten minutes on two cores, more the first time (those that read real text need XLINGJAX_DATA)
+test: $(VENV)/.ready-dev ## the tests, about eight minutes on two cores (those that read real text need XLINGJAX_DATA)
 	$(BIN)/python -m pytest -m "not long" -n $(TEST_WORKERS) --dist worksteal --durations 15
 
-test-long: $(VENV)/.ready-dev ## the tests that are whole runs: resuming, two processes, adapt, the notebook
+test-long: $(VENV)/.ready-dev ## the tests that are whole runs: resuming, two processes, sweeps, verbs, adapt, the notebook
 	$(BIN)/python -m pytest -m long -n $(TEST_WORKERS) --dist worksteal --durations 15
 
 test-tpu: $(VENV)/tpu/.ready ## programs for TPUs, compiled without one; the other tests skip them

@@ -135,9 +135,11 @@ def main(argv: list[str] | None = None) -> int:
     args = parser.parse_args(argv)
     console = Console()
     platform, device = find_platform()
-    grid = (
-        shapes.QUICK if args.quick else shapes.GPU if platform == "gpu" else shapes.CPU
-    )
+    grid = shapes.CPU
+    if platform == "gpu":
+        grid = shapes.GPU
+    if args.quick:
+        grid = shapes.QUICK
     names = list(CONTESTANTS[:1] if args.without_pytorch else CONTESTANTS)
     report: dict = {
         "device": device,

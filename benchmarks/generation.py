@@ -265,7 +265,11 @@ def main(argv: list[str] | None = None) -> int:
     )
     args = parser.parse_args(argv)
     platform, device = find_platform()
-    shapes = QUICK if args.quick else GPU if platform == "gpu" else CPU
+    shapes = CPU
+    if platform == "gpu":
+        shapes = GPU
+    if args.quick:
+        shapes = QUICK
     report: dict[str, Any] = {
         "device": device,
         "versions": versions(),

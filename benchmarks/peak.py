@@ -9,7 +9,11 @@ import jax.numpy as jnp
 def matmul_flops_per_second(dtype: str, size: int = 0, seconds: float = 1.0) -> float:
     """Best rate over square products of a few sizes (a multiply-add is 2)."""
     on_cpu = jax.default_backend() == "cpu"
-    sizes = (size,) if size else ((1024, 2048) if on_cpu else (4096, 8192))
+    sizes = (4096, 8192)
+    if on_cpu:
+        sizes = (1024, 2048)
+    if size:
+        sizes = (size,)
     best = 0.0
     for n in sizes:
         a, b = (

@@ -82,13 +82,8 @@ def _task(
     labels=(),
     **more,
 ) -> Task:
-    end = (
-        "json"
-        if kind == "span_qa"
-        else "tsv"
-        if kind in ("classification", "tagging")
-        else "txt"
-    )
+    ends = {"span_qa": "json", "classification": "tsv", "tagging": "tsv"}
+    end = ends.get(kind, "txt")
     return Task(
         suite="applications",
         name=name,

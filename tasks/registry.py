@@ -248,7 +248,12 @@ def example_of(record: Any) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    return list(value) if isinstance(value, tuple) else "" if value is None else value
+    if isinstance(value, tuple):
+        return list(value)
+    # A tensor of strings has no None; `record_of` reads it back.
+    if value is None:
+        return ""
+    return value
 
 
 def record_of(example: Mapping[str, Any], kind: str) -> Any:
@@ -277,10 +282,9 @@ def _text(value: Any) -> Any:
         return value.decode("utf-8")
     if hasattr(value, "tolist"):
         value = value.tolist()
-    return (
-        tuple(map(_text, value))
-        if isinstance(value, list)
-        else _text(value)
-        if isinstance(value, bytes)
-        else value
-    )
+    if isinstance(value, list):
+        return tuple(map(_text, value))
+    # A NumPy scalar of a string becomes bytes by `tolist`.
+    if isinstance(value, bytes):
+        return _text(value)
+    return value

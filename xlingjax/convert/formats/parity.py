@@ -59,11 +59,9 @@ class Parity:
         return self.difference <= TOLERANCE * max(1.0, self.largest)
 
     def __str__(self) -> str:
-        ids = (
-            ""
-            if self.ids
-            else "; the folder has no tokenizer of transformers to compare ids with"
-        )
+        ids = ""
+        if not self.ids:
+            ids = "; the folder has no tokenizer of transformers to compare ids with"
         return (
             f"{self.what}: largest difference {self.difference:.1e} (of values up to"
             f" {self.largest:.1f}), {self.sentences} sentences of as many languages, transformers"
@@ -87,6 +85,17 @@ def interop() -> Any:
     return transformers
 
 
+def _compared(config: ModelConfig, vocabulary_head: bool) -> str:
+    """What is compared, of `_KINDS`: what is computed last, which all before it decides."""
+    if config.decoder_layers:
+        return "decoder"
+    if config.num_labels:
+        return config.classifier
+    if vocabulary_head:
+        return "words"
+    return "states"
+
+
 def compare(
     folder: Path, config: ModelConfig, params: Any, vocabulary: Vocabulary, vocabulary_head: bool,
     order: LanguageRows | None = None,
@@ -107,14 +116,7 @@ def compare(
             "transformers computes an n-stream decoder with padding 0 and as many layers as the"
             " encoder alone; say --unverified"
         )
-    encoding = (
-        config.classifier
-        if config.num_labels
-        else "words"
-        if vocabulary_head
-        else "states"
-    )
-    kind = "decoder" if config.decoder_layers else encoding
+    kind = _compared(config, vocabulary_head)
     auto, what = _KINDS[kind]
     here = dict(local_files_only=True, trust_remote_code=False)
     # Of which transformers 5 has neither name nor tokenizer: the model is ProphetNet's.
@@ -125,11 +127,9 @@ def compare(
         (folder / name).is_file() for name in _TOKENIZERS
     )
     try:
-        tokenizer = (
-            transformers.AutoTokenizer.from_pretrained(folder, **here)
-            if has_tokenizer
-            else None
-        )
+        tokenizer = None
+        if has_tokenizer:
+            tokenizer = transformers.AutoTokenizer.from_pretrained(folder, **here)
         if cross_lingual:
             here["config"] = transformers.ProphetNetConfig.from_pretrained(
                 folder, **here
@@ -165,8 +165,10 @@ def compare(
             start // _ROWS % max(config.num_languages, 1),
         )
         given = {"input_ids": "input_ids", "attention_mask": "pack_ids"}
-        given |= {"langs": "language_ids"} if config.has_languages else {}
-        if config.segments:  # half of each row is a second text
+        if config.has_languages:
+            given["langs"] = "language_ids"
+        if config.segments:
+            # Half of each row is a second text.
             batch["sides"] = np.broadcast_to(
                 np.arange(length) >= length // 2, batch["input_ids"].shape
             ).astype(np.int32)
