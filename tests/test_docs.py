@@ -228,3 +228,10 @@ def test_links_lead_somewhere(page):
         assert target.exists(), link
         if anchor:
             assert anchor in anchors(target), link
+
+
+def test_every_page_is_in_the_navigation_of_the_site():
+    """`make docs` refuses one that is not."""
+    nav = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").split("\nnav:")[1]
+    pages = {path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")}
+    assert pages == set(re.findall(r"[\w/-]+\.md", nav))
