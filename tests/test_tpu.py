@@ -10,6 +10,7 @@ import pytest
 
 from tests.helpers import tiny
 from xlingjax.evaluation.perplexity import _sums
+from xlingjax.inference.forward import compiled
 from xlingjax.model.build import build_model
 from xlingjax.model.config import preset
 from xlingjax.model.partition import MeshConfig, batch_sharding, make_mesh, replicated, row_devices
@@ -182,7 +183,7 @@ def test_evaluators_compute_on_xla(chips):
     params = jax.tree.map(
         lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=everywhere), model.abstract()
     )
-    evaluation = _sums(model, objective, len(tiny.LANGUAGES), mesh)
+    evaluation = compiled(_sums, model, mesh, objective, len(tiny.LANGUAGES))
     assert (
         kernels(evaluation.lower(params, abstract(mesh, objective, 8, 40)).compile().as_text())
         == []
