@@ -80,6 +80,7 @@ test-tpu: $(VENV)/tpu/.ready ## programs for TPUs, compiled without one; the oth
 
 lint: $(VENV)/.ready-dev ## ruff, and mypy on the public names and the contracts
 	$(BIN)/ruff check .
+	$(BIN)/ruff check --select COM812 xlingjax tasks benchmarks # what does not fit a line stands one to a line
 	$(BIN)/ruff format --check .
 	$(BIN)/python -m mypy
 

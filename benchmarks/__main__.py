@@ -23,7 +23,11 @@ from benchmarks.worker import CONTESTANTS, Worker
 
 
 def measure(
-    shape: shapes.Shape, platform: str, names: list[str], rounds: int, seconds: float
+    shape: shapes.Shape,
+    platform: str,
+    names: list[str],
+    rounds: int,
+    seconds: float,
 ) -> dict:
     """Rounds of about `seconds` of ours and of each other contestant in turn: one pair after the
     other, since three large models at once do not fit the memory of a small machine."""
@@ -35,18 +39,27 @@ def measure(
             for worker in pair
         ]
         answers = [
-            [worker.run(count) for worker, count in zip(pair, steps, strict=True)]
+            [
+                worker.run(count)
+                for worker, count in zip(pair, steps, strict=True)
+            ]
             for _ in range(rounds)
         ]
         taken = [
-            [a for a in turn if "seconds" in a] for turn in zip(*answers, strict=True)
+            [a for a in turn if "seconds" in a]
+            for turn in zip(*answers, strict=True)
         ]
         rates = [
             [shape.tokens * n / a["seconds"] for a in turns]
             for n, turns in zip(steps, taken, strict=True)
         ]
         mine += zip(rates[0], taken[0], strict=True)
-        for worker, speed, turns in zip(pair[1:], rates[1:], taken[1:], strict=True):
+        for worker, speed, turns in zip(
+            pair[1:],
+            rates[1:],
+            taken[1:],
+            strict=True,
+        ):
             results[name] = _result(worker, speed, turns)
             if speed and rates[0]:
                 results[name]["ratio"] = statistics.median(
@@ -56,7 +69,9 @@ def measure(
     ours.close()
     return {
         names[0]: _result(
-            ours, [speed for speed, _ in mine], [turn for _, turn in mine]
+            ours,
+            [speed for speed, _ in mine],
+            [turn for _, turn in mine],
         ),
         **results,
     }
@@ -92,7 +107,8 @@ def useful_flops(shape: shapes.Shape) -> float:
 def in_child(code: str, platform: str) -> str:
     """What `code` prints in a fresh process: JAX must not hold this one's memory or threads."""
     environment = dict(
-        os.environ, **({"JAX_PLATFORMS": "cpu"} if platform == "cpu" else {})
+        os.environ,
+        **({"JAX_PLATFORMS": "cpu"} if platform == "cpu" else {}),
     )
     return subprocess.run(
         [sys.executable, "-c", code],
@@ -116,21 +132,36 @@ def find_platform() -> tuple[str, str]:
 
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
-        prog="python -m benchmarks", description=__doc__.splitlines()[0]
+        prog="python -m benchmarks",
+        description=__doc__.splitlines()[0],
     )
     parser.add_argument("--output", default="bench.json", metavar="FILE")
     parser.add_argument(
-        "--rounds", type=int, default=5, help="turns of each contestant (default 5)"
+        "--rounds",
+        type=int,
+        default=5,
+        help="turns of each contestant (default 5)",
     )
     parser.add_argument(
-        "--seconds", type=float, default=15.0, help="length of a turn (default 15)"
+        "--seconds",
+        type=float,
+        default=15.0,
+        help="length of a turn (default 15)",
     )
-    parser.add_argument("--only", default="", help="shapes whose name contains this")
     parser.add_argument(
-        "--quick", action="store_true", help="a tiny shape, to see that everything runs"
+        "--only",
+        default="",
+        help="shapes whose name contains this",
     )
     parser.add_argument(
-        "--without-pytorch", action="store_true", help="measure our step alone"
+        "--quick",
+        action="store_true",
+        help="a tiny shape, to see that everything runs",
+    )
+    parser.add_argument(
+        "--without-pytorch",
+        action="store_true",
+        help="measure our step alone",
     )
     args = parser.parse_args(argv)
     console = Console()
@@ -159,7 +190,8 @@ def main(argv: list[str] | None = None) -> int:
         "peak GB",
     ):
         table.add_column(
-            column, justify="left" if column in ("shape", "contestant") else "right"
+            column,
+            justify="left" if column in ("shape", "contestant") else "right",
         )
     for shape in grid:
         if args.only not in shape.name:
@@ -172,7 +204,11 @@ def main(argv: list[str] | None = None) -> int:
         flops, peak = useful_flops(shape), report["peak_flops"][shape.dtype]
         for name, result in results.items():
             if "failed" in result:
-                table.add_row(shape.name, name, f"failed: {result['failed'][:60]}")
+                table.add_row(
+                    shape.name,
+                    name,
+                    f"failed: {result['failed'][:60]}",
+                )
                 continue
             result["utilisation"] = result["tokens_per_second"] * flops / peak
             table.add_row(
@@ -191,7 +227,9 @@ def main(argv: list[str] | None = None) -> int:
         Path(args.output).write_text(json.dumps(report, indent=1) + "\n")
     console.print(table)
     for dtype, peak in report["peak_flops"].items():
-        console.print(f"measured matmul peak, {dtype}: {peak / 1e12:.3f} TFLOP/s")
+        console.print(
+            f"measured matmul peak, {dtype}: {peak / 1e12:.3f} TFLOP/s",
+        )
     report["input_pipeline"] = input_pipeline(console)
     Path(args.output).write_text(json.dumps(report, indent=1) + "\n")
     console.print(f"written to {args.output}")
@@ -215,8 +253,9 @@ def input_pipeline(console: Console) -> dict:
     try:
         rate = json.loads(
             in_child(
-                "from benchmarks.pipeline import *; print(measure())", "cpu"
-            ).splitlines()[-1]
+                "from benchmarks.pipeline import *; print(measure())",
+                "cpu",
+            ).splitlines()[-1],
         )
     except subprocess.CalledProcessError as error:
         reason = error.stderr.strip().splitlines()[-1]

@@ -13,7 +13,9 @@ def table(runs: Sequence[str], name: str) -> str:
     rows = {}
     for run in runs:
         lines = (
-            (Path(run) / "evaluations.jsonl").read_text(encoding="utf-8").splitlines()
+            (Path(run) / "evaluations.jsonl")
+            .read_text(encoding="utf-8")
+            .splitlines()
         )
         found = [
             (line["step"], line["values"])
@@ -26,13 +28,19 @@ def table(runs: Sequence[str], name: str) -> str:
     directions = list(
         dict.fromkeys(
             way for found in rows.values() for way in found[max(found)]["bleu"]
-        )
+        ),
     )
-    head = ["run", *(f"step {step:,}" for step in steps), *directions, "wrong language"]
+    head = [
+        "run",
+        *(f"step {step:,}" for step in steps),
+        *directions,
+        "wrong language",
+    ]
     out = [" | ".join(head), " | ".join("---" for _ in head)]
     for run, found in rows.items():
         means = [
-            f"{found[step]['bleu_mean']:.1f}" if step in found else "" for step in steps
+            f"{found[step]['bleu_mean']:.1f}" if step in found else ""
+            for step in steps
         ]
         last = found[max(found)]
         cells = [
@@ -44,7 +52,9 @@ def table(runs: Sequence[str], name: str) -> str:
             ),
         ]
         out.append(
-            " | ".join([*cells, f"{100 * last['wrong_language_rate_mean']:.1f} %"])
+            " | ".join(
+                [*cells, f"{100 * last['wrong_language_rate_mean']:.1f} %"],
+            ),
         )
     ways: dict[str, list[str]] = {}
     for found in rows.values():
@@ -60,7 +70,8 @@ def table(runs: Sequence[str], name: str) -> str:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.bleu_table", description=__doc__
+        prog="python -m benchmarks.bleu_table",
+        description=__doc__,
     )
     parser.add_argument(
         "--name",

@@ -59,9 +59,11 @@ def _pass(c: ModelConfig, length: int, one: Pass) -> float:
     product, attention = _product(c, length), _attention(c, length)
     feed_forward = 4 * length * c.dim * c.ffn
     # Gradients of weights and of inputs, 1 where they are wanted.
-    weights, inputs = {"all": (1, 1), "cross_attention": (0, 1), "none": (0, 0)}[
-        one.gradients
-    ]
+    weights, inputs = {
+        "all": (1, 1),
+        "cross_attention": (0, 1),
+        "none": (0, 0),
+    }[one.gradients]
     block = (1 + weights + inputs) * (4 * product + feed_forward) + (
         1 + 2 * inputs
     ) * attention

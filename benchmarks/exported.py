@@ -24,7 +24,7 @@ def labels_of_texts(folder: Path, records: list, length: int) -> list[str]:
     """By AutoModelForSequenceClassification, a text or a pair at a time."""
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     model = transformers.AutoModelForSequenceClassification.from_pretrained(
-        folder
+        folder,
     ).eval()
     found = []
     for one in records:
@@ -36,15 +36,23 @@ def labels_of_texts(folder: Path, records: list, length: int) -> list[str]:
             max_length=length,
         )
         with torch.no_grad():
-            found.append(model.config.id2label[int(model(**given).logits.argmax())])
+            found.append(
+                model.config.id2label[int(model(**given).logits.argmax())],
+            )
     return found
 
 
-def tags_of_words(folder: Path, records: list, length: int) -> list[list[str | None]]:
+def tags_of_words(
+    folder: Path,
+    records: list,
+    length: int,
+) -> list[list[str | None]]:
     """By AutoModelForTokenClassification, at the first piece of each word; None: the sentence is
     longer."""
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
-    model = transformers.AutoModelForTokenClassification.from_pretrained(folder).eval()
+    model = transformers.AutoModelForTokenClassification.from_pretrained(
+        folder,
+    ).eval()
     found = []
     for one in records:
         words = list(one.words)
@@ -63,7 +71,10 @@ def tags_of_words(folder: Path, records: list, length: int) -> list[list[str | N
 
 
 def differing(
-    cell: Path, folder: Path, data: str, limit: int
+    cell: Path,
+    folder: Path,
+    data: str,
+    limit: int,
 ) -> list[tuple[str, int, int]]:
     """(language, labels that differ, labels compared)."""
     scores = json.loads((cell / "scores.json").read_text(encoding="utf-8"))
@@ -80,12 +91,15 @@ def differing(
                 .split("\n\n")[: len(records)]
             )
             ours = [
-                [line.split("\t")[-1] for line in block.split("\n")] for block in blocks
+                [line.split("\t")[-1] for line in block.split("\n")]
+                for block in blocks
             ]
             pairs = [
                 pair
                 for tags, theirs in zip(
-                    ours, tags_of_words(folder, records, length), strict=True
+                    ours,
+                    tags_of_words(folder, records, length),
+                    strict=True,
                 )
                 for pair in zip(tags, theirs, strict=True)
                 if pair[1] is not None
@@ -93,7 +107,11 @@ def differing(
         else:
             ours = path.read_text(encoding="utf-8").splitlines()[: len(records)]
             pairs = list(
-                zip(ours, labels_of_texts(folder, records, length), strict=True)
+                zip(
+                    ours,
+                    labels_of_texts(folder, records, length),
+                    strict=True,
+                ),
             )
         rows.append((language, sum(a != b for a, b in pairs), len(pairs)))
     return rows
@@ -101,7 +119,8 @@ def differing(
 
 def main() -> None:
     parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("cell", type=Path)
     parser.add_argument("folder", type=Path)
@@ -110,7 +129,10 @@ def main() -> None:
     given = parser.parse_args()
     print("| language | differ | of |\n|---|--:|--:|")
     for language, wrong, count in differing(
-        given.cell, given.folder, given.data, given.limit
+        given.cell,
+        given.folder,
+        given.data,
+        given.limit,
     ):
         print(f"| {language} | {wrong} | {count} |")
 

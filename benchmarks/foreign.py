@@ -5,7 +5,10 @@ import numpy as np
 
 def linear(weights, name, shape=None):
     kernel, bias = weights[f"{name}.weight"].T, weights[f"{name}.bias"]
-    return {"kernel": kernel if shape is None else kernel.reshape(shape), "bias": bias}
+    return {
+        "kernel": kernel if shape is None else kernel.reshape(shape),
+        "bias": bias,
+    }
 
 
 def norm(weights, name):
@@ -15,7 +18,11 @@ def norm(weights, name):
 def attention(weights, name, heads):
     """Kernels [D, H, K]; that of `out` [H, K, D]."""
     found = {}
-    for ours, theirs in (("query", "q_proj"), ("key", "k_proj"), ("value", "v_proj")):
+    for ours, theirs in (
+        ("query", "q_proj"),
+        ("key", "k_proj"),
+        ("value", "v_proj"),
+    ):
         kernel = weights[f"{name}.{theirs}.weight"].T
         size = kernel.shape[0]
         found[ours] = {
@@ -32,7 +39,10 @@ def attention(weights, name, heads):
 
 def stacked(layers):
     if isinstance(layers[0], dict):
-        return {name: stacked([layer[name] for layer in layers]) for name in layers[0]}
+        return {
+            name: stacked([layer[name] for layer in layers])
+            for name in layers[0]
+        }
     return np.stack(layers)
 
 
@@ -42,7 +52,8 @@ def bart(model):
     tables but for the words)."""
     c = model.config
     weights = {
-        name: value.detach().numpy() for name, value in model.model.state_dict().items()
+        name: value.detach().numpy()
+        for name, value in model.model.state_dict().items()
     }
 
     def layer(side, i):
@@ -65,17 +76,25 @@ def bart(model):
         return found
 
     bias = model.final_logits_bias[0].numpy()
-    params = {"head": {"bias": np.zeros_like(bias)}, "decoder_head": {"bias": bias}}
-    for side, tables in (("encoder", "embeddings"), ("decoder", "decoder_embeddings")):
+    params = {
+        "head": {"bias": np.zeros_like(bias)},
+        "decoder_head": {"bias": bias},
+    }
+    for side, tables in (
+        ("encoder", "embeddings"),
+        ("decoder", "decoder_embeddings"),
+    ):
         params[tables] = {
             "tokens": {"embedding": weights["shared.weight"]},
-            "positions": {"embedding": weights[f"{side}.embed_positions.weight"]},
+            "positions": {
+                "embedding": weights[f"{side}.embed_positions.weight"],
+            },
             "norm": norm(weights, f"{side}.layernorm_embedding"),
         }
         params[side] = {
             "layers": stacked(
-                [layer(side, i) for i in range(getattr(c, f"{side}_layers"))]
-            )
+                [layer(side, i) for i in range(getattr(c, f"{side}_layers"))],
+            ),
         }
         if f"{side}.layer_norm.weight" in weights:
             params[side]["final_norm"] = norm(weights, f"{side}.layer_norm")

@@ -52,7 +52,13 @@ def grid(
 
 
 CPU = grid("small-32k", 4, 256, 1024, 32_000, (1, 8, 32), 32) + grid(
-    "base-50k", 6, 512, 2048, 50_000, (1, 8), 32
+    "base-50k",
+    6,
+    512,
+    2048,
+    50_000,
+    (1, 8),
+    32,
 )
 GPU = grid("base-250k", 6, 768, 3072, 250_002, (8, 64, 256), 64)
 QUICK = grid("quick", 2, 64, 128, 1_000, (2,), 8)
@@ -81,15 +87,19 @@ def bart(shape: GenerationShape):
             decoder_start_token_id=START,
             forced_eos_token_id=None,
             forced_bos_token_id=None,
-        )
+        ),
     )
     return model.eval()
 
 
 def sources(shape: GenerationShape) -> np.ndarray:
     rng = np.random.default_rng(0)
-    return rng.integers(FIRST_ID, shape.vocab, (shape.rows, shape.source)).astype(
-        np.int32
+    return rng.integers(
+        FIRST_ID,
+        shape.vocab,
+        (shape.rows, shape.source),
+    ).astype(
+        np.int32,
     )
 
 
@@ -105,7 +115,8 @@ class Ours:
         from xlingjax.runtime.machine import keep_freed_memory
 
         jax.config.update(
-            "jax_enable_compilation_cache", False
+            "jax_enable_compilation_cache",
+            False,
         )  # compile seconds are part of the result
         keep_freed_memory()
         model = Seq2Seq(
@@ -122,7 +133,7 @@ class Ours:
                 head="tied",
                 decoder_embeddings="separate",
                 unroll=0 if platform == "cpu" else 1,
-            )
+            ),
         )
         self.params = jax.device_put(foreign.bart(bart(shape)))
         ids = sources(shape)
@@ -134,7 +145,9 @@ class Ours:
         }
         self.batch = jax.device_put({**batch, "language_ids": 0 * ones})
         config = Decoding(
-            beams=shape.beams, max_length=(0, shape.columns), min_length=shape.columns
+            beams=shape.beams,
+            max_length=(0, shape.columns),
+            min_length=shape.columns,
         )
         start_B, languages_B = (
             jnp.full(shape.rows, START, jnp.int32),
@@ -162,7 +175,9 @@ class Ours:
         """Seconds of `calls` calls."""
         started = time.perf_counter()
         for _ in range(calls):
-            self.texts = np.asarray(self.write(self.params, self.batch).ids[:, 0])
+            self.texts = np.asarray(
+                self.write(self.params, self.batch).ids[:, 0],
+            )
         return time.perf_counter() - started
 
     def peak_bytes(self) -> int:
@@ -182,7 +197,11 @@ class Theirs:
         torch.set_num_threads(len(os.sched_getaffinity(0)))
         self.device, self.shape = "cuda" if platform == "gpu" else "cpu", shape
         self.model = bart(shape).to(self.device)
-        self.inputs = torch.tensor(sources(shape), dtype=torch.long, device=self.device)
+        self.inputs = torch.tensor(
+            sources(shape),
+            dtype=torch.long,
+            device=self.device,
+        )
         self.run(1)
 
     def run(self, calls: int) -> float:
@@ -213,14 +232,19 @@ CONTESTANTS = {"xlingjax": Ours, "transformers": Theirs}
 
 
 def measure(
-    shape: GenerationShape, platform: str, rounds: int, seconds: float
+    shape: GenerationShape,
+    platform: str,
+    rounds: int,
+    seconds: float,
 ) -> dict[str, Any]:
     """Rounds of about `seconds` of each in turn. Raises RuntimeError where one cannot run."""
     workers = [Worker(name, shape, platform) for name in CONTESTANTS]
     try:
         once = [worker.run(1).get("seconds") for worker in workers]
         if failed := [
-            f"{worker.name}: {worker.failed}" for worker in workers if worker.failed
+            f"{worker.name}: {worker.failed}"
+            for worker in workers
+            if worker.failed
         ]:
             raise RuntimeError("; ".join(failed))
         calls = [max(1, round(seconds / one)) for one in once]
@@ -250,18 +274,31 @@ def main(argv: list[str] | None = None) -> int:
     from benchmarks.__main__ import find_platform, versions
 
     parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.generation", description=__doc__.splitlines()[0]
+        prog="python -m benchmarks.generation",
+        description=__doc__.splitlines()[0],
     )
     parser.add_argument("--output", default="generation.json", metavar="FILE")
     parser.add_argument(
-        "--rounds", type=int, default=5, help="turns of each (default 5)"
+        "--rounds",
+        type=int,
+        default=5,
+        help="turns of each (default 5)",
     )
     parser.add_argument(
-        "--seconds", type=float, default=5.0, help="length of a turn (default 5)"
+        "--seconds",
+        type=float,
+        default=5.0,
+        help="length of a turn (default 5)",
     )
-    parser.add_argument("--only", default="", help="shapes whose name contains this")
     parser.add_argument(
-        "--quick", action="store_true", help="a tiny shape, to see that everything runs"
+        "--only",
+        default="",
+        help="shapes whose name contains this",
+    )
+    parser.add_argument(
+        "--quick",
+        action="store_true",
+        help="a tiny shape, to see that everything runs",
     )
     args = parser.parse_args(argv)
     platform, device = find_platform()
@@ -287,7 +324,10 @@ def main(argv: list[str] | None = None) -> int:
     )
     for shape in (shape for shape in shapes if args.only in shape.name):
         found = report["shapes"][shape.name] = measure(
-            shape, platform, args.rounds, args.seconds
+            shape,
+            platform,
+            args.rounds,
+            args.seconds,
         )
         print(
             f"| {shape.name} | {found['xlingjax']:,.0f} | {found['transformers']:,.0f} |"

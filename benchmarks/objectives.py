@@ -82,9 +82,12 @@ def cases(text: int) -> list[Case]:
         for features in (MlmFeatures(), TlmFeatures(), ClMlmFeatures())
     )
     pair, segments = (
-        features.slots(text) for features in (VecoFeatures(), VecoTextFeatures())
+        features.slots(text)
+        for features in (VecoFeatures(), VecoTextFeatures())
     )
-    in_place, apart = (CamlmFeatures(layout=layout) for layout in ("in_place", "slots"))
+    in_place, apart = (
+        CamlmFeatures(layout=layout) for layout in ("in_place", "slots")
+    )
     masks, longer = in_place.slots(text), _row(apart, text)
     with_places = _row(BtmlmFeatures(), text)
     places, chosen = (
@@ -92,7 +95,10 @@ def cases(text: int) -> list[Case]:
         BtmlmFeatures().slots(with_places),
     )
     plain, plug_in = Pass(pair), Pass(pair, plugged_in=True)
-    first_phase = Pass(0, "none"), Pass(pair, "cross_attention", plugged_in=True)
+    first_phase = (
+        Pass(0, "none"),
+        Pass(pair, "cross_attention", plugged_in=True),
+    )
     of_segments = Pass(segments), Pass(segments, plugged_in=True)
     return [
         Case("MLM", MLM(chunk=0), (Pass(mlm),), text, slots=mlm),
@@ -100,7 +106,14 @@ def cases(text: int) -> list[Case]:
         Case("TLM", TLM(chunk=0), (Pass(tlm),), text, slots=tlm, pairs=True),
         Case("CLWR", CLWR(chunk=0), (Pass(text),), text, pairs=True),
         Case("CLPC", CLPC(), (Pass(0),), text, pairs=True),
-        Case("CL-MLM", CLMLM(chunk=0), (Pass(cl_mlm),), text, slots=cl_mlm, pairs=True),
+        Case(
+            "CL-MLM",
+            CLMLM(chunk=0),
+            (Pass(cl_mlm),),
+            text,
+            slots=cl_mlm,
+            pairs=True,
+        ),
         Case(
             "CAMLM, in place",
             CAMLM(chunk=0),
@@ -126,7 +139,14 @@ def cases(text: int) -> list[Case]:
             with_places - text,
             chosen,
         ),
-        Case("VECO", VECO(chunk=0), (plain, plug_in), text, slots=pair, pairs=True),
+        Case(
+            "VECO",
+            VECO(chunk=0),
+            (plain, plug_in),
+            text,
+            slots=pair,
+            pairs=True,
+        ),
         Case(
             "VECO with TLM",
             VECO(tlm=True, chunk=0),
@@ -191,7 +211,11 @@ def batch(case: Case, shape: Shape, seed: int = 0) -> dict[str, np.ndarray]:
     behind_BP = np.tile(columns_L[~text_L], (rows, 1))
     by_side = isinstance(case.objective, (VECO, CAMLM))
     if case.pairs:  # of the MASKs behind a pair the first half is side 0's
-        sides_L = np.where(text_L, second_L, columns_L >= case.text + case.behind // 2)
+        sides_L = np.where(
+            text_L,
+            second_L,
+            columns_L >= case.text + case.behind // 2,
+        )
     else:
         sides_L = ~text_L
     original_BL = rng.integers(FIRST_ID, mask_id, (rows, case.length))
@@ -202,10 +226,13 @@ def batch(case: Case, shape: Shape, seed: int = 0) -> dict[str, np.ndarray]:
             rng.integers(FIRST_ID, mask_id, behind_BP.shape),
         )
     else:
-        parts = np.split(columns_L[text_L], 2) if by_side else [columns_L[text_L]]
+        parts = (
+            np.split(columns_L[text_L], 2) if by_side else [columns_L[text_L]]
+        )
         each = [
             rng.permuted(np.tile(part[1:], (rows, 1)), axis=1)[
-                :, : case.slots // len(parts)
+                :,
+                : case.slots // len(parts),
             ]
             for part in parts
         ]
@@ -227,13 +254,17 @@ def batch(case: Case, shape: Shape, seed: int = 0) -> dict[str, np.ndarray]:
         "masked_weights": np.ones(positions_BM.shape),
         "pseudo_positions": behind_BP,
         "pseudo_weights": np.ones(behind_BP.shape),
-        "special_ids": np.tile(np.resize(np.arange(FIRST_ID), SPECIAL_IDS), (rows, 1)),
+        "special_ids": np.tile(
+            np.resize(np.arange(FIRST_ID), SPECIAL_IDS),
+            (rows, 1),
+        ),
         "target_weights": np.ones(ids_BL.shape),
         "labels": np.arange(rows) % 2,
         "example_weights": np.ones(rows),
     }
     return {
-        name: fields[name].astype(FIELDS[name].dtype) for name in case.objective.reads
+        name: fields[name].astype(FIELDS[name].dtype)
+        for name in case.objective.reads
     }
 
 
@@ -243,7 +274,10 @@ class Steps:
     def __init__(self, config: ModelConfig, shape: Shape, chosen: list[Case]):
         mesh = make_mesh(MeshConfig(), jax.devices()[:1])
         settings = OptimizerConfig(
-            schedule="constant", warmup_steps=0, weight_decay=0.01, frozen=FROZEN
+            schedule="constant",
+            warmup_steps=0,
+            weight_decay=0.01,
+            frozen=FROZEN,
         )
         encoder = Encoder(config)
         rule = make_optimizer(settings, 2 * PHASE_2, encoder.abstract())
@@ -253,7 +287,9 @@ class Steps:
         for case in chosen:
             rows = batch(case, shape)
             self.batches[case.name] = to_global(
-                rows, batch_sharding(mesh), {n: x.shape for n, x in rows.items()}
+                rows,
+                batch_sharding(mesh),
+                {n: x.shape for n, x in rows.items()},
             )
             step = make_train_step(
                 shardings=shardings,
@@ -266,7 +302,9 @@ class Steps:
                 stage=case.stage,
             )
             self.steps[case.name] = step.lower(
-                abstract, self.batches[case.name], self.key
+                abstract,
+                self.batches[case.name],
+                self.key,
             ).compile()
             print(f"compiled {case.name}", flush=True)
         self.state = random_state(encoder, rule, settings, shardings, 0)
@@ -279,7 +317,11 @@ class Steps:
     def seconds(self, name: str) -> tuple[float, float]:
         """(by the clock, of the processor) of one step."""
         clock, processor = time.perf_counter(), time.process_time()
-        self.state, sums = self.steps[name](self.state, self.batches[name], self.key)
+        self.state, sums = self.steps[name](
+            self.state,
+            self.batches[name],
+            self.key,
+        )
         jax.block_until_ready((self.state, sums))
         return time.perf_counter() - clock, time.process_time() - processor
 
@@ -294,7 +336,11 @@ def expected_flops(config: ModelConfig, shape: Shape, case: Case) -> float:
     )
 
 
-def measure(shape: Shape, rounds: int, only: str = "") -> dict[str, dict[str, Any]]:
+def measure(
+    shape: Shape,
+    rounds: int,
+    only: str = "",
+) -> dict[str, dict[str, Any]]:
     """Per objective: seconds of its steps, and ratios to MLM: measured in every round, expected,
     counted by XLA.
 
@@ -313,10 +359,13 @@ def measure(shape: Shape, rounds: int, only: str = "") -> dict[str, dict[str, An
     for case in chosen:
         steps.seconds(case.name)
     turns = [
-        {case.name: steps.seconds(case.name) for case in chosen} for _ in range(rounds)
+        {case.name: steps.seconds(case.name) for case in chosen}
+        for _ in range(rounds)
     ]
     kind = int(jax.default_backend() == "cpu")
-    expected = {case.name: expected_flops(config, shape, case) for case in chosen}
+    expected = {
+        case.name: expected_flops(config, shape, case) for case in chosen
+    }
     counted = {case.name: steps.flops(case.name) for case in chosen}
     results: dict[str, dict[str, Any]] = {}
     for case in chosen:
@@ -342,7 +391,7 @@ def table(results: dict[str, dict[str, Any]]) -> str:
     """Ratios to MLM in lines of Markdown, with the quartiles of the rounds."""
     lines = [
         "| objective | columns | s/step | ratio | quartiles | expected | ratio / expected | XLA's"
-        " count |"
+        " count |",
     ]
     lines.append("|---|---|---|---|---|---|---|---|")
     for name, of in results.items():
@@ -353,29 +402,39 @@ def table(results: dict[str, dict[str, Any]]) -> str:
         lines.append(
             f"| {name} | {of['columns']} | {statistics.median(seconds):.3f} | {of['ratio']:.2f} |"
             f" {low:.2f}-{high:.2f} | {of['expected']:.2f} | {of['ratio'] / of['expected']:.2f} |"
-            f" {of['xla']:.2f} |"
+            f" {of['xla']:.2f} |",
         )
     return "\n".join(lines)
 
 
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.objectives", description=__doc__.splitlines()[0]
+        prog="python -m benchmarks.objectives",
+        description=__doc__.splitlines()[0],
     )
     parser.add_argument("--output", default="objectives.json", metavar="FILE")
     parser.add_argument(
-        "--rounds", type=int, default=9, help="steps of each objective (default 9)"
+        "--rounds",
+        type=int,
+        default=9,
+        help="steps of each objective (default 9)",
     )
     parser.add_argument(
-        "--only", default="", help="objectives whose name contains this, beside MLM"
+        "--only",
+        default="",
+        help="objectives whose name contains this, beside MLM",
     )
-    parser.add_argument("--shape", choices=SHAPES, help="default: that of the platform")
+    parser.add_argument(
+        "--shape",
+        choices=SHAPES,
+        help="default: that of the platform",
+    )
     args = parser.parse_args(argv)
     if args.rounds < 1:
         parser.error(f"--rounds {args.rounds}: at least 1")
     if not any(args.only in case.name for case in cases(CPU.length)):
         parser.error(
-            f"--only {args.only}: none of {', '.join(case.name for case in cases(CPU.length))}"
+            f"--only {args.only}: none of {', '.join(case.name for case in cases(CPU.length))}",
         )
     keep_freed_memory()
     device = jax.devices()[0]
@@ -391,7 +450,8 @@ def main(argv: list[str] | None = None) -> int:
         "shape": dataclasses.asdict(shape),
         "rounds": args.rounds,
         "versions": {
-            name: metadata.version(name) for name in ("jax", "flax", "optax", "numpy")
+            name: metadata.version(name)
+            for name in ("jax", "flax", "optax", "numpy")
         },
         "objectives": results,
     }

@@ -24,7 +24,8 @@ from xlingjax.training.step import (
 class Ours:
     def __init__(self, shape: Shape, platform: str):
         jax.config.update(
-            "jax_enable_compilation_cache", False
+            "jax_enable_compilation_cache",
+            False,
         )  # compile seconds are part of the result
         on_cpu = platform == "cpu"
         keep_freed_memory()
@@ -36,17 +37,23 @@ class Ours:
         # A chunk of 2048 predictions keeps the logits of a large vocabulary near 2 GB.
         objective = MLM(packed=False, chunk=0 if on_cpu else 2048)
         settings = OptimizerConfig(
-            learning_rate=1e-4, schedule="constant", warmup_steps=0, weight_decay=0.01
+            learning_rate=1e-4,
+            schedule="constant",
+            warmup_steps=0,
+            weight_decay=0.01,
         )
         encoder = Encoder(config)
         rule = make_optimizer(settings, 1000, encoder.abstract())
         shardings = jax.tree.map(
-            lambda leaf: leaf.sharding, abstract_state(mesh, encoder, rule, settings)
+            lambda leaf: leaf.sharding,
+            abstract_state(mesh, encoder, rule, settings),
         )
         self.state = random_state(encoder, rule, settings, shardings, 0)
         rows = [batch(shape, seed) for seed in range(4)]
         shapes = {name: array.shape for name, array in rows[0].items()}
-        self.batches = [to_global(one, batch_sharding(mesh), shapes) for one in rows]
+        self.batches = [
+            to_global(one, batch_sharding(mesh), shapes) for one in rows
+        ]
         step = make_train_step(
             shardings=shardings,
             model=encoder,
@@ -67,7 +74,9 @@ class Ours:
         started = time.perf_counter()
         for index in range(steps):
             self.state, sums = self.step(
-                self.state, self.batches[index % len(self.batches)], self.key
+                self.state,
+                self.batches[index % len(self.batches)],
+                self.key,
             )
         jax.block_until_ready((self.state, sums))
         return time.perf_counter() - started

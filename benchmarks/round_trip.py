@@ -43,11 +43,14 @@ def vocabulary_of(folder: Path):
         minloglevel=2,
     )
     proto = sentencepiece_model_pb2.ModelProto.FromString(
-        Path(stem + ".model").read_bytes()
+        Path(stem + ".model").read_bytes(),
     )
-    syllables = ["".join(pair) for pair in itertools.product("bdfgklmnprstvz", "aeiou")]
+    syllables = [
+        "".join(pair) for pair in itertools.product("bdfgklmnprstvz", "aeiou")
+    ]
     made = (
-        "\u2581q" + "".join(parts) for parts in itertools.product(syllables, repeat=3)
+        "\u2581q" + "".join(parts)
+        for parts in itertools.product(syllables, repeat=3)
     )
     lowest = min(piece.score for piece in proto.pieces)
     for piece in itertools.islice(made, ROWS - 2 - len(proto.pieces)):
@@ -71,7 +74,9 @@ def make(folder: Path, name: str) -> None:
     partial.mkdir(parents=True)
     vocabulary, config = vocabulary_of(partial), preset(name)
     found, _ = places(
-        xlm_roberta.written_names(config), config, build_model(config).abstract()
+        xlm_roberta.written_names(config),
+        config,
+        build_model(config).abstract(),
     )
     rng = np.random.default_rng(0)
     tensors = {
@@ -84,7 +89,7 @@ def make(folder: Path, name: str) -> None:
     for file, content in tokenizer_files(vocabulary, 512).items():
         (partial / file).write_bytes(content)
     (partial / "config.json").write_text(
-        json.dumps(xlm_roberta.described(config, vocabulary))
+        json.dumps(xlm_roberta.described(config, vocabulary)),
     )
     partial.rename(folder)
 
@@ -92,11 +97,13 @@ def make(folder: Path, name: str) -> None:
 def measured(*line: object) -> tuple[float, float]:
     """(seconds, GiB at most) of an `xlingjax` process, which must end well."""
     began = time.perf_counter()
-    process = subprocess.Popen([sys.executable, "-m", "xlingjax", *map(str, line)])
+    process = subprocess.Popen(
+        [sys.executable, "-m", "xlingjax", *map(str, line)],
+    )
     _, status, used = os.wait4(process.pid, 0)
     if status:
         sys.exit(
-            f"xlingjax {' '.join(map(str, line))} ended with {os.waitstatus_to_exitcode(status)}"
+            f"xlingjax {' '.join(map(str, line))} ended with {os.waitstatus_to_exitcode(status)}",
         )
     return time.perf_counter() - began, used.ru_maxrss / 2**20
 
@@ -110,14 +117,19 @@ def same(a: Path, b: Path) -> bool:
     first, second = open_run(a).params, open_run(b).params
     return all(
         jax.tree.leaves(
-            jax.tree.map(lambda x, y: bool(np.array_equal(x, y)), first, second)
-        )
+            jax.tree.map(
+                lambda x, y: bool(np.array_equal(x, y)),
+                first,
+                second,
+            ),
+        ),
     )
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("out", type=Path)
     parser.add_argument("--preset", default="xlmr_large")

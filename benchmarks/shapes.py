@@ -72,7 +72,10 @@ def batch(shape: Shape, seed: int) -> dict[str, np.ndarray]:
     """A masked batch with the fields that MLM reads (`xlingjax.data.features`)."""
     rng = np.random.default_rng(seed)
     ids_BL = rng.integers(
-        FIRST_ID, shape.vocab - 1, (shape.rows, shape.length), dtype=np.int32
+        FIRST_ID,
+        shape.vocab - 1,
+        (shape.rows, shape.length),
+        dtype=np.int32,
     )
     order_BL = (
         rng.random((shape.rows, shape.length - 1)).argsort(1) + 1
@@ -83,7 +86,8 @@ def batch(shape: Shape, seed: int) -> dict[str, np.ndarray]:
     return {
         "input_ids": ids_BL,
         "position_ids": np.tile(
-            np.arange(shape.length, dtype=np.int32), (shape.rows, 1)
+            np.arange(shape.length, dtype=np.int32),
+            (shape.rows, 1),
         ),
         "language_ids": np.zeros_like(ids_BL),
         "pack_ids": np.ones_like(ids_BL),

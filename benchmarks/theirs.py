@@ -33,23 +33,33 @@ class Theirs:
             attention_probs_dropout_prob=0.1,
         )
         self.autocast = torch.autocast(
-            self.device, torch.bfloat16, enabled=shape.dtype == "bfloat16"
+            self.device,
+            torch.bfloat16,
+            enabled=shape.dtype == "bfloat16",
         )
         self.model = XLMRobertaForMaskedLM(config).to(self.device).train()
         self.forward = torch.compile(self.model) if compiled else self.model
         self.optimizer = torch.optim.AdamW(
-            self.model.parameters(), lr=1e-4, weight_decay=0.01, fused=True
+            self.model.parameters(),
+            lr=1e-4,
+            weight_decay=0.01,
+            fused=True,
         )
         self.batches = [self.tensors(batch(shape, seed)) for seed in range(4)]
         started = time.perf_counter()
         self.run(1)
-        self.compile_seconds = time.perf_counter() - started if compiled else 0.0
+        self.compile_seconds = (
+            time.perf_counter() - started if compiled else 0.0
+        )
         self.run(2)
 
     def tensors(self, rows: dict[str, np.ndarray]) -> dict[str, torch.Tensor]:
         labels_BL = np.full_like(rows["input_ids"], -100)
         np.put_along_axis(
-            labels_BL, rows["masked_positions"], rows["masked_targets"], 1
+            labels_BL,
+            rows["masked_positions"],
+            rows["masked_targets"],
+            1,
         )
         named = {
             "input_ids": rows["input_ids"],
@@ -66,7 +76,9 @@ class Theirs:
         started = time.perf_counter()
         for index in range(steps):
             with self.autocast:
-                loss = self.forward(**self.batches[index % len(self.batches)]).loss
+                loss = self.forward(
+                    **self.batches[index % len(self.batches)],
+                ).loss
             loss.backward()
             torch.nn.utils.clip_grad_norm_(self.model.parameters(), 5.0)
             self.optimizer.step()

@@ -64,7 +64,9 @@ def lay_out(data: Path, out: Path, codes: list[str]) -> None:
             if len(line) > 20
         ]
         lines = list(dict.fromkeys(lines))
-        lines = lines[:: max(1, len(lines) // (LINES + HELD_OUT))][: LINES + HELD_OUT]
+        lines = lines[:: max(1, len(lines) // (LINES + HELD_OUT))][
+            : LINES + HELD_OUT
+        ]
         step = len(lines) // HELD_OUT
         for where, part in (
             (out / "heldout" / f"{code}.txt", lines[::step][:HELD_OUT]),
@@ -98,9 +100,16 @@ def pretrain(
         ),
         **bindings,
     }
-    parts = ("recipes/xlm_text", "models/mini", "optim/muon_linear", "objectives/mlm")
-    files = [word for part in parts for word in ("--gin_file", f"gin/{part}.gin")] + [
-        *more
+    parts = (
+        "recipes/xlm_text",
+        "models/mini",
+        "optim/muon_linear",
+        "objectives/mlm",
+    )
+    files = [
+        word for part in parts for word in ("--gin_file", f"gin/{part}.gin")
+    ] + [
+        *more,
     ]
     if not (out / name / "result.json").is_file():
         xlingjax(
@@ -113,7 +122,10 @@ def pretrain(
 
 
 def perplexities(run: Path) -> list[tuple[int, dict[str, float]]]:
-    rows = map(json.loads, (run / "evaluations.jsonl").read_text("utf-8").splitlines())
+    rows = map(
+        json.loads,
+        (run / "evaluations.jsonl").read_text("utf-8").splitlines(),
+    )
     return [
         (row["step"], row["values"]["by_language"])
         for row in rows
@@ -122,20 +134,30 @@ def perplexities(run: Path) -> list[tuple[int, dict[str, float]]]:
 
 
 def evaluated(out: Path, run: str, languages: list[str]) -> dict[str, float]:
-    held_out = " ".join(str(out / "heldout" / f"{code}.txt") for code in languages)
+    held_out = " ".join(
+        str(out / "heldout" / f"{code}.txt") for code in languages
+    )
     files = [
         "--gin_file",
         out / run / "config.gin",
         "--gin.LANGUAGES=" + " ".join(languages),
     ]
     xlingjax(
-        "evaluate", "--workdir", out / run, *files, f"--gin.HELDOUT_TEXT={held_out}"
+        "evaluate",
+        "--workdir",
+        out / run,
+        *files,
+        f"--gin.HELDOUT_TEXT={held_out}",
     )
     return perplexities(out / run)[-1][1]
 
 
 def extension(
-    out: Path, old: list[str], new: str, steps: int, continued: int
+    out: Path,
+    old: list[str],
+    new: str,
+    steps: int,
+    continued: int,
 ) -> list[str]:
     everything, stage = sorted([*old, new]), continued // 8
     if not (out / "vocab").is_dir():
@@ -172,9 +194,9 @@ def extension(
                 ),
                 flush=True,
             )
-    record = json.loads((out / "extended" / "run.json").read_text("utf-8"))["surgery"][
-        -1
-    ]
+    record = json.loads((out / "extended" / "run.json").read_text("utf-8"))[
+        "surgery"
+    ][-1]
     every = {"EVAL_EVERY": continued // 5, "SEED": 1}
     first = (
         "--gin_file",
@@ -210,8 +232,15 @@ def extension(
         **every,
     )
 
-    unknown = [record[when][new]["unknown_rate"] for when in ("before", "after")]
-    rows = [("the old model, its own vocabulary", perplexities(out / "base")[-1][1])]
+    unknown = [
+        record[when][new]["unknown_rate"] for when in ("before", "after")
+    ]
+    rows = [
+        (
+            "the old model, its own vocabulary",
+            perplexities(out / "base")[-1][1],
+        ),
+    ]
     rows += [("after `extend`, nothing trained", began["extended"])]
     rows += [("the same, new rows `random`", began["extended-random"])]
     rows += [
@@ -220,19 +249,27 @@ def extension(
     ]
     step, values = perplexities(out / "continued-random")[-1]
     rows += [
-        (f"the second goes on, without a stage of rows alone, step {step}", values)
+        (
+            f"the second goes on, without a stage of rows alone, step {step}",
+            values,
+        ),
     ]
     rows += [
         (
             f"the old model goes on without it, step {continued}",
             perplexities(out / "old-alone")[-1][1],
-        )
+        ),
     ]
     table = [
         f"| perplexity on held-out text | {' | '.join(everything)} |",
         "|---" * (len(everything) + 1) + "|",
     ]
-    cell = lambda values, code: f"{values[code]:,.1f}" if code in values else "-"  # noqa: E731
+
+    def cell(values, code):
+        if code in values:
+            return f"{values[code]:,.1f}"
+        return "-"
+
     table += [
         f"| {name} | {' | '.join(cell(values, code) for code in everything)} |"
         for name, values in rows
@@ -266,7 +303,9 @@ def large_run(out: Path, words: int) -> tuple[list[str], list[str]]:
 
     files = sorted((out / "text").glob("*/text.txt"))
     sentences = [
-        line for file in files for line in file.read_text("utf-8").splitlines()[:4000]
+        line
+        for file in files
+        for line in file.read_text("utf-8").splitlines()[:4000]
     ]
     stem = str(out / "real")
     sentencepiece.SentencePieceTrainer.train(
@@ -280,26 +319,33 @@ def large_run(out: Path, words: int) -> tuple[list[str], list[str]]:
         minloglevel=2,
     )
     proto = sentencepiece_model_pb2.ModelProto.FromString(
-        Path(stem + ".model").read_bytes()
+        Path(stem + ".model").read_bytes(),
     )
     known = {piece.piece for piece in proto.pieces}
-    syllables = ["".join(pair) for pair in itertools.product("bdfgklmnprstvz", "aeiou")]
+    syllables = [
+        "".join(pair) for pair in itertools.product("bdfgklmnprstvz", "aeiou")
+    ]
     made = (
-        "\u2581q" + "".join(parts) for parts in itertools.product(syllables, repeat=3)
+        "\u2581q" + "".join(parts)
+        for parts in itertools.product(syllables, repeat=3)
     )
     invented = list(
         itertools.islice(
             (piece for piece in made if piece not in known),
             ROWS - 2 - len(proto.pieces),
-        )
+        ),
     )
     lowest = min(piece.score for piece in proto.pieces)
     proto.pieces.extend(
-        type(proto).SentencePiece(piece=piece, score=lowest) for piece in invented
+        type(proto).SentencePiece(piece=piece, score=lowest)
+        for piece in invented
     )
     vocabulary = Vocabulary(proto.SerializeToString(), "xlmr")
     config = preset(
-        "xlmr_base", layers=1, attention_dropout=0.0, vocab_size=vocabulary.size
+        "xlmr_base",
+        layers=1,
+        attention_dropout=0.0,
+        vocab_size=vocabulary.size,
     )
     model = dataclasses.asdict(config)
     record = {
@@ -331,7 +377,8 @@ def logits(run: Path, sentences: list[str]):
 
     def compute(params):
         g, table, bias = opened.model.vocab_head(
-            params, opened.model.encode(params, batch, AttentionSpec(bidirectional))
+            params,
+            opened.model.encode(params, batch, AttentionSpec(bidirectional)),
         )
         return g @ table.T + bias
 
@@ -345,14 +392,22 @@ def trimming(out: Path) -> list[str]:
 
     words, sentences = large_run(out, words=ROWS)
     used = words[: ROWS // 2 - 17_000]
-    lines = sentences + [" ".join(used[i : i + 20]) for i in range(0, len(used), 20)]
+    lines = sentences + [
+        " ".join(used[i : i + 20]) for i in range(0, len(used), 20)
+    ]
     (out / "used.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
     began = time.perf_counter()
     said = ""
     if not (out / "trimmed").is_dir():
         given = ["--mono", f"en={out}/used.txt", "--size", ROWS // 2]
         said = xlingjax(
-            "vocab", "trim", "--from", out / "large", *given, "--to", out / "trimmed"
+            "vocab",
+            "trim",
+            "--from",
+            out / "large",
+            *given,
+            "--to",
+            out / "trimmed",
         )
     took, peak = (
         time.perf_counter() - began,
@@ -360,7 +415,9 @@ def trimming(out: Path) -> list[str]:
     )
     old, was = logits(out / "large", sentences[::2000])
     new, now = logits(out / "trimmed", sentences[::2000])
-    difference = np.abs(was[..., source_rows(old, new)] - now[..., : new.size]).max()
+    difference = np.abs(
+        was[..., source_rows(old, new)] - now[..., : new.size],
+    ).max()
     told = (
         f"{old.size:,} -> {new.size:,} rows in {took:.0f} s, at most {peak:.1f} GiB; logits of the"
         " pieces that stay: "
@@ -376,7 +433,8 @@ def trimming(out: Path) -> list[str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("out", type=Path)
     parser.add_argument("data", type=Path)
@@ -391,7 +449,11 @@ def main() -> None:
         (
             "extend",
             lambda: extension(
-                args.out, sorted(args.old), args.new, args.steps, args.continued
+                args.out,
+                sorted(args.old),
+                args.new,
+                args.steps,
+                args.continued,
             ),
         ),
     ):

@@ -25,7 +25,12 @@ def make(name: str, shape: Shape | GenerationShape, platform: str):
     return Theirs(shape, platform, compiled=name.endswith("compile"))
 
 
-def serve(pipe, name: str, shape: Shape | GenerationShape, platform: str) -> None:
+def serve(
+    pipe,
+    name: str,
+    shape: Shape | GenerationShape,
+    platform: str,
+) -> None:
     os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"
     if platform == "cpu":
         os.environ["JAX_PLATFORMS"] = "cpu"
@@ -37,9 +42,10 @@ def serve(pipe, name: str, shape: Shape | GenerationShape, platform: str) -> Non
                 {
                     "seconds": contestant.run(steps),
                     "peak_bytes": contestant.peak_bytes(),
-                }
+                },
             )
-    except Exception as error:  # reported to the parent, which goes on with the others
+    except Exception as error:
+        # Reported to the parent, which goes on with the others.
         lines = traceback.format_exception_only(error)
         pipe.send({"error": lines[-1].strip().splitlines()[0]})
 
@@ -47,12 +53,19 @@ def serve(pipe, name: str, shape: Shape | GenerationShape, platform: str) -> Non
 class Worker:
     """The parent's handle. `failed` holds the reason when the contestant could not run."""
 
-    def __init__(self, name: str, shape: Shape | GenerationShape, platform: str):
+    def __init__(
+        self,
+        name: str,
+        shape: Shape | GenerationShape,
+        platform: str,
+    ):
         context = multiprocessing.get_context("spawn")
         self.name, self.failed = name, ""
         self._pipe, child = context.Pipe()
         self._process = context.Process(
-            target=serve, args=(child, name, shape, platform), daemon=True
+            target=serve,
+            args=(child, name, shape, platform),
+            daemon=True,
         )
         self._process.start()
         child.close()

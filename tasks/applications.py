@@ -135,7 +135,9 @@ def _written(stem: str, splits=_SPLITS) -> dict[str, tuple[Files, ...]]:
 
 
 def _aligned(english: str, other: str) -> tuple[Files, ...]:
-    return (Files((english, other), read_source_target, ("de", "fr", "ru", "zh")),)
+    return (
+        Files((english, other), read_source_target, ("de", "fr", "ru", "zh")),
+    )
 
 
 def _xsid(read) -> dict[str, tuple[Files, ...]]:
@@ -154,7 +156,9 @@ _sib = Table(
     header=True,
 )
 _matching = Table(
-    ("question", "passage", "label"), premise=("question",), hypothesis=("passage",)
+    ("question", "passage", "label"),
+    premise=("question",),
+    hypothesis=("passage",),
 )
 _generated = ("sacrebleu", "chrf", "rouge_l")
 
@@ -225,7 +229,11 @@ TASKS = (
                 f"mtod/{{language}}/{end}-{{language}}.tsv",
                 read=read_mtod_intents,
             )
-            for split, end in {"train": "train", "dev": "eval", "test": "test"}.items()
+            for split, end in {
+                "train": "train",
+                "dev": "eval",
+                "test": "test",
+            }.items()
         },
         ("accuracy",),
         _ALARMS,
@@ -239,7 +247,12 @@ TASKS = (
                 places(f"uner/{{language}}_*-{split}.tsv", read=Columns())
                 + places(
                     f"uner/{{language}}_*-ud-{split}.iob2",
-                    read=Columns(word=1, tag=2, comments=True, unlabelled=False),
+                    read=Columns(
+                        word=1,
+                        tag=2,
+                        comments=True,
+                        unlabelled=False,
+                    ),
                 )
             )
             for split in _SPLITS
@@ -253,7 +266,8 @@ TASKS = (
         "de en zh",
         {
             split: places(
-                f"ud_conllu/{{language}}_*-ud-{split}.conllu", read=read_conllu
+                f"ud_conllu/{{language}}_*-ud-{split}.conllu",
+                read=read_conllu,
             )
             for split in _SPLITS
         },
@@ -271,7 +285,11 @@ TASKS = (
                 f"xcopa/{end}.{{language}}.jsonl",
                 read=read_xcopa,
             )
-            for split, end in {"train": "train", "dev": "val", "test": "test"}.items()
+            for split, end in {
+                "train": "train",
+                "dev": "val",
+                "test": "test",
+            }.items()
         },
         ("accuracy",),
         ("0", "1"),
@@ -281,11 +299,13 @@ TASKS = (
         "span_qa",
         XQUAD,
         {
-            "train": next(task for task in XTREME if task.name == "tydiqa").files[
-                "train"
-            ],
+            "train": next(
+                task for task in XTREME if task.name == "tydiqa"
+            ).files["train"],
             "dev": SQUAD["dev"],
-            "test": next(task for task in XTREME if task.name == "xquad").files["test"],
+            "test": next(task for task in XTREME if task.name == "xquad").files[
+                "test"
+            ],
             "translate_train": TRANSLATED_TYDIQA,
         },
         ("squad_f1", "squad_em"),
@@ -319,7 +339,8 @@ TASKS = (
         "de fr",
         {
             split: _aligned(
-                f"mt/multi30k/{name}.en", f"mt/multi30k/{name}.{{language}}"
+                f"mt/multi30k/{name}.en",
+                f"mt/multi30k/{name}.{{language}}",
             )
             for split, name in {
                 "train": "train",
@@ -337,7 +358,7 @@ TASKS = (
             "test": _aligned(
                 "mt/newstest2021/en-{language}.en",
                 "mt/newstest2021/en-{language}.{language}",
-            )
+            ),
         },
         _generated[:2],
     ),

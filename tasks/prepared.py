@@ -72,14 +72,26 @@ XNLI = {
     "dev": (Prepared("xnli:1.1.0", "validation", parallel_pairs),),
     "test": (Prepared("xnli:1.1.0", "test", parallel_pairs),),
     "translate_train": (
-        Prepared("xtreme_xnli:1.1.0", "train", _translated_parallel, _TRANSLATED_XNLI),
+        Prepared(
+            "xtreme_xnli:1.1.0",
+            "train",
+            _translated_parallel,
+            _TRANSLATED_XNLI,
+        ),
     ),
 }
 PAWSX = {
     "train": (
-        Prepared("paws_x_wiki/{language}:1.0.0", "train", _paraphrases, ("en",)),
+        Prepared(
+            "paws_x_wiki/{language}:1.0.0",
+            "train",
+            _paraphrases,
+            ("en",),
+        ),
     ),
-    "dev": (Prepared("paws_x_wiki/{language}:1.0.0", "validation", _paraphrases),),
+    "dev": (
+        Prepared("paws_x_wiki/{language}:1.0.0", "validation", _paraphrases),
+    ),
     "test": (Prepared("paws_x_wiki/{language}:1.0.0", "test", _paraphrases),),
     "translate_train": (
         Prepared(
@@ -98,7 +110,11 @@ PAWSX = {
 }
 PANX = {
     split: (Prepared("wikiann/{language}:1.0.0", name, _entities),)
-    for split, name in {"train": "train", "dev": "validation", "test": "test"}.items()
+    for split, name in {
+        "train": "train",
+        "dev": "validation",
+        "test": "test",
+    }.items()
 }
 _squad = {
     split: (Prepared("squad/v1.1:3.0.0", name, questions, ("en",)),)
@@ -133,12 +149,21 @@ TYDIQA = {
     ),
     "test": (
         Prepared(
-            "tydi_qa/goldp:3.0.0", "validation-{language}", questions, (*_TYDIQA,)
+            "tydi_qa/goldp:3.0.0",
+            "validation-{language}",
+            questions,
+            (*_TYDIQA,),
         ),
     ),
 }
-TYDIQA_TO_XQUAD = {"train": TYDIQA["train"], "dev": XQUAD["dev"], "test": XQUAD["test"]}
-TATOEBA = {"test": (Prepared("tatoeba/tatoeba_{language}:1.0.0", "train", bitext),)}
+TYDIQA_TO_XQUAD = {
+    "train": TYDIQA["train"],
+    "dev": XQUAD["dev"],
+    "test": XQUAD["test"],
+}
+TATOEBA = {
+    "test": (Prepared("tatoeba/tatoeba_{language}:1.0.0", "train", bitext),),
+}
 CONLL = {
     split: (
         Prepared("conll2003/conll2003:1.0.0", split, _conll2003, ("en",)),
@@ -147,6 +172,8 @@ CONLL = {
     for split in ("train", "dev", "test")
 }
 UD = {
-    split: (Prepared("universal_dependencies/{language}_*:1.0.1", split, _upos),)
+    split: (
+        Prepared("universal_dependencies/{language}_*:1.0.1", split, _upos),
+    )
     for split in ("train", "dev", "test")
 }

@@ -74,18 +74,22 @@ def register(
         return name
     if name in _REGISTERED or name in seqio.MixtureRegistry.names():
         raise UserError(
-            f"the name {name!r} is registered for other files; choose another"
+            f"the name {name!r} is registered for other files; choose another",
         )
-    chosen = [task for task in suite_tasks(suite) if not tasks or task.name in tasks]
+    chosen = [
+        task for task in suite_tasks(suite) if not tasks or task.name in tasks
+    ]
     sources = {task: _sources(task, folder, allow_missing) for task in chosen}
     if not any(sources.values()):
         raise UserError(
-            f"no files of {suite} in {folder}; docs/benchmarks.md says where it is downloaded from"
+            f"no files of {suite} in {folder}; docs/benchmarks.md says where it is downloaded from",
         )
     for task in sources:
-        if unknown := [metric for metric in task.metrics if metric not in metrics]:
+        if unknown := [
+            metric for metric in task.metrics if metric not in metrics
+        ]:
             raise UserError(
-                f"{task.full_name}: no metric {unknown[0]!r}; there are {', '.join(metrics)}"
+                f"{task.full_name}: no metric {unknown[0]!r}; there are {', '.join(metrics)}",
             )
     registered = []
     for task, found in sources.items():
@@ -94,7 +98,11 @@ def register(
             for language, source in found.items()
         ]
         if own:
-            seqio.MixtureRegistry.add(f"{name}.{task.name}", own, default_rate=1.0)
+            seqio.MixtureRegistry.add(
+                f"{name}.{task.name}",
+                own,
+                default_rate=1.0,
+            )
         registered += own
     seqio.MixtureRegistry.add(name, registered, default_rate=1.0)
     _REGISTERED[name] = arguments
@@ -117,7 +125,13 @@ def tasks_of(mixture: str) -> list[tuple[Task, dict[str, seqio.Task]]]:
 class BenchmarkFiles(seqio.DataSource):
     """The files of one language of a task. A split may be cut: `get_dataset("dev[:50%]")`."""
 
-    def __init__(self, task: Task, folder: str, language: str, splits: Sequence[str]):
+    def __init__(
+        self,
+        task: Task,
+        folder: str,
+        language: str,
+        splits: Sequence[str],
+    ):
         self.task, self.folder, self.language = task, folder, language
         super().__init__(splits=tuple(splits))
 
@@ -160,27 +174,43 @@ class BenchmarkFiles(seqio.DataSource):
             for record in records:
                 yield {"language": self.language, **example_of(record)}
 
-        return tf.data.Dataset.from_generator(examples, output_signature=signature)
+        return tf.data.Dataset.from_generator(
+            examples,
+            output_signature=signature,
+        )
 
 
-def _sources(task: Task, folder: str, allow_missing: bool) -> dict[str, BenchmarkFiles]:
+def _sources(
+    task: Task,
+    folder: str,
+    allow_missing: bool,
+) -> dict[str, BenchmarkFiles]:
     found = {}
     for language in dict.fromkeys((*task.languages, task.trained_on)):
-        splits = [split for split in task.files if find(task, folder, split, language)]
+        splits = [
+            split for split in task.files if find(task, folder, split, language)
+        ]
         if (
             language in task.languages
             and not allow_missing
             and not {"dev", "test"} & set(splits)
         ):
             read(
-                task, folder, "test" if "test" in task.files else "dev", language
+                task,
+                folder,
+                "test" if "test" in task.files else "dev",
+                language,
             )  # says what is missing
         if splits:
             found[language] = BenchmarkFiles(task, folder, language, splits)
     return found
 
 
-def _register(name: str, source: BenchmarkFiles, metrics: Mapping[str, Any]) -> str:
+def _register(
+    name: str,
+    source: BenchmarkFiles,
+    metrics: Mapping[str, Any],
+) -> str:
     task = source.task
 
     def postprocess(
@@ -210,11 +240,12 @@ def _metric_fn(name: str, metric: Any, kind: str, language: str):
     """SeqIO's function of (targets: records, predictions: one for each) -> {name: 0..100}."""
 
     def metric_fn(
-        targets: Sequence[Any], predictions: Sequence[Any]
+        targets: Sequence[Any],
+        predictions: Sequence[Any],
     ) -> dict[str, float]:
         if len(targets) != len(predictions):
             raise UserError(
-                f"{name}: {len(predictions)} predictions for {len(targets)} examples"
+                f"{name}: {len(predictions)} predictions for {len(targets)} examples",
             )
         if kind == "span_qa":
             predictions = {
@@ -241,7 +272,8 @@ def example_of(record: Any) -> dict[str, Any]:
             }
         gold = sorted(record.gold or ())
         return sides | {
-            "gold": [list(pair) for pair in gold] or tf.zeros((0, 2), tf.string)
+            "gold": [list(pair) for pair in gold]
+            or tf.zeros((0, 2), tf.string),
         }
     names = FEATURES[type(record).__name__]
     return {name: _plain(getattr(record, name)) for name in names}
@@ -268,7 +300,9 @@ def record_of(example: Mapping[str, Any], kind: str) -> Any:
         return Bitext(*sides, frozenset(values["gold"]) or None)
     if KINDS[kind] == "Example":
         return Example(
-            values["premise"], values["hypothesis"] or None, values["label"] or None
+            values["premise"],
+            values["hypothesis"] or None,
+            values["label"] or None,
         )
     if KINDS[kind] == "SourceTarget":
         return SourceTarget(values["source"], values["target"] or None)

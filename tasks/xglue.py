@@ -105,7 +105,10 @@ def _table(
         may_be_empty=columns[1:],
     )
     files = {
-        split: places(f"{name.upper()}/xglue.{name}.{{language}}.{split}", read=table)
+        split: places(
+            f"{name.upper()}/xglue.{name}.{{language}}.{split}",
+            read=table,
+        )
         for split in _SPLITS
     }
     return _task(name, kind, languages, files, metrics, labels)
@@ -119,7 +122,10 @@ def _generation(name: str, languages: str) -> Task:
     stem = f"{name.upper()}/xglue.{name}.{{language}}"
     files = {
         split: (
-            Files((f"{stem}.src.{split}", f"{stem}.tgt.{split}"), read_source_target),
+            Files(
+                (f"{stem}.src.{split}", f"{stem}.tgt.{split}"),
+                read_source_target,
+            ),
             *(
                 [Files((f"{stem}.src.{split}",), read_source_target)]
                 if split == "test"
@@ -129,7 +135,11 @@ def _generation(name: str, languages: str) -> Task:
         for split in _SPLITS
     }
     return _task(
-        name, "generation", languages, files, ("xglue_bleu", "sacrebleu", "rouge_l")
+        name,
+        "generation",
+        languages,
+        files,
+        ("xglue_bleu", "sacrebleu", "rouge_l"),
     )
 
 
@@ -187,7 +197,9 @@ TASKS = (
         {
             "train": (
                 places(
-                    "MLQA/squad1.1/train-v1.1.json", read=read_squad, languages=("en",)
+                    "MLQA/squad1.1/train-v1.1.json",
+                    read=read_squad,
+                    languages=("en",),
                 )
                 + SQUAD["train"]
             ),
@@ -208,7 +220,9 @@ TASKS = (
                 places(
                     "XNLI/multinli.train.{language}.tsv",
                     read=Table(
-                        ("premise", "hypo", "label"), hypothesis=("hypo",), header=True
+                        ("premise", "hypo", "label"),
+                        hypothesis=("hypo",),
+                        header=True,
                     ),
                 )
                 + places("xnli/train-{language}.tsv", read=Table(quoted=None))
@@ -252,7 +266,8 @@ TASKS = (
                 + places("pawsx/test-{language}.tsv", read=Table(quoted=None))
             ),
             "translate_train": _of_pawsx(
-                translations("PAWSX", _TRANSLATED) + raw_pawsx("translated_train")
+                translations("PAWSX", _TRANSLATED)
+                + raw_pawsx("translated_train"),
             ),
         },
         ("accuracy",),
@@ -262,7 +277,14 @@ TASKS = (
         overlap=PAWSX_OVERLAP,
         parallel=True,
     ),
-    _table("qadsm", "de en fr", ("Bad", "Good"), "query", "ad title", "ad description"),
+    _table(
+        "qadsm",
+        "de en fr",
+        ("Bad", "Good"),
+        "query",
+        "ad title",
+        "ad description",
+    ),
     _table(
         "wpr",
         "de en es fr it pt zh",

@@ -42,16 +42,18 @@ def register_text(
     train = _found(mono, parallel, negatives)
     held = _found(heldout_mono, heldout_parallel, ())
     if not train:
-        raise UserError("no text to train on; give monolingual or parallel files")
+        raise UserError(
+            "no text to train on; give monolingual or parallel files",
+        )
     mark = hashlib.sha256(
-        repr((train, held, holdout, vocabulary.sha256)).encode()
+        repr((train, held, holdout, vocabulary.sha256)).encode(),
     ).hexdigest()[:12]
     name = name or f"text_{mark}"
     if _REGISTERED.get(name) == mark:
         return name
     if name in _REGISTERED:
         raise UserError(
-            f"the name '{name}' is registered for other files; choose another"
+            f"the name '{name}' is registered for other files; choose another",
         )
 
     from xlingjax.data.seqio_adapters import TextFiles
@@ -59,15 +61,19 @@ def register_text(
     for kind, mixture in MIXTURES.items():
         tasks = []
         for languages in sorted(
-            {_languages(file) for file in train if type(file) is kind}
+            {_languages(file) for file in train if type(file) is kind},
         ):
             splits = {
                 "train": [
-                    f for f in train if type(f) is kind and _languages(f) == languages
-                ]
+                    f
+                    for f in train
+                    if type(f) is kind and _languages(f) == languages
+                ],
             }
             if validation := [
-                f for f in held if type(f) is kind and _languages(f) == languages
+                f
+                for f in held
+                if type(f) is kind and _languages(f) == languages
             ]:
                 splits["validation"] = validation
             task = f"{name}.{mixture}.{'_'.join(languages)}".replace("-", "_")
@@ -128,7 +134,10 @@ def register_source(
         preprocessors=[
             *preprocessors,
             *rekey,
-            functools.partial(seqio.preprocessors.tokenize, copy_pretokenized=False),
+            functools.partial(
+                seqio.preprocessors.tokenize,
+                copy_pretokenized=False,
+            ),
             seqio.CacheDatasetPlaceholder(),
         ],
         output_features={
@@ -160,7 +169,7 @@ def file_batches(
     vocabulary: Vocabulary,
     batch: int,
     length: int,
-    settings: BatchSettings = BatchSettings(),  # noqa: B008 - frozen
+    settings: BatchSettings = BatchSettings(),
     *,
     mono: Patterns = (),
     parallel: Patterns = (),
@@ -178,7 +187,7 @@ def file_batches(
     if not files[mixture]:
         raise UserError(
             f"'{preprocessor.name}' reads {kind}; none is given: set {macro}, or leave this"
-            " objective out"
+            " objective out",
         )
     name = register_text(
         vocabulary=vocabulary,
@@ -190,11 +199,19 @@ def file_batches(
     if not settings.languages:
         found = _found_languages(mono, parallel, negatives)
         settings = dataclasses.replace(settings, languages=found)
-    return open_mixture(f"{name}.{mixture}", preprocessor, batch, length, settings)
+    return open_mixture(
+        f"{name}.{mixture}",
+        preprocessor,
+        batch,
+        length,
+        settings,
+    )
 
 
 def _found_languages(
-    mono: Patterns, parallel: Patterns, negatives: Patterns
+    mono: Patterns,
+    parallel: Patterns,
+    negatives: Patterns,
 ) -> list[str]:
     codes = set()
     for file in _found(mono, parallel, negatives):
@@ -203,7 +220,9 @@ def _found_languages(
 
 
 def _found(
-    mono: Patterns, parallel: Patterns, negatives: Patterns
+    mono: Patterns,
+    parallel: Patterns,
+    negatives: Patterns,
 ) -> list[Text | Pair]:
     files: list[Text | Pair] = []
     if mono:

@@ -27,6 +27,9 @@ TASKS = (
     dataclasses.replace(
         _xtreme,
         suite="xnli",
-        files={split: _own[split] + places for split, places in _xtreme.files.items()},
+        files={
+            split: _own[split] + places
+            for split, places in _xtreme.files.items()
+        },
     ),
 )

@@ -14,7 +14,11 @@ from xlingjax.data.labelled.pairs import read_bucc, read_tatoeba
 from xlingjax.data.labelled.questions import read_squad
 from xlingjax.data.labelled.task import Files, Task
 from xlingjax.data.labelled.text import Table, read_translated
-from xlingjax.data.labelled.words import Columns, read_tagged_lines, read_wikiann
+from xlingjax.data.labelled.words import (
+    Columns,
+    read_tagged_lines,
+    read_wikiann,
+)
 from xlingjax.tasks import prepared
 
 XNLI = "ar bg de el en es fr hi ru sw th tr ur vi zh"
@@ -40,10 +44,15 @@ PANX_TAGS = ("B-LOC", "B-ORG", "B-PER", "I-LOC", "I-ORG", "I-PER", "O")
 
 _csv = Table(quoted=None)
 _numbered = functools.partial(
-    read_squad, numbered=True
+    read_squad,
+    numbered=True,
 )  # XTREME's script cuts the ids of TyDiQA's training set
 _translated_squad = functools.partial(read_squad, translated=True)
-_translated_numbered = functools.partial(read_squad, numbered=True, translated=True)
+_translated_numbered = functools.partial(
+    read_squad,
+    numbered=True,
+    translated=True,
+)
 _raw_pawsx = Table(
     ("id", "sentence1", "sentence2", "label"),
     premise=("sentence1",),
@@ -58,11 +67,17 @@ RAW_XNLI = Table(
     header=True,
     language="language",
 )
-_multinli = Table(("premise", "hypo", "label"), hypothesis=("hypo",), header=True)
+_multinli = Table(
+    ("premise", "hypo", "label"),
+    hypothesis=("hypo",),
+    header=True,
+)
 
 
 def places(
-    *paths: str, read, languages: tuple[str, ...] | None = None
+    *paths: str,
+    read,
+    languages: tuple[str, ...] | None = None,
 ) -> tuple[Files, ...]:
     """A place per path, all read alike."""
     return tuple(Files((path,), read, languages) for path in paths)
@@ -80,7 +95,10 @@ def raw_xnli(split: str) -> tuple[Files, ...]:
 
 def raw_pawsx(split: str) -> tuple[Files, ...]:
     """PAWS-X as its authors distribute it (x-final.tar.gz)."""
-    read = dataclasses.replace(_raw_pawsx, translated=split == "translated_train")
+    read = dataclasses.replace(
+        _raw_pawsx,
+        translated=split == "translated_train",
+    )
     return places(f"x-final/{{language}}/{split}.tsv", read=read)
 
 
@@ -96,7 +114,10 @@ def multinli(languages: tuple[str, ...] | None = None) -> tuple[Files, ...]:
 
 
 def translations(
-    task: str, path: str, read=read_translated, folder: str | None = None
+    task: str,
+    path: str,
+    read=read_translated,
+    folder: str | None = None,
 ) -> tuple[Files, ...]:
     """XTREME's own machine translations (the bucket `xtreme_translations`), in their own folder or
     beside the
@@ -109,7 +130,11 @@ def translations(
 
 
 SQUAD = {
-    split: places(f"squad/{split}-v1.1.json", read=read_squad, languages=("en",))
+    split: places(
+        f"squad/{split}-v1.1.json",
+        read=read_squad,
+        languages=("en",),
+    )
     for split in ("train", "dev")
 }
 
@@ -143,9 +168,7 @@ def mlqa(split: str) -> tuple[Files, ...]:
     )
 
 
-PAWSX_OVERLAP = (
-    "PAWS-X's dev and test sets have sentences in common, and so have the halves of dev"
-)
+PAWSX_OVERLAP = "PAWS-X's dev and test sets have sentences in common, and so have the halves of dev"
 XQUAD_OVERLAP = (
     "XQuAD's questions and contexts are of SQuAD's dev set: where that chooses the checkpoint,"
     " they do"
@@ -199,7 +222,10 @@ def _bucc(split: str, original: str) -> tuple[Files, ...]:
 
 def _tatoeba() -> tuple[Files, ...]:
     sides = ("tatoeba/{language}-en.{language}", "tatoeba/{language}-en.en")
-    laser = ("tatoeba.{language3}-eng.{language3}", "tatoeba.{language3}-eng.eng")
+    laser = (
+        "tatoeba.{language3}-eng.{language3}",
+        "tatoeba.{language3}-eng.eng",
+    )
     return (
         Files((*sides, "tatoeba/{language}-en.labels"), read_tatoeba),
         Files(sides, read_tatoeba),
@@ -216,15 +242,22 @@ TASKS = (
         "classification",
         XNLI,
         {
-            "train": places("xnli/train-{language}.tsv", read=_csv) + multinli(("en",)),
-            "dev": places("xnli/dev-{language}.tsv", read=_csv) + raw_xnli("dev"),
-            "test": places("xnli/test-{language}.tsv", read=_csv) + raw_xnli("test"),
+            "train": places("xnli/train-{language}.tsv", read=_csv)
+            + multinli(("en",)),
+            "dev": places("xnli/dev-{language}.tsv", read=_csv)
+            + raw_xnli("dev"),
+            "test": places("xnli/test-{language}.tsv", read=_csv)
+            + raw_xnli("test"),
             "translate_train": (
-                translations("XNLI", "translate-train/en-{language}-translated.tsv")
+                translations(
+                    "XNLI",
+                    "translate-train/en-{language}-translated.tsv",
+                )
                 + multinli()
             ),
             "translate_test": translations(
-                "XNLI", "translate-test/test-{language}-en-translated.tsv"
+                "XNLI",
+                "translate-test/test-{language}-en-translated.tsv",
             ),
         },
         ("accuracy",),
@@ -239,15 +272,20 @@ TASKS = (
         {
             "train": places("pawsx/train-{language}.tsv", read=_csv)
             + raw_pawsx("train"),
-            "dev": places("pawsx/dev-{language}.tsv", read=_csv) + raw_pawsx("dev_2k"),
+            "dev": places("pawsx/dev-{language}.tsv", read=_csv)
+            + raw_pawsx("dev_2k"),
             "test": places("pawsx/test-{language}.tsv", read=_csv)
             + raw_pawsx("test_2k"),
             "translate_train": (
-                translations("PAWSX", "translate-train/en-{language}-translated.tsv")
+                translations(
+                    "PAWSX",
+                    "translate-train/en-{language}-translated.tsv",
+                )
                 + raw_pawsx("translated_train")
             ),
             "translate_test": translations(
-                "PAWSX", "translate-test/test-{language}-en-translated.tsv"
+                "PAWSX",
+                "translate-test/test-{language}-en-translated.tsv",
             ),
         },
         ("accuracy",),
@@ -261,13 +299,17 @@ TASKS = (
         "tagging",
         UDPOS,
         {
-            split: places(f"udpos/{split}-{{language}}.tsv", read=Columns(width=2))
+            split: places(
+                f"udpos/{split}-{{language}}.tsv",
+                read=Columns(width=2),
+            )
             for split in ("train", "dev", "test")
         }
         | {
             "translate_train": places(
-                "udpos/translate-train/train-{language}.mt.tsv", read=read_tagged_lines
-            )
+                "udpos/translate-train/train-{language}.mt.tsv",
+                read=read_tagged_lines,
+            ),
         },
         ("seqeval_f1", "token_accuracy"),
         UPOS,
@@ -286,8 +328,9 @@ TASKS = (
         }
         | {
             "translate_train": places(
-                "panx/translate-train/train-{language}.mt.tsv", read=read_tagged_lines
-            )
+                "panx/translate-train/train-{language}.mt.tsv",
+                read=read_tagged_lines,
+            ),
         },
         ("seqeval_f1", "conll_f1"),
         PANX_TAGS,

@@ -1,7 +1,8 @@
 """What ends a command without a traceback: bad input that its user can repair, and being asked to
 stop."""
 
-EXIT_CODE = 75  # EX_TEMPFAIL: "try again later"; what a job script looks for to queue the run again
+# EX_TEMPFAIL, "try again later": what a job script looks for to queue the run again.
+EXIT_CODE = 75
 
 
 class UserError(Exception):

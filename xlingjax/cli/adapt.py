@@ -29,7 +29,10 @@ def options(parser: argparse.ArgumentParser) -> None:
         help="of training and evaluation, as many steps as fit",
     )
     parser.add_argument(
-        "--steps", type=positive, metavar="N", help="instead of --hours"
+        "--steps",
+        type=positive,
+        metavar="N",
+        help="instead of --hours",
     )
     parser.add_argument(
         "--batch",
@@ -39,7 +42,13 @@ def options(parser: argparse.ArgumentParser) -> None:
         help="rows of a batch (default %(default)s)",
     )
     text = "tokens of a row (default %(default)s)"
-    parser.add_argument("--length", type=positive, default=128, metavar="N", help=text)
+    parser.add_argument(
+        "--length",
+        type=positive,
+        default=128,
+        metavar="N",
+        help=text,
+    )
     parser.add_argument(
         "--gold",
         metavar="DIR",
@@ -63,7 +72,9 @@ def run(args: Namespace) -> int:
 
     source = given_run(args)
     if source is None:
-        raise UserError("adapt: which model? Give a run, a Hugging Face folder or id")
+        raise UserError(
+            "adapt: which model? Give a run, a Hugging Face folder or id",
+        )
     files = tuple(str(find_gin(file) or file) for file in args.gin_file)
     request = Request(
         source.removeprefix(FOREIGN),

@@ -7,7 +7,11 @@ from xlingjax.cli.verb import Verb, workdir_of
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("run", metavar="RUN", help="a run; RUN@STEP; hf:FOLDER_OR_ID")
+    parser.add_argument(
+        "run",
+        metavar="RUN",
+        help="a run; RUN@STEP; hf:FOLDER_OR_ID",
+    )
     parser.add_argument(
         "--output",
         required=True,
@@ -16,7 +20,12 @@ def options(parser: argparse.ArgumentParser) -> None:
     )
     text = "0: the embeddings (default: two thirds of the way up)"
     parser.add_argument("--layer", type=int, metavar="N", help=text)
-    parser.add_argument("--languages", nargs=2, required=True, metavar=("SRC", "TGT"))
+    parser.add_argument(
+        "--languages",
+        nargs=2,
+        required=True,
+        metavar=("SRC", "TGT"),
+    )
     parser.add_argument(
         "--stem",
         required=True,
@@ -24,10 +33,16 @@ def options(parser: argparse.ArgumentParser) -> None:
         help="files STEM.SRC and STEM.TGT, words with spaces between",
     )
     parser.add_argument(
-        "--method", default="itermax", choices=("itermax", "intersection")
+        "--method",
+        default="itermax",
+        choices=("itermax", "intersection"),
     )
     parser.add_argument(
-        "--picture", type=int, default=0, metavar="N", help="draw pair N too"
+        "--picture",
+        type=int,
+        default=0,
+        metavar="N",
+        help="draw pair N too",
     )
 
 
@@ -37,8 +52,12 @@ def run(args: Namespace) -> int:
     how = {"layer": args.layer, "method": args.method, "picture": args.picture}
     print(
         align(
-            workdir_of(args.run), args.stem, tuple(args.languages), args.output, **how
-        )
+            workdir_of(args.run),
+            args.stem,
+            tuple(args.languages),
+            args.output,
+            **how,
+        ),
     )
     return 0
 

@@ -24,15 +24,22 @@ def parser_of(verbs: Sequence[Verb]) -> argparse.ArgumentParser:
         epilog="xlingjax VERB --help explains a verb.",
     )
     top.add_argument(
-        "--version", action="version", version=f"xlingjax {xlingjax.__version__}"
+        "--version",
+        action="version",
+        version=f"xlingjax {xlingjax.__version__}",
     )
     subparsers = top.add_subparsers(
-        dest="verb", metavar="VERB", required=True, parser_class=Parser
+        dest="verb",
+        metavar="VERB",
+        required=True,
+        parser_class=Parser,
     )
     for verb in verbs:
         description = verb.help[0].upper() + verb.help[1:] + "."
         parser = subparsers.add_parser(
-            verb.name, help=verb.help, description=description
+            verb.name,
+            help=verb.help,
+            description=description,
         )
         parser.set_defaults(name=verb.name, run_verb=verb.run)
         # First, so that --help shows them alike in every verb.

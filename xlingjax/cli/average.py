@@ -19,7 +19,10 @@ def options(parser: argparse.ArgumentParser) -> None:
         help="of the checkpoints of these steps",
     )
     parser.add_argument(
-        "--output", required=True, metavar="DIR", help="a new workdir, for INIT_FROM"
+        "--output",
+        required=True,
+        metavar="DIR",
+        help="a new workdir, for INIT_FROM",
     )
 
 

@@ -37,8 +37,18 @@ def run(args: Namespace) -> int:
                 overrides.append(word.removeprefix("--gin."))
         return read_recipe(files, overrides).config
 
-    config = read_part("bakeoff", bakeoff.Bakeoff, args.gin_file, args.overrides)
-    result = bakeoff.run(config, args.workdir, read, arguments=machine_words(args))
+    config = read_part(
+        "bakeoff",
+        bakeoff.Bakeoff,
+        args.gin_file,
+        args.overrides,
+    )
+    result = bakeoff.run(
+        config,
+        args.workdir,
+        read,
+        arguments=machine_words(args),
+    )
     # Wide, since a line of the table that wraps cannot be read.
     Console(width=240).print(table(result))
     print(f"report: {write(result, Path(args.workdir))}")

@@ -10,7 +10,10 @@ from xlingjax.cli.verb import Verb
 
 def options(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(
-        dest="action", metavar="check", required=True, parser_class=Parser
+        dest="action",
+        metavar="check",
+        required=True,
+        parser_class=Parser,
     )
     text = (
         "find what is wrong with a corpus, and what a run would read of it; exit 1 when something"

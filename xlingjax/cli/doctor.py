@@ -36,7 +36,10 @@ KEEP = {
     "jax": "jax",
     "t5": "t5",
 }
-_TOP_PACKAGE = re.compile(r"^([A-Za-z_][A-Za-z0-9_]*)/__init__\.py,", re.MULTILINE)
+_TOP_PACKAGE = re.compile(
+    r"^([A-Za-z_][A-Za-z0-9_]*)/__init__\.py,",
+    re.MULTILINE,
+)
 
 
 @dataclass(frozen=True)
@@ -64,7 +67,7 @@ def shared_packages(
         record = distribution.read_text("RECORD") or ""
         for package in _TOP_PACKAGE.findall(record):
             owners.setdefault(package, set()).add(
-                normalised(distribution.metadata["Name"])
+                normalised(distribution.metadata["Name"]),
             )
     shared = {}
     for package, names in sorted(owners.items()):
@@ -86,7 +89,9 @@ def check_python() -> Iterator[Finding]:
         )
 
 
-def check_requirements(requires: Iterable[str] | None = None) -> Iterator[Finding]:
+def check_requirements(
+    requires: Iterable[str] | None = None,
+) -> Iterator[Finding]:
     """Each requirement without an extra marker, against what is installed."""
     from packaging.requirements import Requirement
 
@@ -95,7 +100,9 @@ def check_requirements(requires: Iterable[str] | None = None) -> Iterator[Findin
     for text in requires:
         requirement = Requirement(text)
         # Those of extras are optional, see `check_extras`.
-        if requirement.marker and not requirement.marker.evaluate({"extra": ""}):
+        if requirement.marker and not requirement.marker.evaluate(
+            {"extra": ""},
+        ):
             continue
         repair = f'pip install "{requirement.name}{requirement.specifier}"'
         try:
@@ -156,11 +163,17 @@ def check_t5() -> Iterator[Finding]:
         )
 
 
-def check_extras(find: Callable[[str], object] | None = None) -> Iterator[Finding]:
+def check_extras(
+    find: Callable[[str], object] | None = None,
+) -> Iterator[Finding]:
     find = find or importlib.util.find_spec
     for extra, (purpose, module) in EXTRAS.items():
         if find(module):
-            yield Finding("ok", f"extra {extra}", f"{module} is there ({purpose})")
+            yield Finding(
+                "ok",
+                f"extra {extra}",
+                f"{module} is there ({purpose})",
+            )
         else:
             yield Finding(
                 "note",
@@ -234,7 +247,9 @@ def check_compile_cache() -> Iterator[Finding]:
             "export JAX_COMPILATION_CACHE_DIR=$HOME/.cache/xlingjax/jax",
         )
         return
-    size = sum(file.stat().st_size for file in folder.iterdir() if file.is_file())
+    size = sum(
+        file.stat().st_size for file in folder.iterdir() if file.is_file()
+    )
     yield Finding("ok", "compile cache", f"{folder} ({size / 2**20:.0f} MiB)")
 
 
@@ -292,7 +307,9 @@ def doctor(
     for check in checks:
         for finding in check():
             broken += finding.level == "broken"
-            write(f"{MARKS[finding.level]}  {finding.subject:<22} {finding.text}")
+            write(
+                f"{MARKS[finding.level]}  {finding.subject:<22} {finding.text}",
+            )
             if not finding.repair:
                 continue
             label = "to add it:"

@@ -11,7 +11,11 @@ PREFIX = "text before every sentence, as 'query: ' (default: the run's own)"
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("run", metavar="RUN", help="a run; RUN@STEP; hf:FOLDER_OR_ID")
+    parser.add_argument(
+        "run",
+        metavar="RUN",
+        help="a run; RUN@STEP; hf:FOLDER_OR_ID",
+    )
     parser.add_argument(
         "--output",
         required=True,
@@ -19,14 +23,22 @@ def options(parser: argparse.ArgumentParser) -> None:
         help=".npy is added where it is missing",
     )
     parser.add_argument(
-        "--layer", type=int, metavar="N", help=f"0: the embeddings (default: {LAYER})"
+        "--layer",
+        type=int,
+        metavar="N",
+        help=f"0: the embeddings (default: {LAYER})",
     )
     parser.add_argument(
-        "--input", required=True, metavar="FILE", help="one sentence per line"
+        "--input",
+        required=True,
+        metavar="FILE",
+        help="one sentence per line",
     )
     parser.add_argument("--language", required=True, metavar="CODE")
     parser.add_argument(
-        "--pooling", choices=POOLINGS, help="default: the run's own, else mean"
+        "--pooling",
+        choices=POOLINGS,
+        help="default: the run's own, else mean",
     )
     parser.add_argument("--prefix", metavar="TEXT", help=PREFIX)
 
@@ -35,10 +47,21 @@ def run(args: Namespace) -> int:
     from xlingjax.workflows.encode import encode
 
     how = {"layer": args.layer, "pooling": args.pooling, "prefix": args.prefix}
-    print(encode(workdir_of(args.run), args.input, args.language, args.output, **how))
+    print(
+        encode(
+            workdir_of(args.run),
+            args.input,
+            args.language,
+            args.output,
+            **how,
+        ),
+    )
     return 0
 
 
 VERB = Verb(
-    "encode", "write a vector of every line of a file, float32 in .npy", options, run
+    "encode",
+    "write a vector of every line of a file, float32 in .npy",
+    options,
+    run,
 )

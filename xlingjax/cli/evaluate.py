@@ -14,7 +14,7 @@ def options(parser: argparse.ArgumentParser) -> None:
     # How RUN was once spelled.
     parser.add_argument("--workdir", metavar="RUN", help=argparse.SUPPRESS)
     group = parser.add_argument_group(
-        "a benchmark, instead of the run's own evaluators"
+        "a benchmark, instead of the run's own evaluators",
     )
     group.add_argument(
         "--suite",
@@ -32,7 +32,10 @@ def options(parser: argparse.ArgumentParser) -> None:
         help="--mixture on each new checkpoint of a run until it ends",
     )
     group.add_argument(
-        "--tasks", nargs="+", metavar="TASK", help="those of the suite (default: all)"
+        "--tasks",
+        nargs="+",
+        metavar="TASK",
+        help="those of the suite (default: all)",
     )
     group.add_argument(
         "--split",
@@ -48,7 +51,11 @@ def options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--layer", type=layer, nargs="+", metavar="N", help=text)
     text = "of them (default: the run's own, else mean, of BUCC first)"
     group.add_argument(
-        "--pooling", choices=(*POOLINGS, "all"), nargs="+", metavar="POOLING", help=text
+        "--pooling",
+        choices=(*POOLINGS, "all"),
+        nargs="+",
+        metavar="POOLING",
+        help=text,
     )
     text = (
         "of --mixture: the task's labels in the order of the head's outputs, where the model names"
@@ -72,7 +79,11 @@ def run(args: Namespace) -> int:
     if args.mixture:
         require_unread(args, ("workdir",), "--mixture writes to --to")
         return tasks.mixture(args)
-    require_unread(args, tasks.OF_SUITES, "only --suite and --mixture read this")
+    require_unread(
+        args,
+        tasks.OF_SUITES,
+        "only --suite and --mixture read this",
+    )
     return _own_evaluators(args)
 
 
@@ -83,7 +94,7 @@ def _own_evaluators(args: Namespace) -> int:
 
     if args.workdir and given_run(args):
         raise UserError(
-            f"evaluate: {given_run(args)} and --workdir {args.workdir}: which run? Give one"
+            f"evaluate: {given_run(args)} and --workdir {args.workdir}: which run? Give one",
         )
     run = args.workdir or given_run(args)
     if not run:
@@ -95,7 +106,7 @@ def _own_evaluators(args: Namespace) -> int:
         config = run_and_checkpoint(workdir)[0] / "config.gin"
         if not config.is_file():
             raise UserError(
-                f"no run in {workdir}: there is no config.gin; give the workdir of a run"
+                f"no run in {workdir}: there is no config.gin; give the workdir of a run",
             )
         files = [str(config)]
     evaluate(read_recipe(files, args.overrides), workdir, machine_of(args))

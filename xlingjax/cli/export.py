@@ -10,7 +10,11 @@ from xlingjax.cli.verb import Verb, named_run, run_option
 def options(parser: argparse.ArgumentParser) -> None:
     run_option(parser, "a run; RUN@STEP, RUN@METRIC")
     parser.add_argument(
-        "--to", dest="output", required=True, metavar="DIR", help="a new folder"
+        "--to",
+        dest="output",
+        required=True,
+        metavar="DIR",
+        help="a new folder",
     )
     parser.add_argument(
         "--head",
@@ -38,8 +42,12 @@ def run(args: Namespace) -> int:
     card = (args.language, args.license, args.base)
     print(
         export_model(
-            named_run(args), args.output, not args.unverified, *card, head=args.head
-        )
+            named_run(args),
+            args.output,
+            not args.unverified,
+            *card,
+            head=args.head,
+        ),
     )
     return 0
 

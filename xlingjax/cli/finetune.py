@@ -15,7 +15,9 @@ def options(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="where the run lives: checkpoints, logs, report",
     )
-    group = parser.add_argument_group("a task of a benchmark, instead of --workdir")
+    group = parser.add_argument_group(
+        "a task of a benchmark, instead of --workdir",
+    )
     group.add_argument(
         "--task",
         nargs="+",
@@ -37,7 +39,7 @@ def run(args: Namespace) -> int:
     # The recipe says what it starts from, so RUN would be read by nothing.
     if given_run(args):
         raise UserError(
-            f"{given_run(args)}: only --task reads a RUN; a recipe has it as --gin.INIT_FROM"
+            f"{given_run(args)}: only --task reads a RUN; a recipe has it as --gin.INIT_FROM",
         )
     if not args.workdir:
         raise UserError("finetune: give --workdir, or --task")

@@ -18,7 +18,10 @@ def options(parser: argparse.ArgumentParser) -> None:
         help="batches per objective",
     )
     parser.add_argument(
-        "--output", required=True, metavar="DIR", help="folder for OBJECTIVE.frozen"
+        "--output",
+        required=True,
+        metavar="DIR",
+        help="folder for OBJECTIVE.frozen",
     )
 
 
@@ -40,7 +43,9 @@ def run(args: Namespace) -> int:
             path = write_frozen(source, folder / f"{name}.frozen", args.batches)
         finally:
             source.close()
-        print(f"{path}: {args.batches} batches, {path.stat().st_size / 2**20:.1f} MiB")
+        print(
+            f"{path}: {args.batches} batches, {path.stat().st_size / 2**20:.1f} MiB",
+        )
     for name, content in recipe.corpus.vocabulary.files().items():
         (folder / name).write_bytes(content)
     return 0

@@ -28,7 +28,9 @@ def options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--pooling", choices=POOLINGS, help=text)
     parser.add_argument(
-        "--prefix", metavar="TEXT", help="of them, before every sentence: 'query: '"
+        "--prefix",
+        metavar="TEXT",
+        help="of them, before every sentence: 'query: '",
     )
     parser.add_argument(
         "--layer",
@@ -54,7 +56,7 @@ def run(args: Namespace) -> int:
             args.layer,
             args.pooling,
             args.prefix,
-        )
+        ),
     )
     return 0
 

@@ -16,7 +16,10 @@ def options(parser: argparse.ArgumentParser) -> None:
         help="rows shown per objective (default %(default)s)",
     )
     parser.add_argument(
-        "--output", default="", metavar="DIR", help="also write HTML and PNG here"
+        "--output",
+        default="",
+        metavar="DIR",
+        help="also write HTML and PNG here",
     )
 
 

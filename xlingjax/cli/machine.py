@@ -12,10 +12,15 @@ from xlingjax.errors import UserError
 
 def machine_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--platform", default="", help="cpu, gpu or tpu (default: what JAX finds)"
+        "--platform",
+        default="",
+        help="cpu, gpu or tpu (default: what JAX finds)",
     )
     parser.add_argument(
-        "--devices", type=positive, metavar="N", help="make the CPU look like N devices"
+        "--devices",
+        type=positive,
+        metavar="N",
+        help="make the CPU look like N devices",
     )
 
 
@@ -34,7 +39,11 @@ def process_options(parser: argparse.ArgumentParser) -> None:
         help="of all hosts together",
     )
     parser.add_argument(
-        "--process_id", type=int, default=-1, metavar="I", help="of this one, from 0"
+        "--process_id",
+        type=int,
+        default=-1,
+        metavar="I",
+        help="of this one, from 0",
     )
 
 
@@ -53,7 +62,7 @@ def prepare_machine(args: Namespace) -> None:
     except RuntimeError:
         if jax.local_device_count() != args.devices:
             raise UserError(
-                f"--devices {args.devices}: JAX runs already on {jax.local_device_count()} devices"
+                f"--devices {args.devices}: JAX runs already on {jax.local_device_count()} devices",
             ) from None
 
 

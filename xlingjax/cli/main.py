@@ -65,7 +65,7 @@ def run(argv: Sequence[str]) -> int:
         # The value behind a space would be read as a word of its own.
         if "=" not in override:
             raise UserError(
-                f"--gin.{override}: write --gin.{override}=VALUE, without a space"
+                f"--gin.{override}: write --gin.{override}=VALUE, without a space",
             )
     if overrides and "gin_file" not in args:
         raise UserError(f"--gin.{overrides[0]}: {args.name} reads no recipe")

@@ -20,13 +20,23 @@ OF_RUN = (
     "margin",
     "threshold",
 )
-OF_NEGATIVES = ("parallel", "vocabulary", "steps", "random_share", "seed", "platform")
+OF_NEGATIVES = (
+    "parallel",
+    "vocabulary",
+    "steps",
+    "random_share",
+    "seed",
+    "platform",
+)
 
 
 def options(parser: argparse.ArgumentParser) -> None:
     # Hardly any has a default: what is given to the other use of the verb is refused.
     parser.add_argument(
-        "run", nargs="?", metavar="RUN", help="a run; RUN@STEP; hf:FOLDER_OR_ID"
+        "run",
+        nargs="?",
+        metavar="RUN",
+        help="a run; RUN@STEP; hf:FOLDER_OR_ID",
     )
     parser.add_argument(
         "--output",
@@ -37,10 +47,15 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--languages", nargs=2, metavar=("SRC", "TGT"))
     parser.add_argument("--files", nargs=2, metavar=("SRC_FILE", "TGT_FILE"))
     parser.add_argument(
-        "--layer", type=int, metavar="N", help=f"0: the embeddings (default: {LAYER})"
+        "--layer",
+        type=int,
+        metavar="N",
+        help=f"0: the embeddings (default: {LAYER})",
     )
     parser.add_argument(
-        "--pooling", choices=POOLINGS, help="default: the run's own, else mean"
+        "--pooling",
+        choices=POOLINGS,
+        help="default: the run's own, else mean",
     )
     parser.add_argument("--prefix", metavar="TEXT", help=PREFIX)
     parser.add_argument(
@@ -50,15 +65,22 @@ def options(parser: argparse.ArgumentParser) -> None:
         help="default 4; with --negatives 10",
     )
     parser.add_argument(
-        "--margin", choices=("ratio", "distance", "absolute"), help="default ratio"
+        "--margin",
+        choices=("ratio", "distance", "absolute"),
+        help="default ratio",
     )
     parser.add_argument(
-        "--threshold", type=float, help="lowest score kept (default: all)"
+        "--threshold",
+        type=float,
+        help="lowest score kept (default: all)",
     )
     text = "tables for CLPC: sentences that look like a translation"
     parser.add_argument("--negatives", action="store_true", help=text)
     parser.add_argument(
-        "--parallel", nargs="+", metavar="GLOB", help="with --negatives: the pairs"
+        "--parallel",
+        nargs="+",
+        metavar="GLOB",
+        help="with --negatives: the pairs",
     )
     parser.add_argument("--vocabulary", metavar="PATH", help="with --negatives")
     parser.add_argument(
@@ -73,7 +95,8 @@ def options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--seed", type=int, help="with --negatives (default 0)")
     parser.add_argument(
-        "--platform", help="with --negatives: cpu, gpu or tpu (default: what JAX finds)"
+        "--platform",
+        help="with --negatives: cpu, gpu or tpu (default: what JAX finds)",
     )
     # --platform alone: what reads the machine's options expects both.
     parser.set_defaults(devices=None)
@@ -86,7 +109,7 @@ def run(args: Namespace) -> int:
 
     if not args.run or not args.files or not args.languages:
         raise UserError(
-            "mine needs RUN, --files SRC_FILE TGT_FILE and --languages SRC TGT (or --negatives)"
+            "mine needs RUN, --files SRC_FILE TGT_FILE and --languages SRC TGT (or --negatives)",
         )
     require_unread(args, OF_NEGATIVES, "only mine --negatives reads this")
     print(
@@ -101,7 +124,7 @@ def run(args: Namespace) -> int:
             k=args.neighbours or 4,
             margin=args.margin or "ratio",
             threshold=args.threshold,
-        )
+        ),
     )
     return 0
 
@@ -113,7 +136,7 @@ def _negatives(args: Namespace) -> int:
     require_unread(args, OF_RUN, "mine --negatives reads pairs and no RUN")
     if not args.parallel or not args.vocabulary:
         raise UserError(
-            "mine --negatives reads --parallel pairs by a --vocabulary; give both"
+            "mine --negatives reads --parallel pairs by a --vocabulary; give both",
         )
     options = {
         "steps": args.steps,
@@ -129,7 +152,11 @@ def _negatives(args: Namespace) -> int:
     config = NegativesConfig(**given)
     vocabulary = Vocabulary.load(args.vocabulary)
     write_negatives(
-        args.parallel, vocabulary, Path(args.output), config, runtime=machine_of(args)
+        args.parallel,
+        vocabulary,
+        Path(args.output),
+        config,
+        runtime=machine_of(args),
     )
     return 0
 

@@ -9,17 +9,29 @@ from xlingjax.cli.verb import Verb
 
 def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--suite", required=True, choices=("xtreme", "xglue", "xnli", "applications")
+        "--suite",
+        required=True,
+        choices=("xtreme", "xglue", "xnli", "applications"),
     )
     text = "TASK/test-CODE.tsv, or TASK/CODE.prediction"
-    parser.add_argument("--predictions", required=True, metavar="DIR", help=text)
+    parser.add_argument(
+        "--predictions",
+        required=True,
+        metavar="DIR",
+        help=text,
+    )
     text = (
         "the benchmark's folder; of xtreme also labels, one per line, in files named as its"
         " predictions"
     )
     parser.add_argument("--gold", required=True, metavar="DIR", help=text)
     text = "of the gold files (default %(default)s)"
-    parser.add_argument("--split", default="test", choices=("dev", "test"), help=text)
+    parser.add_argument(
+        "--split",
+        default="test",
+        choices=("dev", "test"),
+        help=text,
+    )
     parser.add_argument(
         "--allow-missing",
         action="store_true",

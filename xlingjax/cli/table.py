@@ -9,7 +9,10 @@ from xlingjax.cli.verb import Verb
 
 def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--data", required=True, metavar="DIR", help="folder of the benchmarks' files"
+        "--data",
+        required=True,
+        metavar="DIR",
+        help="folder of the benchmarks' files",
     )
     parser.add_argument(
         "--to",
@@ -25,7 +28,12 @@ def run(args: Namespace) -> int:
     from xlingjax.workflows import paper_tables
     from xlingjax.workflows.scorecard_page import show
 
-    config = read_part("table", paper_tables.Table, args.gin_file, args.overrides)
+    config = read_part(
+        "table",
+        paper_tables.Table,
+        args.gin_file,
+        args.overrides,
+    )
     paper_tables.run(config, args.data, args.output, machine_words(args))
     print(show(*config.folders(args.output), output=args.output))
     return 0

@@ -54,7 +54,9 @@ def sweep_options(parser: argparse.ArgumentParser, group: Any) -> None:
         help="settings to try, the best chosen on dev",
     )
     group.add_argument(
-        "--allow-missing", action="store_true", help="go on without files that lack"
+        "--allow-missing",
+        action="store_true",
+        help="go on without files that lack",
     )
 
 
@@ -84,19 +86,19 @@ def finetune(args: Namespace) -> int:
         if task.kind not in TRAINED:
             suite = f"`xlingjax evaluate --mixture {task.suite} --tasks {task.name}` measures it"
             raise UserError(
-                f"--task {task.full_name}: {task.kind} is not fine-tuned; {suite}"
+                f"--task {task.full_name}: {task.kind} is not fine-tuned; {suite}",
             )
     together = MULTI_TASK in (args.strategy or ())
     if together and len(args.strategy) > 1:
         raise UserError(
             f"--strategy {' '.join(args.strategy)}: {MULTI_TASK} trains all tasks at once; give it"
-            " alone"
+            " alone",
         )
     if together:
         merged([task.full_name for task in tasks])
     elif len(tasks) > 1:
         raise UserError(
-            f"--task {' '.join(args.task)}: --strategy {MULTI_TASK} alone takes several; name one"
+            f"--task {' '.join(args.task)}: --strategy {MULTI_TASK} alone takes several; name one",
         )
     return _sweeps(args, tasks[:1], beside=tasks[1:])
 
@@ -115,14 +117,14 @@ def suite(args: Namespace) -> int:
     if "multi_task" in (args.strategy or ()):
         raise UserError(
             "--strategy multi_task: name its tasks: `xlingjax finetune --task A B --strategy"
-            " multi_task`"
+            " multi_task`",
         )
     tasks = suite_tasks(args.suite)
     names = [task.name for task in tasks]
     unknown = [name for name in args.tasks or () if name not in names]
     if unknown:
         raise UserError(
-            f"--tasks {' '.join(unknown)}: {args.suite} has {', '.join(names)}"
+            f"--tasks {' '.join(unknown)}: {args.suite} has {', '.join(names)}",
         )
     if args.tasks:
         tasks = [task for task in tasks if task.name in args.tasks]
@@ -132,26 +134,34 @@ def suite(args: Namespace) -> int:
     for task in tasks:
         lacks = []
         # Retrieval and mining have no training sets.
-        if task.kind in TRAINED and not languages_present(task, args.data, "train"):
+        if task.kind in TRAINED and not languages_present(
+            task,
+            args.data,
+            "train",
+        ):
             lacks.append("train")
         tested = _tested(task, args.data)
         if not tested:
             lacks.append("test or dev")
         if lacks:
-            missing.append(f"{task.full_name}: no {' and no '.join(lacks)} files")
+            missing.append(
+                f"{task.full_name}: no {' and no '.join(lacks)} files",
+            )
             continue
         present.append(task)
-        untested = [language for language in task.languages if language not in tested]
+        untested = [
+            language for language in task.languages if language not in tested
+        ]
         if untested:
             missing.append(
-                f"{task.full_name}: no test or dev set of {', '.join(untested)}"
+                f"{task.full_name}: no test or dev set of {', '.join(untested)}",
             )
     if missing:
         print("missing:\n  " + "\n  ".join(missing))
     if missing and not args.allow_missing:
         raise UserError(
             f"{args.data}: files of {len(missing)} tasks are missing (above): get them, or"
-            " --allow-missing"
+            " --allow-missing",
         )
     return _sweeps(args, present)
 
@@ -163,7 +173,10 @@ def require_read(args: Namespace, tasks: Sequence[Any]) -> None:
 
     given = []
     several = False
-    for option, values in (("--layer", args.layer), ("--pooling", args.pooling)):
+    for option, values in (
+        ("--layer", args.layer),
+        ("--pooling", args.pooling),
+    ):
         if values:
             given.append(option)
             several = several or len(values) > 1 or values == ["all"]
@@ -177,16 +190,18 @@ def require_read(args: Namespace, tasks: Sequence[Any]) -> None:
     if not reading:
         names = ", ".join(task.name for task in tasks)
         raise UserError(
-            f"{options}: retrieval and mining alone read this, not {names}; leave it out"
+            f"{options}: retrieval and mining alone read this, not {names}; leave it out",
         )
     mined = [task.name for task in reading if task.kind == "mining"]
     if mined and several:
         raise UserError(
             f"{options}: {mined[0]} is mined from one layer and pooling; name the tasks of"
-            " retrieval by --tasks"
+            " retrieval by --tasks",
         )
     if len(reading) < len(tasks):
-        print(f"{options}: read by {', '.join(task.name for task in reading)} alone")
+        print(
+            f"{options}: read by {', '.join(task.name for task in reading)} alone",
+        )
 
 
 def _tested(task: Any, data: str) -> set[str]:
@@ -214,7 +229,11 @@ class _Failures:
         self.names[name] = None
 
 
-def _sweeps(args: Namespace, tasks: Sequence[Any], beside: Sequence[Any] = ()) -> int:
+def _sweeps(
+    args: Namespace,
+    tasks: Sequence[Any],
+    beside: Sequence[Any] = (),
+) -> int:
     from xlingjax.data.labelled.task import TRAINED
     from xlingjax.evaluation.tatoeba import chosen_layer
     from xlingjax.runtime.machine import start
@@ -249,14 +268,16 @@ def _sweeps(args: Namespace, tasks: Sequence[Any], beside: Sequence[Any] = ()) -
 
     jobs = []
     for task in tasks:
-        jobs.append(Call(task.full_name, functools.partial(measure_or_train, task)))
+        jobs.append(
+            Call(task.full_name, functools.partial(measure_or_train, task)),
+        )
     status = run_all(jobs, on_error=failures.note)
     if status:
         return status
     print(show(args.output))
     if failures.names:
         raise UserError(
-            f"{', '.join(failures.names)} could not be measured (above); the card is of the others"
+            f"{', '.join(failures.names)} could not be measured (above); the card is of the others",
         )
     return 0
 
@@ -312,7 +333,9 @@ def _passed_over(strategy: str, task: Any, data: str) -> bool:
     from xlingjax.workflows.strategies import lacking
 
     if not applies(strategy, task):
-        print(f"{task.full_name}: passed over, {strategy} is none of {task.kind}")
+        print(
+            f"{task.full_name}: passed over, {strategy} is none of {task.kind}",
+        )
         return True
     file = find_gin(f"strategies/{strategy}.gin") or find_gin(strategy)
     # A baseline has none; any other strategy without one is refused by `check`.
@@ -320,7 +343,9 @@ def _passed_over(strategy: str, task: Any, data: str) -> bool:
         return False
     lacks = lacking(file.read_text(encoding="utf-8"), task, data)
     if lacks:
-        print(f"{task.full_name}: passed over, {strategy} finds {lacks} below {data}")
+        print(
+            f"{task.full_name}: passed over, {strategy} finds {lacks} below {data}",
+        )
     return bool(lacks)
 
 
@@ -333,11 +358,11 @@ def grid(words: Sequence[str]) -> dict[str, tuple[str, ...]]:
         # Macros are in capitals: a parameter is set for a whole sweep, by --gin.
         if not equals or not all(values) or not name.isupper():
             raise UserError(
-                f"--grid {word}: write MACRO=A,B, as in LEARNING_RATE=1e-5,2e-5"
+                f"--grid {word}: write MACRO=A,B, as in LEARNING_RATE=1e-5,2e-5",
             )
         if name in values_of:
             raise UserError(
-                f"--grid {word}: {name} stands there twice; give all its values in one"
+                f"--grid {word}: {name} stands there twice; give all its values in one",
             )
         # As numbers, since 1e-5 and 0.00001 are one value.
         if len(set(map(_number, values))) < len(values):
@@ -353,7 +378,12 @@ def _number(text: str) -> float | str:
         return text
 
 
-def measured(args: Namespace, source: str, suite: str, tasks: Sequence[str]) -> Any:
+def measured(
+    args: Namespace,
+    source: str,
+    suite: str,
+    tasks: Sequence[str],
+) -> Any:
     from xlingjax.workflows.measure_request import Request
 
     return Request(
@@ -391,13 +421,15 @@ def mixture(args: Namespace) -> int:
         require_unread(args, ("patience",), "only --follow reads this")
         _require(args, "data", "output", "run")
     require_unread(
-        args, ("strategy", "languages", "seeds", "grid"), "--mixture trains nothing"
+        args,
+        ("strategy", "languages", "seeds", "grid"),
+        "--mixture trains nothing",
     )
     tasks = {task.name: task for task in suite_tasks(args.mixture)}
     unknown = set(args.tasks or ()) - set(tasks)
     if unknown:
         raise UserError(
-            f"--tasks {' '.join(unknown)}: {args.mixture} has {', '.join(sorted(tasks))}"
+            f"--tasks {' '.join(unknown)}: {args.mixture} has {', '.join(sorted(tasks))}",
         )
     chosen = args.tasks or list(tasks)
     require_read(args, [task for name, task in tasks.items() if name in chosen])
@@ -419,7 +451,7 @@ def mixture(args: Namespace) -> int:
             name, _, _ = override.partition("=")
             if name not in read:
                 raise UserError(
-                    f"--gin.{name}: --mixture trains nothing, and reads {', '.join(read)} alone"
+                    f"--gin.{name}: --mixture trains nothing, and reads {', '.join(read)} alone",
                 )
         # The files leave these open, and what is read does not depend on them.
         stand_ins = ["TASK=''", "DATA=''", "INIT_FROM=''", "TRAIN_STEPS=1"]

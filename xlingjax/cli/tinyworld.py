@@ -16,14 +16,19 @@ def options(parser: argparse.ArgumentParser) -> None:
     text = "demo, full, or counts: mono=2000,pairs=1000 (default %(default)s)"
     parser.add_argument("--size", default="demo", help=text)
     parser.add_argument(
-        "--languages", default="", help="codes separated by commas (default: all)"
+        "--languages",
+        default="",
+        help="codes separated by commas (default: all)",
     )
     text = (
         "how unevenly running text uses its words: 0 evenly, 1 by Zipf's law, each with company of"
         " its own"
     )
     parser.add_argument(
-        "--skew", type=float, default=0.0, help=text + " (default %(default)s)"
+        "--skew",
+        type=float,
+        default=0.0,
+        help=text + " (default %(default)s)",
     )
     text = "of the labelled training sets; several are translations line by line (default: en)"
     parser.add_argument("--train_languages", default="", help=text)
@@ -50,7 +55,7 @@ def run(args: Namespace) -> int:
             size = counts
         except ValueError:
             raise UserError(
-                f"--size {size!r}: write demo, full, or counts like mono=2000,pairs=1000"
+                f"--size {size!r}: write demo, full, or counts like mono=2000,pairs=1000",
             ) from None
     given = {}
     # `write` has the defaults of the others.
@@ -69,10 +74,12 @@ def run(args: Namespace) -> int:
         )
     except OSError as error:
         raise UserError(
-            f"{args.folder} cannot be written: {error.strerror or error}; choose another folder"
+            f"{args.folder} cannot be written: {error.strerror or error}; choose another folder",
         ) from None
     languages = ", ".join(written["languages"])
-    print(f"tinyworld in {args.folder}: {languages}; {len(written['files'])} files")
+    print(
+        f"tinyworld in {args.folder}: {languages}; {len(written['files'])} files",
+    )
     return 0
 
 

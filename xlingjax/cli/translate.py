@@ -22,13 +22,26 @@ OF_SEARCH = (
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("run", metavar="RUN", help="workdir of a run with a decoder")
-    parser.add_argument("--to", required=True, metavar="CODE", help="language to write")
+    parser.add_argument(
+        "run",
+        metavar="RUN",
+        help="workdir of a run with a decoder",
+    )
+    parser.add_argument(
+        "--to",
+        required=True,
+        metavar="CODE",
+        help="language to write",
+    )
     _shared_options(parser)
 
 
 def options_of_generate(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("run", metavar="RUN", help="workdir of a run with a decoder")
+    parser.add_argument(
+        "run",
+        metavar="RUN",
+        help="workdir of a run with a decoder",
+    )
     parser.add_argument(
         "--language",
         metavar="CODE",
@@ -71,7 +84,10 @@ def _shared_options(parser: argparse.ArgumentParser) -> None:
         help="no N tokens in a row twice",
     )
     parser.add_argument(
-        "--min_length", type=positive, metavar="N", help="tokens, the end among them"
+        "--min_length",
+        type=positive,
+        metavar="N",
+        help="tokens, the end among them",
     )
     text = "at most A * source tokens + B tokens (default 1.5,10)"
     parser.add_argument("--max_length", type=at_most, metavar="A,B", help=text)
@@ -94,7 +110,10 @@ def _shared_options(parser: argparse.ArgumentParser) -> None:
         help="with --temperature: of the K likeliest",
     )
     parser.add_argument(
-        "--seed", type=int, metavar="N", help="with --temperature (default 0)"
+        "--seed",
+        type=int,
+        metavar="N",
+        help="with --temperature (default 0)",
     )
     parser.add_argument(
         "--batch_tokens",
@@ -123,17 +142,21 @@ def run(args: Namespace) -> int:
     source = args.source or language
     target = args.to or language
     if target is None:
-        raise UserError("generate: which language? Give --language, or --to and --from")
+        raise UserError(
+            "generate: which language? Give --language, or --to and --from",
+        )
     if args.name == "translate" and source == target:
         raise UserError(
             f"--from {source} --to {target}: name two languages; within one, `xlingjax generate`"
-            " writes"
+            " writes",
         )
     if args.score:
         require_unread(args, OF_SEARCH, "--score searches for nothing")
     if not args.temperature:
         require_unread(
-            args, OF_DRAWING, "only drawn tokens read this, see --temperature"
+            args,
+            OF_DRAWING,
+            "only drawn tokens read this, see --temperature",
         )
     start(machine_of(args))
     from xlingjax.model.decoding import Decoding
@@ -172,7 +195,7 @@ def run(args: Namespace) -> int:
             args.batch_tokens or 4096,
             args.truncate,
             args.seed or 0,
-        )
+        ),
     )
     return 0
 

@@ -9,14 +9,16 @@ POOLINGS = ("mean", "mean_no_special", "first")
 def positive(text: str) -> int:
     # Digits alone: int() would take "1_000" and " 1".
     if not text.isdigit() or not int(text):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above 0")
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a whole number above 0",
+        )
     return int(text)
 
 
 def layer(text: str) -> int | str:
     if text != "all" and not text.isdigit():
         raise argparse.ArgumentTypeError(
-            f"{text!r} is no layer: a whole number from 0, the embeddings, on, or all"
+            f"{text!r} is no layer: a whole number from 0, the embeddings, on, or all",
         )
     if text == "all":
         return text
@@ -30,14 +32,16 @@ def minutes(text: str) -> float:
             return float(text)
     except ValueError:
         pass
-    raise argparse.ArgumentTypeError(f"{text!r} is not a number of minutes, 0 or more")
+    raise argparse.ArgumentTypeError(
+        f"{text!r} is not a number of minutes, 0 or more",
+    )
 
 
 def steps(text: str) -> list[int]:
     words = text.replace(",", " ").split()
     if not words or not all(word.isdigit() for word in words):
         raise argparse.ArgumentTypeError(
-            f"{text!r} is not a list of steps like 1000,2000"
+            f"{text!r} is not a list of steps like 1000,2000",
         )
     return [int(word) for word in words]
 
@@ -56,4 +60,6 @@ def at_most(text: str) -> tuple[float, int]:
     try:
         return float(scale), int(more)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is not A,B, like 1.5,10") from None
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not A,B, like 1.5,10",
+        ) from None

@@ -27,10 +27,19 @@ class Verb:
 # ---- RUN: named alike by every verb --------------------------------------------------------------
 
 
-def run_option(parser: argparse.ArgumentParser, help: str, old: str = "--from") -> None:
+def run_option(
+    parser: argparse.ArgumentParser,
+    help: str,
+    old: str = "--from",
+) -> None:
     """The positional RUN; `old`, how it was once spelled, is understood too."""
     parser.add_argument("run", nargs="?", metavar="RUN", help=help)
-    parser.add_argument(old, dest="run_once", metavar="RUN", help=argparse.SUPPRESS)
+    parser.add_argument(
+        old,
+        dest="run_once",
+        metavar="RUN",
+        help=argparse.SUPPRESS,
+    )
 
 
 def given_run(args: Namespace) -> str | None:
@@ -38,7 +47,7 @@ def given_run(args: Namespace) -> str | None:
     given twice."""
     if args.run and args.run_once:
         raise UserError(
-            f"{args.name}: {args.run} and {args.run_once}: which run? Give one"
+            f"{args.name}: {args.run} and {args.run_once}: which run? Give one",
         )
     return args.run or args.run_once
 
@@ -49,7 +58,7 @@ def named_run(args: Namespace) -> str:
     run = given_run(args)
     if run is None:
         raise UserError(
-            f"{args.name}: which run? Give RUN (see xlingjax {args.name} --help)"
+            f"{args.name}: which run? Give RUN (see xlingjax {args.name} --help)",
         )
     return workdir_of(run)
 

@@ -19,7 +19,9 @@ _NORMALIZATIONS = ("nmt_nfkc", "nmt_nfkc_cf", "nfkc", "nfkc_cf", "identity")
 def options(parser: argparse.ArgumentParser) -> None:
     text_options(parser)
     parser.add_argument(
-        "--output", metavar="DIR", help="folder for vocab.model and vocab.json"
+        "--output",
+        metavar="DIR",
+        help="folder for vocab.model and vocab.json",
     )
     parser.add_argument(
         "--size",
@@ -28,9 +30,14 @@ def options(parser: argparse.ArgumentParser) -> None:
         help="pieces, special too (default %(default)s)",
     )
     _sample_options(
-        parser, "languages are sampled by share ** alpha (default %(default)s)"
+        parser,
+        "languages are sampled by share ** alpha (default %(default)s)",
     )
-    parser.add_argument("--model_type", default="unigram", choices=("unigram", "bpe"))
+    parser.add_argument(
+        "--model_type",
+        default="unigram",
+        choices=("unigram", "bpe"),
+    )
     parser.add_argument(
         "--byte_fallback",
         action="store_true",
@@ -55,21 +62,33 @@ def _sample_options(parser: argparse.ArgumentParser, alpha: str) -> None:
         help="size of the sample (default %(default)s)",
     )
     text = "share of characters with a piece (%(default)s)"
-    parser.add_argument("--character_coverage", type=float, default=0.9995, help=text)
+    parser.add_argument(
+        "--character_coverage",
+        type=float,
+        default=0.9995,
+        help=text,
+    )
 
 
 def _surgery(parser: argparse.ArgumentParser) -> None:
     """The verbs behind `vocab`, each from a trained model to a new one. Without one of them it
     trains a vocabulary."""
     verbs = parser.add_subparsers(
-        dest="action", metavar="VERB", parser_class=Parser, title="on trained models"
+        dest="action",
+        metavar="VERB",
+        parser_class=Parser,
+        title="on trained models",
     )
 
     def verb(
-        name: str, text: str, run: Callable[[Namespace], int]
+        name: str,
+        text: str,
+        run: Callable[[Namespace], int],
     ) -> argparse.ArgumentParser:
         sub = verbs.add_parser(
-            name, help=text, description=text[0].upper() + text[1:] + "."
+            name,
+            help=text,
+            description=text[0].upper() + text[1:] + ".",
         )
         sub.set_defaults(name=f"vocab {name}", run_verb=run)
         # They read no recipe and have no options for the machine: what JAX finds.
@@ -86,20 +105,43 @@ def _surgery(parser: argparse.ArgumentParser) -> None:
         return sub
 
     sub = verb(
-        "extend", "add pieces for a new language or script, learnt on its text", extend
+        "extend",
+        "add pieces for a new language or script, learnt on its text",
+        extend,
     )
     sub.add_argument(
-        "--pieces", type=positive, required=True, metavar="N", help="how many"
+        "--pieces",
+        type=positive,
+        required=True,
+        metavar="N",
+        help="how many",
     )
     text = "text of the old languages: nothing is added that would change how it is cut"
-    sub.add_argument("--old_mono", nargs="+", default=[], metavar="GLOB", help=text)
-    _sample_options(sub, "of several languages, as in vocab (default %(default)s)")
+    sub.add_argument(
+        "--old_mono",
+        nargs="+",
+        default=[],
+        metavar="GLOB",
+        help=text,
+    )
+    _sample_options(
+        sub,
+        "of several languages, as in vocab (default %(default)s)",
+    )
     _row_options(sub)
 
-    sub = verb("trim", "drop the pieces that a text does not use, and their rows", trim)
+    sub = verb(
+        "trim",
+        "drop the pieces that a text does not use, and their rows",
+        trim,
+    )
     text = "occurrences that keep a piece"
     sub.add_argument(
-        "--keep_min_count", type=positive, default=1, metavar="N", help=text
+        "--keep_min_count",
+        type=positive,
+        default=1,
+        metavar="N",
+        help=text,
     )
     sub.add_argument(
         "--size",
@@ -132,12 +174,15 @@ def _row_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: Namespace) -> int:
-    from xlingjax.data.vocabulary.training import format_report, train_vocabulary
+    from xlingjax.data.vocabulary.training import (
+        format_report,
+        train_vocabulary,
+    )
 
     # The verbs behind `vocab` have --to, so argparse cannot require it.
     if not args.output:
         raise UserError(
-            "the following arguments are required: --output (see xlingjax vocab --help)"
+            "the following arguments are required: --output (see xlingjax vocab --help)",
         )
     train_vocabulary(
         args.output,
@@ -153,7 +198,9 @@ def run(args: Namespace) -> int:
         seed=args.seed,
     )
     # What is printed is what stands on the disk.
-    report = json.loads((Path(args.output) / "vocab.json").read_text(encoding="utf-8"))
+    report = json.loads(
+        (Path(args.output) / "vocab.json").read_text(encoding="utf-8"),
+    )
     print(format_report(report["languages"]))
     print(f"vocabulary in {args.output}: {report['size']} pieces")
     return 0
@@ -175,7 +222,7 @@ def extend(args: Namespace) -> int:
             alpha=args.alpha,
             sentences=args.sentences,
             character_coverage=args.character_coverage,
-        )
+        ),
     )
     return 0
 
@@ -192,7 +239,7 @@ def trim(args: Namespace) -> int:
             min_count=args.keep_min_count,
             size=args.size,
             characters=not args.drop_characters,
-        )
+        ),
     )
     return 0
 
@@ -204,7 +251,7 @@ def transplant(args: Namespace) -> int:
         vocabulary.transplant(
             named_run(args), args.output, args.vocabulary, mono=args.mono, parallel=args.parallel,
             initialise=args.initialise, seed=args.seed,
-        )
+        ),
     )  # fmt: skip
     return 0
 

@@ -36,7 +36,9 @@ def planned_train() -> Callable:
     signature = inspect.signature(train)
     parameters = dict(signature.parameters)
     # They read their files, which a recipe that is only looked at must not.
-    made_later = parameters["evaluators"].replace(annotation=Sequence[Evaluators])
+    made_later = parameters["evaluators"].replace(
+        annotation=Sequence[Evaluators],
+    )
     parameters["evaluators"] = made_later
     plan.__signature__ = signature.replace(parameters=[*parameters.values()])
     plan.__name__, plan.__doc__ = train.__name__, train.__doc__

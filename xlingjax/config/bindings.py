@@ -44,7 +44,10 @@ def spelled_out(function: Callable[..., Any]) -> Callable[..., Any]:
     (fields,) = typing.get_args(last.annotation)
     rest = [
         inspect.Parameter(
-            name, inspect.Parameter.KEYWORD_ONLY, default=_THEIRS, annotation=annotation
+            name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=_THEIRS,
+            annotation=annotation,
         )
         for name, annotation in typing.get_type_hints(fields).items()
     ]
@@ -92,7 +95,8 @@ def _fits(value: Any, wanted: Any) -> bool:
         return any(_fits(value, one) for one in arguments)
     if isinstance(value, Made):
         return any(
-            _gives(returned, wanted) for returned in _alternatives(value.returns)
+            _gives(returned, wanted)
+            for returned in _alternatives(value.returns)
         )
     if wanted is None or wanted is type(None):
         return value is None
@@ -110,7 +114,9 @@ def _fits(value: Any, wanted: Any) -> bool:
             return False
         return all(map(_fits, value, arguments))
     if origin in (tuple, list, collections.abc.Sequence):
-        return _is_list(value) and all(_fits(one, arguments[0]) for one in value)
+        return _is_list(value) and all(
+            _fits(one, arguments[0]) for one in value
+        )
     if origin is collections.abc.Mapping:
         return isinstance(value, Mapping) and all(
             _fits(key, arguments[0]) and _fits(one, arguments[1])
@@ -164,7 +170,9 @@ def _in_words(annotation: Any, several: bool = False) -> str:
     if origin is Annotated:
         return _in_words(arguments[0], several)
     if origin in (typing.Union, types.UnionType):
-        return " or ".join(dict.fromkeys(_in_words(one, several) for one in arguments))
+        return " or ".join(
+            dict.fromkeys(_in_words(one, several) for one in arguments),
+        )
     if origin is tuple and Ellipsis not in arguments:
         return f"a list of {len(arguments)}: {', '.join(map(_in_words, arguments))}"
     if origin in (tuple, list, collections.abc.Sequence):
@@ -174,4 +182,6 @@ def _in_words(annotation: Any, several: bool = False) -> str:
         return f"a list of {of}"
     if origin is collections.abc.Mapping:
         return f"{{{_in_words(arguments[0])}: {_in_words(arguments[1])}}}"
-    return f"{getattr(annotation, '__name__', annotation)} (a reference, @NAME())"
+    return (
+        f"{getattr(annotation, '__name__', annotation)} (a reference, @NAME())"
+    )

@@ -43,9 +43,9 @@ class Corpus:
             return tuple(sorted(self.requested))
         if self.frozen:
             return tuple(
-                read_header(next(iter(sorted(Path(self.frozen).glob("*.frozen"))), ""))[
-                    "languages"
-                ]
+                read_header(
+                    next(iter(sorted(Path(self.frozen).glob("*.frozen"))), ""),
+                )["languages"],
             )
         if not self.labelled:
             return tuple(self._of_text())
@@ -92,7 +92,7 @@ def corpus(
     if not vocabulary:
         raise UserError(
             "no vocabulary: set VOCABULARY to the folder that `xlingjax vocab` wrote, or to a"
-            " SentencePiece .model file"
+            " SentencePiece .model file",
         )
     return Corpus(
         split_list(mono),

@@ -7,7 +7,11 @@ from xlingjax.config.text import TextSource
 from xlingjax.data.sampling import Sampling
 from xlingjax.errors import UserError
 from xlingjax.objectives.ernie_m import BTMLM, CAMLM
-from xlingjax.preprocessors.ernie_m import ALL_MASK, BtmlmFeatures, CamlmFeatures
+from xlingjax.preprocessors.ernie_m import (
+    ALL_MASK,
+    BtmlmFeatures,
+    CamlmFeatures,
+)
 from xlingjax.preprocessors.xlm import Masking
 from xlingjax.training.feed import ObjectiveRun
 from xlingjax.training.schedule import Weight
@@ -29,7 +33,13 @@ def camlm(
     """CAMLM (ERNIE-M §3.1) on the corpus's pairs. layout, reset_positions: see `CamlmFeatures`;
     own_masks: `CAMLM`."""
     objective = CAMLM(own_masks=own_masks, chunk=chunk)
-    features = CamlmFeatures(masking, layout, max_pieces, reset_positions, packing)
+    features = CamlmFeatures(
+        masking,
+        layout,
+        max_pieces,
+        reset_positions,
+        packing,
+    )
     return ObjectiveRun(
         objective,
         text.batches(features, batch, length),
@@ -41,7 +51,7 @@ def btmlm(
     text: TextSource,
     batch: int = 16,
     length: int = 256,
-    masking: Masking = Masking(),  # noqa: B008 - frozen
+    masking: Masking = Masking(),
     proportion: float = 0.15,
     reset_positions: bool = False,
     decode: str = "argmax",
@@ -57,9 +67,14 @@ def btmlm(
     """
     if target_languages not in ("share", "uniform"):
         raise UserError(
-            f"btmlm: PSEUDO_LANGUAGES={target_languages!r} is neither share nor uniform"
+            f"btmlm: PSEUDO_LANGUAGES={target_languages!r} is neither share nor uniform",
         )
-    objective = BTMLM(decode=decode, special=special, own_masks=own_masks, chunk=chunk)
+    objective = BTMLM(
+        decode=decode,
+        special=special,
+        own_masks=own_masks,
+        chunk=chunk,
+    )
     features = BtmlmFeatures(masking, proportion, reset_positions)
 
     def complete(features: BtmlmFeatures) -> BtmlmFeatures:
@@ -90,12 +105,12 @@ def pair_shares(corpus: Corpus, sampling: Sampling) -> dict[int, float]:
                 + tokens(pair.first, corpus.vocabulary).sentences
             )
     if lacking := sorted(
-        {text.language for text in find_text(corpus.mono)} - set(counts)
+        {text.language for text in find_text(corpus.mono)} - set(counts),
     ):
         raise UserError(
             f"btmlm: no parallel data for {', '.join(lacking)}, so nothing teaches the model to"
             " translate from there; add pairs to PARALLEL, or leave the language's text out of"
-            " MONO"
+            " MONO",
         )
     return {
         corpus.languages.index(language): share

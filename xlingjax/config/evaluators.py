@@ -46,7 +46,11 @@ def retrieval(
     return unless_missing(pairs, make)
 
 
-def alignment(corpus: Any, gold: str | None = None, limit: int = 0) -> Evaluators:
+def alignment(
+    corpus: Any,
+    gold: str | None = None,
+    limit: int = 0,
+) -> Evaluators:
     """Alignment error rate against the gold links in folder `gold` (None: not run): `XX-en.XX`,
     `XX-en.en`, `XX-en.txt`. `limit` pairs per language; 0: all."""
 
@@ -83,7 +87,9 @@ def floors(
         if corpus.parallel:
             train = pairs_with_english(corpus.parallel)
         return RetrievalFloors(
-            read_pairs(pairs, corpus.languages, limit), train, name=name
+            read_pairs(pairs, corpus.languages, limit),
+            train,
+            name=name,
         )
 
     if not run:
@@ -269,7 +275,7 @@ def heldout_texts(text: str, languages: Sequence[str]) -> dict[str, Text]:
         if one.language in found:
             raise UserError(
                 f"held-out text: {found[one.language].path} and {one.path} are both"
-                f" {one.language!r}; give one per language"
+                f" {one.language!r}; give one per language",
             )
         if one.language in languages:
             found[one.language] = one

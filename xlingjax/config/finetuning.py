@@ -67,7 +67,15 @@ def classification(
         objective = Classification.of_task(task, classes, apart)
     found = _own("classification", files, languages, labels)
     reading = Reading(length, reset_positions)
-    return on_rows(corpus, objective, found, batch, reading, seed, weight=weight)
+    return on_rows(
+        corpus,
+        objective,
+        found,
+        batch,
+        reading,
+        seed,
+        weight=weight,
+    )
 
 
 def plug_in(
@@ -111,7 +119,12 @@ def tagging(
     found = _own("tagging", files, languages, labels)
     reading = Reading(length, pieces=pieces, apart=apart)
     return on_rows(
-        corpus, Tagging(len(split_list(labels))), found, batch, reading, seed
+        corpus,
+        Tagging(len(split_list(labels))),
+        found,
+        batch,
+        reading,
+        seed,
     )
 
 

@@ -39,7 +39,9 @@ def find_gin(name: str, roots: Sequence[Path] = (Path(),)) -> Path | None:
 
 def recipes() -> list[str]:
     """The names of the recipes that xlingjax comes with."""
-    return sorted(path.stem for path in (gin_folder() / "recipes").glob("*.gin"))
+    return sorted(
+        path.stem for path in (gin_folder() / "recipes").glob("*.gin")
+    )
 
 
 def parts_of(files: Sequence[str]) -> Iterator[tuple[str, str]]:
@@ -61,7 +63,7 @@ def _parts(path: Path) -> Iterator[tuple[str, str]]:
         lines = path.read_text(encoding="utf-8").splitlines()
     except UnicodeDecodeError as error:
         raise UserError(
-            f"{path}: not valid UTF-8 at byte {error.start}: give a gin file, in UTF-8"
+            f"{path}: not valid UTF-8 at byte {error.start}: give a gin file, in UTF-8",
         ) from None
     done = 0
     for number, line in enumerate(lines):
@@ -74,7 +76,7 @@ def _parts(path: Path) -> Iterator[tuple[str, str]]:
         if found is None:
             raise UserError(
                 f"{path}, line {done}: missing file: include {included[1]!r}; name it from"
-                f" the folder of {path.name}, from here, or from xlingjax's gin/"
+                f" the folder of {path.name}, from here, or from xlingjax's gin/",
             )
         yield from _parts(found)
     yield _on_own_lines(lines, done, len(lines)), str(path)
@@ -87,7 +89,9 @@ def _on_own_lines(lines: Sequence[str], begin: int, end: int) -> str:
 
 def macros_set(files: Sequence[str]) -> set[str]:
     """The macros that recipes, and what they include, set. Raises UserError as `parts_of`."""
-    return {name for text, _ in parts_of(files) for name in _set_in(text, MACRO)}
+    return {
+        name for text, _ in parts_of(files) for name in _set_in(text, MACRO)
+    }
 
 
 def _set_in(text: str, name: str) -> list[str]:
@@ -105,7 +109,7 @@ def require_read_macros(texts: Sequence[tuple[str, str]]) -> None:
             line = _line_that_sets(strange[0], text)
             near = nearest(strange[0].upper(), sorted(known))
             raise UserError(
-                f"{where}, line {line}: this recipe has no macro {strange[0]}{near}"
+                f"{where}, line {line}: this recipe has no macro {strange[0]}{near}",
             )
 
 
@@ -129,7 +133,8 @@ def _line_that_sets(name: str, text: str) -> int:
 
 
 def places_of(
-    texts: Sequence[tuple[str, str]], overrides: Sequence[str]
+    texts: Sequence[tuple[str, str]],
+    overrides: Sequence[str],
 ) -> dict[str, str]:
     """{name that is bound: where, at last}. texts: as of `parts_of`."""
     places = {}
@@ -146,7 +151,10 @@ def places_of(
 def required_comment(macro: str, files: Sequence[str]) -> str:
     """What the recipes, or the files they include, write behind `MACRO = %gin.REQUIRED`."""
     given = [path for file in files if (path := find_gin(file))]
-    written = re.compile(rf"^{macro}\s*=\s*%gin\.REQUIRED\s*#\s*(.+)$", re.MULTILINE)
+    written = re.compile(
+        rf"^{macro}\s*=\s*%gin\.REQUIRED\s*#\s*(.+)$",
+        re.MULTILINE,
+    )
     for path in (*given, *sorted(gin_folder().rglob("*.gin"))):
         if found := written.search(path.read_text(encoding="utf-8")):
             return f" ({found[1].strip()})"

@@ -15,7 +15,7 @@ def labelled_files(pattern: str, languages: Sequence[str]) -> dict[str, str]:
     if "{language}" not in pattern:
         raise UserError(
             f"labelled files {pattern!r}: write {{language}} where the code stands, as in"
-            " nli/test-{language}.tsv"
+            " nli/test-{language}.tsv",
         )
     found = {}
     for language in languages:
@@ -24,7 +24,7 @@ def labelled_files(pattern: str, languages: Sequence[str]) -> dict[str, str]:
             found[language] = path
     if not found:
         raise UserError(
-            f"missing file: {pattern} exists for none of {', '.join(languages)}"
+            f"missing file: {pattern} exists for none of {', '.join(languages)}",
         )
     return found
 
@@ -45,12 +45,20 @@ def languages_of_files(patterns: Sequence[str | None]) -> set[str]:
         candidates = "*".join(map(glob.escape, (before, *behind)))
         for path in glob.glob(candidates):
             named = re.fullmatch(expression, path)
-            if named and is_language_code(named["code"]) and Path(path).is_file():
+            if (
+                named
+                and is_language_code(named["code"])
+                and Path(path).is_file()
+            ):
                 found.add(named["code"])
     return found
 
 
-def paired_files(pattern: str, languages: Sequence[str], pivot: str) -> dict[str, str]:
+def paired_files(
+    pattern: str,
+    languages: Sequence[str],
+    pivot: str,
+) -> dict[str, str]:
     """{language: file} of each of `languages` and of `pivot`. Raises UserError for one that is
     missing, and where `pivot` is alone."""
     beside = [language for language in languages if language != pivot]
@@ -58,7 +66,7 @@ def paired_files(pattern: str, languages: Sequence[str], pivot: str) -> dict[str
         raise UserError(
             f"labelled files {pattern!r} in {pivot!r} alone: plug-in fine-tuning reads every"
             " example in two languages; name in TRAIN_LANGUAGES those into which the examples of"
-            f" {pivot!r} are translated, or set PIVOT"
+            f" {pivot!r} are translated, or set PIVOT",
         )
     files = labelled_files(pattern, (*beside, pivot))
     for language in (*beside, pivot):
@@ -66,6 +74,6 @@ def paired_files(pattern: str, languages: Sequence[str], pivot: str) -> dict[str
             path = pattern.replace("{language}", language)
             raise UserError(
                 f"missing file: {path}; plug-in fine-tuning reads every example in a language of"
-                f" TRAIN_LANGUAGES and in PIVOT ({pivot!r}), a translation line by line"
+                f" TRAIN_LANGUAGES and in PIVOT ({pivot!r}), a translation line by line",
             )
     return files

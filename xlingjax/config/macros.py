@@ -79,7 +79,8 @@ def _statements(text: str) -> Iterator[tuple[str, str]]:
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         if token.type == tokenize.COMMENT:
             if parts:
-                comments = [token.string]  # of an entry, if more of the value follows
+                # Of an entry, if more of the value follows.
+                comments = [token.string]
             elif done and token.start[1]:
                 comments.append(token.string)
         elif token.type == tokenize.NEWLINE:
@@ -117,7 +118,9 @@ def _without_percent(value: str) -> str:
     """`%BATCH` is BATCH; what stands in quotes is left alone."""
     quoted = r"\"[^\"]*\"|'[^']*'"
     return re.sub(
-        rf"({quoted})|%({_NAME})\b", lambda found: found[1] or found[2], value
+        rf"({quoted})|%({_NAME})\b",
+        lambda found: found[1] or found[2],
+        value,
     )
 
 

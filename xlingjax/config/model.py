@@ -23,7 +23,11 @@ _OWN = (
 )
 Shape = TypedDict(
     "Shape",
-    {field.name: field.type for field in fields(ModelConfig) if field.name not in _OWN},
+    {
+        field.name: field.type
+        for field in fields(ModelConfig)
+        if field.name not in _OWN
+    },
     total=False,
 )
 
@@ -58,10 +62,12 @@ def model(
         base = preset(name)
     if labels or task_labels:
         of_tasks = {
-            task: len(split_list(of)) for task, of in (task_labels or {}).items()
+            task: len(split_list(of))
+            for task, of in (task_labels or {}).items()
         }
         base = base.replace(
-            num_labels=len(split_list(labels)), task_labels=of_tasks or None
+            num_labels=len(split_list(labels)),
+            task_labels=of_tasks or None,
         )
     base = base.replace(
         classifier=classifier or base.classifier,
@@ -85,7 +91,11 @@ def model(
     return base.replace(**sizes, **overrides)
 
 
-def check_vocabulary(config: ModelConfig, vocabulary: Vocabulary, path: str) -> None:
+def check_vocabulary(
+    config: ModelConfig,
+    vocabulary: Vocabulary,
+    path: str,
+) -> None:
     """Raises UserError unless the model has a row for each piece and no more (but those of
     languages)."""
     pieces = config.vocab_size - config.language_tokens
@@ -96,7 +106,7 @@ def check_vocabulary(config: ModelConfig, vocabulary: Vocabulary, path: str) -> 
         raise UserError(
             f"vocabulary {path} has {vocabulary.size} pieces, {than} than the {pieces} rows of"
             f" model {config.name}: set VOCABULARY_SIZE={vocabulary.size} or give the model's own"
-            " vocabulary"
+            " vocabulary",
         )
 
 

@@ -45,7 +45,7 @@ def multi_task(
     if weights is not None and {*weights} != {*tasks}:
         raise UserError(
             f"TASK_WEIGHTS are of {', '.join(weights)} and TASK_LABELS of {', '.join(tasks)}: name"
-            " the same"
+            " the same",
         )
     return [
         classification(
@@ -106,7 +106,7 @@ def of_task(files: str, task: str) -> str:
     if "{task}" not in files:
         raise UserError(
             f"labelled files {files!r}: write {{task}} where the task's name stands, as in "
-            "data/{task}/train-{language}.tsv"
+            "data/{task}/train-{language}.tsv",
         )
     return files.replace("{task}", task)
 
@@ -115,7 +115,7 @@ def _tasks(labels: Labels | None) -> dict[str, tuple[str, ...]]:
     if not isinstance(labels, Mapping) or len(labels) < 2:
         raise UserError(
             f"TASK_LABELS={labels!r}: give two tasks or more and the labels of each: "
-            "{'xnli': 'contradiction entailment neutral', 'pawsx': '0 1'}"
+            "{'xnli': 'contradiction entailment neutral', 'pawsx': '0 1'}",
         )
     return {task: split_list(of) for task, of in labels.items()}
 
@@ -129,17 +129,22 @@ def merged(names: Files) -> list[Task]:
     tasks = [single_task.trained_task(name) for name in split_list(names)]
     if len({*tasks}) < len(tasks) or len(tasks) < 2:
         given = " ".join(task.full_name for task in tasks)
-        raise UserError(f"multi_task of {given}: name two tasks or more, each once")
+        raise UserError(
+            f"multi_task of {given}: name two tasks or more, each once",
+        )
     for task in tasks:
         if task.kind not in ("classification", "ranking"):
             raise UserError(
                 f"multi_task: {task.full_name} is one of {task.kind}, and all must classify; leave"
-                " it out"
+                " it out",
             )
-        if (task.suite, task.trained_on) != (tasks[0].suite, tasks[0].trained_on):
+        if (task.suite, task.trained_on) != (
+            tasks[0].suite,
+            tasks[0].trained_on,
+        ):
             raise UserError(
                 f"multi_task: {tasks[0].full_name} and {task.full_name} are of two benchmarks; name"
-                " one's"
+                " one's",
             )
     return tasks
 
@@ -159,7 +164,7 @@ def merged_tasks(
     labelled: str | None = None,
     weights: Mapping[str, Weight] | None = None,
     batch: int = 32,
-    reading: Reading = Reading(),  # noqa: B008 - frozen
+    reading: Reading = Reading(),
     classifier: str | None = None,
     seed: int = 0,
     run: str | None = None,
@@ -171,11 +176,11 @@ def merged_tasks(
     if weights is not None and {*weights} != {task.name for task in found}:
         raise UserError(
             f"TASK_WEIGHTS are of {', '.join(weights)} and the tasks"
-            f" {', '.join(task.name for task in found)}: name the same"
+            f" {', '.join(task.name for task in found)}: name the same",
         )
     if classifier in ("plug_in", "tagging", "spans"):
         raise UserError(
-            f"CLASSIFIER={classifier}: multi_task has a head on one text or pair: leave it out"
+            f"CLASSIFIER={classifier}: multi_task has a head on one text or pair: leave it out",
         )
     runs = []
     for task in found:
@@ -194,7 +199,9 @@ def merged_tasks(
             run,
         )
         objective = Classification.of_task(
-            task.name, len(task.labels), classifier == "difference"
+            task.name,
+            len(task.labels),
+            classifier == "difference",
         )
         weight = _weight(weights, task.name)
         runs.append(ObjectiveRun(objective, own.source, weight))
@@ -208,7 +215,7 @@ def merged_score(
     split: str = "dev",
     languages: Files = "all",
     limit: int = 0,
-    reading: Reading = Reading(),  # noqa: B008 - frozen
+    reading: Reading = Reading(),
     trained_on: Files = "en",
     name: str = "dev",
     translated: Files = None,

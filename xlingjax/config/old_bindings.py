@@ -3,9 +3,7 @@
 import re
 from collections.abc import Collection
 
-_OF_TEXT = (
-    "corpus|sampling|seed|mixture|tasks|use_cached|holdout|data_shards|threads|prefetch"
-)
+_OF_TEXT = "corpus|sampling|seed|mixture|tasks|use_cached|holdout|data_shards|threads|prefetch"
 
 
 def renewed(text: str, objectives: Collection[str]) -> str:

@@ -71,7 +71,7 @@ def function_named(name: str) -> Callable:
     if plain not in registered():
         raise UserError(
             f"'{plain}' is a configurable of gin, which recipes do not know by its types: register"
-            f' it with xlingjax.config.recipe.register("{plain}", {plain})'
+            f' it with xlingjax.config.recipe.register("{plain}", {plain})',
         )
     return registered()[plain]
 
@@ -84,10 +84,12 @@ def parse_gin(files: Sequence[str], overrides: Sequence[str]) -> None:
     if not files:
         known = ", ".join(recipes())
         raise UserError(
-            f"no recipe: pass --gin_file gin/recipes/NAME.gin (there are {known})"
+            f"no recipe: pass --gin_file gin/recipes/NAME.gin (there are {known})",
         )
     objectives = [name for name in registered() if _reads_text(name)]
-    texts = [(renewed(text, objectives), where) for text, where in parts_of(files)]
+    texts = [
+        (renewed(text, objectives), where) for text, where in parts_of(files)
+    ]
     for text, where in texts:
         parse_text(text, where)
     bound = config_lines()
@@ -102,7 +104,9 @@ def parse_gin(files: Sequence[str], overrides: Sequence[str]) -> None:
 
 
 def _bind_overrides(
-    overrides: Sequence[str], macros: Sequence[str], lines: Mapping[str, str]
+    overrides: Sequence[str],
+    macros: Sequence[str],
+    lines: Mapping[str, str],
 ) -> None:
     """lines: as of `config_lines`."""
     weights = set()
@@ -115,13 +119,15 @@ def _bind_overrides(
         if re.fullmatch(MACRO, key):
             if key not in macros:
                 near = nearest(key, macros)
-                raise UserError(f"{where}: this recipe has no macro {key}{near}")
+                raise UserError(
+                    f"{where}: this recipe has no macro {key}{near}",
+                )
             before = gin.query_parameter(f"{key}/macro.value")
             value = checked_number(where, value, before, key in weights)
         elif "." not in key:
             raise UserError(
                 f"{where}: neither a macro (CAPITALS) nor"
-                f" NAME.PARAMETER{nearest(key.upper(), macros)}"
+                f" NAME.PARAMETER{nearest(key.upper(), macros)}",
             )
         parse_text(f"{key} = {gin_value(value)}", where)
 
@@ -132,11 +138,14 @@ def _require_values(macros: Sequence[str], files: Sequence[str]) -> None:
         if str(gin.query_parameter(f"{macro}/macro.value")) == "%gin.REQUIRED":
             raise UserError(
                 f"{macro} is not set and this recipe needs it: pass"
-                f" --gin.{macro}=...{required_comment(macro, files)}"
+                f" --gin.{macro}=...{required_comment(macro, files)}",
             )
 
 
-def _require_known_macros(macros: Sequence[str], lines: Mapping[str, str]) -> None:
+def _require_known_macros(
+    macros: Sequence[str],
+    lines: Mapping[str, str],
+) -> None:
     """lines: as of `config_lines`. Raises UserError for a macro that is read and that nothing
     sets."""
     for bound, value in lines.items():
@@ -144,7 +153,9 @@ def _require_known_macros(macros: Sequence[str], lines: Mapping[str, str]) -> No
             if name not in macros:
                 line = f"{bound} = {value}"
                 near = nearest(name, macros)
-                raise UserError(f"{line!r} names a macro that no file defines{near}")
+                raise UserError(
+                    f"{line!r} names a macro that no file defines{near}",
+                )
 
 
 def require_types(lines: Mapping[str, str], places: Mapping[str, str]) -> None:
@@ -161,7 +172,9 @@ def require_types(lines: Mapping[str, str], places: Mapping[str, str]) -> None:
             if key != bound:
                 reader = f" ({name}.{parameter})"
             where = places.get(key, key)
-            raise UserError(f"{where}={lines[key]}: {instead} is needed{reader}")
+            raise UserError(
+                f"{where}={lines[key]}: {instead} is needed{reader}",
+            )
 
 
 def _literal(bound: str) -> tuple[str, Any]:
@@ -202,7 +215,9 @@ def _with_made(value: Any) -> Any:
     if macro := re.fullmatch(rf"%({MACRO})", written):
         return _with_made(_macro_value(macro[1]))
     if written.endswith("()"):
-        return made(function_named(written.removesuffix("()").removeprefix("@")))
+        return made(
+            function_named(written.removesuffix("()").removeprefix("@")),
+        )
     if written.startswith("@"):
         return Made(Callable)
     if written:
@@ -228,7 +243,9 @@ def config_lines() -> dict[str, str]:
             continue
         if line.startswith(" "):
             # The value goes on: gin ends a line with a backslash or within brackets.
-            lines[name] = f"{lines[name].removesuffix(_CUT)} {line.strip()}".strip()
+            lines[name] = (
+                f"{lines[name].removesuffix(_CUT)} {line.strip()}".strip()
+            )
             continue
         name, _, value = line.partition(" =")
         lines[name] = value.strip()
@@ -238,7 +255,9 @@ def config_lines() -> dict[str, str]:
 def import_foreign(macros: Sequence[str]) -> None:
     """Each macro that is "hf:FOLDER_OR_ID" becomes the workdir of that Hugging Face model; a
     VOCABULARY that is not set is that of INIT_FROM."""
-    values = {macro: gin.query_parameter(f"{macro}/macro.value") for macro in macros}
+    values = {
+        macro: gin.query_parameter(f"{macro}/macro.value") for macro in macros
+    }
     lacks_vocabulary = str(values.get("VOCABULARY")) == "%gin.REQUIRED"
     for macro, value in values.items():
         if not isinstance(value, str) or not value.startswith(FOREIGN):
@@ -249,10 +268,18 @@ def import_foreign(macros: Sequence[str]) -> None:
             gin.bind_parameter("VOCABULARY/macro.value", run)
 
 
-def checked_number(where: str, value: str, before: Any, weighs: bool = False) -> str:
+def checked_number(
+    where: str,
+    value: str,
+    before: Any,
+    weighs: bool = False,
+) -> str:
     """`value`, for a macro that was a number `before` only if it is one, or stages: 1e4 for a whole
     number is 10000. One that `weighs` an objective may be any number."""
-    was_number = isinstance(before, int | float) and not isinstance(before, bool)
+    was_number = isinstance(before, int | float) and not isinstance(
+        before,
+        bool,
+    )
     if not was_number or value[:1] in "@%{" or value == "None":
         return value
     if weighs:
@@ -260,9 +287,13 @@ def checked_number(where: str, value: str, before: Any, weighs: bool = False) ->
     try:
         number = float(value)
     except ValueError:
-        raise UserError(f"{where}={value}: a number is needed, like {before}") from None
+        raise UserError(
+            f"{where}={value}: a number is needed, like {before}",
+        ) from None
     if isinstance(before, int) and number != int(number):
-        raise UserError(f"{where}={value}: a whole number is needed, like {before}")
+        raise UserError(
+            f"{where}={value}: a whole number is needed, like {before}",
+        )
     if isinstance(before, int):
         return str(int(number))
     return value
@@ -274,8 +305,12 @@ def build(name: str) -> Any:
     try:
         return gin.get_configurable(name)()
     except (RuntimeError, TypeError) as error:
-        of_gin = r"Required bindings for `(.+)` not provided in config: \[(.+)\]"
-        of_python = r"(\w+)(?:\.__init__)?\(\) missing \d+ required .* arguments?: (.+)"
+        of_gin = (
+            r"Required bindings for `(.+)` not provided in config: \[(.+)\]"
+        )
+        of_python = (
+            r"(\w+)(?:\.__init__)?\(\) missing \d+ required .* arguments?: (.+)"
+        )
         message = str(error)
         missing = re.match(of_gin, message) or re.match(of_python, message)
         if not missing:
@@ -284,7 +319,7 @@ def build(name: str) -> Any:
         names = {one.__name__: name for name, one in registered().items()}
         name = names.get(missing[1], missing[1])
         raise UserError(
-            f"the recipe does not bind {name}.{parameter}: bind it in a recipe"
+            f"the recipe does not bind {name}.{parameter}: bind it in a recipe",
         ) from None
 
 
@@ -298,7 +333,7 @@ def check_used(overrides: Sequence[str]) -> None:
         read = rf"^(\w+/)?{re.escape(key)} ="
         if not re.search(read, operative, re.MULTILINE):
             raise UserError(
-                f"--gin.{key} changes nothing: this run does not read it; leave it out"
+                f"--gin.{key} changes nothing: this run does not read it; leave it out",
             )
 
 
@@ -312,7 +347,10 @@ def read_recipe(files: Sequence[str], overrides: Sequence[str]) -> Recipe:
 
 
 def read_part(
-    name: str, function: Callable, files: Sequence[str], overrides: Sequence[str]
+    name: str,
+    function: Callable,
+    files: Sequence[str],
+    overrides: Sequence[str],
 ) -> Any:
     """What `function`, bound by recipes under `name`, makes of the files and overrides. Raises
     UserError."""
@@ -370,12 +408,16 @@ def parse_text(text: str, where: str) -> None:
 def _cause(error: Exception) -> str:
     """What gin's complaint means, without its traceback of the file."""
     message = str(error).splitlines()[0]
-    unknown = re.match(r"No configurable matching (?:reference )?'@?([\w./]+)", message)
+    unknown = re.match(
+        r"No configurable matching (?:reference )?'@?([\w./]+)",
+        message,
+    )
     if unknown:
         name = unknown[1].split("/")[-1]
         return f"nothing is called {name!r}{nearest(name, registered())}"
     unknown = re.match(
-        r"Configurable '(.+)' doesn't have a parameter named '(.+)'", message
+        r"Configurable '(.+)' doesn't have a parameter named '(.+)'",
+        message,
     )
     if unknown:
         near = _of_its_text(unknown[1], unknown[2])
@@ -384,9 +426,7 @@ def _cause(error: Exception) -> str:
             near = nearest(unknown[2], list(parameters))
         return f"{unknown[1]!r} has no parameter {unknown[2]!r}{near}"
     if message.startswith("malformed node"):
-        kinds = (
-            "a number, True, False, None, a string in quotes, a list, %MACRO or @name()"
-        )
+        kinds = "a number, True, False, None, a string in quotes, a list, %MACRO or @name()"
         return f"not gin syntax: a value is {kinds}"
     if isinstance(error, SyntaxError):
         return f"not gin syntax: {message}"
@@ -410,5 +450,6 @@ def _reads_text(name: str) -> bool:
     takes = declared(function_named(name)).parameters.get("text")
     # Evaluators have a `text`, too: patterns of files.
     return takes is not None and not needed(
-        made(registered()["text"]), takes.annotation
+        made(registered()["text"]),
+        takes.annotation,
     )

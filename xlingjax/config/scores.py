@@ -29,7 +29,14 @@ def accuracy(
     "nli/test-{language}.tsv"."""
     reading = Reading(length, reset_positions)
     return own_score(
-        corpus, "classification", files, labels, reading, limit, trained_on, name
+        corpus,
+        "classification",
+        files,
+        labels,
+        reading,
+        limit,
+        trained_on,
+        name,
     )
 
 
@@ -78,7 +85,16 @@ def tagging_score(
     if metric == "f1":
         metrics = ("conll_f1",)
     return own_score(
-        corpus, "tagging", files, labels, reading, 0, trained_on, name, metrics, metric
+        corpus,
+        "tagging",
+        files,
+        labels,
+        reading,
+        0,
+        trained_on,
+        name,
+        metrics,
+        metric,
     )
 
 
@@ -139,7 +155,15 @@ def own_score(
         if pivot is not None:
             found = paired_files(files, [*found], pivot)
         return OwnScore(
-            own_task(kind, "test", found, split_list(labels), metrics, pivot, head),
+            own_task(
+                kind,
+                "test",
+                found,
+                split_list(labels),
+                metrics,
+                pivot,
+                head,
+            ),
             "",
             corpus.vocabulary,
             corpus.languages,
@@ -202,12 +226,16 @@ def generation_score(
                 expand(pattern, "held-out")
             except UserError as error:
                 raise UserError(
-                    f"{error}; or give a stem, test_2016 for test_2016.de and test_2016.en"
+                    f"{error}; or give a stem, test_2016 for test_2016.de and test_2016.en",
                 ) from None
             patterns.append(pattern)
         found += find_pairs(patterns)
         decoding = Decoding(
-            beams, length_penalty, no_repeat_ngram, min_length, tuple(max_length)
+            beams,
+            length_penalty,
+            no_repeat_ngram,
+            min_length,
+            tuple(max_length),
         )
         return GenerationScore(
             heldout(found, corpus.languages, split_list(directions), limit),

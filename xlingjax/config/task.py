@@ -52,10 +52,12 @@ def task_labels(task: str) -> tuple[str, ...]:
 
 def task_classifier(task: str, classifier: str | None = None) -> str | None:
     """The model's head: `classifier`, else that of the task's kind; None: the run's own."""
-    of_kind = {"tagging": "tagging", "span_qa": "spans"}.get(trained_task(task).kind)
+    of_kind = {"tagging": "tagging", "span_qa": "spans"}.get(
+        trained_task(task).kind,
+    )
     if classifier and of_kind and classifier != of_kind:
         raise UserError(
-            f"CLASSIFIER={classifier}: {task} needs {of_kind!r}: leave it out"
+            f"CLASSIFIER={classifier}: {task} needs {of_kind!r}: leave it out",
         )
     return of_kind or classifier
 
@@ -89,7 +91,11 @@ def task_languages(
 
     def found() -> set[str]:
         codes: set[str] = set()
-        training = Training(split_list(gold), split_list(translated), labelled=labelled)
+        training = Training(
+            split_list(gold),
+            split_list(translated),
+            labelled=labelled,
+        )
         measured = [
             (dev_split, split_list(dev_languages)),
             (test_split, split_list(test_languages)),
@@ -101,7 +107,9 @@ def task_languages(
             codes.update(languages_present(one, data, "test"))
             for split, requested in measured:
                 if ALL in requested:
-                    codes.update(languages_present(one, data, part_of(split)[0]))
+                    codes.update(
+                        languages_present(one, data, part_of(split)[0]),
+                    )
                 else:
                     codes.update(requested)
         return codes
@@ -145,7 +153,7 @@ def task(
     split: str = "train",
     labelled: str | None = None,
     batch: int = 32,
-    reading: Reading = Reading(),  # noqa: B008 - frozen
+    reading: Reading = Reading(),
     classifier: str | None = None,
     seed: int = 0,
     run: str | None = None,
@@ -160,10 +168,24 @@ def task(
     run: that the weights come from; smoothing, streams: of texts to write, see `generation`.
     """
     found = trained_task(name)
-    training = Training(split_list(gold), split_list(translated), split, labelled)
+    training = Training(
+        split_list(gold),
+        split_list(translated),
+        split,
+        labelled,
+    )
     if found.kind == "generation":
         return _generation(
-            corpus, found, data, training, batch, reading, seed, run, smoothing, streams
+            corpus,
+            found,
+            data,
+            training,
+            batch,
+            reading,
+            seed,
+            run,
+            smoothing,
+            streams,
         )
     classes = len(task_labels(name))
     paired = classifier == "plug_in"
@@ -177,7 +199,13 @@ def task(
         objective = Classification(classes, classifier == "difference")
 
     return on_rows(
-        corpus, objective, lambda: (found, data, training), batch, reading, seed, paired
+        corpus,
+        objective,
+        lambda: (found, data, training),
+        batch,
+        reading,
+        seed,
+        paired,
     )
 
 
@@ -227,7 +255,8 @@ def _generation(
     """Texts to write, from the gold files of the languages trained on; an example a row."""
     if training.translated or training.labelled:
         raise UserError(
-            f"{task.full_name}: whole gold sets teach what to write; leave TRANSLATED, LABELLED out"
+            f"{task.full_name}: whole gold sets teach what to write; leave"
+            " TRANSLATED, LABELLED out",
         )
     if training.split != "train":
         lacks = ""
@@ -237,7 +266,7 @@ def _generation(
             f"{task.full_name}: TRAIN_SPLIT={training.split}: what to write is learnt from whole"
             f" files{lacks}: make the last lines of the training files dev files, or give"
             " --gin.SELECT=last and --gin.DEV_SPLIT='\"train[90%:]\"' without a --grid, which then"
-            " trains on all rows"
+            " trains on all rows",
         )
     tokens = bool(run and read_run_record(run)["model"].get("language_tokens"))
     codes = training.gold
@@ -252,7 +281,7 @@ def _generation(
         read(task, data, "train", codes[0])
         raise UserError(
             f"{task.full_name}: training sets of {', '.join(codes)} lie under several names:"
-            f" {places}"
+            f" {places}",
         )
     return generation(
         TextSource(corpus, seed=seed),
@@ -276,7 +305,7 @@ def task_score(
     split: str = "dev",
     languages: Files = "all",
     limit: int = 0,
-    reading: Reading = Reading(),  # noqa: B008 - frozen
+    reading: Reading = Reading(),
     trained_on: Files = "en",
     name: str = "dev",
     translated: Files = None,
@@ -287,7 +316,9 @@ def task_score(
 
     def make():
         training = Training(
-            split_list(trained_on), split_list(translated), labelled=labelled
+            split_list(trained_on),
+            split_list(translated),
+            labelled=labelled,
         )
         parts = training.parts(trained_task(task), data)
         score = TaskScore(

@@ -67,7 +67,12 @@ class TextSource:
         def opened() -> BatchSource:
             with quiet_stderr():
                 if self.corpus.frozen:
-                    source = self._frozen(features, batch, length, complete is not None)
+                    source = self._frozen(
+                        features,
+                        batch,
+                        length,
+                        complete is not None,
+                    )
                 else:
                     completed = features
                     if complete is not None:
@@ -130,7 +135,11 @@ class TextSource:
         )
 
     def _frozen(
-        self, features: Preprocessor, batch: int, length: int, completed_later: bool
+        self,
+        features: Preprocessor,
+        batch: int,
+        length: int,
+        completed_later: bool,
     ) -> BatchSource:
         name = stage_name(features.name, self.stage)
         path = Path(self.corpus.frozen) / f"{name}.frozen"
@@ -150,7 +159,7 @@ def import_tasks(modules: Files) -> None:
             importlib.import_module(module)
         except ModuleNotFoundError as error:
             raise UserError(
-                f"TASKS: {error}; name a module that Python can import from here"
+                f"TASKS: {error}; name a module that Python can import from here",
             ) from None
 
 
@@ -167,7 +176,7 @@ def check_frozen(path: Path, name: str, requested: dict[str, Any]) -> None:
         if option in has and has[option] != value:
             raise UserError(
                 f"{path}: {name} was frozen with {option}={has[option]} and this run asks for"
-                f" {value}; give the options that it was frozen with, or freeze again"
+                f" {value}; give the options that it was frozen with, or freeze again",
             )
 
 

@@ -42,7 +42,11 @@ def translation(
     smoothing, factor: see `Translation`.
     """
     features = TranslationFeatures(
-        "translation", split_list(directions), max_pieces, packing, language_tokens
+        "translation",
+        split_list(directions),
+        max_pieces,
+        packing,
+        language_tokens,
     )
 
     def complete(features: TranslationFeatures) -> TranslationFeatures:
@@ -54,7 +58,9 @@ def translation(
 
     source = text.batches(features, batch, length, complete=complete)
     return ObjectiveRun(
-        Translation("translation", smoothing, factor, chunk), source, weight
+        Translation("translation", smoothing, factor, chunk),
+        source,
+        weight,
     )
 
 
@@ -84,23 +90,39 @@ def generation(
     if files and "{language}" not in files:
         raise UserError(
             f"files {files!r}: write {{language}} where the code stands, as in"
-            " titles/train-{language}.tsv"
+            " titles/train-{language}.tsv",
         )
     patterns = tuple(
-        f"{code}={files.replace('{language}', code)}" for code in split_list(languages)
+        f"{code}={files.replace('{language}', code)}"
+        for code in split_list(languages)
     )
     features = TranslationFeatures(
-        "generation", (), max_pieces, packing, language_tokens, True, truncate
+        "generation",
+        (),
+        max_pieces,
+        packing,
+        language_tokens,
+        True,
+        truncate,
     )
     source = text.batches(features, batch, length, parallel=patterns)
     if streams:
         return ObjectiveRun(
-            XFNP("generation", smoothing, 1.0, chunk, (1.0,) * streams, skip=False),
+            XFNP(
+                "generation",
+                smoothing,
+                1.0,
+                chunk,
+                (1.0,) * streams,
+                skip=False,
+            ),
             source,
             weight,
         )
     return ObjectiveRun(
-        Translation("generation", smoothing, 1.0, chunk), source, weight
+        Translation("generation", smoothing, 1.0, chunk),
+        source,
+        weight,
     )
 
 
@@ -108,7 +130,7 @@ def denoising(
     text: TextSource,
     batch: int = 16,
     length: int = 128,
-    noise: Noise = Noise(shuffle=3.0, drop=0.1, mask=0.1),  # noqa: B008 - frozen
+    noise: Noise = Noise(shuffle=3.0, drop=0.1, mask=0.1),
     unit: str = "sentences",
     max_pieces: int = 100,
     packing: bool = True,
@@ -122,14 +144,24 @@ def denoising(
     """Denoising (XLM §4.2; xDAE: XGLUE §4.1) of the corpus's monolingual text. unit: see
     `DenoisingFeatures`. The others: see `translation`."""
     features = DenoisingFeatures(
-        noise, unit, max_pieces, packing, language_tokens, None, name
+        noise,
+        unit,
+        max_pieces,
+        packing,
+        language_tokens,
+        None,
+        name,
     )
 
     def complete(features: DenoisingFeatures) -> DenoisingFeatures:
         return dataclasses.replace(features, languages=text.corpus.languages)
 
     source = text.batches(features, batch, length, complete=complete)
-    return ObjectiveRun(Translation(name, smoothing, factor, chunk), source, weight)
+    return ObjectiveRun(
+        Translation(name, smoothing, factor, chunk),
+        source,
+        weight,
+    )
 
 
 def back_translation(
@@ -165,7 +197,8 @@ def back_translation(
         if not text.mixture:
             of_text = {found.language for found in find_text(text.corpus.mono)}
         return dataclasses.replace(
-            features, pivots=pivots(languages, split_list(directions), of_text)
+            features,
+            pivots=pivots(languages, split_list(directions), of_text),
         )
 
     source = text.batches(features, batch, length, complete=complete)
@@ -173,14 +206,17 @@ def back_translation(
 
 
 def pivots(
-    languages: Sequence[str], directions: Sequence[str], texts: Collection[str]
+    languages: Sequence[str],
+    directions: Sequence[str],
+    texts: Collection[str],
 ) -> tuple[tuple[int, tuple[int, ...]], ...]:
     """{language id: those into which its text is translated, to learn the way back}, of the
     languages of `texts`. Raises UserError for a direction between other languages, and for a run of
     one language."""
     if len(languages) < 2:
         raise UserError(
-            f"back_translation: a run in {', '.join(languages)} alone; set LANGUAGES to two or more"
+            f"back_translation: a run in {', '.join(languages)} alone;"
+            " set LANGUAGES to two or more",
         )
     every = [
         f"{source}-{target}"
@@ -189,7 +225,9 @@ def pivots(
         if source != target
     ]
     if unknown := sorted({*directions} - {*every}):
-        raise UserError(f"DIRECTIONS: {unknown[0]!r} is none of {', '.join(every)}")
+        raise UserError(
+            f"DIRECTIONS: {unknown[0]!r} is none of {', '.join(every)}",
+        )
     table = {
         own: tuple(
             i
@@ -202,7 +240,7 @@ def pivots(
     if idle := [languages[own] for own, to in table.items() if not to]:
         raise UserError(
             f"DIRECTIONS: none leads to {idle[0]}, whose text stands in MONO; add one, or leave"
-            " it out"
+            " it out",
         )
     return tuple(table.items())
 

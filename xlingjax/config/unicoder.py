@@ -7,7 +7,11 @@ from xlingjax.data.sources import find_pairs
 from xlingjax.data.token_cache import tokens
 from xlingjax.errors import UserError
 from xlingjax.objectives.unicoder import CLMLM, CLPC, CLWR
-from xlingjax.preprocessors.unicoder import ClMlmFeatures, ClpcFeatures, ClwrFeatures
+from xlingjax.preprocessors.unicoder import (
+    ClMlmFeatures,
+    ClpcFeatures,
+    ClwrFeatures,
+)
 from xlingjax.preprocessors.xlm import Masking
 from xlingjax.training.feed import ObjectiveRun
 from xlingjax.training.schedule import Weight
@@ -42,7 +46,10 @@ def clpc(
     where it has some, else on its pairs and `negatives` wrong partners of each at random.
     """
     features = ClpcFeatures(
-        bool(text.corpus.negatives), negatives, max_pieces, reset_positions
+        bool(text.corpus.negatives),
+        negatives,
+        max_pieces,
+        reset_positions,
     )
     return ObjectiveRun(
         CLPC(),
@@ -55,7 +62,7 @@ def cl_mlm(
     text: TextSource,
     batch: int = 16,
     length: int = 256,
-    masking: Masking = Masking(),  # noqa: B008 - frozen
+    masking: Masking = Masking(),
     parity: str = "coin",
     packing: bool = True,
     chunk: int = 0,
@@ -87,7 +94,7 @@ def check_documents(corpus: Corpus) -> None:
             raise UserError(
                 f"cl_mlm: {pair.first.path} has no line that is blank on both sides, so it holds no"
                 " aligned documents; name files of pairs with a blank line after each document in"
-                " DOCUMENTS"
+                " DOCUMENTS",
             )
 
 

@@ -12,7 +12,7 @@ def veco(
     text: TextSource,
     batch: int = 16,
     length: int = 256,
-    masking: Masking = Masking(rate=0.25),  # noqa: B008 - frozen
+    masking: Masking = Masking(rate=0.25),
     max_pieces: int = 100,
     packing: bool = True,
     plug_out: bool = True,
@@ -43,7 +43,7 @@ def veco_text(
     text: TextSource,
     batch: int = 16,
     length: int = 256,
-    masking: Masking = Masking(),  # noqa: B008 - frozen
+    masking: Masking = Masking(),
     packing: bool = True,
     plug_out: bool = True,
     stop_gradient: bool = True,

@@ -31,7 +31,12 @@ def xfnp(
     `XfnpFeatures`.
     """
     alphas = (1.0,) * streams if alphas is None else tuple(map(float, alphas))
-    objective = XFNP(smoothing=smoothing, factor=factor, chunk=chunk, alphas=alphas)
+    objective = XFNP(
+        smoothing=smoothing,
+        factor=factor,
+        chunk=chunk,
+        alphas=alphas,
+    )
     features = XfnpFeatures(block, span, mask, random, random_range, packing)
     return ObjectiveRun(
         objective,

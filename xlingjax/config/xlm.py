@@ -2,7 +2,12 @@
 
 from xlingjax.config.text import TextSource
 from xlingjax.objectives.xlm import CLM, MLM, TLM
-from xlingjax.preprocessors.xlm import ClmFeatures, Masking, MlmFeatures, TlmFeatures
+from xlingjax.preprocessors.xlm import (
+    ClmFeatures,
+    Masking,
+    MlmFeatures,
+    TlmFeatures,
+)
 from xlingjax.training.feed import ObjectiveRun
 from xlingjax.training.schedule import Weight
 
@@ -17,7 +22,11 @@ def clm(
     weight: Weight = 1.0,
 ) -> ObjectiveRun:
     """CLM (XLM §3.2) on the corpus's monolingual text."""
-    objective = CLM(context_size=context_size, packed=bool(stream_length), chunk=chunk)
+    objective = CLM(
+        context_size=context_size,
+        packed=bool(stream_length),
+        chunk=chunk,
+    )
     features = ClmFeatures(stream_length)
     return ObjectiveRun(
         objective,
@@ -30,7 +39,7 @@ def mlm(
     text: TextSource,
     batch: int = 64,
     length: int = 256,
-    masking: Masking = Masking(),  # noqa: B008 - frozen
+    masking: Masking = Masking(),
     stream_length: int | None = None,
     prediction_slots: int | None = None,
     chunk: int = 0,
@@ -50,7 +59,7 @@ def tlm(
     text: TextSource,
     batch: int = 16,
     length: int = 256,
-    masking: Masking = Masking(),  # noqa: B008 - frozen
+    masking: Masking = Masking(),
     prediction_slots: int | None = None,
     max_pieces: int = 100,
     reset_positions: bool = True,

@@ -17,7 +17,10 @@ from xlingjax.training.workdir import require_empty, write_workdir
 
 
 def average(
-    run: str, output: str, last: int | None = None, steps: Sequence[int] = ()
+    run: str,
+    output: str,
+    last: int | None = None,
+    steps: Sequence[int] = (),
 ) -> str:
     """Writes the mean of the `last` checkpoints of `run`, or of those of `steps`, to the workdir
     `output`, in float32 and with one of them in memory at a time. Returns what was done. Raises
@@ -35,7 +38,11 @@ def average(
     for step in chosen:
         params, _ = load_params(Path(run) / "checkpoints" / str(step), wanted)
         # In place: a large model stands in memory twice, and not three times.
-        jax.tree.map(lambda sum_, leaf: np.add(sum_, leaf, out=sum_), total, params)
+        jax.tree.map(
+            lambda sum_, leaf: np.add(sum_, leaf, out=sum_),
+            total,
+            params,
+        )
     mean = jax.tree.map(lambda sum_: sum_ / np.float32(len(chosen)), total)
     origin = {"averaged": {"run": str(run), "steps": chosen}}
     write_workdir(run, output, chosen[-1], mean, "average", origin)
@@ -52,23 +59,23 @@ def _chosen(run: str, last: int | None, steps: Sequence[int]) -> list[int]:
     names = ", ".join(map(str, there))
     if last is not None and steps:
         raise UserError(
-            "--last and --steps both say which checkpoints; leave out either"
+            "--last and --steps both say which checkpoints; leave out either",
         )
     missing = sorted({*steps} - {*there})
     if missing:
         raise UserError(
             f"{run} has no checkpoint {', '.join(map(str, missing))} (there are: {names}); a run"
-            " keeps its last KEEP_CHECKPOINTS"
+            " keeps its last KEEP_CHECKPOINTS",
         )
     if steps:
         return sorted({*steps})
     if last is None or last < 1:
         raise UserError(
-            f"--last {last}: say how many checkpoints, 1 or more, or which, --steps 1000,2000"
+            f"--last {last}: say how many checkpoints, 1 or more, or which, --steps 1000,2000",
         )
     if last > len(there):
         raise UserError(
             f"--last {last}: {run} has {len(there)} checkpoints (steps {names}); ask for fewer, or"
-            f" train with KEEP_CHECKPOINTS={last}"
+            f" train with KEEP_CHECKPOINTS={last}",
         )
     return there[-last:]

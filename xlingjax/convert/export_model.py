@@ -36,7 +36,11 @@ from xlingjax.model.params import flattened
 from xlingjax.report.card import model_card
 from xlingjax.report.run import read_run
 from xlingjax.training.checkpoint_paths import find_checkpoint
-from xlingjax.training.run_record import labels_of, read_run_record, run_and_checkpoint
+from xlingjax.training.run_record import (
+    labels_of,
+    read_run_record,
+    run_and_checkpoint,
+)
 from xlingjax.training.workdir import require_empty, whole
 
 
@@ -65,17 +69,27 @@ def export_model(
     record = read_run_record(run)
     trained = open_run(run)
     config, params, notes = _for_their_class(
-        _with_one_head(trained, head, run), language, run
+        _with_one_head(trained, head, run),
+        language,
+        run,
     )
     labels = labels_of(record, head or None)
     if head:
-        notes.append(f"the head of {head} alone, of {_heads(trained.model.config)}")
-    made = exported(config, params, trained.vocabulary, trained.languages, labels)
+        notes.append(
+            f"the head of {head} alone, of {_heads(trained.model.config)}",
+        )
+    made = exported(
+        config,
+        params,
+        trained.vocabulary,
+        trained.languages,
+        labels,
+    )
     if made.beside:
         size = sum(value.size for value in made.beside.values())
         notes.append(
             f"{size:,} parameters that {made.architecture} has no place for, in {BESIDE}"
-            f" ({', '.join(made.beside)}): xlingjax import reads them back"
+            f" ({', '.join(made.beside)}): xlingjax import reads them back",
         )
     with whole(output) as folder:
         _write(
@@ -94,11 +108,15 @@ def export_model(
         if verify:
             plain, known = without_beside(config, params, made)
             compared = parity.compare(
-                folder, plain, known, trained.vocabulary, made.vocabulary_head
+                folder,
+                plain,
+                known,
+                trained.vocabulary,
+                made.vocabulary_head,
             )
             if not compared.same:
                 raise UserError(
-                    f"what transformers computes of {run} as exported is not {run}: {compared}"
+                    f"what transformers computes of {run} as exported is not {run}: {compared}",
                 )
             notes.append(str(compared))
         else:
@@ -127,14 +145,25 @@ def export_model(
     return "\n".join([first, *notes])
 
 
-def require_exportable(run: str, verify: bool = True, language: str = "") -> None:
+def require_exportable(
+    run: str,
+    verify: bool = True,
+    language: str = "",
+) -> None:
     """Raise UserError for a run that `export_model` refuses whatever its weights are, before it is
     trained further."""
     trained = open_run(run)
-    config, _, _ = _for_their_class(_with_one_head(trained, "", run), language, run)
+    config, _, _ = _for_their_class(
+        _with_one_head(trained, "", run),
+        language,
+        run,
+    )
     # Asked for what it refuses.
     embeds_languages(config)
-    tokenizer_files(trained.vocabulary, config.max_positions - config.position_offset)
+    tokenizer_files(
+        trained.vocabulary,
+        config.max_positions - config.position_offset,
+    )
     if verify:
         parity.interop()
 
@@ -167,7 +196,9 @@ def _heads(config: ModelConfig) -> str:
 
 
 def _for_their_class(
-    trained: TrainedRun, language: str, run: str
+    trained: TrainedRun,
+    language: str,
+    run: str,
 ) -> tuple[Any, Any, list[str]]:
     """(model, its parameters in NumPy, what was done)."""
     config = trained.model.config
@@ -175,16 +206,20 @@ def _for_their_class(
     if not config.has_languages or (embeds_languages(config) and not language):
         if language:
             raise UserError(
-                f"--language {language}: {run} embeds no languages; leave it out"
+                f"--language {language}: {run} embeds no languages; leave it out",
             )
         return config, params, []
     if language:
         if language not in trained.languages:
             raise UserError(
                 f"--language {language}: {run} has the languages {', '.join(trained.languages)};"
-                " give one of them"
+                " give one of them",
             )
-        config, params = in_language(config, params, trained.languages.index(language))
+        config, params = in_language(
+            config,
+            params,
+            trained.languages.index(language),
+        )
         note = f"for texts in {language} alone: its language embedding is part of the positions"
         return config, params, [note]
     if config.language_init == "zero":
@@ -193,11 +228,16 @@ def _for_their_class(
     raise UserError(
         f"{run} embeds languages, and the class of transformers does not: --language CODE exports"
         f" it for texts of one ({', '.join(trained.languages)}), or train with"
-        " LANGUAGE_EMBEDDING=False"
+        " LANGUAGE_EMBEDDING=False",
     )
 
 
-def _write(folder: Path, made: Exported, vocabulary: Vocabulary, length: int) -> None:
+def _write(
+    folder: Path,
+    made: Exported,
+    vocabulary: Vocabulary,
+    length: int,
+) -> None:
     from safetensors.numpy import save_file
 
     # Of this layout tokenizer.json tells transformers, and we read the model itself.
@@ -218,7 +258,9 @@ def _write(folder: Path, made: Exported, vocabulary: Vocabulary, length: int) ->
 
 
 def _write_sentences(
-    folder: Path, own: Sentences | None, config: ModelConfig
+    folder: Path,
+    own: Sentences | None,
+    config: ModelConfig,
 ) -> list[str]:
     """What sentence-transformers reads of the folder, where the run has sentence vectors of its
     own; what is said."""
@@ -228,7 +270,7 @@ def _write_sentences(
     if reason:
         return [
             "its sentence vectors are not written for sentence-transformers, which has none of"
-            f" these: {reason}"
+            f" these: {reason}",
         ]
     for name, value in sentence_transformers.files(own, config).items():
         (folder / name).parent.mkdir(exist_ok=True)
@@ -254,5 +296,5 @@ def _require_same(read_back: Any, written: Any, config: ModelConfig) -> None:
         if not np.array_equal(read_back[name][rows], value[rows]):
             raise UserError(
                 f"{name} is not the same when it is read back: the disk is faulty; nothing was"
-                " exported"
+                " exported",
             )

@@ -44,7 +44,7 @@ def import_model(
     if verify and reader is not hugging_face:
         raise UserError(
             f"{folder}: transformers does not open it, there is nothing to compare with; say"
-            " --unverified"
+            " --unverified",
         )
     try:
         foreign = reader.read(folder)
@@ -55,7 +55,11 @@ def import_model(
         print(error.table, file=sys.stderr)
         raise
     sentences, notes = sentence_transformers.read(
-        above, ours.config, layer, pooling, prefix
+        above,
+        ours.config,
+        layer,
+        pooling,
+        prefix,
     )
     lines = [*ours.notes, *notes]
     if verify:
@@ -70,7 +74,7 @@ def import_model(
         )
         if not compared.same:
             raise UserError(
-                f"{folder} as xlingjax reads it is not what transformers computes: {compared}"
+                f"{folder} as xlingjax reads it is not what transformers computes: {compared}",
             )
         lines.append(str(compared))
     else:
@@ -92,7 +96,9 @@ def import_model(
         record["sentences"] = dataclasses.asdict(sentences)
     write_trained(output, record, 0, ours.params, ours.vocabulary.files())
     size = f"{ours.config.layers} layers of {ours.config.dim}, {ours.config.vocab_size:,} pieces"
-    first = f"{output}: {size}, {record['parameters']:,} parameters, from {folder}"
+    first = (
+        f"{output}: {size}, {record['parameters']:,} parameters, from {folder}"
+    )
     return "\n".join([first, *lines])
 
 
@@ -106,7 +112,7 @@ def imported(source: str) -> str:
     if not source or folder.is_file():
         raise UserError(
             f"hf:{source} names no folder and no hub id; a file of another program goes through"
-            " `xlingjax import --from FILE --to RUN --unverified`, and INIT_FROM=RUN"
+            " `xlingjax import --from FILE --to RUN --unverified`, and INIT_FROM=RUN",
         )
     files = []
     # The files of a sentence encoder's modules lie one folder further down.
@@ -161,7 +167,7 @@ def located(source: str) -> Path:
     if source.startswith((".", "/", "~")) or source.count("/") > 1:
         raise UserError(
             f"no folder {source}; give that of a Hugging Face model (config.json lies in it), or a"
-            " hub id"
+            " hub id",
         )
     try:
         from huggingface_hub import snapshot_download
@@ -173,20 +179,27 @@ def located(source: str) -> Path:
     except ImportError:
         raise UserError(
             f"no folder {source}, and fetching it from the hub needs pip install"
-            " 'xlingjax[interop]'"
+            " 'xlingjax[interop]'",
         ) from None
     try:
         # Pickles only where there is nothing else: most models have both.
         folder = Path(snapshot_download(source, allow_patterns=WANTED))
         if not any(folder.glob("model*.safetensors")):
-            folder = Path(snapshot_download(source, allow_patterns=(*WANTED, *PICKLES)))
+            folder = Path(
+                snapshot_download(source, allow_patterns=(*WANTED, *PICKLES)),
+            )
         return folder
     except RepositoryNotFoundError:
         raise UserError(
-            f"{source}: no such folder, and the hub has no such model, or it wants HF_TOKEN"
+            f"{source}: no such folder, and the hub has no such model, or it wants HF_TOKEN",
         ) from None
-    except (LocalEntryNotFoundError, HfHubHTTPError, OSError, ValueError) as error:
+    except (
+        LocalEntryNotFoundError,
+        HfHubHTTPError,
+        OSError,
+        ValueError,
+    ) as error:
         raise UserError(
             f"{source}: no such folder, no copy of it in the hub's cache, and the hub cannot be"
-            f" reached ({type(error).__name__}); fetch it elsewhere and give the folder"
+            f" reached ({type(error).__name__}); fetch it elsewhere and give the folder",
         ) from None

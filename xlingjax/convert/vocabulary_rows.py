@@ -14,7 +14,11 @@ import numpy as np
 
 from xlingjax.data.texts import Text
 from xlingjax.data.vocabulary import surgery
-from xlingjax.data.vocabulary.cooccurrence import LINES, most_alike, piece_vectors
+from xlingjax.data.vocabulary.cooccurrence import (
+    LINES,
+    most_alike,
+    piece_vectors,
+)
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.data.vocabulary.training import sentences_of
 from xlingjax.errors import UserError
@@ -62,7 +66,7 @@ def rows_between(
     """
     if initialise not in INITIALISATIONS:
         raise UserError(
-            f"--initialise {initialise} is not one of {', '.join(INITIALISATIONS)}"
+            f"--initialise {initialise} is not one of {', '.join(INITIALISATIONS)}",
         )
     source = surgery.source_rows(old, new)
     fresh = np.flatnonzero(source < 0)
@@ -71,7 +75,7 @@ def rows_between(
         if not texts:
             raise UserError(
                 "--initialise overlap compares the company that pieces keep; give --mono or"
-                " --parallel"
+                " --parallel",
             )
         alike = _alike(new, source, fresh, texts)
     spelt = {}
@@ -88,14 +92,19 @@ def rows_between(
     if alike:
         counts.append(f"{len(alike):,} from pieces in like company")
     if spelt:
-        counts.append(f"{len(spelt):,} the mean of the old pieces that spell them")
+        counts.append(
+            f"{len(spelt):,} the mean of the old pieces that spell them",
+        )
     if fresh.size > len(parts):
         counts.append(f"{fresh.size - len(parts):,} drawn {about}")
     return Rows(source, parts, drawn, ", ".join(counts))
 
 
 def _alike(
-    new: Vocabulary, source: np.ndarray, fresh: np.ndarray, texts: Texts
+    new: Vocabulary,
+    source: np.ndarray,
+    fresh: np.ndarray,
+    texts: Texts,
 ) -> dict[int, tuple[np.ndarray, np.ndarray]]:
     """Of `Rows.parts`: the pieces that keep like company."""
     lines: list[str] = []
@@ -103,14 +112,21 @@ def _alike(
         # As many of each language, or the largest would decide alone.
         lines += _some(texts_of_language, LINES // len(texts))
     vectors = piece_vectors(new, lines)
-    is_ordinary = (source >= 0) & ~np.isin(np.arange(new.size), [*new.special_ids])
+    is_ordinary = (source >= 0) & ~np.isin(
+        np.arange(new.size),
+        [*new.special_ids],
+    )
     known = np.flatnonzero(is_ordinary & (np.abs(vectors).sum(axis=1) > 0))
     nearest = most_alike(vectors, fresh.tolist(), known)
-    return {row: (source[near], weights) for row, (near, weights) in nearest.items()}
+    return {
+        row: (source[near], weights) for row, (near, weights) in nearest.items()
+    }
 
 
 def _spelt(
-    old: Vocabulary, new: Vocabulary, fresh: np.ndarray
+    old: Vocabulary,
+    new: Vocabulary,
+    fresh: np.ndarray,
 ) -> dict[int, tuple[np.ndarray, np.ndarray]]:
     """Of `Rows.parts`: the old pieces that spell a new one."""
     parts = {}
@@ -146,7 +162,14 @@ def moved(
             # By name, so that the draws of one table do not depend on which others there are.
             rng = np.random.default_rng((seed, *name.encode()))
             leaf = _table(
-                np.asarray(leaf), name, config, new, rows, ordinary, languages, rng
+                np.asarray(leaf),
+                name,
+                config,
+                new,
+                rows,
+                ordinary,
+                languages,
+                rng,
             )
         elif name.endswith("languages/embedding"):
             leaf = _of_languages(np.asarray(leaf), languages)
@@ -184,7 +207,10 @@ def _table(
         old_pieces = config.vocab_size - config.language_tokens
         old_languages = old[old_pieces : config.vocab_size]
         new_pieces = len(rows.source)
-        table[new_pieces : new.vocab_size] = _of_languages(old_languages, languages)
+        table[new_pieces : new.vocab_size] = _of_languages(
+            old_languages,
+            languages,
+        )
     return table
 
 

@@ -67,7 +67,13 @@ class Findings:
     def errors(self) -> int:
         return sum(item.severity == "error" for item in self.items)
 
-    def add(self, severity: str, file: Path, line: int | None, message: str) -> None:
+    def add(
+        self,
+        severity: str,
+        file: Path,
+        line: int | None,
+        message: str,
+    ) -> None:
         finding = Finding(severity, str(file), line, message)
         # A file may be text and one side of a pair: it is read twice and named once.
         if finding not in self.items:
@@ -91,7 +97,7 @@ class Findings:
             lines += ["", f"unknown pieces: {rates}"]
         if self.tables:
             lines.append(
-                f"token cache: {self.cache_bytes / 1e6:.1f} MB in {cache_folder()}"
+                f"token cache: {self.cache_bytes / 1e6:.1f} MB in {cache_folder()}",
             )
         lines += ["", self._counts()]
         return "\n".join(lines).strip()
@@ -142,7 +148,13 @@ def check(
     _check_pieces(good_files, vocabulary, findings)
     sizes = {
         "text": _text_sizes(good_texts, vocabulary, length),
-        "pairs": _pair_sizes(good_pairs, vocabulary, findings, length, max_pieces),
+        "pairs": _pair_sizes(
+            good_pairs,
+            vocabulary,
+            findings,
+            length,
+            max_pieces,
+        ),
     }
     if sampling is None:
         sampling = Sampling()
@@ -153,7 +165,11 @@ def check(
     return findings
 
 
-def _matched(find: Any, patterns: str | Sequence[str], findings: Findings) -> list[Any]:
+def _matched(
+    find: Any,
+    patterns: str | Sequence[str],
+    findings: Findings,
+) -> list[Any]:
     """The files of all patterns, each once; a pattern that fails is a finding, and the others still
     count."""
     if isinstance(patterns, str):
@@ -184,9 +200,7 @@ def _read(text: Text, findings: Findings) -> list[str] | None:
         findings.add("error", text.path, None, str(error))
         return None
     if broken:
-        message = (
-            f"invalid UTF-8 ({_number(broken)}); convert the file, e.g. with iconv"
-        )
+        message = f"invalid UTF-8 ({_number(broken)}); convert the file, e.g. with iconv"
         findings.add("error", text.path, broken[0], message)
         return None
     return lines
@@ -213,18 +227,20 @@ def _check_text(text: Text, findings: Findings) -> bool:
 
 
 def _check_length(
-    text: Text, numbered: Sequence[tuple[int, str]], findings: Findings
+    text: Text,
+    numbered: Sequence[tuple[int, str]],
+    findings: Findings,
 ) -> None:
     long = [number for number, line in numbered if len(line) > LONG_LINE]
     if long:
-        message = (
-            f"{_number(long)} of over {LONG_LINE:,} characters; one sentence per line"
-        )
+        message = f"{_number(long)} of over {LONG_LINE:,} characters; one sentence per line"
         findings.add("warning", text.path, long[0], message)
 
 
 def _check_repeats(
-    path: Path, numbered: Sequence[tuple[int, Any]], findings: Findings
+    path: Path,
+    numbered: Sequence[tuple[int, Any]],
+    findings: Findings,
 ) -> None:
     seen = set()
     repeated = []
@@ -244,7 +260,9 @@ def _check_repeats(
 
 
 def _check_script(
-    text: Text, numbered: Sequence[tuple[int, str]], findings: Findings
+    text: Text,
+    numbered: Sequence[tuple[int, str]],
+    findings: Findings,
 ) -> None:
     # Some 500 lines spread over the file tell its script as well as all of them.
     every = max(1, len(numbered) // 500)
@@ -255,9 +273,7 @@ def _check_script(
         return
     # Names and quotations may be in another script: only twice as many letters are a fault.
     if letters_in(expected, sample) < letters_in(actual, sample) / 2:
-        message = (
-            f"most letters are {actual}, but {text.language} is written in {expected}"
-        )
+        message = f"most letters are {actual}, but {text.language} is written in {expected}"
         findings.add("warning", text.path, None, message)
 
 
@@ -284,7 +300,12 @@ def _check_pair(pair: Pair, findings: Findings) -> bool:
         return False
     path = pair.first.path
     if len(first) != len(second):
-        findings.add("error", path, None, str(pair.mismatch(len(first), len(second))))
+        findings.add(
+            "error",
+            path,
+            None,
+            str(pair.mismatch(len(first), len(second))),
+        )
         return False
     numbered: list[tuple[int, tuple[str, str]]] = []
     numbered_first = []
@@ -299,7 +320,10 @@ def _check_pair(pair: Pair, findings: Findings) -> bool:
             one_sided.append(number)
     if not numbered:
         findings.add(
-            "error", path, None, f"no pair of {'-'.join(pair.languages)} text in it"
+            "error",
+            path,
+            None,
+            f"no pair of {'-'.join(pair.languages)} text in it",
         )
         return False
     if one_sided:
@@ -311,10 +335,17 @@ def _check_pair(pair: Pair, findings: Findings) -> bool:
             len(first),
             "text on one side only, left out",
         )
-    copied = [number for number, (x, y) in numbered if x == y and _has_letters(x)]
+    copied = [
+        number for number, (x, y) in numbered if x == y and _has_letters(x)
+    ]
     if copied:
         _add_share(
-            findings, "copied", path, copied, len(numbered), "the same on both sides"
+            findings,
+            "copied",
+            path,
+            copied,
+            len(numbered),
+            "the same on both sides",
         )
     _check_length(pair.first, numbered_first, findings)
     _check_length(pair.second, numbered_second, findings)
@@ -329,7 +360,9 @@ def _has_letters(line: str) -> bool:
 
 
 def _check_swapped(
-    pair: Pair, numbered: Sequence[tuple[int, tuple[str, str]]], findings: Findings
+    pair: Pair,
+    numbered: Sequence[tuple[int, tuple[str, str]]],
+    findings: Findings,
 ) -> None:
     script_x = script_of_language(pair.languages[0])
     script_y = script_of_language(pair.languages[1])
@@ -352,7 +385,9 @@ def _check_swapped(
 
 
 def _check_pieces(
-    texts: Sequence[Text], vocabulary: Vocabulary, findings: Findings
+    texts: Sequence[Text],
+    vocabulary: Vocabulary,
+    findings: Findings,
 ) -> None:
     """Tokenises the texts and finds those that the vocabulary does not know."""
     pieces: Counter[str] = Counter()
@@ -377,7 +412,9 @@ def _check_pieces(
 
 
 def _text_sizes(
-    texts: Sequence[Text], vocabulary: Vocabulary, length: int
+    texts: Sequence[Text],
+    vocabulary: Vocabulary,
+    length: int,
 ) -> dict[str, dict[str, Any]]:
     """{language: sentences, tokens and rows} of a run on the texts."""
     bos = vocabulary.bos_id != vocabulary.eos_id
@@ -410,7 +447,10 @@ def _pair_sizes(
         records = pair_records(of_languages, vocabulary)
         first, second = records.sides
         rows = pair_rows(
-            records, [1, 1 + first.ids.size], length, max_pieces=max_pieces
+            records,
+            [1, 1 + first.ids.size],
+            length,
+            max_pieces=max_pieces,
         )
         sizes[records.name] = rows.sizes
         lines = int(((first.lengths > 0) & (second.lengths > 0)).sum())
@@ -428,7 +468,9 @@ def _pair_sizes(
 
 
 def _sampling_table(
-    sizes: dict[str, dict[str, Any]], sampling: Sampling, batch: int
+    sizes: dict[str, dict[str, Any]],
+    sampling: Sampling,
+    batch: int,
 ) -> list[dict[str, Any]]:
     """The table that a run prints, of the languages that fill at least a row."""
     sizes = {code: size for code, size in sizes.items() if size["rows"]}

@@ -32,7 +32,11 @@ def documents(sides: Sequence[Tokens]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def segment_rows(
-    records: Records, base: int, length: int, *, packing: bool = True
+    records: Records,
+    base: int,
+    length: int,
+    *,
+    packing: bool = True,
 ) -> Rows:
     """Rows of two adjacent segments of one document (VECO §4), each `<s> text </s>`, as the sides
     of a pair.
@@ -55,7 +59,10 @@ def segment_rows(
     segment_starts = starts[begins] - 1
     sizes = 1 + np.minimum(np.add.reduceat(lengths, begins), length // 2 - 1)
     document = document[begins]
-    number_in_document = np.arange(begins.size) - np.searchsorted(document, document)
+    number_in_document = np.arange(begins.size) - np.searchsorted(
+        document,
+        document,
+    )
     # Segments 0 and 1 are a pair, 2 and 3 another: no segment is read twice.
     opens_pair = number_in_document[:-1] % 2 == 0
     has_next = document[1:] == document[:-1]
@@ -73,12 +80,18 @@ def segment_rows(
         opens=True,
     )
     return _ragged(
-        row, np.repeat(np.arange(len(chosen)), 2), text.sentences, 1, **slices
+        row,
+        np.repeat(np.arange(len(chosen)), 2),
+        text.sentences,
+        1,
+        **slices,
     )
 
 
 def _segments(
-    document: np.ndarray, lengths: np.ndarray, length: int
+    document: np.ndarray,
+    lengths: np.ndarray,
+    length: int,
 ) -> tuple[np.ndarray, np.ndarray]:
     """(segment of each line in its document, document of each line from 0), [lines] each. Segments
     are an even number of equal shares of a document's tokens; a sentence goes where its middle
@@ -150,8 +163,12 @@ def switched_rows(
     for name in slices[0]:
         flat[name] = np.concatenate([of_flip[name] for of_flip in slices])
     example = np.concatenate(examples)
-    sizes = np.bincount(example, weights=flat["lengths"], minlength=total).astype(
-        np.int64
+    sizes = np.bincount(
+        example,
+        weights=flat["lengths"],
+        minlength=total,
+    ).astype(
+        np.int64,
     )
     order = np.random.default_rng(NEIGHBOURS_APART).permutation(total)
     row = np.empty(total, np.int64)
@@ -162,7 +179,9 @@ def switched_rows(
 
 
 def windows(
-    document: np.ndarray, size: np.ndarray, length: int
+    document: np.ndarray,
+    size: np.ndarray,
+    length: int,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(window of each sentence, its first position, whether it opens the window): sentences of one
     document as long as they fit in `length` tokens, one of which opens the text."""
@@ -191,7 +210,14 @@ def _slices(**fields) -> dict[str, np.ndarray]:
     """Fields of slices [S], 0 where not given."""
     size = np.size(fields.get("starts", ()))
     slices = {}
-    for name in ("starts", "lengths", "positions", "sides", "languages", "opens"):
+    for name in (
+        "starts",
+        "lengths",
+        "positions",
+        "sides",
+        "languages",
+        "opens",
+    ):
         values = np.ravel(fields.get(name, 0))
         slices[name] = np.broadcast_to(values, (size,))
     return slices

@@ -38,7 +38,12 @@ class Draws:
     first: int = 0
     count: int | None = None
 
-    def uniform(self, purpose: int, width: int, maxval: int | None = None) -> tf.Tensor:
+    def uniform(
+        self,
+        purpose: int,
+        width: int,
+        maxval: int | None = None,
+    ) -> tf.Tensor:
         """[count, width]: float32 in [0, 1), or int32 in [0, maxval)."""
         dtype = tf.int32
         if maxval is None:
@@ -94,7 +99,9 @@ def permute(index: tf.Tensor, size: tf.Tensor, key: tf.Tensor) -> tf.Tensor:
         left = tf.bitwise.right_shift(x, half)
         right = x & low_bits
         for number in range(4):
-            changed = left ^ (_scramble(right, key + number * _ROUND) & low_bits)
+            changed = left ^ (
+                _scramble(right, key + number * _ROUND) & low_bits
+            )
             left = right
             right = changed
         return tf.bitwise.left_shift(left, half) | right

@@ -73,7 +73,13 @@ FIELDS: dict[str, Field] = _fields(
 # fmt: on
 
 DECODER_FIELDS = tuple(name for name in FIELDS if name.startswith("decoder_"))
-TOKEN_FIELDS = ("input_ids", "position_ids", "language_ids", "pack_ids", "sides")
+TOKEN_FIELDS = (
+    "input_ids",
+    "position_ids",
+    "language_ids",
+    "pack_ids",
+    "sides",
+)
 SPECIAL_IDS = 16
 """Z: room for the special tokens of any vocabulary."""
 SLOT_FIELDS = ("masked_positions", "masked_targets", "masked_weights")
@@ -104,7 +110,10 @@ def field_shape(
     return tuple(sizes[letter] for letter in FIELDS[name].shape)
 
 
-def batch_shapes(names: Iterable[str], **sizes: int) -> dict[str, tuple[int, ...]]:
+def batch_shapes(
+    names: Iterable[str],
+    **sizes: int,
+) -> dict[str, tuple[int, ...]]:
     """`field_shape` of several fields; what a `BatchSource` publishes as `shapes`."""
     return {name: field_shape(name, **sizes) for name in names}
 
@@ -135,39 +144,43 @@ def check_batch(
     for name in reads:
         if name not in FIELDS:
             raise UserError(
-                f"unknown batch field '{name}'; the fields are {', '.join(FIELDS)}"
+                f"unknown batch field '{name}'; the fields are {', '.join(FIELDS)}",
             )
         if name not in batch:
             raise UserError(
                 f"the batch has no field '{name}' (it has {', '.join(sorted(batch))}); "
-                "use a data source of the objective's own kind"
+                "use a data source of the objective's own kind",
             )
         array = batch[name]
         field = FIELDS[name]
         if array.dtype != field.dtype:
             raise UserError(
-                f"batch field '{name}' has dtype {array.dtype}, expected {field.dtype}"
+                f"batch field '{name}' has dtype {array.dtype}, expected {field.dtype}",
             )
         if array.ndim != len(field.shape):
             raise UserError(
                 f"batch field '{name}' has shape {array.shape}, expected axes"
-                f" {' '.join(field.shape)}"
+                f" {' '.join(field.shape)}",
             )
         if rows is None:
             rows = array.shape[0]
         if array.shape[0] != rows:
             raise UserError(
-                f"batch field '{name}' has {array.shape[0]} rows, the fields before it have {rows}"
+                f"batch field '{name}' has {array.shape[0]} rows, the fields before it have {rows}",
             )
         if shapes is None:
             continue
         expected = shapes.get(name)
         if expected is None:
             raise UserError(
-                f"the data source does not publish a shape for field '{name}'"
+                f"the data source does not publish a shape for field '{name}'",
             )
-        if array.shape[1:] != tuple(expected[1:]) or rows == 0 or expected[0] % rows:
+        if (
+            array.shape[1:] != tuple(expected[1:])
+            or rows == 0
+            or expected[0] % rows
+        ):
             raise UserError(
                 f"batch field '{name}' has shape {array.shape}, the source promised"
-                f" {tuple(expected)}"
+                f" {tuple(expected)}",
             )

@@ -35,7 +35,11 @@ def _narrow(array: np.ndarray) -> np.ndarray:
     return array.astype(np.promote_types(lowest, highest))
 
 
-def write_frozen(source: BatchSource, path: str | os.PathLike, batches: int) -> Path:
+def write_frozen(
+    source: BatchSource,
+    path: str | os.PathLike,
+    batches: int,
+) -> Path:
     """Writes the next `batches` batches of `source` to `path` (its folder is made) and returns the
     path.
 
@@ -49,14 +53,17 @@ def write_frozen(source: BatchSource, path: str | os.PathLike, batches: int) -> 
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with zipfile.ZipFile(
-            partial, "w", zipfile.ZIP_DEFLATED, compresslevel=6
+            partial,
+            "w",
+            zipfile.ZIP_DEFLATED,
+            compresslevel=6,
         ) as archive:
             for index in range(batches):
                 try:
                     batch = source.next()
                 except StopIteration:
                     raise UserError(
-                        f"the data source ended after {index} batches, {batches} were asked for"
+                        f"the data source ended after {index} batches, {batches} were asked for",
                     ) from None
                 _write_batch(archive, index, batch, source.shapes)
                 hashes.append(batch_hash(batch))
@@ -72,7 +79,7 @@ def write_frozen(source: BatchSource, path: str | os.PathLike, batches: int) -> 
         os.replace(partial, path)
     except OSError as error:
         raise UserError(
-            f"cannot write frozen batches to {path}: {error.strerror or error}"
+            f"cannot write frozen batches to {path}: {error.strerror or error}",
         ) from error
     finally:
         with contextlib.suppress(OSError):
@@ -89,7 +96,7 @@ def _write_batch(
     for name, array in batch.items():
         if tuple(array.shape) != tuple(shapes[name]):
             raise UserError(
-                "frozen batches need whole batches: read the source on one host"
+                "frozen batches need whole batches: read the source on one host",
             )
         buffer = io.BytesIO()
         np.save(buffer, _narrow(array), allow_pickle=False)
@@ -104,23 +111,28 @@ def read_header(path: str | os.PathLike) -> dict:
             header = json.loads(archive.read("header.json"))
     except FileNotFoundError:
         raise UserError(
-            f"no frozen batches at {path}; write them with `xlingjax freeze`"
+            f"no frozen batches at {path}; write them with `xlingjax freeze`",
         ) from None
     except (zipfile.BadZipFile, KeyError, ValueError):
         raise UserError(
             f"{path} is not a complete file of frozen batches; write it again with `xlingjax"
-            " freeze`"
+            " freeze`",
         ) from None
     if header["version"] != VERSION:
         raise UserError(
             f"{path} has frozen-batch version {header['version']}, this program reads {VERSION};"
-            " write it again"
+            " write it again",
         )
     return header
 
 
 class _FrozenSource(CountedSource):
-    def __init__(self, path: str | os.PathLike, header: dict, epochs: int | None):
+    def __init__(
+        self,
+        path: str | os.PathLike,
+        header: dict,
+        epochs: int | None,
+    ):
         self._archive = zipfile.ZipFile(path)
 
         def read(index: int) -> dict[str, np.ndarray]:
@@ -150,7 +162,11 @@ class _FrozenSource(CountedSource):
         self._archive.close()
 
 
-def frozen_source(path: str | os.PathLike, *, epochs: int | None = None) -> BatchSource:
+def frozen_source(
+    path: str | os.PathLike,
+    *,
+    epochs: int | None = None,
+) -> BatchSource:
     """A source over the file that `write_frozen` wrote, repeated `epochs` times (None: for ever).
     Raises UserError."""
     return _FrozenSource(path, read_header(path), epochs)

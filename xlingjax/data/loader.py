@@ -89,12 +89,17 @@ class CountedSource:
         self._count = count
         self._epochs = epochs
         self._position = 0
-        self.shapes = {name: tuple(array.shape) for name, array in read(0).items()}
+        self.shapes = {
+            name: tuple(array.shape) for name, array in read(0).items()
+        }
         self.languages = tuple(languages)
         self.identity = identity
 
     def next(self) -> dict[str, np.ndarray]:
-        if self._epochs is not None and self._position >= self._epochs * self._count:
+        if (
+            self._epochs is not None
+            and self._position >= self._epochs * self._count
+        ):
             raise StopIteration
         batch = self._read(self._position % self._count)
         self._position += 1
@@ -106,7 +111,7 @@ class CountedSource:
     def restore(self, state: dict[str, bytes]) -> None:
         if "shard-0" not in state:
             raise UserError(
-                f"the saved data position has entries {sorted(state)}, this source needs 'shard-0'"
+                f"the saved data position has entries {sorted(state)}, this source needs 'shard-0'",
             )
         self._position = int(json.loads(state["shard-0"])["position"])
 
@@ -121,7 +126,9 @@ class Peekable:
         self._source = source
         # The batch looked at and the position before it: what `state` gives is the position of the
         # batches taken, not of those looked at.
-        self._ahead: tuple[dict[str, bytes], dict[str, np.ndarray]] | None = None
+        self._ahead: tuple[dict[str, bytes], dict[str, np.ndarray]] | None = (
+            None
+        )
         self.shapes = source.shapes
         self.languages = source.languages
         self.identity = source.identity
@@ -169,12 +176,18 @@ def array_source(
         return dict(batches[index])
 
     return CountedSource(
-        read, len(batches), languages=languages, identity=identity, epochs=epochs
+        read,
+        len(batches),
+        languages=languages,
+        identity=identity,
+        epochs=epochs,
     )
 
 
 def to_global(
-    rows: Mapping[str, np.ndarray], sharding: Any, shapes: Mapping[str, tuple[int, ...]]
+    rows: Mapping[str, np.ndarray],
+    sharding: Any,
+    shapes: Mapping[str, tuple[int, ...]],
 ) -> dict[str, Any]:
     """Global `jax.Array`s from this host's rows.
 
@@ -201,14 +214,15 @@ def to_global(
         if max(ends) - start > local.shape[0]:
             raise UserError(
                 f"this host read {local.shape[0]} of {batch_rows} rows but its devices hold rows "
-                f"{min(begins)}..{max(ends)}; set data_shards=1"
+                f"{min(begins)}..{max(ends)}; set data_shards=1",
             )
 
         def read(index: Any) -> np.ndarray:
             begin, end, _ = index[0].indices(batch_rows)
             rows_of_device = slice(begin - start, end - start)
             return np.asarray(
-                local[(rows_of_device, *index[1:])], dtype=FIELDS[name].dtype
+                local[(rows_of_device, *index[1:])],
+                dtype=FIELDS[name].dtype,
             )
 
         return jax.make_array_from_callback(shape, sharding, read)

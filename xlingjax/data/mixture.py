@@ -122,7 +122,11 @@ def open_mixture(
     rows, first_row = stack(plans, _language_ids(run_languages, records))
     columns = preprocessor.columns(length)
     reader = RowReader(
-        ids, rows, columns, pad_id=vocabulary.pad_id, bos_id=vocabulary.bos_id
+        ids,
+        rows,
+        columns,
+        pad_id=vocabulary.pad_id,
+        bos_id=vocabulary.bos_id,
     )
 
     sampling = settings.sampling
@@ -144,7 +148,8 @@ def open_mixture(
         threads=settings.threads,
     )
     hashes = {
-        name: record.content_hash() for name, record in zip(names, records, strict=True)
+        name: record.content_hash()
+        for name, record in zip(names, records, strict=True)
     }
     identity = {
         "preprocessor": preprocessor.name,
@@ -187,11 +192,12 @@ def keep_tensorflow_off_accelerators() -> None:
 def _check_sizes(batch: int, length: int, data_shards: int) -> None:
     if batch < 1 or length < 8:
         raise UserError(
-            f"a batch needs at least 1 row of 8 tokens, got {batch} rows of {length}"
+            f"a batch needs at least 1 row of 8 tokens, got {batch} rows of {length}",
         )
     if data_shards < 1 or batch % data_shards:
         raise UserError(
-            f"a batch of {batch} rows does not divide into {data_shards} data shards; change either"
+            f"a batch of {batch} rows does not divide into {data_shards}"
+            " data shards; change either",
         )
 
 
@@ -203,13 +209,15 @@ def _tasks(mixture: str, split: str) -> list[Any]:
         provider = seqio.get_mixture_or_task(mixture)
     except ValueError:
         raise UserError(
-            f"no SeqIO task or mixture '{mixture}' is registered; import the module that adds it"
+            f"no SeqIO task or mixture '{mixture}' is registered; import the module that adds it",
         ) from None
-    tasks = [task for task in seqio.get_subtasks(provider) if split in task.splits]
+    tasks = [
+        task for task in seqio.get_subtasks(provider) if split in task.splits
+    ]
     if not tasks:
         raise UserError(
             f"no task of '{mixture}' has a split '{split}'; it has"
-            f" {', '.join(sorted(provider.splits))}"
+            f" {', '.join(sorted(provider.splits))}",
         )
     return tasks
 
@@ -222,7 +230,7 @@ def _vocabulary(task: Any) -> Vocabulary:
     feature = next(iter(task.output_features.values()))
     if not isinstance(feature.vocabulary, SeqioVocabulary):
         raise UserError(
-            f"task {task.name}: its features need a SeqioVocabulary(Vocabulary.load(path))"
+            f"task {task.name}: its features need a SeqioVocabulary(Vocabulary.load(path))",
         )
     return feature.vocabulary.vocabulary
 
@@ -233,7 +241,7 @@ def _tasks_to_read(tasks: list[Any], preprocessor: Preprocessor) -> list[Any]:
     if not taken:
         pairs = ", ".join("-".join(_languages(task)) for task in tasks)
         raise UserError(
-            f"'{preprocessor.name}' reads none of the pairs {pairs}: add others to PARALLEL"
+            f"'{preprocessor.name}' reads none of the pairs {pairs}: add others to PARALLEL",
         )
     return taken
 
@@ -259,7 +267,7 @@ def _records(
         if len(record.sides) != preprocessor.sides:
             raise UserError(
                 f"task {task.name} cannot feed '{preprocessor.name}', which reads"
-                f" {KINDS[preprocessor.sides]}"
+                f" {KINDS[preprocessor.sides]}",
             )
     return records
 
@@ -277,7 +285,8 @@ def _names(tasks: list[Any], records: list[Records]) -> list[str]:
 
 
 def _run_languages(
-    languages: Sequence[str] | None, records: list[Records]
+    languages: Sequence[str] | None,
+    records: list[Records],
 ) -> tuple[str, ...]:
     """The run's languages in sorted order, so that ids do not depend on the order of tasks."""
     return tuple(sorted(set(languages or _languages_of(records))))
@@ -291,7 +300,8 @@ def _languages_of(records: list[Records]) -> set[str]:
 
 
 def _language_ids(
-    run_languages: tuple[str, ...], records: list[Records]
+    run_languages: tuple[str, ...],
+    records: list[Records],
 ) -> list[list[int]]:
     """Of each text the ids of its languages, in the order of its sides."""
     lacking = _languages_of(records) - set(run_languages)
@@ -299,15 +309,17 @@ def _language_ids(
         text_languages = sorted(_languages_of(records))
         raise UserError(
             f"the run's languages {', '.join(run_languages)} lack some of"
-            f" {', '.join(text_languages)}: add them to LANGUAGES, or leave their text out"
+            f" {', '.join(text_languages)}: add them to LANGUAGES, or leave their text out",
         )
     return [
-        [run_languages.index(code) for code in record.languages] for record in records
+        [run_languages.index(code) for code in record.languages]
+        for record in records
     ]
 
 
 def _join(
-    records: Sequence[Records], vocabulary: Vocabulary
+    records: Sequence[Records],
+    vocabulary: Vocabulary,
 ) -> tuple[np.ndarray, list[list[int]]]:
     """All ids in one array after a first `</s>`, and where each side of each record begins."""
     sides = [side.ids for record in records for side in record.sides]
@@ -343,7 +355,7 @@ def _plans(
         if plan.count == 0:
             raise UserError(
                 f"no {name} text fits rows of {length} tokens; raise the length or the limit of"
-                " pieces"
+                " pieces",
             )
     return plans
 
@@ -358,7 +370,8 @@ def _amounts(
     """n_i of every text (XLM §3.1), of which `sampling` makes shares."""
     if sampling.counts == "mixture":
         return {
-            name: _rate(mixture, task) for name, task in zip(names, tasks, strict=True)
+            name: _rate(mixture, task)
+            for name, task in zip(names, tasks, strict=True)
         }
     return {name: size[sampling.counts] for name, size in sizes.items()}
 
@@ -382,7 +395,7 @@ def _seed_of(name: str, seed: int) -> int:
 def _as_json(preprocessor: Preprocessor) -> dict[str, Any]:
     """Its options as they come back from a checkpoint's JSON: tuples are lists there."""
     options = dataclasses.asdict(
-        cast(Any, preprocessor)
+        cast(Any, preprocessor),
     )  # a dataclass, as all of them are
     return json.loads(json.dumps(options))
 

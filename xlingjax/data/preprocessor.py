@@ -45,7 +45,10 @@ class Preprocessor(abc.ABC):
 
     @abc.abstractmethod
     def map(
-        self, vocabulary: Vocabulary, counts: np.ndarray, length: int
+        self,
+        vocabulary: Vocabulary,
+        counts: np.ndarray,
+        length: int,
     ) -> Callable[[dict, Any], dict]:
         """A TensorFlow map (token fields [B, L], `Draws`) -> at least `fields`; `counts` [V] are
         token frequencies."""

@@ -89,7 +89,11 @@ def plan_rows(
         flat[name] = of_slice.astype(slice_dtype(name))
     packs = packs.reshape(-1).astype(np.int32)
     return Rows(
-        **flat, packs=packs, splits=first * slices, sentences=sentences, passes=passes
+        **flat,
+        packs=packs,
+        splits=first * slices,
+        sentences=sentences,
+        passes=passes,
     )
 
 
@@ -116,12 +120,14 @@ def line_starts(side: Tokens, base: int) -> np.ndarray:
 
 
 def starts_and_lengths(
-    records: Records, bases: Sequence[int]
+    records: Records,
+    bases: Sequence[int],
 ) -> tuple[np.ndarray, np.ndarray]:
     """Where each aligned line of each side begins in the array of ids, and its tokens, both int64
     [lines, sides]."""
     starts = [
-        line_starts(side, base) for base, side in zip(bases, records.sides, strict=True)
+        line_starts(side, base)
+        for base, side in zip(bases, records.sides, strict=True)
     ]
     lengths = [side.lengths for side in records.sides]
     return np.stack(starts, axis=1), np.stack(lengths, axis=1).astype(np.int64)
@@ -332,7 +338,9 @@ def paraphrase_rows(
 
 
 def _wrong_partners(
-    sides: int, keep: np.ndarray, negatives: int
+    sides: int,
+    keep: np.ndarray,
+    negatives: int,
 ) -> list[tuple[np.ndarray, np.ndarray]]:
     """(line, side) of a wrong partner of each line of `keep`, as often as there are negatives of
     each."""
@@ -362,13 +370,16 @@ def _equal_lines(sides: Sequence[Tokens]) -> np.ndarray:
         numbers_of_side = []
         for end, length in zip(ends, side.lengths.tolist(), strict=True):
             line = ids[end - length : end].tobytes()
-            numbers_of_side.append(number_of_line.setdefault(line, len(number_of_line)))
+            numbers_of_side.append(
+                number_of_line.setdefault(line, len(number_of_line)),
+            )
         numbers.append(numbers_of_side)
     return np.array(numbers)
 
 
 def stack(
-    plans: Sequence[Rows], languages: Sequence[Sequence[int]]
+    plans: Sequence[Rows],
+    languages: Sequence[Sequence[int]],
 ) -> tuple[Rows, np.ndarray]:
     """One plan of all rows, and the first row of each [plans + 1]; `languages[i]` maps plan i's
     indices to ids."""
@@ -402,7 +413,13 @@ class RowReader:
     example_weights [B] where the plan has labels. A negative row number gives a padded row."""
 
     def __init__(
-        self, ids: np.ndarray, rows: Rows, length: int, *, pad_id: int, bos_id: int
+        self,
+        ids: np.ndarray,
+        rows: Rows,
+        length: int,
+        *,
+        pad_id: int,
+        bos_id: int,
     ):
         import tensorflow as tf
 
@@ -411,7 +428,7 @@ class RowReader:
         self._starts = tf.constant(rows.starts)
         # One table of all other fields: one look-up per slice instead of six.
         self._slices = tf.constant(
-            np.stack([getattr(rows, name) for name in SLICES], axis=1)
+            np.stack([getattr(rows, name) for name in SLICES], axis=1),
         )
         self._length = length
         self._pad_id = pad_id
@@ -435,20 +452,31 @@ class RowReader:
 
         slice_of_token = places.value_rowids()
         within = tf.cast(
-            places.flat_values - tf.gather(starts, slice_of_token), tf.int32
+            places.flat_values - tf.gather(starts, slice_of_token),
+            tf.int32,
         )
         of_token = {
-            name: tf.gather(of_slice[name], slice_of_token) for name in SLICES[1:]
+            name: tf.gather(of_slice[name], slice_of_token)
+            for name in SLICES[1:]
         }
         ids = tf.cast(tf.gather(self._ids, places.flat_values), tf.int32)
-        ids = tf.where((within == 0) & (of_token["opens"] > 0), self._bos_id, ids)
+        ids = tf.where(
+            (within == 0) & (of_token["opens"] > 0),
+            self._bos_id,
+            ids,
+        )
 
         splits = tf.gather(places.row_splits, slices_of_row.row_splits)
 
         def padded(values: Any, pad: int = 0) -> Any:
-            ragged = tf.RaggedTensor.from_row_splits(values, splits, validate=False)
+            ragged = tf.RaggedTensor.from_row_splits(
+                values,
+                splits,
+                validate=False,
+            )
             return ragged.to_tensor(
-                default_value=pad, shape=[row.shape[0], self._length]
+                default_value=pad,
+                shape=[row.shape[0], self._length],
             )
 
         fields = {
@@ -461,7 +489,11 @@ class RowReader:
         if self._labels is not None:
             # An empty row has a label like any other, and a weight of 0.
             fields["example_weights"] = tf.cast(row >= 0, tf.float32)
-            fields["labels"] = tf.where(row >= 0, tf.gather(self._labels, real), 0)
+            fields["labels"] = tf.where(
+                row >= 0,
+                tf.gather(self._labels, real),
+                0,
+            )
         return fields
 
     def _of_slice(self, numbers: Any) -> dict[str, Any]:

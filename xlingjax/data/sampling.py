@@ -22,7 +22,9 @@ def smoothed(counts: Sequence[float], alpha: float) -> np.ndarray:
     if n.size == 0 or (n < 0).any() or n.sum() == 0:
         raise UserError(f"sampling needs counts above zero, got {list(counts)}")
     if not alpha >= 0:
-        raise UserError(f"the sampling exponent must not be negative, got {alpha}")
+        raise UserError(
+            f"the sampling exponent must not be negative, got {alpha}",
+        )
     q = np.where(n > 0, (n / n.sum()) ** alpha, 0.0)
     return q / q.sum()
 
@@ -53,15 +55,15 @@ class Sampling:
             given.append("uniform")
         if len(given) > 1:
             raise UserError(
-                f"sampling options {' and '.join(given)} exclude each other; give one"
+                f"sampling options {' and '.join(given)} exclude each other; give one",
             )
         if self.counts not in ("sentences", "tokens", "mixture"):
             raise UserError(
-                f"sampling counts must be sentences, tokens or mixture, got '{self.counts}'"
+                f"sampling counts must be sentences, tokens or mixture, got '{self.counts}'",
             )
         if self.temperature is not None and not self.temperature > 0:
             raise UserError(
-                f"the sampling temperature must be above zero, got {self.temperature}"
+                f"the sampling temperature must be above zero, got {self.temperature}",
             )
 
     def _exponent(self) -> float:
@@ -85,7 +87,7 @@ class Sampling:
             if unknown or missing:
                 raise UserError(
                     f"sampling weights must name exactly {', '.join(names)}; unknown:"
-                    f" {', '.join(unknown) or 'none'}, missing: {', '.join(missing) or 'none'}"
+                    f" {', '.join(unknown) or 'none'}, missing: {', '.join(missing) or 'none'}",
                 )
             shares = smoothed([self.weights[name] for name in names], 1.0)
         else:
@@ -121,22 +123,31 @@ def sampling_table(
     return table
 
 
-def expected_epochs(table: Sequence[Mapping[str, Any]], steps: int) -> dict[str, float]:
+def expected_epochs(
+    table: Sequence[Mapping[str, Any]],
+    steps: int,
+) -> dict[str, float]:
     """How often each text is expected to be read in `steps` steps of this source."""
-    return {row["name"]: row["epochs_per_1000_steps"] * steps / 1000 for row in table}
+    return {
+        row["name"]: row["epochs_per_1000_steps"] * steps / 1000
+        for row in table
+    }
 
 
-def format_table(table: Sequence[Mapping[str, Any]], steps: int | None = None) -> str:
+def format_table(
+    table: Sequence[Mapping[str, Any]],
+    steps: int | None = None,
+) -> str:
     """The sampling table for the terminal; with `steps`, epochs of a run of that many steps."""
     title = "epochs/1k steps"
     if steps:
         title = "epochs"
     lines = [
-        f"{'text':<10}{'sentences':>12}{'tokens':>14}{'rows':>10}{'share':>9}{title:>17}"
+        f"{'text':<10}{'sentences':>12}{'tokens':>14}{'rows':>10}{'share':>9}{title:>17}",
     ]
     for row in table:
         epochs = row["epochs_per_1000_steps"] * (steps or 1000) / 1000
         lines.append(
-            f"{row['name']:<10}{row['sentences']:>12,}{row['tokens']:>14,}{row['rows']:>10,}{row['share']:>9.2%}{epochs:>17.2f}"
+            f"{row['name']:<10}{row['sentences']:>12,}{row['tokens']:>14,}{row['rows']:>10,}{row['share']:>9.2%}{epochs:>17.2f}",
         )
     return "\n".join(lines)

@@ -29,9 +29,13 @@ _TAGS = {
 }
 # fmt: on
 _SCRIPT_OF = {
-    code: script for script, codes in _LANGUAGES.items() for code in codes.split()
+    code: script
+    for script, codes in _LANGUAGES.items()
+    for code in codes.split()
 }
-_PATTERNS = {script: re.compile(f"[{ranges}]") for script, ranges in _RANGES.items()}
+_PATTERNS = {
+    script: re.compile(f"[{ranges}]") for script, ranges in _RANGES.items()
+}
 
 
 def script_of_language(code: str) -> str | None:

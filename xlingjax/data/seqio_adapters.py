@@ -108,12 +108,16 @@ class TextFiles(seqio.DataSource):
             names = SIDES[: len(first.sides)]
         signature = {name: tf.TensorSpec((), tf.string) for name in names}
         return tf.data.Dataset.from_generator(
-            lambda: self._lines(split), output_signature=signature
+            lambda: self._lines(split),
+            output_signature=signature,
         )
 
 
 def task_records(
-    task: seqio.Task, split: str, vocabulary: Vocabulary, use_cached: bool = False
+    task: seqio.Task,
+    split: str,
+    vocabulary: Vocabulary,
+    use_cached: bool = False,
 ) -> Records:
     """The tokens of any SeqIO task whose output features are one or two `LanguageFeature`s.
 
@@ -130,7 +134,7 @@ def task_records(
         raise UserError(
             f"task {task.name} has no SeqIO cache; write it with `seqio_cache_tasks"
             f" --tasks={task.name} --output_cache_dir=DIR` and name DIR with"
-            " `seqio.add_global_cache_dirs`, or set use_cached=False"
+            " `seqio.add_global_cache_dirs`, or set use_cached=False",
         )
     gfile = tf.io.gfile
     if use_cached:
@@ -149,16 +153,20 @@ def task_records(
             try_in_mem_cache=False,
         )
         data = data.map(
-            lambda example: {name: example[name] for name in names}
+            lambda example: {name: example[name] for name in names},
         ).ragged_batch(1024)
         for batch in data:
             for name, chunks_of_side in zip(names, chunks, strict=True):
                 ids = batch[name].flat_values.numpy().astype(np.int32)
                 lengths = batch[name].row_lengths().numpy().astype(np.int32)
-                chunks_of_side.append(end_sentences(ids, lengths, vocabulary.eos_id))
+                chunks_of_side.append(
+                    end_sentences(ids, lengths, vocabulary.eos_id),
+                )
         return chunks
 
-    languages = tuple(feature.language for feature in task.output_features.values())
+    languages = tuple(
+        feature.language for feature in task.output_features.values()
+    )
     files = _stamps(shards)
     if files is None:
         tokens = [joined(chunks, vocabulary) for chunks in sides()]

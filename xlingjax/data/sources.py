@@ -20,14 +20,20 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from xlingjax.data.file_names import CODE, PAIR_STEM, file_format, language_from_path
+from xlingjax.data.file_names import (
+    CODE,
+    PAIR_STEM,
+    file_format,
+    language_from_path,
+)
 from xlingjax.data.text_files import find_file, plain_name
 from xlingjax.data.texts import Pair, Text, Triple, languages_in, table_header
 from xlingjax.errors import UserError
 
 
 def expand(
-    patterns: str | Sequence[str], what: str = "text"
+    patterns: str | Sequence[str],
+    what: str = "text",
 ) -> list[tuple[Path, str | None]]:
     """(file, language written before its pattern), sorted, without repeats. A folder, named or
     matched, stands for all files in it.
@@ -50,7 +56,7 @@ def expand(
                 wanted = f"file of language {code!r}"
             raise UserError(
                 f"missing file: no {wanted} matches {pattern!r}, read from {os.getcwd()}; quote"
-                " patterns on the command line"
+                " patterns on the command line",
             )
         for path in paths:
             language_of[path] = code
@@ -80,18 +86,29 @@ def find_text(patterns: str | Sequence[str]) -> list[Text]:
         if file_format(path) == "tsv" and table_header(path) is None:
             raise UserError(
                 f"{path}: the first line must name the columns; one must be `text`, one may be"
-                " `language`"
+                " `language`",
             )
         languages = set()
         if code is None:
             languages = languages_in(path)
         for language in sorted(languages):
             texts.append(
-                Text(path, language, "text", only_language=True, documents=True)
+                Text(
+                    path,
+                    language,
+                    "text",
+                    only_language=True,
+                    documents=True,
+                ),
             )
         if not languages:
             texts.append(
-                Text(path, code or language_from_path(path), "text", documents=True)
+                Text(
+                    path,
+                    code or language_from_path(path),
+                    "text",
+                    documents=True,
+                ),
             )
     return texts
 
@@ -115,14 +132,14 @@ def find_pairs(patterns: str | Sequence[str]) -> list[Pair]:
             "jsonl",
         ):
             raise UserError(
-                f"{path}: name pairs like de-en.de and de-en.en, de-en.tsv or de-en.jsonl"
+                f"{path}: name pairs like de-en.de and de-en.en, de-en.tsv or de-en.jsonl",
             )
         source, target, end = match.group("src", "tgt", "end")
         stem = plain_name(path).removesuffix(f".{end}")
         if source == target and end != "tsv":
             raise UserError(
                 f"{path}: two sentences of one language, a text and its rewording, come in two"
-                f" columns of {stem}.tsv"
+                f" columns of {stem}.tsv",
             )
         # The two sides of a pair of files have one key, so that naming both gives one pair; a table
         # of the same stem is another text.
@@ -160,7 +177,10 @@ def stem_pairs(stem: str, languages: Sequence[str]) -> list[Pair]:
         path = find_file(Path(f"{stem}.{code}"))
         if path is not None:
             texts.append(Text(path, code))
-    return [Pair(first, second) for first, second in itertools.combinations(texts, 2)]
+    return [
+        Pair(first, second)
+        for first, second in itertools.combinations(texts, 2)
+    ]
 
 
 def _within(path: Path, code: str) -> Pair:
@@ -172,11 +192,14 @@ def _within(path: Path, code: str) -> Pair:
         raise UserError(
             f"{path}: within one language ({code}=) a source and its target are two columns of a"
             " .tsv, or files like xglue.ntg.en.src.dev and xglue.ntg.en.tgt.dev; for translations"
-            " leave the code out"
+            " leave the code out",
         )
     source = name.replace(".tgt.", ".src.")
     target = source.replace(".src.", ".tgt.")
-    return Pair(Text(_side(path, source), code), Text(_side(path, target), code))
+    return Pair(
+        Text(_side(path, source), code),
+        Text(_side(path, target), code),
+    )
 
 
 NEGATIVE = "negative"
@@ -194,13 +217,18 @@ def find_negatives(patterns: str | Sequence[str]) -> list[Triple]:
         if not match:
             raise _no_table(path, "a name like en-de.tsv")
         columns = [match["src"], match["tgt"], NEGATIVE]
-        if match["end"] != "tsv" or not set(columns) <= set(table_header(path) or ()):
-            raise _no_table(path, f"a line of column names with {', '.join(columns)}")
+        if match["end"] != "tsv" or not set(columns) <= set(
+            table_header(path) or (),
+        ):
+            raise _no_table(
+                path,
+                f"a line of column names with {', '.join(columns)}",
+            )
         source = match["src"]
         target = match["tgt"]
         if source == target:
             raise UserError(
-                f"{path}: a table of negatives has two languages, its name says {source} twice"
+                f"{path}: a table of negatives has two languages, its name says {source} twice",
             )
         triple = Triple(
             Text(path, source, source),
@@ -214,7 +242,7 @@ def find_negatives(patterns: str | Sequence[str]) -> list[Triple]:
 def _no_table(path: Path, lacking: str) -> UserError:
     return UserError(
         f"{path}: no table of negatives, it lacks {lacking}; write one with `xlingjax mine"
-        " --negatives`"
+        " --negatives`",
     )
 
 
@@ -226,11 +254,11 @@ def pair_table(stem: str, languages: tuple[str, str]) -> Path:
     if source == target or not PAIR_STEM.match(name):
         raise UserError(
             f"--languages {source} {target}: name two languages by codes like de or zh_TW, as files"
-            " of pairs are named"
+            " of pairs are named",
         )
     if stem.endswith(os.sep):
         raise UserError(
-            f"--output {stem}: give the folder and a name, {stem}mined for {stem}mined.{name}"
+            f"--output {stem}: give the folder and a name, {stem}mined for {stem}mined.{name}",
         )
     return Path(f"{stem}.{name}")
 

@@ -45,7 +45,9 @@ class BatchPlan:
         # for itself.
         spans = [(0, self.first_row[-1])]
         if self.same_language:
-            spans = list(zip(self.first_row[:-1], self.first_row[1:], strict=True))
+            spans = list(
+                zip(self.first_row[:-1], self.first_row[1:], strict=True),
+            )
         rng = np.random.default_rng(self.seed)
         blocks = []
         for _ in range(self.epochs):
@@ -59,7 +61,13 @@ class BatchPlan:
                 blocks.append(rows.reshape(-1, self.batch))
         return np.concatenate(blocks).astype(np.int64)
 
-    def dataset(self, step: int, positions: np.ndarray, first: int, count: int) -> Any:
+    def dataset(
+        self,
+        step: int,
+        positions: np.ndarray,
+        first: int,
+        count: int,
+    ) -> Any:
         """From `step` on: (fields of rows first .. first+count of the batch, rows drawn so far from
         each text)."""
         if self.epochs is None:
@@ -75,7 +83,13 @@ class BatchPlan:
         options.threading.max_intra_op_parallelism = 1
         return data.with_options(options)
 
-    def _endless(self, step: int, positions: np.ndarray, first: int, count: int) -> Any:
+    def _endless(
+        self,
+        step: int,
+        positions: np.ndarray,
+        first: int,
+        count: int,
+    ) -> Any:
         """Batches drawn by `shares`, for ever."""
         upper = tf.constant(np.cumsum(self.shares)[:-1], tf.float32)
         sizes = tf.constant(np.diff(self.first_row), tf.int64)
@@ -85,8 +99,13 @@ class BatchPlan:
         # many rows of a text are drawn before a row depends on the rows of the other hosts.
         def draw_texts(drawn: Any, step: Any) -> Any:
             text = self._texts(upper, step)
-            member = tf.one_hot(text, len(self.shares), dtype=tf.int64)  # [B, texts]
-            before = tf.gather(tf.cumsum(member, exclusive=True), text, batch_dims=1)
+            # [B, texts]
+            member = tf.one_hot(text, len(self.shares), dtype=tf.int64)
+            before = tf.gather(
+                tf.cumsum(member, exclusive=True),
+                text,
+                batch_dims=1,
+            )
             place = tf.gather(drawn, text) + before
             after = drawn + tf.reduce_sum(member, axis=0)
             return after, (step, text, place, after)
@@ -99,24 +118,40 @@ class BatchPlan:
             return self._fields(step, row, first, count), after
 
         start = tf.constant(positions, tf.int64)
-        data = tf.data.Dataset.counter(start=step).scan(start, _as_written(draw_texts))
+        data = tf.data.Dataset.counter(start=step).scan(
+            start,
+            _as_written(draw_texts),
+        )
         return self._mapped(data, make)
 
-    def _finite(self, step: int, positions: np.ndarray, first: int, count: int) -> Any:
+    def _finite(
+        self,
+        step: int,
+        positions: np.ndarray,
+        first: int,
+        count: int,
+    ) -> Any:
         """Batches of `finite_rows`; the rows drawn of each text stay at `positions`, since the
         step alone says where the source is."""
         rows = tf.constant(self.finite_rows()[:, first : first + count])
         start = tf.constant(positions, tf.int64)
 
         def make(step: Any) -> Any:
-            return self._fields(step, tf.gather(rows, step), first, count), start
+            return self._fields(
+                step,
+                tf.gather(rows, step),
+                first,
+                count,
+            ), start
 
         return self._mapped(tf.data.Dataset.range(step, rows.shape[0]), make)
 
     def _mapped(self, data: Any, make: Callable) -> Any:
         # Batches must come in the order of their steps, however many threads make them.
         return data.map(
-            _as_written(make), num_parallel_calls=self.threads, deterministic=True
+            _as_written(make),
+            num_parallel_calls=self.threads,
+            deterministic=True,
         )
 
     def _texts(self, upper: Any, step: Any) -> Any:
@@ -126,9 +161,14 @@ class BatchPlan:
         if self.same_language:
             width = 1
         u = tf.random.stateless_uniform(
-            [width], random.seed_pair(self.seed, random.CHOICE, step), alg="philox"
+            [width],
+            random.seed_pair(self.seed, random.CHOICE, step),
+            alg="philox",
         )
-        return tf.broadcast_to(tf.searchsorted(upper, u, side="right"), [self.batch])
+        return tf.broadcast_to(
+            tf.searchsorted(upper, u, side="right"),
+            [self.batch],
+        )
 
     def _index(self, text: Any, place: Any, size: Any) -> Any:
         """[B]: the row of the text, of `size` rows, that is the `place`-th drawn of it."""
@@ -139,11 +179,18 @@ class BatchPlan:
         # they stay as they are, or runs that go on would read their rows in another order.
         epoch = place // size
         key = random.seed_pair(self.seed, random.ORDER, 0)[0] * 7919 + tf.cast(
-            text, tf.int64
+            text,
+            tf.int64,
         )
         return random.permute(index, size, key * 1_000_003 + epoch)
 
-    def _fields(self, step: Any, row: Any, first: int, count: int) -> dict[str, Any]:
+    def _fields(
+        self,
+        step: Any,
+        row: Any,
+        first: int,
+        count: int,
+    ) -> dict[str, Any]:
         """The fields of the rows numbered `row`, which are first .. first+count of the batch."""
         draws = random.Draws(self.seed, step, self.batch, first, count)
         batch = self.map(self.reader(row), draws)
@@ -172,7 +219,7 @@ class PlannedSource:
         neighbours = range(shards[0], shards[-1] + 1)
         if list(shards) != list(neighbours) or shards[-1] >= data_shards:
             raise UserError(
-                f"a host reads neighbouring data shards below {data_shards}, got {list(shards)}"
+                f"a host reads neighbouring data shards below {data_shards}, got {list(shards)}",
             )
         self._plan = plan
         self._shards = shards
@@ -192,7 +239,10 @@ class PlannedSource:
     def next(self) -> dict[str, np.ndarray]:
         if self._iterator is None:
             data = self._plan.dataset(
-                self._step, self._positions, self._first, self._count
+                self._step,
+                self._positions,
+                self._first,
+                self._count,
             )
             self._iterator = iter(data)
         fields, positions = next(self._iterator)
@@ -206,7 +256,7 @@ class PlannedSource:
 
     def state(self) -> dict[str, bytes]:
         position = json.dumps(
-            {"step": self._step, "rows_drawn": self._positions.tolist()}
+            {"step": self._step, "rows_drawn": self._positions.tolist()},
         ).encode()
         return {f"shard-{shard}": position for shard in self._shards}
 
@@ -219,12 +269,12 @@ class PlannedSource:
             positions = np.array(position["rows_drawn"], np.int64)
         except (StopIteration, ValueError, KeyError, TypeError):
             raise UserError(
-                "the saved data position cannot be read; resume from the checkpoint before it"
+                "the saved data position cannot be read; resume from the checkpoint before it",
             ) from None
         if positions.shape != self._positions.shape:
             raise UserError(
                 f"the saved data position is of {positions.size} texts, this source has"
-                f" {self._positions.size}: continue with the text that the run began with"
+                f" {self._positions.size}: continue with the text that the run began with",
             )
         self._seek(step, positions)
 

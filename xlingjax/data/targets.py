@@ -103,7 +103,8 @@ def direction(records: Records, way: Sequence[int]) -> str:
 
 
 def check_directions(
-    directions: Sequence[str], pairs: Sequence[tuple[str, str]]
+    directions: Sequence[str],
+    pairs: Sequence[tuple[str, str]],
 ) -> None:
     """Raises UserError for a direction between languages that no pair has."""
     known = set()
@@ -115,7 +116,7 @@ def check_directions(
         if one not in known:
             raise UserError(
                 f"DIRECTIONS: no pairs for {one!r}; there are {names}:"
-                " write source-target as the files' languages, or add pairs to PARALLEL"
+                " write source-target as the files' languages, or add pairs to PARALLEL",
             )
 
 
@@ -130,7 +131,9 @@ def sentence_rows(
     """Rows of single sentences `</s> x </s>`, longer ones than `max_pieces` or the row left out."""
     (text,) = records.sides
     keep = (
-        (text.lengths > 0) & (text.lengths <= max_pieces + 1) & (text.lengths < length)
+        (text.lengths > 0)
+        & (text.lengths <= max_pieces + 1)
+        & (text.lengths < length)
     )
     order = np.random.default_rng(NEIGHBOURS_APART).permutation(int(keep.sum()))
     # One token early: the `</s>` before a sentence opens it.
@@ -151,7 +154,11 @@ def sentence_rows(
 
 
 def block_rows(
-    records: Records, base: int, length: int, *, packing: bool = False
+    records: Records,
+    base: int,
+    length: int,
+    *,
+    packing: bool = False,
 ) -> Rows:
     """Examples of consecutive sentences of one document, `</s> x1 </s> x2 </s>`, as many sentences
     as fit in `length` tokens (XGLUE §4.1); a longer one is cut. An example has its own row, or what
@@ -193,7 +200,10 @@ def columns_where(chosen: Any) -> Any:
 
 
 def side(
-    batch: dict[str, Any], number: int, length: int, pad_id: int
+    batch: dict[str, Any],
+    number: int,
+    length: int,
+    pad_id: int,
 ) -> dict[str, Any]:
     """The token fields [B, length] of the tokens of one side, moved together."""
     import tensorflow as tf
@@ -202,7 +212,12 @@ def side(
     columns = columns_where(chosen)[:, :length]
     used = columns < chosen.shape[1]
     columns = tf.where(used, columns, 0)
-    pads = {"input_ids": pad_id, "position_ids": 0, "language_ids": 0, "pack_ids": 0}
+    pads = {
+        "input_ids": pad_id,
+        "position_ids": 0,
+        "language_ids": 0,
+        "pack_ids": 0,
+    }
     fields = {}
     for name, pad in pads.items():
         of_side = tf.gather(batch[name], columns, batch_dims=1)
@@ -217,7 +232,11 @@ def following(x_BL: Any) -> Any:
     return tf.pad(x_BL[:, 1:], [[0, 0], [0, 1]])
 
 
-def decoder_fields(target: dict[str, Any], starts: Any, pad_id: int) -> dict[str, Any]:
+def decoder_fields(
+    target: dict[str, Any],
+    starts: Any,
+    pad_id: int,
+) -> dict[str, Any]:
     """The decoder's fields [B, L] from those of the target's tokens (`input_ids`, `position_ids`,
     `language_ids`, `pack_ids`): at each column of an example but the last it reads the token, of
     the first column `starts` [B, L] instead, and predicts the next. Padding stands in the last

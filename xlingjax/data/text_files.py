@@ -39,7 +39,9 @@ def open_bytes(path: str | os.PathLike) -> io.BufferedIOBase:
             return _open_zst(path)
         return open(path, "rb")
     except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror or error}") from None
+        raise UserError(
+            f"cannot read {path}: {error.strerror or error}",
+        ) from None
 
 
 def _open_zst(path: Path) -> io.BufferedIOBase:
@@ -47,11 +49,13 @@ def _open_zst(path: Path) -> io.BufferedIOBase:
         import zstandard
     except ImportError:
         raise UserError(
-            f"{path}: reading .zst needs the package zstandard; `pip install zstandard`"
+            f"{path}: reading .zst needs the package zstandard; `pip install zstandard`",
         ) from None
     decompressor = zstandard.ZstdDecompressor()
     # zstandard's reader has no lines; a buffer has.
-    return io.BufferedReader(decompressor.stream_reader(open(path, "rb"), closefd=True))
+    return io.BufferedReader(
+        decompressor.stream_reader(open(path, "rb"), closefd=True),
+    )
 
 
 def read_raw_lines(path: str | os.PathLike) -> Iterator[tuple[int, bytes]]:
@@ -72,10 +76,13 @@ def read_raw_lines(path: str | os.PathLike) -> Iterator[tuple[int, bytes]]:
     except Exception as error:
         # zstandard has an exception of its own, which is only known where it is installed.
         of_zstandard = type(error).__name__ == "ZstdError"
-        if not of_zstandard and not isinstance(error, OSError | EOFError | zlib.error):
+        if not of_zstandard and not isinstance(
+            error,
+            OSError | EOFError | zlib.error,
+        ):
             raise
         raise UserError(
-            f"{path}: damaged after line {number} ({error}); fetch or write the file again"
+            f"{path}: damaged after line {number} ({error}); fetch or write the file again",
         ) from None
 
 
@@ -89,7 +96,7 @@ def read_lines(path: str | os.PathLike) -> Iterator[tuple[int, str]]:
             raise UserError(
                 f"{path}, line {number}: invalid UTF-8 (byte 0x{raw[error.start]:02x}, column"
                 f" {error.start + 1}); convert the file, for example `iconv -f WINDOWS-1252 -t"
-                " UTF-8`"
+                " UTF-8`",
             ) from None
 
 

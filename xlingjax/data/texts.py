@@ -45,7 +45,10 @@ class Text:
             yield from (line.strip() for _, line in read_lines(self.path))
             return
         for cells, where in _rows(self.path):
-            if self.only_language and _language_of(cells, where) != self.language:
+            if (
+                self.only_language
+                and _language_of(cells, where) != self.language
+            ):
                 continue
             text = _cell(cells, self.column, where)
             if not self.documents:
@@ -96,7 +99,7 @@ class Pair:
         """The error for sides of unequal length."""
         return UserError(
             f"parallel files differ in length: {self.first.path} has {first} lines,"
-            f" {self.second.path} has {second}; line i of one must translate line i of the other"
+            f" {self.second.path} has {second}; line i of one must translate line i of the other",
         )
 
 
@@ -141,7 +144,7 @@ def _rows_of_jsonl(path: Path) -> Iterator[tuple[dict, str]]:
             row = None
         if not isinstance(row, dict):
             raise UserError(
-                f"{path}, line {number}: not a JSON object; jsonl has one object per line"
+                f"{path}, line {number}: not a JSON object; jsonl has one object per line",
             )
         # The data sets of translations on the Hugging Face hub have the codes in this field.
         translation = row.get("translation")
@@ -180,7 +183,7 @@ def _cell(cells: dict | list[str], column: int | str, where: str) -> str:
         text = cells[column]
     except IndexError:
         raise UserError(
-            f"{where}: no column {column + 1} of {len(cells)}: put tabs between columns"
+            f"{where}: no column {column + 1} of {len(cells)}: put tabs between columns",
         ) from None
     except KeyError:
         raise UserError(f"{where}: no column {column!r}") from None

@@ -49,7 +49,10 @@ class Tokens:
         """The lines where the boolean mask is true."""
         if lines.all():
             return self
-        return Tokens(self.ids[np.repeat(lines, self.lengths)], self.lengths[lines])
+        return Tokens(
+            self.ids[np.repeat(lines, self.lengths)],
+            self.lengths[lines],
+        )
 
 
 def concatenate(parts: Sequence[Tokens]) -> Tokens:
@@ -61,7 +64,10 @@ def concatenate(parts: Sequence[Tokens]) -> Tokens:
     for part in parts:
         lengths.append(part.lengths)
         lengths.append(document_break)
-    return Tokens(np.concatenate([part.ids for part in parts]), np.concatenate(lengths))
+    return Tokens(
+        np.concatenate([part.ids for part in parts]),
+        np.concatenate(lengths),
+    )
 
 
 @dataclass(frozen=True)
@@ -81,7 +87,9 @@ class Records:
         for side in self.sides:
             digest.update(np.ascontiguousarray(side.lengths).tobytes())
             # As int32, so that the hash does not depend on how wide the cache stores them.
-            digest.update(np.ascontiguousarray(side.ids, dtype=np.int32).tobytes())
+            digest.update(
+                np.ascontiguousarray(side.ids, dtype=np.int32).tobytes(),
+            )
         return digest.hexdigest()
 
 
@@ -147,7 +155,7 @@ def load_or_write(
         except OSError as error:
             raise UserError(
                 f"cannot write the token cache in {cache_folder()}: {error.strerror or error}; "
-                "set XLINGJAX_CACHE to a folder with room"
+                "set XLINGJAX_CACHE to a folder with room",
             ) from None
         megabytes = record.ids.nbytes / 1e6
         log.info(
@@ -168,7 +176,8 @@ def _load(path: Path) -> np.ndarray:
 
 
 def joined(
-    chunks: Iterable[tuple[np.ndarray, np.ndarray]], vocabulary: Vocabulary
+    chunks: Iterable[tuple[np.ndarray, np.ndarray]],
+    vocabulary: Vocabulary,
 ) -> Tokens:
     """One `Tokens` of chunks (ids, lengths)."""
     dtype = id_dtype(vocabulary)
@@ -194,7 +203,9 @@ def _write(path: Path, array: np.ndarray) -> None:
 
 
 def _tokenise(
-    lines: Iterable[str], vocabulary: Vocabulary, threads: int
+    lines: Iterable[str],
+    vocabulary: Vocabulary,
+    threads: int,
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     # In chunks, since a corpus may be larger than memory as text.
     lines = iter(lines)
@@ -204,7 +215,9 @@ def _tokenise(
 
 
 def end_sentences(
-    ids: np.ndarray, lengths: np.ndarray, eos_id: int
+    ids: np.ndarray,
+    lengths: np.ndarray,
+    eos_id: int,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Puts `</s>` after every line that has pieces."""
     full = lengths > 0
@@ -268,6 +281,6 @@ def _not_empty(records: Records, paths: Sequence[Path], held: bool) -> Records:
     if held:
         raise UserError(
             f"no {records.name} text is held out: the share takes no block of {BLOCK} lines of"
-            f" {paths[0]}{more}; raise holdout or give held-out files"
+            f" {paths[0]}{more}; raise holdout or give held-out files",
         )
     raise UserError(f"empty corpus: no {records.name} text in {paths[0]}{more}")

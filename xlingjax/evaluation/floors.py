@@ -23,10 +23,13 @@ def _vectoriser(**options):
         from sklearn.feature_extraction.text import TfidfVectorizer
     except ImportError:
         raise UserError(
-            "retrieval floors need scikit-learn: pip install scikit-learn"
+            "retrieval floors need scikit-learn: pip install scikit-learn",
         ) from None
     return TfidfVectorizer(
-        analyzer="char", ngram_range=(1, 4), sublinear_tf=True, **options
+        analyzer="char",
+        ngram_range=(1, 4),
+        sublinear_tf=True,
+        **options,
     )
 
 
@@ -46,7 +49,11 @@ def char_tfidf(test: Pairs) -> dict[str, float]:
 
 
 def lsi(
-    test: Pairs, train: Pairs, dimensions: int = 300, limit: int = 20000, seed: int = 0
+    test: Pairs,
+    train: Pairs,
+    dimensions: int = 300,
+    limit: int = 20000,
+    seed: int = 0,
 ) -> dict[str, float]:
     """Cross-lingual latent semantic indexing: the two sides of a training pair are one document
     over both languages' n-grams, its truncated SVD is the shared space, a test sentence folds in
@@ -90,12 +97,19 @@ def floors(
     raw_en_to_xx, mean over its languages}}.
     """
     out: dict[str, Any] = {
-        "char_tfidf": {language: char_tfidf(pairs) for language, pairs in test.items()},
+        "char_tfidf": {
+            language: char_tfidf(pairs) for language, pairs in test.items()
+        },
         "lsi": {},
     }
     for language, pairs in test.items():
         if train and language in train:
-            out["lsi"][language] = lsi(pairs, train[language], dimensions, limit)
+            out["lsi"][language] = lsi(
+                pairs,
+                train[language],
+                dimensions,
+                limit,
+            )
     means = {}
     for name in ("char_tfidf", "lsi"):
         values = [scores["raw_en_to_xx"] for scores in out[name].values()]
@@ -122,5 +136,8 @@ class RetrievalFloors(Evaluator):
     @functools.cached_property
     def _floors(self) -> dict[str, Any]:
         return floors(
-            self.test, self.train, dimensions=self.dimensions, limit=self.limit
+            self.test,
+            self.train,
+            dimensions=self.dimensions,
+            limit=self.limit,
         )

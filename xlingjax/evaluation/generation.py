@@ -67,7 +67,7 @@ def heldout(
     for name in directions:
         if name not in known:
             raise UserError(
-                f"held-out pairs: none for {name!r}; there are {', '.join(known) or 'none'}"
+                f"held-out pairs: none for {name!r}; there are {', '.join(known) or 'none'}",
             )
     if not sets:
         found: set[str] = set()
@@ -75,7 +75,7 @@ def heldout(
             found.update(pair.languages)
         raise UserError(
             "held-out pairs: no line with text on both sides in the run's languages,"
-            f" {', '.join(languages)}; the files' are {', '.join(sorted(found)) or 'none'}"
+            f" {', '.join(languages)}; the files' are {', '.join(sorted(found)) or 'none'}",
         )
     return [one for one in sets if not directions or one.name in directions]
 
@@ -133,7 +133,11 @@ class GenerationScore(Evaluator):
             made = generator.generate(one.sources, one.source, one.target)
             outputs = [best.text for best, *_ in made]
             scores = score(
-                outputs, one.references, one.target, self.lowercase, self.texts
+                outputs,
+                one.references,
+                one.target,
+                self.lowercase,
+                self.texts,
             )
             for metric in METRICS:
                 values[metric][one.name] = scores[metric]
@@ -150,7 +154,7 @@ class GenerationScore(Evaluator):
                         "source": one.sources[number],
                         "reference": one.references[number],
                         "output": output,
-                    }
+                    },
                 )
         return values | self._means(values)
 

@@ -51,14 +51,22 @@ class PseudoSamples(Evaluator):
             index = language_index(language, self.languages, model)
             rows = self._sentences(text, index)
             parts.append(rows)
-            for ids_L, pack_L in zip(rows["input_ids"], rows["pack_ids"], strict=True):
+            for ids_L, pack_L in zip(
+                rows["input_ids"],
+                rows["pack_ids"],
+                strict=True,
+            ):
                 # The number of the sample alone, so that every step asks for the same.
                 rng = np.random.default_rng((self.seed, len(samples)))
                 tokens = int(pack_L.sum())
                 places, target = self._drawn(rng, tokens, language)
                 pieces = self.vocabulary.pieces(ids_L[:tokens].tolist())
                 samples.append(
-                    {"language": language, "pieces": pieces, "target_language": target}
+                    {
+                        "language": language,
+                        "pieces": pieces,
+                        "target_language": target,
+                    },
                 )
                 offsets.append(places)
                 targets.append(language_index(target, self.languages, model))
@@ -76,7 +84,10 @@ class PseudoSamples(Evaluator):
         return {"kind": "pseudo_samples", "samples": samples}
 
     def _drawn(
-        self, rng: np.random.Generator, tokens: int, language: str
+        self,
+        rng: np.random.Generator,
+        tokens: int,
+        language: str,
     ) -> tuple[np.ndarray, str]:
         """(offsets, sorted, the language) of a sentence's pseudo tokens."""
         # Less a little: a product may come out above a whole number, as 0.07 x 100 does.
@@ -92,11 +103,18 @@ class PseudoSamples(Evaluator):
         # A sentence leaves room for its own placeholders.
         longest = int(self.length / (1 + self.proportion)) - 1
         return sentence_rows(
-            chosen, self.vocabulary, longest, language_id, self.per_language
+            chosen,
+            self.vocabulary,
+            longest,
+            language_id,
+            self.per_language,
         )
 
     def _with_placeholders(
-        self, text: Rows, offsets: Sequence[np.ndarray], targets: Sequence[int]
+        self,
+        text: Rows,
+        offsets: Sequence[np.ndarray],
+        targets: Sequence[int],
     ) -> Rows:
         """The rows that `BtmlmFeatures` makes, nothing of the text masked."""
         width = text["pack_ids"].shape[1]
@@ -112,7 +130,9 @@ class PseudoSamples(Evaluator):
             base_B1 = np.zeros_like(base_B1)
         behind = {
             "input_ids": np.where(
-                used_BP, self.vocabulary.mask_id, self.vocabulary.pad_id
+                used_BP,
+                self.vocabulary.mask_id,
+                self.vocabulary.pad_id,
             ),
             "position_ids": np.where(used_BP, base_B1 + offset_BP, 0),
             "language_ids": np.where(used_BP, np.array(targets)[:, None], 0),
@@ -120,7 +140,9 @@ class PseudoSamples(Evaluator):
             "sides": used_BP,
         }
         row = {
-            name: np.concatenate([text[name], behind[name]], axis=1).astype(np.int32)
+            name: np.concatenate([text[name], behind[name]], axis=1).astype(
+                np.int32,
+            )
             for name in behind
         }
         special = np.resize(sorted(self.vocabulary.special_ids), SPECIAL_IDS)
@@ -128,8 +150,12 @@ class PseudoSamples(Evaluator):
             "original_ids": row["input_ids"],
             "is_mask": np.pad(used_BP, [(0, 0), (width, 0)]).astype(np.int32),
             "special_ids": np.tile(special, (len(used_BP), 1)).astype(np.int32),
-            "pseudo_positions": np.where(used_BP, width + np.arange(most), 0).astype(
-                np.int32
+            "pseudo_positions": np.where(
+                used_BP,
+                width + np.arange(most),
+                0,
+            ).astype(
+                np.int32,
             ),
             "pseudo_weights": used_BP.astype(np.float32),
         }

@@ -21,7 +21,12 @@ from xlingjax.inference.search import CHUNK, neighbours, unit_rows
 from xlingjax.training.evaluator import Evaluator
 
 DIRECTIONS = ("en_to_xx", "xx_to_en")
-SCORES = ("raw_en_to_xx", "raw_xx_to_en", "centred_en_to_xx", "centred_xx_to_en")
+SCORES = (
+    "raw_en_to_xx",
+    "raw_xx_to_en",
+    "centred_en_to_xx",
+    "centred_xx_to_en",
+)
 
 
 def nearest(
@@ -32,12 +37,20 @@ def nearest(
 ) -> np.ndarray:
     """int[Q]: the row of `index_SD` with the highest cosine to each query; exact; among equals the
     first row wins. chunk, mesh: see `search.neighbours`."""
-    _, rows_Q1 = neighbours(unit_rows(queries_QD), unit_rows(index_SD), 1, chunk, mesh)
+    _, rows_Q1 = neighbours(
+        unit_rows(queries_QD),
+        unit_rows(index_SD),
+        1,
+        chunk,
+        mesh,
+    )
     return rows_Q1[:, 0]
 
 
 def accuracy(
-    queries_SD: np.ndarray, index_SD: np.ndarray, mesh: Mesh | None = None
+    queries_SD: np.ndarray,
+    index_SD: np.ndarray,
+    mesh: Mesh | None = None,
 ) -> float:
     """Share of rows whose nearest row of the other side is their own; states that have all
     collapsed score 1/S, not 1.
@@ -47,7 +60,9 @@ def accuracy(
 
 
 def score_layer(
-    english_SD: np.ndarray, foreign_SD: np.ndarray, mesh: Mesh | None = None
+    english_SD: np.ndarray,
+    foreign_SD: np.ndarray,
+    mesh: Mesh | None = None,
 ) -> dict[str, float]:
     """The four figures of one layer: {raw, centred} x {en_to_xx (XTREME's), xx_to_en}, each in
     0..1."""
@@ -57,8 +72,16 @@ def score_layer(
     return {
         "raw_en_to_xx": accuracy(english_SD, foreign_SD, mesh),
         "raw_xx_to_en": accuracy(foreign_SD, english_SD, mesh),
-        "centred_en_to_xx": accuracy(centred_english_SD, centred_foreign_SD, mesh),
-        "centred_xx_to_en": accuracy(centred_foreign_SD, centred_english_SD, mesh),
+        "centred_en_to_xx": accuracy(
+            centred_english_SD,
+            centred_foreign_SD,
+            mesh,
+        ),
+        "centred_xx_to_en": accuracy(
+            centred_foreign_SD,
+            centred_english_SD,
+            mesh,
+        ),
     }
 
 
@@ -82,7 +105,10 @@ def best_layer(by_layer: Mapping[str, Mapping[str, float]], score: str) -> str:
     Chosen on the very pairs it is reported on: a ceiling for the model, as the report says beside
     it.
     """
-    return max(by_layer, key=lambda layer: (by_layer[layer][score], -int(layer)))
+    return max(
+        by_layer,
+        key=lambda layer: (by_layer[layer][score], -int(layer)),
+    )
 
 
 def language_similarity(centroids: Mapping[str, np.ndarray]) -> dict[str, Any]:
@@ -132,7 +158,10 @@ def evaluate_retrieval(
     counts: dict[str, int] = {}
     for language, aligned in pairs.items():
         sides = []
-        for name, texts in ((PIVOT, aligned.english), (language, aligned.foreign)):
+        for name, texts in (
+            (PIVOT, aligned.english),
+            (language, aligned.foreign),
+        ):
             texts = [prefix + text for text in texts]
             states_PNSD = embed(
                 model,
@@ -157,16 +186,23 @@ def evaluate_retrieval(
                 foreign_SD = foreign_PNSD[p, layer]
                 table[str(layer)] = score_layer(english_SD, foreign_SD, mesh)
             tables[pooling][language] = table
-    by_layer = {pooling: mean_by_layer(table) for pooling, table in tables.items()}
+    by_layer = {
+        pooling: mean_by_layer(table) for pooling, table in tables.items()
+    }
     best: dict[str, dict[str, dict[str, Any]]] = {}
     for pooling, layers in by_layer.items():
         best[pooling] = {}
         for score in SCORES:
             at = best_layer(layers, score)
-            best[pooling][score] = {"layer": int(at), "value": layers[at][score]}
+            best[pooling][score] = {
+                "layer": int(at),
+                "value": layers[at][score],
+            }
     head = best[poolings[0]]
     layer = head["raw_en_to_xx"]["layer"]
-    centroids = {name: total[layer] / counts[name] for name, total in sums.items()}
+    centroids = {
+        name: total[layer] / counts[name] for name, total in sums.items()
+    }
     details: dict[str, Any] = {"kind": "retrieval"}
     if prefix:
         details["prefix"] = prefix
@@ -177,7 +213,9 @@ def evaluate_retrieval(
         "retrieval_mean_centred_xx_to_en": head["centred_xx_to_en"]["value"],
         "retrieval_best_layer": layer,
         "retrieval_best_layer_centred": head["centred_en_to_xx"]["layer"],
-        "pairs": {language: len(aligned) for language, aligned in pairs.items()},
+        "pairs": {
+            language: len(aligned) for language, aligned in pairs.items()
+        },
         "by_language": tables,
         "by_layer": by_layer,
         "best": best,

@@ -21,7 +21,12 @@ def _logits(model, params, batch):
 
 
 def predict(
-    model, params, rows: Mapping[str, np.ndarray], *, batch_size: int = 64, mesh=None
+    model,
+    params,
+    rows: Mapping[str, np.ndarray],
+    *,
+    batch_size: int = 64,
+    mesh=None,
 ) -> np.ndarray:
     """float32[N, L, 2]: logits of first and last column (see `span_rows`). The last batch is filled
     up with empty rows."""
@@ -57,7 +62,9 @@ def n_best(
     lasts = np.argsort(-end, kind="stable")[:candidates]
     pieces = lasts - firsts[:, None] + 1
     # Windows overlap: a start is read where it has most context on both sides.
-    allowed = (pieces >= 1) & (pieces <= longest) & window.maximal[firsts][:, None]
+    allowed = (
+        (pieces >= 1) & (pieces <= longest) & window.maximal[firsts][:, None]
+    )
     found = []
     for i, j in np.argwhere(allowed):
         first = int(firsts[i])
@@ -84,9 +91,16 @@ def best_answers(
     for row, window in enumerate(windows):
         number = window.question
         context = questions[number].context
-        spans = n_best(logits[row], window, longest=longest, candidates=candidates)
+        spans = n_best(
+            logits[row],
+            window,
+            longest=longest,
+            candidates=candidates,
+        )
         for score, first, last in spans:
-            text = context[window.spans[first, 0] : window.spans[last, 1]].strip()
+            text = context[
+                window.spans[first, 0] : window.spans[last, 1]
+            ].strip()
             # A piece may be a blank alone.
             if not text:
                 continue
@@ -125,7 +139,8 @@ def predict_answers(
     for question in questions:
         if question.id in seen:
             raise UserError(
-                f"question {question.id} stands twice: ids tell answers apart, so give each its own"
+                f"question {question.id} stands twice: ids tell answers apart,"
+                " so give each its own",
             )
         seen.add(question.id)
     rows, windows = span_rows(
@@ -140,5 +155,9 @@ def predict_answers(
     )
     logits = predict(model, params, rows, batch_size=batch_size, mesh=mesh)
     return best_answers(
-        logits, windows, questions, longest=longest, candidates=candidates
+        logits,
+        windows,
+        questions,
+        longest=longest,
+        candidates=candidates,
     )

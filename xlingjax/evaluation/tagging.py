@@ -17,7 +17,12 @@ def _likeliest(model, objective: Tagging, params, batch):
 
 
 def predict(
-    model, params, rows: Mapping[str, np.ndarray], *, batch_size: int = 64, mesh=None
+    model,
+    params,
+    rows: Mapping[str, np.ndarray],
+    *,
+    batch_size: int = 64,
+    mesh=None,
 ) -> np.ndarray:
     """int[N, L]: the likeliest tag at every piece (see `tagged_rows`)."""
     fields = {}

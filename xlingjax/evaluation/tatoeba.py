@@ -29,7 +29,7 @@ def chosen_layer(layer: int | None, layers: int) -> int:
         return paper_layer(layers)
     if not 0 <= layer <= layers:
         raise UserError(
-            f"layer {layer}: this model has layers 0 (the embeddings) to {layers}"
+            f"layer {layer}: this model has layers 0 (the embeddings) to {layers}",
         )
     return layer
 
@@ -55,11 +55,13 @@ def side_vectors(
     for name, rows in ((language, bitext.source), (PIVOT, bitext.target)):
         if not rows:
             raise UserError(
-                f"{language}-{PIVOT}: no sentences of {name!r} to search among"
+                f"{language}-{PIVOT}: no sentences of {name!r} to search among",
             )
         texts = [text for _, text in rows]
         of = model, params, texts, name, languages, vocabulary
-        sides.append(embed_texts(*of, poolings, layers, mesh, prefix, max_length))
+        sides.append(
+            embed_texts(*of, poolings, layers, mesh, prefix, max_length),
+        )
     return sides[0], sides[1]
 
 
@@ -151,7 +153,7 @@ def accuracy(predicted: Sequence[int], bitext: Bitext) -> float:
         raise UserError("retrieval cannot be scored: there is no gold")
     if len(predicted) != len(bitext.target):
         raise UserError(
-            f"{len(predicted)} predictions for {len(bitext.target)} English lines"
+            f"{len(predicted)} predictions for {len(bitext.target)} English lines",
         )
     right = []
     for row, (english, _) in zip(predicted, bitext.target, strict=True):

@@ -18,7 +18,10 @@ Rows = Mapping[str, np.ndarray]
 
 @functools.lru_cache(maxsize=256)
 def compiled(
-    function: Callable, model: Encoder, mesh: Mesh | None, *settings: Hashable
+    function: Callable,
+    model: Encoder,
+    mesh: Mesh | None,
+    *settings: Hashable,
 ) -> Callable:
     """jit of (params, batch, ...) -> function(model, *settings, params, batch, ...), the model on
     attention backend "xla" and what comes back whole on every device.
@@ -33,7 +36,11 @@ def compiled(
 
 
 def by_batch(
-    run: Callable, params: Any, rows: Rows, size: int, mesh: Mesh | None = None
+    run: Callable,
+    params: Any,
+    rows: Rows,
+    size: int,
+    mesh: Mesh | None = None,
 ) -> Iterator[tuple[Any, int]]:
     """(what `run` gives, the number of true rows in it) of each batch.
 
@@ -52,7 +59,11 @@ def by_batch(
 
 
 def by_row(
-    run: Callable, params: Any, rows: Rows, size: int, mesh: Mesh | None = None
+    run: Callable,
+    params: Any,
+    rows: Rows,
+    size: int,
+    mesh: Mesh | None = None,
 ) -> Any:
     """What `run` gives for all rows, in their order, as NumPy arrays; `run` gives one array, or a
     tuple of arrays, rows first. size: see `by_batch`. Raises ValueError where there are no rows.

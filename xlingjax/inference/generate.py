@@ -54,7 +54,15 @@ def _search(
     fold_each = jax.vmap(jax.random.fold_in, (None, 0))
     keys_B = fold_each(jax.random.key(seed), numbers_B)
     return generate(
-        model, params, batch, start_B, language_B, ids, decoding, columns, key=keys_B
+        model,
+        params,
+        batch,
+        start_B,
+        language_B,
+        ids,
+        decoding,
+        columns,
+        key=keys_B,
     )
 
 
@@ -103,7 +111,7 @@ class Generator:
         if not isinstance(self.model, Seq2Seq):
             raise UserError(
                 f"model {c.name} has no decoder, it is an encoder alone: give a run that was"
-                " trained with DECODER_LAYERS above 0"
+                " trained with DECODER_LAYERS above 0",
             )
         self.longest_source = c.max_positions - c.position_offset
 
@@ -124,7 +132,7 @@ class Generator:
             return 0
         if code not in self.languages:
             raise UserError(
-                f"language {code!r} is not one of the run's: {', '.join(self.languages)}"
+                f"language {code!r} is not one of the run's: {', '.join(self.languages)}",
             )
         return list(self.languages).index(code)
 
@@ -149,7 +157,13 @@ class Generator:
         found = [[Generated()] * self.decoding.n_best for _ in lines]
         for members, length, rows in self._batches(sizes, self.decoding.beams):
             chosen = [rows_of_lines[i] for i in members]
-            batch = rows_of(chosen, from_id, self.vocabulary.pad_id, rows, length)
+            batch = rows_of(
+                chosen,
+                from_id,
+                self.vocabulary.pad_id,
+                rows,
+                length,
+            )
             numbers_B = np.zeros(rows, np.int32)
             numbers_B[: len(members)] = [first + i for i in members]
             run = compiled(
@@ -172,7 +186,11 @@ class Generator:
             lengths_BW = np.asarray(texts.lengths)
             scores_BW = np.asarray(texts.scores)
             for row, i in enumerate(members):
-                found[i] = self._best(ids_BWT[row], lengths_BW[row], scores_BW[row])
+                found[i] = self._best(
+                    ids_BWT[row],
+                    lengths_BW[row],
+                    scores_BW[row],
+                )
             if progress:
                 progress(len(members), int(lengths_BW[: len(members), 0].sum()))
         return found
@@ -197,7 +215,7 @@ class Generator:
         if len(lines) != len(references):
             raise UserError(
                 f"{len(lines)} lines but {len(references)} references: give one of each per line,"
-                " in order"
+                " in order",
             )
         from_id, to_id = self.language(source), self.language(target)
         sources = self.tokens(lines, first)
@@ -214,7 +232,13 @@ class Generator:
         for members, length, rows in self._batches(sizes):
             chosen = [sources[i] for i in members]
             wanted = [targets[i] for i in members]
-            batch = rows_of(chosen, from_id, self.vocabulary.pad_id, rows, length)
+            batch = rows_of(
+                chosen,
+                from_id,
+                self.vocabulary.pad_id,
+                rows,
+                length,
+            )
             columns = min(length, self.model.longest_target)
             batch |= self._targets(wanted, to_id, rows, columns)
             total_B = np.asarray(run(self.params, place(batch, self.mesh)))
@@ -223,25 +247,33 @@ class Generator:
                 text = references[i]
                 if not isinstance(text, str):
                     text = self._text(targets[i])
-                score = total / max(len(targets[i]), 1) ** self.decoding.length_penalty
+                score = (
+                    total
+                    / max(len(targets[i]), 1) ** self.decoding.length_penalty
+                )
                 found[i] = Generated(text, tuple(targets[i]), total, score)
             if progress:
                 progress(len(members), sum(map(len, wanted)))
         return found
 
     def _target_ids(
-        self, references: Sequence[str | Sequence[int]], first: int
+        self,
+        references: Sequence[str | Sequence[int]],
+        first: int,
     ) -> list[list[int]]:
         targets = []
         for number, reference in enumerate(references, first):
             if isinstance(reference, str):
-                ids = [*self.vocabulary.encode(reference), self.vocabulary.eos_id]
+                ids = [
+                    *self.vocabulary.encode(reference),
+                    self.vocabulary.eos_id,
+                ]
             else:
                 ids = [*reference]
             if len(ids) > self.model.longest_target:
                 raise UserError(
                     f"reference {number}: {len(ids)} tokens, and the model's position table"
-                    f" takes {self.model.longest_target}: shorten it"
+                    f" takes {self.model.longest_target}: shorten it",
                 )
             targets.append(ids)
         return targets
@@ -249,7 +281,12 @@ class Generator:
     def _best(self, ids_WT, lengths_W, scores_W) -> list[Generated]:
         """The texts of one line."""
         found = []
-        for ids_T, count, score in zip(ids_WT, lengths_W, scores_W, strict=True):
+        for ids_T, count, score in zip(
+            ids_WT,
+            lengths_W,
+            scores_W,
+            strict=True,
+        ):
             found.append(self._read(ids_T[:count], float(score)))
         return found
 
@@ -257,11 +294,16 @@ class Generator:
         # The search gives no total: it divides by the length, which is undone here.
         total = score * max(len(ids_T), 1) ** self.decoding.length_penalty
         return Generated(
-            self._text(ids_T.tolist()), tuple(ids_T.tolist()), total, score
+            self._text(ids_T.tolist()),
+            tuple(ids_T.tolist()),
+            total,
+            score,
         )
 
     def _text(self, ids: Sequence[int]) -> str:
-        return self.vocabulary.decode([i for i in ids if i != self.vocabulary.eos_id])
+        return self.vocabulary.decode(
+            [i for i in ids if i != self.vocabulary.eos_id],
+        )
 
     def _start(self, language: int) -> int:
         # A language token says what to write in (XLM's decoder: `</s>`, and a language embedding).
@@ -283,7 +325,7 @@ class Generator:
             if len(pieces) + 2 > limit and not self.truncate:
                 raise UserError(
                     f"line {number}: {len(pieces) + 2} tokens, and the model's position table takes"
-                    f" {limit}: shorten the line, or cut such lines with --truncate"
+                    f" {limit}: shorten the line, or cut such lines with --truncate",
                 )
             ids = []
             if pieces:
@@ -292,7 +334,11 @@ class Generator:
         return found
 
     def _targets(
-        self, targets: Sequence[Sequence[int]], language: int, rows: int, length: int
+        self,
+        targets: Sequence[Sequence[int]],
+        language: int,
+        rows: int,
+        length: int,
     ):
         """The decoder's fields, of one target per row."""
         # Shifted by one: what stands in a column is predicted from those before it.
@@ -312,10 +358,15 @@ class Generator:
     def _columns(self, length: int) -> int:
         """The most tokens of a text whose source has at most `length`."""
         scale, more = self.decoding.max_length
-        return max(1, min(int(scale * length) + more, self.model.longest_target))
+        return max(
+            1,
+            min(int(scale * length) + more, self.model.longest_target),
+        )
 
     def _batches(
-        self, sizes: Sequence[int], beams: int = 1
+        self,
+        sizes: Sequence[int],
+        beams: int = 1,
     ) -> Iterator[tuple[list[int], int, int]]:
         """(lines, longest first, the length of their rows, the number of rows) of each batch; lines
         of size 0 are left out."""
@@ -347,5 +398,7 @@ def _placed(x_B: np.ndarray, mesh: Mesh | None) -> Any:
     if mesh is None:
         return x_B
     return jax.make_array_from_callback(
-        x_B.shape, batch_sharding(mesh), lambda index: x_B[index]
+        x_B.shape,
+        batch_sharding(mesh),
+        lambda index: x_B[index],
     )

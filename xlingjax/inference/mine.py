@@ -23,7 +23,10 @@ class Mined:
 
 
 def margin_scores(
-    cosines: np.ndarray, left: np.ndarray, right: np.ndarray, margin: str
+    cosines: np.ndarray,
+    left: np.ndarray,
+    right: np.ndarray,
+    margin: str,
 ) -> np.ndarray:
     """Score of candidates from their cosine and the mean cosine of each side's neighbours."""
     around = (left + right) / 2
@@ -49,19 +52,36 @@ def mine(
     highest; they are taken from the best on, each sentence once (the paper's "max" retrieval).
     threshold: the lowest score kept; None: all. mesh: see `search.neighbours`."""
     if not len(source_SD) or not len(target_TD):
-        raise UserError("mining needs sentences on both sides, and one is empty")
+        raise UserError(
+            "mining needs sentences on both sides, and one is empty",
+        )
     source, target = unit_rows(source_SD), unit_rows(target_TD)
     forward_Sk, targets_Sk = neighbours(source, target, k, mesh=mesh)
     backward_Tk, sources_Tk = neighbours(target, source, k, mesh=mesh)
     left, right = forward_Sk.mean(axis=1), backward_Tk.mean(axis=1)
-    forward_Sk = margin_scores(forward_Sk, left[:, None], right[targets_Sk], margin)
-    backward_Tk = margin_scores(backward_Tk, left[sources_Tk], right[:, None], margin)
+    forward_Sk = margin_scores(
+        forward_Sk,
+        left[:, None],
+        right[targets_Sk],
+        margin,
+    )
+    backward_Tk = margin_scores(
+        backward_Tk,
+        left[sources_Tk],
+        right[:, None],
+        margin,
+    )
     best_S, best_T = forward_Sk.argmax(axis=1), backward_Tk.argmax(axis=1)
     each_S, each_T = np.arange(len(source)), np.arange(len(target))
     rows = np.concatenate([each_S, sources_Tk[each_T, best_T]])
     columns = np.concatenate([targets_Sk[each_S, best_S], each_T])
-    scores = np.concatenate([forward_Sk[each_S, best_S], backward_Tk[each_T, best_T]])
-    free_rows, free_columns = np.ones(len(source), bool), np.ones(len(target), bool)
+    scores = np.concatenate(
+        [forward_Sk[each_S, best_S], backward_Tk[each_T, best_T]],
+    )
+    free_rows, free_columns = (
+        np.ones(len(source), bool),
+        np.ones(len(target), bool),
+    )
     kept = []
     for candidate in np.argsort(-scores, kind="stable").tolist():
         if threshold is not None and scores[candidate] < threshold:

@@ -37,7 +37,8 @@ from xlingjax.training.feed import ObjectiveRun
 from xlingjax.training.loop import train
 from xlingjax.training.optimizer import OptimizerConfig
 
-RETRIEVAL = ("k", "random_share")  # settings that the network does not depend on
+# Settings that the network does not depend on.
+RETRIEVAL = ("k", "random_share")
 
 
 @dataclass(frozen=True)
@@ -61,8 +62,8 @@ def write_negatives(
     parallel: Sequence[str],
     vocabulary: Vocabulary,
     output: Path,
-    config: NegativesConfig = NegativesConfig(),  # noqa: B008 - frozen
-    runtime: RuntimeConfig = RuntimeConfig(),  # noqa: B008 - frozen
+    config: NegativesConfig = NegativesConfig(),
+    runtime: RuntimeConfig = RuntimeConfig(),
     say: Callable[[str], None] = print,
 ) -> list[Path]:
     """A table per pair of languages; finished ones of the same text and settings are left as they
@@ -75,15 +76,31 @@ def write_negatives(
     if not by_languages:
         raise UserError(
             f"--parallel {parallel}: every pair has both sides in one language; give it"
-            " translations"
+            " translations",
         )
     return [
-        _of_languages(languages, pairs, vocabulary, output, config, runtime, say)
+        _of_languages(
+            languages,
+            pairs,
+            vocabulary,
+            output,
+            config,
+            runtime,
+            say,
+        )
         for languages, pairs in sorted(by_languages.items())
     ]
 
 
-def _of_languages(languages, pairs, vocabulary, output, config, runtime, say) -> Path:
+def _of_languages(
+    languages,
+    pairs,
+    vocabulary,
+    output,
+    config,
+    runtime,
+    say,
+) -> Path:
     # English first, as the sentence that gets the wrong partner.
     languages = tuple(sorted(languages, key=lambda code: (code != "en", code)))
     name = "-".join(languages)
@@ -99,25 +116,39 @@ def _of_languages(languages, pairs, vocabulary, output, config, runtime, say) ->
         say(f"{table}: finished before")
         return table
     records = pair_records(pairs, vocabulary)
-    tokens = [records.sides[records.languages.index(code)] for code in languages]
+    tokens = [
+        records.sides[records.languages.index(code)] for code in languages
+    ]
     full = np.flatnonzero((tokens[0].lengths > 0) & (tokens[1].lengths > 0))
     sides = [
-        [side[line] for line in full.tolist()] for side in _lines(pairs, languages)
+        [side[line] for line in full.tolist()]
+        for side in _lines(pairs, languages)
     ]
     if len(sides[0]) <= config.k:
         raise UserError(
             f"{name}: {len(sides[0])} pairs are too few to find negatives among; {config.k + 1} at"
-            " least"
+            " least",
         )
-    trained = {name: value for name, value in identity.items() if name not in RETRIEVAL}
+    trained = {
+        name: value for name, value in identity.items() if name not in RETRIEVAL
+    }
     mark = hashlib.sha256(json.dumps(trained).encode()).hexdigest()[:16]
     vectors = _vectors(
-        folder / f"run-{mark}", pairs, tokens, full, vocabulary, config, runtime, say
+        folder / f"run-{mark}",
+        pairs,
+        tokens,
+        full,
+        vocabulary,
+        config,
+        runtime,
+        say,
     )
     negatives = choose(sides, vectors, config)
     rows = ["\t".join((*languages, NEGATIVE, "similarity", "kind"))]
     rows += [
-        "\t".join((sides[0][i], sides[1][i], sides[1][j], f"{similarity:.4f}", kind))
+        "\t".join(
+            (sides[0][i], sides[1][i], sides[1][j], f"{similarity:.4f}", kind),
+        )
         for i, (j, similarity, kind) in enumerate(negatives)
         if j >= 0
     ]
@@ -125,13 +156,19 @@ def _of_languages(languages, pairs, vocabulary, output, config, runtime, say) ->
     partial = table.with_suffix(".partial")
     partial.write_text("\n".join(rows) + "\n", encoding="utf-8")
     stamp.unlink(
-        missing_ok=True
+        missing_ok=True,
     )  # of the table that goes; a crash from here on leaves one without a stamp
     partial.replace(table)
     write_json(stamp, identity)
     hard = [similarity for _, similarity, kind in negatives if kind == "hard"]
-    mean = f", mean similarity of the hard ones {np.mean(hard):.3f}" if hard else ""
-    say(f"{table}: {len(rows) - 1} of {len(sides[0])} pairs with a negative{mean}")
+    mean = (
+        f", mean similarity of the hard ones {np.mean(hard):.3f}"
+        if hard
+        else ""
+    )
+    say(
+        f"{table}: {len(rows) - 1} of {len(sides[0])} pairs with a negative{mean}",
+    )
     return table
 
 
@@ -148,7 +185,14 @@ def _lines(pairs: Sequence[Pair], languages: Sequence[str]) -> list[list[str]]:
 
 
 def _vectors(
-    folder, pairs, tokens, full, vocabulary, config, runtime, say
+    folder,
+    pairs,
+    tokens,
+    full,
+    vocabulary,
+    config,
+    runtime,
+    say,
 ) -> list[np.ndarray]:
     """float32 [lines, F] of both sides: from disk, or after training the network."""
     path = folder / "vectors.npz"
@@ -185,7 +229,9 @@ def _vectors(
         steps=config.steps,
         seed=config.seed,
         optimizer=OptimizerConfig(
-            learning_rate=config.learning_rate, schedule="linear", warmup_steps=warmup
+            learning_rate=config.learning_rate,
+            schedule="linear",
+            warmup_steps=warmup,
         ),
         runtime=runtime,
         log_every=max(1, config.steps // 10),
@@ -194,7 +240,9 @@ def _vectors(
         raise Stopped(f"{folder}: stopped; the same command goes on")
     encoder = Encoder(model)
     params, _ = load_params(
-        folder, jax.jit(encoder.init)(jax.random.key(0)), vocabulary=vocabulary.sha256
+        folder,
+        jax.jit(encoder.init)(jax.random.key(0)),
+        vocabulary=vocabulary.sha256,
     )
     say(f"{folder}: vectors of {full.size} pairs")
     found = averages(encoder, params, tokens, full, config.length)
@@ -225,9 +273,14 @@ def averages(
         for number, side in enumerate(sides):
             for row, line in enumerate(chosen.tolist()):
                 size = int(side.lengths[line])
-                ids = side.ids[ends[number][line] - size : ends[number][line]][:length]
+                ids = side.ids[ends[number][line] - size : ends[number][line]][
+                    :length
+                ]
                 columns = slice(number * length, number * length + len(ids))
-                batch["input_ids"][row, columns], batch["pack_ids"][row, columns] = (
+                (
+                    batch["input_ids"][row, columns],
+                    batch["pack_ids"][row, columns],
+                ) = (
                     ids,
                     1,
                 )
@@ -269,7 +322,9 @@ def choose(
         for i, lines in zip(left.tolist(), distinct[found], strict=True):
             candidates = wrong(i, lines)[: config.k]
             nearest[i, : len(candidates)] = candidates
-        left = left[nearest[left, -1] < 0] if width < len(distinct) else left[:0]
+        left = (
+            left[nearest[left, -1] < 0] if width < len(distinct) else left[:0]
+        )
         width *= 4
     rng = np.random.default_rng(config.seed)
     chosen = []

@@ -80,11 +80,16 @@ class TrainedRun:
         config = self.model.config
         if dtype in (None, config.dtype):
             return self
-        return replace(self, model=build_model(config.replace(dtype=dtype), self.mesh))
+        return replace(
+            self,
+            model=build_model(config.replace(dtype=dtype), self.mesh),
+        )
 
 
 def open_run(
-    workdir: str | Path, language_embedding: bool = True, mesh: Mesh | None = None
+    workdir: str | Path,
+    language_embedding: bool = True,
+    mesh: Mesh | None = None,
 ) -> TrainedRun:
     """A run on one device, or laid out on a mesh: "RUN" its newest checkpoint; "RUN@STEP",
     "RUN@METRIC" (the best by a metric of BEST_METRIC) and "RUN/checkpoints/STEP" another.
@@ -110,7 +115,10 @@ def open_run(
         shardings,
     )
     params, _ = load_params(
-        workdir, params, vocabulary=vocabulary.sha256, exact=language_embedding
+        workdir,
+        params,
+        vocabulary=vocabulary.sha256,
+        exact=language_embedding,
     )
     return TrainedRun(
         model,

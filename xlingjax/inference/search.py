@@ -38,7 +38,10 @@ def neighbours(
     # A block has k rows at least, or its own best k would not be there to merge.
     block = max(k, min(chunk, _rounded(-(-size // devices))))
     blocks = -(-size // (devices * block))
-    blocks_NCD = np.zeros((devices * blocks, block, index_SD.shape[1]), np.float32)
+    blocks_NCD = np.zeros(
+        (devices * blocks, block, index_SD.shape[1]),
+        np.float32,
+    )
     blocks_NCD.reshape(-1, index_SD.shape[1])[:size] = index_SD
     index = _placed(blocks_NCD, split)
     search = _program(k, mesh)
@@ -64,7 +67,11 @@ def _placed(array: np.ndarray, sharding: NamedSharding | None) -> jax.Array:
     """Every process holds the whole array and gives the parts of its devices."""
     if sharding is None:
         return jnp.asarray(array)
-    return jax.make_array_from_callback(array.shape, sharding, lambda at: array[at])
+    return jax.make_array_from_callback(
+        array.shape,
+        sharding,
+        lambda at: array[at],
+    )
 
 
 @functools.lru_cache(maxsize=32)
@@ -80,17 +87,24 @@ def _program(k: int, mesh: Mesh | None) -> Callable:
         def step(best, entry):
             block_CD, first = entry
             products_QC = jnp.einsum(
-                "qd,cd->qc", queries_QD, block_CD, precision=jax.lax.Precision.HIGHEST
+                "qd,cd->qc",
+                queries_QD,
+                block_CD,
+                precision=jax.lax.Precision.HIGHEST,
             )
             # Rows that fill the last block up are no rows of the index.
             products_QC = jnp.where(
-                first + jnp.arange(block) < size, products_QC, -jnp.inf
+                first + jnp.arange(block) < size,
+                products_QC,
+                -jnp.inf,
             )
             # Of equals top_k takes the first, here and in every merge.
             top, columns = jax.lax.top_k(products_QC, k)
             return _merged((best[0], top), (best[1], first + columns), k), None
 
-        starts = ((device * count + jnp.arange(count)) * block).astype(jnp.int32)
+        starts = ((device * count + jnp.arange(count)) * block).astype(
+            jnp.int32,
+        )
         nothing = (
             jnp.full((len(queries_QD), k), -jnp.inf),
             jnp.zeros((len(queries_QD), k), jnp.int32),

@@ -36,7 +36,7 @@ class Sentences:
         """The same with what is given instead. Raises UserError where no pooling is left."""
         if not (pooling or self.pooling):
             raise UserError(
-                f"its own sentence vectors are not computed here ({self.unread}); give --pooling"
+                f"its own sentence vectors are not computed here ({self.unread}); give --pooling",
             )
         # Layer 0 and the prefix "" are choices too, so None alone stands for nothing given.
         if layer is None:
@@ -44,7 +44,10 @@ class Sentences:
         if prefix is None:
             prefix = self.prefix
         return dataclasses.replace(
-            self, layer=layer, pooling=pooling or self.pooling, prefix=prefix
+            self,
+            layer=layer,
+            pooling=pooling or self.pooling,
+            prefix=prefix,
         )
 
     def said(self) -> str:
@@ -63,7 +66,9 @@ def sentences_of(record: Mapping[str, Any]) -> Sentences | None:
     """Those of a run, from its run.json: what was imported, or where it began; None: it does not
     tell."""
     # A run that began from an imported one has its way in the configuration of its start.
-    settings = record.get("sentences") or record.get("config", {}).get("sentences")
+    settings = record.get("sentences") or record.get("config", {}).get(
+        "sentences",
+    )
     if not settings:
         return None
     return Sentences(**settings)

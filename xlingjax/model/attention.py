@@ -52,7 +52,10 @@ class Attention:
     spec: AttentionSpec = dataclasses.field(metadata={"static": True})
     backend: str = dataclasses.field(metadata={"static": True})
     dropout: float = dataclasses.field(metadata={"static": True})
-    mesh: Mesh | None = dataclasses.field(default=None, metadata={"static": True})
+    mesh: Mesh | None = dataclasses.field(
+        default=None,
+        metadata={"static": True},
+    )
 
     def step(self, q_RLHK: Array, k: Array, v: Array, axes: str) -> Array:
         """[R, L, H, K]: a decoder's step. `axes`, "BHSK" or "BHKS", are those of keys and values. R
@@ -63,7 +66,11 @@ class Attention:
         return o_BLHK.reshape(q_RLHK.shape)
 
     def __call__(
-        self, q_BLHK: Array, k_BSHK: Array, v_BSHK: Array, key: Array | None = None
+        self,
+        q_BLHK: Array,
+        k_BSHK: Array,
+        v_BSHK: Array,
+        key: Array | None = None,
     ) -> Array:
         """[B, L, H, K] in the type of the values. `key` None = no dropout."""
         rate = self.dropout
@@ -73,7 +80,7 @@ class Attention:
         if rate and self.backend != "xla":
             raise Refused(
                 f"attention backend {self.backend} has no dropout (attention_dropout={rate}); set"
-                " it to 0 or use xla"
+                " it to 0 or use xla",
             )
         compute = _COMPUTE[self.backend]
         return compute(self, q_BLHK, k_BSHK, v_BSHK, rate, key)
@@ -92,7 +99,7 @@ def bind(
     `Refused` naming spec and backend when it cannot honour the spec on them."""
     if backend not in _PREPARE:
         raise Refused(
-            f"no attention backend {backend!r} (there are {', '.join(_PREPARE)})"
+            f"no attention backend {backend!r} (there are {', '.join(_PREPARE)})",
         )
     arrays = _PREPARE[backend](spec, queries, keys, mesh)
     return Attention(arrays, spec, backend, dropout, mesh)
@@ -110,7 +117,12 @@ def attend(
     key: Array | None = None,
 ) -> Array:
     """Self-attention over one batch: `bind`, then call."""
-    return bind(spec, fields, fields, backend, dropout)(q_BLHK, k_BSHK, v_BSHK, key)
+    return bind(spec, fields, fields, backend, dropout)(
+        q_BLHK,
+        k_BSHK,
+        v_BSHK,
+        key,
+    )
 
 
 def _require_plain(spec: AttentionSpec, backend: str) -> None:
@@ -121,7 +133,7 @@ def _require_plain(spec: AttentionSpec, backend: str) -> None:
     if spec.mask not in plain:
         raise Refused(
             f"attention backend {backend} cannot honour mask {spec.mask.name}"
-            f" (causal={spec.causal}); it knows {plain[0].name}: use xla"
+            f" (causal={spec.causal}); it knows {plain[0].name}: use xla",
         )
 
 
@@ -137,7 +149,10 @@ def _platform(mesh: Mesh | None) -> str:
 
 
 def _prepare_xla(
-    spec: AttentionSpec, queries: Fields, keys: Fields, mesh: Mesh | None
+    spec: AttentionSpec,
+    queries: Fields,
+    keys: Fields,
+    mesh: Mesh | None,
 ) -> dict[str, Array]:
     # Made once for all layers. The lowest number hides a key as -inf does, for every query sees one
     # key at least, and is finite: nothing that is done with it gives NaN.
@@ -150,7 +165,10 @@ def _xla(self: Attention, q_BLHK, k, v, rate, key, axes="BSHK"):
     # The queries are scaled, not the scores: there are fewer of them.
     q_BLHK = q_BLHK * (q_BLHK.shape[-1] ** -0.5)
     s_BHLS = jnp.einsum(
-        f"BLHK,{axes}->BHLS", q_BLHK, k, preferred_element_type=jnp.float32
+        f"BLHK,{axes}->BHLS",
+        q_BLHK,
+        k,
+        preferred_element_type=jnp.float32,
     )
     s_BHLS = s_BHLS + self.arrays["bias_B1LS"]
     p_BHLS = jax.nn.softmax(s_BHLS, axis=-1).astype(v.dtype)
@@ -162,17 +180,20 @@ def _xla(self: Attention, q_BLHK, k, v, rate, key, axes="BSHK"):
 
 
 def _prepare_cudnn(
-    spec: AttentionSpec, queries: Fields, keys: Fields, mesh: Mesh | None
+    spec: AttentionSpec,
+    queries: Fields,
+    keys: Fields,
+    mesh: Mesh | None,
 ) -> dict[str, Array]:
     _require_plain(spec, "cudnn")
     if spec.packed:
         raise Refused(
             f"attention backend cudnn cannot honour packed rows (mask {spec.mask.name}): it would"
-            " let packed examples see each other; do not pack, or use xla"
+            " let packed examples see each other; do not pack, or use xla",
         )
     if _platform(mesh) not in ("gpu", "cuda"):
         raise Refused(
-            f"attention backend cudnn needs an NVIDIA GPU, and this is {_platform(mesh)}; use xla"
+            f"attention backend cudnn needs an NVIDIA GPU, and this is {_platform(mesh)}; use xla",
         )
     return {
         "q_lengths_B": _length(queries),
@@ -197,7 +218,7 @@ def _cudnn(self: Attention, q_BLHK, k_BSHK, v_BSHK, rate, key):
     if q_BLHK.dtype != jnp.bfloat16:
         raise Refused(
             f"attention backend cudnn computes in bfloat16, not {q_BLHK.dtype}; set dtype=bfloat16"
-            " or use xla"
+            " or use xla",
         )
     o_BLHK = jax.nn.dot_product_attention(
         q_BLHK,
@@ -218,12 +239,15 @@ _SPLASH_BLOCK = 128
 
 
 def _prepare_splash(
-    spec: AttentionSpec, queries: Fields, keys: Fields, mesh: Mesh | None
+    spec: AttentionSpec,
+    queries: Fields,
+    keys: Fields,
+    mesh: Mesh | None,
 ) -> dict[str, Array]:
     _require_plain(spec, "splash")
     if _platform(mesh) != "tpu":
         raise Refused(
-            f"attention backend splash needs a TPU, and this is {_platform(mesh)}; use xla"
+            f"attention backend splash needs a TPU, and this is {_platform(mesh)}; use xla",
         )
     rows, length = queries.pack.shape
     for tokens in (length, keys.pack.shape[1]):
@@ -231,30 +255,36 @@ def _prepare_splash(
             raise Refused(
                 f"attention backend splash takes rows of a multiple of {_SPLASH_BLOCK} tokens, not"
                 f" of {tokens}; make them {-(-tokens // _SPLASH_BLOCK) * _SPLASH_BLOCK} long"
-                " (LENGTH), or use xla"
+                " (LENGTH), or use xla",
             )
     if mesh is not None and rows % row_devices(mesh):
         raise Refused(
             f"attention backend splash cannot spread {rows} rows over mesh"
             f" data={mesh.shape['data']} x fsdp={mesh.shape['fsdp']}; give it a multiple of"
-            f" {row_devices(mesh)} rows, or use xla"
+            f" {row_devices(mesh)} rows, or use xla",
         )
     return {"q_pack_BL": queries.pack, "k_pack_BS": keys.pack}
 
 
 def _splash(
-    self: Attention, q_BLHK, k_BSHK, v_BSHK, rate, key, interpret: bool = False
+    self: Attention,
+    q_BLHK,
+    k_BSHK,
+    v_BSHK,
+    rate,
+    key,
+    interpret: bool = False,
 ):
     """Segment ids are the pack numbers; padding (0) sees padding, which no real token sees."""
     try:
         from jax.experimental.pallas.ops.tpu import splash_attention as splash
     except ImportError as error:
         raise Refused(
-            f"attention backend splash is not in jax {jax.__version__}; use xla"
+            f"attention backend splash is not in jax {jax.__version__}; use xla",
         ) from error
     if q_BLHK.dtype == jnp.float16:
         raise Refused(
-            "attention backend splash does not compute in float16; set dtype=bfloat16 or use xla"
+            "attention backend splash does not compute in float16; set dtype=bfloat16 or use xla",
         )
 
     def attend(q_BLHK, k_BSHK, v_BSHK, q_pack_BL, k_pack_BS):
@@ -283,7 +313,11 @@ def _splash(
         # XLA cannot partition a kernel of Pallas: each device is told what it computes, its own
         # rows and heads.
         packs = PartitionSpec(ROW_AXES, None)
-        of_row = partition_spec(self.mesh, (None, "heads", None), q_BLHK.shape[1:])
+        of_row = partition_spec(
+            self.mesh,
+            (None, "heads", None),
+            q_BLHK.shape[1:],
+        )
         states = PartitionSpec(ROW_AXES, *of_row)
         attend = jax.shard_map(
             attend,
@@ -294,7 +328,11 @@ def _splash(
             check_vma=False,
         )
     return attend(
-        q_BLHK, k_BSHK, v_BSHK, self.arrays["q_pack_BL"], self.arrays["k_pack_BS"]
+        q_BLHK,
+        k_BSHK,
+        v_BSHK,
+        self.arrays["q_pack_BL"],
+        self.arrays["k_pack_BS"],
     )
 
 

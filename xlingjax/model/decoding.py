@@ -49,16 +49,23 @@ class Decoding:
     def __post_init__(self):
         if self.beams < 1 or not 1 <= self.n_best <= self.beams:
             raise UserError(
-                f"decoding: n_best={self.n_best} must be from 1 to beams={self.beams}"
+                f"decoding: n_best={self.n_best} must be from 1 to beams={self.beams}",
             )
         if self.temperature and self.beams > 1:
             raise UserError(
                 f"decoding: temperature={self.temperature} draws tokens; set beams=1, not"
-                f" {self.beams}"
+                f" {self.beams}",
             )
-        options = (self.temperature, self.no_repeat_ngram, self.min_length, self.top_k)
+        options = (
+            self.temperature,
+            self.no_repeat_ngram,
+            self.min_length,
+            self.top_k,
+        )
         if min(*options, *self.max_length) < 0:
-            raise UserError("decoding: no option may be negative but length_penalty")
+            raise UserError(
+                "decoding: no option may be negative but length_penalty",
+            )
 
     def longest(self, source_B: Array, columns: int) -> Array:
         """int32 [B]: the most tokens for sources of so many, within the columns there are; 0 for a
@@ -112,7 +119,7 @@ def generate(
     if columns > model.longest_target:
         raise UserError(
             f"texts of {columns} tokens do not fit model {c.name}: its position table takes"
-            f" {model.longest_target}; lower max_length"
+            f" {model.longest_target}; lower max_length",
         )
     if config.temperature and key is None:
         raise UserError("decoding: drawn tokens need a random key")
@@ -124,7 +131,9 @@ def generate(
     # Each once, for `normaliser` sums over them; what is left over names a row that is none.
     banned_N = jnp.unique(banned_N, size=len(banned_N), fill_value=pieces)
     apart_N = jnp.append(banned_N, ids.end)
-    banned_V = (jnp.arange(c.padded_vocab_size) >= pieces).at[banned_N].set(True)
+    banned_V = (
+        (jnp.arange(c.padded_vocab_size) >= pieces).at[banned_N].set(True)
+    )
     longest_B = config.longest((batch["pack_ids"] > 0).sum(-1), columns)
 
     def chances(
@@ -150,24 +159,34 @@ def generate(
         open_V = ~banned_V & ~(early & is_end_V)
         bias_V1 = jnp.where(open_V, bias_V, LOWEST)[:, None]
         logits_VR = (
-            product_of_few(table_VD, g_RD, preferred_element_type=jnp.float32) + bias_V1
+            product_of_few(table_VD, g_RD, preferred_element_type=jnp.float32)
+            + bias_V1
         )
         # The last of `apart` is the end: out of reach, and to be counted, only while it is early.
         counted_N = (apart_N < pieces).at[-1].set(early)
         apart_RN = jnp.einsum(
-            "RD,ND->RN", g_RD, table_VD[apart_N], preferred_element_type=jnp.float32
+            "RD,ND->RN",
+            g_RD,
+            table_VD[apart_N],
+            preferred_element_type=jnp.float32,
         )
         apart_RN = jnp.where(counted_N, apart_RN + bias_V[apart_N], LOWEST)
         allowed_VR = logits_VR
         if config.no_repeat_ngram:
             allowed_VR = without_repeats(
-                logits_VR, texts_RT, column, config.no_repeat_ngram
+                logits_VR,
+                texts_RT,
+                column,
+                config.no_repeat_ngram,
             )
         if draw:
             tokens_RC = draw(allowed_VR, column)
             values_RC = jnp.take_along_axis(allowed_VR, tokens_RC.T, axis=0).T
         else:
-            values_RC, tokens_RC = highest(allowed_VR, min(count, len(allowed_VR)))
+            values_RC, tokens_RC = highest(
+                allowed_VR,
+                min(count, len(allowed_VR)),
+            )
         if draw or config.no_repeat_ngram:
             top_R = logits_VR.max(0)
         else:
@@ -177,9 +196,15 @@ def generate(
         if first_R is not None:
             # The first column is given: one continuation, certain, and all others out of reach.
             others_RC = jnp.full_like(values_RC, LOWEST)
-            values_RC = jnp.where(column == 0, others_RC.at[:, 0].set(0.0), values_RC)
+            values_RC = jnp.where(
+                column == 0,
+                others_RC.at[:, 0].set(0.0),
+                values_RC,
+            )
             tokens_RC = jnp.where(
-                column == 0, tokens_RC.at[:, 0].set(first_R), tokens_RC
+                column == 0,
+                tokens_RC.at[:, 0].set(first_R),
+                tokens_RC,
             )
         return values_RC, tokens_RC.astype(jnp.int32), cache
 
@@ -202,7 +227,10 @@ def generate(
 
 
 def without_repeats(
-    logits_VR: Array, texts_RT: Array, column: Array, order: int
+    logits_VR: Array,
+    texts_RT: Array,
+    column: Array,
+    order: int,
 ) -> Array:
     """logits_VR without the tokens that would repeat an n-gram of the first `column` tokens of
     their row."""
@@ -211,7 +239,11 @@ def without_repeats(
     # Whether the n-gram that begins here is complete, and begins with the text's last n - 1 tokens.
     repeats_RT = columns_T + order - 1 < column
     for i in range(order - 1):
-        last_R = jnp.take(texts_RT, jnp.maximum(column - order + 1 + i, 0), axis=1)
+        last_R = jnp.take(
+            texts_RT,
+            jnp.maximum(column - order + 1 + i, 0),
+            axis=1,
+        )
         repeats_RT &= jnp.roll(texts_RT, -i, axis=1) == last_R[:, None]
     ending_RT = jnp.roll(texts_RT, 1 - order, axis=1)
     rows_R1 = jnp.arange(logits_VR.shape[1])[:, None]
@@ -236,7 +268,9 @@ def in_blocks(x_VR: Array) -> Array:
     if fitting:
         size = fitting[0]
     padded_VR = jnp.pad(
-        x_VR, ((0, -len(x_VR) % size), (0, 0)), constant_values=-jnp.inf
+        x_VR,
+        ((0, -len(x_VR) % size), (0, 0)),
+        constant_values=-jnp.inf,
     )
     return padded_VR.reshape(-1, size, x_VR.shape[1])
 
@@ -254,14 +288,19 @@ def highest(x_VR: Array, count: int) -> tuple[Array, Array]:
     rows_R11 = jnp.arange(rows)[:, None, None]
     near_RCC = x_KCR[block_RC[:, :, None], jnp.arange(size), rows_R11]
     values_RC, index_RC = jax.lax.top_k(near_RCC.reshape(rows, -1), count)
-    return values_RC, chosen(block_RC, index_RC // size) * size + index_RC % size
+    return values_RC, chosen(
+        block_RC,
+        index_RC // size,
+    ) * size + index_RC % size
 
 
 def chosen(x_BW: Array, index_BC: Array) -> Array:
     """Of axis 1 of each row the entries of these numbers."""
     further_axes = [1] * (x_BW.ndim - 2)
     return jnp.take_along_axis(
-        x_BW, index_BC.reshape(*index_BC.shape, *further_axes), axis=1
+        x_BW,
+        index_BC.reshape(*index_BC.shape, *further_axes),
+        axis=1,
     )
 
 
@@ -320,7 +359,13 @@ def one_by_one(
         cache, last_B, texts_BT, done_B, score_B, lengths_B = state
         column = cache.column
         gain_B1, next_B1, cache = chances(
-            cache, last_B, languages_B, texts_BT, first_B, 1, drawn
+            cache,
+            last_B,
+            languages_B,
+            texts_BT,
+            first_B,
+            1,
+            drawn,
         )
         # Shapes are fixed: a text that is done goes on with padding until all are.
         next_B = jnp.where(done_B, ids.pad, next_B1[:, 0])
@@ -341,10 +386,15 @@ def one_by_one(
     )
     end = jax.lax.while_loop(going, step, start)
     divisor_B = (
-        jnp.maximum(end.lengths_B, 1).astype(jnp.float32) ** config.length_penalty
+        jnp.maximum(end.lengths_B, 1).astype(jnp.float32)
+        ** config.length_penalty
     )
     score_B = end.score_B / divisor_B
-    return Texts(end.texts_BT[:, None], end.lengths_B[:, None], score_B[:, None])
+    return Texts(
+        end.texts_BT[:, None],
+        end.lengths_B[:, None],
+        score_B[:, None],
+    )
 
 
 class _Beams(NamedTuple):
@@ -385,7 +435,8 @@ def beam_search(
 
     # The source's keys and values stay as they are: the beams of a row share them.
     wide = dataclasses.replace(
-        cache, past=jax.tree.map(lambda x: widen(x, 0), cache.past)
+        cache,
+        past=jax.tree.map(lambda x: widen(x, 0), cache.past),
     )
     languages_R = widen(languages_B, 0)
     first_R = first_B
@@ -411,13 +462,22 @@ def beam_search(
         ) = state
         column = cache.column
         gain_RC, tokens_RC, cache = chances(
-            cache, flat(last_BW), languages_R, flat(texts_BWT), first_R, 2 * width
+            cache,
+            flat(last_BW),
+            languages_R,
+            flat(texts_BWT),
+            first_R,
+            2 * width,
         )
         total_RC = flat(score_BW)[:, None] + gain_RC
         # At most W of 2 W end, one of each beam, so that W remain to go on.
         best_BC, index_BC = jax.lax.top_k(total_RC.reshape(rows, -1), 2 * width)
         beam_BC = index_BC // gain_RC.shape[1]
-        token_BC = jnp.take_along_axis(tokens_RC.reshape(rows, -1), index_BC, axis=1)
+        token_BC = jnp.take_along_axis(
+            tokens_RC.reshape(rows, -1),
+            index_BC,
+            axis=1,
+        )
         texts_BCT = chosen(texts_BWT, beam_BC).at[:, :, column].set(token_BC)
         ends_BC = (token_BC == ids.end) | (column + 1 >= longest_B)[:, None]
 
@@ -426,27 +486,40 @@ def beam_search(
         finishing_BC = ends_BC & possible_BC & among_first_C & ~done_B[:, None]
         length = (column + 1).astype(jnp.float32)
         final_BC = jnp.where(
-            finishing_BC, best_BC / length**config.length_penalty, LOWEST
+            finishing_BC,
+            best_BC / length**config.length_penalty,
+            LOWEST,
         )
         all_BX = jnp.concatenate([ended_score_BW, final_BC], axis=1)
         ended_score_BW, keep_BW = jax.lax.top_k(all_BX, width)
-        ended_BWT = chosen(jnp.concatenate([ended_BWT, texts_BCT], axis=1), keep_BW)
+        ended_BWT = chosen(
+            jnp.concatenate([ended_BWT, texts_BCT], axis=1),
+            keep_BW,
+        )
         lengths_BX = jnp.concatenate(
-            [ended_length_BW, jnp.full_like(index_BC, column + 1)], axis=1
+            [ended_length_BW, jnp.full_like(index_BC, column + 1)],
+            axis=1,
         )
         ended_length_BW = chosen(lengths_BX, keep_BW)
 
-        score_BW, keep_BW = jax.lax.top_k(jnp.where(ends_BC, LOWEST, best_BC), width)
+        score_BW, keep_BW = jax.lax.top_k(
+            jnp.where(ends_BC, LOWEST, best_BC),
+            width,
+        )
         texts_BWT = chosen(texts_BCT, keep_BW)
         last_BW = chosen(token_BC, keep_BW)
         # Each beam goes on with the keys and values of the text that it continues.
-        rows_R = flat(chosen(beam_BC, keep_BW) + width * jnp.arange(rows)[:, None])
+        rows_R = flat(
+            chosen(beam_BC, keep_BW) + width * jnp.arange(rows)[:, None],
+        )
         past = jax.tree.map(
-            lambda x: x.at[rows_R].get(mode="promise_in_bounds"), cache.past
+            lambda x: x.at[rows_R].get(mode="promise_in_bounds"),
+            cache.past,
         )
         cache = dataclasses.replace(cache, past=past)
         done_B |= (
-            score_BW[:, 0] / length**config.length_penalty <= ended_score_BW[:, -1]
+            score_BW[:, 0] / length**config.length_penalty
+            <= ended_score_BW[:, -1]
         )
         done_B |= column + 1 >= longest_B
         return _Beams(
@@ -476,5 +549,7 @@ def beam_search(
     end = jax.lax.while_loop(going, step, start)
     n = config.n_best
     return Texts(
-        end.ended_BWT[:, :n], end.ended_length_BW[:, :n], end.ended_score_BW[:, :n]
+        end.ended_BWT[:, :n],
+        end.ended_length_BW[:, :n],
+        end.ended_score_BW[:, :n],
     )

@@ -68,17 +68,27 @@ class Embeddings(nn.Module):
             batch["position_ids"] + c.position_offset,
             padding_row,
         )
-        x_BLD += Embed(c, c.max_positions, (None, None), name="positions")(positions_BL)
+        x_BLD += Embed(c, c.max_positions, (None, None), name="positions")(
+            positions_BL,
+        )
         if c.has_languages:
             init = None
             if c.language_init == "zero":
                 init = nn.initializers.zeros
-            languages = Embed(c, c.num_languages, (None, None), init, name="languages")
+            languages = Embed(
+                c,
+                c.num_languages,
+                (None, None),
+                init,
+                name="languages",
+            )
             x_BLD += languages(batch["language_ids"])
         if c.segments:
             # A text alone is the first.
             sides_BL = batch.get("sides", jnp.zeros_like(batch["input_ids"]))
-            x_BLD += Embed(c, c.segments, (None, None), name="segments")(sides_BL)
+            x_BLD += Embed(c, c.segments, (None, None), name="segments")(
+                sides_BL,
+            )
         if c.embedding_norm:
             x_BLD = LayerNorm(c, name="norm")(x_BLD)
         # Sums and norm in float32, the layers in the compute type.
@@ -148,7 +158,8 @@ class _Modules(nn.Module):
     def averages(self, e_BLD, batch: Batch):
         fields = Fields.from_batch(batch)
         return tuple(
-            self.dan(e_BLD, fields.valid & (fields.side == side)) for side in (0, 1)
+            self.dan(e_BLD, fields.valid & (fields.side == side))
+            for side in (0, 1)
         )
 
     def classify_paraphrase(self, h_BLD, key: Array | None):
@@ -157,7 +168,13 @@ class _Modules(nn.Module):
     def vocabulary_head(self, h):
         return self.head(h)
 
-    def classify(self, h_BLD, batch: Batch, key: Array | None, task: str | None):
+    def classify(
+        self,
+        h_BLD,
+        batch: Batch,
+        key: Array | None,
+        task: str | None,
+    ):
         fields = Fields.from_batch(batch)
         if task is None:
             return self.classifier(h_BLD, key, fields)
@@ -213,7 +230,7 @@ class Encoder:
         if config.decoder_layers and type(self) is Encoder:
             raise UserError(
                 f"model {config.name}: decoder_layers={config.decoder_layers}, and an Encoder has"
-                " no decoder; set decoder_layers=0, or use build_model"
+                " no decoder; set decoder_layers=0, or use build_model",
             )
         self.config = config
         self._modules = _Modules(config, mesh)
@@ -233,7 +250,9 @@ class Encoder:
             return isinstance(x, nn.LogicallyPartitioned)
 
         return jax.tree.map(
-            lambda box: tuple(box.names), self._abstract_boxed(), is_leaf=is_box
+            lambda box: tuple(box.names),
+            self._abstract_boxed(),
+            is_leaf=is_box,
         )
 
     def encode(
@@ -263,7 +282,7 @@ class Encoder:
         self._check(batch)
         if memory is not None and not self.config.cross_attention:
             raise UserError(
-                f"model {self.config.name} has no cross-attention; set cross_attention=True"
+                f"model {self.config.name} has no cross-attention; set cross_attention=True",
             )
         return self._modules.apply(
             {"params": params},
@@ -278,10 +297,18 @@ class Encoder:
             method="encode",
         )
 
-    def vocab_head(self, params: Params, h: Array) -> tuple[Array, Array, Array]:
+    def vocab_head(
+        self,
+        params: Params,
+        h: Array,
+    ) -> tuple[Array, Array, Array]:
         """(g_...D, table_VD, bias_V) such that logits are g @ table.T + bias; V is the padded
         vocabulary."""
-        g, bias_V = self._modules.apply({"params": params}, h, method="vocabulary_head")
+        g, bias_V = self._modules.apply(
+            {"params": params},
+            h,
+            method="vocabulary_head",
+        )
         # Tied: the table that words are looked up in is the head's kernel.
         table_VD = params["embeddings"]["tokens"]["embedding"]
         return g, table_VD.astype(g.dtype), bias_V
@@ -303,15 +330,20 @@ class Encoder:
         if not c.labels_of(task):
             if task is None:
                 raise UserError(
-                    f"model {c.name} has no classification head; set num_labels"
+                    f"model {c.name} has no classification head; set num_labels",
                 )
             known = ", ".join(dict(c.task_labels or ())) or "no task"
             raise UserError(
                 f"model {c.name} has no classification head of task {task!r}; it has those of"
-                f" {known}; set task_labels"
+                f" {known}; set task_labels",
             )
         return self._modules.apply(
-            {"params": params}, h_BLD, batch, rng, task, method="classify"
+            {"params": params},
+            h_BLD,
+            batch,
+            rng,
+            task,
+            method="classify",
         )
 
     def recover_words(
@@ -327,16 +359,23 @@ class Encoder:
         not as they are compared. Raises `UserError` for a model without word_recovery."""
         if not self.config.word_recovery:
             raise UserError(
-                f"model {self.config.name} has no word recovery; set word_recovery=True"
+                f"model {self.config.name} has no word recovery; set word_recovery=True",
             )
         e_BLD = jnp.take(
-            params["embeddings"]["tokens"]["embedding"], batch["input_ids"], axis=0
+            params["embeddings"]["tokens"]["embedding"],
+            batch["input_ids"],
+            axis=0,
         )
         values_BLD = e_BLD
         if shift_BLD is not None:
             values_BLD = e_BLD + shift_BLD
         return self._modules.apply(
-            {"params": params}, e_BLD, values_BLD, batch, mask, method="recover_words"
+            {"params": params},
+            e_BLD,
+            values_BLD,
+            batch,
+            mask,
+            method="recover_words",
         )
 
     def averages(self, params: Params, batch: Batch) -> tuple[Array, Array]:
@@ -344,28 +383,44 @@ class Encoder:
         pair per row. Raises `UserError` for a model without one."""
         if not self.config.dan:
             raise UserError(
-                f"model {self.config.name} has no deep averaging network; set dan to its width"
+                f"model {self.config.name} has no deep averaging network; set dan to its width",
             )
         e_BLD = jnp.take(
-            params["embeddings"]["tokens"]["embedding"], batch["input_ids"], axis=0
+            params["embeddings"]["tokens"]["embedding"],
+            batch["input_ids"],
+            axis=0,
         )
-        return self._modules.apply({"params": params}, e_BLD, batch, method="averages")
+        return self._modules.apply(
+            {"params": params},
+            e_BLD,
+            batch,
+            method="averages",
+        )
 
     def classify_paraphrase(
-        self, params: Params, h_BLD: Array, *, rng: Array | None = None
+        self,
+        params: Params,
+        h_BLD: Array,
+        *,
+        rng: Array | None = None,
     ) -> Array:
         """float32 logit_B that the two texts of a row translate each other, from the row's first
         state (Unicoder §3.2). Raises `UserError` for a model without a paraphrase head."""
         if not self.config.paraphrase:
             raise UserError(
-                f"model {self.config.name} has no paraphrase head; set paraphrase=True"
+                f"model {self.config.name} has no paraphrase head; set paraphrase=True",
             )
         return self._modules.apply(
-            {"params": params}, h_BLD, rng, method="classify_paraphrase"
+            {"params": params},
+            h_BLD,
+            rng,
+            method="classify_paraphrase",
         )
 
     def _boxed(self, rng):
-        return self._modules.init({"params": rng}, method="everything")["params"]
+        return self._modules.init({"params": rng}, method="everything")[
+            "params"
+        ]
 
     def _abstract_boxed(self):
         return _abstract_boxed(type(self), self.config)
@@ -379,7 +434,7 @@ class Encoder:
         if length > rows:
             raise UserError(
                 f"rows of {length} tokens do not fit model {c.name}: its position table takes"
-                f" {rows}; shorten the rows or raise max_positions"
+                f" {rows}; shorten the rows or raise max_positions",
             )
 
 

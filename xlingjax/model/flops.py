@@ -4,7 +4,10 @@ from xlingjax.model.config import ModelConfig
 
 
 def flops_per_token(
-    config: ModelConfig, length: int, predictions: float, causal: bool = False
+    config: ModelConfig,
+    length: int,
+    predictions: float,
+    causal: bool = False,
 ) -> float:
     """Useful floating-point operations per token of one training step, forward and backward (3 x
     forward; a multiply-add is 2).
@@ -13,23 +16,35 @@ def flops_per_token(
     predictions: vocabulary predictions per token (slots M / length L for MLM, about 1 for CLM).
     Counted with the true vocabulary, without recomputation, embedding look-ups, norms and softmax.
     """
-    forward = config.layers * _block(config, length, causal) + predictions * _head(
-        config
+    forward = config.layers * _block(
+        config,
+        length,
+        causal,
+    ) + predictions * _head(
+        config,
     )
     return 3.0 * forward
 
 
-def decoder_flops_per_token(config: ModelConfig, source: int, target: int) -> float:
+def decoder_flops_per_token(
+    config: ModelConfig,
+    source: int,
+    target: int,
+) -> float:
     """As `flops_per_token`, of rows of so many source and target tokens, a prediction at each
     target: the mean over both kinds of tokens."""
     # Cross-attention: queries and outputs of the target, keys and values of the source, both
     # products.
-    crossing = 4 * config.dim**2 * (target + source) + 4 * target * source * config.dim
+    crossing = (
+        4 * config.dim**2 * (target + source) + 4 * target * source * config.dim
+    )
     decoder = config.decoder_layers * (
         target * _block(config, target, causal=True) + crossing
     )
     encoder = config.layers * source * _block(config, source, causal=False)
-    return 3.0 * (encoder + decoder + target * _head(config)) / (source + target)
+    return (
+        3.0 * (encoder + decoder + target * _head(config)) / (source + target)
+    )
 
 
 def _block(config: ModelConfig, length: int, causal: bool) -> float:

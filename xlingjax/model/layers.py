@@ -29,7 +29,11 @@ def kernel_init(config: ModelConfig, fan_in: int) -> Callable:
         return nn.initializers.normal(config.init_std)
     bound = fan_in**-0.5
     return lambda key, shape, dtype: jax.random.uniform(
-        key, shape, dtype, -bound, bound
+        key,
+        shape,
+        dtype,
+        -bound,
+        bound,
     )
 
 
@@ -51,19 +55,36 @@ class Dense(nn.Module):
         rows_OI = self.get_variable("params", "rows")
         if rows_OI is None:
             names = self.input_names + self.output_names
-            init = nn.with_logical_partitioning(kernel_init(self.config, fan_in), names)
-            kernel = self.param("kernel", init, inputs + self.outputs, jnp.float32)
-        zeros = nn.with_logical_partitioning(nn.initializers.zeros, self.output_names)
+            init = nn.with_logical_partitioning(
+                kernel_init(self.config, fan_in),
+                names,
+            )
+            kernel = self.param(
+                "kernel",
+                init,
+                inputs + self.outputs,
+                jnp.float32,
+            )
+        zeros = nn.with_logical_partitioning(
+            nn.initializers.zeros,
+            self.output_names,
+        )
         bias = self.param("bias", zeros, self.outputs, jnp.float32)
         dtype = jnp.dtype(self.config.dtype)
         if rows_OI is not None:
             x_RI = x.reshape(-1, fan_in).astype(dtype)
             y_RO = product_of_few(rows_OI, x_RI).T
-            return y_RO.reshape(*x.shape[:-n], *self.outputs) + bias.astype(dtype)
+            return y_RO.reshape(*x.shape[:-n], *self.outputs) + bias.astype(
+                dtype,
+            )
         last_of_x = tuple(range(x.ndim - n, x.ndim))
         first_of_kernel = tuple(range(n))
         contracted = ((last_of_x, first_of_kernel), ((), ()))
-        y = jax.lax.dot_general(x.astype(dtype), kernel.astype(dtype), contracted)
+        y = jax.lax.dot_general(
+            x.astype(dtype),
+            kernel.astype(dtype),
+            contracted,
+        )
         return y + bias.astype(dtype)
 
 
@@ -86,7 +107,7 @@ def product_of_few(rows_OI: Array, x_RI: Array, **options: Any) -> Array:
     lies, and copies the right one into an order of its own at every call; so the large one is left,
     and the barrier keeps XLA from turning them round."""
     return jax.lax.optimization_barrier(
-        jnp.einsum("OI,RI->OR", rows_OI, x_RI, **options)
+        jnp.einsum("OI,RI->OR", rows_OI, x_RI, **options),
     )
 
 
@@ -106,7 +127,10 @@ class LayerNorm(nn.Module):
         x = x_BLD.astype(jnp.float32)
         x = x - x.mean(-1, keepdims=True)
         variance = jnp.square(x).mean(-1, keepdims=True)
-        x = x * jax.lax.rsqrt(variance + self.config.norm_eps) * scale_D + bias_D
+        x = (
+            x * jax.lax.rsqrt(variance + self.config.norm_eps) * scale_D
+            + bias_D
+        )
         return x.astype(self.config.dtype)
 
 
@@ -124,7 +148,12 @@ class Embed(nn.Module):
         if init_value is None:
             init_value = embedding_init(self.config)
         init = nn.with_logical_partitioning(init_value, self.names)
-        table = self.param("embedding", init, (self.rows, self.config.dim), jnp.float32)
+        table = self.param(
+            "embedding",
+            init,
+            (self.rows, self.config.dim),
+            jnp.float32,
+        )
         return jnp.take(table, ids_BL, axis=0)
 
 
@@ -157,5 +186,7 @@ def dropout(x: Array, rate: float, key: Array | None) -> Array:
     # By the rounded rate, so that the mean is kept exactly.
     scale = 65536 / (65536 - threshold)
     return jnp.where(
-        halves >= threshold, x * jnp.asarray(scale, x.dtype), jnp.zeros_like(x)
+        halves >= threshold,
+        x * jnp.asarray(scale, x.dtype),
+        jnp.zeros_like(x),
     )

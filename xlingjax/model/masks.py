@@ -43,7 +43,8 @@ class Fields:
             side=batch.get("sides", zeros),
             is_mask=batch.get("is_mask", zeros) > 0,
             position=jnp.broadcast_to(
-                jnp.arange(ids.shape[-1], dtype=jnp.int32), ids.shape
+                jnp.arange(ids.shape[-1], dtype=jnp.int32),
+                ids.shape,
             ),
             language=batch.get("language_ids", zeros),
             pack=pack,
@@ -61,7 +62,8 @@ class Mask:
 
     name: str
     allow: Callable[[Fields, Fields], Array] = dataclasses.field(
-        compare=False, repr=False
+        compare=False,
+        repr=False,
     )
 
     def __call__(self, q: Fields, k: Fields) -> Array:
@@ -100,7 +102,10 @@ same_side = Mask("same_side", lambda q, k: q.side == k.side)
 same_pack = Mask("same_pack", lambda q, k: q.pack == k.pack)
 valid_keys = Mask("valid_keys", lambda q, k: k.valid)
 itself = Mask("itself", lambda q, k: q.position == k.position)
-mask_queries = Mask("mask_queries", lambda q, k: q.is_mask | (k.is_mask & False))
+mask_queries = Mask(
+    "mask_queries",
+    lambda q, k: q.is_mask | (k.is_mask & False),
+)
 mask_keys = Mask("mask_keys", lambda q, k: k.is_mask | (q.is_mask & False))
 # All padding is pack 0, so that the packs alone would let it see itself.
 bidirectional = same_pack & valid_keys
@@ -129,8 +134,10 @@ pseudo_tokens = (_context | (bidirectional & itself)).named("pseudo_tokens")
 """BTMLM's first stage (ERNIE-M §3.1): the text sees the text; a placeholder sees the text and
 itself."""
 
-pseudo_tokens_together = (_context | (bidirectional & mask_queries & mask_keys)).named(
-    "pseudo_tokens_together"
+pseudo_tokens_together = (
+    _context | (bidirectional & mask_queries & mask_keys)
+).named(
+    "pseudo_tokens_together",
 )
 """As `pseudo_tokens`, and a placeholder sees the others."""
 

@@ -64,7 +64,10 @@ def estimate(
     }
 
 
-def _parameters_of_a_device(config: ModelConfig, mesh: jax.sharding.Mesh) -> int:
+def _parameters_of_a_device(
+    config: ModelConfig,
+    mesh: jax.sharding.Mesh,
+) -> int:
     encoder = build_model(config, mesh)
     shapes = encoder.abstract()
     shardings = param_shardings(mesh, encoder.logical_axes(), shapes)
@@ -120,24 +123,36 @@ def microbatches_for(
     per_device = batch // devices
     if batch % devices:
         raise UserError(
-            f"a batch of {batch} rows does not spread over {devices} devices; give a multiple"
+            f"a batch of {batch} rows does not spread over {devices} devices; give a multiple",
         )
     for parts in range(1, per_device + 1):
         # Microbatches are equal, or a step would be compiled for two sizes.
         if per_device % parts:
             continue
-        needed = estimate(config, per_device // parts, length, predictions, chunk, mesh)
+        needed = estimate(
+            config,
+            per_device // parts,
+            length,
+            predictions,
+            chunk,
+            mesh,
+        )
         if sum(needed.values()) <= room:
             return parts
     raise UserError(
         f"one row of {length} tokens needs about {sum(needed.values()) / 1e9:.1f} GB, and the"
         f" device has {room / SHARE / 1e9:.1f} GB; shorten the rows (--length), or train a smaller"
-        " model"
+        " model",
     )
 
 
 def table(needed: Mapping[str, int]) -> str:
-    lines = [f"{what:<16} {size / 1e9:8.2f} GB" for what, size in needed.items()]
+    lines = [
+        f"{what:<16} {size / 1e9:8.2f} GB" for what, size in needed.items()
+    ]
     return "\n".join(
-        [*lines, f"{'together':<16} {sum(needed.values()) / 1e9:8.2f} GB (estimated)"]
+        [
+            *lines,
+            f"{'together':<16} {sum(needed.values()) / 1e9:8.2f} GB (estimated)",
+        ],
     )

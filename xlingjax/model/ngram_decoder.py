@@ -45,7 +45,8 @@ def ngram_stream(i: int) -> Mask:
     """What predicting stream i sees of the main stream: the last i columns are hidden, an example's
     first never is. `position` counts from the example's first column (`from_first`)."""
     lagging = Mask(
-        "lagging", lambda q, k: (q.position - i >= k.position) | (k.position == 0)
+        "lagging",
+        lambda q, k: (q.position - i >= k.position) | (k.position == 0),
     )
     return (lagging & SELF.mask).named(f"ngram_stream({i})")
 
@@ -72,7 +73,10 @@ def bucket(config: ModelConfig, distance: Array) -> Array:
     far_buckets = exact + np.log(far / exact) / np.log(longest / exact) * wide
     buckets = np.r_[:exact, far_buckets.astype(np.int32)]
     # A table of NumPy's: logarithms on a device may round a distance into the next bucket.
-    table = jnp.asarray(np.minimum(buckets, config.relative_buckets - 1), jnp.int32)
+    table = jnp.asarray(
+        np.minimum(buckets, config.relative_buckets - 1),
+        jnp.int32,
+    )
     return table[jnp.clip(distance, 0, longest)]
 
 
@@ -104,15 +108,22 @@ class StreamAttention:
         q_BLHK = q_BLHK * (q_BLHK.shape[-1] ** -0.5)
         r_BHLU = jnp.moveaxis(relative_BLUH.astype(jnp.float32), -1, 1)
         s_BHLS = jnp.einsum(
-            "BLHK,BHSK->BHLS", q_BLHK, k_BHSK, preferred_element_type=jnp.float32
+            "BLHK,BHSK->BHLS",
+            q_BLHK,
+            k_BHSK,
+            preferred_element_type=jnp.float32,
         )
         s_BHLS += (
-            jnp.take_along_axis(r_BHLU, self.buckets_B1LS, axis=-1) + self.bias_B1LS
+            jnp.take_along_axis(r_BHLU, self.buckets_B1LS, axis=-1)
+            + self.bias_B1LS
         )
         # Instead of T keys of which a mask hides all but one: each query's own score, at distance
         # 0.
         own_BHL = jnp.einsum(
-            "BLHK,BLHK->BHL", q_BLHK, own_k_BLHK, preferred_element_type=jnp.float32
+            "BLHK,BLHK->BHL",
+            q_BLHK,
+            own_k_BLHK,
+            preferred_element_type=jnp.float32,
         )
         own_BHL = own_BHL + r_BHLU[..., 0]
         # The main stream has its own column among its keys.
@@ -124,7 +135,11 @@ class StreamAttention:
         p_BHLS = jax.nn.softmax(s_BHLS, axis=-1).astype(v_BHSK.dtype)
         p_BHLS = dropout(p_BHLS, self.dropout, key)
         o_BLHK = jnp.einsum("BHLS,BHSK->BLHK", p_BHLS[..., :-1], v_BHSK)
-        return o_BLHK + jnp.einsum("BHL,BLHK->BLHK", p_BHLS[..., -1], own_v_BLHK)
+        return o_BLHK + jnp.einsum(
+            "BHL,BLHK->BLHK",
+            p_BHLS[..., -1],
+            own_v_BLHK,
+        )
 
 
 class NgramAttention(nn.Module):
@@ -168,7 +183,9 @@ class NgramAttention(nn.Module):
         else:
             main = written(past, main)
         o_BLHK = attention(q_BLHK, main, (k_BLHK, v_BLHK), relative_BLUH, key)
-        y_BLD = Dense(c, (c.dim,), ("heads", "kv"), ("embed",), name="out")(o_BLHK)
+        y_BLD = Dense(c, (c.dim,), ("heads", "kv"), ("embed",), name="out")(
+            o_BLHK,
+        )
         if past is None:
             return y_BLD
         return y_BLD, main
@@ -217,9 +234,20 @@ class _NgramDecoder(Decoder):
         fields = from_first(Fields.from_batch(batch))
         positions_BT = batch["position_ids"]
         x_BLD, attention, queries = self._inputs(
-            batch, count, fields, fields, positions_BT, keys[:2], shift_BTD
+            batch,
+            count,
+            fields,
+            fields,
+            positions_BT,
+            keys[:2],
+            shift_BTD,
         )
-        cross = bind(CROSS, queries, source, dropout=self.config.attention_dropout)
+        cross = bind(
+            CROSS,
+            queries,
+            source,
+            dropout=self.config.attention_dropout,
+        )
         h_BLD = self.decoder(x_BLD, keys[2], attention, (memory_BSD, cross))
         # The main stream only reads: nothing is predicted from its states.
         _, *predicting = jnp.split(h_BLD, 1 + count, axis=1)
@@ -227,7 +255,13 @@ class _NgramDecoder(Decoder):
 
     def begin_step(self, batch: Batch, cache: Cache):
         queries, keys = new_column(batch, cache)
-        x_BLD, attention, queries = self._inputs(batch, 1, queries, keys, keys.position)
+        x_BLD, attention, queries = self._inputs(
+            batch,
+            1,
+            queries,
+            keys,
+            keys.position,
+        )
         return x_BLD, attention, to_source(queries, cache)
 
     def _inputs(
@@ -253,10 +287,14 @@ class _NgramDecoder(Decoder):
         x_BLD = jnp.concatenate([main_BTD, predicting_BLD], axis=1)
 
         positions_BL = jnp.concatenate(
-            [batch["position_ids"], ahead["position_ids"]], axis=1
+            [batch["position_ids"], ahead["position_ids"]],
+            axis=1,
         )
         masks = [SELF.mask, *map(ngram_stream, range(count))]
-        allowed_BLS = jnp.concatenate([mask(queries, keys) for mask in masks], axis=1)
+        allowed_BLS = jnp.concatenate(
+            [mask(queries, keys) for mask in masks],
+            axis=1,
+        )
         bias_BLS = jnp.where(allowed_BLS, 0.0, jnp.finfo(jnp.float32).min)
         distance_BLS = positions_BL[:, :, None] - positions_BS[:, None]
         attention = StreamAttention(
@@ -265,7 +303,10 @@ class _NgramDecoder(Decoder):
             streams=1 + count,
             dropout=c.attention_dropout,
         )
-        every_stream = jax.tree.map(lambda a: jnp.tile(a, (1, 1 + count)), queries)
+        every_stream = jax.tree.map(
+            lambda a: jnp.tile(a, (1, 1 + count)),
+            queries,
+        )
         return x_BLD, attention, every_stream
 
 
@@ -281,7 +322,7 @@ class NgramSeq2Seq(Seq2Seq):
         """Raises `UserError` for a model without predicting streams."""
         if not config.streams:
             raise UserError(
-                f"model {config.name} has no predicting streams; set streams"
+                f"model {config.name} has no predicting streams; set streams",
             )
         super().__init__(config, mesh)
 

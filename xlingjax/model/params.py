@@ -21,7 +21,8 @@ def _key_name(key: Any) -> str:
 
 def path_names(tree: Any) -> list[str]:
     return [
-        path_name(path) for path, _ in jax.tree_util.tree_flatten_with_path(tree)[0]
+        path_name(path)
+        for path, _ in jax.tree_util.tree_flatten_with_path(tree)[0]
     ]
 
 

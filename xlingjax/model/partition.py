@@ -38,8 +38,9 @@ class MeshConfig:
 
 
 def make_mesh(
-    config: MeshConfig = MeshConfig(), devices: Sequence[jax.Device] | None = None
-) -> Mesh:  # noqa: B008
+    config: MeshConfig = MeshConfig(),
+    devices: Sequence[jax.Device] | None = None,
+) -> Mesh:
     """A mesh with axes ("data", "fsdp", "tensor") over `devices` (default: all). Sizes may use
     fewer devices than there are, but only in a single process. Raises UserError when the sizes do
     not fit the devices.
@@ -53,14 +54,14 @@ def make_mesh(
     if any(size < 1 and size != -1 for size in sizes) or sizes.count(-1) > 1:
         raise UserError(
             f"mesh {requested}: sizes are positive, and at most one is -1 (take what the others"
-            " leave)"
+            " leave)",
         )
     if -1 in sizes:
         fixed = math.prod(size for size in sizes if size != -1)
         if len(devices) % fixed:
             raise UserError(
                 f"mesh {requested} does not divide {len(devices)} devices; choose sizes whose"
-                " product does"
+                " product does",
             )
         sizes[sizes.index(-1)] = len(devices) // fixed
     used = math.prod(sizes)
@@ -69,11 +70,14 @@ def make_mesh(
     if used > len(devices) or (used < len(devices) and several_processes):
         raise UserError(
             f"mesh {requested} needs {used} devices, {len(devices)} are there; set one size to -1"
-            " to take what is left"
+            " to take what is left",
         )
     axis_types = (AxisType.Auto,) * len(AXES)
     return jax.make_mesh(
-        tuple(sizes), AXES, axis_types=axis_types, devices=devices[:used]
+        tuple(sizes),
+        AXES,
+        axis_types=axis_types,
+        devices=devices[:used],
     )
 
 
@@ -125,13 +129,23 @@ def param_shardings(
 
     def one(leaf, names):
         if len(names) != len(leaf.shape):
-            raise ValueError(f"logical axes {names} do not match shape {leaf.shape}")
-        return NamedSharding(mesh, partition_spec(mesh, names, leaf.shape, rules))
+            raise ValueError(
+                f"logical axes {names} do not match shape {leaf.shape}",
+            )
+        return NamedSharding(
+            mesh,
+            partition_spec(mesh, names, leaf.shape, rules),
+        )
 
     return jax.tree.map(one, shapes, logical_axes)
 
 
-def state_shardings(mesh: Mesh, abstract: Any, params: Any, shardings: Any) -> Any:
+def state_shardings(
+    mesh: Mesh,
+    abstract: Any,
+    params: Any,
+    shardings: Any,
+) -> Any:
     """Shardings for a tree that contains copies of the parameters (optimizer moments): a leaf whose
     path ends in a parameter's path and whose shape is the parameter's lies as the parameter does;
     every other leaf is replicated.
@@ -139,7 +153,9 @@ def state_shardings(mesh: Mesh, abstract: Any, params: Any, shardings: Any) -> A
     with_paths, _ = jax.tree_util.tree_flatten_with_path(params)
     known = {}
     for (path, leaf), sharding in zip(
-        with_paths, jax.tree.leaves(shardings), strict=True
+        with_paths,
+        jax.tree.leaves(shardings),
+        strict=True,
     ):
         known[path] = (leaf.shape, sharding)
 
@@ -173,12 +189,12 @@ def check_counts(microbatches: int, **every: int) -> None:
     """Raise UserError unless there is a microbatch and every `SOMETHING_every` is 0 or more."""
     if microbatches < 1:
         raise UserError(
-            f"MICROBATCHES={microbatches}: a batch is at least one microbatch"
+            f"MICROBATCHES={microbatches}: a batch is at least one microbatch",
         )
     for name, steps in every.items():
         if steps < 0:
             raise UserError(
-                f"{name.upper()}={steps}: give a number of steps, or 0 for only at the end"
+                f"{name.upper()}={steps}: give a number of steps, or 0 for only at the end",
             )
 
 
@@ -190,5 +206,5 @@ def check_rows(mesh: Mesh, rows: int, microbatches: int, what: str) -> None:
         raise UserError(
             f"{what}: a batch of {rows} rows does not divide by {microbatches} microbatches x"
             f" {devices} devices (mesh data={mesh.shape['data']} x fsdp={mesh.shape['fsdp']}); set"
-            f" its BATCH (tlm: TLM_BATCH) to a multiple of {devices * microbatches}"
+            f" its BATCH (tlm: TLM_BATCH) to a multiple of {devices * microbatches}",
         )

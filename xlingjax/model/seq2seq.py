@@ -44,7 +44,7 @@ def decoder_side(batch: Batch) -> dict[str, Array]:
 def source_fields(batch: Batch) -> Fields:
     """What the cross-attention sees of the source."""
     return Fields.from_batch(
-        {"input_ids": batch["input_ids"], "pack_ids": batch["pack_ids"]}
+        {"input_ids": batch["input_ids"], "pack_ids": batch["pack_ids"]},
     )
 
 
@@ -71,7 +71,10 @@ def new_column(batch: Batch, cache: Cache) -> tuple[Fields, Fields]:
     """The fields of the new column and of all that the cache has room for. Rows hold one example
     each, so that the causal mask alone leaves out columns that are still to come."""
     queries = Fields.from_batch(batch)
-    queries = dataclasses.replace(queries, position=queries.position + cache.column)
+    queries = dataclasses.replace(
+        queries,
+        position=queries.position + cache.column,
+    )
     past_keys_BHTK, _ = cache.past[0]
     ones_1T = jnp.ones((1, past_keys_BHTK.shape[2]), jnp.int32)
     keys = Fields.from_batch({"input_ids": ones_1T, "pack_ids": ones_1T})
@@ -110,8 +113,22 @@ class Decoder(nn.Module):
         if self.is_initializing():
             # Parameters are made on rows of one token, which a kernel may refuse.
             backend = "xla"
-        attention = bind(SELF, fields, fields, backend, c.attention_dropout, self.mesh)
-        cross = bind(CROSS, fields, source, backend, c.attention_dropout, self.mesh)
+        attention = bind(
+            SELF,
+            fields,
+            fields,
+            backend,
+            c.attention_dropout,
+            self.mesh,
+        )
+        cross = bind(
+            CROSS,
+            fields,
+            source,
+            backend,
+            c.attention_dropout,
+            self.mesh,
+        )
         x_BTD = self.embeddings(batch, keys[0], None, shift_BTD)
         return self.decoder(x_BTD, keys[1], attention, (memory_BSD, cross))
 
@@ -148,10 +165,12 @@ class Seq2Seq(Encoder):
         """Raises `UserError` for a model without decoder layers, or with predicting streams (see
         `NgramSeq2Seq`)."""
         if not config.decoder_layers:
-            raise UserError(f"model {config.name} has no decoder; set decoder_layers")
+            raise UserError(
+                f"model {config.name} has no decoder; set decoder_layers",
+            )
         if config.streams and self._module is Decoder:
             raise UserError(
-                f"model {config.name} has an n-stream decoder; use NgramSeq2Seq or set streams=0"
+                f"model {config.name} has an n-stream decoder; use NgramSeq2Seq or set streams=0",
             )
         super().__init__(config, mesh)
         # A decoder's layers are an encoder's with VECO's slot: self-attention, cross-attention,
@@ -166,7 +185,11 @@ class Seq2Seq(Encoder):
     @property
     def longest_target(self) -> int:
         """Tokens that the decoder's positions suffice for."""
-        return self.config.max_positions - self.config.position_offset - self._ahead
+        return (
+            self.config.max_positions
+            - self.config.position_offset
+            - self._ahead
+        )
 
     def decode(
         self,
@@ -185,7 +208,12 @@ class Seq2Seq(Encoder):
         longer than the position table.
         """
         return self._apply(
-            params, *self._sides(batch), memory_BSD, rng, shift_BTD, method="decode"
+            params,
+            *self._sides(batch),
+            memory_BSD,
+            rng,
+            shift_BTD,
+            method="decode",
         )
 
     def start(
@@ -209,12 +237,17 @@ class Seq2Seq(Encoder):
             dense = layer["cross_attention"]["attention"][name]
             kernel_DHK = dense["kernel"].astype(c.dtype)
             bias_HK1 = dense["bias"].astype(c.dtype)[..., None]
-            x_BHKS = jnp.einsum("BSD,DHK->BHKS", memory_BSD.astype(c.dtype), kernel_DHK)
+            x_BHKS = jnp.einsum(
+                "BSD,DHK->BHKS",
+                memory_BSD.astype(c.dtype),
+                kernel_DHK,
+            )
             return x_BHKS + bias_HK1
 
         # The source's keys and values stay the same: they are computed here, and not at every step.
         memory = tuple(
-            (projected(layer, "key"), projected(layer, "value")) for layer in layers
+            (projected(layer, "key"), projected(layer, "value"))
+            for layer in layers
         )
         # A single vector is multiplied without copies.
         if rows * beams > 1:
@@ -229,7 +262,11 @@ class Seq2Seq(Encoder):
         )
 
     def step(
-        self, params: Params, cache: Cache, ids_B: Array, languages_B: Array
+        self,
+        params: Params,
+        cache: Cache,
+        ids_B: Array,
+        languages_B: Array,
     ) -> tuple[Array, Cache]:
         """(h_BD, the next cache): the decoder's state at one more column, of `ids_B`."""
         c = self._decoder.config
@@ -240,12 +277,20 @@ class Seq2Seq(Encoder):
             "pack_ids": one_B1,
             "position_ids": one_B1 * cache.column,
         }
-        x_BLD, attention, cross = self._apply(params, batch, cache, method="begin_step")
+        x_BLD, attention, cross = self._apply(
+            params,
+            batch,
+            cache,
+            method="begin_step",
+        )
         # The blocks themselves and not a `Stack`: `start` has taken the layers apart.
         block = Block(c, self._self_attention)
         past = []
         for layer, earlier, source in zip(
-            cache.layers, cache.past, cache.memory, strict=True
+            cache.layers,
+            cache.past,
+            cache.memory,
+            strict=True,
         ):
             x_BLD, longer = block.apply(
                 {"params": layer},
@@ -261,10 +306,16 @@ class Seq2Seq(Encoder):
             final_norm = self._view(params)["decoder"]["final_norm"]
             h_BD = LayerNorm(c).apply({"params": final_norm}, h_BD)
         return h_BD, dataclasses.replace(
-            cache, past=tuple(past), column=cache.column + 1
+            cache,
+            past=tuple(past),
+            column=cache.column + 1,
         )
 
-    def decoder_head(self, params: Params, h: Array) -> tuple[Array, Array, Array]:
+    def decoder_head(
+        self,
+        params: Params,
+        h: Array,
+    ) -> tuple[Array, Array, Array]:
         """(g_...D, table_VD, bias_V) such that the decoder's logits are g @ table.T + bias."""
         g, bias_V = self._apply(params, h, method="vocabulary_head")
         table_VD = self._view(params)["embeddings"]["tokens"]["embedding"]
@@ -278,7 +329,9 @@ class Seq2Seq(Encoder):
 
     def _apply(self, params: Params, *arguments: Any, method: str):
         return self._decoder.apply(
-            {"params": self._view(params)}, *arguments, method=method
+            {"params": self._view(params)},
+            *arguments,
+            method=method,
         )
 
     def _view(self, params: Params) -> Params:
@@ -289,7 +342,10 @@ class Seq2Seq(Encoder):
             # The last layers: as decoders they do better than the first (VECO).
             attention = params["encoder"]["layers"]["attention"]
             tied = jax.tree.map(lambda x: x[-c.decoder_layers :], attention)
-            decoder = {**decoder, "layers": {**decoder["layers"], "attention": tied}}
+            decoder = {
+                **decoder,
+                "layers": {**decoder["layers"], "attention": tied},
+            }
         # A head without parameters ("plain") has no entry.
         head = params.get("head", {})
         return {
@@ -304,9 +360,10 @@ class Seq2Seq(Encoder):
     def _boxed(self, rng):
         encoder_rng, decoder_rng = jax.random.split(rng)
         params = super()._boxed(encoder_rng)
-        of_decoder = self._decoder.init({"params": decoder_rng}, method="everything")[
-            "params"
-        ]
+        of_decoder = self._decoder.init(
+            {"params": decoder_rng},
+            method="everything",
+        )["params"]
         # What is shared with the encoder stands there alone.
         if self.config.tied_self_attention:
             del of_decoder["decoder"]["layers"]["attention"]
@@ -315,6 +372,9 @@ class Seq2Seq(Encoder):
             del of_decoder["embeddings"]["tokens"]
         if self.config.decoder_embeddings != "shared":
             params["decoder_embeddings"] = of_decoder["embeddings"]
-        if self.config.decoder_embeddings == "separate" and "head" in of_decoder:
+        if (
+            self.config.decoder_embeddings == "separate"
+            and "head" in of_decoder
+        ):
             params["decoder_head"] = of_decoder["head"]
         return params

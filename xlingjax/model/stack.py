@@ -52,7 +52,10 @@ class Stack(nn.Module):
             every row."""
             if self.mesh is None or x_BLD.shape[0] % row_devices(self.mesh):
                 return x_BLD
-            return jax.lax.with_sharding_constraint(x_BLD, batch_sharding(self.mesh))
+            return jax.lax.with_sharding_constraint(
+                x_BLD,
+                batch_sharding(self.mesh),
+            )
 
         def body(block, x_BLD, key):
             y_BLD = rows(block(rows(x_BLD), key, attention, memory))
@@ -63,7 +66,11 @@ class Stack(nn.Module):
         if c.remat != "none":
             # Within a loop XLA cannot merge the recomputation with the first pass; in straight-line
             # code it would.
-            body = nn.remat(body, policy=_POLICIES[c.remat], prevent_cse=c.unroll != 1)
+            body = nn.remat(
+                body,
+                policy=_POLICIES[c.remat],
+                prevent_cse=c.unroll != 1,
+            )
         keys_N = key
         if key is not None:
             keys_N = jax.random.split(key, c.layers)
@@ -77,7 +84,9 @@ class Stack(nn.Module):
             metadata_params={nn.PARTITION_NAME: "layers"},
         )
         h_BLD, h_NBLD = scan(
-            Block(c, self.self_attention, name="layers"), x_BLD, keys_N
+            Block(c, self.self_attention, name="layers"),
+            x_BLD,
+            keys_N,
         )
         if c.norm_order == "pre":
             # A pre-LN block gives a bare sum, with no LayerNorm behind it.

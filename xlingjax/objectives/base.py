@@ -114,7 +114,11 @@ class Objective(abc.ABC):
         return dict(batch)
 
     def as_read(
-        self, model: Encoder, params: Params, batch: Batch, rng: Array | None = None
+        self,
+        model: Encoder,
+        params: Params,
+        batch: Batch,
+        rng: Array | None = None,
     ) -> tuple["Objective", dict[str, Any]]:
         """The objective and the batch of the pass that predicts: its own, or what an earlier pass
         made of them."""
@@ -136,7 +140,11 @@ class Objective(abc.ABC):
         """`rng` None = evaluation, no dropout. `languages`: G, the length of the per-language
         metrics."""
 
-    def flops_per_token(self, config: ModelConfig, shapes: Shapes) -> float | None:
+    def flops_per_token(
+        self,
+        config: ModelConfig,
+        shapes: Shapes,
+    ) -> float | None:
         """Useful floating-point operations per token of a step (`model/flops.py`), from the shapes
         of the fields that it reads. None: it takes more than one pass, and is not counted."""
         return None
@@ -169,7 +177,12 @@ class TokenObjective(Objective):
     ) -> Loss:
         terms: dict[str, Array] = {}
         metrics: dict[str, Any] = {}
-        for name, of_term in self.predictions(model, params, batch, rng).items():
+        for name, of_term in self.predictions(
+            model,
+            params,
+            batch,
+            rng,
+        ).items():
             # Others are for the leak test and for samples alone, as BTMLM's pseudo tokens.
             if name in self.coefficients:
                 terms[name], term_metrics = token_loss(
@@ -216,10 +229,20 @@ def token_loss(
         smoothing=smoothing,
     )
     values = {"loss": nll_T, "accuracy": correct_T}
-    return loss, metrics_by_language(name, values, weights_T, languages_T, languages)
+    return loss, metrics_by_language(
+        name,
+        values,
+        weights_T,
+        languages_T,
+        languages,
+    )
 
 
-def at_slots(h_BLD: Array, batch: Batch, slots: slice = slice(None)) -> Predictions:  # noqa: B008 - frozen
+def at_slots(
+    h_BLD: Array,
+    batch: Batch,
+    slots: slice = slice(None),
+) -> Predictions:
     """The predictions at the slots of a batch, or at some of them."""
     columns_BM = batch["masked_positions"][:, slots]
     return Predictions(
@@ -249,7 +272,10 @@ def flops_of_labels(config: ModelConfig, shapes: Shapes) -> float | None:
 
 
 def at_all(
-    h_BLD: Array, targets_BL: Array, weights_BL: Array, languages_BL: Array
+    h_BLD: Array,
+    targets_BL: Array,
+    weights_BL: Array,
+    languages_BL: Array,
 ) -> Predictions:
     """A prediction at every column."""
     # Each column predicts from itself, which is what `evidence` is asked about.
@@ -280,7 +306,10 @@ def metrics_by_language(
     weights_GT = weights_T * (languages_T == jnp.arange(languages)[:, None])
     metrics = {}
     for key, value_T in values.items():
-        metrics[f"{name}/{key}"] = ((value_T * weights_T).sum(), weights_T.sum())
+        metrics[f"{name}/{key}"] = (
+            (value_T * weights_T).sum(),
+            weights_T.sum(),
+        )
         metrics[f"{name}/{key}_by_language"] = (
             (weights_GT * value_T).sum(-1),
             weights_GT.sum(-1),

@@ -10,7 +10,13 @@ from xlingjax.model.attention import AttentionSpec
 from xlingjax.model.config import ModelConfig
 from xlingjax.model.encoder import Encoder
 from xlingjax.model.layers import split_key
-from xlingjax.model.masks import Mask, bidirectional, own_side, partner, same_side
+from xlingjax.model.masks import (
+    Mask,
+    bidirectional,
+    own_side,
+    partner,
+    same_side,
+)
 from xlingjax.objectives.base import (
     INPUTS,
     Array,
@@ -52,19 +58,27 @@ class Classification(Objective):
         "example_weights",
     )
     coefficients: dict[str, float] = dataclasses.field(
-        default_factory=lambda: {"classification": 1.0}, hash=False
+        default_factory=lambda: {"classification": 1.0},
+        hash=False,
     )
     continues_encoder = False
 
     @classmethod
     def of_task(
-        cls, task: str, num_labels: int, apart: bool = False
+        cls,
+        task: str,
+        num_labels: int,
+        apart: bool = False,
     ) -> "Classification":
         """That of one of several tasks, which is called "classification_TASK"."""
         name = f"classification_{task}"
         return cls(num_labels, apart, task, name, coefficients={name: 1.0})
 
-    def flops_per_token(self, config: ModelConfig, shapes: Shapes) -> float | None:
+    def flops_per_token(
+        self,
+        config: ModelConfig,
+        shapes: Shapes,
+    ) -> float | None:
         return flops_of_labels(config, shapes)
 
     def attention(self) -> AttentionSpec:
@@ -87,8 +101,14 @@ class Classification(Objective):
     ) -> Loss:
         logits_BC = self.logits(model, params, batch, rng)
         log_p_BC = jax.nn.log_softmax(logits_BC)
-        nll_B = -jnp.take_along_axis(log_p_BC, batch["labels"][:, None], axis=-1)[:, 0]
-        correct_B = (logits_BC.argmax(-1) == batch["labels"]).astype(jnp.float32)
+        nll_B = -jnp.take_along_axis(
+            log_p_BC,
+            batch["labels"][:, None],
+            axis=-1,
+        )[:, 0]
+        correct_B = (logits_BC.argmax(-1) == batch["labels"]).astype(
+            jnp.float32,
+        )
         weights_B = batch["example_weights"]
         metrics = metrics_by_language(
             self.name,
@@ -97,16 +117,29 @@ class Classification(Objective):
             batch["language_ids"][:, 0],
             languages,
         )
-        return Loss(terms={self.name: (nll_B * weights_B).sum()}, metrics=metrics)
+        return Loss(
+            terms={self.name: (nll_B * weights_B).sum()},
+            metrics=metrics,
+        )
 
     def logits(
-        self, model: Encoder, params: Params, batch: Batch, rng: Array | None = None
+        self,
+        model: Encoder,
+        params: Params,
+        batch: Batch,
+        rng: Array | None = None,
     ) -> Array:
         """float32 logits_BC."""
         self._check(model.config)
         encode_rng, head_rng = split_key(rng)
         h_BLD = model.encode(params, batch, self.attention(), rng=encode_rng)
-        return model.classify(params, h_BLD, batch, rng=head_rng, task=self.task)
+        return model.classify(
+            params,
+            h_BLD,
+            batch,
+            rng=head_rng,
+            task=self.task,
+        )
 
     def _check(self, config: ModelConfig) -> None:
         num_labels = config.labels_of(self.task)
@@ -116,12 +149,12 @@ class Classification(Objective):
                 of_task = f" for {self.task!r}"
             raise UserError(
                 f"model {config.name} has num_labels={num_labels}{of_task} and the task has "
-                f"{self.num_labels} labels: set the model's num_labels to the task's"
+                f"{self.num_labels} labels: set the model's num_labels to the task's",
             )
         if self.apart != (config.classifier == "difference"):
             raise UserError(
                 f"model {config.name} has classifier={config.classifier!r} and the"
-                f" objective apart={self.apart}: set CLASSIFIER, which sets both"
+                f" objective apart={self.apart}: set CLASSIFIER, which sets both",
             )
         recipes = {
             "tagging": "runs/tagging.gin",
@@ -132,7 +165,7 @@ class Classification(Objective):
             raise UserError(
                 f"classifier={config.classifier!r} is not one of a single labelled text or"
                 f" pair: add --gin_file gin/{recipes[config.classifier]}, or set CLASSIFIER to xlm,"
-                " xlmr or difference"
+                " xlmr or difference",
             )
 
 
@@ -144,11 +177,16 @@ class Tagging(Objective):
     name: str = "tagging"
     reads: tuple[str, ...] = (*INPUTS, "tag_labels", "tag_weights")
     coefficients: dict[str, float] = dataclasses.field(
-        default_factory=lambda: {"tagging": 1.0}, hash=False
+        default_factory=lambda: {"tagging": 1.0},
+        hash=False,
     )
     continues_encoder = False
 
-    def flops_per_token(self, config: ModelConfig, shapes: Shapes) -> float | None:
+    def flops_per_token(
+        self,
+        config: ModelConfig,
+        shapes: Shapes,
+    ) -> float | None:
         return flops_of_labels(config, shapes)
 
     def attention(self) -> AttentionSpec:
@@ -168,28 +206,47 @@ class Tagging(Objective):
         # Every column gets logits; pieces but the first of a word have weight 0.
         log_p_BLC = jax.nn.log_softmax(self.logits(model, params, batch, rng))
         nll_BL = -jnp.take_along_axis(
-            log_p_BLC, batch["tag_labels"][..., None], axis=-1
+            log_p_BLC,
+            batch["tag_labels"][..., None],
+            axis=-1,
         )[..., 0]
-        correct_BL = (log_p_BLC.argmax(-1) == batch["tag_labels"]).astype(jnp.float32)
+        correct_BL = (log_p_BLC.argmax(-1) == batch["tag_labels"]).astype(
+            jnp.float32,
+        )
         weights_T = batch["tag_weights"].reshape(-1)
-        values = {"loss": nll_BL.reshape(-1), "accuracy": correct_BL.reshape(-1)}
+        values = {
+            "loss": nll_BL.reshape(-1),
+            "accuracy": correct_BL.reshape(-1),
+        }
         metrics = metrics_by_language(
-            self.name, values, weights_T, batch["language_ids"].reshape(-1), languages
+            self.name,
+            values,
+            weights_T,
+            batch["language_ids"].reshape(-1),
+            languages,
         )
         return Loss(
-            terms={"tagging": (values["loss"] * weights_T).sum()}, metrics=metrics
+            terms={"tagging": (values["loss"] * weights_T).sum()},
+            metrics=metrics,
         )
 
     def logits(
-        self, model: Encoder, params: Params, batch: Batch, rng: Array | None = None
+        self,
+        model: Encoder,
+        params: Params,
+        batch: Batch,
+        rng: Array | None = None,
     ) -> Array:
         """float32 logits_BLC."""
         config = model.config
-        if config.num_labels != self.num_labels or config.classifier != "tagging":
+        if (
+            config.num_labels != self.num_labels
+            or config.classifier != "tagging"
+        ):
             raise UserError(
                 f"model {config.name} has num_labels={config.num_labels},"
                 f" classifier={config.classifier!r}; the task has {self.num_labels} tags and"
-                ' needs classifier="tagging"'
+                ' needs classifier="tagging"',
             )
         encode_rng, head_rng = split_key(rng)
         h_BLD = model.encode(params, batch, self.attention(), rng=encode_rng)
@@ -210,7 +267,8 @@ class PlugIn(Objective):
     name: str = "plug_in"
     reads: tuple[str, ...] = (*INPUTS, "sides", "labels", "example_weights")
     coefficients: dict[str, float] = dataclasses.field(
-        default_factory=lambda: {"plug_in": 1.0}, hash=False
+        default_factory=lambda: {"plug_in": 1.0},
+        hash=False,
     )
 
     adds = ("cross_attention",)
@@ -245,39 +303,61 @@ class PlugIn(Objective):
         languages_BL = batch["language_ids"]
         _, second_B1 = _first_columns(batch)
         x_languages_B = languages_BL[:, 0]
-        y_languages_B = jnp.take_along_axis(languages_BL, second_B1, axis=1)[:, 0]
+        y_languages_B = jnp.take_along_axis(languages_BL, second_B1, axis=1)[
+            :,
+            0,
+        ]
         languages_T = jnp.concatenate([x_languages_B, y_languages_B])
         metrics = metrics_by_language(
-            self.name, values, weights_T, languages_T, languages
+            self.name,
+            values,
+            weights_T,
+            languages_T,
+            languages,
         )
-        return Loss(terms={"plug_in": (nll_T * weights_T).sum()}, metrics=metrics)
+        return Loss(
+            terms={"plug_in": (nll_T * weights_T).sum()},
+            metrics=metrics,
+        )
 
     def logits(
-        self, model: Encoder, params: Params, batch: Batch, rng: Array | None = None
+        self,
+        model: Encoder,
+        params: Params,
+        batch: Batch,
+        rng: Array | None = None,
     ) -> tuple[Array, Array]:
         """float32 logits_BC of x and of y."""
         config = model.config
-        if config.num_labels != self.num_labels or config.classifier != "plug_in":
+        if (
+            config.num_labels != self.num_labels
+            or config.classifier != "plug_in"
+        ):
             raise UserError(
                 f"model {config.name} has num_labels={config.num_labels},"
                 f" classifier={config.classifier!r}; the task has {self.num_labels} labels"
-                ' and needs classifier="plug_in"'
+                ' and needs classifier="plug_in"',
             )
         if not config.cross_attention:
             raise UserError(
                 f"model {config.name} has no cross-attention, which plug-in fine-tuning goes"
                 " through: let INIT_FROM be a VECO run, or what `xlingjax plug in RUN --source"
-                " VECO_RUN` writes"
+                " VECO_RUN` writes",
             )
         keys = split_key(rng, 4)
         veco = VECO(
-            stop_gradient=self.stop_gradient, query=config.cross_attention_query
+            stop_gradient=self.stop_gradient,
+            query=config.cross_attention_query,
         )
         h_BLD, s_BLD = veco.states(model, params, batch, keys[0], keys[1])
         both_BLE = jnp.concatenate([h_BLD, s_BLD], axis=-1)
         logits = []
         for column_B1, key in zip(_first_columns(batch), keys[2:], strict=True):
-            first_B1E = jnp.take_along_axis(both_BLE, column_B1[..., None], axis=1)
+            first_B1E = jnp.take_along_axis(
+                both_BLE,
+                column_B1[..., None],
+                axis=1,
+            )
             logits.append(model.classify(params, first_B1E, batch, rng=key))
         x_BC, y_BC = logits
         return x_BC, y_BC

@@ -43,7 +43,10 @@ class Visibility:
 
 
 def visibility(
-    model: Encoder, params: Params, batch: Batch, spec: AttentionSpec
+    model: Encoder,
+    params: Params,
+    batch: Batch,
+    spec: AttentionSpec,
 ) -> Visibility:
     """Of the states of every column, by the mask of `spec` after all layers."""
 
@@ -54,11 +57,18 @@ def visibility(
         return {spec.mask.name: at_all(h_BLD, ones_BL, ones_BL, ones_BL)}
 
     ((moved, columns),) = _moved(states, batch, model.config.dim).values()
-    return Visibility(reachable(spec, batch, model.config.layers), moved, columns)
+    return Visibility(
+        reachable(spec, batch, model.config.layers),
+        moved,
+        columns,
+    )
 
 
 def prediction_visibility(
-    objective: Objective, model: Encoder, params: Params, batch: Batch
+    objective: Objective,
+    model: Encoder,
+    params: Params,
+    batch: Batch,
 ) -> dict[str, Visibility]:
     """Per entry of the objective's `predictions`, by its `evidence`; unused slots see nothing."""
     words = objective.words(batch)
@@ -75,22 +85,35 @@ def prediction_visibility(
         # Of every column; then of those that the predictions are made from.
         allowed_BLS = np.asarray(mask(fields, fields))
         allowed_BMS = np.take_along_axis(
-            allowed_BLS, np.maximum(columns_BM, 0)[..., None], axis=1
+            allowed_BLS,
+            np.maximum(columns_BM, 0)[..., None],
+            axis=1,
         )
-        result[name] = Visibility(allowed_BMS & made_BM1, moved & made_BM1, columns_BM)
+        result[name] = Visibility(
+            allowed_BMS & made_BM1,
+            moved & made_BM1,
+            columns_BM,
+        )
     return result
 
 
 def as_read(
-    objective: Objective, model: Encoder, params: Params, batch: Batch
+    objective: Objective,
+    model: Encoder,
+    params: Params,
+    batch: Batch,
 ) -> tuple[Objective, dict[str, Any]]:
     """`Objective.as_read`, the batch as NumPy arrays."""
     objective, batch = objective.as_read(model, params, batch)
-    return objective, {name: np.asarray(values) for name, values in batch.items()}
+    return objective, {
+        name: np.asarray(values) for name, values in batch.items()
+    }
 
 
 def _moved(
-    predict: Callable[[Any], dict[str, Predictions]], batch: Batch, dim: int
+    predict: Callable[[Any], dict[str, Predictions]],
+    batch: Batch,
+    dim: int,
 ) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     """Per entry of `predict`, a function of the shift: (bool [B, M, S], does a shift of the words
     in column s move state m?; its columns). Raises FloatingPointError where a state is not finite.
@@ -110,12 +133,14 @@ def _moved(
     for name, predictions in before.items():
         if not np.isfinite(predictions.states).all():
             raise FloatingPointError(
-                f"{name}: attention gives values that are not finite"
+                f"{name}: attention gives values that are not finite",
             )
     moved: dict[str, list[np.ndarray]] = {name: [] for name in before}
     for column in range(length):
         for name, predictions in shifted(column).items():
-            moved_BM = (np.asarray(predictions.states) != before[name].states).any(-1)
+            moved_BM = (
+                np.asarray(predictions.states) != before[name].states
+            ).any(-1)
             moved[name].append(moved_BM)
     result = {}
     for name, predictions in before.items():

@@ -44,19 +44,26 @@ class Finding:
 
 
 def verify(
-    objectives: Mapping[str, tuple[Objective, BatchSource]], model: Encoder, rows: int
+    objectives: Mapping[str, tuple[Objective, BatchSource]],
+    model: Encoder,
+    rows: int,
 ) -> Iterator[Finding]:
     """The leak test of every objective on the first rows of a batch of its own, with random
     parameters. objectives: by the names of their stages."""
     params = random_parameters(model)
     for stage, (objective, source) in objectives.items():
         drawn = source.next()
-        batch = {name: np.asarray(drawn[name][:rows]) for name in objective.reads}
+        batch = {
+            name: np.asarray(drawn[name][:rows]) for name in objective.reads
+        }
         objective, batch = as_read(objective, model, params, batch)
         exact = model.config.dtype == "float32"
         words = objective.words(batch)
         for name, seen in prediction_visibility(
-            objective, model, params, batch
+            objective,
+            model,
+            params,
+            batch,
         ).items():
             yield finding(stage, name, seen, words, exact=exact)
 
@@ -69,7 +76,10 @@ def finding(
     exact: bool,
 ) -> Finding:
     # A slot that nothing may reach and nothing reached is an unused one.
-    made_BM1 = found.allowed.any(-1, keepdims=True) | found.moved.any(-1, keepdims=True)
+    made_BM1 = found.allowed.any(-1, keepdims=True) | found.moved.any(
+        -1,
+        keepdims=True,
+    )
     words_BMS = made_BM1 & (batch["pack_ids"] > 0)[:, None, :]
     return Finding(
         objective,
@@ -94,7 +104,9 @@ def random_parameters(model: Encoder) -> Any:
         params = model.init(key)
         leaves, tree = jax.tree.flatten(params)
         keys = jax.random.split(jax.random.fold_in(key, 1), len(leaves))
-        leaves = [noisy(leaf, key) for leaf, key in zip(leaves, keys, strict=True)]
+        leaves = [
+            noisy(leaf, key) for leaf, key in zip(leaves, keys, strict=True)
+        ]
         return tree.unflatten(leaves)
 
     return make(jax.random.key(0))
@@ -104,7 +116,12 @@ def table(findings: Sequence[Finding], title: str) -> Any:
     """A rich table, a line per finding."""
     from rich.table import Table
 
-    result = Table(title=title, title_justify="left", box=None, header_style="dim")
+    result = Table(
+        title=title,
+        title_justify="left",
+        box=None,
+        header_style="dim",
+    )
     for name in ("objective", "predictions"):
         longest = max(len(getattr(f, name)) for f in findings)
         result.add_column(name, min_width=longest)
@@ -113,8 +130,16 @@ def table(findings: Sequence[Finding], title: str) -> Any:
     result.add_column("verdict")
     style = {"ok": "green", "leaks": "red", "blind": "red"}
     for f in findings:
-        counts = (f"{f.hidden:,}", f"{f.leaks:,}", f"{f.seen:,}", f"{f.moved:,}")
+        counts = (
+            f"{f.hidden:,}",
+            f"{f.leaks:,}",
+            f"{f.seen:,}",
+            f"{f.moved:,}",
+        )
         result.add_row(
-            f.objective, f.predictions, *counts, f"[{style[f.verdict]}]{f.verdict}[/]"
+            f.objective,
+            f.predictions,
+            *counts,
+            f"[{style[f.verdict]}]{f.verdict}[/]",
         )
     return result

@@ -10,7 +10,14 @@ from xlingjax.errors import UserError
 from xlingjax.model.encoder import Encoder
 from xlingjax.model.masks import Fields, Mask, bidirectional, first_side
 from xlingjax.model.ngram_decoder import NgramSeq2Seq
-from xlingjax.objectives.base import INPUTS, Array, Batch, Params, Predictions, at_all
+from xlingjax.objectives.base import (
+    INPUTS,
+    Array,
+    Batch,
+    Params,
+    Predictions,
+    at_all,
+)
 from xlingjax.objectives.ramp import Ramp
 from xlingjax.objectives.translation import Translation, behind, with_decoder
 
@@ -35,7 +42,7 @@ class XFNP(Translation):
         if not self.alphas or min(self.alphas) < 0 or not any(self.alphas):
             raise UserError(
                 f"{self.name}: alphas {self.alphas} must not be negative, nor all 0; give one per"
-                " stream (XFNP_ALPHAS; STREAMS or GENERATION_STREAMS says how many)"
+                " stream (XFNP_ALPHAS; STREAMS or GENERATION_STREAMS says how many)",
             )
 
     @property
@@ -58,7 +65,9 @@ class XFNP(Translation):
 
     def masks(self) -> dict[str, Mask]:
         """Over the columns of `words`, those of the main stream behind those of the encoder."""
-        return {f"stream {i}": stream_prefix(i) for i in range(len(self.alphas))}
+        return {
+            f"stream {i}": stream_prefix(i) for i in range(len(self.alphas))
+        }
 
     def evidence(self) -> dict[str, Mask]:
         """Over the columns of `words`."""
@@ -113,7 +122,7 @@ def stream_prefix(i: int) -> Mask:
         return target & ((k.position <= q.position - i) | (k.position == first))
 
     return (bidirectional & (first_side | Mask("lagging", allow))).named(
-        f"stream_prefix({i})"
+        f"stream_prefix({i})",
     )
 
 
@@ -123,6 +132,6 @@ def with_streams(model: Encoder, name: str, streams: int) -> NgramSeq2Seq:
         raise UserError(
             f"objective {name} trains {streams} predicting streams and the decoder of model"
             f" {model.config.name} has {model.config.streams}: set STREAMS={streams}"
-            " (model.streams), or other alphas"
+            " (model.streams), or other alphas",
         )
     return model

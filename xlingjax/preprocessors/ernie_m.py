@@ -46,13 +46,13 @@ class CamlmFeatures(Preprocessor):
     def __post_init__(self):
         if self.layout not in LAYOUTS:
             raise UserError(
-                f"CAMLM layout {self.layout!r} is not one of {', '.join(LAYOUTS)}"
+                f"CAMLM layout {self.layout!r} is not one of {', '.join(LAYOUTS)}",
             )
         # A word that is kept or replaced would be evidence on its own side.
         if self.masking.mask < 1:
             raise UserError(
                 "CAMLM shows every chosen word as MASK; set mask=1.0, random=0.0"
-                f" (mask={self.masking.mask})"
+                f" (mask={self.masking.mask})",
             )
 
     def text_length(self, length: int) -> int:
@@ -86,14 +86,21 @@ class CamlmFeatures(Preprocessor):
         )
 
     def map(
-        self, vocabulary: Vocabulary, counts: np.ndarray, length: int
+        self,
+        vocabulary: Vocabulary,
+        counts: np.ndarray,
+        length: int,
     ) -> Callable[[Batch, Any], Batch]:
         import tensorflow as tf
 
         text = self.text_length(length)
         # Each side's own slots: its cross-entropy is a term of its own (§3.1).
         mask = masker(
-            self.masking, vocabulary, counts, self.slots(length) // 2, side_by_side=True
+            self.masking,
+            vocabulary,
+            counts,
+            self.slots(length) // 2,
+            side_by_side=True,
         )
 
         def is_mask(ids: Any) -> Any:
@@ -109,7 +116,13 @@ class CamlmFeatures(Preprocessor):
             used = masked["masked_weights"] > 0
             # A MASK has the position, language and side of the word that it stands for: all that
             # tells the model which one to predict.
-            masks = {"input_ids": tf.where(used, vocabulary.mask_id, vocabulary.pad_id)}
+            masks = {
+                "input_ids": tf.where(
+                    used,
+                    vocabulary.mask_id,
+                    vocabulary.pad_id,
+                ),
+            }
             for name in TOKEN_FIELDS[1:]:
                 of_hidden = tf.gather(batch[name], hidden_columns, batch_dims=1)
                 masks[name] = tf.where(used, of_hidden, 0)
@@ -158,7 +171,7 @@ class BtmlmFeatures(Preprocessor):
         if not 0 < self.proportion < 1:
             raise UserError(
                 "BTMLM's proportion of pseudo tokens must be between 0 and 1, got"
-                f" {self.proportion}"
+                f" {self.proportion}",
             )
 
     def placeholders(self, length: int) -> int:
@@ -199,7 +212,10 @@ class BtmlmFeatures(Preprocessor):
         return stream_rows(records, bases[0], self.text_length(length), bos=bos)
 
     def map(
-        self, vocabulary: Vocabulary, counts: np.ndarray, length: int
+        self,
+        vocabulary: Vocabulary,
+        counts: np.ndarray,
+        length: int,
     ) -> Callable[[Batch, Any], Batch]:
         import tensorflow as tf
 
@@ -209,38 +225,58 @@ class BtmlmFeatures(Preprocessor):
         if not self.targets or len(self.targets) < 2:
             raise UserError(
                 "BTMLM needs pairs in at least two languages to write pseudo tokens in; set"
-                " PARALLEL"
+                " PARALLEL",
             )
         mask = masker(self.masking, vocabulary, counts, self.slots(length))
         text = self.text_length(length)
         places = self.placeholders(length)
         special_Z = tf.constant(
-            np.resize(sorted(vocabulary.special_ids), SPECIAL_IDS), tf.int32
+            np.resize(sorted(vocabulary.special_ids), SPECIAL_IDS),
+            tf.int32,
         )
-        target_T = tf.constant([language for language, _ in self.targets], tf.int32)
+        target_T = tf.constant(
+            [language for language, _ in self.targets],
+            tf.int32,
+        )
         log_share_T = tf.math.log(
-            tf.constant([share for _, share in self.targets], tf.float32)
+            tf.constant([share for _, share in self.targets], tf.float32),
         )
 
         def gumbel(purpose: int, width: int, draws: Any) -> Any:
-            uniform = tf.clip_by_value(draws.uniform(purpose, width), 1e-7, 1 - 1e-7)
+            uniform = tf.clip_by_value(
+                draws.uniform(purpose, width),
+                1e-7,
+                1 - 1e-7,
+            )
             return -tf.math.log(-tf.math.log(uniform))
 
         def drawn_language(batch: Batch, draws: Any) -> Any:
             """[B, 1]: a language by its share, not the row's own (Gumbel-max)."""
             own = batch["language_ids"][:, :1]
-            score = log_share_T + gumbel(random.LANGUAGE, len(self.targets), draws)
-            number = tf.argmax(tf.where(own == target_T, -np.inf, score), axis=1)
+            score = log_share_T + gumbel(
+                random.LANGUAGE,
+                len(self.targets),
+                draws,
+            )
+            number = tf.argmax(
+                tf.where(own == target_T, -np.inf, score),
+                axis=1,
+            )
             return tf.gather(target_T, number)[:, None]
 
         def extended(batch: Batch, draws: Any) -> Batch:
             masked = mask(batch, draws)
             real = batch["pack_ids"][:, :text] > 0
-            tokens = tf.reduce_sum(tf.cast(real, tf.int32), axis=1, keepdims=True)
+            tokens = tf.reduce_sum(
+                tf.cast(real, tf.int32),
+                axis=1,
+                keepdims=True,
+            )
             share = self.proportion * tf.cast(tokens, tf.float32)
             # A short text has fewer: the share holds for each row.
             used = tf.range(places)[None, :] < tf.cast(
-                tf.math.ceil(share - 1e-4), tf.int32
+                tf.math.ceil(share - 1e-4),
+                tf.int32,
             )
             # Distinct places of the text, in order: where its words would stand in a translation.
             score = tf.where(real, gumbel(random.PLACES, text, draws), -np.inf)
@@ -251,9 +287,17 @@ class BtmlmFeatures(Preprocessor):
                 positions = tokens + offsets
             one = tf.ones_like(offsets)
             placeholders = {
-                "input_ids": tf.where(used, vocabulary.mask_id, vocabulary.pad_id),
+                "input_ids": tf.where(
+                    used,
+                    vocabulary.mask_id,
+                    vocabulary.pad_id,
+                ),
                 "position_ids": tf.where(used, positions, 0),
-                "language_ids": tf.where(used, drawn_language(batch, draws) * one, 0),
+                "language_ids": tf.where(
+                    used,
+                    drawn_language(batch, draws) * one,
+                    0,
+                ),
                 "pack_ids": tf.cast(used, tf.int32),
                 "sides": tf.cast(used, tf.int32),
             }
@@ -271,7 +315,10 @@ class BtmlmFeatures(Preprocessor):
                 "masked_targets": masked["masked_targets"],
                 "masked_weights": masked["masked_weights"],
                 "original_ids": whole["input_ids"],
-                "is_mask": tf.pad(is_mask, [[0, 0], [0, length - text - places]]),
+                "is_mask": tf.pad(
+                    is_mask,
+                    [[0, 0], [0, length - text - places]],
+                ),
                 "special_ids": special_Z[None, :] * one[:, :1],
                 "pseudo_positions": tf.where(used, columns, 0),
                 "pseudo_weights": tf.cast(used, tf.float32),
@@ -280,7 +327,13 @@ class BtmlmFeatures(Preprocessor):
         return extended
 
 
-def append(batch: Batch, behind: Batch, text: int, length: int, pad_id: int) -> Batch:
+def append(
+    batch: Batch,
+    behind: Batch,
+    text: int,
+    length: int,
+    pad_id: int,
+) -> Batch:
     """The first `text` columns of the token fields of a batch, then those of `behind`, padded to
     `length`."""
     import tensorflow as tf
@@ -290,5 +343,9 @@ def append(batch: Batch, behind: Batch, text: int, length: int, pad_id: int) -> 
     for name in TOKEN_FIELDS:
         x = tf.concat([batch[name][:, :text], behind[name]], axis=1)
         room = length - x.shape[1]
-        rows[name] = tf.pad(x, [[0, 0], [0, room]], constant_values=padding[name])
+        rows[name] = tf.pad(
+            x,
+            [[0, 0], [0, room]],
+            constant_values=padding[name],
+        )
     return rows

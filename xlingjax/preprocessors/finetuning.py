@@ -50,7 +50,7 @@ def pair_row(
     if length < separators + 2:
         raise UserError(
             f"length {length} leaves no room for a pair between {separators} separators: use at"
-            f" least {separators + 2}"
+            f" least {separators + 2}",
         )
     if second is None:
         ids = [vocabulary.bos_id, *first[: length - 2], vocabulary.eos_id]
@@ -59,7 +59,10 @@ def pair_row(
         a, b = kept_lengths(len(first), len(second), length - separators)
         ids = [vocabulary.bos_id, *first[:a], vocabulary.eos_id]
         turn = len(ids)
-        ids += [vocabulary.eos_id] * (separators - 3) + [*second[:b], vocabulary.eos_id]
+        ids += [vocabulary.eos_id] * (separators - 3) + [
+            *second[:b],
+            vocabulary.eos_id,
+        ]
     columns = np.arange(length, dtype=np.int32)
     valid = columns < len(ids)
     positions = columns
@@ -67,7 +70,8 @@ def pair_row(
         positions = np.where(columns >= turn, columns - turn, columns)
     return {
         "input_ids": np.array(
-            ids + [vocabulary.pad_id] * (length - len(ids)), np.int32
+            ids + [vocabulary.pad_id] * (length - len(ids)),
+            np.int32,
         ),
         # 0 where there is padding, so that no row reads beyond the model's table.
         "position_ids": np.where(valid, positions, 0).astype(np.int32),
@@ -119,7 +123,9 @@ def classification_rows(
         second = None
         if example.hypothesis is not None:
             second = vocabulary.encode(example.hypothesis)
-        rows.append(pair_row(first, second, vocabulary, length, reset_positions))
+        rows.append(
+            pair_row(first, second, vocabulary, length, reset_positions),
+        )
         classes.append(index[example.label])
         weights.append(example.label is not None)
     arrays = stacked(rows)
@@ -186,7 +192,11 @@ def shuffled_rows(
     }
     identity |= {"order": "by part"}
     return CountedSource(
-        read, _ENDLESS, languages=languages, identity=identity, epochs=None
+        read,
+        _ENDLESS,
+        languages=languages,
+        identity=identity,
+        epochs=None,
     )
 
 
@@ -208,13 +218,17 @@ def tagged_parts(
     """
     if length < 3:
         raise UserError(
-            f"length {length} leaves no room for a piece between 2 separators: use at least 3"
+            f"length {length} leaves no room for a piece between 2 separators: use at least 3",
         )
     parts = []
     room = length - 2
     for number, sentence in enumerate(sentences):
         ids, owners = pieces_of_words(
-            sentence.words, language, vocabulary, apart, marks
+            sentence.words,
+            language,
+            vocabulary,
+            apart,
+            marks,
         )
         begins = []
         for i in range(len(ids)):
@@ -254,7 +268,7 @@ def tagged_rows(
     """
     if pieces not in PIECES:
         raise UserError(
-            f"pieces={pieces!r} is not one of {', '.join(PIECES)}; set TAGGED_PIECES"
+            f"pieces={pieces!r} is not one of {', '.join(PIECES)}; set TAGGED_PIECES",
         )
     parts = tagged_parts(sentences, vocabulary, length, language, apart, marks)
     shape = (len(parts), length)
@@ -267,7 +281,11 @@ def tagged_rows(
     index = {tag: i for i, tag in enumerate(tags)}
     for row, (number, ids, owners) in enumerate(parts):
         used = len(ids) + 2
-        rows["input_ids"][row, :used] = [vocabulary.bos_id, *ids, vocabulary.eos_id]
+        rows["input_ids"][row, :used] = [
+            vocabulary.bos_id,
+            *ids,
+            vocabulary.eos_id,
+        ]
         rows["position_ids"][row, :used] = np.arange(used)
         rows["language_ids"][row, :used] = language_id
         rows["pack_ids"][row, :used] = 1
@@ -284,7 +302,7 @@ def tagged_rows(
                 tag = f"I-{tag[2:]}"
             if tag not in index:
                 raise UserError(
-                    f"tag {tag!r} is not one of {', '.join(tags)}: add it to LABELS"
+                    f"tag {tag!r} is not one of {', '.join(tags)}: add it to LABELS",
                 )
             # One further: the row begins with a special token.
             rows["tag_labels"][row, column + 1] = index[tag]

@@ -27,8 +27,13 @@ def paired_rows(
     for examples, language in zip((first, second), language_ids, strict=True):
         sides.append(
             classification_rows(
-                examples, vocabulary, length, labels, language, reset_positions
-            )
+                examples,
+                vocabulary,
+                length,
+                labels,
+                language,
+                reset_positions,
+            ),
         )
     one, two = sides
     # The label is that of the example, in whichever language it is read.
@@ -38,6 +43,7 @@ def paired_rows(
     # The texts within an example need no side: plugged in, each example is one text, as VECO's side
     # is.
     rows["sides"] = np.concatenate(
-        [np.zeros_like(one["pack_ids"]), two["pack_ids"]], axis=1
+        [np.zeros_like(one["pack_ids"]), two["pack_ids"]],
+        axis=1,
     )
     return rows

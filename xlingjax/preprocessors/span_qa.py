@@ -42,7 +42,10 @@ def window_bounds(pieces: int, room: int, stride: int) -> list[tuple[int, int]]:
     return bounds
 
 
-def maximal_context(bounds: Sequence[tuple[int, int]], pieces: int) -> np.ndarray:
+def maximal_context(
+    bounds: Sequence[tuple[int, int]],
+    pieces: int,
+) -> np.ndarray:
     """int[pieces]: the window in which a piece has most on its poorer side, among equals the
     longer, then the earlier one (BERT's `_check_is_max_context`)."""
     at = np.arange(pieces)
@@ -66,7 +69,7 @@ def answer_pieces(question: Question, spans: np.ndarray) -> tuple[int, int]:
     """
     if not question.answers or len(question.starts) != len(question.answers):
         raise UserError(
-            f"question {question.id}: no answer with its start to train on; use a labelled file"
+            f"question {question.id}: no answer with its start to train on; use a labelled file",
         )
     answer = question.answers[0]
     begin = question.starts[0]
@@ -78,7 +81,7 @@ def answer_pieces(question: Question, spans: np.ndarray) -> tuple[int, int]:
             where = f"it stands at {question.context.find(answer)}"
         raise UserError(
             f"question {question.id}: its answer {answer!r} does not stand at character {begin} of"
-            f" its context ({where}): correct answer_start or remove the question"
+            f" its context ({where}): correct answer_start or remove the question",
         )
     end = begin + len(answer.rstrip())
     # No piece stands for the blanks around it.
@@ -87,13 +90,17 @@ def answer_pieces(question: Question, spans: np.ndarray) -> tuple[int, int]:
     touched = np.flatnonzero((spans[:, 0] < end) & (spans[:, 1] > begin))
     if not touched.size:
         raise UserError(
-            f"question {question.id}: no piece of the vocabulary stands for its answer {answer!r}"
+            f"question {question.id}: no piece of the vocabulary stands for its answer {answer!r}",
         )
     return int(touched[0]), int(touched[-1])
 
 
 def checked_separators(
-    vocabulary, length: int, stride: int, max_question: int, reset_positions: bool
+    vocabulary,
+    length: int,
+    stride: int,
+    max_question: int,
+    reset_positions: bool,
 ) -> int:
     """Special tokens of a row. Raises UserError for sizes that leave no room for a context."""
     separators = pair_separators(vocabulary, reset_positions)
@@ -101,7 +108,7 @@ def checked_separators(
         raise UserError(
             f"rows of {length} tokens with questions of up to {max_question}, windows {stride}"
             f" apart: LENGTH must be above MAX_QUESTION + {separators}, MAX_QUESTION and STRIDE"
-            " above 0"
+            " above 0",
         )
     return separators
 
@@ -126,7 +133,11 @@ def span_rows(
     faults (see `answer_pieces`).
     """
     separators = checked_separators(
-        vocabulary, length, stride, max_question, reset_positions
+        vocabulary,
+        length,
+        stride,
+        max_question,
+        reset_positions,
     )
     # Several questions ask about one context, which takes long to encode.
     encoded: dict[str, tuple[list[int], np.ndarray]] = {}
@@ -137,7 +148,10 @@ def span_rows(
     for index, question in enumerate(questions):
         if question.context not in encoded:
             ids, spans = vocabulary.encode_with_spans(question.context)
-            encoded[question.context] = ids, np.array(spans, np.int64).reshape(-1, 2)
+            encoded[question.context] = (
+                ids,
+                np.array(spans, np.int64).reshape(-1, 2),
+            )
         ids, spans = encoded[question.context]
         if not ids:
             raise UserError(f"question {question.id}: its context is empty")
@@ -148,19 +162,30 @@ def span_rows(
         # Behind the question and all separators but the last, which closes the row.
         column = len(question_ids) + separators - 1
         bounds = window_bounds(
-            len(ids), length - separators - len(question_ids), stride
+            len(ids),
+            length - separators - len(question_ids),
+            stride,
         )
         best = maximal_context(bounds, len(ids))
         for number, (begin, end) in enumerate(bounds):
             row = pair_row(
-                question_ids, ids[begin:end], vocabulary, length, reset_positions
+                question_ids,
+                ids[begin:end],
+                vocabulary,
+                length,
+                reset_positions,
             )
             # The first token too, at which an answer stands that the window does not hold.
             row["answer_columns"] = np.zeros(length, np.int32)
             row["answer_columns"][[0, *range(column, column + end - begin)]] = 1
             rows.append(row)
             windows.append(
-                Window(index, column, spans[begin:end], best[begin:end] == number)
+                Window(
+                    index,
+                    column,
+                    spans[begin:end],
+                    best[begin:end] == number,
+                ),
             )
             start = 0
             stop = 0
@@ -193,7 +218,11 @@ def count_windows(
 ) -> int:
     """The number of rows that `span_rows` makes."""
     room = length - checked_separators(
-        vocabulary, length, stride, max_question, reset_positions
+        vocabulary,
+        length,
+        stride,
+        max_question,
+        reset_positions,
     )
     # Several questions ask about one context, which takes long to encode.
     pieces: dict[str, int] = {}

@@ -38,7 +38,11 @@ from xlingjax.preprocessors.finetuning import (
     tagged_rows,
 )
 from xlingjax.preprocessors.plug_in import paired_rows
-from xlingjax.preprocessors.span_qa import checked_separators, count_windows, span_rows
+from xlingjax.preprocessors.span_qa import (
+    checked_separators,
+    count_windows,
+    span_rows,
+)
 
 ALL = "all"
 _RECORDS = {
@@ -106,7 +110,7 @@ class Training:
                 there = ", ".join(languages) or "no language"
                 raise UserError(
                     f"{task.full_name}: {there} has {split} files below {data}, and the strategy is"
-                    " of several: get the others, or name languages"
+                    " of several: get the others, or name languages",
                 )
             for language in sorted(languages):
                 found.append((origin, language))
@@ -114,25 +118,34 @@ class Training:
             names = sorted(Path(self.labelled).glob(f"{task.name}.*.jsonl"))
             if not names:
                 raise UserError(
-                    f"LABELLED={self.labelled}: no {task.name}.LANGUAGE.jsonl there"
+                    f"LABELLED={self.labelled}: no {task.name}.LANGUAGE.jsonl there",
                 )
             for path in names:
-                _, _, language = path.name.removesuffix(".jsonl").rpartition(".")
+                _, _, language = path.name.removesuffix(".jsonl").rpartition(
+                    ".",
+                )
                 found.append(("labelled", language))
         if not found:
             raise UserError(
                 f"{task.full_name}: nothing to train on: set TRAIN_LANGUAGES (gold), TRANSLATED or"
-                " LABELLED"
+                " LABELLED",
             )
         return found
 
     def records(
-        self, task: Task, data: str | Path, origin: str, language: str
+        self,
+        task: Task,
+        data: str | Path,
+        origin: str,
+        language: str,
     ) -> Sequence[Any]:
         """The examples of one part; what a translation lost is "" and has no answers (see
         `learnable`). Raises UserError as `read` and `require_gold` do."""
         if origin == "labelled":
-            found = read_labelled(labelled_path(self.labelled, task, language), task)
+            found = read_labelled(
+                labelled_path(self.labelled, task, language),
+                task,
+            )
             # Of rows that were held out no translation is learnt either.
             _, chosen = part_of(self.split)
             return found[chosen(len(found))]
@@ -145,7 +158,11 @@ class Training:
         return found
 
     def described(
-        self, task: Task, data: str | Path, origin: str, language: str
+        self,
+        task: Task,
+        data: str | Path,
+        origin: str,
+        language: str,
     ) -> str:
         """What an error in the examples of one part names: their file and language."""
         if origin == "labelled":
@@ -165,7 +182,10 @@ class Training:
         return [f"{origin} {language}" for origin, language in parts]
 
     def identity(
-        self, task: Task, read: Sequence[str], reading: Reading
+        self,
+        task: Task,
+        read: Sequence[str],
+        reading: Reading,
     ) -> dict[str, Any]:
         """What run.json says of the data; read: what each part holds."""
         return {
@@ -191,16 +211,26 @@ class OwnFiles(Training):
         return [("own", language) for language in task.languages]
 
     def records(
-        self, task: Task, data: str | Path, origin: str, language: str
+        self,
+        task: Task,
+        data: str | Path,
+        origin: str,
+        language: str,
     ) -> Sequence[Any]:
         # Not by `read`: a question without an answer is named, also where none has one.
         found = find(task, data, "train", language)
         return found.files.read(found.paths, task, language)
 
     def described(
-        self, task: Task, data: str | Path, origin: str, language: str
+        self,
+        task: Task,
+        data: str | Path,
+        origin: str,
+        language: str,
     ) -> str:
-        return f"{find(task, data, 'train', language).paths[0]}, counting from 0"
+        return (
+            f"{find(task, data, 'train', language).paths[0]}, counting from 0"
+        )
 
     def requested(self, task: Task, data: str | Path, language: str) -> str:
         return f"{find(task, data, 'train', language).paths[0]}: language {language!r}"
@@ -211,7 +241,10 @@ class OwnFiles(Training):
         return self._languages(task)
 
     def identity(
-        self, task: Task, read: Sequence[str], reading: Reading
+        self,
+        task: Task,
+        read: Sequence[str],
+        reading: Reading,
     ) -> dict[str, Any]:
         found: dict[str, Any] = {
             "mixture": f"{_TOLD[task.kind]} in {', '.join(self._languages(task))}",
@@ -256,7 +289,10 @@ def read_labelled(path: Path, task: Task) -> list[Any]:
     """The inverse of `write_labelled`. Raises UserError naming the line: no record, a label that
     the task does not have, words without a tag each."""
     made = []
-    for number, line in enumerate(path.read_text(encoding="utf-8").split("\n")[:-1], 1):
+    for number, line in enumerate(
+        path.read_text(encoding="utf-8").split("\n")[:-1],
+        1,
+    ):
         where = f"{path}, line {number}"
         try:
             fields = {}
@@ -268,12 +304,12 @@ def read_labelled(path: Path, task: Task) -> list[Any]:
             record = _RECORDS[task.kind](**fields)
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise UserError(
-                f"{where}: not a record of a {task.kind} task ({error})"
+                f"{where}: not a record of a {task.kind} task ({error})",
             ) from None
         if isinstance(record, Tagged):
             if len(record.words) != len(record.tags):
                 raise UserError(
-                    f"{where}: {len(record.words)} words, but {len(record.tags)} tags"
+                    f"{where}: {len(record.words)} words, but {len(record.tags)} tags",
                 )
             for tag in record.tags:
                 known_tag(tag, task.labels, where)
@@ -295,7 +331,12 @@ def task_rows(
     length, reset = reading.length, reading.reset_positions
     if task.kind in ("classification", "ranking"):
         return classification_rows(
-            records, vocabulary, length, task.labels, language_id, reset
+            records,
+            vocabulary,
+            length,
+            task.labels,
+            language_id,
+            reset,
         )
     if task.kind == "tagging":
         return tagged_rows(
@@ -319,11 +360,17 @@ def task_rows(
             max_question=reading.max_question,
             reset_positions=reset,
         )[0]
-    raise UserError(f"{task.full_name}: a task of {task.kind} is not trained on rows")
+    raise UserError(
+        f"{task.full_name}: a task of {task.kind} is not trained on rows",
+    )
 
 
 def count_rows(
-    task: Task, records: Sequence[Any], vocabulary, reading: Reading, language: str
+    task: Task,
+    records: Sequence[Any],
+    vocabulary,
+    reading: Reading,
+    language: str,
 ) -> int:
     """How many rows `task_rows` makes: windows of questions, parts of long sentences, else one of
     each record."""
@@ -340,8 +387,13 @@ def count_rows(
         marks = reading.marks or task.marks
         return len(
             tagged_parts(
-                records, vocabulary, reading.length, language, reading.apart, marks
-            )
+                records,
+                vocabulary,
+                reading.length,
+                language,
+                reading.apart,
+                marks,
+            ),
         )
     return len(records)
 
@@ -362,14 +414,17 @@ def require_parallel(
     if len(records) != len(pivot):
         raise UserError(
             f"{task.full_name}: {len(records)} examples in {language!r} and {len(pivot)} in"
-            f" {there}: plug-in fine-tuning reads every example in two languages, line by line"
+            f" {there}: plug-in fine-tuning reads every example in two languages, line by line",
         )
     for first, second in zip(records, pivot, strict=True):
-        if None not in (first.label, second.label) and first.label != second.label:
+        if (
+            None not in (first.label, second.label)
+            and first.label != second.label
+        ):
             raise UserError(
                 f"{task.full_name}, line {first.line} in {language!r} is {first.label!r}, line"
                 f" {second.line} in {there} {second.label!r}: the two files must hold the same"
-                " examples in the same order"
+                " examples in the same order",
             )
 
 
@@ -431,7 +486,7 @@ def task_source(
         if language not in ids:
             raise UserError(
                 f"{training.requested(task, data, language)} is not one of the run's"
-                f" ({', '.join(languages)})"
+                f" ({', '.join(languages)})",
             )
     if paired:
         # What was not translated has nothing to stand beside.
@@ -453,23 +508,40 @@ def task_source(
                     learnt.append(record)
                     beside.append(translated)
             rows.append(
-                beside_rows(task, learnt, beside, vocabulary, reading, language, both)
+                beside_rows(
+                    task,
+                    learnt,
+                    beside,
+                    vocabulary,
+                    reading,
+                    language,
+                    both,
+                ),
             )
-            counts.append(f"{origin} {language} {len(learnt)} beside {task.trained_on}")
+            counts.append(
+                f"{origin} {language} {len(learnt)} beside {task.trained_on}",
+            )
             continue
         learnt = records
         if origin not in ("gold", "own"):
             learnt = learnable(records)
         try:
             rows.append(
-                task_rows(task, learnt, vocabulary, reading, language, ids[language])
+                task_rows(
+                    task,
+                    learnt,
+                    vocabulary,
+                    reading,
+                    language,
+                    ids[language],
+                ),
             )
         except UserError as error:
             # Ids of questions may be numbers of rows, alike in every language.
             if task.kind != "span_qa":
                 raise
             raise UserError(
-                f"{training.described(task, data, origin, language)}: {error}"
+                f"{training.described(task, data, origin, language)}: {error}",
             ) from None
         counts.append(f"{origin} {language} {len(learnt)}")
     return shuffled_rows(

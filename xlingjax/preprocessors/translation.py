@@ -29,7 +29,11 @@ from xlingjax.preprocessors.xlm import is_special
 Batch = dict[str, Any]
 
 
-def start_ids(language_ids: Any, vocabulary: Vocabulary, language_tokens: bool) -> Any:
+def start_ids(
+    language_ids: Any,
+    vocabulary: Vocabulary,
+    language_tokens: bool,
+) -> Any:
     """What the decoder begins with: `</s>`, which leaves the language to its embedding (XLM), or
     the token of the target's language, a row behind the vocabulary's (XGLUE §4.1)."""
     import tensorflow as tf
@@ -90,7 +94,10 @@ class TranslationFeatures(Preprocessor):
         )
 
     def map(
-        self, vocabulary: Vocabulary, counts: np.ndarray, length: int
+        self,
+        vocabulary: Vocabulary,
+        counts: np.ndarray,
+        length: int,
     ) -> Callable[[Batch, Any], Batch]:
         import tensorflow as tf
 
@@ -102,10 +109,19 @@ class TranslationFeatures(Preprocessor):
                 pack = source["pack_ids"]
                 last = (pack > 0) & (pack != following(pack))
                 source["input_ids"] = tf.where(
-                    last, vocabulary.eos_id, source["input_ids"]
+                    last,
+                    vocabulary.eos_id,
+                    source["input_ids"],
                 )
-            starts = start_ids(target["language_ids"], vocabulary, self.language_tokens)
-            return {**source, **decoder_fields(target, starts, vocabulary.pad_id)}
+            starts = start_ids(
+                target["language_ids"],
+                vocabulary,
+                self.language_tokens,
+            )
+            return {
+                **source,
+                **decoder_fields(target, starts, vocabulary.pad_id),
+            }
 
         return divided
 
@@ -129,7 +145,7 @@ class DenoisingFeatures(Preprocessor):
     def __post_init__(self):
         if self.unit not in ("sentences", "blocks"):
             raise UserError(
-                f"{self.name}: unit {self.unit!r} is neither sentences nor blocks"
+                f"{self.name}: unit {self.unit!r} is neither sentences nor blocks",
             )
 
     def rows(
@@ -142,11 +158,18 @@ class DenoisingFeatures(Preprocessor):
         if self.unit == "blocks":
             return block_rows(records, bases[0], length)
         return sentence_rows(
-            records, bases[0], length, max_pieces=self.max_pieces, packing=self.packing
+            records,
+            bases[0],
+            length,
+            max_pieces=self.max_pieces,
+            packing=self.packing,
         )
 
     def map(
-        self, vocabulary: Vocabulary, counts: np.ndarray, length: int
+        self,
+        vocabulary: Vocabulary,
+        counts: np.ndarray,
+        length: int,
     ) -> Callable[[Batch, Any], Batch]:
         import tensorflow as tf
 
@@ -158,12 +181,19 @@ class DenoisingFeatures(Preprocessor):
             # What marks where a text begins and ends is not moved or lost.
             content = real & ~tf.gather(special_V, batch["input_ids"])
             text = Text(
-                batch["input_ids"], batch["pack_ids"], batch["language_ids"], content
+                batch["input_ids"],
+                batch["pack_ids"],
+                batch["language_ids"],
+                content,
             )
             source = noiser(text, draws)
             # Noise has moved, dropped and inserted tokens: positions are counted anew.
             position = Examples(source.pack).before(tf.ones_like(source.pack))
-            starts = start_ids(batch["language_ids"], vocabulary, self.language_tokens)
+            starts = start_ids(
+                batch["language_ids"],
+                vocabulary,
+                self.language_tokens,
+            )
             return {
                 "input_ids": source.ids,
                 "position_ids": tf.where(source.pack > 0, position, 0),
@@ -202,11 +232,18 @@ class BackTranslationFeatures(Preprocessor):
         vocabulary: Vocabulary,
     ) -> Rows:
         return sentence_rows(
-            records, bases[0], length, max_pieces=self.max_pieces, packing=False
+            records,
+            bases[0],
+            length,
+            max_pieces=self.max_pieces,
+            packing=False,
         )
 
     def map(
-        self, vocabulary: Vocabulary, counts: np.ndarray, length: int
+        self,
+        vocabulary: Vocabulary,
+        counts: np.ndarray,
+        length: int,
     ) -> Callable[[Batch, Any], Batch]:
         import tensorflow as tf
 
@@ -215,28 +252,39 @@ class BackTranslationFeatures(Preprocessor):
         pivots = dict(self.pivots)
         languages = max(pivots, default=0) + 1
         # A language without pivots is translated into itself.
-        choices_of_language = [pivots.get(own, (own,)) for own in range(languages)]
+        choices_of_language = [
+            pivots.get(own, (own,)) for own in range(languages)
+        ]
         counts_of_language = [len(choices) for choices in choices_of_language]
         # [G, C]: a list shorter than the longest begins again; only its own number is drawn from.
         most = max(counts_of_language)
-        table = np.stack([np.resize(choices, most) for choices in choices_of_language])
+        table = np.stack(
+            [np.resize(choices, most) for choices in choices_of_language],
+        )
         pivot_GC = tf.constant(table, tf.int32)
         count_G = tf.constant(counts_of_language)
         special_Z = tf.constant(
-            np.resize(sorted(vocabulary.special_ids), SPECIAL_IDS), tf.int32
+            np.resize(sorted(vocabulary.special_ids), SPECIAL_IDS),
+            tf.int32,
         )
         edges_E = tf.constant(
-            [vocabulary.bos_id, vocabulary.eos_id, vocabulary.pad_id], tf.int32
+            [vocabulary.bos_id, vocabulary.eos_id, vocabulary.pad_id],
+            tf.int32,
         )
 
         def with_pivots(batch: Batch, draws: Any) -> Batch:
             own_B = tf.reduce_max(batch["language_ids"], axis=1)
             count_B = tf.cast(tf.gather(count_G, own_B), tf.float32)
             choice_B = tf.cast(
-                draws.uniform(random.LANGUAGE, 1)[:, 0] * count_B, tf.int32
+                draws.uniform(random.LANGUAGE, 1)[:, 0] * count_B,
+                tf.int32,
             )
             pivot_BC = tf.gather(pivot_GC, own_B)
-            starts = start_ids(batch["language_ids"], vocabulary, self.language_tokens)
+            starts = start_ids(
+                batch["language_ids"],
+                vocabulary,
+                self.language_tokens,
+            )
             one_B1 = tf.ones_like(own_B)[:, None]
             return {
                 **batch,

@@ -51,7 +51,10 @@ class ClwrFeatures(Preprocessor):
         )
 
     def map(
-        self, vocabulary: Vocabulary, counts: np.ndarray, length: int
+        self,
+        vocabulary: Vocabulary,
+        counts: np.ndarray,
+        length: int,
     ) -> Callable[[Batch, Any], Batch]:
         import tensorflow as tf
 
@@ -82,7 +85,7 @@ class ClMlmFeatures(Preprocessor):
     def __post_init__(self):
         if self.parity not in PARITIES:
             raise UserError(
-                f"parity {self.parity!r} is not one of {', '.join(PARITIES)}"
+                f"parity {self.parity!r} is not one of {', '.join(PARITIES)}",
             )
 
     def slots(self, length: int) -> int:
@@ -96,11 +99,18 @@ class ClMlmFeatures(Preprocessor):
         vocabulary: Vocabulary,
     ) -> Rows:
         return switched_rows(
-            records, bases, length, parity=self.parity, packing=self.packing
+            records,
+            bases,
+            length,
+            parity=self.parity,
+            packing=self.packing,
         )
 
     def map(
-        self, vocabulary: Vocabulary, counts: np.ndarray, length: int
+        self,
+        vocabulary: Vocabulary,
+        counts: np.ndarray,
+        length: int,
     ) -> Callable[[Batch, Any], Batch]:
         return masker(self.masking, vocabulary, counts, self.slots(length))
 
@@ -145,7 +155,10 @@ class ClpcFeatures(Preprocessor):
         )
 
     def map(
-        self, vocabulary: Vocabulary, counts: np.ndarray, length: int
+        self,
+        vocabulary: Vocabulary,
+        counts: np.ndarray,
+        length: int,
     ) -> Callable[[Batch, Any], Batch]:
         return lambda batch, draws: batch
 
@@ -176,6 +189,9 @@ class DanFeatures(Preprocessor):
         )
 
     def map(
-        self, vocabulary: Vocabulary, counts: np.ndarray, length: int
+        self,
+        vocabulary: Vocabulary,
+        counts: np.ndarray,
+        length: int,
     ) -> Callable[[Batch, Any], Batch]:
         return lambda batch, draws: batch

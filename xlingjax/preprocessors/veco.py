@@ -50,11 +50,20 @@ class VecoFeatures(Preprocessor):
         )
 
     def map(
-        self, vocabulary: Vocabulary, counts: np.ndarray, length: int
+        self,
+        vocabulary: Vocabulary,
+        counts: np.ndarray,
+        length: int,
     ) -> Callable[[Batch, Any], Batch]:
         # The losses of x and of y are terms of their own, each the mean over its own words.
         slots = slots_of_a_side(self.masking, length)
-        return masker(self.masking, vocabulary, counts, slots, side_by_side=True)
+        return masker(
+            self.masking,
+            vocabulary,
+            counts,
+            slots,
+            side_by_side=True,
+        )
 
 
 @dataclass(frozen=True)

@@ -52,7 +52,7 @@ class XfnpFeatures(Preprocessor):
     def __post_init__(self):
         if not 0 < self.span < self.block:
             raise UserError(
-                f"xfnp: span={self.span} must be at least 1 and below block={self.block}"
+                f"xfnp: span={self.span} must be at least 1 and below block={self.block}",
             )
         self._masking()
 
@@ -71,7 +71,7 @@ class XfnpFeatures(Preprocessor):
         if not targets:
             raise UserError(
                 f"xfnp: rows of {length} tokens have no room for a run of {self.span} in"
-                f" {self.block}: set LENGTH to {self.block + 1} or more, or a smaller block"
+                f" {self.block}: set LENGTH to {self.block + 1} or more, or a smaller block",
             )
         return targets
 
@@ -85,7 +85,10 @@ class XfnpFeatures(Preprocessor):
         return block_rows(records, bases[0], length, packing=self.packing)
 
     def map(
-        self, vocabulary: Vocabulary, counts: np.ndarray, length: int
+        self,
+        vocabulary: Vocabulary,
+        counts: np.ndarray,
+        length: int,
     ) -> Callable[[Batch, Any], Batch]:
         import tensorflow as tf
 
@@ -108,7 +111,9 @@ class XfnpFeatures(Preprocessor):
             # A block has one draw, that of its first column.
             first = tf.maximum(tf.range(length)[None, :] - place, 0)
             uniform = tf.gather(
-                draws.uniform(random.STARTS, length), first, batch_dims=1
+                draws.uniform(random.STARTS, length),
+                first,
+                batch_dims=1,
             )
             starts = size - run + 1
             start = tf.cast(uniform * tf.cast(starts, tf.float32), tf.int32)

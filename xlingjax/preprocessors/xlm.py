@@ -50,25 +50,30 @@ class Masking:
 
     def __post_init__(self):
         if not 0 < self.rate < 1:
-            raise UserError(f"the mask rate must be between 0 and 1, got {self.rate}")
+            raise UserError(
+                f"the mask rate must be between 0 and 1, got {self.rate}",
+            )
         # Shares such as 0.7 and 0.3 may sum to a hair more than 1 in floating point.
-        if min(self.mask, self.random) < 0 or self.mask + self.random > 1 + 1e-9:
+        if (
+            min(self.mask, self.random) < 0
+            or self.mask + self.random > 1 + 1e-9
+        ):
             raise UserError(
                 f"mask and random shares must be in 0..1 and sum to at most 1, got {self.mask},"
-                f" {self.random}"
+                f" {self.random}",
             )
         if self.count not in ("exact", "bernoulli"):
             raise UserError(
-                f"mask count must be exact or bernoulli, got '{self.count}'"
+                f"mask count must be exact or bernoulli, got '{self.count}'",
             )
         if self.random_range not in ("ordinary", "all"):
             raise UserError(
-                f"random_range must be ordinary or all, got '{self.random_range}'"
+                f"random_range must be ordinary or all, got '{self.random_range}'",
             )
         if self.count == "bernoulli" and self.subsampling:
             raise UserError(
                 "frequency subsampling draws an exact number of positions; set count='exact' or"
-                " subsampling=0"
+                " subsampling=0",
             )
 
     def exponent(self, vocabulary: Vocabulary) -> float:
@@ -97,7 +102,10 @@ def is_special(vocabulary: Vocabulary) -> np.ndarray:
     return np.isin(np.arange(vocabulary.size), sorted(vocabulary.special_ids))
 
 
-def replacer(masking: Masking, vocabulary: Vocabulary) -> Callable[[Any, Any], Any]:
+def replacer(
+    masking: Masking,
+    vocabulary: Vocabulary,
+) -> Callable[[Any, Any], Any]:
     """The map (ids [B, W], `Draws`) -> what is shown in their place [B, W]."""
     import tensorflow as tf
 
@@ -160,7 +168,10 @@ def masker(
         eligible_tokens = tf.reduce_sum(tf.cast(eligible, tf.int32), axis=1)
         if exact:
             tokens = tf.reduce_sum(tf.cast(real, tf.float32), axis=1)
-            count = tf.cast(tf.math.ceil(masking.rate * tokens - 1e-4), tf.int32)
+            count = tf.cast(
+                tf.math.ceil(masking.rate * tokens - 1e-4),
+                tf.int32,
+            )
         else:
             # The scores rise with the same draw, for without subsampling all weights are equal: the
             # highest are those of the tokens that are hit.
@@ -171,11 +182,19 @@ def masker(
             count = tf.maximum(count, 1)
         return tf.minimum(count, eligible_tokens)
 
-    def choose(real: Any, eligible: Any, score: Any, uniform: Any) -> tuple[Any, Any]:
+    def choose(
+        real: Any,
+        eligible: Any,
+        score: Any,
+        uniform: Any,
+    ) -> tuple[Any, Any]:
         """(positions [B, slots] in order, which of them are used)."""
         count = number_to_choose(real, eligible, uniform)
         used = tf.range(slots)[None, :] < count[:, None]
-        columns = tf.math.top_k(tf.where(eligible, score, -np.inf), slots).indices
+        columns = tf.math.top_k(
+            tf.where(eligible, score, -np.inf),
+            slots,
+        ).indices
         # In order of position, unused slots last and on column 0, which is never masked.
         beyond = real.shape[1]
         columns = tf.sort(tf.where(used, columns, beyond), axis=1)
@@ -189,12 +208,16 @@ def masker(
         if side_by_side:
             # So each side begins an example of its own, whose first token is never chosen.
             example = packs * 2 + batch["sides"]
-            groups = [real & (batch["sides"] == 0), real & (batch["sides"] == 1)]
+            groups = [
+                real & (batch["sides"] == 0),
+                real & (batch["sides"] == 1),
+            ]
         else:
             example = packs
             groups = [real]
         left_neighbour = tf.concat(
-            [tf.zeros_like(packs[:, :1]), example[:, :-1]], axis=1
+            [tf.zeros_like(packs[:, :1]), example[:, :-1]],
+            axis=1,
         )
         # It says where a text begins and has no word to predict.
         starts = example != left_neighbour
@@ -202,9 +225,15 @@ def masker(
         eligible = real & ~starts & (log_weight > -np.inf)
         # Gumbel-top-k: the k largest of log w + Gumbel noise are k draws without replacement in
         # proportion to w.
-        uniform = tf.clip_by_value(draws.uniform(random.SELECT, length), 1e-7, 1 - 1e-7)
+        uniform = tf.clip_by_value(
+            draws.uniform(random.SELECT, length),
+            1e-7,
+            1 - 1e-7,
+        )
         score = log_weight - tf.math.log(-tf.math.log(uniform))
-        chosen = [choose(group, eligible & group, score, uniform) for group in groups]
+        chosen = [
+            choose(group, eligible & group, score, uniform) for group in groups
+        ]
         positions = tf.concat([columns for columns, _ in chosen], axis=1)
         used = tf.concat([in_use for _, in_use in chosen], axis=1)
         # Before they are replaced: targets are the words of the text.
@@ -215,7 +244,11 @@ def masker(
         row_and_column = tf.stack([row_numbers, positions], axis=-1)
         return {
             **batch,
-            "input_ids": tf.tensor_scatter_nd_update(ids, row_and_column, shown),
+            "input_ids": tf.tensor_scatter_nd_update(
+                ids,
+                row_and_column,
+                shown,
+            ),
             "masked_positions": positions,
             "masked_targets": tf.where(used, original, 0),
             "masked_weights": tf.cast(used, tf.float32),
@@ -231,7 +264,10 @@ def slots_of_a_side(masking: Masking, length: int) -> int:
 
 
 def _masked_map(
-    masking: Masking, slots: int, vocabulary: Vocabulary, counts: np.ndarray
+    masking: Masking,
+    slots: int,
+    vocabulary: Vocabulary,
+    counts: np.ndarray,
 ) -> Callable[[Batch, Any], Batch]:
     mask = masker(masking, vocabulary, counts, slots)
 
@@ -252,7 +288,7 @@ def _checked_slots(slots: int | None, masking: Masking, length: int) -> int:
     if slots < least:
         raise UserError(
             f"{slots} prediction slots cannot hold {masking.rate:.0%} of {length} tokens; set at"
-            f" least {least}"
+            f" least {least}",
         )
     return min(slots, length)
 
@@ -277,11 +313,18 @@ class ClmFeatures(Preprocessor):
         # XLM-R opens each chunk with `<s>`; XLM has no token of its own for that.
         bos = vocabulary.bos_id != vocabulary.eos_id
         return stream_rows(
-            records, bases[0], length, stream_length=self.stream_length, bos=bos
+            records,
+            bases[0],
+            length,
+            stream_length=self.stream_length,
+            bos=bos,
         )
 
     def map(
-        self, vocabulary: Vocabulary, counts: np.ndarray, length: int
+        self,
+        vocabulary: Vocabulary,
+        counts: np.ndarray,
+        length: int,
     ) -> Callable[[Batch, Any], Batch]:
         return lambda batch, draws: batch
 
@@ -305,7 +348,10 @@ class MlmFeatures(Preprocessor):
     rows = ClmFeatures.rows
 
     def map(
-        self, vocabulary: Vocabulary, counts: np.ndarray, length: int
+        self,
+        vocabulary: Vocabulary,
+        counts: np.ndarray,
+        length: int,
     ) -> Callable[[Batch, Any], Batch]:
         return _masked_map(self.masking, self.slots(length), vocabulary, counts)
 
@@ -353,6 +399,9 @@ class TlmFeatures(Preprocessor):
         )
 
     def map(
-        self, vocabulary: Vocabulary, counts: np.ndarray, length: int
+        self,
+        vocabulary: Vocabulary,
+        counts: np.ndarray,
+        length: int,
     ) -> Callable[[Batch, Any], Batch]:
         return _masked_map(self.masking, self.slots(length), vocabulary, counts)

@@ -13,7 +13,9 @@ from xlingjax.report.run import Run
 
 @plots.styled
 def picture(
-    alignment: Alignment, words: tuple[Sequence[str], Sequence[str]], links: Links
+    alignment: Alignment,
+    words: tuple[Sequence[str], Sequence[str]],
+    links: Links,
 ) -> Any:
     """Words down and across; colour: the highest cosine of their pieces, dots: links."""
     left, right = words
@@ -51,9 +53,17 @@ def by_layer(run: Run) -> Any:
     for axis, method in zip(axes, METHODS, strict=True):
         cells = np.zeros((len(languages), len(layers)))
         for i, language in enumerate(languages):
-            cells[i] = [100 * table[language][layer][method] for layer in layers]
+            cells[i] = [
+                100 * table[language][layer][method] for layer in layers
+            ]
         plots.heat_map(
-            axis, cells, languages, plots.short_layer_names(layers), "{:.0f}", 0, 100
+            axis,
+            cells,
+            languages,
+            plots.short_layer_names(layers),
+            "{:.0f}",
+            0,
+            100,
         )
         axis.set(title=f"{method}: alignment error rate (%)", xlabel="layer")
     return figure

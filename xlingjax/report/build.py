@@ -53,16 +53,22 @@ def build_report(
         page = folder / "report.html"
         page.write_text(render(main, others, tuned, summary), encoding="utf-8")
         record = json.dumps(
-            figures(main, others, tuned, summary), indent=2, ensure_ascii=False
+            figures(main, others, tuned, summary),
+            indent=2,
+            ensure_ascii=False,
         )
         (folder / "report.json").write_text(record + "\n", encoding="utf-8")
         if pictures:
             runs = {_name(main, others): main} | others
-            save_pictures(runs, Path(pictures), {"bleu": generated.curves(runs)})
+            save_pictures(
+                runs,
+                Path(pictures),
+                {"bleu": generated.curves(runs)},
+            )
     except OSError as error:
         place = error.filename or folder
         raise UserError(
-            f"cannot write the report to {place}: {error.strerror}: choose another folder"
+            f"cannot write the report to {place}: {error.strerror}: choose another folder",
         ) from None
     return page
 
@@ -113,12 +119,21 @@ def render(
         "training": ("Training", sections.training(run, runs)),
         "languages": ("Training loss per language", sections.languages(run)),
         "retrieval": ("Sentence retrieval", sections.retrieval(run, runs)),
-        "similarity": ("How similar the languages look", sections.similarity(run)),
+        "similarity": (
+            "How similar the languages look",
+            sections.similarity(run),
+        ),
         "perplexity": ("Held-out perplexity", sections.perplexity(runs)),
         "generated": ("Generated text", generated.section(runs, tuned)),
-        "accuracy": ("Zero-shot classification", sections.accuracy([*tuned, run])),
+        "accuracy": (
+            "Zero-shot classification",
+            sections.accuracy([*tuned, run]),
+        ),
         "tagging": ("Zero-shot tagging", sections.tagging([*tuned, run])),
-        "answers": ("Zero-shot question answering", sections.answers([*tuned, run])),
+        "answers": (
+            "Zero-shot question answering",
+            sections.answers([*tuned, run]),
+        ),
         "alignment": ("Word alignment", sections.alignment(run)),
         "samples": ("Masked words", examples.masked(run)),
         "recovery": ("Word recovery", examples.recovery(run)),
@@ -135,7 +150,9 @@ def render(
         if text:
             links.append(f'<a href="#{anchor}">{html.esc(title)}</a>')
     state = run.result.get("exit_reason", "not finished")
-    subtitle = f"{state} at step {run.step:,} of {run.record.get('steps') or '?'}"
+    subtitle = (
+        f"{state} at step {run.step:,} of {run.record.get('steps') or '?'}"
+    )
     machine = run.last_start.get("machine", "")
     if machine:
         subtitle += f" · {machine}"
@@ -146,7 +163,8 @@ def render(
     head = f"<header>{title}<nav>{' '.join(links)}</nav></header>"
     tiles = sections.tiles(summary, list(others))
     return html.page(
-        f"{run.path.name} · xlingjax", "\n".join([head, tiles, empty, *rendered])
+        f"{run.path.name} · xlingjax",
+        "\n".join([head, tiles, empty, *rendered]),
     )
 
 

@@ -27,7 +27,10 @@ _TASKS = {
         "AutoModelForQuestionAnswering",
         "question-answering",
     ),
-    "ForQuestionAnswering": ("AutoModelForQuestionAnswering", "question-answering"),
+    "ForQuestionAnswering": (
+        "AutoModelForQuestionAnswering",
+        "question-answering",
+    ),
 }
 # Figures of `summarise` that a reader of a card asks for.
 _FIGURES = {
@@ -181,7 +184,12 @@ def _task_of(architecture: str) -> tuple[str, str]:
     raise ValueError(f"no export has architecture {architecture}")
 
 
-def _code(auto: str, task: str, embedded: Sequence[str], vectors: Sentences) -> str:
+def _code(
+    auto: str,
+    task: str,
+    embedded: Sequence[str],
+    vectors: Sentences,
+) -> str:
     """How the model is used, from the folder in which the card lies. embedded: the languages that
     it embeds."""
     langs = ""
@@ -201,11 +209,21 @@ def _code(auto: str, task: str, embedded: Sequence[str], vectors: Sentences) -> 
     if vectors.prefix:
         # As Python writes it, too.
         prefix = f"{json.dumps(vectors.prefix, ensure_ascii=False)} + "
-    read = _READ[task].format(langs=langs, prefix=prefix, states=states, pooled=pooled)
+    read = _READ[task].format(
+        langs=langs,
+        prefix=prefix,
+        states=states,
+        pooled=pooled,
+    )
     return _CODE.format(auto=auto, read=read)
 
 
-def _metadata(languages: Sequence[str], task: str, licence: str, base: str) -> str:
+def _metadata(
+    languages: Sequence[str],
+    task: str,
+    licence: str,
+    base: str,
+) -> str:
     values = {
         "language": list(languages),
         "license": licence,
@@ -243,7 +261,10 @@ def _objectives(run: Run) -> str:
         weight = run.record.get("weights", {}).get(objective, "")
         batch = f"{settings.get('batch', '')} x {settings.get('length', '')}"
         rows.append((stage, weight, batch, masked))
-    return _table(("objective", "weight", "rows x tokens of a batch", "masked"), rows)
+    return _table(
+        ("objective", "weight", "rows x tokens of a batch", "masked"),
+        rows,
+    )
 
 
 def _data(run: Run) -> str:
@@ -256,10 +277,17 @@ def _data(run: Run) -> str:
             sentences = f"{line['sentences']:,}"
             tokens = f"{line['tokens']:,}"
             rows.append(
-                (stage, line["name"], sentences, tokens, f"{100 * share:.1f} %")
+                (
+                    stage,
+                    line["name"],
+                    sentences,
+                    tokens,
+                    f"{100 * share:.1f} %",
+                ),
             )
     return _table(
-        ("objective", "language", "sentences", "tokens", "share of the draws"), rows
+        ("objective", "language", "sentences", "tokens", "share of the draws"),
+        rows,
     )
 
 
@@ -297,12 +325,14 @@ def _training(run: Run, step: int) -> str:
             done = f"{step:,} of {planned:,} updates"
         lines.append(
             f"- {done} of {optimizer['name']}, peak rate {optimizer['learning_rate']:g}, "
-            f"{optimizer['schedule']} schedule, warm-up of {warmup:,} updates"
+            f"{optimizer['schedule']} schedule, warm-up of {warmup:,} updates",
         )
     machine = run.last_start.get("machine")
     if machine:
         versions = run.last_start.get("versions", {})
-        named = ", ".join(f"{name} {version}" for name, version in versions.items())
+        named = ", ".join(
+            f"{name} {version}" for name, version in versions.items()
+        )
         lines.append(f"- on {machine}; {named}")
     if run.config:
         lines.append("- recipe: config.gin in this folder")

@@ -69,11 +69,15 @@ def _blank(slot: Mapping[str, Any]) -> str:
     gap = ""
     if target.startswith("▁"):
         gap = " "
-    return f'{gap}<span class="{kind}">{html.esc(target.replace("▁", ""))}</span>'
+    return (
+        f'{gap}<span class="{kind}">{html.esc(target.replace("▁", ""))}</span>'
+    )
 
 
 def _guesses(predictions: Sequence[tuple[str, float]]) -> str:
-    return ", ".join(f"{html.esc(piece)} {100 * p:.0f} %" for piece, p in predictions)
+    return ", ".join(
+        f"{html.esc(piece)} {100 * p:.0f} %" for piece, p in predictions
+    )
 
 
 def recovery(run: Run) -> list[str]:
@@ -84,7 +88,10 @@ def recovery(run: Run) -> list[str]:
     for sample in values["samples"]:
         picture = plots.svg(recovery_picture(sample))
         figures.append(html.figure(picture, "attention of word recovery"))
-    return [f'<div class="pictures">{"".join(figures)}</div>', html.note(RECOVERY_NOTE)]
+    return [
+        f'<div class="pictures">{"".join(figures)}</div>',
+        html.note(RECOVERY_NOTE),
+    ]
 
 
 @plots.styled
@@ -101,7 +108,11 @@ def recovery_picture(sample: Mapping[str, Any]) -> Any:
     image = axis.imshow(shares, cmap="Blues", vmin=0, interpolation="nearest")
     figure.colorbar(image, ax=axis, label="share", shrink=0.6, pad=0.16)
     axis.set_xticks(
-        range(len(partner)), partner, rotation=60, ha="right", rotation_mode="anchor"
+        range(len(partner)),
+        partner,
+        rotation=60,
+        ha="right",
+        rotation_mode="anchor",
     )
     axis.set_yticks(range(len(pieces)), pieces)
     guesses = axis.secondary_yaxis("right")
@@ -110,7 +121,12 @@ def recovery_picture(sample: Mapping[str, Any]) -> Any:
     guesses.tick_params(length=0)
     # Coloured one by one: an axis has one colour for all its labels.
     labels = guesses.get_yticklabels()
-    for label, guess, piece in zip(labels, sample["recovered"], pieces, strict=True):
+    for label, guess, piece in zip(
+        labels,
+        sample["recovered"],
+        pieces,
+        strict=True,
+    ):
         colour = "#a8322a"
         if guess == piece:
             colour = "#24713a"
@@ -130,11 +146,11 @@ def pseudo(run: Run) -> list[str]:
         for column, piece in sample["pseudo"]:
             shown = html.esc(piece.replace("▁", ""))
             written.append(
-                f'<span class="pseudo">{shown}</span> <small>{column}</small>'
+                f'<span class="pseudo">{shown}</span> <small>{column}</small>',
             )
         parts.append(
             f'<div class="sample"><span class="lang">{html.esc(sample["language"])}</span>'
             f' <bdi>{text}</bdi><p class="guesses">{html.esc(sample["target_language"])}:'
-            f" {' '.join(written)}</p></div>"
+            f" {' '.join(written)}</p></div>",
         )
     return [*parts, html.note(PSEUDO_NOTE)]

@@ -45,7 +45,9 @@ def _tables(values: Mapping[str, Any]) -> list[str]:
         wrong = html.percent(values["wrong_language_rate"][direction])
         rows.append([direction, values["lines"][direction], *scores, wrong])
     # One for each way to cut a language into words.
-    signatures = {signature["bleu"] for signature in values["signatures"].values()}
+    signatures = {
+        signature["bleu"] for signature in values["signatures"].values()
+    }
     parts = [
         html.table(HEAD, rows),
         html.note(NOTE.format(signatures=", ".join(sorted(signatures)))),
@@ -72,14 +74,29 @@ def curves(runs: Mapping[str, Run]) -> Any:
         return None
     figure, (axis,) = plots.panels(1)
     colours = plots.RUN_COLOURS * len(evaluated)
-    for (name, evaluations), colour in zip(evaluated.items(), colours, strict=False):
+    for (name, evaluations), colour in zip(
+        evaluated.items(),
+        colours,
+        strict=False,
+    ):
         steps, values = zip(*evaluations, strict=True)
         styles = cycle(("-", "--", ":", "-."))
         for direction, style in zip(values[-1]["bleu"], styles, strict=False):
             # None leaves a gap, where a step has no such direction.
             bleu = [of_step["bleu"].get(direction) for of_step in values]
-            axis.plot(steps, bleu, style, color=colour, label=f"{name}: {direction}")
-    axis.set(title="held-out BLEU", xlabel="steps", ylabel="BLEU", ylim=(0, None))
+            axis.plot(
+                steps,
+                bleu,
+                style,
+                color=colour,
+                label=f"{name}: {direction}",
+            )
+    axis.set(
+        title="held-out BLEU",
+        xlabel="steps",
+        ylabel="BLEU",
+        ylim=(0, None),
+    )
     # Runs times directions would hide lines.
     figure.legend(loc="outside right upper")
     return figure

@@ -10,7 +10,11 @@ esc = html.escape
 
 def page(title: str, body: str) -> str:
     """A whole HTML document."""
-    css = resources.files("xlingjax.report").joinpath("report.css").read_text("utf-8")
+    css = (
+        resources.files("xlingjax.report")
+        .joinpath("report.css")
+        .read_text("utf-8")
+    )
     # The style within it, so that the file can be sent as it is.
     return (
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{esc(title)}</title>'
@@ -91,7 +95,7 @@ def tiles(entries: Iterable[tuple[str, Any]]) -> str:
     cells = []
     for name, value in entries:
         cells.append(
-            f'<div class="tile"><b>{esc(number(value))}</b><span>{esc(name)}</span></div>'
+            f'<div class="tile"><b>{esc(number(value))}</b><span>{esc(name)}</span></div>',
         )
     if not cells:
         return ""

@@ -15,7 +15,11 @@ from xlingjax.data.loader import BatchSource, Peekable
 from xlingjax.errors import UserError
 from xlingjax.objectives.base import Objective
 from xlingjax.report import html, negatives, plots, schedule, switched
-from xlingjax.report.masking import STATISTICS_HEAD, mask_statistics, statistics_rows
+from xlingjax.report.masking import (
+    STATISTICS_HEAD,
+    mask_statistics,
+    statistics_rows,
+)
 from xlingjax.report.rows import TOKENS_HEAD, Batch, Row, facts, read_row
 from xlingjax.report.terminal import print_objective, print_table
 from xlingjax.training.stages import stage_of
@@ -49,25 +53,50 @@ def inspect(
     pictures: dict[str, Any] = {}
     if record:
         print_table(
-            console, "schedule", ("what", "objective", "value"), schedule.rows(record)
+            console,
+            "schedule",
+            ("what", "objective", "value"),
+            schedule.rows(record),
         )
         figure = schedule.picture(record)
         if figure is not None:
             pictures["schedule"] = figure
-        parts.append(html.section("schedule", "Schedule", *schedule.section(record)))
+        parts.append(
+            html.section("schedule", "Schedule", *schedule.section(record)),
+        )
     for name, (objective, source) in objectives.items():
         first, statistics[name] = _draw(objective, source, vocabulary, batches)
         views = []
         for row in range(min(rows, len(first["input_ids"]))):
-            views.append(read_row(objective, first, row, vocabulary, source.languages))
-        print_objective(console, name, objective, source, views, statistics[name])
+            views.append(
+                read_row(objective, first, row, vocabulary, source.languages),
+            )
+        print_objective(
+            console,
+            name,
+            objective,
+            source,
+            views,
+            statistics[name],
+        )
         if output:
             pictures |= _row_pictures(views, name)
-            parts.append(_section(name, objective, source, views, statistics[name]))
+            parts.append(
+                _section(name, objective, source, views, statistics[name]),
+            )
     for table in tables:
-        print_table(console, negatives.title(table), negatives.HEAD, table["rows"])
+        print_table(
+            console,
+            negatives.title(table),
+            negatives.HEAD,
+            table["rows"],
+        )
     parts.append(
-        html.section("negatives", "Mined negatives", *negatives.section(tables))
+        html.section(
+            "negatives",
+            "Mined negatives",
+            *negatives.section(tables),
+        ),
     )
     if output:
         _write(Path(output), parts, pictures)
@@ -76,7 +105,10 @@ def inspect(
 
 
 def _draw(
-    objective: Objective, source: BatchSource, vocabulary, batches: int
+    objective: Objective,
+    source: BatchSource,
+    vocabulary,
+    batches: int,
 ) -> tuple[Batch, dict[str, Any]]:
     """The first batch, and the mask statistics of `batches`, {} of an objective that hides no
     word."""
@@ -110,21 +142,37 @@ def _grids(view: Row, uses: Iterable[str], name: str) -> list[str]:
 
 
 def _section(
-    name: str, objective, source, views: Sequence[Row], statistics: Mapping[str, Any]
+    name: str,
+    objective,
+    source,
+    views: Sequence[Row],
+    statistics: Mapping[str, Any],
 ) -> str:
     parts = []
     for i, view in enumerate(views):
-        parts += [f"<h3>row {i}</h3>", html.note(facts(objective, source, view))]
+        parts += [
+            f"<h3>row {i}</h3>",
+            html.note(facts(objective, source, view)),
+        ]
         parts.append(switched.as_html(view.tokens, source.languages))
         parts += _grids(view, view.grids_LL, name)
-        parts.append(html.table(TOKENS_HEAD, [token.cells for token in view.tokens]))
+        parts.append(
+            html.table(TOKENS_HEAD, [token.cells for token in view.tokens]),
+        )
     if statistics:
-        table = html.table(STATISTICS_HEAD, statistics_rows(statistics), mean_rows=1)
+        table = html.table(
+            STATISTICS_HEAD,
+            statistics_rows(statistics),
+            mean_rows=1,
+        )
         parts += ["<h3>Realised masking</h3>", table]
     return html.section(name, name.upper(), *parts)
 
 
-def first_rows(objectives: Mapping[str, tuple[Objective, Peekable]], vocabulary) -> str:
+def first_rows(
+    objectives: Mapping[str, tuple[Objective, Peekable]],
+    vocabulary,
+) -> str:
     """What a report shows of the first batches, as HTML: of every objective the first of the rows
     in most languages, coloured, and of all masks one grid. A later stage is left out unless it
     brings a mask of its own.
@@ -133,7 +181,9 @@ def first_rows(objectives: Mapping[str, tuple[Objective, Peekable]], vocabulary)
     shown_masks = set()
     for name, (objective, source) in objectives.items():
         masks = objective.masks()
-        new_uses = [use for use, mask in masks.items() if mask.name not in shown_masks]
+        new_uses = [
+            use for use, mask in masks.items() if mask.name not in shown_masks
+        ]
         _, start = stage_of(name)
         if start and not new_uses:
             continue
@@ -169,7 +219,11 @@ def attention_picture(view: Row, use: str, name: str) -> Any:
     figure, (axis,) = plots.panels(1, size=(side, side))
     axis.grid(False)
     axis.imshow(
-        ~view.grids_LL[use], cmap="gray", vmin=-0.6, vmax=1.0, interpolation="nearest"
+        ~view.grids_LL[use],
+        cmap="gray",
+        vmin=-0.6,
+        vmax=1.0,
+        interpolation="nearest",
     )
     if count <= 72:
         labels = [token.piece for token in view.tokens]
@@ -179,7 +233,11 @@ def attention_picture(view: Row, use: str, name: str) -> Any:
     return figure
 
 
-def _write(folder: Path, parts: Sequence[str], pictures: Mapping[str, Any]) -> None:
+def _write(
+    folder: Path,
+    parts: Sequence[str],
+    pictures: Mapping[str, Any],
+) -> None:
     head = "<header><h1>What the objectives read</h1></header>"
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -189,5 +247,5 @@ def _write(folder: Path, parts: Sequence[str], pictures: Mapping[str, Any]) -> N
             plots.save(picture, folder / f"{name}.png")
     except OSError as error:
         raise UserError(
-            f"cannot write to {folder}: {error.strerror}: choose another --output"
+            f"cannot write to {folder}: {error.strerror}: choose another --output",
         ) from None

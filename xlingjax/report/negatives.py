@@ -67,7 +67,7 @@ def _number(cell: str | None, path: Any) -> float | None:
         return float(cell)
     except ValueError:
         raise UserError(
-            f"{path}: similarity {cell!r} is not a number: mine the table again"
+            f"{path}: similarity {cell!r} is not a number: mine the table again",
         ) from None
 
 

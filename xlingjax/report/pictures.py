@@ -15,7 +15,9 @@ from xlingjax.report.run import Run
 
 
 def save_pictures(
-    runs: Mapping[str, Run], folder: Path, more: Mapping[str, Any]
+    runs: Mapping[str, Run],
+    folder: Path,
+    more: Mapping[str, Any],
 ) -> list[Path]:
     """The report's figures as PNG files in `folder`, and `more` of them; the first run is the
     report's. Returns the paths."""

@@ -73,7 +73,10 @@ def panels(count: int, columns: int = 2, size: tuple[float, float] = PANEL):
     columns = min(columns, count)
     rows = -(-count // columns)
     # Not through pyplot, which keeps every figure and may look for a display.
-    figure = Figure(figsize=(size[0] * columns, size[1] * rows), layout="constrained")
+    figure = Figure(
+        figsize=(size[0] * columns, size[1] * rows),
+        layout="constrained",
+    )
     FigureCanvasAgg(figure)
     axes = figure.subplots(rows, columns, squeeze=False).ravel()
     for unused in axes[count:]:
@@ -96,7 +99,10 @@ def styled(draw):
     return drawn
 
 
-def _thin(x: Sequence[float], y: Sequence[float]) -> tuple[np.ndarray, np.ndarray]:
+def _thin(
+    x: Sequence[float],
+    y: Sequence[float],
+) -> tuple[np.ndarray, np.ndarray]:
     x = np.asarray(x, float)
     # As floats None is NaN, which leaves a gap in the curve.
     y = np.asarray(y, float)
@@ -105,7 +111,11 @@ def _thin(x: Sequence[float], y: Sequence[float]) -> tuple[np.ndarray, np.ndarra
 
 
 def curve(
-    axis, run: Run, steps: Sequence[int], values: Sequence[float], **style
+    axis,
+    run: Run,
+    steps: Sequence[int],
+    values: Sequence[float],
+    **style,
 ) -> None:
     x, y = _thin(run.tokens_at(steps) / 1e6, values)
     # Of few points one sees which were measured.
@@ -148,7 +158,9 @@ def _column(lines: Iterable[Mapping[str, Any]], key: str) -> list[Any]:
 
 
 def course(
-    evaluated: Iterable[tuple[int, Mapping[str, Any]]], key: str, scale: float = 1
+    evaluated: Iterable[tuple[int, Mapping[str, Any]]],
+    key: str,
+    scale: float = 1,
 ) -> tuple[list[int], list[float]]:
     """(the steps, one of their values, times `scale`)."""
     steps = []
@@ -170,7 +182,9 @@ def losses(runs: Mapping[str, Run]) -> Any:
     figure, axes = panels(len(objectives))
     for axis, objective in zip(axes, objectives, strict=True):
         for (name, run), colour in zip(
-            runs.items(), RUN_COLOURS * len(runs), strict=False
+            runs.items(),
+            RUN_COLOURS * len(runs),
+            strict=False,
         ):
             lines = run.lines(objective)
             if lines:
@@ -189,7 +203,9 @@ def losses(runs: Mapping[str, Run]) -> Any:
 
 @styled
 def by_language(
-    run: Run, value: str = "loss_by_language", label: str = "training loss (nats)"
+    run: Run,
+    value: str = "loss_by_language",
+    label: str = "training loss (nats)",
 ) -> Any:
     """One value per language over training, a panel per objective."""
     objectives = []
@@ -292,9 +308,19 @@ def perplexities(run: Run) -> Any:
         _plain_numbers(axes[0])
         axes[0].legend(ncols=2)
     if len(pairs) > 1:
-        for kind, colour in (("hidden", RUN_COLOURS[1]), ("visible", RUN_COLOURS[0])):
+        for kind, colour in (
+            ("hidden", RUN_COLOURS[1]),
+            ("visible", RUN_COLOURS[0]),
+        ):
             steps, values = course(pairs, f"{kind}_mean")
-            curve(axes[-1], run, steps, values, color=colour, label=f"partner {kind}")
+            curve(
+                axes[-1],
+                run,
+                steps,
+                values,
+                color=colour,
+                label=f"partner {kind}",
+            )
         axes[-1].set(
             title="held-out pairs (TLM)",
             xlabel="million tokens",
@@ -326,7 +352,11 @@ def machinery(run: Run) -> Any:
         split = run.objectives[:1]
         if key == "grad_norm":
             split = run.objectives
-        for objective, colour in zip(split, RUN_COLOURS * len(split), strict=False):
+        for objective, colour in zip(
+            split,
+            RUN_COLOURS * len(split),
+            strict=False,
+        ):
             lines = _with(run.lines(objective), key)
             steps = _column(lines, "step")
             values = _column(lines, key)
@@ -337,7 +367,10 @@ def machinery(run: Run) -> Any:
     return figure
 
 
-def _with(lines: Iterable[Mapping[str, Any]], key: str) -> list[Mapping[str, Any]]:
+def _with(
+    lines: Iterable[Mapping[str, Any]],
+    key: str,
+) -> list[Mapping[str, Any]]:
     return [line for line in lines if line.get(key) is not None]
 
 
@@ -348,7 +381,12 @@ def svg(figure: Any) -> str:
     buffer = io.StringIO()
     # Without a date, so that the same run gives the same page.
     figure.savefig(buffer, format="svg", metadata={"Date": None})
-    text = re.sub(r"<metadata>.*?</metadata>", "", buffer.getvalue(), flags=re.DOTALL)
+    text = re.sub(
+        r"<metadata>.*?</metadata>",
+        "",
+        buffer.getvalue(),
+        flags=re.DOTALL,
+    )
     # In a page neither the XML declaration nor the names of its spaces are needed, and these are
     # addresses, of which a page has none.
     text = text[text.index("<svg") :]

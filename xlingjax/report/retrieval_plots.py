@@ -22,7 +22,9 @@ def retrieval_by_layer(run: Run) -> Any:
     _, last = evaluated[-1]
     pooling = next(iter(last["by_layer"]))
     layers = list(last["by_layer"][pooling])
-    shades = matplotlib.colormaps["viridis_r"](np.linspace(0.12, 1, len(layers)))
+    shades = matplotlib.colormaps["viridis_r"](
+        np.linspace(0.12, 1, len(layers)),
+    )
     figure, axes = plots.panels(2)
     for axis, kind in zip(axes, ("raw", "centred"), strict=True):
         for layer, colour in zip(layers, shades, strict=True):
@@ -33,7 +35,12 @@ def retrieval_by_layer(run: Run) -> Any:
                 steps.append(step)
                 values.append(100 * scores[f"{kind}_en_to_xx"])
             plots.curve(
-                axis, run, steps, values, color=colour, label=plots.layer_name(layer)
+                axis,
+                run,
+                steps,
+                values,
+                color=colour,
+                label=plots.layer_name(layer),
             )
         _chance(axis, last)
         axis.set(
@@ -56,10 +63,15 @@ def retrieval_runs(runs: Mapping[str, Run]) -> Any:
     run."""
     figure, axes = plots.panels(2)
     drawn = 0
-    keys = {"raw cosine": "retrieval_mean", "centred cosine": "retrieval_mean_centred"}
+    keys = {
+        "raw cosine": "retrieval_mean",
+        "centred cosine": "retrieval_mean_centred",
+    }
     for axis, (title, key) in zip(axes, keys.items(), strict=True):
         for (name, run), colour in zip(
-            runs.items(), plots.RUN_COLOURS * len(runs), strict=False
+            runs.items(),
+            plots.RUN_COLOURS * len(runs),
+            strict=False,
         ):
             evaluated = plots.first_evaluated(run.evaluated("retrieval"))
             if evaluated:
@@ -99,10 +111,17 @@ def retrieval_layers(run: Run) -> Any:
             cells[i] = [100 * table[language][layer][score] for layer in layers]
         best = best_layer(values["by_layer"][pooling], score)
         plots.heat_map(
-            axis, cells, languages, plots.short_layer_names(layers), "{:.0f}", 0, 100
+            axis,
+            cells,
+            languages,
+            plots.short_layer_names(layers),
+            "{:.0f}",
+            0,
+            100,
         )
         axis.set(
-            title=f"{kind}: en → xx accuracy (%), best layer {best}", xlabel="layer"
+            title=f"{kind}: en → xx accuracy (%), best layer {best}",
+            xlabel="layer",
         )
     return figure
 

@@ -62,15 +62,22 @@ class Run:
             if line.get("tokens_seen") is not None:
                 tokens[line["step"]] = line["tokens_seen"]
         # From no tokens at step 0 on: evaluations may come before the first log line.
-        return np.interp(np.asarray(steps, float), [0, *tokens], [0, *tokens.values()])
+        return np.interp(
+            np.asarray(steps, float),
+            [0, *tokens],
+            [0, *tokens.values()],
+        )
 
-    def evaluated(self, kind: str) -> dict[str, list[tuple[int, dict[str, Any]]]]:
+    def evaluated(
+        self,
+        kind: str,
+    ) -> dict[str, list[tuple[int, dict[str, Any]]]]:
         """{evaluator: [(step, values)]} of one kind of evaluation, in the order of steps."""
         evaluated: dict[str, list[tuple[int, dict[str, Any]]]] = {}
         for line in self.evaluations:
             if line["values"].get("kind") == kind:
                 evaluated.setdefault(line["name"], []).append(
-                    (line["step"], line["values"])
+                    (line["step"], line["values"]),
                 )
         # A run that was resumed may have written a step again, behind later ones.
         for evaluations in evaluated.values():
@@ -112,10 +119,13 @@ def read_run(path: str | Path) -> Run:
     path = Path(path)
     if not path.is_dir():
         raise UserError(f"{path}: no such folder: give the --workdir of a run")
-    if not (path / "run.json").is_file() and not (path / "metrics.jsonl").is_file():
+    if (
+        not (path / "run.json").is_file()
+        and not (path / "metrics.jsonl").is_file()
+    ):
         raise UserError(
             f"{path}: not a run folder (neither run.json nor metrics.jsonl): give the --workdir of"
-            " a run"
+            " a run",
         )
     return Run(
         path,
@@ -142,7 +152,7 @@ def _json(path: Path) -> dict[str, Any]:
         return json.loads(_text(path))
     except ValueError as error:
         raise UserError(
-            f"{path}: not valid JSON ({error}): restore or remove the file"
+            f"{path}: not valid JSON ({error}): restore or remove the file",
         ) from None
 
 

@@ -40,7 +40,9 @@ def values(record: Mapping[str, Any]) -> dict[str, dict[str, Stages]]:
     for name, of_stage in record.get("stages", {}).items():
         objective, start = stage_of(name)
         for what, value in _flat(of_stage).items():
-            settings.setdefault(what, {}).setdefault(objective, {})[start] = value
+            settings.setdefault(what, {}).setdefault(objective, {})[start] = (
+                value
+            )
     frozen = _stages(record.get("optimizer", {}).get("frozen", []))
     if len(frozen) > 1 or any(frozen.values()):
         settings["frozen"] = {"all": frozen}
@@ -112,11 +114,19 @@ def rows(record: Mapping[str, Any]) -> list[tuple[str, str, str]]:
     if optimizer:
         config = OptimizerConfig(**optimizer)
         warmup = config.warmup(record["steps"])
-        peak = f"peak {config.learning_rate:g} after {warmup:,} steps of warm-up"
-        rows.append(("learning rate", "all", f"{peak}, then {DECAY[config.schedule]}"))
+        peak = (
+            f"peak {config.learning_rate:g} after {warmup:,} steps of warm-up"
+        )
+        rows.append(
+            ("learning rate", "all", f"{peak}, then {DECAY[config.schedule]}"),
+        )
     if len(record.get("weights", {})) > 1 and "schedule" in record:
         rows.append(
-            ("objectives", "all", SAID.get(record["schedule"], record["schedule"]))
+            (
+                "objectives",
+                "all",
+                SAID.get(record["schedule"], record["schedule"]),
+            ),
         )
     settings = values(record)
     for what in sorted(settings, key=_rank):
@@ -180,7 +190,11 @@ def picture(record: Mapping[str, Any]) -> Any:
     count = has_rate + in_turn + len(drawn) + bool(frozen)
     if not count or not steps:
         return None
-    figure, axes = plots.panels(count, columns=3, size=(plots.PANEL[0] * 2 / 3, 2.2))
+    figure, axes = plots.panels(
+        count,
+        columns=3,
+        size=(plots.PANEL[0] * 2 / 3, 2.2),
+    )
     unused = iter(axes)
     if has_rate:
         _learning_rate(next(unused), record["optimizer"], steps)
@@ -216,13 +230,21 @@ def _turns(axis, of: Mapping[str, Stages], steps: int) -> None:
     edges = [*starts, steps]
     below = np.zeros(len(edges))
     for (objective, stages), colour in zip(
-        of.items(), plots.RUN_COLOURS * len(of), strict=False
+        of.items(),
+        plots.RUN_COLOURS * len(of),
+        strict=False,
     ):
         now = [_at(stages, start) for start in starts]
         # The last value holds to the end.
         above = below + [*now, now[-1]]
         axis.fill_between(
-            edges, below, above, step="post", color=colour, linewidth=0, label=objective
+            edges,
+            below,
+            above,
+            step="post",
+            color=colour,
+            linewidth=0,
+            label=objective,
         )
         below = above
     axis.set(title="share of the steps", ylim=(0, 1))
@@ -230,7 +252,11 @@ def _turns(axis, of: Mapping[str, Stages], steps: int) -> None:
 
 
 def _steps(
-    axis, what: str, of: Mapping[str, Stages], steps: int, objectives: Sequence[str]
+    axis,
+    what: str,
+    of: Mapping[str, Stages],
+    steps: int,
+    objectives: Sequence[str],
 ) -> None:
     alike: dict[tuple, list[str]] = {}
     for objective, stages in of.items():
@@ -243,7 +269,13 @@ def _steps(
         levels.append(levels[-1])
         place = objectives.index(names[0])
         colour = plots.RUN_COLOURS[place % len(plots.RUN_COLOURS)]
-        axis.step(at, levels, where="post", color=colour, label=", ".join(names))
+        axis.step(
+            at,
+            levels,
+            where="post",
+            color=colour,
+            label=", ".join(names),
+        )
     if all(map(_is_switch, of.values())):
         axis.set_yticks([0, 1], ["off", "on"])
         axis.set_ylim(-0.1, 1.1)
@@ -258,14 +290,19 @@ def _is_switch(stages: Stages) -> bool:
     return all(isinstance(value, bool) for value in stages.values())
 
 
-def _frozen_spans(stages: Stages, steps: int) -> dict[str, list[tuple[int, int]]]:
+def _frozen_spans(
+    stages: Stages,
+    steps: int,
+) -> dict[str, list[tuple[int, int]]]:
     """{regular expression: [(first step, steps)]} of when it freezes."""
     spans: dict[str, list[tuple[int, int]]] = {}
     ends = [*stages, steps][1:]
     for (start, patterns), end in zip(stages.items(), ends, strict=True):
         for pattern in patterns:
             if start < steps:
-                spans.setdefault(pattern, []).append((start, min(end, steps) - start))
+                spans.setdefault(pattern, []).append(
+                    (start, min(end, steps) - start),
+                )
     return spans
 
 

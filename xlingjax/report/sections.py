@@ -61,7 +61,11 @@ def tiles(summary: Mapping[str, Any], compared: Sequence[str] = ()) -> str:
     """The headline figures; `compared`: names of the runs beside this one."""
     shown = [
         ("retrieval_mean", "retrieval en→xx, raw cosine, best layer (%)", 100),
-        ("retrieval_mean_centred", "retrieval en→xx, language means removed (%)", 100),
+        (
+            "retrieval_mean_centred",
+            "retrieval en→xx, language means removed (%)",
+            100,
+        ),
         ("nli_en", "NLI, English test (%)", 100),
         ("nli_mean_other", "NLI, mean of other languages (%)", 100),
         ("bleu_mean", "BLEU of generated text, mean over directions", 1),
@@ -84,10 +88,16 @@ def tiles(summary: Mapping[str, Any], compared: Sequence[str] = ()) -> str:
         if raw is not None and centred is not None:
             value = f"{html.percent(raw)} / {html.percent(centred)}"
             # Behind the run's own two.
-            entries.insert(2 + i, (f"retrieval of {name}, raw / centred (%)", value))
+            entries.insert(
+                2 + i,
+                (f"retrieval of {name}, raw / centred (%)", value),
+            )
     if summary.get("wall_seconds"):
         entries.append(
-            ("minutes, everything included", round(summary["wall_seconds"] / 60, 1))
+            (
+                "minutes, everything included",
+                round(summary["wall_seconds"] / 60, 1),
+            ),
         )
     return html.tiles(entries)
 
@@ -110,9 +120,20 @@ def training(run: Run, runs: Mapping[str, Run]) -> list[str]:
         return []
     return [
         plots.drawn(plots.losses(runs), "training loss per objective"),
-        plots.drawn(plots.machinery(run), "learning rate, gradient norm and speed"),
+        plots.drawn(
+            plots.machinery(run),
+            "learning rate, gradient norm and speed",
+        ),
         html.table(
-            ["run", "objective", "last step", "tokens seen", "loss", "accuracy"], rows
+            [
+                "run",
+                "objective",
+                "last step",
+                "tokens seen",
+                "loss",
+                "accuracy",
+            ],
+            rows,
         ),
         html.note(LOSS_NOTE),
     ]
@@ -130,7 +151,11 @@ def _row_of(columns: Iterable[Mapping[str, Any]], name: str) -> list[Any]:
 
 def languages(run: Run) -> list[str]:
     losses = plots.by_language(run)
-    accuracies = plots.by_language(run, "accuracy_by_language", "training accuracy")
+    accuracies = plots.by_language(
+        run,
+        "accuracy_by_language",
+        "training accuracy",
+    )
     return [
         plots.drawn(losses, "training loss per language"),
         plots.drawn(accuracies, "training accuracy per language"),
@@ -143,13 +168,16 @@ def retrieval(run: Run, runs: Mapping[str, Run]) -> list[str]:
         return []
     parts = [
         plots.drawn(
-            retrieval_plots.retrieval_by_layer(run), "retrieval by layer over training"
+            retrieval_plots.retrieval_by_layer(run),
+            "retrieval by layer over training",
         ),
         plots.drawn(
-            retrieval_plots.retrieval_runs(runs), "retrieval of the compared runs"
+            retrieval_plots.retrieval_runs(runs),
+            "retrieval of the compared runs",
         ),
         plots.drawn(
-            retrieval_plots.retrieval_layers(run), "retrieval by language and layer"
+            retrieval_plots.retrieval_layers(run),
+            "retrieval by language and layer",
         ),
     ]
     head = ["language", "pairs"]
@@ -183,13 +211,17 @@ def retrieval(run: Run, runs: Mapping[str, Run]) -> list[str]:
     return parts
 
 
-def _percents(columns: Sequence[Mapping[str, float]], name: str) -> list[str | None]:
+def _percents(
+    columns: Sequence[Mapping[str, float]],
+    name: str,
+) -> list[str | None]:
     """As `_row_of`, in percent."""
     return list(map(html.percent, _row_of(columns, name)))
 
 
 def _best_column(
-    values: Mapping[str, Any] | None, score: str
+    values: Mapping[str, Any] | None,
+    score: str,
 ) -> dict[str, float] | None:
     """{language: accuracy} at the layer best for `score`, with the mean over languages as
     "mean"."""
@@ -206,7 +238,10 @@ def _best_column(
 
 
 def similarity(run: Run) -> list[str]:
-    drawn = plots.drawn(retrieval_plots.similarity(run), "cosine of language means")
+    drawn = plots.drawn(
+        retrieval_plots.similarity(run),
+        "cosine of language means",
+    )
     if not drawn:
         return []
     return [drawn, html.note(SIMILARITY_NOTE)]
@@ -214,7 +249,12 @@ def similarity(run: Run) -> list[str]:
 
 def perplexity(runs: Mapping[str, Run]) -> list[str]:
     run = next(iter(runs.values()))
-    parts = [plots.drawn(plots.perplexities(run), "held-out perplexity over training")]
+    parts = [
+        plots.drawn(
+            plots.perplexities(run),
+            "held-out perplexity over training",
+        ),
+    ]
     text = _last_of(runs, "perplexity")
     if text:
         by_language = _row_of(text.values(), "by_language")
@@ -390,8 +430,13 @@ def sampling(run: Run) -> list[str]:
         for row in rows:
             share = html.percent(row["share"])
             epochs = round(row["epochs"], 2)
-            cells.append([row["name"], row["sentences"], row["tokens"], share, epochs])
-        parts += [f"<h3>{html.esc(objective.upper())}</h3>", html.table(head, cells)]
+            cells.append(
+                [row["name"], row["sentences"], row["tokens"], share, epochs],
+            )
+        parts += [
+            f"<h3>{html.esc(objective.upper())}</h3>",
+            html.table(head, cells),
+        ]
     return parts
 
 
@@ -406,18 +451,31 @@ def setting(run: Run) -> list[str]:
         sessions.append(_cells(session, ("time", "step", "machine", "weights")))
     if sessions:
         parts.append(
-            html.table(["started", "at step", "machine", "weights from"], sessions)
+            html.table(
+                ["started", "at step", "machine", "weights from"],
+                sessions,
+            ),
         )
     if run.config:
         parts.append(html.details("config.gin", run.config))
     settings = {}
-    for name in ("model", "optimizer", "objectives", "schedule", "microbatches"):
+    for name in (
+        "model",
+        "optimizer",
+        "objectives",
+        "schedule",
+        "microbatches",
+    ):
         if name in run.record:
             settings[name] = run.record[name]
     if settings:
-        parts.append(html.details("model, optimizer, objectives", _json(settings)))
+        parts.append(
+            html.details("model, optimizer, objectives", _json(settings)),
+        )
     data = {}
-    for name, identity in run.record.get("identity", {}).get("data", {}).items():
+    for name, identity in (
+        run.record.get("identity", {}).get("data", {}).items()
+    ):
         data[name] = dict(identity)
         # Sampling tables have a section of their own.
         data[name].pop("sampling_table", None)

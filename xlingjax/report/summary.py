@@ -46,7 +46,9 @@ def retrieval_means(run: Run) -> tuple[float | None, float | None]:
 
 
 def summarise(
-    run: Run, compare: Mapping[str, Run], finetuned: Sequence[Run]
+    run: Run,
+    compare: Mapping[str, Run],
+    finetuned: Sequence[Run],
 ) -> dict[str, Any]:
     """All headline figures; a figure that the run does not have is left out.
 
@@ -84,7 +86,9 @@ def summarise(
         raw, centred = retrieval_means(other)
         out[f"retrieval_mean_{key(name)}"] = raw
         out[f"retrieval_mean_{key(name)}_centred"] = centred
-        out[f"tokens_seen_{key(name)}"] = summarise(other, {}, ()).get("tokens_seen")
+        out[f"tokens_seen_{key(name)}"] = summarise(other, {}, ()).get(
+            "tokens_seen",
+        )
     for floor, value in (run.last("floors") or {}).get("mean", {}).items():
         out[f"retrieval_mean_{floor}"] = value
     out["perplexity_mean"] = (run.last("perplexity") or {}).get("mean")
@@ -92,7 +96,11 @@ def summarise(
     for side in ("visible", "hidden"):
         out[f"tlm_perplexity_{side}"] = translation.get(f"{side}_mean")
     candidates = [*finetuned, run]
-    for name, kind in (("nli", "accuracy"), ("tagging", "tagging"), ("qa", "span_qa")):
+    for name, kind in (
+        ("nli", "accuracy"),
+        ("tagging", "tagging"),
+        ("qa", "span_qa"),
+    ):
         values = _first_last(candidates, kind)
         out[f"{name}_en"] = values.get("en")
         out[f"{name}_mean_other"] = values.get("mean_other")
@@ -100,7 +108,9 @@ def summarise(
     for figure in ("bleu", "chrf", "rouge_l", "wrong_language_rate"):
         for group in ("mean", "trained", "others"):
             out[f"{figure}_{group}"] = written.get(f"{figure}_{group}")
-    out["alignment_error"] = (run.last("alignment") or {}).get("alignment_error")
+    out["alignment_error"] = (run.last("alignment") or {}).get(
+        "alignment_error",
+    )
     return {name: value for name, value in out.items() if value is not None}
 
 

@@ -11,7 +11,8 @@ def stretches(tokens: Iterable[Any]) -> list[tuple[str, list[Any]]]:
     """[(language, tokens that follow each other in it)]."""
     # Two sentences in one language are two stretches.
     by_language = groupby(
-        tokens, key=lambda token: (token.pack, token.side, token.language)
+        tokens,
+        key=lambda token: (token.pack, token.side, token.language),
     )
     return [(language, list(of)) for (_, _, language), of in by_language]
 
@@ -48,7 +49,7 @@ def as_html(tokens: Sequence[Any], languages: Sequence[str]) -> str:
         # Isolated, since a stretch from right to left must not turn its neighbours around.
         parts.append(
             f'<bdi lang="{html.esc(language)}"'
-            f' style="color:{colour[language]}">{"".join(pieces)}</bdi>'
+            f' style="color:{colour[language]}">{"".join(pieces)}</bdi>',
         )
     legend = []
     for name in used:

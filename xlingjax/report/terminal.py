@@ -23,12 +23,20 @@ FATE_STYLE = {"mask": "yellow", "random": "red", "kept": "green"}
 
 
 def print_table(
-    console, title: str, head: Sequence[str], rows: Sequence[Sequence[Any]]
+    console,
+    title: str,
+    head: Sequence[str],
+    rows: Sequence[Sequence[Any]],
 ) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(title=title, box=None, header_style="dim", title_justify="left")
+    table = Table(
+        title=title,
+        box=None,
+        header_style="dim",
+        title_justify="left",
+    )
     for name in head:
         table.add_column(name)
     for row in rows:
@@ -53,7 +61,12 @@ def print_objective(
         _print_statistics(console, f"{name}: realised masking", statistics)
 
 
-def _print_row(console, objective: Objective, source: BatchSource, view: Row) -> None:
+def _print_row(
+    console,
+    objective: Objective,
+    source: BatchSource,
+    view: Row,
+) -> None:
     from rich.table import Table
     from rich.text import Text
 
@@ -75,13 +88,24 @@ def _print_row(console, objective: Objective, source: BatchSource, view: Row) ->
         console.print(Text(f"{use}: who sees whom", style="dim"))
         console.print(Text(grid_text(view, grid_LL, shown)))
     if len(view.tokens) > len(shown):
-        console.print(Text(f"{len(shown)} of {len(view.tokens)} tokens", style="dim"))
+        console.print(
+            Text(f"{len(shown)} of {len(view.tokens)} tokens", style="dim"),
+        )
 
 
-def _print_statistics(console, title: str, statistics: Mapping[str, Any]) -> None:
+def _print_statistics(
+    console,
+    title: str,
+    statistics: Mapping[str, Any],
+) -> None:
     from rich.table import Table
 
-    table = Table(title=title, box=None, header_style="dim", title_justify="left")
+    table = Table(
+        title=title,
+        box=None,
+        header_style="dim",
+        title_justify="left",
+    )
     language, *figures = STATISTICS_HEAD
     table.add_column(language, justify="left")
     for head in figures:
@@ -100,7 +124,10 @@ def shown_tokens(view: Row, decoder: bool) -> list[int]:
     # The target stands behind the source, and would be cut off.
     half = SHOWN_ON_TERMINAL // 2
     source = sum(token.side == 0 for token in view.tokens)
-    return [*range(min(half, source)), *range(source, min(source + half, count))]
+    return [
+        *range(min(half, source)),
+        *range(source, min(source + half, count)),
+    ]
 
 
 def grid_text(view: Row, grid_LL: np.ndarray, shown: Sequence[int]) -> str:

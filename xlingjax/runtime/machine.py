@@ -43,13 +43,13 @@ class RuntimeConfig:
     "off": none."""
 
 
-def start(config: RuntimeConfig = RuntimeConfig()) -> str:  # noqa: B008
+def start(config: RuntimeConfig = RuntimeConfig()) -> str:
     """Prepare JAX; to be called before anything else uses it (a second call changes nothing).
     Returns one line that describes the machine. Raises UserError for a platform that is not there
     and for processes that do not find each other."""
     if config.platform and config.platform not in BACKENDS:
         raise UserError(
-            f"platform {config.platform!r} is not one of {', '.join(BACKENDS)}"
+            f"platform {config.platform!r} is not one of {', '.join(BACKENDS)}",
         )
     set_compile_cache(config.compile_cache)
     keep_freed_memory()
@@ -80,7 +80,7 @@ def keep_freed_memory() -> bool:
     that calls it. The process then holds its peak memory until it ends.
     """
     with contextlib.suppress(
-        AttributeError
+        AttributeError,
     ):  # a JAX without the option: large steps give their memory back
         jax.config.update("jax_cpu_enable_async_dispatch", False)
     try:
@@ -93,7 +93,7 @@ def keep_freed_memory() -> bool:
             mallopt(m_mmap_max, 0),
             mallopt(m_trim_threshold, -1),
             mallopt(m_top_pad, 64 << 20),
-        ]
+        ],
     )
 
 
@@ -121,14 +121,20 @@ def join_processes(config: RuntimeConfig) -> None:
     TPU pods announce them."""
     if jax.distributed.is_initialized():
         return
-    coordinator = config.coordinator or os.environ.get("XLINGJAX_COORDINATOR", "")
+    coordinator = config.coordinator or os.environ.get(
+        "XLINGJAX_COORDINATOR",
+        "",
+    )
     count = config.num_processes or number_in("XLINGJAX_NUM_PROCESSES", 0)
     index = (
         config.process_id
         if config.process_id >= 0
         else number_in("XLINGJAX_PROCESS_ID", -1)
     )
-    slurm = int(os.environ.get("SLURM_NTASKS", 1)) > 1 and "SLURM_PROCID" in os.environ
+    slurm = (
+        int(os.environ.get("SLURM_NTASKS", 1)) > 1
+        and "SLURM_PROCID" in os.environ
+    )
     pod = "," in os.environ.get("TPU_WORKER_HOSTNAMES", "")
     if not (coordinator or count > 1 or slurm or pod):
         return
@@ -137,7 +143,7 @@ def join_processes(config: RuntimeConfig) -> None:
     ):
         raise UserError(
             "several processes need coordinator (host:port), num_processes and process_id"
-            f" together; got coordinator={coordinator!r} num_processes={count} process_id={index}"
+            f" together; got coordinator={coordinator!r} num_processes={count} process_id={index}",
         )
     # Only used where the devices are CPUs.
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
@@ -149,7 +155,7 @@ def join_processes(config: RuntimeConfig) -> None:
     except RuntimeError as error:
         raise UserError(
             f"process {index} could not join coordinator {coordinator or 'of the cluster'}:"
-            f" {first_line(error)}"
+            f" {first_line(error)}",
         ) from error
 
 
@@ -163,11 +169,11 @@ def require_platform(platform: str) -> None:
         raise UserError(
             f"platform {platform or os.environ.get('JAX_PLATFORMS')!r} is not available:"
             f" {why_no_platform(error)}; {INSTALL.get(platform, 'unset JAX_PLATFORMS')} or choose"
-            " another platform"
+            " another platform",
         ) from error
     if platform and found != platform:
         raise UserError(
-            f"platform {platform!r} was asked for, JAX runs on {found!r}; {INSTALL[platform]}"
+            f"platform {platform!r} was asked for, JAX runs on {found!r}; {INSTALL[platform]}",
         )
 
 
@@ -208,12 +214,12 @@ def check_workdir(workdir: Path, needed_bytes: int) -> None:
         free = shutil.disk_usage(workdir).free
     except OSError as error:
         raise UserError(
-            f"workdir {workdir} cannot be written: {error.strerror}; choose another --workdir"
+            f"workdir {workdir} cannot be written: {error.strerror}; choose another --workdir",
         ) from error
     if free < needed_bytes:
         raise UserError(
             f"workdir {workdir} has {free / 1e9:.1f} GB free, the checkpoints of this run take "
-            f"{needed_bytes / 1e9:.1f} GB; make room or choose another --workdir"
+            f"{needed_bytes / 1e9:.1f} GB; make room or choose another --workdir",
         )
 
 
@@ -228,7 +234,7 @@ def out_of_memory_explained() -> Iterator[None]:
         raise UserError(
             f"out of device memory: {first_line(error)}; raise MICROBATCHES (same batch, less at a"
             " time), set REMAT=full, spread the parameters (--gin_file gin/mesh/fsdp.gin), or"
-            " lower BATCH"
+            " lower BATCH",
         ) from error
 
 

@@ -13,7 +13,10 @@ from xlingjax.errors import Stopped
 
 
 @contextlib.contextmanager
-def handled(handler: Callable[..., None], *signals: signal.Signals) -> Iterator[None]:
+def handled(
+    handler: Callable[..., None],
+    *signals: signal.Signals,
+) -> Iterator[None]:
     """These signals call `handler`, but for those that are ignored, and in threads, which get
     none."""
     here = threading.current_thread() is threading.main_thread()
@@ -31,13 +34,16 @@ def handled(handler: Callable[..., None], *signals: signal.Signals) -> Iterator[
 
 
 def stop_requested(
-    requested: threading.Event, *signals: signal.Signals
+    requested: threading.Event,
+    *signals: signal.Signals,
 ) -> contextlib.AbstractContextManager[None]:
     """These signals only set `asked`."""
     return handled(lambda *_: requested.set(), *signals)
 
 
-def stopped_by(*signals: signal.Signals) -> contextlib.AbstractContextManager[None]:
+def stopped_by(
+    *signals: signal.Signals,
+) -> contextlib.AbstractContextManager[None]:
     """These signals raise `Stopped`."""
 
     def stop(*_):

@@ -44,15 +44,19 @@ class CheckpointConfig:
 
     def __post_init__(self):
         if self.keep_last < 1:
-            raise UserError(f"checkpoint keep_last={self.keep_last} must be at least 1")
+            raise UserError(
+                f"checkpoint keep_last={self.keep_last} must be at least 1",
+            )
         if self.keep_best < 0:
             raise UserError(f"KEEP_BEST={self.keep_best} must not be negative")
         if self.keep_best and not self.best_metric:
             raise UserError(
-                f"KEEP_BEST={self.keep_best} needs BEST_METRIC (EVALUATOR/NAME)"
+                f"KEEP_BEST={self.keep_best} needs BEST_METRIC (EVALUATOR/NAME)",
             )
         if self.best_mode not in ("min", "max"):
-            raise UserError(f"BEST_MODE={self.best_mode!r} is neither min nor max")
+            raise UserError(
+                f"BEST_MODE={self.best_mode!r} is neither min nor max",
+            )
 
     @property
     def metrics(self) -> tuple[str, ...]:
@@ -115,12 +119,16 @@ class Checkpoints:
         if config.metrics:
             best_fn = len
         options = ocp.CheckpointManagerOptions(
-            preservation_policy=ocp.checkpoint_managers.AnyPreservationPolicy(policies),
+            preservation_policy=ocp.checkpoint_managers.AnyPreservationPolicy(
+                policies,
+            ),
             best_fn=best_fn,
             cleanup_tmp_directories=True,
         )
         self._manager = ocp.CheckpointManager(
-            self.folder, options=options, item_names=("params", "training", "run")
+            self.folder,
+            options=options,
+            item_names=("params", "training", "run"),
         )
         self.saved_step = -1
         self.best: dict[str, dict[str, Any]] = {}
@@ -146,13 +154,18 @@ class Checkpoints:
             write_positions(self._positions, step, positions)
             if is_primary():
                 # Orbax removes old checkpoints and knows nothing of their positions.
-                keep_positions(self._positions, (step, *self._manager.all_steps()))
+                keep_positions(
+                    self._positions,
+                    (step, *self._manager.all_steps()),
+                )
         except OSError as error:
             failed = error
         # Agreeing also makes sure that every host's position is on disk.
         if not all_agree(failed is None):
             if failed is None:
-                failed = OSError("another process could not write its data position")
+                failed = OSError(
+                    "another process could not write its data position",
+                )
             raise explained(failed, self.folder)
         training = _without_params(state)
         try:
@@ -162,7 +175,7 @@ class Checkpoints:
                     params=ocp.args.StandardSave(state.params),
                     training=ocp.args.StandardSave(training),
                     run=ocp.args.JsonSave(
-                        {"identity": self._identity, "progress": progress}
+                        {"identity": self._identity, "progress": progress},
                     ),
                 ),
                 metrics=metrics or None,
@@ -180,7 +193,9 @@ class Checkpoints:
             handler = ocp.JsonCheckpointHandler(filename="metrics")
             path = self.folder / str(step) / "metrics"
             ocp.Checkpointer(handler).save(
-                path, args=ocp.args.JsonSave(metrics), force=True
+                path,
+                args=ocp.args.JsonSave(metrics),
+                force=True,
             )
             self._manager.reload()
         self._note_best(step, metrics, values)
@@ -194,14 +209,17 @@ class Checkpoints:
         return metrics
 
     def _note_best(
-        self, step: int, metrics: dict[str, float], values: dict[str, float]
+        self,
+        step: int,
+        metrics: dict[str, float],
+        values: dict[str, float],
     ) -> None:
         unknown = [name for name in self._config.metrics if name not in values]
         if values and unknown:
             near = difflib.get_close_matches(unknown[0], values, 1, 0.0)
             self._say(
                 f"no checkpoint is the best by {unknown[0]}: nothing measures it; the nearest is"
-                f" {near[0]}"
+                f" {near[0]}",
             )
         for name, value in metrics.items():
             best = self.best.get(name, {}).get("value", value)
@@ -252,13 +270,15 @@ class Checkpoints:
                 self.saved_step = step
                 self._know_best(step, steps)
                 return restored
-            unreadable.append((step, problem or "another process could not read it"))
+            unreadable.append(
+                (step, problem or "another process could not read it"),
+            )
         if unreadable:
             step, why = unreadable[0]
             raise UserError(
                 f"{self.folder} holds {len(unreadable)} checkpoints and none can be read (step"
                 f" {step}: {why}); repair it, move it away, or choose another --workdir: a run"
-                " never starts afresh over it"
+                " never starts afresh over it",
             )
         return None
 
@@ -267,10 +287,12 @@ class Checkpoints:
         can read none changes nothing. unreadable: (step, why)."""
         for step, why in unreadable:
             self._say(
-                f"checkpoint {step} cannot be read ({why}); set aside as {step}.unreadable"
+                f"checkpoint {step} cannot be read ({why}); set aside as {step}.unreadable",
             )
             if is_primary():
-                (self.folder / str(step)).rename(self.folder / f"{step}.unreadable")
+                (self.folder / str(step)).rename(
+                    self.folder / f"{step}.unreadable",
+                )
         barrier("set-aside")
         self._manager.reload()
 
@@ -285,7 +307,8 @@ class Checkpoints:
     def _read(self, step: int, abstract: TrainState) -> Restored:
         # The identity first: of another run neither positions nor shapes would fit.
         run = self._manager.restore(
-            step, args=ocp.args.Composite(run=ocp.args.JsonRestore())
+            step,
+            args=ocp.args.Composite(run=ocp.args.JsonRestore()),
         ).run
         require_same(run["identity"], self._identity, self.folder / str(step))
         objectives = self._identity["objectives"]
@@ -305,7 +328,9 @@ class Checkpoints:
 def _without_params(state: TrainState) -> dict[str, Any]:
     """What training alone needs. Parameters are an item of their own, so that others can read them
     without it."""
-    return {name: value for name, value in vars(state).items() if name != "params"}
+    return {
+        name: value for name, value in vars(state).items() if name != "params"
+    }
 
 
 def explained(error: Exception, folder: Path) -> Exception:
@@ -314,6 +339,6 @@ def explained(error: Exception, folder: Path) -> Exception:
     if isinstance(error, OSError) or any(sign in str(error) for sign in signs):
         return UserError(
             f"checkpoint in {folder} could not be written: {first_line(error)}; make room and start"
-            " again"
+            " again",
         )
     return error

@@ -52,11 +52,13 @@ def load_params(
             problems.append(f"{name} is not the model's")
     for name, leaf in model.items():
         if name in saved and saved[name] != leaf.shape:
-            problems.append(f"{name}: checkpoint {saved[name]}, model {leaf.shape}")
+            problems.append(
+                f"{name}: checkpoint {saved[name]}, model {leaf.shape}",
+            )
     if problems:
         remedy = _remedy(model, saved)
         raise UserError(
-            f"checkpoint {checkpoint} does not fit the model: {'; '.join(problems)}; {remedy}"
+            f"checkpoint {checkpoint} does not fit the model: {'; '.join(problems)}; {remedy}",
         )
     # Read onto the shardings of the model: no host ever holds all of a large one.
     wanted: list[jax.ShapeDtypeStruct | None] = []
@@ -65,9 +67,15 @@ def load_params(
             wanted.append(None)
         else:
             wanted.append(
-                jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=leaf.sharding)
+                jax.ShapeDtypeStruct(
+                    leaf.shape,
+                    leaf.dtype,
+                    sharding=leaf.sharding,
+                ),
             )
-    loaded = flattened(read_params(checkpoint, jax.tree.unflatten(tree, wanted)))
+    loaded = flattened(
+        read_params(checkpoint, jax.tree.unflatten(tree, wanted)),
+    )
     # What is kept was not read: a None is no leaf.
     return jax.tree.unflatten(tree, (model | loaded).values()), kept
 
@@ -97,7 +105,7 @@ def saved_params(checkpoint: Path) -> tuple[dict[str, tuple[int, ...]], Any]:
     run = checkpoint / "run"
     try:
         metadata = ocp.Checkpointer(ocp.PyTreeCheckpointHandler()).metadata(
-            checkpoint / "params"
+            checkpoint / "params",
         )
         shapes = {}
         for name, leaf in flattened(metadata.item_metadata.tree).items():
@@ -122,7 +130,9 @@ def read_params(checkpoint: Path, wanted: Any) -> Any:
             checkpoint / "params",
             args=ocp.args.PyTreeRestore(
                 item=wanted,
-                restore_args=ocp.checkpoint_utils.construct_restore_args(wanted),
+                restore_args=ocp.checkpoint_utils.construct_restore_args(
+                    wanted,
+                ),
                 partial_restore=True,
             ),
         )
@@ -130,18 +140,22 @@ def read_params(checkpoint: Path, wanted: Any) -> Any:
         raise _unreadable(checkpoint, error) from error
 
 
-def require_vocabulary(checkpoint: Path, trained_on: Any, vocabulary: Any) -> None:
+def require_vocabulary(
+    checkpoint: Path,
+    trained_on: Any,
+    vocabulary: Any,
+) -> None:
     """Raise UserError where both hashes are known and differ."""
     if vocabulary and trained_on and trained_on != vocabulary:
         raise UserError(
             f"checkpoint {checkpoint} was trained on another vocabulary (SHA-256"
             f" {trained_on!s:.12}, this run's {vocabulary!s:.12}), in which the same ids are other"
-            " pieces; set VOCABULARY to that run's workdir, which keeps a copy"
+            " pieces; set VOCABULARY to that run's workdir, which keeps a copy",
         )
 
 
 def _unreadable(checkpoint: Path, error: Exception) -> UserError:
     return UserError(
         f"checkpoint {checkpoint} cannot be read ({type(error).__name__}: {first_line(error)});"
-        f" name an older one, {checkpoint.parent}/STEP, or move this one away"
+        f" name an older one, {checkpoint.parent}/STEP, or move this one away",
     )

@@ -15,7 +15,9 @@ def checkpoint_steps(folder: Path) -> list[int]:
     name and does not count."""
     if not folder.is_dir():
         return []
-    return sorted(int(path.name) for path in folder.glob("*") if path.name.isdigit())
+    return sorted(
+        int(path.name) for path in folder.glob("*") if path.name.isdigit()
+    )
 
 
 def read_best(workdir: Path) -> dict[str, dict[str, Any]]:
@@ -43,7 +45,7 @@ def find_checkpoint(path: str | Path) -> Path:
         if steps:
             return folder / str(steps[-1])
     raise UserError(
-        f"no checkpoint in {path}; give a run's workdir or a folder checkpoints/STEP"
+        f"no checkpoint in {path}; give a run's workdir or a folder checkpoints/STEP",
     )
 
 
@@ -57,12 +59,12 @@ def _named_checkpoint(run: Path, which: str) -> Path:
     else:
         raise UserError(
             f"{run} kept no best checkpoint by {which} (but by {', '.join(best) or 'nothing'});"
-            f" train with KEEP_BEST=1 and BEST_METRIC={which}"
+            f" train with KEEP_BEST=1 and BEST_METRIC={which}",
         )
     if step not in steps:
         there = ", ".join(map(str, steps)) or "none"
         raise UserError(
             f"{run} has no checkpoint {step} (there are: {there}); KEEP_CHECKPOINTS keeps more of"
-            " them"
+            " them",
         )
     return run / "checkpoints" / str(step)

@@ -40,7 +40,7 @@ def numbers_of(layers: Layers, macro: str) -> list[int] | None:
         numbers = [layers]
     if not numbers or not all(map(str.isdigit, map(str, numbers))):
         raise UserError(
-            f"{macro}={layers}: give first, last, or numbers of layers from 0 with commas between"
+            f"{macro}={layers}: give first, last, or numbers of layers from 0 with commas between",
         )
     return list(map(int, numbers))
 
@@ -77,7 +77,9 @@ class Donor:
         kind = part.removeprefix("decoder_")
         of_decoder = side == "decoder" and self.config.decoder_layers > 0
         # A tied decoder has no self-attention of its own: the encoder's stands for it.
-        tied = self.config.tied_self_attention and rest.startswith("layers/attention/")
+        tied = self.config.tied_self_attention and rest.startswith(
+            "layers/attention/",
+        )
         names = [f"{kind}/{rest}"]
         if part == "decoder":
             names = [f"encoder/{rest}"]
@@ -104,7 +106,7 @@ class Donor:
                 spread = [str(i * depth // count) for i in range(count)]
                 raise UserError(
                     f"{MACROS[side]}={self.run} has {depth} layers, the new {side} {count}: say"
-                    f" which layer each is, {macro}={','.join(spread)}"
+                    f" which layer each is, {macro}={','.join(spread)}",
                 )
             if chosen == "first":
                 return list(range(count))
@@ -112,7 +114,7 @@ class Donor:
         if len(numbers) != count or max(numbers) >= depth:
             raise UserError(
                 f"{macro}={','.join(map(str, numbers))}: the new {side} has {count} layers,"
-                f" {self.run} {depth}; give {count} numbers from 0 to {depth - 1}"
+                f" {self.run} {depth}; give {count} numbers from 0 to {depth - 1}",
             )
         return numbers
 
@@ -163,7 +165,11 @@ class Copy:
                 [theirs[code] for code in known],
             )
             rows = (*rows, of_known)
-        return dataclasses.replace(self, rows=rows, origin=f"{self.origin} ({said})")
+        return dataclasses.replace(
+            self,
+            rows=rows,
+            origin=f"{self.origin} ({said})",
+        )
 
 
 def layer_names(numbers: list[int]) -> str:
@@ -175,7 +181,8 @@ def layer_names(numbers: list[int]) -> str:
 
 
 def read(
-    taken: dict[str, Copy], ours: dict[str, jax.Array]
+    taken: dict[str, Copy],
+    ours: dict[str, jax.Array],
 ) -> dict[str, dict[str, jax.Array]]:
     """{run: {its name of a parameter: array}}, each lying as what it fills does where it divides as
     that does."""

@@ -16,7 +16,11 @@ from xlingjax.model.encoder import Encoder
 from xlingjax.model.partition import batch_sharding, check_rows
 from xlingjax.objectives.base import Objective
 from xlingjax.objectives.summed import Summed
-from xlingjax.training.run_record import check_length, required_fields, run_languages
+from xlingjax.training.run_record import (
+    check_length,
+    required_fields,
+    run_languages,
+)
 from xlingjax.training.schedule import Weight, turns
 from xlingjax.training.stages import latest, stage_name
 
@@ -106,7 +110,7 @@ class Feed:
             self.weights.append(stages[0].weight)
         if not self.names or len(set(self.names)) != len(self.names):
             raise UserError(
-                f"a run needs objectives of different names, got {self.names}"
+                f"a run needs objectives of different names, got {self.names}",
             )
         self.starts = set()
         self.runs = {}
@@ -129,7 +133,9 @@ class Feed:
         self.shapes = {}
         for name, run in self.runs.items():
             self.shapes[name] = required_fields(
-                name, run.objective.reads, self.sources[name].shapes
+                name,
+                run.objective.reads,
+                self.sources[name].shapes,
             )
         for name, run in self.runs.items():
             if not run.batches.shapes:
@@ -154,7 +160,7 @@ class Feed:
         if self._microbatches > 1 and objective.whole_batch:
             raise UserError(
                 f"objective {name} compares the rows of a batch with each other:"
-                f" {self._microbatches} microbatches would make it another one; set MICROBATCHES=1"
+                f" {self._microbatches} microbatches would make it another one; set MICROBATCHES=1",
             )
         self._check_language_tokens(name, run.batches.settings)
         self._check_directions(name, run.batches.settings)
@@ -165,11 +171,20 @@ class Feed:
         batch = {}
         for field, shape in required.items():
             batch[field] = jax.ShapeDtypeStruct(shape, FIELDS[field].dtype)
-        loss = partial(objective.loss, self.model, rng=jax.random.key(0), languages=1)
+        loss = partial(
+            objective.loss,
+            self.model,
+            rng=jax.random.key(0),
+            languages=1,
+        )
         # Computes nothing, but the model or the attention backend may refuse.
         jax.eval_shape(loss, self.model.abstract(), batch)
 
-    def _check_language_tokens(self, name: str, settings: Mapping[str, Any]) -> None:
+    def _check_language_tokens(
+        self,
+        name: str,
+        settings: Mapping[str, Any],
+    ) -> None:
         """The data names languages by tokens exactly where the model has such tokens."""
         tokens = settings.get("language_tokens")
         config = self.model.config
@@ -177,7 +192,7 @@ class Feed:
             raise UserError(
                 f"objective {name}: LANGUAGE_TOKENS={tokens}, and model {config.name}"
                 f" has {config.language_tokens or 'no'} tokens of languages; set it as"
-                " the model has it"
+                " the model has it",
             )
 
     def _check_directions(self, name: str, settings: Mapping[str, Any]) -> None:
@@ -186,13 +201,15 @@ class Feed:
             return
         if settings.get("language_tokens") or self.model.config.num_languages:
             return
-        targets = {direction.split("-")[1] for direction in settings["directions"]}
+        targets = {
+            direction.split("-")[1] for direction in settings["directions"]
+        }
         if len(targets) != 1:
             raise UserError(
                 f"objective {name} writes"
                 f" {' and '.join(sorted(targets)) or 'both languages of its pairs'}, and"
                 " nothing tells the decoder which: set LANGUAGE_TOKENS=True,"
-                " LANGUAGE_EMBEDDING=True, or DIRECTIONS into one language"
+                " LANGUAGE_EMBEDDING=True, or DIRECTIONS into one language",
             )
 
     def stage(self, index: int, step: int) -> str:
@@ -227,12 +244,14 @@ class Feed:
                 rows[name] = self.sources[name].next()
             except StopIteration:
                 raise UserError(
-                    f"the data of {name} ended at {when}; let it repeat"
+                    f"the data of {name} ended at {when}; let it repeat",
                 ) from None
         return rows
 
     def on_devices(
-        self, turn: Turn, rows: Mapping[str, Mapping[str, np.ndarray]]
+        self,
+        turn: Turn,
+        rows: Mapping[str, Mapping[str, np.ndarray]],
     ) -> Any:
         """The batch of a turn as global arrays, of each objective the fields that it reads; of
         several {stage: batch}."""

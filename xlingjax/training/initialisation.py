@@ -39,7 +39,12 @@ RANDOM = "random"
 SLOT = "decoder/layers/cross_attention/"
 
 # Fields that change what the same weights compute: of the embeddings, and of the layers.
-_OF_EMBEDDINGS = ("embedding_norm", "embedding_scale", "position_offset", "norm_eps")
+_OF_EMBEDDINGS = (
+    "embedding_norm",
+    "embedding_scale",
+    "position_offset",
+    "norm_eps",
+)
 _OF_LAYERS = ("norm_order", "gelu")
 Loaded = tuple[Any, str, list[str]]
 """(parameters, who gave them in words, a line per group of them)."""
@@ -75,21 +80,23 @@ class Initialisation:
         if self.run and given:
             others = ", ".join(f"{macro}={run}" for macro, run in given.items())
             raise UserError(
-                f"INIT_FROM={self.run} gives all weights, and {others} give some; leave out either"
+                f"INIT_FROM={self.run} gives all weights, and {others} give some; leave out either",
             )
         for part, macro in LAYERS.items():
             layers = getattr(self, f"{part}_layers")
             numbers_of(layers, macro)
-            default = Initialisation.__dataclass_fields__[f"{part}_layers"].default
+            default = Initialisation.__dataclass_fields__[
+                f"{part}_layers"
+            ].default
             if layers != default and part not in self.parts:
                 raise UserError(
                     f"{macro}={layers} changes nothing without {MACROS[part]}; leave it out or set"
-                    " both"
+                    " both",
                 )
         if self.cross_attention is not None and not self.decoder:
             raise UserError(
                 f"INIT_CROSS_ATTENTION={self.cross_attention} changes nothing without INIT_DECODER;"
-                " leave it out or set both"
+                " leave it out or set both",
             )
 
     @property
@@ -107,7 +114,10 @@ class Plan:
     """What is copied from where, found and checked before anything expensive."""
 
     def __init__(
-        self, initialisation: Initialisation, config: ModelConfig, abstract: Any
+        self,
+        initialisation: Initialisation,
+        config: ModelConfig,
+        abstract: Any,
     ):
         """abstract: shapes of the new model's parameters. Raises UserError for a donor that does
         not fit."""
@@ -118,7 +128,7 @@ class Plan:
         if "decoder" in self._donors and not config.decoder_layers:
             raise UserError(
                 f"INIT_DECODER={initialisation.decoder}: model {config.name} has no decoder; leave"
-                " it out, or set model.decoder_layers"
+                " it out, or set model.decoder_layers",
             )
         chosen = {
             "encoder": initialisation.encoder_layers,
@@ -131,7 +141,11 @@ class Plan:
         for side in LAYERS:
             if side in self._donors:
                 donor = self._donors[side]
-                self._layers[side] = donor.layers(chosen[side], side, counts[side])
+                self._layers[side] = donor.layers(
+                    chosen[side],
+                    side,
+                    counts[side],
+                )
         self._copies: dict[str, Copy | None] = {}
         for name, leaf in flattened(abstract).items():
             self._copies[name] = None
@@ -139,13 +153,23 @@ class Plan:
             if is_cross_attention and initialisation.cross_attention is False:
                 continue
             for part, donor, source in self._candidates(name):
-                self._copies[name] = self._copy(name, leaf.shape, part, donor, source)
+                self._copies[name] = self._copy(
+                    name,
+                    leaf.shape,
+                    part,
+                    donor,
+                    source,
+                )
                 break
             missing = self._copies[name] is None
-            if missing and is_cross_attention and initialisation.cross_attention:
+            if (
+                missing
+                and is_cross_attention
+                and initialisation.cross_attention
+            ):
                 raise UserError(
                     f"INIT_CROSS_ATTENTION=True: INIT_DECODER={initialisation.decoder} has no"
-                    " cross-attention; give a VECO run or an encoder-decoder, or leave it out"
+                    " cross-attention; give a VECO run or an encoder-decoder, or leave it out",
                 )
 
     def _require_alike(self, part: str, donor: Donor) -> None:
@@ -160,7 +184,7 @@ class Plan:
             there = getattr(theirs, field)
             if here != there:
                 raise UserError(
-                    f"{where}: {field} is {here} here and {there} there; set model.{field}={there}"
+                    f"{where}: {field} is {here} here and {there} there; set model.{field}={there}",
                 )
         # Tokens of languages are compared by code, later; here only the pieces.
         pieces = ours.vocab_size - ours.language_tokens
@@ -168,7 +192,7 @@ class Plan:
             raise UserError(
                 f"{where}: embeddings/tokens/embedding has rows for {pieces} pieces here,"
                 f" {donor.pieces} there (shapes {(ours.padded_vocab_size, ours.dim)} and"
-                f" {donor.shapes['embeddings/tokens/embedding']}); set VOCABULARY={donor.run}"
+                f" {donor.shapes['embeddings/tokens/embedding']}); set VOCABULARY={donor.run}",
             )
 
     def _candidates(self, name: str) -> Iterator[tuple[str, Donor, str]]:
@@ -189,7 +213,11 @@ class Plan:
         for giver in givers:
             if giver not in self._donors:
                 continue
-            if giver == "decoder" and not part.startswith("decoder") and not of_both:
+            if (
+                giver == "decoder"
+                and not part.startswith("decoder")
+                and not of_both
+            ):
                 continue
             # From which side of the donor: an encoder-decoder may have embeddings of each.
             side = giver
@@ -203,7 +231,12 @@ class Plan:
                 yield giver, donor, source
 
     def _copy(
-        self, name: str, shape: tuple[int, ...], part: str, donor: Donor, source: str
+        self,
+        name: str,
+        shape: tuple[int, ...],
+        part: str,
+        donor: Donor,
+        source: str,
     ) -> Copy:
         if "/layers/" in name:
             copy = self._copy_of_layers(name, part, donor, source)
@@ -228,36 +261,57 @@ class Plan:
             raise self._misfit(name, shape, part, donor, source)
         return copy
 
-    def _copy_of_layers(self, name: str, part: str, donor: Donor, source: str) -> Copy:
+    def _copy_of_layers(
+        self,
+        name: str,
+        part: str,
+        donor: Donor,
+        source: str,
+    ) -> Copy:
         theirs = donor.config
         stack, _, _ = source.partition("/")
         numbers = self._layers[part]
         origin = f"{stack} {layer_names(numbers)} of {donor.run}"
         is_cross_attention = name.startswith(SLOT)
-        plugged = theirs.cross_attention_query == "input" and not theirs.decoder_layers
+        plugged = (
+            theirs.cross_attention_query == "input"
+            and not theirs.decoder_layers
+        )
         if is_cross_attention and plugged:
             origin += ", which asked by the input of their layer there"
         if part == "decoder" and theirs.decoder_layers and stack == "encoder":
             # The donor's decoder is tied to the last layers of its encoder.
-            numbers = [theirs.layers - theirs.decoder_layers + i for i in numbers]
-            origin = f"encoder {layer_names(numbers)} of {donor.run} (tied there)"
+            numbers = [
+                theirs.layers - theirs.decoder_layers + i for i in numbers
+            ]
+            origin = (
+                f"encoder {layer_names(numbers)} of {donor.run} (tied there)"
+            )
         # A stack is one array, its layers the first axis.
         return Copy(donor, source, ((slice(None), numbers),), origin)
 
     def _copy_of_positions(
-        self, name: str, shape: tuple[int, ...], part: str, donor: Donor, source: str
+        self,
+        name: str,
+        shape: tuple[int, ...],
+        part: str,
+        donor: Donor,
+        source: str,
     ) -> Copy:
         positions, width = donor.shapes[source]
         if positions < shape[0] and width == shape[1]:
             raise UserError(
                 f"{MACROS[part]}={donor.run} does not fit the model: {name} has shape {shape},"
-                f" {source} there {donor.shapes[source]}; set model.max_positions={positions}"
+                f" {source} there {donor.shapes[source]}; set model.max_positions={positions}",
             )
         # Positions that the model has no row for are cut; missing ones are refused above.
         if positions > shape[0]:
             rows = ((slice(None), slice(shape[0])),)
             return Copy(
-                donor, source, rows, f"the first {shape[0]} rows of {donor.run}"
+                donor,
+                source,
+                rows,
+                f"the first {shape[0]} rows of {donor.run}",
             )
         return Copy(donor, source, None, donor.run)
 
@@ -269,7 +323,12 @@ class Plan:
         if not ours.language_tokens:
             return Copy(donor, source, rows, donor.run)
         if not theirs.language_tokens:
-            return Copy(donor, source, rows, f"{donor.run} (language tokens random)")
+            return Copy(
+                donor,
+                source,
+                rows,
+                f"{donor.run} (language tokens random)",
+            )
         languages = (
             range(donor.pieces, ours.vocab_size),
             range(donor.pieces, theirs.vocab_size),
@@ -277,7 +336,12 @@ class Plan:
         return Copy(donor, source, rows, donor.run, languages)
 
     def _misfit(
-        self, name: str, shape: tuple[int, ...], part: str, donor: Donor, source: str
+        self,
+        name: str,
+        shape: tuple[int, ...],
+        part: str,
+        donor: Donor,
+        source: str,
     ) -> UserError:
         settings = []
         for field in _SIZES:
@@ -288,11 +352,14 @@ class Plan:
             settings = ["the model of its run.json"]
         return UserError(
             f"{MACROS[part]}={donor.run} does not fit the model: {name} has shape {shape},"
-            f" {source} there {donor.shapes[source]}; set {', '.join(settings)}"
+            f" {source} there {donor.shapes[source]}; set {', '.join(settings)}",
         )
 
     def load(
-        self, params: Any, languages: Sequence[str], identity: Mapping[str, Any]
+        self,
+        params: Any,
+        languages: Sequence[str],
+        identity: Mapping[str, Any],
     ) -> Loaded:
         """(`params` with what is given, on their shardings; who gives, in words; a line per group
         of parameters).
@@ -335,13 +402,21 @@ class Plan:
         # Jitted, so that each is made where its parameter lies.
         filled = jax.jit(fill, out_shardings=shardings)(replaced, given)
         if self._config.tied_self_attention:
-            origins["decoder/layers/attention"] = "the encoder's (tied_self_attention)"
+            origins["decoder/layers/attention"] = (
+                "the encoder's (tied_self_attention)"
+            )
         givers = []
         for part, donor in self._donors.items():
-            givers.append(f"{part} of {donor.run} (checkpoint {donor.checkpoint.name})")
+            givers.append(
+                f"{part} of {donor.run} (checkpoint {donor.checkpoint.name})",
+            )
         leaves = (ours | filled).values()
         params = jax.tree.unflatten(jax.tree.structure(params), leaves)
-        return params, ", ".join(givers), [*grouped(origins), *self._left(taken)]
+        return (
+            params,
+            ", ".join(givers),
+            [*grouped(origins), *self._left(taken)],
+        )
 
     def _left(self, taken: dict[str, Copy]) -> Iterator[str]:
         """What of the donors of a side stands nowhere in the model."""
@@ -370,7 +445,10 @@ def _index(rows: Any) -> Any:
 
 
 def first_weights(
-    init_from: Any, config: ModelConfig, abstract: Any, new: Sequence[str]
+    init_from: Any,
+    config: ModelConfig,
+    abstract: Any,
+    new: Sequence[str],
 ) -> Callable[[Any, Sequence[str], Mapping[str, Any]], Loaded] | None:
     """A function like `Plan.load` for what `init_from` names: a path or an `Initialisation`; None
     where it names nothing. Raises UserError for what can be refused before any text is read."""
@@ -382,7 +460,9 @@ def first_weights(
         return None
 
     def load(
-        params: Any, languages: Sequence[str], identity: Mapping[str, Any]
+        params: Any,
+        languages: Sequence[str],
+        identity: Mapping[str, Any],
     ) -> Loaded:
         if config.tells_languages():
             _require_languages(init_from, languages)
@@ -394,7 +474,12 @@ def first_weights(
                     data["labels"],
                     task_of_head(objective),
                 )
-        params, added = load_params(init_from, params, new, vocabulary_of(identity))
+        params, added = load_params(
+            init_from,
+            params,
+            new,
+            vocabulary_of(identity),
+        )
         origin = f"{init_from}"
         if added:
             origin += f", new and random: {', '.join(added)}"
@@ -411,12 +496,15 @@ def _require_languages(run: str, languages: Sequence[str]) -> None:
         raise UserError(
             f"INIT_FROM={run} has parameters of the languages {' '.join(there)}, and the data"
             f" {' '.join(languages)}, "
-            f'numbered otherwise; set LANGUAGES="{" ".join(there)}"'
+            f'numbered otherwise; set LANGUAGES="{" ".join(there)}"',
         )
 
 
 def require_labels(
-    name: str, run: Any, labels: Sequence[str], task: str | None = None
+    name: str,
+    run: Any,
+    labels: Sequence[str],
+    task: str | None = None,
 ) -> None:
     """Raise UserError where a run's head was trained on other labels than those to learn now, or on
     these in another order: its outputs would stand for the wrong ones. name: how the message names
@@ -434,7 +522,7 @@ def require_labels(
         head = f"a head of {task}"
     raise UserError(
         f"{name} has {head} for the labels {before}, and those to learn are {now}: start from the"
-        " run that it was fine-tuned from"
+        " run that it was fine-tuned from",
     )
 
 

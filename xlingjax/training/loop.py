@@ -27,13 +27,26 @@ from xlingjax.training.cost import Stopwatch
 from xlingjax.training.evaluator import Evaluator
 from xlingjax.training.feed import Feed, ObjectiveRun
 from xlingjax.training.guard import Guard
-from xlingjax.training.initialisation import Initialisation, Loaded, first_weights
+from xlingjax.training.initialisation import (
+    Initialisation,
+    Loaded,
+    first_weights,
+)
 from xlingjax.training.optimizer import OptimizerConfig, make_optimizer
 from xlingjax.training.programs import Programs
 from xlingjax.training.progress import Progress, Timetable
-from xlingjax.training.run_record import run_identity, schedule_record, write_run
+from xlingjax.training.run_record import (
+    run_identity,
+    schedule_record,
+    write_run,
+)
 from xlingjax.training.schedule import check as check_schedule
-from xlingjax.training.step import TrainState, abstract_state, random_state, run_key
+from xlingjax.training.step import (
+    TrainState,
+    abstract_state,
+    random_state,
+    run_key,
+)
 from xlingjax.training.tracker import Tracker
 
 # What a pretrained model may lack.
@@ -75,13 +88,13 @@ def train(
     steps: int,
     seed: int = 0,
     microbatches: int = 1,
-    optimizer: OptimizerConfig = OptimizerConfig(),  # noqa: B008 - frozen
-    mesh: MeshConfig = MeshConfig(),  # noqa: B008 - frozen
+    optimizer: OptimizerConfig = OptimizerConfig(),
+    mesh: MeshConfig = MeshConfig(),
     schedule: str = "alternate",
     evaluators: Sequence[Evaluator] = (),
     eval_every: int = 0,
     log_every: int = 50,
-    checkpoint: CheckpointConfig = CheckpointConfig(),  # noqa: B008 - frozen
+    checkpoint: CheckpointConfig = CheckpointConfig(),
     init_from: str | Path | Initialisation | None = None,
     init_new: Sequence[str] = ADDED,
     max_bad_steps: int = 20,
@@ -90,7 +103,7 @@ def train(
     extra_config: dict[str, Any] | None = None,
     files: Mapping[str, bytes] | None = None,
     on_start: Callable[[], None] | None = None,
-    runtime: RuntimeConfig = RuntimeConfig(),  # noqa: B008 - frozen
+    runtime: RuntimeConfig = RuntimeConfig(),
 ) -> Result:
     """Train `model` on several objectives for `steps` steps; go on from the newest checkpoint in
     `workdir` if there is one. An objective that changes during the run comes in stages, by the step
@@ -128,7 +141,9 @@ def train(
         # From here on a signal ends the run at the next step and not within one.
         preemption = stack.enter_context(Preemption())
         guard = Guard(workdir, max_bad_steps, tracker.say)
-        axes = " x ".join(f"{axis} {size}" for axis, size in device_mesh.shape.items())
+        axes = " x ".join(
+            f"{axis} {size}" for axis, size in device_mesh.shape.items()
+        )
         tracker.say(f"xlingjax on {machine}; mesh {axes}")
 
         # ---- the state, abstract: shapes and where they lie --------------------------------------
@@ -140,7 +155,12 @@ def train(
         # A donor that does not fit is refused here, before any text is read.
         load_first = None
         if not saved:
-            load_first = first_weights(init_from, model, abstract.params, init_new)
+            load_first = first_weights(
+                init_from,
+                model,
+                abstract.params,
+                init_new,
+            )
 
         # ---- the data ----------------------------------------------------------------------------
         feed = Feed(objectives, encoder, device_mesh, microbatches)
@@ -150,12 +170,24 @@ def train(
         feed.open()
 
         # ---- the weights: own checkpoint, else init_from, else random ----------------------------
-        identity = run_identity(model, feed.sources, feed.objectives, seed, optimizer)
+        identity = run_identity(
+            model,
+            feed.sources,
+            feed.objectives,
+            seed,
+            optimizer,
+        )
         checkpoints = Checkpoints(workdir, checkpoint, identity, tracker.say)
         stack.callback(checkpoints.close)
         first = _restored(checkpoints, abstract, feed, workdir)
         if first is None:
-            state = random_state(encoder, update_rule, optimizer, shardings, seed)
+            state = random_state(
+                encoder,
+                update_rule,
+                optimizer,
+                shardings,
+                seed,
+            )
             first = _new(state, seed, load_first, feed.languages, identity)
         step = first.step
         state = first.state
@@ -164,10 +196,18 @@ def train(
 
         # ---- what the run is, on disk ------------------------------------------------------------
         # Only now, when nothing is left to refuse. A finished run keeps the record that it has.
-        if is_primary() and (step < steps or not (workdir / "run.json").exists()):
+        if is_primary() and (
+            step < steps or not (workdir / "run.json").exists()
+        ):
             _write_files(workdir, files or {})
             weights = dict(zip(feed.names, feed.weights, strict=True))
-            course = schedule_record(feed.runs, weights, steps, schedule, optimizer)
+            course = schedule_record(
+                feed.runs,
+                weights,
+                steps,
+                schedule,
+                optimizer,
+            )
             write_run(
                 workdir,
                 identity,
@@ -236,9 +276,21 @@ def train(
         # The result says that the run ended, so its last checkpoint is on disk first.
         checkpoints.close()
         compiled = programs.compile_seconds
-        progress.finish(workdir, step, exit_reason, compiled, int(state.skipped))
+        progress.finish(
+            workdir,
+            step,
+            exit_reason,
+            compiled,
+            int(state.skipped),
+        )
         tracker.say(f"{exit_reason} at step {step}")
-        return Result(state.params, step, exit_reason, progress.lines, progress.values)
+        return Result(
+            state.params,
+            step,
+            exit_reason,
+            progress.lines,
+            progress.values,
+        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -277,7 +329,10 @@ class First:
 
 
 def _restored(
-    checkpoints: Checkpoints, abstract: TrainState, feed: Feed, workdir: Path
+    checkpoints: Checkpoints,
+    abstract: TrainState,
+    feed: Feed,
+    workdir: Path,
 ) -> First | None:
     """The run's own newest checkpoint, with the sources where it left them; None for a new run."""
     restored = checkpoints.restore(abstract)
@@ -316,7 +371,11 @@ def _write_files(workdir: Path, files: Mapping[str, bytes]) -> None:
     (workdir / "result.json").unlink(missing_ok=True)
 
 
-def _bytes_to_come(model: ModelConfig, checkpoint: CheckpointConfig, saved: int) -> int:
+def _bytes_to_come(
+    model: ModelConfig,
+    checkpoint: CheckpointConfig,
+    saved: int,
+) -> int:
     """What the checkpoints that are still to be written will need on disk."""
     # One more than are kept: the oldest goes when the newest is whole.
     to_come = max(checkpoint.kept + 1 - saved, 1)
@@ -327,7 +386,7 @@ def _require_evaluators(evaluators: Sequence[Evaluator]) -> None:
     for evaluator in evaluators:
         if not isinstance(evaluator, Evaluator):
             raise UserError(
-                f"evaluator {evaluator!r} is no xlingjax.Evaluator: derive its class from that"
+                f"evaluator {evaluator!r} is no xlingjax.Evaluator: derive its class from that",
             )
 
 
@@ -338,7 +397,7 @@ def _require_loss_scale(model: ModelConfig, optimizer: OptimizerConfig) -> None:
             " device has it"
         )
         raise UserError(
-            f"in float16 small gradients become 0 without a loss scale: {remedy}"
+            f"in float16 small gradients become 0 without a loss scale: {remedy}",
         )
 
 

@@ -71,22 +71,22 @@ class OptimizerConfig:
         self._check_name()
         if self.schedule not in SCHEDULES:
             raise UserError(
-                f"learning-rate schedule {self.schedule!r} is not one of {', '.join(SCHEDULES)}"
+                f"learning-rate schedule {self.schedule!r} is not one of {', '.join(SCHEDULES)}",
             )
         if self.learning_rate <= 0 or self.warmup_steps < 0:
             raise UserError(
                 f"optimizer: learning_rate={self.learning_rate} must be > 0,"
-                f" warmup_steps={self.warmup_steps} >= 0"
+                f" warmup_steps={self.warmup_steps} >= 0",
             )
         if self.warmup_share is not None and not 0 <= self.warmup_share < 1:
             raise UserError(
                 f"optimizer: warmup_share={self.warmup_share} is a share of the steps, from 0 to"
-                " below 1 (WARMUP_SHARE=0.1)"
+                " below 1 (WARMUP_SHARE=0.1)",
             )
         if not 0 < self.layer_decay <= 1:
             raise UserError(
                 f"optimizer: layer_decay={self.layer_decay} must be > 0 and at most 1"
-                " (LAYER_DECAY=0.8)"
+                " (LAYER_DECAY=0.8)",
             )
 
     def _check_name(self) -> None:
@@ -94,15 +94,20 @@ class OptimizerConfig:
             if self.options:
                 raise UserError(
                     f"optimizer.options={dict(self.options)} are for optimizers of optax;"
-                    f" {self.name} is not from there and has b1, b2, eps: leave them out"
+                    f" {self.name} is not from there and has b1, b2, eps: leave them out",
                 )
             return
         others = optax_names()
         if self.name not in others:
-            near = difflib.get_close_matches(self.name, [*NAMES, *others], 1, 0.0)
+            near = difflib.get_close_matches(
+                self.name,
+                [*NAMES, *others],
+                1,
+                0.0,
+            )
             raise UserError(
                 f"optimizer {self.name!r} is not one of {', '.join(NAMES)}, and optax has none of"
-                f" that name; the nearest is {near[0]}"
+                f" that name; the nearest is {near[0]}",
             )
         optax_rule(self.name, self.options)
 
@@ -123,7 +128,11 @@ class Optimizer(NamedTuple):
     """Of the update after so many steps."""
 
 
-def make_optimizer(config: OptimizerConfig, steps: int, params: Any) -> Optimizer:
+def make_optimizer(
+    config: OptimizerConfig,
+    steps: int,
+    params: Any,
+) -> Optimizer:
     """The optimizer for a run of `steps` steps. `params` is the tree of parameters or of their
     shapes."""
     masks = {}
@@ -150,7 +159,10 @@ def make_optimizer(config: OptimizerConfig, steps: int, params: Any) -> Optimize
         # L2: the decay is part of the gradient that Adam scales.
         links = (decay, adam, late, by_layer)
     elif config.name == "muon":
-        both = optax.partition({"muon": scale_by_muon(), "adam": adam}, muon_or_adam)
+        both = optax.partition(
+            {"muon": scale_by_muon(), "adam": adam},
+            muon_or_adam,
+        )
         # The size of a matrix's updates does not depend on when they began.
         of_adam = jax.tree.map(
             lambda kind, first: first if kind == "adam" else 0,
@@ -174,7 +186,11 @@ def make_optimizer(config: OptimizerConfig, steps: int, params: Any) -> Optimize
     def trainable_at(step):
         return masks[latest(masks, step)]
 
-    return Optimizer(frozen_in_stages(chain, trainable_at, ever), trainable_at, rate)
+    return Optimizer(
+        frozen_in_stages(chain, trainable_at, ever),
+        trainable_at,
+        rate,
+    )
 
 
 class Link(optax.GradientTransformationExtraArgs):
@@ -196,7 +212,11 @@ def chain_links(
     """`optax.chain`, in whose state a `Link` leaves nothing: checkpoints are the same with and
     without it."""
     chain = optax.chain(*links)
-    kept = [number for number, link in enumerate(links) if not isinstance(link, Link)]
+    kept = [
+        number
+        for number, link in enumerate(links)
+        if not isinstance(link, Link)
+    ]
 
     def init(params):
         state = chain.init(params)
@@ -206,7 +226,12 @@ def chain_links(
         whole = [optax.EmptyState()] * len(links)
         for number, own in zip(kept, state, strict=True):
             whole[number] = own
-        updates, whole = chain.update(updates, tuple(whole), params, **arguments)
+        updates, whole = chain.update(
+            updates,
+            tuple(whole),
+            params,
+            **arguments,
+        )
         return updates, tuple(whole[number] for number in kept)
 
     return optax.GradientTransformationExtraArgs(init, update)
@@ -273,11 +298,15 @@ def correct_late_starts(config: OptimizerConfig, first_steps: Any) -> Link:
         # At least 1 where the stage has not begun: its update is dropped, but must not be NaN.
         own = jnp.float32(jnp.maximum(step + 1 - first, 1))
         mean = (1 - config.b1**all_steps) / (1 - config.b1**own)
-        return mean * jnp.sqrt((1 - config.b2**own) / (1 - config.b2**all_steps))
+        return mean * jnp.sqrt(
+            (1 - config.b2**own) / (1 - config.b2**all_steps),
+        )
 
     def update(updates, step):
         return jax.tree.map(
-            lambda u, first: factor(step, first) * u, updates, first_steps
+            lambda u, first: factor(step, first) * u,
+            updates,
+            first_steps,
         )
 
     return Link.of(update)
@@ -303,29 +332,39 @@ def optax_names() -> list[str]:
         if not inspect.isfunction(function) or name.startswith("scale_by_"):
             continue
         parameters = inspect.signature(function).parameters
-        required = [one.name for one in parameters.values() if one.default is one.empty]
+        required = [
+            one.name for one in parameters.values() if one.default is one.empty
+        ]
         # L-BFGS also needs the loss, to search along its direction.
         if required == ["learning_rate"]:
             names.append(name)
     return names
 
 
-def optax_rule(name: str, options: Mapping[str, Any]) -> optax.GradientTransformation:
+def optax_rule(
+    name: str,
+    options: Mapping[str, Any],
+) -> optax.GradientTransformation:
     """The direction of an optimizer of optax, for a learning rate and weight decay that come
     behind it. Raises UserError for an option that it does not have."""
     function = getattr(optax, name)
-    known = [one for one in inspect.signature(function).parameters if one not in OURS]
+    known = [
+        one for one in inspect.signature(function).parameters if one not in OURS
+    ]
     for option in options:
         if option not in known:
             raise UserError(
-                f"optimizer.options: {name} of optax has no {option!r}; it has {', '.join(known)}"
+                f"optimizer.options: {name} of optax has no {option!r}; it has {', '.join(known)}",
             )
     arguments = dict(options)
     if "weight_decay" in inspect.signature(function).parameters:
         # The chain's own leaves out biases and LayerNorm, and layer-wise rates leave it alone.
         arguments["weight_decay"] = 0.0
     # The rate 1 leaves the direction, which points downhill: the chain's last link turns it.
-    return optax.chain(function(learning_rate=1.0, **arguments), optax.scale(-1.0))
+    return optax.chain(
+        function(learning_rate=1.0, **arguments),
+        optax.scale(-1.0),
+    )
 
 
 def moments_mask(opt_state: Any, trainable: Any) -> Any:
@@ -344,7 +383,9 @@ def moments_mask(opt_state: Any, trainable: Any) -> Any:
 
 
 def learning_rate_schedule(
-    config: OptimizerConfig, steps: int, xp: Any = jnp
+    config: OptimizerConfig,
+    steps: int,
+    xp: Any = jnp,
 ) -> Callable[[Any], Any]:
     """Learning rate as a pure function of the number of steps already taken.
 
@@ -359,7 +400,7 @@ def learning_rate_schedule(
     if config.schedule.startswith("linear") and warmup >= steps:
         raise UserError(
             f"warmup_steps={warmup} leaves nothing of steps={steps} for a linear decay: lower"
-            " warmup_steps (WARMUP_STEPS), or train longer (TRAIN_STEPS)"
+            " warmup_steps (WARMUP_STEPS), or train longer (TRAIN_STEPS)",
         )
 
     def rate(step):
@@ -375,7 +416,8 @@ def learning_rate_schedule(
         if config.schedule == "linear":
             return peak * xp.where(step < warmup, ramp, left / (steps - warmup))
         rising = config.warmup_from + step * (peak - config.warmup_from) / max(
-            warmup, 1
+            warmup,
+            1,
         )
         falling = peak * xp.sqrt(max(warmup, 1) / xp.maximum(step, 1.0))
         return xp.where(step < warmup, rising, falling)
@@ -435,14 +477,14 @@ def trainable_mask(params: Any, frozen: Sequence[str]) -> Any:
     for pattern in frozen:
         if not any(re.search(pattern, name) for name in names):
             raise UserError(
-                f"frozen={pattern!r} matches no parameter; paths are like {', '.join(names[:3])}"
+                f"frozen={pattern!r} matches no parameter; paths are like {', '.join(names[:3])}",
             )
     mask = []
     for name in names:
         mask.append(not any(re.search(pattern, name) for pattern in frozen))
     if not any(mask):
         raise UserError(
-            f"frozen={tuple(frozen)} freezes every parameter; nothing is left to train"
+            f"frozen={tuple(frozen)} freezes every parameter; nothing is left to train",
         )
     return jax.tree.unflatten(jax.tree.structure(params), mask)
 
@@ -451,10 +493,16 @@ def split(params: Any, trainable: Any) -> tuple[Any, Any]:
     """(trainable, frozen): two trees, each with None where the other has the leaf, so that frozen
     leaves get neither gradient nor moments. None stays None in both."""
     kept = jax.tree.map(
-        lambda p, keep: p if keep else None, params, trainable, is_leaf=_is_none
+        lambda p, keep: p if keep else None,
+        params,
+        trainable,
+        is_leaf=_is_none,
     )
     rest = jax.tree.map(
-        lambda p, keep: None if keep else p, params, trainable, is_leaf=_is_none
+        lambda p, keep: None if keep else p,
+        params,
+        trainable,
+        is_leaf=_is_none,
     )
     return kept, rest
 
@@ -462,7 +510,10 @@ def split(params: Any, trainable: Any) -> tuple[Any, Any]:
 def merge(trainable: Any, frozen: Any) -> Any:
     """The inverse of `split`."""
     return jax.tree.map(
-        lambda t, f: f if t is None else t, trainable, frozen, is_leaf=_is_none
+        lambda t, f: f if t is None else t,
+        trainable,
+        frozen,
+        is_leaf=_is_none,
     )
 
 

@@ -52,7 +52,13 @@ class Programs:
         # The factors are constants of the program, so other factors are another one.
         program = (*turn.factors.items(), stage)
         if program not in self._compiled:
-            self._compiled[program] = self._compile(turn, stage, state, batch, key)
+            self._compiled[program] = self._compile(
+                turn,
+                stage,
+                state,
+                batch,
+                key,
+            )
         return self._compiled[program](state, batch, key)
 
     def _compile(self, turn, stage, state, batch, key) -> Any:
@@ -61,7 +67,9 @@ class Programs:
         started = time.perf_counter()
         with self._clock.paused():
             train_step = make_train_step(
-                objective=turn.objective, stage=stage, **self._arguments
+                objective=turn.objective,
+                stage=stage,
+                **self._arguments,
             )
             compiled = train_step.lower(state, batch, key).compile()
         seconds = time.perf_counter() - started

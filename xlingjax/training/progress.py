@@ -104,7 +104,11 @@ class Progress:
         self.values = {}
 
     def add(
-        self, step: int, turn: Turn, rows: Mapping[str, Any], sums: dict[str, Any]
+        self,
+        step: int,
+        turn: Turn,
+        rows: Mapping[str, Any],
+        sums: dict[str, Any],
     ) -> None:
         """What the step from `step` on returned for `rows`. Does not wait for the device."""
         bad_steps = sums.pop("bad_steps")
@@ -171,7 +175,10 @@ class Progress:
         with self._clock.paused():
             for name, evaluator in self._timetable.evaluators(step).items():
                 values = evaluator(
-                    self._feed.model, state.params, step, self._feed.mesh
+                    self._feed.model,
+                    state.params,
+                    step,
+                    self._feed.mesh,
                 )
                 self.values[name] = values
                 self._tracker.evaluation(step, name, values)
@@ -186,7 +193,11 @@ class Progress:
         if evaluated:
             values = flatten(self.values)
         self._checkpoints.save(
-            step, state, positions, {"tokens_seen": self._tokens_seen}, values
+            step,
+            state,
+            positions,
+            {"tokens_seen": self._tokens_seen},
+            values,
         )
 
     def measure_restored(self, step: int, state: TrainState) -> None:
@@ -229,7 +240,8 @@ class Progress:
             "exit_reason": exit_reason,
             "tokens_seen": self._tokens_seen,
             "seconds": seconds,
-            "tokens_per_second": (self._tokens_seen - self._tokens_before) / seconds,
+            "tokens_per_second": (self._tokens_seen - self._tokens_before)
+            / seconds,
             "tokens_per_second_by_objective": by_objective,
             "compile_seconds": compile_seconds,
             "peak_memory_bytes": peak_memory_bytes(),

@@ -75,7 +75,11 @@ def _switches(objective: Any) -> dict[str, Any]:
     if not dataclasses.is_dataclass(objective):
         return {}
     fields = dataclasses.asdict(objective)
-    return {name: value for name, value in fields.items() if name not in _NO_SWITCHES}
+    return {
+        name: value
+        for name, value in fields.items()
+        if name not in _NO_SWITCHES
+    }
 
 
 def vocabulary_of(identity: Mapping[str, Any]) -> Any:
@@ -87,7 +91,9 @@ def vocabulary_of(identity: Mapping[str, Any]) -> Any:
 
 
 def differences(
-    saved: Any, ours: Any, path: str = ""
+    saved: Any,
+    ours: Any,
+    path: str = "",
 ) -> Iterator[tuple[str, Any, Any]]:
     """(field, saved value, our value) for every difference of two JSON trees; an absent field
     counts as None."""
@@ -101,7 +107,11 @@ def differences(
         yield path, saved, ours
 
 
-def require_same(saved: dict[str, Any], ours: dict[str, Any], checkpoint: Any) -> None:
+def require_same(
+    saved: dict[str, Any],
+    ours: dict[str, Any],
+    checkpoint: Any,
+) -> None:
     """Raise UserError naming each field that differs with both values."""
     if "switches" not in saved:
         # Of a version that did not write them.
@@ -116,14 +126,14 @@ def require_same(saved: dict[str, Any], ours: dict[str, Any], checkpoint: Any) -
     fields = []
     for path, theirs, own in differing[:4]:
         fields.append(
-            f"{path}: checkpoint has {_short(theirs)}, this run has {_short(own)}"
+            f"{path}: checkpoint has {_short(theirs)}, this run has {_short(own)}",
         )
     more = ""
     if len(differing) > 4:
         more = f" (and {len(differing) - 4} more)"
     raise UserError(
         f"{checkpoint} belongs to another run: {'; '.join(fields)}{more}; choose another --workdir "
-        "(INIT_FROM takes over the parameters), or restore the old setting"
+        "(INIT_FROM takes over the parameters), or restore the old setting",
     )
 
 
@@ -148,18 +158,21 @@ def run_languages(sources: Mapping[str, Any], model: Any) -> tuple[str, ...]:
             raise UserError(
                 f"objectives {first} and {name} number languages differently:"
                 f" {list(source.languages)} and {list(other.languages)}; give every mixture the"
-                " same list of languages"
+                " same list of languages",
             )
     if model.num_languages > 1 and len(source.languages) > model.num_languages:
         raise UserError(
             f"the run has {len(source.languages)} languages, model.num_languages is"
-            f" {model.num_languages}; raise it"
+            f" {model.num_languages}; raise it",
         )
     return tuple(source.languages)
 
 
 def check_length(
-    name: str, length: int, model: ModelConfig, positions: int = 0
+    name: str,
+    length: int,
+    model: ModelConfig,
+    positions: int = 0,
 ) -> None:
     """Raise UserError when an objective's rows are longer than the model's position table, or use
     `positions` more than it has."""
@@ -169,18 +182,20 @@ def check_length(
             f"objective {name}: rows of {length} tokens use {positions} positions, as those of the"
             f" pseudo tokens run on behind the text, and model {model.name} has {room}; lower"
             " BTMLM_LENGTH, set PSEUDO_RESET_POSITIONS=True, or for a new model"
-            f" model.max_positions={positions + model.position_offset}"
+            f" model.max_positions={positions + model.position_offset}",
         )
     if length > room:
         raise UserError(
             f"objective {name}: rows of {length} tokens do not fit the {room} positions of model"
             f" {model.name}; lower LENGTH or TLM_LENGTH, or for a new model set"
-            f" model.max_positions={length + model.position_offset}"
+            f" model.max_positions={length + model.position_offset}",
         )
 
 
 def required_fields(
-    name: str, reads: Sequence[str], shapes: Mapping[str, Any]
+    name: str,
+    reads: Sequence[str],
+    shapes: Mapping[str, Any],
 ) -> dict[str, Any]:
     """The shapes of the fields that an objective reads. Raises UserError when the source lacks
     one."""
@@ -190,7 +205,7 @@ def required_fields(
         raise UserError(
             f"objective {name} reads {field.name!r} ({field.meaning}), written by"
             f" {field.written_by}; its data source has only {', '.join(sorted(shapes))}: use the"
-            " one of its own features"
+            " one of its own features",
         )
     return {field: tuple(shapes[field]) for field in reads}
 
@@ -232,9 +247,7 @@ def schedule_record(
 def versions() -> dict[str, str]:
     """Versions of what computes and of what reads the data, as installed."""
     installed = {"python": platform.python_version(), "xlingjax": __version__}
-    packages = (
-        "jax jaxlib flax optax orbax-checkpoint numpy seqio tensorflow sentencepiece"
-    )
+    packages = "jax jaxlib flax optax orbax-checkpoint numpy seqio tensorflow sentencepiece"
     for package in packages.split():
         try:
             installed[package] = metadata.version(package)

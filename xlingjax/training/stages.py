@@ -35,7 +35,7 @@ def _starts(value: Any) -> set[int]:
         return {0}
     if min(value) != 0:
         raise UserError(
-            f"stages {dict(value)} must begin at step 0, and no step is below it"
+            f"stages {dict(value)} must begin at step 0, and no step is below it",
         )
     begins = sorted(value)
     ends = [*begins[1:], float("inf")]
@@ -61,7 +61,9 @@ def at(value: Any, step: int) -> Any:
 
 
 def staged(
-    function: Callable[..., Any], keep: Iterable[str] = (), anew: str = ""
+    function: Callable[..., Any],
+    keep: Iterable[str] = (),
+    anew: str = "",
 ) -> Callable[..., Any]:
     """`function` for arguments that may be stages: its result, or {first step: result} where one
     is.
@@ -94,7 +96,8 @@ def staged(
 
 
 def _with_stages(
-    function: Callable[..., Any], keep: Iterable[str] = ()
+    function: Callable[..., Any],
+    keep: Iterable[str] = (),
 ) -> inspect.Signature:
     signature = inspect.signature(function, eval_str=True)
     parameters = []

@@ -48,7 +48,9 @@ class TrainState:
 
 
 def initial_state(
-    params: Any, optimizer: Optimizer, config: OptimizerConfig
+    params: Any,
+    optimizer: Optimizer,
+    config: OptimizerConfig,
 ) -> TrainState:
     def zero():
         # An array of its own for each field, since the step takes the memory of all of them.
@@ -66,12 +68,16 @@ def initial_state(
 
 
 def abstract_state(
-    mesh: Mesh, model: Any, optimizer: Optimizer, config: OptimizerConfig
+    mesh: Mesh,
+    model: Any,
+    optimizer: Optimizer,
+    config: OptimizerConfig,
 ) -> TrainState:
     """Shapes, dtypes and shardings of a run's state, without making any of it."""
     params = model.abstract()
     state = jax.eval_shape(
-        lambda params: initial_state(params, optimizer, config), params
+        lambda params: initial_state(params, optimizer, config),
+        params,
     )
     of_params = param_shardings(mesh, model.logical_axes(), params)
     shardings = state_shardings(mesh, state, params, of_params)
@@ -150,7 +156,9 @@ def train_step(
 
     def gradients(rows, microbatch):
         grads, (total, metrics) = jax.grad(scaled_loss, has_aux=True)(
-            trainable, rows, microbatch
+            trainable,
+            rows,
+            microbatch,
         )
         # Without this XLA may keep whole gradients on every device and only then slice them.
         grads = jax.lax.with_sharding_constraint(grads, trainable_shardings)
@@ -160,7 +168,12 @@ def train_step(
         grads, total, metrics = gradients(batch, 0)
     else:
         mesh = shardings.step.mesh
-        grads, total, metrics = scan_microbatches(gradients, batch, microbatches, mesh)
+        grads, total, metrics = scan_microbatches(
+            gradients,
+            batch,
+            microbatches,
+            mesh,
+        )
     if config.loss_scale:
         grads = jax.tree.map(lambda g: g / state.loss_scale, grads)
 
@@ -180,7 +193,11 @@ def train_step(
 
     # Of a skipped step too, since a program has no branch that the host would have to take.
     updates, opt_state = optimizer.transformation.update(
-        grads, state.opt_state, state.params, step=state.step, stage=stage
+        grads,
+        state.opt_state,
+        state.params,
+        step=state.step,
+        stage=stage,
     )
     updated = if_good(optax.apply_updates(trainable, updates), trainable)
     bad_steps = jnp.where(good, 0, state.bad_steps + 1)
@@ -232,7 +249,12 @@ def count_tokens(batch: dict[str, Any]) -> Any:
     return tokens
 
 
-def scan_microbatches(one, batch: dict[str, Any], microbatches: int, mesh: Mesh):
+def scan_microbatches(
+    one,
+    batch: dict[str, Any],
+    microbatches: int,
+    mesh: Mesh,
+):
     """Sum what `one(rows, index)` returns over microbatches. Microbatch j is rows j, j+k, j+2k...:
     a device's rows are contiguous, so each microbatch takes an equal share of every device's own
     rows and none moves.
@@ -241,7 +263,10 @@ def scan_microbatches(one, batch: dict[str, Any], microbatches: int, mesh: Mesh)
 
     def cut(x):
         rows = x.shape[0] // microbatches
-        by_microbatch = x.reshape(rows, microbatches, *x.shape[1:]).swapaxes(0, 1)
+        by_microbatch = x.reshape(rows, microbatches, *x.shape[1:]).swapaxes(
+            0,
+            1,
+        )
         return jax.lax.with_sharding_constraint(by_microbatch, rows_on_devices)
 
     # Traced once, for the shapes and in the loop.
@@ -261,7 +286,9 @@ def scan_microbatches(one, batch: dict[str, Any], microbatches: int, mesh: Mesh)
 
 
 def next_loss_scale(
-    state: TrainState, finite: jax.Array, config: OptimizerConfig
+    state: TrainState,
+    finite: jax.Array,
+    config: OptimizerConfig,
 ) -> dict[str, jax.Array]:
     """Halved by a step that is not finite, doubled after 2000 finite ones in a row, whether
     `skip_norm` skipped them or not; constant where there is no dynamic scale."""
@@ -280,7 +307,11 @@ def run_key(seed: int, rng_impl: str, mesh: Mesh) -> jax.Array:
     one program."""
     # Over NumPy, since each process holds its own copy of an array on all of their devices.
     data = np.asarray(jax.random.key_data(jax.random.key(seed, impl=rng_impl)))
-    placed = jax.make_array_from_callback(data.shape, replicated(mesh), lambda _: data)
+    placed = jax.make_array_from_callback(
+        data.shape,
+        replicated(mesh),
+        lambda _: data,
+    )
     return jax.random.wrap_key_data(placed, impl=rng_impl)
 
 

@@ -42,7 +42,9 @@ class Tracker:
         # Until `begin`, since a run that is refused leaves no files.
         self._log: Any = io.StringIO()
         self._console = console or Console(
-            file=sys.stdout, highlight=False, soft_wrap=True
+            file=sys.stdout,
+            highlight=False,
+            soft_wrap=True,
         )
 
     def say(self, line: str) -> None:
@@ -66,7 +68,11 @@ class Tracker:
         self._log = self._files["log.txt"]
         self._board = summary_writer(self._workdir / "tensorboard", step)
         if self._console.is_terminal:
-            self._live = Live(console=self._console, auto_refresh=False, transient=True)
+            self._live = Live(
+                console=self._console,
+                auto_refresh=False,
+                transient=True,
+            )
             self._live.start()
 
     def tick(self, step: int) -> None:
@@ -108,13 +114,23 @@ class Tracker:
             self._write("metrics.jsonl", {"step": step, **values})
             self._scalars(name, values, step)
         if self._primary:
-            self._log.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {self.line(step)}\n")
+            self._log.write(
+                f"{time.strftime('%Y-%m-%d %H:%M:%S')} {self.line(step)}\n",
+            )
             if self._live is None:
                 self._console.print(self.line(step), markup=False)
 
-    def evaluation(self, step: int, name: str, values: Mapping[str, Any]) -> None:
+    def evaluation(
+        self,
+        step: int,
+        name: str,
+        values: Mapping[str, Any],
+    ) -> None:
         """{"step", "name", "values"} to evaluations.jsonl, scalars to TensorBoard and the log."""
-        self._write("evaluations.jsonl", {"step": step, "name": name, "values": values})
+        self._write(
+            "evaluations.jsonl",
+            {"step": step, "name": name, "values": values},
+        )
         self._scalars(name, values, step)
         shown = []
         for key, value in scalars(values).items():
@@ -133,10 +149,15 @@ class Tracker:
     def _write(self, name: str, record: Mapping[str, Any]) -> None:
         if self._primary:
             self._files[name].write(
-                json.dumps(finite(record), ensure_ascii=False) + "\n"
+                json.dumps(finite(record), ensure_ascii=False) + "\n",
             )
 
-    def _scalars(self, prefix: str, values: Mapping[str, Any], step: int) -> None:
+    def _scalars(
+        self,
+        prefix: str,
+        values: Mapping[str, Any],
+        step: int,
+    ) -> None:
         if self._primary:
             for key, value in flatten(values).items():
                 self._board.add_scalar(f"{prefix}/{key}", value, step)
@@ -162,12 +183,17 @@ def summary_writer(folder: Path, step: int) -> Any:
 
 
 def is_number(value: Any) -> bool:
-    return isinstance(value, int | float | np.number) and not isinstance(value, bool)
+    return isinstance(value, int | float | np.number) and not isinstance(
+        value,
+        bool,
+    )
 
 
 def scalars(values: Mapping[str, Any]) -> dict[str, float]:
     """The top-level numbers."""
-    return {key: float(value) for key, value in values.items() if is_number(value)}
+    return {
+        key: float(value) for key, value in values.items() if is_number(value)
+    }
 
 
 def flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, float]:

@@ -28,7 +28,8 @@ def write_trained(
     with whole(output) as partial:
         target = partial / "checkpoints" / str(step)
         (partial / "run.json").write_text(
-            json.dumps(record, indent=1, ensure_ascii=False) + "\n", encoding="utf-8"
+            json.dumps(record, indent=1, ensure_ascii=False) + "\n",
+            encoding="utf-8",
         )
         for name, content in files.items():
             (partial / name).write_bytes(content)
@@ -36,7 +37,8 @@ def write_trained(
             writer.save(target / "params", args=ocp.args.StandardSave(params))
         with ocp.Checkpointer(ocp.JsonCheckpointHandler()) as writer:
             writer.save(
-                target / "run", args=ocp.args.JsonSave({"identity": record["identity"]})
+                target / "run",
+                args=ocp.args.JsonSave({"identity": record["identity"]}),
             )
 
 
@@ -57,7 +59,7 @@ def whole(output: str) -> Iterator[Path]:
         partial.replace(folder)
     except OSError as error:
         raise UserError(
-            f"cannot write {folder}: {error.strerror or error}; choose another folder"
+            f"cannot write {folder}: {error.strerror or error}; choose another folder",
         ) from None
     finally:
         shutil.rmtree(partial, ignore_errors=True)

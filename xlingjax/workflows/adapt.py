@@ -44,7 +44,7 @@ def adapt(
     folder = Path(output).absolute()
     if " " in str(folder) or "," in str(folder):
         raise UserError(
-            f"--to {folder}: a recipe separates paths by spaces and commas; give another"
+            f"--to {folder}: a recipe separates paths by spaces and commas; give another",
         )
     model = folder / "model"
     files = [*request.included_files, *request.files]
@@ -96,14 +96,17 @@ def adapt(
         print(exported)
     print(
         f"{model} opens with AutoModel; {folder / 'run' / 'report.html'} shows the run;"
-        f" to train it again: xlingjax pretrain --gin_file {folder / 'recipe.gin'} --workdir DIR"
+        f" to train it again: xlingjax pretrain --gin_file {folder / 'recipe.gin'} --workdir DIR",
     )
     return 0
 
 
 def _base_of(source: str) -> str:
     """The hub's id that a model card names as its base; "": `source` is a folder or a run."""
-    if Path(source).exists() or (run_and_checkpoint(source)[0] / "run.json").is_file():
+    if (
+        Path(source).exists()
+        or (run_and_checkpoint(source)[0] / "run.json").is_file()
+    ):
         return ""
     return source
 
@@ -111,11 +114,15 @@ def _base_of(source: str) -> str:
 # ---- a folder that was begun ---------------------------------------------------------------------
 
 
-def _begun(request: Request, folder: Path, bound: Mapping[str, str]) -> dict[str, Any]:
+def _begun(
+    request: Request,
+    folder: Path,
+    bound: Mapping[str, str],
+) -> dict[str, Any]:
     """adapted.json of the folder, which is new, or was begun with the same options and gin files
     that bind the same. Raises UserError where they differ."""
     options = json.loads(
-        json.dumps(dataclasses.asdict(request))
+        json.dumps(dataclasses.asdict(request)),
     )  # as they are read again
     path = folder / RECORD
     if not path.is_file():
@@ -138,7 +145,7 @@ def _begun(request: Request, folder: Path, bound: Mapping[str, str]) -> dict[str
     differing = _differing(then, now)
     if differing:
         raise UserError(
-            f"{folder} was begun with {differing}; give the old to go on, or another --to"
+            f"{folder} was begun with {differing}; give the old to go on, or another --to",
         )
     return record
 
@@ -154,14 +161,16 @@ def _flags(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _require_same_export(
-    folder: Path, before: Mapping[str, Any], now: Mapping[str, Any]
+    folder: Path,
+    before: Mapping[str, Any],
+    now: Mapping[str, Any],
 ) -> None:
     """Raise UserError where the model was exported with other options: it is not written again."""
     differing = _differing(before, now)
     if differing:
         raise UserError(
             f"{folder / 'model'} was written with {differing}; another one: xlingjax export --from"
-            f" {folder / 'run'} --to DIR, with the new options"
+            f" {folder / 'run'} --to DIR, with the new options",
         )
 
 

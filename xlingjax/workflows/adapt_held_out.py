@@ -34,7 +34,9 @@ def heldout_shares(findings: Findings, request: Request) -> dict[str, float]:
 
 
 def say_unmeasured(
-    findings: Findings, held: Mapping[str, int], share: Mapping[str, float]
+    findings: Findings,
+    held: Mapping[str, int],
+    share: Mapping[str, float],
 ) -> None:
     """Of which texts, and pairs with English, nothing is held out. held: {file: lines}."""
     measured = [_codes(Path(file).stem) for file in held]
@@ -50,7 +52,7 @@ def say_unmeasured(
             lines = math.ceil(BLOCK / share[kind])
             print(
                 f"not measured: {', '.join(unmeasured)}: a share of {share[kind]:.2%} takes nothing"
-                f" of less than about {lines} lines; give more, or lines apart: --gin.{macro}"
+                f" of less than about {lines} lines; give more, or lines apart: --gin.{macro}",
             )
 
 
@@ -96,7 +98,9 @@ def _texts(patterns: Sequence[str]) -> dict[str, list[Text]]:
     return texts
 
 
-def _pairs_with_english(patterns: Sequence[str]) -> dict[tuple[str, ...], list[Pair]]:
+def _pairs_with_english(
+    patterns: Sequence[str],
+) -> dict[tuple[str, ...], list[Pair]]:
     """Of the languages of both sides; without those that are no translations."""
     pairs: dict[tuple[str, ...], list[Pair]] = {}
     if not patterns:
@@ -116,7 +120,11 @@ def _held(files: Sequence[Any], share: float) -> list[Any]:
     """The lines of the files that are held out."""
     counts = [sum(1 for _ in file.lines()) for file in files]
     held = []
-    for file, mask in zip(files, held_out_of(files, counts, share), strict=True):
+    for file, mask in zip(
+        files,
+        held_out_of(files, counts, share),
+        strict=True,
+    ):
         for keep, line in zip(mask, file.lines(), strict=True):
             if keep:
                 held.append(line)

@@ -32,7 +32,12 @@ from xlingjax.workflows.adapt_held_out import (
 )
 from xlingjax.workflows.adapt_recipe import CHUNK, recipe_text, settings
 from xlingjax.workflows.adapt_request import Request
-from xlingjax.workflows.adapt_trial import EVALUATIONS, steps_of, steps_within, trial
+from xlingjax.workflows.adapt_trial import (
+    EVALUATIONS,
+    steps_of,
+    steps_within,
+    trial,
+)
 from xlingjax.workflows.launch import evaluate
 
 SAFE_SECONDS = 1200
@@ -49,7 +54,8 @@ def prepare(
     """Everything that the training needs, and what it begins from measured. check_start: raises
     UserError for a first model that cannot be exported. Raises UserError."""
     _check_paths(request)
-    for name in ("start", "heldout", "trial"):  # of a preparation that was stopped
+    # Of a preparation that was stopped.
+    for name in ("start", "heldout", "trial"):
         shutil.rmtree(folder / name, ignore_errors=True)
     start = folder / "start"
     first_model(request.source, start)
@@ -59,11 +65,16 @@ def prepare(
     room = config.max_positions - config.position_offset
     if request.length > room:
         raise UserError(
-            f"--length {request.length}: the model has {room} positions; give at most so many"
+            f"--length {request.length}: the model has {room} positions; give at most so many",
         )
     findings = _checked(request, vocabulary)
     share = heldout_shares(findings, request)
-    held = write_heldout(request.text, request.parallel, share, folder / "heldout")
+    held = write_heldout(
+        request.text,
+        request.parallel,
+        share,
+        folder / "heldout",
+    )
     counts = ", ".join(f"{name} {lines} lines" for name, lines in held.items())
     print(f"held out: {counts or 'nothing'}")
     say_unmeasured(findings, held, share)
@@ -73,17 +84,22 @@ def prepare(
     recipe.write_text(recipe_text(request, values, share), encoding="utf-8")
     # The memory is planned for what the recipe binds, gin files of the command line among it.
     values["MICROBATCHES"] = _microbatches(
-        request, read_recipe([str(recipe)], ()).bound
+        request,
+        read_recipe([str(recipe)], ()).bound,
     )
     recipe.write_text(recipe_text(request, values, share), encoding="utf-8")
 
     measured = bool(
-        held or request.gold or any(name in request.given for name in _HELDOUT)
+        held or request.gold or any(name in request.given for name in _HELDOUT),
     )
     speed = {
         "seconds_per_evaluation": _measure_start(
-            request, values, share, measured, machine
-        )
+            request,
+            values,
+            share,
+            measured,
+            machine,
+        ),
     }
     steps = request.steps
     if not steps:
@@ -107,7 +123,8 @@ def _check_paths(request: Request) -> None:
         for name in request.parallel:
             if name.endswith((".tsv", ".jsonl")):
                 raise UserError(
-                    f"--parallel {name}: the sides of a table are not read as text; give --mono too"
+                    f"--parallel {name}: the sides of a table are not read as"
+                    " text; give --mono too",
                 )
     present = {text.language for text in find_text(request.text)}
     paired = set()
@@ -118,7 +135,7 @@ def _check_paths(request: Request) -> None:
     if missing and not request.mono:
         raise UserError(
             f"--parallel names one side of its pairs, and the text of {', '.join(missing)}"
-            " would be left out: name both ('pairs/de-en.*'), or give --mono"
+            " would be left out: name both ('pairs/de-en.*'), or give --mono",
         )
     if request.gold and not Path(request.gold).is_dir():
         raise UserError(f"--gold {request.gold}: no such folder")
@@ -129,27 +146,40 @@ def first_model(source: str, start: Path) -> None:
     imported. Raises UserError for a file of another program."""
     if (run_and_checkpoint(source)[0] / "run.json").is_file():
         step = find_checkpoint(source).name
-        write_workdir(source, str(start), step, open_run(source).params, "adapt", {})
+        write_workdir(
+            source,
+            str(start),
+            step,
+            open_run(source).params,
+            "adapt",
+            {},
+        )
         print(f"{start}: checkpoint {step} of {source}")
         return
     files = import_model.located(source)
     if files.is_file():
         raise UserError(
             f"--from {source}: run `xlingjax import --from {source} --to RUN --unverified`, then"
-            " --from RUN"
+            " --from RUN",
         )
     imported = Path(
-        import_model.imported(str(files))
+        import_model.imported(str(files)),
     )  # once for every folder to adapt in
     with whole(str(start)) as partial:
-        shutil.copytree(imported, partial, copy_function=_same_file, dirs_exist_ok=True)
+        shutil.copytree(
+            imported,
+            partial,
+            copy_function=_same_file,
+            dirs_exist_ok=True,
+        )
     print(f"{start}: the import in {imported}")
 
 
 def _same_file(source: str, target: str) -> None:
     """A checkpoint is not written to again, so it need not stand on the disk twice."""
     if "checkpoints" in Path(source).parts:
-        with contextlib.suppress(OSError):  # another disk, or one that has no links
+        # Fails on another disk, or one that has no links.
+        with contextlib.suppress(OSError):
             os.link(source, target)
             return
     shutil.copy2(source, target)
@@ -170,7 +200,7 @@ def _checked(request: Request, vocabulary: Vocabulary) -> Findings:
     if findings.errors:
         raise UserError(
             f"the text has {findings.errors} errors (above): repair them first; `xlingjax data"
-            " check` shows all"
+            " check` shows all",
         )
     return findings
 
@@ -184,15 +214,22 @@ def _microbatches(request: Request, bound: Mapping[str, Any]) -> int:
     mesh = make_mesh(bound["mesh"])
     slots = -(-request.length // 5)  # predicted tokens of a row, rounded up
     parts = memory.microbatches_for(
-        config, mesh, request.batch, request.length, slots, CHUNK
+        config,
+        mesh,
+        request.batch,
+        request.length,
+        slots,
+        CHUNK,
     )
     rows = request.batch // memory.row_devices(mesh) // parts
     print(
         f"memory of a device, {rows} rows of {request.length} tokens at a time ({parts}"
-        " microbatches):"
+        " microbatches):",
     )
     print(
-        memory.table(memory.estimate(config, rows, request.length, slots, CHUNK, mesh))
+        memory.table(
+            memory.estimate(config, rows, request.length, slots, CHUNK, mesh),
+        ),
     )
     return parts
 
@@ -211,7 +248,10 @@ def _measure_start(
     plain = tuple(name for name in request.objectives if not request.adds(name))
     without_added = dataclasses.replace(request, objectives=plain or ("mlm",))
     recipe = start.parent / "before.gin"
-    recipe.write_text(recipe_text(without_added, values, share), encoding="utf-8")
+    recipe.write_text(
+        recipe_text(without_added, values, share),
+        encoding="utf-8",
+    )
     if measured:
         print("before:", flush=True)
         evaluate(read_recipe([str(recipe)], ()), start, machine)
@@ -219,16 +259,24 @@ def _measure_start(
     return time.monotonic() - began
 
 
-def _say_speed(request: Request, speed: Mapping[str, float], steps: int) -> None:
+def _say_speed(
+    request: Request,
+    speed: Mapping[str, float],
+    steps: int,
+) -> None:
     print(
         f"measured in a trial: {speed['tokens_per_second']:,.0f} tokens/s,"
         f" {speed['seconds_per_step']:.3g} s a step, {speed['peak_memory_bytes'] / 1e9:.2f} GB;"
         f" {speed['seconds_per_evaluation']:.0f} s an evaluation; {request.hours:g} hours are"
-        f" {steps:,} steps"
+        f" {steps:,} steps",
     )
 
 
-def _course(steps: int, speed: Mapping[str, float], measured: bool) -> dict[str, int]:
+def _course(
+    steps: int,
+    speed: Mapping[str, float],
+    measured: bool,
+) -> dict[str, int]:
     """The macros of how long it trains, and how often it is measured and saved."""
     often = -(-steps // EVALUATIONS)
     safe_steps = int(SAFE_SECONDS / speed.get("seconds_per_step", 0.1)) + 1

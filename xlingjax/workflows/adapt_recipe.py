@@ -17,7 +17,10 @@ large."""
 
 
 def settings(
-    request: Request, config: ModelConfig, start: Path, held: Mapping[str, int]
+    request: Request,
+    config: ModelConfig,
+    start: Path,
+    held: Mapping[str, int],
 ) -> dict[str, Any]:
     """{macro: value} before the training is planned. held: {file: lines} of what is held out."""
     dtype = "bfloat16"
@@ -45,13 +48,15 @@ def settings(
         "LOSS_CHUNK": CHUNK,
         "DTYPE": dtype,
         "UNROLL": unroll,
-        "TRAIN_STEPS": request.steps or 1000,  # until a trial has told how many fit
+        # Until a trial has told how many fit.
+        "TRAIN_STEPS": request.steps or 1000,
         "WARMUP_STEPS": 10,
         "EVAL_EVERY": 0,
         "HELDOUT_TEXT": " ".join(texts) or None,
         "HELDOUT_PAIRS": heldout_pairs,
         "PROBE_PAIRS": 1000,
-        "HELDOUT_ALIGNMENTS": request.gold and str(Path(request.gold).absolute()),
+        "HELDOUT_ALIGNMENTS": request.gold
+        and str(Path(request.gold).absolute()),
     }
     if config.has_languages:
         values["LANGUAGES"] = " ".join(read_run_record(start)["languages"])
@@ -59,7 +64,9 @@ def settings(
 
 
 def recipe_text(
-    request: Request, values: Mapping[str, Any], share: Mapping[str, float]
+    request: Request,
+    values: Mapping[str, Any],
+    share: Mapping[str, float],
 ) -> str:
     """The recipe. share: of "text" and "pairs" that is held out."""
     lines = ["# Written by `xlingjax adapt`: all that it decided."]
@@ -74,7 +81,8 @@ def recipe_text(
     lines.append(f"text.holdout = {share['text']!r}  # the lines of heldout/")
     lines.append(f"pairs/text.holdout = {share['pairs']!r}")
     own = sentences_of(read_run_record(values["INIT_FROM"]))
-    if own and own.pooling:  # retrieval is measured on the model's own sentence vectors
+    # Retrieval is measured on the model's own sentence vectors.
+    if own and own.pooling:
         lines.append(f"retrieval.poolings = ({own.pooling!r},)")
         lines.append(f"retrieval.prefix = {own.prefix!r}")
     # Last, so that what the command line says has the last word.

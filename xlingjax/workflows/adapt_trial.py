@@ -21,7 +21,11 @@ EVALUATIONS = 5
 """Of the whole training."""
 
 
-def trial(request: Request, folder: Path, machine: RuntimeConfig) -> dict[str, float]:
+def trial(
+    request: Request,
+    folder: Path,
+    machine: RuntimeConfig,
+) -> dict[str, float]:
     """{"seconds_per_step", "tokens_per_second", "peak_memory_bytes"} of a few steps. Raises Stopped
     where it was asked to stop."""
     count = len(request.names)
@@ -38,7 +42,9 @@ def trial(request: Request, folder: Path, machine: RuntimeConfig) -> dict[str, f
     overrides = [f"{name}={value}" for name, value in short.items()]
     recipe = read_recipe([str(folder / "recipe.gin")], overrides)
     if launch(recipe, folder / "trial", "pretrain", machine):
-        raise Stopped("stopped while it was prepared; the same command begins again")
+        raise Stopped(
+            "stopped while it was prepared; the same command begins again",
+        )
     run = read_run(folder / "trial")
     shutil.rmtree(folder / "trial")
     seconds, tokens = _by_step(run.metrics)
@@ -55,9 +61,13 @@ def trial(request: Request, folder: Path, machine: RuntimeConfig) -> dict[str, f
     }
 
 
-def _by_step(metrics: Sequence[Mapping[str, Any]]) -> tuple[list[float], list[int]]:
+def _by_step(
+    metrics: Sequence[Mapping[str, Any]],
+) -> tuple[list[float], list[int]]:
     """The seconds and the tokens of each step. The log has totals, several lines for a step."""
-    totals = {(line["step"], line["seconds"], line["tokens_seen"]) for line in metrics}
+    totals = {
+        (line["step"], line["seconds"], line["tokens_seen"]) for line in metrics
+    }
     seconds = []
     tokens = []
     before_seconds = 0.0
@@ -81,7 +91,7 @@ def steps_within(hours: float, speed: Mapping[str, float]) -> int:
         raise UserError(
             f"--hours {hours:g} is too little: {EVALUATIONS} evaluations take"
             f" {evaluating:.0f} s, compiling {compiling:.0f} s, a step"
-            f" {speed['seconds_per_step']:.3g} s; give more, or fewer objectives"
+            f" {speed['seconds_per_step']:.3g} s; give more, or fewer objectives",
         )
     return steps
 

@@ -19,7 +19,14 @@ from typing import Any
 
 from xlingjax.errors import UserError
 from xlingjax.training.run_record import differences
-from xlingjax.workflows.many import Call, Command, Job, Stop, difference, run_all
+from xlingjax.workflows.many import (
+    Call,
+    Command,
+    Job,
+    Stop,
+    difference,
+    run_all,
+)
 
 CALIBRATION_STEPS = 60
 """Steps after which the tokens of a step are known."""
@@ -51,7 +58,7 @@ class Bakeoff:
             raise UserError("bakeoff: name at least one mix and one seed")
         if len({slug(mix) for mix in self.mixes}) != len(self.mixes):
             raise UserError(
-                f"bakeoff: two mixes would share a folder: {', '.join(self.mixes)}; rename one"
+                f"bakeoff: two mixes would share a folder: {', '.join(self.mixes)}; rename one",
             )
         if self.jobs < 1:
             raise UserError(f"bakeoff.jobs={self.jobs} must be at least 1")
@@ -75,7 +82,9 @@ class Cell:
         result = _read(self.folder / "pretrain" / "result.json")
         of_tasks = {}
         for task in tasks:
-            of_tasks[task] = _read(self.folder / task / "result.json")["evaluations"]
+            of_tasks[task] = _read(self.folder / task / "result.json")[
+                "evaluations"
+            ]
         return {
             "mix": self.mix,
             "seed": self.seed,
@@ -109,7 +118,9 @@ def run(
     # Seed by seed, so that a bake-off that is stopped early has compared all mixes.
     for seed in config.seeds:
         for mix in config.mixes:
-            cells.append(Cell(mix, seed, folder / "cells" / f"{slug(mix)}-{seed}"))
+            cells.append(
+                Cell(mix, seed, folder / "cells" / f"{slug(mix)}-{seed}"),
+            )
     # What is finished is compared before anything is trained.
     same_data(cells, config.tasks)
 
@@ -124,7 +135,8 @@ def run(
         # How many tokens a step reads is known before any cell begins.
         steps = _steps(config, folder, runner)
         jobs = [
-            Call(str(cell.folder), functools.partial(train, cell)) for cell in cells
+            Call(str(cell.folder), functools.partial(train, cell))
+            for cell in cells
         ]
         # Without the stop, which the runs of a cell heed.
         run_all(jobs, config.jobs, say)
@@ -138,7 +150,10 @@ def run(
 
 
 def _runs(
-    config: Bakeoff, cell: Cell, steps: int | None, runner: "Runner"
+    config: Bakeoff,
+    cell: Cell,
+    steps: int | None,
+    runner: "Runner",
 ) -> list["_Run"]:
     """The runs of a cell."""
     words = [*config.base, *config.mixes[cell.mix], f"SEED={cell.seed}"]
@@ -156,7 +171,13 @@ def _runs(
             f"SEED={cell.seed}",
             *config.last_words,
         ]
-        line = command("finetune", words, cell.folder / task, None, runner.arguments)
+        line = command(
+            "finetune",
+            words,
+            cell.folder / task,
+            None,
+            runner.arguments,
+        )
         # Of a fine-tuning the settings of its encoder are part: with others it is another run.
         runs.append(_Run(line, cell.folder / task, runner, encoder=pretrain))
     return runs
@@ -191,9 +212,12 @@ def command(
         if SHARE.search(value):
             if not steps:
                 raise UserError(
-                    f"bakeoff: {word} needs the steps of the run; set bakeoff.tokens"
+                    f"bakeoff: {word} needs the steps of the run; set bakeoff.tokens",
                 )
-            value = SHARE.sub(lambda share: str(round(float(share[1]) * steps)), value)
+            value = SHARE.sub(
+                lambda share: str(round(float(share[1]) * steps)),
+                value,
+            )
         line.append(f"--gin.{name}={value}")
     return line
 
@@ -253,10 +277,13 @@ class _Run(Command):
         if self.record.is_file():
             written = self.record.read_text(encoding="utf-8")
             if written != self.settings:
-                lines = difference(written.splitlines(), self.settings.splitlines())
+                lines = difference(
+                    written.splitlines(),
+                    self.settings.splitlines(),
+                )
                 raise UserError(
                     f"bakeoff: {self.workdir} was run with other settings ({lines}): choose another"
-                    " --workdir, or delete that folder"
+                    " --workdir, or delete that folder",
                 )
         return finished(self.workdir)
 
@@ -284,18 +311,24 @@ def same_data(cells: Sequence[Cell], tasks: Iterable[str]) -> None:
             data = _read(folder / "run.json")["identity"]["data"]
             for objective, identity in data.items():
                 # Of a text objective the hash of each text; of a fine-tuning that of all its rows.
-                hashes = identity.get("text") or {"examples": identity.get("sha256")}
+                hashes = identity.get("text") or {
+                    "examples": identity.get("sha256"),
+                }
                 key = (cell.mix, name, objective)
                 before, other = known.setdefault(key, (hashes, folder))
                 for what, there, here in differences(before, hashes):
                     raise UserError(
                         f"bakeoff: {folder} has read other data than {other} ({objective}, {what}:"
                         f" {str(here)[:16]}, there {str(there)[:16]}): choose another --workdir, or"
-                        " move the cells of the older data away"
+                        " move the cells of the older data away",
                     )
 
 
-def _steps(config: Bakeoff, folder: Path, runner: Runner) -> dict[str, int | None]:
+def _steps(
+    config: Bakeoff,
+    folder: Path,
+    runner: Runner,
+) -> dict[str, int | None]:
     """Of each mix the steps that read the tokens requested, from the tokens of its first steps;
     None: those of the base."""
     if not config.tokens:
@@ -316,7 +349,13 @@ def _steps(config: Bakeoff, folder: Path, runner: Runner) -> dict[str, int | Non
             "CHECKPOINT_EVERY=0",
             *config.last_words,
         ]
-        line = command("pretrain", words, workdir, CALIBRATION_STEPS, runner.arguments)
+        line = command(
+            "pretrain",
+            words,
+            workdir,
+            CALIBRATION_STEPS,
+            runner.arguments,
+        )
         runs.append(_Run(line, workdir, runner))
     runner.run_all(runs, config.jobs)
     steps = {}
@@ -338,12 +377,16 @@ def summary(cell: Mapping[str, Any]) -> dict[str, Any]:
         "retrieval": retrieval.get("retrieval_mean"),
         "retrieval_centred": retrieval.get("retrieval_mean_centred"),
         "alignment_error": alignment.get("alignment_error"),
-        "alignment_error_intersection": alignment.get("alignment_error_intersection"),
+        "alignment_error_intersection": alignment.get(
+            "alignment_error_intersection",
+        ),
         "masked_accuracy": perplexity.get("accuracy_mean"),
     }
     for task, values in cell["tasks"].items():
         # The test set's: the dev set chose the checkpoint.
-        (tested,) = [value for name, value in values.items() if name.endswith("_test")]
+        (tested,) = [
+            value for name, value in values.items() if name.endswith("_test")
+        ]
         figures[f"{task}_en"] = tested.get("en")
         figures[f"{task}_other"] = tested.get("mean_other")
     figures["tokens"] = result["tokens_seen"]
@@ -369,8 +412,12 @@ def summary(cell: Mapping[str, Any]) -> dict[str, Any]:
         "figures": measured,
         "retrieval_by_layer": retrieval_by_layer,
         "alignment_error_by_layer": error_by_layer,
-        "masked_accuracy_by_language": perplexity.get("accuracy_by_language", {}),
+        "masked_accuracy_by_language": perplexity.get(
+            "accuracy_by_language",
+            {},
+        ),
         "tokens_per_second_by_objective": result.get(
-            "tokens_per_second_by_objective", {}
+            "tokens_per_second_by_objective",
+            {},
         ),
     }

@@ -29,12 +29,13 @@ NOTE = (
 )
 
 COST = html.note(
-    "Of each objective. In brackets: the time of a token over that of one of MLM in the same mix."
+    "Of each objective. In brackets: the time of a token over that of one of MLM in the same mix.",
 )
 
 
 def by_mix(
-    cells: Cells, of: str = "figures"
+    cells: Cells,
+    of: str = "figures",
 ) -> dict[str, dict[str, tuple[float, float]]]:
     """{mix: {figure: (mean, standard deviation over seeds)}} of the figures that every seed has; of
     one seed the deviation is 0. of: which figures of a cell (see
@@ -128,7 +129,9 @@ def by_layer(cells: Cells):
             *cell["retrieval_by_layer"].values(),
             cell["alignment_error_by_layer"],
         ]
-        flat.append({"mix": cell["mix"], **dict(zip(kinds, values, strict=True))})
+        flat.append(
+            {"mix": cell["mix"], **dict(zip(kinds, values, strict=True))},
+        )
     measured = []
     for kind in kinds:
         if all(cell[kind] for cell in flat):
@@ -143,7 +146,12 @@ def by_layer(cells: Cells):
             numbers = [int(name) for name in layers]
             means, deviations = np.array(list(layers.values())).T
             axis.errorbar(
-                numbers, means, deviations, label=mix, color=coloured[mix], capsize=2
+                numbers,
+                means,
+                deviations,
+                label=mix,
+                color=coloured[mix],
+                capsize=2,
             )
         axis.set_title(kind)
         axis.set_xlabel("layer")
@@ -176,7 +184,13 @@ def bars(cells: Cells, of: str, title: str):
                 means.append(mean)
                 deviations.append(deviation)
         axis.bar(
-            places, means, width, yerr=deviations, label=key, color=colour, capsize=2
+            places,
+            means,
+            width,
+            yerr=deviations,
+            label=key,
+            color=colour,
+            capsize=2,
         )
     axis.set_xticks(range(len(rows)), list(rows))
     axis.set_title(title)
@@ -234,7 +248,10 @@ def write(result: Mapping[str, Any], folder: Path) -> Path:
     setting = html.details("bake-off", str(result["config"]))
     sections = [
         html.section(
-            "table", "Mixes", html.table(*_rows(result)), html.note(note(result))
+            "table",
+            "Mixes",
+            html.table(*_rows(result)),
+            html.note(note(result)),
         ),
         html.section("layers", "By layer", *pictures),
         html.section("cost", "Tokens per second", *cost),
@@ -242,7 +259,10 @@ def write(result: Mapping[str, Any], folder: Path) -> Path:
     ]
     head_line = f"<header><h1>{html.esc(folder.name)}</h1></header>"
     page = folder / "bakeoff.html"
-    text = html.page(f"{folder.name} · bake-off", "\n".join([head_line, *sections]))
+    text = html.page(
+        f"{folder.name} · bake-off",
+        "\n".join([head_line, *sections]),
+    )
     page.write_text(text, encoding="utf-8")
     (folder / "bakeoff.md").write_text(markdown(result), encoding="utf-8")
     return page

@@ -9,7 +9,11 @@ from xlingjax.data.labelled.task import Task, read
 from xlingjax.data.sources import split_list
 from xlingjax.errors import UserError
 from xlingjax.evaluation.task.scores import means, scored
-from xlingjax.evaluation.task.tested import chosen_languages, has_gold, require_tested
+from xlingjax.evaluation.task.tested import (
+    chosen_languages,
+    has_gold,
+    require_tested,
+)
 from xlingjax.runtime.files import write_json
 from xlingjax.workflows.cell import (
     FILES,
@@ -43,13 +47,16 @@ def lookup(task: Task, train: Sequence[Any]) -> Predictor:
     alone."""
     if task.kind != "tagging":
         raise UserError(
-            f"{task.full_name}: lookup tags words; for {task.kind} there is majority"
+            f"{task.full_name}: lookup tags words; for {task.kind} there is majority",
         )
     counts: dict[str, Counter] = {}
     for sentence in train:
         for word, tag in zip(sentence.words, sentence.tags, strict=True):
             counts.setdefault(word.lower(), Counter())[tag] += 1
-    tags = {word: _commonest(task, count.elements()) for word, count in counts.items()}
+    tags = {
+        word: _commonest(task, count.elements())
+        for word, count in counts.items()
+    }
     commonest = _commonest(task, _tags(train))
     return lambda records: [
         [tags.get(word.lower(), commonest) for word in record.words]
@@ -65,7 +72,10 @@ def _tags(sentences: Sequence[Any]) -> Iterable[str]:
 def _commonest(task: Task, labels: Iterable[str]) -> str:
     counts = Counter(labels)
     order = {label: i for i, label in enumerate(task.labels)}
-    return min(counts, key=lambda label: (-counts[label], order.get(label, len(order))))
+    return min(
+        counts,
+        key=lambda label: (-counts[label], order.get(label, len(order))),
+    )
 
 
 BASELINES: dict[str, Callable[[Task, Sequence[Any]], Predictor]] = {
@@ -101,12 +111,17 @@ def score_baseline(request: Request, say: Callable[[str], None]) -> None:
     for language in chosen_languages(task, request.data, split, languages):
         records = read(task, request.data, split, language)
         if has_gold(task, records):
-            by_language[language] = scored(task, records, fitted(records), language)
+            by_language[language] = scored(
+                task,
+                records,
+                fitted(records),
+                language,
+            )
             examples[language] = len(records)
     if not by_language:
         raise UserError(
             f"{task.full_name}: the {split} sets have no answers to score {request.strategy}"
-            " against"
+            " against",
         )
     overall = means(by_language, task, (task.trained_on,))
     cell = Cell.of(request.output, task, request.strategy, {}, {}, 0)
@@ -146,6 +161,6 @@ def _macros(request: Request) -> Mapping[str, Any]:
         values[name] = value
     files = [*FILES, *request.files, f"strategies/{TEACHER}.gin"]
     bound = values_of(
-        bindings(files, [f"{name}={value}" for name, value in values.items()])
+        bindings(files, [f"{name}={value}" for name, value in values.items()]),
     )
     return bound | splits_of(request, macros_given(request), bound)

@@ -11,7 +11,9 @@ def compared(before: Run, after: Run) -> list[dict[str, Any]]:
     earlier = _figures(before)
     rows = []
     for name, value in _figures(after).items():
-        rows.append({"figure": name, "before": earlier.get(name), "after": value})
+        rows.append(
+            {"figure": name, "before": earlier.get(name), "after": value},
+        )
     return rows
 
 
@@ -25,10 +27,14 @@ def _figures(run: Run) -> dict[str, float]:
         figures["perplexity, mean"] = perplexity["mean"]
     translation = run.last("translation_perplexity")
     if translation:
-        figures["perplexity beside the translation, mean"] = translation["visible_mean"]
+        figures["perplexity beside the translation, mean"] = translation[
+            "visible_mean"
+        ]
     retrieval = run.last("retrieval")
     if retrieval:
-        figures["retrieval en to xx, mean, best layer"] = retrieval["retrieval_mean"]
+        figures["retrieval en to xx, mean, best layer"] = retrieval[
+            "retrieval_mean"
+        ]
         figures["the same, each language's mean subtracted"] = retrieval[
             "retrieval_mean_centred"
         ]

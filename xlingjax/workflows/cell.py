@@ -98,7 +98,13 @@ class Cell:
 
     @classmethod
     def of(
-        cls, output: str, task: Task, strategy: str, variant, settings, seed: int
+        cls,
+        output: str,
+        task: Task,
+        strategy: str,
+        variant,
+        settings,
+        seed: int,
     ) -> "Cell":
         """The cell in its place below `output`."""
         parts = [task.suite]
@@ -160,7 +166,9 @@ def training_of(bound: Mapping[str, Any]) -> Training:
 
 
 def files_read(
-    task: Task, data: str, bound: Mapping[str, Any]
+    task: Task,
+    data: str,
+    bound: Mapping[str, Any],
 ) -> list[tuple[str, str]]:
     """(split, language) of all that a cell trains on, chooses by, tests on and predicts."""
     parts = []
@@ -169,7 +177,12 @@ def files_read(
     dev = part_of(bound["DEV_SPLIT"])[0]
     test = part_of(bound["TEST_SPLIT"])[0]
     for split, names in ((dev, "DEV_LANGUAGES"), (test, "TEST_LANGUAGES")):
-        for language in chosen_languages(task, data, split, split_list(bound[names])):
+        for language in chosen_languages(
+            task,
+            data,
+            split,
+            split_list(bound[names]),
+        ):
             parts.append((split, language))
     if test != "test":
         # A part of another set tests; the test set itself is predicted all the same, to be

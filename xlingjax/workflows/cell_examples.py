@@ -50,7 +50,7 @@ def lost_rows(task: Task, parts: Sequence[Lost]) -> list[str]:
     lines = []
     for part in parts:
         lines.append(
-            f"{part.place}: passed over {part.lost:,} of {part.rows:,} {LOST[task.kind]}"
+            f"{part.place}: passed over {part.lost:,} of {part.rows:,} {LOST[task.kind]}",
         )
     return lines
 

@@ -45,7 +45,7 @@ def scores_of(
     dev = _dev_scores(run, step)
     if dev is None:
         raise UserError(
-            f"{run}: checkpoint {step} was not measured on dev; delete {cell.folder}, start again"
+            f"{run}: checkpoint {step} was not measured on dev; delete {cell.folder}, start again",
         )
     select = {
         "split": bound["DEV_SPLIT"],
@@ -60,7 +60,9 @@ def scores_of(
         if bound["SELECT"] in dev:
             select["value"] = dev[bound["SELECT"]]
         dev = dev["by_task"][task.name]
-    sessions = json.loads((run / "run.json").read_text(encoding="utf-8"))["sessions"]
+    sessions = json.loads((run / "run.json").read_text(encoding="utf-8"))[
+        "sessions"
+    ]
     return {
         "task": task.full_name,
         "strategy": cell.strategy,
@@ -75,7 +77,9 @@ def scores_of(
         },
         "dev": {
             "means": {
-                name: value for name, value in dev.items() if isinstance(value, float)
+                name: value
+                for name, value in dev.items()
+                if isinstance(value, float)
             },
             "by_language": dev["by_language"],
         },
@@ -95,7 +99,12 @@ def _test_scores(
     data = request.data
     split = bound["TEST_SPLIT"]
     translated = split == "translate_test"
-    languages = chosen_languages(task, data, split, split_list(bound["TEST_LANGUAGES"]))
+    languages = chosen_languages(
+        task,
+        data,
+        split,
+        split_list(bound["TEST_LANGUAGES"]),
+    )
     if translated and task.trained_on in languages_present(task, data, "test"):
         # The language of the training set needs no translation: its own test set stands beside
         # those that were translated into it.
@@ -118,7 +127,12 @@ def _test_scores(
         records = read(task, data, own_split, language)
         pivot = translations(trained.model, task, data, own_split, language)
         outputs = predicted(
-            trained, task, records, text_language, reading_of(bound), pivot
+            trained,
+            task,
+            records,
+            text_language,
+            reading_of(bound),
+            pivot,
         )
         write_predictions(task, folder, language, outputs, name)
         examples[language] = len(records)
@@ -128,7 +142,9 @@ def _test_scores(
     overall = {}
     if by_language:
         # "mean_other" is of the languages that had no training examples.
-        trained_on = {language for _, language in training_of(bound).parts(task, data)}
+        trained_on = {
+            language for _, language in training_of(bound).parts(task, data)
+        }
         overall = means(by_language, task, trained_on)
     return {
         "split": split,
@@ -148,11 +164,27 @@ def _predict_test_sets(
     """Writes what is submitted where test sets have no answers and a part of dev tests."""
     for language in languages_present(task, request.data, "test"):
         # A model that embeds languages has no embedding for one that it does not know.
-        if trained.model.config.has_languages and language not in trained.languages:
+        if (
+            trained.model.config.has_languages
+            and language not in trained.languages
+        ):
             continue
         records = read(task, request.data, "test", language)
-        pivot = translations(trained.model, task, request.data, "test", language)
-        outputs = predicted(trained, task, records, language, reading_of(bound), pivot)
+        pivot = translations(
+            trained.model,
+            task,
+            request.data,
+            "test",
+            language,
+        )
+        outputs = predicted(
+            trained,
+            task,
+            records,
+            language,
+            reading_of(bound),
+            pivot,
+        )
         write_predictions(task, to / "predictions", language, outputs)
 
 

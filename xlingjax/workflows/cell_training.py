@@ -73,7 +73,9 @@ class CellTraining(Job):
         recipe = self._write_recipe()
         bound = values_of(bindings([str(recipe)], ()))
         folders = _folders(self.request, self.cell)
-        finished = all((folder / SCORES).is_file() for folder in folders.values())
+        finished = all(
+            (folder / SCORES).is_file() for folder in folders.values()
+        )
         now = _Beginning(self.start, _hashes(self.request, bound))
         if finished:
             before = _finished_with(self.cell, folders[self.request.task], now)
@@ -82,7 +84,7 @@ class CellTraining(Job):
         if before.weights != now.weights:
             raise UserError(
                 f"{self.cell.folder} started from other weights than {self.request.source} has"
-                " now: choose another --to, or delete that folder"
+                " now: choose another --to, or delete that folder",
             )
         _refuse_edited(self.request, self.cell, before.files, now.files)
         return finished
@@ -105,7 +107,10 @@ class CellTraining(Job):
         # Before the training, so that a fault of a test set is not found only after it.
         _read_predicted(self.request, bound, self.say)
         for task in self.request.tasks:
-            for line in lost_rows(task, counted(self.request, task, bound).lost):
+            for line in lost_rows(
+                task,
+                counted(self.request, task, bound).lost,
+            ):
                 self.say(line)
         # Before the training too, so that an edit meanwhile shows when it is gone on with.
         files = _hashes(self.request, bound)
@@ -121,11 +126,20 @@ class CellTraining(Job):
             return status
         for task, folder in _folders(self.request, self.cell).items():
             folder.mkdir(exist_ok=True)
-            scores = scores_of(self.request, self.cell, task, folder, bound, self.start)
+            scores = scores_of(
+                self.request,
+                self.cell,
+                task,
+                folder,
+                bound,
+                self.start,
+            )
             write_json(folder / SCORES, {**scores, "files": files})
             # Of test sets without answers there are none.
             figures = scores["test"]["means"] or scores["dev"]["means"]
-            shown = ", ".join(f"{name} {value:.2f}" for name, value in figures.items())
+            shown = ", ".join(
+                f"{name} {value:.2f}" for name, value in figures.items()
+            )
             self.say(f"{folder}: {shown}")
         return 0
 
@@ -139,7 +153,9 @@ def _folders(request: Request, cell: Cell) -> dict[Task, Path]:
 
 
 def _read_predicted(
-    request: Request, bound: Mapping[str, Any], say: Callable[[str], None]
+    request: Request,
+    bound: Mapping[str, Any],
+    say: Callable[[str], None],
 ) -> None:
     """Reads the sets that choose and test, and says which rows lack a text. Raises UserError for
     their faults."""
@@ -155,7 +171,7 @@ def _read_predicted(
             if lost:
                 say(
                     f"{files.paths[0]}, {language}: {lost:,} of {len(records):,} rows lack a text;"
-                    " they are predicted without it"
+                    " they are predicted without it",
                 )
 
 
@@ -174,7 +190,7 @@ def _require_same_recipe(request: Request, cell: Cell, text: str) -> None:
         _refuse_edited(request, cell, _without_start(_read_before(cell)), files)
     raise UserError(
         f"{cell.folder} was begun with other settings ({_difference(before, text)}): give them"
-        " again, choose another --to, or delete that folder"
+        " again, choose another --to, or delete that folder",
     )
 
 
@@ -221,17 +237,24 @@ def _hashes(request: Request, bound: Mapping[str, Any]) -> dict[str, str]:
     """{name: hash} of the benchmark's files that a cell reads."""
     digests = {}
     for task in request.tasks:
-        digests |= hashes(task, request.data, files_read(task, request.data, bound))
+        digests |= hashes(
+            task,
+            request.data,
+            files_read(task, request.data, bound),
+        )
     return digests
 
 
 def _refuse_edited(
-    request: Request, cell: Cell, before: Mapping[str, str], now: Mapping[str, str]
+    request: Request,
+    cell: Cell,
+    before: Mapping[str, str],
+    now: Mapping[str, str],
 ) -> None:
     """Raise UserError where a file that a cell was begun with is another now."""
     how = edited(before, now)
     if how:
         raise UserError(
             f"{cell.folder} was begun with other files: {how} below {request.data}: put it back,"
-            " choose another --to, or delete that folder"
+            " choose another --to, or delete that folder",
         )

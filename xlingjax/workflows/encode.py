@@ -59,7 +59,9 @@ def align(
     lines = aligned_lines(*(f"{stem}.{language}" for language in languages))
     pairs = [(first.split(), second.split()) for first, second in lines]
     if picture and not 1 <= picture <= len(pairs):
-        raise UserError(f"--picture {picture}: there are pairs 1 to {len(pairs)}")
+        raise UserError(
+            f"--picture {picture}: there are pairs 1 to {len(pairs)}",
+        )
     gold = Path(f"{stem}.txt")
     # In held-out folders XX-en.txt has XX first.
     turned = f".{gold.stem}".endswith(f".{languages[1]}-{languages[0]}")
@@ -137,9 +139,17 @@ def mine(
         vectors.append(sentence_vectors(trained, side, language, way))
     mined = mining.mine(*vectors, k=k, margin=margin, threshold=threshold)
     rows = ["\t".join((*languages, "score"))]
-    for i, j, score in zip(mined.source, mined.target, mined.scores, strict=True):
+    for i, j, score in zip(
+        mined.source,
+        mined.target,
+        mined.scores,
+        strict=True,
+    ):
         rows.append(f"{cell(lines[0][i])}\t{cell(lines[1][j])}\t{score:.4f}")
-    write(table, lambda: table.write_text("\n".join(rows) + "\n", encoding="utf-8"))
+    write(
+        table,
+        lambda: table.write_text("\n".join(rows) + "\n", encoding="utf-8"),
+    )
     return (
         f"{table}: {len(mined.scores)} pairs of {len(lines[0])} and {len(lines[1])} different"
         f" lines, {in_words}"
@@ -152,14 +162,21 @@ def cell(text: str) -> str:
 
 
 def sentence_vectors(
-    trained: TrainedRun, lines: list[str], language: str, way: Sentences
+    trained: TrainedRun,
+    lines: list[str],
+    language: str,
+    way: Sentences,
 ) -> np.ndarray:
     """float32 [S, D], of an empty line zeros. way: one of a layer."""
     full = [i for i, line in enumerate(lines) if line]
     if not full:
         raise UserError("no sentences: the file is empty")
     vectors = trained.embed(
-        [lines[i] for i in full], language, way.pooling, way.prefix, (way.layer,)
+        [lines[i] for i in full],
+        language,
+        way.pooling,
+        way.prefix,
+        (way.layer,),
     )[0]
     result = np.zeros((len(lines), vectors.shape[1]), np.float32)
     result[full] = vectors
@@ -170,7 +187,7 @@ def known_layer(trained: TrainedRun, layer: int) -> int:
     layers = trained.model.config.layers
     if not -layers - 1 <= layer <= layers:
         raise UserError(
-            f"--layer {layer}: this model has layers 0 (the embeddings) to {layers}"
+            f"--layer {layer}: this model has layers 0 (the embeddings) to {layers}",
         )
     return layer % (layers + 1)
 
@@ -208,14 +225,20 @@ def chosen(
     return dataclasses.replace(way, layer=layer), f"{in_words}, {way.said()}"
 
 
-def chosen_layer(trained: TrainedRun, run: str, layer: int | None) -> tuple[int, str]:
+def chosen_layer(
+    trained: TrainedRun,
+    run: str,
+    layer: int | None,
+) -> tuple[int, str]:
     """The layer given, else the one at which the run's own retrieval was best, else the last;
     and words for it."""
     if layer is not None:
         return layer, f"layer {layer}"
     workdir, _ = run_and_checkpoint(run)
     try:
-        result = json.loads((workdir / "result.json").read_text(encoding="utf-8"))
+        result = json.loads(
+            (workdir / "result.json").read_text(encoding="utf-8"),
+        )
         best = int(result["evaluations"]["retrieval"]["retrieval_best_layer"])
     # An imported model has no result, and a run without held-out pairs no retrieval in it.
     except (OSError, ValueError, KeyError, TypeError):
@@ -236,5 +259,5 @@ def write(path: Path, do: Callable[[], Any]) -> None:
         do()
     except OSError as error:
         raise UserError(
-            f"cannot write {path}: {error.strerror or error}; choose another --output"
+            f"cannot write {path}: {error.strerror or error}; choose another --output",
         ) from None

@@ -37,13 +37,20 @@ from xlingjax.training.tracker import finite, scalars
 
 
 def launch(
-    recipe: Recipe, workdir: str | Path, verb: str, machine: RuntimeConfig
+    recipe: Recipe,
+    workdir: str | Path,
+    verb: str,
+    machine: RuntimeConfig,
 ) -> int:
     """Trains what the recipe binds, or goes on with the run that stands in `workdir`. verb:
     "pretrain" or "finetune", which run.json keeps. Returns the exit status. Raises UserError."""
     workdir = str(workdir)
     corpus = recipe.corpus
-    check_vocabulary(recipe.bound["model"], corpus.vocabulary, corpus.vocabulary_path)
+    check_vocabulary(
+        recipe.bound["model"],
+        corpus.vocabulary,
+        corpus.vocabulary_path,
+    )
     evaluators = evaluators_of(recipe)
     record: dict[str, Any] = {
         "verb": verb,
@@ -53,7 +60,11 @@ def launch(
     if corpus.negatives:
         record["negatives"] = read_negatives(corpus.negatives)
     if verb == "pretrain":
-        record |= sentences_kept(workdir, recipe.bound.get("init_from"), evaluators)
+        record |= sentences_kept(
+            workdir,
+            recipe.bound.get("init_from"),
+            evaluators,
+        )
     objectives, opened = watched(recipe.bound["objectives"])
     result = recipe.plan(
         objectives=objectives,
@@ -61,13 +72,25 @@ def launch(
         evaluators=evaluators,
         runtime=machine,
         extra_config=record,
-        on_start=functools.partial(first_report, workdir, opened, corpus.vocabulary),
-        files={"config.gin": recipe.config.encode(), **corpus.vocabulary.files()},
+        on_start=functools.partial(
+            first_report,
+            workdir,
+            opened,
+            corpus.vocabulary,
+        ),
+        files={
+            "config.gin": recipe.config.encode(),
+            **corpus.vocabulary.files(),
+        },
     )
     return result.exit_code
 
 
-def evaluate(recipe: Recipe, workdir: str | Path, machine: RuntimeConfig) -> None:
+def evaluate(
+    recipe: Recipe,
+    workdir: str | Path,
+    machine: RuntimeConfig,
+) -> None:
     """Runs the recipe's evaluators on the newest checkpoint; prints their values and adds them to
     evaluations.jsonl. Raises UserError."""
     start(machine)
@@ -76,7 +99,7 @@ def evaluate(recipe: Recipe, workdir: str | Path, machine: RuntimeConfig) -> Non
     evaluators = evaluators_of(recipe)
     if not evaluators:
         raise UserError(
-            "the recipe has nothing to evaluate: set HELDOUT_TEXT or HELDOUT_PAIRS"
+            "the recipe has nothing to evaluate: set HELDOUT_TEXT or HELDOUT_PAIRS",
         )
     mesh = make_mesh(recipe.bound["mesh"])
     encoder = build_model(recipe.bound["model"], mesh)
@@ -89,7 +112,9 @@ def evaluate(recipe: Recipe, workdir: str | Path, machine: RuntimeConfig) -> Non
         shardings,
     )
     params, _ = load_params(
-        checkpoint, abstract, vocabulary=recipe.corpus.vocabulary.sha256
+        checkpoint,
+        abstract,
+        vocabulary=recipe.corpus.vocabulary.sha256,
     )
     step = 0
     if checkpoint.name.isdigit():
@@ -137,14 +162,20 @@ def planned_course(recipe: Recipe) -> dict[str, Any]:
     optimizer = bound.get("optimizer", OptimizerConfig())
     check([*weights.values()], mode, bound["steps"])
     return schedule_record(
-        dict(stages_of(recipe)), weights, bound["steps"], mode, optimizer
+        dict(stages_of(recipe)),
+        weights,
+        bound["steps"],
+        mode,
+        optimizer,
     )
 
 
 # ---- before the first step -----------------------------------------------------------------------
 
 
-def watched(objectives: Sequence[Any]) -> tuple[list[Any], dict[str, tuple[Any, Any]]]:
+def watched(
+    objectives: Sequence[Any],
+) -> tuple[list[Any], dict[str, tuple[Any, Any]]]:
     """The objectives of a run, and {stage: (objective, source)} of the sources as they are opened:
     their first batches can be looked at without reading the text again."""
     opened: dict[str, tuple[Any, Any]] = {}
@@ -152,11 +183,15 @@ def watched(objectives: Sequence[Any]) -> tuple[list[Any], dict[str, tuple[Any, 
     def watch(run: Any, start: int) -> Any:
         def opened_and_kept() -> Any:
             peekable = Peekable(run.source())
-            opened[stage_name(run.objective.name, start)] = run.objective, peekable
+            opened[stage_name(run.objective.name, start)] = (
+                run.objective,
+                peekable,
+            )
             return peekable
 
         return dataclasses.replace(
-            run, source=dataclasses.replace(run.batches, opener=opened_and_kept)
+            run,
+            source=dataclasses.replace(run.batches, opener=opened_and_kept),
         )
 
     entries = []
@@ -169,20 +204,25 @@ def watched(objectives: Sequence[Any]) -> tuple[list[Any], dict[str, tuple[Any, 
 
 
 def first_report(
-    workdir: str, opened: Mapping[str, tuple[Any, Any]], vocabulary: Any
+    workdir: str,
+    opened: Mapping[str, tuple[Any, Any]],
+    vocabulary: Any,
 ) -> None:
     """report.html before the first step: the schedule, the setting, what will be sampled, what the
     objectives read."""
     folder = Path(workdir)
     if not (folder / "report.html").exists():
         (folder / "rows.html").write_text(
-            first_rows(opened, vocabulary), encoding="utf-8"
+            first_rows(opened, vocabulary),
+            encoding="utf-8",
         )
         build_report(folder)
 
 
 def sentences_kept(
-    workdir: str, init_from: Any, evaluators: Iterable[Any]
+    workdir: str,
+    init_from: Any,
+    evaluators: Iterable[Any],
 ) -> dict[str, Any]:
     """{"sentences": how sentence vectors are made} of the run in `workdir`, if it goes on, else of
     the one that pretraining starts from; {}: it does not tell. Says where retrieval is measured

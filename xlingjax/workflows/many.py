@@ -56,7 +56,10 @@ class Stop:
     def listen(self) -> contextlib.AbstractContextManager[None]:
         """SIGTERM, SIGINT and SIGHUP request it."""
         return stop_requested(
-            self.requested, signal.SIGTERM, signal.SIGINT, signal.SIGHUP
+            self.requested,
+            signal.SIGTERM,
+            signal.SIGINT,
+            signal.SIGHUP,
         )
 
     def leave_if_requested(self) -> None:
@@ -78,7 +81,7 @@ class Command(Job):
 
     def run(self) -> int:
         self.say(
-            f"{self.name}: {' '.join(self.line[3:])}"
+            f"{self.name}: {' '.join(self.line[3:])}",
         )  # without `python -m xlingjax`
         if self.log is None:
             status = self._status()
@@ -89,14 +92,17 @@ class Command(Job):
             # A run that was made to stop has not failed.
             self.stop.leave_if_requested()
             raise UserError(
-                f"{self.stop.verb}: {self.name} ended with status {status}{self._evidence()}"
+                f"{self.stop.verb}: {self.name} ended with status {status}{self._evidence()}",
             )
         return 0
 
     def _status(self, **output) -> int:
         # In a group of its own: Ctrl-C reaches this process alone, which has the run save.
         child = subprocess.Popen(
-            self.line, stdin=subprocess.DEVNULL, process_group=0, **output
+            self.line,
+            stdin=subprocess.DEVNULL,
+            process_group=0,
+            **output,
         )
         while child.poll() is None and not self.stop.requested.wait(0.5):
             pass

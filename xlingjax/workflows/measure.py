@@ -12,7 +12,12 @@ from xlingjax.data.labelled.task import TRAINED, Task, languages_present, read
 from xlingjax.data.labelled.tfds import located
 from xlingjax.errors import UserError
 from xlingjax.evaluation.metrics.registry import METRICS
-from xlingjax.evaluation.task.heads import head_fault, head_of, in_order_of, named_alike
+from xlingjax.evaluation.task.heads import (
+    head_fault,
+    head_of,
+    in_order_of,
+    named_alike,
+)
 from xlingjax.evaluation.task.tested import has_gold
 from xlingjax.evaluation.tatoeba import chosen_layer
 from xlingjax.inference.run import TrainedRun, open_run
@@ -32,7 +37,9 @@ LABELLED = ("classification", "ranking", "tagging")
 
 
 def measure(
-    request: Request, recipe: Recipe = dict, say: Callable[[str], None] = print
+    request: Request,
+    recipe: Recipe = dict,
+    say: Callable[[str], None] = print,
 ) -> int:
     """Writes predictions and scores of each task; the exit status. Raises UserError where no task
     can be done."""
@@ -71,7 +78,12 @@ def measure_checkpoint(
         allow_missing=request.allow_missing,
         name=name,
     )
-    checkpoint = Checkpoint(trained, step, parameters_hash(trained.params), macros)
+    checkpoint = Checkpoint(
+        trained,
+        step,
+        parameters_hash(trained.params),
+        macros,
+    )
     record = read_run_record(request.source)
     measured_any = False
     for task, seqio_tasks in tasks_of(name):
@@ -86,7 +98,7 @@ def measure_checkpoint(
         if not _has_files(task, request.data, split, seqio_tasks):
             wanted = request.split or "test or dev"
             say(
-                f"{task.full_name}: passed over, no {wanted} files below {request.data}"
+                f"{task.full_name}: passed over, no {wanted} files below {request.data}",
             )
             continue
         measure_task(request, checkpoint, task, seqio_tasks, split, say)
@@ -94,7 +106,7 @@ def measure_checkpoint(
     if not measured_any:
         raise UserError(
             f"--mixture {request.mixture}: {request.source} can do none of its tasks that have"
-            " files (above)"
+            " files (above)",
         )
     return 0
 
@@ -103,18 +115,28 @@ def measure_checkpoint(
 
 
 def _labels(
-    request: Request, trained: TrainedRun, task: Task, record: Mapping[str, Any]
+    request: Request,
+    trained: TrainedRun,
+    task: Task,
+    record: Mapping[str, Any],
 ) -> Sequence[str]:
     """The labels of the task's head, by --labels or by its own names. record: the run's. Raises
     UserError where --labels are not the task's."""
     labels = labels_of(record, head_of(trained.model, task))
-    if request.labels and task.kind in LABELLED and not head_fault(trained.model, task):
+    if (
+        request.labels
+        and task.kind in LABELLED
+        and not head_fault(trained.model, task)
+    ):
         return given_labels(task, request.labels, labels)
     return labels
 
 
 def _fault(
-    request: Request, trained: TrainedRun, task: Task, labels: Sequence[str]
+    request: Request,
+    trained: TrainedRun,
+    task: Task,
+    labels: Sequence[str],
 ) -> str:
     """Why the run cannot do the task; "": it can. labels: of the head."""
     if task.kind in TRAINED:
@@ -126,7 +148,9 @@ def _fault(
 
 
 def given_labels(
-    task: Task, given: Sequence[str], labels: Sequence[str]
+    task: Task,
+    given: Sequence[str],
+    labels: Sequence[str],
 ) -> Sequence[str]:
     """`given`, what --labels says of a head of the task, whose own names are `labels`. Raises
     UserError where these are not the task's, and where the head's names say another order."""
@@ -134,13 +158,13 @@ def given_labels(
     if not order:
         raise UserError(
             f"--labels {' '.join(given)}: {task.full_name} has {' '.join(task.labels)}: give each"
-            " once"
+            " once",
         )
     known = named_alike(task, labels)
     if known and known != order:
         raise UserError(
             f"--labels {' '.join(given)}: the head's are {' '.join(labels)}, in this order: leave"
-            " it out"
+            " it out",
         )
     return given
 
@@ -160,9 +184,11 @@ def _known(
     if not unknown:
         return seqio_tasks
     say(
-        f"{task.full_name}: passed over {', '.join(unknown)}, which the model does not know"
+        f"{task.full_name}: passed over {', '.join(unknown)}, which the model does not know",
     )
-    return {name: one for name, one in seqio_tasks.items() if name not in unknown}
+    return {
+        name: one for name, one in seqio_tasks.items() if name not in unknown
+    }
 
 
 # ---- which set is measured -----------------------------------------------------------------------
@@ -183,7 +209,12 @@ def _split(task: Task, data: str, languages: Collection[str]) -> str:
     return next(iter(answered), "")
 
 
-def _has_files(task: Task, data: str, split: str, languages: Collection[str]) -> bool:
+def _has_files(
+    task: Task,
+    data: str,
+    split: str,
+    languages: Collection[str],
+) -> bool:
     if not split:
         return False
     return not set(languages).isdisjoint(languages_present(task, data, split))

@@ -79,7 +79,10 @@ class States:
 
 
 def states(
-    request: Request, kind: str, layers: int, own: Sentences | None = None
+    request: Request,
+    kind: str,
+    layers: int,
+    own: Sentences | None = None,
 ) -> States:
     """layers: of the model; own: the run's own way to make sentence vectors. Raises UserError where
     it has no such layer."""

@@ -62,9 +62,7 @@ class _Measurement:
         if self.split != "test":
             name += f"-{self.split}"
         if self.reads and self.reads.prefix:
-            name += (
-                f"-prefix-{hashlib.sha256(self.reads.prefix.encode()).hexdigest()[:8]}"
-            )
+            name += f"-prefix-{hashlib.sha256(self.reads.prefix.encode()).hexdigest()[:8]}"
         cells = Path(self.request.output).absolute() / "cells"
         return cells / self.task.suite / self.task.name / AS_IT_IS / name
 
@@ -73,7 +71,9 @@ class _Measurement:
 class _Result:
     """What came of a measurement, by language."""
 
-    scores: dict[str, dict[str, float]] = dataclasses.field(default_factory=dict)
+    scores: dict[str, dict[str, float]] = dataclasses.field(
+        default_factory=dict,
+    )
     examples: dict[str, int] = dataclasses.field(default_factory=dict)
     layers: Layers = dataclasses.field(default_factory=dict)
 
@@ -91,13 +91,21 @@ def measure_task(
     if task.kind in POOLINGS:
         trained = checkpoint.trained
         reads = states(
-            request, task.kind, trained.model.config.layers, trained.sentences
+            request,
+            task.kind,
+            trained.model.config.layers,
+            trained.sentences,
         )
     measurement = _Measurement(request, checkpoint, task, split, reads)
     result = _Result()
     for language in languages_present(task, request.data, split):
         if language in seqio_tasks:
-            _measure_language(measurement, language, seqio_tasks[language], result)
+            _measure_language(
+                measurement,
+                language,
+                seqio_tasks[language],
+                result,
+            )
     # Who names a split wants that one alone.
     if not request.split and split != "test":
         _predict_test_sets(measurement, seqio_tasks)
@@ -112,37 +120,55 @@ def measure_task(
     say(f"step {checkpoint.step}: {task.full_name}, {split}{how}: {shown}")
     if task.kind == "retrieval" and request.several and not layers:
         say(
-            f"{task.full_name}: no table of layers, since the files have no gold to score against"
+            f"{task.full_name}: no table of layers, since the files have no gold to score against",
         )
 
 
 def _measure_language(
-    measurement: _Measurement, language: str, seqio_task: Any, result: _Result
+    measurement: _Measurement,
+    language: str,
+    seqio_task: Any,
+    result: _Result,
 ) -> None:
     """Predicts the examples of a language as SeqIO gives them, and adds their scores to `result`,
     by SeqIO's metrics."""
     from xlingjax.tasks.registry import record_of
 
     examples = seqio_task.get_dataset(
-        None, measurement.split, shuffle=False
+        None,
+        measurement.split,
+        shuffle=False,
     ).as_numpy_iterator()
-    records = [record_of(example, measurement.task.kind) for example in examples]
+    records = [
+        record_of(example, measurement.task.kind) for example in examples
+    ]
     lines_by_layer = {}
     # All layers in one pass over the sentences.
     if measurement.task.kind == "retrieval":
         lines_by_layer = _search(measurement, records[0], language)
-        prediction = lines_by_layer[measurement.reads.pooling][measurement.reads.layer]
+        prediction = lines_by_layer[measurement.reads.pooling][
+            measurement.reads.layer
+        ]
     else:
         prediction = _predict(measurement, records, language, measurement.split)
     # The file is named by the set, of which the split may be a part.
     name = measurement.split.partition("[")[0]
     write_predictions(
-        measurement.task, measurement.folder / "predictions", language, prediction, name
+        measurement.task,
+        measurement.folder / "predictions",
+        language,
+        prediction,
+        name,
     )
     result.examples[language] = _count(measurement.task, records)
     if not has_gold(measurement.task, records):
         return
-    result.scores[language] = _scores(measurement.task, seqio_task, records, prediction)
+    result.scores[language] = _scores(
+        measurement.task,
+        seqio_task,
+        records,
+        prediction,
+    )
     for pooling, lines in lines_by_layer.items():
         shares = {}
         for layer, line in lines.items():
@@ -159,7 +185,10 @@ def _count(task: Task, records: Sequence[Any]) -> int:
 
 
 def _scores(
-    task: Task, seqio_task: Any, records: Sequence[Any], prediction: Any
+    task: Task,
+    seqio_task: Any,
+    records: Sequence[Any],
+    prediction: Any,
 ) -> dict[str, float]:
     """{metric: value} of SeqIO's metrics, which take an output for each record."""
     # Answers are by the questions' ids, as official files have them.
@@ -179,7 +208,10 @@ def _scores(
 # ---- predictions ---------------------------------------------------------------------------------
 
 
-def _predict_test_sets(measurement: _Measurement, languages: Iterable[str]) -> None:
+def _predict_test_sets(
+    measurement: _Measurement,
+    languages: Iterable[str],
+) -> None:
     """Writes what is submitted where the test sets have no answers and dev is measured."""
     task = measurement.task
     for language in languages_present(task, measurement.request.data, "test"):
@@ -187,30 +219,49 @@ def _predict_test_sets(measurement: _Measurement, languages: Iterable[str]) -> N
             records = read(task, measurement.request.data, "test", language)
             prediction = _predict(measurement, records, language, "test")
             write_predictions(
-                task, measurement.folder / "predictions", language, prediction
+                task,
+                measurement.folder / "predictions",
+                language,
+                prediction,
             )
 
 
 def _predict(
-    measurement: _Measurement, records: Sequence[Any], language: str, split: str
+    measurement: _Measurement,
+    records: Sequence[Any],
+    language: str,
+    split: str,
 ) -> Any:
     """What the checkpoint predicts for the records of a split."""
     if measurement.task.kind == "retrieval":
-        return _search(measurement, records[0], language)[measurement.reads.pooling][
-            measurement.reads.layer
-        ]
+        return _search(measurement, records[0], language)[
+            measurement.reads.pooling
+        ][measurement.reads.layer]
     if measurement.task.kind == "mining":
         return _mine(measurement, records[0], language, split)
     trained = measurement.checkpoint.trained
     pivot = translations(
-        trained.model, measurement.task, measurement.request.data, split, language
+        trained.model,
+        measurement.task,
+        measurement.request.data,
+        split,
+        language,
     )
     reading = reading_of(measurement.checkpoint.macros)
-    return predicted(trained, measurement.task, records, language, reading, pivot)
+    return predicted(
+        trained,
+        measurement.task,
+        records,
+        language,
+        reading,
+        pivot,
+    )
 
 
 def _search(
-    measurement: _Measurement, bitext: Any, language: str
+    measurement: _Measurement,
+    bitext: Any,
+    language: str,
 ) -> dict[str, dict[int, list[int]]]:
     """{pooling: {layer: the foreign line that each English line finds}}."""
     trained = measurement.checkpoint.trained
@@ -228,13 +279,20 @@ def _search(
     )
 
 
-def _mine(measurement: _Measurement, bitext: Any, language: str, split: str) -> Any:
+def _mine(
+    measurement: _Measurement,
+    bitext: Any,
+    language: str,
+    split: str,
+) -> Any:
     """The pairs that are mined; their threshold is tuned on dev."""
     trained = measurement.checkpoint.trained
     if split == "dev":
         dev = bitext
     else:
-        dev = read(measurement.task, measurement.request.data, "dev", language)[0]
+        dev = read(measurement.task, measurement.request.data, "dev", language)[
+            0
+        ]
     mined = bucc.predict_mining(
         trained.model,
         trained.params,
@@ -270,7 +328,10 @@ def _layer_table(measurement: _Measurement, result: _Result) -> Layers:
             new = result.layers.get(pooling, {})
             table[pooling] = {}
             for language in result.scores:
-                table[pooling][language] = old.get(language, {}) | new.get(language, {})
+                table[pooling][language] = old.get(language, {}) | new.get(
+                    language,
+                    {},
+                )
     return table
 
 
@@ -304,7 +365,8 @@ def _layers_before(measurement: _Measurement, result: _Result) -> Layers:
 
 
 def _means(
-    measurement: _Measurement, scores: Mapping[str, Mapping[str, float]]
+    measurement: _Measurement,
+    scores: Mapping[str, Mapping[str, float]],
 ) -> dict[str, float]:
     """The means over languages; {}: there are no answers."""
     learnt = ()
@@ -320,7 +382,10 @@ def _means(
     return overall
 
 
-def _select(measurement: _Measurement, scores: Mapping[str, Any]) -> dict[str, Any]:
+def _select(
+    measurement: _Measurement,
+    scores: Mapping[str, Any],
+) -> dict[str, Any]:
     """ "select" of scores.json: nothing was chosen here, and what is to be noted of it."""
     checkpoint = measurement.checkpoint
     step = checkpoint.step
@@ -366,7 +431,10 @@ def _write_scores(
         "variant": {"run": run.name, "step": str(checkpoint.step)},
         "settings": {},
         "seed": 0,
-        "start": {"run": measurement.request.source, "sha256": checkpoint.weights},
+        "start": {
+            "run": measurement.request.source,
+            "sha256": checkpoint.weights,
+        },
         "select": _select(measurement, result.scores),
         "dev": {"means": {}, "by_language": {}},
         "test": {
@@ -387,13 +455,16 @@ def _write_scores(
 
 
 def _shown(
-    task: Task, overall: Mapping[str, float], scores: Mapping[str, Mapping[str, float]]
+    task: Task,
+    overall: Mapping[str, float],
+    scores: Mapping[str, Mapping[str, float]],
 ) -> str:
     if not overall:
         return "predicted; the files have no answers"
     metric = task.metrics[0]
     names = " and ".join(task_metrics(task))
     of_each = [
-        f"{language} {values[metric]:.1f}" for language, values in scores.items()
+        f"{language} {values[metric]:.1f}"
+        for language, values in scores.items()
     ]
     return f"mean {names} {overall['mean']:.2f}; {metric} {', '.join(of_each)}"

@@ -51,7 +51,7 @@ class Table:
         if not self.encoders or not isinstance(self.encoders, Mapping):
             raise UserError(
                 f'ENCODERS={self.encoders!r}: give {{name: pretrained run}}, \'{{"base":'
-                ' "runs/x"}\''
+                ' "runs/x"}\'',
             )
         if self.seeds < 1:
             raise UserError(f"SEEDS={self.seeds} must be at least 1")
@@ -59,7 +59,7 @@ class Table:
         if len({*folders}) != len(folders):
             raise UserError(
                 f"table: two rows or encoders would share a folder: {', '.join(folders)};"
-                " rename one"
+                " rename one",
             )
 
     def cells(self) -> list[tuple[str, str]]:
@@ -75,7 +75,7 @@ class Table:
         if not cells:
             raise UserError(
                 f"ENCODERS has {', '.join(self.encoders)} and the rows are for"
-                f" {', '.join(sorted(named)) or 'none'}: name those"
+                f" {', '.join(sorted(named)) or 'none'}: name those",
             )
         return cells
 
@@ -86,10 +86,16 @@ class Table:
 
     def folders(self, output: str | Path) -> list[Path]:
         """Of the sweeps."""
-        return [_folder(output, encoder, name) for encoder, name in self.cells()]
+        return [
+            _folder(output, encoder, name) for encoder, name in self.cells()
+        ]
 
     def command(
-        self, encoder: str, name: str, data: str | Path, output: str | Path
+        self,
+        encoder: str,
+        name: str,
+        data: str | Path,
+        output: str | Path,
     ) -> list[str]:
         """The command line of one sweep."""
         row = self.rows[name]
@@ -99,7 +105,14 @@ class Table:
         where += ["--to", str(_folder(output, encoder, name))]
         line = [sys.executable, "-m", "xlingjax"]
         if _is_trained(row):
-            return [*line, "finetune", "--task", *tasks, *where, *self._training(row)]
+            return [
+                *line,
+                "finetune",
+                "--task",
+                *tasks,
+                *where,
+                *self._training(row),
+            ]
         line += ["evaluate", "--mixture", suite, "--tasks", task, *where]
         # Models differ in the languages that they know, and all are measured on what they do.
         line.append("--allow-missing")
@@ -149,7 +162,9 @@ def _require_sound(row: Mapping[str, Any]) -> None:
     """Raise UserError unless the fields of a row are known, fit its task and one another."""
     strange = sorted({*row} - FIELDS)
     if strange:
-        raise UserError(f"{strange[0]!r} is not one of {', '.join(sorted(FIELDS))}")
+        raise UserError(
+            f"{strange[0]!r} is not one of {', '.join(sorted(FIELDS))}",
+        )
     names = row.get("task")
     tasks = []
     if isinstance(names, str):
@@ -158,30 +173,30 @@ def _require_sound(row: Mapping[str, Any]) -> None:
         tasks = [*names]
     if not tasks or not all(isinstance(task, str) for task in tasks):
         raise UserError(
-            'say which task it is: "task": "SUITE/NAME", or of multi_task a list of them'
+            'say which task it is: "task": "SUITE/NAME", or of multi_task a list of them',
         )
     if row.get("strategy") == MULTI_TASK:
         merged(tasks)
     elif not isinstance(names, str):
         raise UserError(
-            f"several tasks ({', '.join(tasks)}) are for the strategy {MULTI_TASK}; name one"
+            f"several tasks ({', '.join(tasks)}) are for the strategy {MULTI_TASK}; name one",
         )
     task = task_named(tasks[0])
     if _is_trained(row):
         if "layer" in row:
             raise UserError(
                 f'"layer" is of retrieval and mining, and {task.full_name} is fine-tuned; leave'
-                " it out"
+                " it out",
             )
         return
     given = sorted(field for field in TRAINING if row.get(field))
     if given:
         raise UserError(
-            f"{task.full_name} is measured without training: leave {given[0]!r} out"
+            f"{task.full_name} is measured without training: leave {given[0]!r} out",
         )
     if "layer" in row and (type(row["layer"]) is not int or row["layer"] < 0):
         raise UserError(
-            f'"layer": {row["layer"]!r} must be the number of a layer, 0 the embeddings'
+            f'"layer": {row["layer"]!r} must be the number of a layer, 0 the embeddings',
         )
 
 
@@ -216,7 +231,7 @@ def run(
     for name in table.left_out():
         say(
             "left out, since ENCODERS does not name"
-            f" {' or '.join(split_list(table.rows[name]['encoders']))}: {name}"
+            f" {' or '.join(split_list(table.rows[name]['encoders']))}: {name}",
         )
     stop = Stop("table")
     jobs = []

@@ -23,7 +23,9 @@ def languages_learnt(macros: Mapping[str, Any]) -> set[str] | None:
     languages = set()
     try:
         training = Training(gold, translated, labelled=labelled)
-        for task in [task_named(name) for name in split_list(macros.get("TASK"))]:
+        for task in [
+            task_named(name) for name in split_list(macros.get("TASK"))
+        ]:
             for _, language in training.parts(task, macros["DATA"]):
                 languages.add(language)
     except UserError:
@@ -44,7 +46,8 @@ def chosen_on(
     dev = macros.get("DEV_SPLIT")
     # By the name alone, without its suite: XNLI is a task of several suites.
     trained = {
-        name.partition("/")[2].lower() for name in split_list(macros.get("TASK"))
+        name.partition("/")[2].lower()
+        for name in split_list(macros.get("TASK"))
     }
     if task.name.lower() not in trained or not metric or not dev:
         return ""

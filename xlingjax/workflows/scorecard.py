@@ -27,7 +27,8 @@ def card(*folders: str | Path) -> dict[str, Any]:
     tables: dict[str, dict[str, Any]] = {}
     for row in rows:
         table = tables.setdefault(
-            row["task"], {"task": row["task"], "metrics": {}, "rows": []}
+            row["task"],
+            {"task": row["task"], "metrics": {}, "rows": []},
         )
         for name in row["by_language"]:
             table["metrics"][name] = METRICS[name].signature

@@ -22,7 +22,7 @@ def read_scores(folder: str | Path) -> list[Cell]:
     if not paths:
         raise UserError(
             f"{folder}: no cells/**/{SCORES} there; `xlingjax finetune --task` and `evaluate"
-            " --suite` write them"
+            " --suite` write them",
         )
     cells = []
     folders: dict[tuple, Path] = {}
@@ -33,7 +33,7 @@ def read_scores(folder: str | Path) -> list[Cell]:
             # Both would count, as if a seed had been trained twice.
             raise UserError(
                 f"{first} and {path.parent} are of one training ({_named(cell)}): delete one of"
-                " them, or move it out of cells"
+                " them, or move it out of cells",
             )
         cells.append(cell | {"curve": _curve(path.parent, cell)})
     return cells
@@ -109,7 +109,13 @@ def _chosen_by(cell: Cell) -> tuple[str, ...]:
     if "TARGET" not in cell["variant"]:
         languages = sorted(cell["dev"].get("by_language", ()))
     limit = str(select.get("limit", ""))
-    return select["by"], select["split"], limit, select.get("prefix", ""), *languages
+    return (
+        select["by"],
+        select["split"],
+        limit,
+        select.get("prefix", ""),
+        *languages,
+    )
 
 
 def weights_of(start: Mapping[str, str]) -> str:

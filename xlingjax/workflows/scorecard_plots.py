@@ -27,7 +27,7 @@ def by_language(table: dict[str, Any]) -> Any:
     drawing, (axis,) = plots.panels(1, columns=1, size=(inches, plots.PANEL[1]))
     width = BAR / len(rows)
     for i, (row, of, colour) in enumerate(
-        zip(rows, scores, cycle(plots.RUN_COLOURS), strict=False)
+        zip(rows, scores, cycle(plots.RUN_COLOURS), strict=False),
     ):
         places = []
         means = []
@@ -41,7 +41,14 @@ def by_language(table: dict[str, Any]) -> Any:
         whiskers = None
         if any(deviations):
             whiskers = deviations
-        axis.bar(places, means, width, yerr=whiskers, color=colour, label=said(row))
+        axis.bar(
+            places,
+            means,
+            width,
+            yerr=whiskers,
+            color=colour,
+            label=said(row),
+        )
     axis.set(
         xticks=range(len(languages)),
         ylabel=metric.replace("_", " "),
@@ -76,12 +83,18 @@ def curves(rows: Sequence[dict[str, Any]]) -> Any:
     rows = [row for row in rows if row["curves"]]
     if not rows:
         return None
-    drawing, (axis,) = plots.panels(1, size=(plots.PANEL[0] * 1.5, plots.PANEL[1]))
+    drawing, (axis,) = plots.panels(
+        1,
+        size=(plots.PANEL[0] * 1.5, plots.PANEL[1]),
+    )
     for row, colour in zip(rows, cycle(plots.LANGUAGE_COLOURS), strict=False):
         if len(row["curves"]) > 1:
             for curve in row["curves"]:
                 axis.plot(
-                    *zip(*curve, strict=True), color=colour, linewidth=0.7, alpha=0.6
+                    *zip(*curve, strict=True),
+                    color=colour,
+                    linewidth=0.7,
+                    alpha=0.6,
                 )
         points = mean_curve(row["curves"]) or [(float("nan"), float("nan"))]
         axis.plot(

@@ -52,7 +52,7 @@ def _overall_rows(suite: str, rows: Sequence[Row]) -> list[Row]:
         for name, rows_of_task in by_task.items():
             if tasks[name].kind not in TRAINED:
                 untrained.setdefault(weights, {}).setdefault(name, []).extend(
-                    rows_of_task
+                    rows_of_task,
                 )
     overall = []
     for (strategy, _, weights), by_task in members.items():
@@ -69,7 +69,9 @@ def _overall_rows(suite: str, rows: Sequence[Row]) -> list[Row]:
 
 
 def _overall(
-    suite: str, tasks: Sequence[Task], by_task: Mapping[str, Sequence[Row]]
+    suite: str,
+    tasks: Sequence[Task],
+    by_task: Mapping[str, Sequence[Row]],
 ) -> Row:
     # A task of several rows counts with none of them: nothing says which.
     scores = {}
@@ -82,7 +84,9 @@ def _overall(
     averages = {}
     for part, members in parts.items():
         values = [
-            scores[task.full_name] for task in members if task.full_name in scores
+            scores[task.full_name]
+            for task in members
+            if task.full_name in scores
         ]
         if len(values) < 2:
             continue
@@ -116,7 +120,7 @@ def _lacks(task: Task, rows: Sequence[Row]) -> list[str]:
     if _on_dev_of_others(rows[0]):
         owner = DEV_OF_OTHERS[task.full_name]
         return [
-            f"{task.name} left out: tested on {split}, which is {owner} and not its own"
+            f"{task.name} left out: tested on {split}, which is {owner} and not its own",
         ]
     lacks = []
     here, official = rows[0]["averaged"]

@@ -41,7 +41,10 @@ def number(value: float | None) -> str:
     return f"{value:z.1f}"
 
 
-def grid(table: dict[str, Any], metric: str) -> tuple[list[str], list[list[str]]]:
+def grid(
+    table: dict[str, Any],
+    metric: str,
+) -> tuple[list[str], list[list[str]]]:
     """(head, rows) of one metric of a task: a row for each strategy, then those of papers, which
     have a mean alone. The means are of the task's score and stand in its grid only."""
     measured = [row for row in table["rows"] if metric in row["by_language"]]
@@ -69,7 +72,9 @@ def grid(table: dict[str, Any], metric: str) -> tuple[list[str], list[list[str]]
         cells.append(_seeds(row))
         rows.append(cells)
     for paper in papers:
-        name = f"{paper['model']}, {paper['strategy'].replace('_', ' ')} (paper)"
+        name = (
+            f"{paper['model']}, {paper['strategy'].replace('_', ' ')} (paper)"
+        )
         mean = number(paper["mean"])
         if paper["figure"]:
             mean += f" ({paper['figure']})"
@@ -86,7 +91,10 @@ def _languages(rows: Iterable[dict[str, Any]], metric: str) -> list[str]:
     return sorted(languages)
 
 
-def _means_of(rows: Iterable[dict[str, Any]], papers: Sequence[Any]) -> list[str]:
+def _means_of(
+    rows: Iterable[dict[str, Any]],
+    papers: Sequence[Any],
+) -> list[str]:
     """The means that a row or a paper has, in their usual order."""
     names = set()
     for row in rows:
@@ -125,7 +133,7 @@ def notes(table: dict[str, Any]) -> list[str]:
     papers = table["papers"]
     if any(paper["figure"] for paper in papers):
         lines.append(
-            f"papers: {papers[0]['figure']} alone, where the mean is of F1 and exact match"
+            f"papers: {papers[0]['figure']} alone, where the mean is of F1 and exact match",
         )
     for paper in papers:
         lines.append(f"{paper['model']}: {paper['source']}")
@@ -139,12 +147,12 @@ def _notes_of_row(row: dict[str, Any]) -> list[str]:
         parts = [f"tested on {split} ({size} a language)"]
     else:
         parts = [
-            f"no figures for {split} ({size} a language): predicted; the files have no answers"
+            f"no figures for {split} ({size} a language): predicted; the files have no answers",
         ]
     trained = row.get("trained")
     if trained:
         parts.append(
-            f"trained on {_range(trained['examples'])} examples ({trained['split']})"
+            f"trained on {_range(trained['examples'])} examples ({trained['split']})",
         )
     parts.append(policy(row))
     weights = row["start"]["sha256"][:12]
@@ -157,7 +165,7 @@ def _notes_of_row(row: dict[str, Any]) -> list[str]:
     if seeds:
         lines.append(
             f"{said(row)}: each language has a model of its own, trained and tested in it"
-            + _unequal(row)
+            + _unequal(row),
         )
         if not row["means"]:
             by_language = []
@@ -165,7 +173,7 @@ def _notes_of_row(row: dict[str, Any]) -> list[str]:
                 by_language.append(f"{language} {' '.join(map(str, numbers))}")
             lines.append(
                 f"{said(row)}: no mean, since the languages have other seeds:"
-                f" {'; '.join(by_language)}"
+                f" {'; '.join(by_language)}",
             )
     return lines
 
@@ -205,7 +213,7 @@ def overall(suite: dict[str, Any]) -> tuple[Grid, list[str]]:
         if row["untrained"]:
             names = ", ".join(map(_without_suite, row["untrained"]))
             lines.append(
-                f"{said(row)}: {names} as measured on the weights that it started from"
+                f"{said(row)}: {names} as measured on the weights that it started from",
             )
         cells = [said(row)]
         for name in averages:
@@ -216,7 +224,9 @@ def overall(suite: dict[str, Any]) -> tuple[Grid, list[str]]:
             cells.append(_average(average))
             if average["lacks"]:
                 lacks = "; ".join(average["lacks"])
-                lines.append(f"{said(row)}, {name}: no official average: {lacks}")
+                lines.append(
+                    f"{said(row)}, {name}: no official average: {lacks}",
+                )
         cells += [number(row["tasks"].get(name)) for name in tasks]
         rows.append(cells)
     head = ["", *averages, *map(_without_suite, tasks)]
@@ -232,9 +242,7 @@ def _average(average: dict[str, Any]) -> str:
     star = ""
     if average["lacks"]:
         star = "*"
-    return (
-        f"{number(average['mean'])}{star} ({average['tasks']} of {average['of']} tasks)"
-    )
+    return f"{number(average['mean'])}{star} ({average['tasks']} of {average['of']} tasks)"
 
 
 def layers(row: dict[str, Any]) -> tuple[list[Grid], list[str]]:
@@ -254,7 +262,10 @@ def layers(row: dict[str, Any]) -> tuple[list[Grid], list[str]]:
             star = "*"
         head.append(f"{name}{star}")
 
-    def heat_map(caption: str, rows: Mapping[str, Sequence[float | None]]) -> Grid:
+    def heat_map(
+        caption: str,
+        rows: Mapping[str, Sequence[float | None]],
+    ) -> Grid:
         texts = []
         for name, values in rows.items():
             texts.append([name, *map(number, values)])
@@ -268,13 +279,20 @@ def layers(row: dict[str, Any]) -> tuple[list[Grid], list[str]]:
         means[f"{pooling}{star}"] = [
             _mean_of_layer(by_language, name) for name in names
         ]
-    grids = [heat_map(f"{said(row)}: pooling by layer, mean over languages", means)]
+    grids = [
+        heat_map(f"{said(row)}: pooling by layer, mean over languages", means),
+    ]
     for pooling, by_language in by_pooling.items():
         values = {}
         for language in sorted(by_language):
-            values[language] = [by_language[language].get(name) for name in names]
+            values[language] = [
+                by_language[language].get(name) for name in names
+            ]
         grids.append(
-            heat_map(f"{said(row)}, pooled by {pooling}: language by layer", values)
+            heat_map(
+                f"{said(row)}, pooled by {pooling}: language by layer",
+                values,
+            ),
         )
     note = (
         f"{said(row)}, layers: 0 is the embeddings; *: of the row above and the submission."
@@ -284,10 +302,13 @@ def layers(row: dict[str, Any]) -> tuple[list[Grid], list[str]]:
 
 
 def _mean_of_layer(
-    by_language: Mapping[str, Mapping[str, float]], name: str
+    by_language: Mapping[str, Mapping[str, float]],
+    name: str,
 ) -> float | None:
     """Over the languages that were measured there."""
-    scores = [of_layer[name] for of_layer in by_language.values() if name in of_layer]
+    scores = [
+        of_layer[name] for of_layer in by_language.values() if name in of_layer
+    ]
     if not scores:
         return None
     return float(np.mean(scores))
@@ -310,8 +331,17 @@ def pivots(table: dict[str, Any]) -> list[Grid]:
     for row in rows:
         names.append([trained_on(row)])
         figures = row["by_language"][metric]
-        values.append([figures.get(language, {}).get("mean") for language in languages])
-    return [Grid("trained on (row) by test language", ["", *languages], names, values)]
+        values.append(
+            [figures.get(language, {}).get("mean") for language in languages],
+        )
+    return [
+        Grid(
+            "trained on (row) by test language",
+            ["", *languages],
+            names,
+            values,
+        ),
+    ]
 
 
 def sections_of(
@@ -323,10 +353,14 @@ def sections_of(
         averages, lines = overall(suite)
         sections.append((suite["suite"], [averages], lines, {}))
     for table in card["tables"]:
-        grids = [Grid(metric, *grid(table, metric)) for metric in table["metrics"]]
+        grids = [
+            Grid(metric, *grid(table, metric)) for metric in table["metrics"]
+        ]
         lines = notes(table)
         if number_study.by_number(table["rows"]):
-            grids.append(Grid(number_study.CAPTION, *number_study.grid(table["rows"])))
+            grids.append(
+                Grid(number_study.CAPTION, *number_study.grid(table["rows"])),
+            )
         for row in table["rows"]:
             if "layers" in row:
                 more_grids, more_lines = layers(row)

@@ -40,7 +40,7 @@ def variants(
             break
     if over is None and requested and strategy != STUDIED:
         raise UserError(
-            f"--languages: {strategy} does not run over languages; leave it out"
+            f"--languages: {strategy} does not run over languages; leave it out",
         )
     if over is None and not requested:
         return [{}]
@@ -50,18 +50,20 @@ def variants(
         sets = {one: [one] for one in requested}
     else:
         sets = {one: one.split("+") for one in requested}
-    missing = [name for names in sets.values() for name in names if name not in present]
+    missing = [
+        name for names in sets.values() for name in names if name not in present
+    ]
     if missing:
         raise UserError(
             f"--languages {' '.join(missing)}: {task.full_name} has no training examples of them"
-            f" below {data}; there are {', '.join(present) or 'none'}"
+            f" below {data}; there are {', '.join(present) or 'none'}",
         )
     if not present:
         split = "train"
         if over == "TARGET":
             split = "translate_train"
         raise UserError(
-            f"{task.full_name}: no {split} files below {data}, which {strategy} needs"
+            f"{task.full_name}: no {split} files below {data}, which {strategy} needs",
         )
     if over:
         return [{over: language} for language in requested or present]
@@ -81,12 +83,14 @@ def _trainable(task: Task, data: str, over: str | None) -> list[str]:
 
 
 def _variants_of_sets(
-    sets: Mapping[str, list[str]], task: Task, given: Collection[str]
+    sets: Mapping[str, list[str]],
+    task: Task,
+    given: Collection[str],
 ) -> list[dict[str, str]]:
     for macro in ("TRAIN_LANGUAGES", "TRANSLATED"):
         if macro in given:
             raise UserError(
-                f"--gin.{macro} and --languages both say what is trained on: give one of them"
+                f"--gin.{macro} and --languages both say what is trained on: give one of them",
             )
     # Sets of the same languages are one, in whatever order they were given.
     names = {}
@@ -94,7 +98,10 @@ def _variants_of_sets(
         if len(set(languages)) < len(languages):
             raise UserError(f"--languages {one}: a language stands there twice")
         # The language of the gold training set stands first.
-        ordered = sorted(languages, key=lambda name: (name != task.trained_on, name))
+        ordered = sorted(
+            languages,
+            key=lambda name: (name != task.trained_on, name),
+        )
         names["+".join(ordered)] = None
     return [{"LANGUAGES": name} for name in names]
 
@@ -117,9 +124,15 @@ def lacking(text: str, task: Task, data: str) -> str:
     )
     if reads_translations and not translated:
         return "no translated training sets"
-    if has("TARGET =") and not any(is_tested(task, data, name) for name in translated):
+    if has("TARGET =") and not any(
+        is_tested(task, data, name) for name in translated
+    ):
         return "no answers to test with in the languages of its translations"
-    if "translate_test" in text and not languages_present(task, data, "translate_test"):
+    if "translate_test" in text and not languages_present(
+        task,
+        data,
+        "translate_test",
+    ):
         return "no test sets translated into English"
     if has('TRAIN_LANGUAGES = "all"') and len(gold) < 2:
         return f"training sets of {', '.join(gold) or 'no language'} alone"
@@ -136,7 +149,9 @@ def is_tested(task: Task, data: str, language: str) -> bool:
 
 
 def trained_languages(
-    variant: Mapping[str, str], task: Task, data: str
+    variant: Mapping[str, str],
+    task: Task,
+    data: str,
 ) -> dict[str, str]:
     """The macros, as gin reads them, of what a variant is trained on: gold examples where there
     are, else translated ones. {}: as the strategy says."""

@@ -74,7 +74,12 @@ def check(request: Request, say: Callable[[str], None] = print) -> None:
     for variant, settings in itertools.product(plan.variants, _grid(request)):
         # One seed is enough: all bind the same files.
         cell = Cell.of(
-            request.output, request.task, plan.strategy.stem, variant, settings, 0
+            request.output,
+            request.task,
+            plan.strategy.stem,
+            variant,
+            settings,
+            0,
         )
         bound = _tried(request, cell, plan.strategy)
         for task in request.tasks:
@@ -84,7 +89,9 @@ def check(request: Request, say: Callable[[str], None] = print) -> None:
 
 
 def run(
-    request: Request, machine: RuntimeConfig, say: Callable[[str], None] = print
+    request: Request,
+    machine: RuntimeConfig,
+    say: Callable[[str], None] = print,
 ) -> int:
     """Run the cells that are missing. The exit status: 0, or that of a training that was asked to
     stop. Raises UserError; `check` raises most of them before any training."""
@@ -103,19 +110,38 @@ def run(
         start = parameters_hash(open_run(request.source).params)
     if plan.taught:
         # A teacher labels what the student of its seed and settings trains on.
-        status = run(dataclasses.replace(request, strategy=TEACHER), machine, say)
+        status = run(
+            dataclasses.replace(request, strategy=TEACHER),
+            machine,
+            say,
+        )
         if status:
             return status
     jobs = []
     for variant, settings, seed in itertools.product(
-        plan.variants, grid, range(request.seeds)
+        plan.variants,
+        grid,
+        range(request.seeds),
     ):
         cell = Cell.of(
-            request.output, request.task, plan.strategy.stem, variant, settings, seed
+            request.output,
+            request.task,
+            plan.strategy.stem,
+            variant,
+            settings,
+            seed,
         )
         more = functools.partial(_added, request, plan, cell)
         jobs.append(
-            CellTraining(request, cell, plan.strategy, more, start, machine, say)
+            CellTraining(
+                request,
+                cell,
+                plan.strategy,
+                more,
+                start,
+                machine,
+                say,
+            ),
         )
     return run_all(jobs, say=say)
 
@@ -126,7 +152,12 @@ def _added(request: Request, plan: "_Plan", cell: Cell) -> dict[str, str]:
     if not plan.taught:
         return {}
     teacher = Cell.of(
-        request.output, request.task, TEACHER, {}, cell.settings, cell.seed
+        request.output,
+        request.task,
+        TEACHER,
+        {},
+        cell.settings,
+        cell.seed,
     )
     return {LABELLED: repr(str(label(request, teacher, cell)))}
 
@@ -157,17 +188,19 @@ def _planned(request: Request, say: Callable[[str], None]) -> _Plan:
     if (request.strategy == MULTI_TASK) != bool(request.beside):
         raise UserError(
             f"--strategy {request.strategy}: several tasks are for {MULTI_TASK}, which needs two or"
-            " more"
+            " more",
         )
     strategy = _strategy_file(request.strategy)
     text = strategy.read_text(encoding="utf-8")
-    required = {*re.findall(r"^([A-Z_]+)\s*=\s*%gin\.REQUIRED", text, re.MULTILINE)}
+    required = {
+        *re.findall(r"^([A-Z_]+)\s*=\s*%gin\.REQUIRED", text, re.MULTILINE),
+    }
     taught = LABELLED in required
     if taught and request.task.kind not in TAUGHT:
         raise UserError(
             f"--strategy {request.strategy}: a teacher labels classes, ranks and tags, and"
             f" {request.task.full_name} is of {request.task.kind}; multi_language trains on the"
-            " translations' own answers"
+            " translations' own answers",
         )
     over = variants(
         request.strategy,
@@ -197,7 +230,7 @@ def _strategy_file(name: str) -> Path:
         folder = find_gin("strategies/transfer.gin").parent
         known = sorted(path.stem for path in folder.glob("*.gin"))
         raise UserError(
-            f"--strategy {name}: there are {', '.join([*known, *BASELINES])}, or name a gin file"
+            f"--strategy {name}: there are {', '.join([*known, *BASELINES])}, or name a gin file",
         )
     return strategy
 
@@ -221,11 +254,11 @@ def _tested_targets(
     if passed_over:
         say(
             f"{request.called}, {strategy}: passed over, without a dev or test set:"
-            f" {', '.join(passed_over)}"
+            f" {', '.join(passed_over)}",
         )
     if not tested:
         raise UserError(
-            f"{request.task.full_name}: {strategy} has no language to be tested in"
+            f"{request.task.full_name}: {strategy} has no language to be tested in",
         )
     return tested
 
@@ -239,14 +272,20 @@ def _tried(request: Request, cell: Cell, strategy: Path) -> dict[str, Any]:
     # Elsewhere than in its cell, so that a refused sweep leaves no folder behind.
     with tempfile.TemporaryDirectory() as folder:
         recipe = Path(folder) / RECIPE
-        recipe.write_text(recipe_of(request, cell, strategy, {}), encoding="utf-8")
+        recipe.write_text(
+            recipe_of(request, cell, strategy, {}),
+            encoding="utf-8",
+        )
         bound = values_of(bindings([str(recipe)], ()))
         read_recipe([str(recipe)], ())
     return bound
 
 
 def _require_readable(
-    task: Task, data: str, bound: Mapping[str, Any], sound: set[tuple[Task, str, str]]
+    task: Task,
+    data: str,
+    bound: Mapping[str, Any],
+    sound: set[tuple[Task, str, str]],
 ) -> None:
     """Raise UserError for a fault of a set that chooses or tests. sound: the sets that were read,
     which is added to: cells of a sweep share most of them."""
@@ -259,14 +298,21 @@ def _require_readable(
         sound.add((task, split, language))
 
 
-def _require_beside(request: Request, task: Task, bound: Mapping[str, Any]) -> None:
+def _require_beside(
+    request: Request,
+    task: Task,
+    bound: Mapping[str, Any],
+) -> None:
     """Raise UserError where what a plugged-in model reads beside the examples does not correspond
     to them."""
     data = request.data
     for split_macro, languages_macro in MEASURED:
         split = bound[split_macro]
         for language in chosen_languages(
-            task, data, split, split_list(bound[languages_macro])
+            task,
+            data,
+            split,
+            split_list(bound[languages_macro]),
         ):
             records = read(task, data, split, language)
             pivot = pivot_of(task, data, split, language)

@@ -25,18 +25,20 @@ def label(request: Request, teacher: Cell, cell: Cell) -> Path:
     folder = cell.folder / "labelled"
     task = request.task
     if folder.is_dir() and has_begun(
-        cell
+        cell,
     ):  # labelled anew, a training would read other examples
         return folder
     record = json.loads((teacher.folder / SCORES).read_text(encoding="utf-8"))
     run = f"{teacher.folder / 'run'}@{record['select']['step']}"
     trained = open_run(run, mesh=mesh_of_all())
-    reading = reading_of(values_of(bindings([str(teacher.folder / RECIPE)], ())))
+    reading = reading_of(
+        values_of(bindings([str(teacher.folder / RECIPE)], ())),
+    )
     languages = languages_present(task, request.data, "translate_train")
     if not languages:
         raise UserError(
             f"{task.full_name}: no translated training sets below {request.data} for the teacher to"
-            " label"
+            " label",
         )
     partial = folder.with_name("labelled.partial")
     shutil.rmtree(partial, ignore_errors=True)
@@ -44,7 +46,8 @@ def label(request: Request, teacher: Cell, cell: Cell) -> Path:
         records = read(task, request.data, "translate_train", language)
         outputs = predicted(trained, task, records, language, reading)
         write_labelled(
-            labelled_path(partial, task, language), _relabelled(task, records, outputs)
+            labelled_path(partial, task, language),
+            _relabelled(task, records, outputs),
         )
     shutil.rmtree(folder, ignore_errors=True)  # of a cell that was not trained
     partial.rename(folder)
@@ -52,7 +55,9 @@ def label(request: Request, teacher: Cell, cell: Cell) -> Path:
 
 
 def _relabelled(
-    task: Task, records: Sequence[Any], outputs: Sequence[Any]
+    task: Task,
+    records: Sequence[Any],
+    outputs: Sequence[Any],
 ) -> list[Any]:
     """The records with the outputs in place of their labels or tags."""
     labelled = []

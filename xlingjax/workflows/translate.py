@@ -30,7 +30,12 @@ from rich.progress import (
 
 from xlingjax.data.text_files import content_hash, read_lines
 from xlingjax.errors import UserError
-from xlingjax.evaluation.metrics.text import bleu, chrf, rouge_l, wrong_language_rate
+from xlingjax.evaluation.metrics.text import (
+    bleu,
+    chrf,
+    rouge_l,
+    wrong_language_rate,
+)
 from xlingjax.inference.generate import Generated, Generator
 from xlingjax.inference.run import open_run
 from xlingjax.model.decoding import Decoding
@@ -76,7 +81,9 @@ def write(request: Request) -> None:
     with contextlib.ExitStack() as stack:
         path = request.input or None
         # Nothing but a pipe into a pipe goes on without knowing all lines.
-        if path is None and (request.output or request.score or request.references):
+        if path is None and (
+            request.output or request.score or request.references
+        ):
             path = stack.enter_context(spooled())
         total = None
         if path is not None:
@@ -102,14 +109,26 @@ def write(request: Request) -> None:
         number = done
         for chunk in chunks(itertools.islice(rows, done, None), CHUNK):
             lines, given = zip(*chunk, strict=True)
-            where: dict[str, Any] = {"first": number + 1, "progress": meter.batch}
+            where: dict[str, Any] = {
+                "first": number + 1,
+                "progress": meter.batch,
+            }
             if request.score:
-                scores = generator.score(lines, given, source, request.target, **where)
+                scores = generator.score(
+                    lines,
+                    given,
+                    source,
+                    request.target,
+                    **where,
+                )
                 output.write(map(scored, scores))
             else:
                 written = []
                 texts_of_lines = generator.generate(
-                    lines, source, request.target, **where
+                    lines,
+                    source,
+                    request.target,
+                    **where,
                 )
                 pairs = zip(lines, texts_of_lines, strict=True)
                 for i, (line, texts_of_line) in enumerate(pairs, number):
@@ -144,7 +163,7 @@ def apart(request: Request) -> None:
     for option, path in read.items():
         if path and os.path.realpath(path) == output:
             raise UserError(
-                f"--output {request.output} is the file of {option}: name another one"
+                f"--output {request.output} is the file of {option}: name another one",
             )
 
 
@@ -155,11 +174,17 @@ def opened(request: Request) -> tuple[Generator, str]:
     if not record["model"].get("decoder_layers"):
         raise UserError(
             f"{request.run}: a run of an encoder alone, which writes nothing; give the workdir of"
-            " one with a decoder (DECODER_LAYERS above 0), trained to translate or to restore text"
+            " one with a decoder (DECODER_LAYERS above 0), trained to translate or to restore text",
         )
     others = [code for code in languages if code != request.target]
-    if request.source is None and len(others) > 1 and request.target in languages:
-        raise UserError(f"--from: which of {', '.join(others)} is the input in?")
+    if (
+        request.source is None
+        and len(others) > 1
+        and request.target in languages
+    ):
+        raise UserError(
+            f"--from: which of {', '.join(others)} is the input in?",
+        )
     mesh = mesh_of_all()
     trained = open_run(request.run, mesh=mesh)
     generator = Generator(
@@ -185,7 +210,11 @@ def opened(request: Request) -> tuple[Generator, str]:
     return generator, source
 
 
-def _note_untrained(request: Request, source: str, stages: Mapping[str, Any]) -> None:
+def _note_untrained(
+    request: Request,
+    source: str,
+    stages: Mapping[str, Any],
+) -> None:
     """Tells where a run that learnt to translate did not learn this direction."""
     # Back-translation learns all directions, whatever pairs there are.
     if source == request.target or "back_translation" in stages:
@@ -227,7 +256,7 @@ def texts(path: str | Path | None) -> Iterator[str]:
             yield raw.decode(encoding).strip()
         except UnicodeDecodeError:
             raise UserError(
-                f"standard input, line {number}: invalid UTF-8; convert it, for example with iconv"
+                f"standard input, line {number}: invalid UTF-8; convert it, for example with iconv",
             ) from None
 
 
@@ -253,7 +282,7 @@ def checked(request: Request, generator: Generator, path: str) -> int:
         if count != total:
             raise UserError(
                 f"{option} {other} has {count} lines and the input {total}: give one for each line,"
-                " in order"
+                " in order",
             )
     return total
 
@@ -334,7 +363,7 @@ class Partial:
             self.file = open(self.partial, "a+b")  # noqa: SIM115 - closed at the exit
         except OSError as error:
             raise UserError(
-                f"cannot write {self.partial}: {error.strerror or error}; choose another --output"
+                f"cannot write {self.partial}: {error.strerror or error}; choose another --output",
             ) from None
         return self
 
@@ -353,7 +382,7 @@ class Partial:
         except (OSError, ValueError):
             raise UserError(
                 f"{self.partial} is there, and {self.record.name}, which says of what, is not:"
-                f" {remedy}"
+                f" {remedy}",
             ) from None
         differ = []
         for key in sorted({*begun, *self.made_with}):
@@ -368,7 +397,7 @@ class Partial:
                 differ.append(f"{key} {before!r} (now {now!r})")
         if differ:
             raise UserError(
-                f"{self.partial} was begun with other {', '.join(differ)}: {remedy}"
+                f"{self.partial} was begun with other {', '.join(differ)}: {remedy}",
             )
 
     def keep(self, lines_each: int) -> int:
@@ -394,11 +423,13 @@ class Partial:
 
     def write(self, lines: Iterable[str]) -> None:
         try:
-            self.file.write("".join(f"{line}\n" for line in lines).encode("utf-8"))
+            self.file.write(
+                "".join(f"{line}\n" for line in lines).encode("utf-8"),
+            )
             self.file.flush()
         except OSError as error:
             raise UserError(
-                f"cannot write {self.partial}: {error.strerror or error}; make room, then go on"
+                f"cannot write {self.partial}: {error.strerror or error}; make room, then go on",
             ) from None
 
     def finish(self) -> None:
@@ -440,9 +471,17 @@ class Meter:
             TimeRemainingColumn(),
         )
         self._bar = Progress(
-            *columns, console=console, transient=True, disable=not console.is_terminal
+            *columns,
+            console=console,
+            transient=True,
+            disable=not console.is_terminal,
         )
-        self._task = self._bar.add_task("", total=total, completed=done, rate="")
+        self._task = self._bar.add_task(
+            "",
+            total=total,
+            completed=done,
+            rate="",
+        )
         self._done = done
         self._tokens = 0
         self._started = time.monotonic()
@@ -457,7 +496,9 @@ class Meter:
     def batch(self, lines: int, tokens: int) -> None:
         self._tokens += tokens
         self._bar.update(
-            self._task, advance=lines, rate=f"{self._rate():,.0f} tokens/s"
+            self._task,
+            advance=lines,
+            rate=f"{self._rate():,.0f} tokens/s",
         )
 
     def lines(self, number: int) -> None:
@@ -477,7 +518,10 @@ class Meter:
 
 
 def compared(
-    best: list[str], request: Request, source: str, path: str
+    best: list[str],
+    request: Request,
+    source: str,
+    path: str,
 ) -> Iterator[str]:
     """A line for each metric against the references."""
     references = list(texts(request.references))

@@ -31,15 +31,20 @@ def words(
         raise UserError("words needs --dictionary or --similarity: AA-BB=FILE")
     of = {
         "dictionary": _read(
-            "--dictionary", dictionaries, word_embeddings.read_dictionary
+            "--dictionary",
+            dictionaries,
+            word_embeddings.read_dictionary,
         ),
         "similarity": _read(
-            "--similarity", similarities, word_embeddings.read_similarity
+            "--similarity",
+            similarities,
+            word_embeddings.read_similarity,
         ),
     }
     trained = open_run(run)
     table_VD = np.asarray(
-        trained.params["embeddings"]["tokens"]["embedding"], np.float32
+        trained.params["embeddings"]["tokens"]["embedding"],
+        np.float32,
     )
     scores = {
         "dictionary": word_embeddings.score_dictionary,
@@ -54,7 +59,13 @@ def words(
     for kind, entries in of.items():
         result[kind] = {}
         for name, (languages, rows) in entries.items():
-            values = scores[kind](rows, languages, trained.vocabulary, table_VD, pieces)
+            values = scores[kind](
+                rows,
+                languages,
+                trained.vocabulary,
+                table_VD,
+                pieces,
+            )
             result[kind][name] = values
             figures = []
             for key, value in values.items():
@@ -62,13 +73,18 @@ def words(
             summary.append(f"{kind} {name}: {', '.join(figures)}")
     if output:
         text = json.dumps(result, ensure_ascii=False, indent=1) + "\n"
-        write(Path(output), lambda: Path(output).write_text(text, encoding="utf-8"))
+        write(
+            Path(output),
+            lambda: Path(output).write_text(text, encoding="utf-8"),
+        )
         summary.append(f"{output} written")
     return "\n".join(summary)
 
 
 def _read(
-    option: str, entries: Sequence[str], read: Callable[[str], Any]
+    option: str,
+    entries: Sequence[str],
+    read: Callable[[str], Any],
 ) -> dict[str, tuple[tuple[str, str], Any]]:
     """{"en-de": (("en", "de"), what the file holds)}; of several files of one pair the name is the
     entry's."""
@@ -78,7 +94,7 @@ def _read(
         codes = name.split("-")
         if not equals or not path or len(codes) != 2 or not all(codes):
             raise UserError(
-                f"{option} {entry}: write the two languages and the file, {option} en-de=FILE"
+                f"{option} {entry}: write the two languages and the file, {option} en-de=FILE",
             )
         if not Path(path).is_file():
             raise UserError(f"{option} {entry}: missing file: {path}")

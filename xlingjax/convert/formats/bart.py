@@ -15,7 +15,11 @@ ROLES = {"pad_id": ("pad_token_id", 1), "eos_id": ("eos_token_id", 2)}
 BODY, HEAD = "model.", None
 WORDS, BIAS = f"{BODY}shared.weight", "final_logits_bias"
 TIED = dict.fromkeys(
-    (f"{BODY}encoder.embed_tokens.weight", f"{BODY}decoder.embed_tokens.weight"), WORDS
+    (
+        f"{BODY}encoder.embed_tokens.weight",
+        f"{BODY}decoder.embed_tokens.weight",
+    ),
+    WORDS,
 )
 TIED["lm_head.weight"] = WORDS
 WITHOUT_MEANING = (f"{BODY}encoder.version", f"{BODY}decoder.version")
@@ -86,7 +90,9 @@ def config_of(fields: Fields, name: str) -> ModelConfig:
         gelu=fields.one_of("activation_function", {"gelu": "exact"}, "gelu"),
         head="plain",
         embedding_scale=fields.one_of(
-            "scale_embedding", {True: True, False: False}, False
+            "scale_embedding",
+            {True: True, False: False},
+            False,
         ),
         classifier="xlmr",
         dropout=fields.rate("dropout", 0.1),
@@ -106,7 +112,7 @@ def usual(tensors: Tensors) -> Tensors:
     if BIAS in tensors.shapes:
         if tensors.read(BIAS).any():
             raise UserError(
-                f"{tensors.origin}: {BIAS} is not 0; an encoder-decoder's head has no bias here"
+                f"{tensors.origin}: {BIAS} is not 0; an encoder-decoder's head has no bias here",
             )
         shapes = dict(tensors.shapes)
         del shapes[BIAS]

@@ -38,7 +38,10 @@ MODULES = {
 }
 CLASSIFIERS = {
     # The same layers: the pooler is the first.
-    "xlmr": {"classifier/dense": f"{BODY}pooler.dense", "classifier/out": "classifier"},
+    "xlmr": {
+        "classifier/dense": f"{BODY}pooler.dense",
+        "classifier/out": "classifier",
+    },
     "tagging": {"classifier/out": "classifier"},
     "spans": {"classifier/out": "qa_outputs"},
 }
@@ -74,7 +77,14 @@ def names_of(config: ModelConfig) -> Names:
 def usual(tensors: Tensors) -> Tensors:
     """With the names of `BertForMaskedLM`, segment 0 in the positions. Raises UserError for a head
     that is not tied."""
-    tensors = within(tensors, BODY, ("cls.", "classifier.", "qa_outputs."), TIED)
-    pooled = {"classifier.weight", f"{BODY}pooler.dense.weight"} <= {*tensors.shapes}
+    tensors = within(
+        tensors,
+        BODY,
+        ("cls.", "classifier.", "qa_outputs."),
+        TIED,
+    )
+    pooled = {"classifier.weight", f"{BODY}pooler.dense.weight"} <= {
+        *tensors.shapes,
+    }
     pairs = pooled or "qa_outputs.weight" in tensors.shapes
     return folded(tensors, POSITIONS, SEGMENTS, pairs=pairs)

@@ -12,7 +12,12 @@ import numpy as np
 
 from xlingjax.convert.formats import roberta_prelayernorm, xlm, xlm_roberta
 from xlingjax.convert.formats.hugging_face import Foreign
-from xlingjax.convert.formats.names import Differing, difference, places, to_theirs
+from xlingjax.convert.formats.names import (
+    Differing,
+    difference,
+    places,
+    to_theirs,
+)
 from xlingjax.convert.formats.tensors import safetensors
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
@@ -87,7 +92,7 @@ def _family(config: ModelConfig) -> Any:
             return family
         reasons.append(f"{family.MODEL_TYPE} has another {unfit}")
     raise UserError(
-        f"no class of transformers computes model {config.name}: {'; '.join(reasons)}"
+        f"no class of transformers computes model {config.name}: {'; '.join(reasons)}",
     )
 
 
@@ -96,7 +101,11 @@ def embeds_languages(config: ModelConfig) -> bool:
     return "embeddings/languages" in _family(config).MODULES
 
 
-def in_language(config: ModelConfig, params: Any, row: int) -> tuple[ModelConfig, Any]:
+def in_language(
+    config: ModelConfig,
+    params: Any,
+    row: int,
+) -> tuple[ModelConfig, Any]:
     """The model for texts of one language alone: its row of the language embedding is part of what
     positions give."""
     flat = flattened(params)
@@ -108,19 +117,26 @@ def in_language(config: ModelConfig, params: Any, row: int) -> tuple[ModelConfig
 
 
 def without_beside(
-    config: ModelConfig, params: Any, made: Exported
+    config: ModelConfig,
+    params: Any,
+    made: Exported,
 ) -> tuple[ModelConfig, Any]:
     """(the model that their class computes, its parameters)."""
     # What lies beside has no part in what their class computes.
     plain = config.replace(
-        cross_attention=False, word_recovery=False, paraphrase=False, dan=0
+        cross_attention=False,
+        word_recovery=False,
+        paraphrase=False,
+        dan=0,
     )
     if not embeds_languages(config):
         plain = plain.replace(num_languages=0)
     if any(name.startswith("classifier") for name in made.beside):
         plain = plain.replace(num_labels=0)
     flat = flattened(params)
-    kept = {name: flat[name] for name in flattened(build_model(plain).abstract())}
+    kept = {
+        name: flat[name] for name in flattened(build_model(plain).abstract())
+    }
     return plain, nested(kept)
 
 
@@ -138,7 +154,7 @@ def restored(folder: Path, foreign: Foreign) -> Foreign:
     except (OSError, ValueError, KeyError, TypeError, UserError) as error:
         raise UserError(
             f"{path} does not describe a model of this version of xlingjax ({error}); delete it to"
-            " read the folder without what lies beside transformers' files"
+            " read the folder without what lies beside transformers' files",
         ) from None
     family = _family(config)
     ours = family.described(config, foreign.vocabulary)
@@ -148,7 +164,7 @@ def restored(folder: Path, foreign: Foreign) -> Foreign:
         if ours[name] != theirs.get(name):
             raise UserError(
                 f"{path} and config.json describe different models: {name} is {ours[name]!r} and"
-                f" {theirs.get(name)!r}; give files that belong together"
+                f" {theirs.get(name)!r}; give files that belong together",
             )
     abstract = build_model(config).abstract()
     _, without = places(family.written_names(config), config, abstract)
@@ -166,7 +182,13 @@ def restored(folder: Path, foreign: Foreign) -> Foreign:
         if name in without:
             params[name] = beside.read(name)
         else:
-            params[name] = _resized(name, flat[name], leaf, foreign.config, config)
+            params[name] = _resized(
+                name,
+                flat[name],
+                leaf,
+                foreign.config,
+                config,
+            )
     return dataclasses.replace(
         foreign,
         config=config,

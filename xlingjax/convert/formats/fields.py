@@ -23,7 +23,7 @@ class Fields:
             self.values = json.loads(path.read_text(encoding="utf-8"))
         except OSError as error:
             raise UserError(
-                f"cannot read {path}: {error.strerror}; give the folder of a Hugging Face model"
+                f"cannot read {path}: {error.strerror}; give the folder of a Hugging Face model",
             ) from None
         except ValueError:
             raise UserError(f"{path} is no JSON; fetch it again") from None
@@ -34,12 +34,21 @@ class Fields:
         """A number of 1 or more; without a default it must be there."""
         return self.index(name, default, 1)
 
-    def index(self, name: str, default: int | None = None, least: int = 0) -> int:
+    def index(
+        self,
+        name: str,
+        default: int | None = None,
+        least: int = 0,
+    ) -> int:
         value = self.values.get(name, default)
         # To Python True is the number 1.
-        if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        if (
+            isinstance(value, bool)
+            or not isinstance(value, int)
+            or value < least
+        ):
             raise UserError(
-                f"{self.path}: {name}={value!r}; it must be a whole number of at least {least}"
+                f"{self.path}: {name}={value!r}; it must be a whole number of at least {least}",
             )
         return value
 
@@ -50,7 +59,7 @@ class Fields:
         if first != second:
             raise UserError(
                 f"{self.path}: {name}={first} and {other}={second}; here encoder and decoder have"
-                " the same"
+                " the same",
             )
         return first
 
@@ -63,7 +72,7 @@ class Fields:
         name = str(named)
         if name not in known:
             raise UserError(
-                f"{self.path}: architecture {name} is not read (but {', '.join(known)})"
+                f"{self.path}: architecture {name} is not read (but {', '.join(known)})",
             )
         return known[name]
 
@@ -73,18 +82,23 @@ class Fields:
         0, 1, 2, ..."""
         named = self.values.get("id2label")
         if not named:
-            named = {str(i): f"LABEL_{i}" for i in range(self.count("num_labels", 2))}
+            named = {
+                str(i): f"LABEL_{i}" for i in range(self.count("num_labels", 2))
+            }
         numbers = [str(i) for i in range(len(named))]
         if not isinstance(named, dict) or {*named} != {*numbers}:
             raise UserError(
-                f"{self.path}: id2label={named!r} does not name the classes 0, 1, 2, ...; repair it"
+                f"{self.path}: id2label={named!r} does not name the classes"
+                " 0, 1, 2, ...; repair it",
             )
         return tuple(str(named[i]) for i in numbers)
 
     def rate(self, name: str, default: float) -> float:
         value = self.values.get(name, default)
         if isinstance(value, bool) or not isinstance(value, int | float):
-            raise UserError(f"{self.path}: {name}={value!r}; it must be a number")
+            raise UserError(
+                f"{self.path}: {name}={value!r}; it must be a number",
+            )
         return float(value)
 
     def one_of(self, name: str, meaning: dict[Any, Any], default: Any) -> Any:
@@ -95,7 +109,7 @@ class Fields:
             known = ", ".join(map(repr, meaning))
             raise UserError(
                 f"{self.path}: {name}={value!r} is not something xlingjax computes (it knows"
-                f" {known})"
+                f" {known})",
             )
         return meaning[value]
 

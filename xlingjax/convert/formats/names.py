@@ -18,7 +18,12 @@ from xlingjax.errors import UserError
 from xlingjax.model.config import ModelConfig
 from xlingjax.model.params import flattened
 
-_PARTS = {"kernel": "weight", "embedding": "weight", "scale": "weight", "bias": "bias"}
+_PARTS = {
+    "kernel": "weight",
+    "embedding": "weight",
+    "scale": "weight",
+    "bias": "bias",
+}
 Row = tuple[str, tuple[int, ...] | None, tuple[int, ...] | None]
 """A name, the shape wanted of it (None: no such weight), the shape that it has (None: missing)."""
 OF_WORDS = ("tokens/embedding", "head/bias")
@@ -44,7 +49,9 @@ class Names:
 
 def below(ours: str, theirs: str, modules: Mapping[str, str]) -> dict[str, str]:
     """A table of modules with `ours` and `theirs` before its names."""
-    return {f"{ours}{name}": f"{theirs}{other}" for name, other in modules.items()}
+    return {
+        f"{ours}{name}": f"{theirs}{other}" for name, other in modules.items()
+    }
 
 
 def with_classifier(
@@ -105,7 +112,9 @@ class Place:
 
 
 def places(
-    names: Names, config: ModelConfig, abstract: Any
+    names: Names,
+    config: ModelConfig,
+    abstract: Any,
 ) -> tuple[list[Place], list[str]]:
     """(what of our parameters lies where in theirs, those that have no place there). abstract: ours
     as shapes."""
@@ -145,7 +154,9 @@ def places(
 
 
 def to_ours(
-    table: Sequence[Place], tensors: Tensors, known: Sequence[str] = ()
+    table: Sequence[Place],
+    tensors: Tensors,
+    known: Sequence[str] = (),
 ) -> dict[str, np.ndarray]:
     """{our path: float32 array}.
 
@@ -164,12 +175,14 @@ def to_ours(
     if rows:
         raise Differing(tensors.origin, rows)
     return {
-        place.ours: place.to_ours(map(tensors.read, place.theirs)) for place in table
+        place.ours: place.to_ours(map(tensors.read, place.theirs))
+        for place in table
     }
 
 
 def difference(
-    wanted: Mapping[str, tuple[int, ...]], shapes: Mapping[str, tuple[int, ...]]
+    wanted: Mapping[str, tuple[int, ...]],
+    shapes: Mapping[str, tuple[int, ...]],
 ) -> list[Row]:
     """(name, wanted shape, shape) of what is missing or of another shape, then of what is not
     wanted."""
@@ -188,9 +201,14 @@ class Differing(UserError):
     `table` all."""
 
     def __init__(
-        self, origin: str, rows: Sequence[Row], description: str = "config.json"
+        self,
+        origin: str,
+        rows: Sequence[Row],
+        description: str = "config.json",
     ):
-        lines = [(name, _size(wanted), _size(there)) for name, wanted, there in rows]
+        lines = [
+            (name, _size(wanted), _size(there)) for name, wanted, there in rows
+        ]
         name, wanted, there = lines[0]
         # One of them in the message: the names of a whole model would hide what is to be done.
         more = ""
@@ -198,7 +216,7 @@ class Differing(UserError):
             more = f" (and {len(rows) - 1} more)"
         super().__init__(
             f"{origin}: its weights are not those that {description} describes: {name}: wanted"
-            f" {wanted}, found {there}{more}; give files that belong together"
+            f" {wanted}, found {there}{more}; give files that belong together",
         )
         lines = [("weight", "wanted", "found"), *lines]
         widths = [max(len(line[i]) for line in lines) for i in range(2)]

@@ -78,7 +78,7 @@ def interop() -> Any:
     except ImportError:
         raise UserError(
             "comparing with transformers needs it: pip install 'xlingjax[interop]', or say"
-            " --unverified"
+            " --unverified",
         ) from None
     logging.set_verbosity_error()
     logging.disable_progress_bar()
@@ -114,7 +114,7 @@ def compare(
     ):
         raise UserError(
             "transformers computes an n-stream decoder with padding 0 and as many layers as the"
-            " encoder alone; say --unverified"
+            " encoder alone; say --unverified",
         )
     kind = _compared(config, vocabulary_head)
     auto, what = _KINDS[kind]
@@ -129,10 +129,14 @@ def compare(
     try:
         tokenizer = None
         if has_tokenizer:
-            tokenizer = transformers.AutoTokenizer.from_pretrained(folder, **here)
+            tokenizer = transformers.AutoTokenizer.from_pretrained(
+                folder,
+                **here,
+            )
         if cross_lingual:
             here["config"] = transformers.ProphetNetConfig.from_pretrained(
-                folder, **here
+                folder,
+                **here,
             )
         theirs = (
             getattr(transformers, auto)
@@ -143,14 +147,22 @@ def compare(
         why = f"{type(error).__name__}: {first_line(error)}"
         raise UserError(
             f"transformers cannot open {folder} to compare with ({why}); mend it, or say"
-            " --unverified"
+            " --unverified",
         ) from None
     most = config.max_positions - config.position_offset - bool(config.streams)
-    rows = _rows(folder, vocabulary, tokenizer, most, bool(config.decoder_layers))
+    rows = _rows(
+        folder,
+        vocabulary,
+        tokenizer,
+        most,
+        bool(config.decoder_layers),
+    )
     if order and tokenizer is not None:
         _require_codes(folder, vocabulary, tokenizer, order)
     # As theirs.
-    model = build_model(config.replace(dtype="float32", attention_backend="xla"))
+    model = build_model(
+        config.replace(dtype="float32", attention_backend="xla"),
+    )
 
     run = compiled(_ours, model, None, kind)
     params = jax.device_put(params)
@@ -170,7 +182,8 @@ def compare(
         if config.segments:
             # Half of each row is a second text.
             batch["sides"] = np.broadcast_to(
-                np.arange(length) >= length // 2, batch["input_ids"].shape
+                np.arange(length) >= length // 2,
+                batch["input_ids"].shape,
             ).astype(np.int32)
             given |= {"token_type_ids": "sides"}
         valid_BL = batch["pack_ids"] > 0
@@ -182,11 +195,13 @@ def compare(
                     vocabulary.size + start // _ROWS % config.language_tokens
                 )
             target["ids"] = target.pop("input_ids")
-            batch |= {f"decoder_{name}": values for name, values in target.items()}
+            batch |= {
+                f"decoder_{name}": values for name, values in target.items()
+            }
             given |= {"decoder_input_ids": "decoder_ids"}
             valid_BL = batch["decoder_pack_ids"] > 0
         with jax.default_matmul_precision(
-            "highest"
+            "highest",
         ):  # an accelerator may take fewer bits of float32
             ours = np.asarray(run(params, batch))
         with torch.no_grad():
@@ -214,7 +229,7 @@ def compare(
         if ours.ndim > 2:
             ours, wanted = ours[valid_BL], wanted[valid_BL]
         difference = float(
-            np.maximum(difference, np.abs(ours - wanted).max())
+            np.maximum(difference, np.abs(ours - wanted).max()),
         )  # of NaN stays NaN
         largest = float(np.maximum(largest, np.abs(wanted).max()))
     return Parity(what, difference, largest, len(rows), has_tokenizer)
@@ -238,7 +253,11 @@ def _ours(model, kind: str, params, batch):
 
 
 def _rows(
-    folder: Path, vocabulary: Vocabulary, tokenizer: Any, most: int, alone: bool
+    folder: Path,
+    vocabulary: Vocabulary,
+    tokenizer: Any,
+    most: int,
+    alone: bool,
 ) -> list[list[int]]:
     """Ids of every sentence. alone: compared without what stands around them, where an
     encoder-decoder's source has
@@ -246,7 +265,11 @@ def _rows(
     rows = []
     normalize = _normalization(vocabulary, tokenizer)
     for sentence in SENTENCES:
-        ids = [vocabulary.bos_id, *vocabulary.encode(sentence), vocabulary.eos_id]
+        ids = [
+            vocabulary.bos_id,
+            *vocabulary.encode(sentence),
+            vocabulary.eos_id,
+        ]
         found = (
             ids
             if tokenizer is None
@@ -257,7 +280,8 @@ def _rows(
         if tokenizer is not None and alone:
             found = [vocabulary.bos_id, *found, vocabulary.eos_id]
         if isinstance(
-            vocabulary, FastBpeVocabulary
+            vocabulary,
+            FastBpeVocabulary,
         ):  # which begins with </s>, theirs with <s>
             found = [vocabulary.bos_id, *found[1:]]
         if found != ids:
@@ -272,13 +296,16 @@ def _rows(
             raise UserError(
                 f"{folder}: its tokenizer and the vocabulary read here differ on {sentence!r}, from"
                 f" piece {at} on: {found[at : at + 3]} and {ids[at : at + 3]}; give files that"
-                " belong together"
+                " belong together",
             )
         rows.append(ids[:most])
     return rows
 
 
-def _normalization(vocabulary: Vocabulary, tokenizer: Any) -> Callable[[str], str]:
+def _normalization(
+    vocabulary: Vocabulary,
+    tokenizer: Any,
+) -> Callable[[str], str]:
     """What their tokenizer is to be given: transformers 5 makes an MBartTokenizer without the
     normalization table of the SentencePiece model, whose part is done here then."""
     backend = getattr(tokenizer, "backend_tokenizer", None)
@@ -292,21 +319,29 @@ def _normalization(vocabulary: Vocabulary, tokenizer: Any) -> Callable[[str], st
 
 
 def _require_codes(
-    folder: Path, vocabulary: Vocabulary, tokenizer: Any, order: LanguageRows
+    folder: Path,
+    vocabulary: Vocabulary,
+    tokenizer: Any,
+    order: LanguageRows,
 ) -> None:
     """Raises UserError where their tokenizer has other ids for MASK or a language."""
     theirs, names = order.theirs, {vocabulary.mask_id: tokenizer.mask_token}
-    names |= {vocabulary.size + i: code for i, code in enumerate(sorted(order.codes))}
+    names |= {
+        vocabulary.size + i: code for i, code in enumerate(sorted(order.codes))
+    }
     for row, name in names.items():
         if (found := tokenizer.convert_tokens_to_ids(name)) != theirs[row]:
             raise UserError(
                 f"{folder}: its tokenizer has {name} at {found}, and a table of {len(theirs)} rows"
-                f" at {theirs[row]}; give files that belong together"
+                f" at {theirs[row]}; give files that belong together",
             )
 
 
 def _fields(
-    rows: list[list[int]], length: int, pad_id: int, language: int
+    rows: list[list[int]],
+    length: int,
+    pad_id: int,
+    language: int,
 ) -> dict[str, np.ndarray]:
     ids_BL = np.full((len(rows), length), pad_id, np.int32)
     for row, ids in zip(ids_BL, rows, strict=True):
@@ -317,7 +352,8 @@ def _fields(
         "pack_ids": valid_BL.astype(np.int32),
         "language_ids": np.full_like(ids_BL, language),
         "position_ids": np.broadcast_to(
-            np.arange(length, dtype=np.int32), ids_BL.shape
+            np.arange(length, dtype=np.int32),
+            ids_BL.shape,
         ),
     }
 
@@ -342,7 +378,8 @@ def _by_steps(theirs: Any, given: dict[str, Any]) -> Any:
 
     ids, past, logits = given.pop("decoder_input_ids"), None, []
     encoded = theirs.prophetnet.encoder(
-        given["input_ids"], attention_mask=given["attention_mask"]
+        given["input_ids"],
+        attention_mask=given["attention_mask"],
     )
     for column in range(ids.shape[1]):
         step = dict(
@@ -351,7 +388,9 @@ def _by_steps(theirs: Any, given: dict[str, Any]) -> Any:
             use_cache=True,
         )
         found = theirs(
-            encoder_outputs=encoded, attention_mask=given["attention_mask"], **step
+            encoder_outputs=encoded,
+            attention_mask=given["attention_mask"],
+            **step,
         )
         past = found.past_key_values
         logits.append(found.logits[:, 0])

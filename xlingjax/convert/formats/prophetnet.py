@@ -13,13 +13,19 @@ ROLES = {"pad_id": ("pad_token_id", 0), "eos_id": ("eos_token_id", 2)}
 BODY, HEAD = "prophetnet.", None
 WORDS = f"{BODY}word_embeddings.weight"
 TIED = dict.fromkeys(
-    (f"{BODY}encoder.word_embeddings.weight", f"{BODY}decoder.word_embeddings.weight"),
+    (
+        f"{BODY}encoder.word_embeddings.weight",
+        f"{BODY}decoder.word_embeddings.weight",
+    ),
     WORDS,
 )
 TIED["lm_head.weight"] = WORDS
 WITHOUT_MEANING = LEFT = ()
 
-_EMBEDDINGS = {"positions": "position_embeddings", "norm": "embeddings_layer_norm"}
+_EMBEDDINGS = {
+    "positions": "position_embeddings",
+    "norm": "embeddings_layer_norm",
+}
 _ATTENTION = {name: f"{name}_proj" for name in ("query", "key", "value", "out")}
 _LAYER = {
     **below("attention/", "self_attn.", _ATTENTION),
@@ -62,7 +68,10 @@ def config_of(fields: Fields, name: str) -> ModelConfig:
         decoder_layers=fields.count("num_decoder_layers"),
         decoder_embeddings="shared_tokens",
         dim=fields.count("hidden_size"),
-        heads=fields.same("num_encoder_attention_heads", "num_decoder_attention_heads"),
+        heads=fields.same(
+            "num_encoder_attention_heads",
+            "num_decoder_attention_heads",
+        ),
         ffn=fields.same("encoder_ffn_dim", "decoder_ffn_dim"),
         vocab_size=fields.count("vocab_size"),
         max_positions=fields.count("max_position_embeddings"),

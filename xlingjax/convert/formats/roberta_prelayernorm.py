@@ -43,7 +43,8 @@ MODULES = {
 CLASSIFIERS = xlm_roberta.CLASSIFIERS
 _CLASS = "RobertaPreLayerNorm"
 _HEADS = {
-    name.replace("XLMRoberta", _CLASS): kind for name, kind in xlm_roberta.HEADS.items()
+    name.replace("XLMRoberta", _CLASS): kind
+    for name, kind in xlm_roberta.HEADS.items()
 }
 
 
@@ -52,7 +53,10 @@ def config_of(fields: Fields, name: str) -> ModelConfig:
     bare = f"{_CLASS}Model"
     kind = fields.architecture(_HEADS, bare)
     config = xlm_roberta.encoder_of(
-        fields, name, kind, position_offset=fields.index("pad_token_id") + 1
+        fields,
+        name,
+        kind,
+        position_offset=fields.index("pad_token_id") + 1,
     )
     head = "transform"
     if fields.values.get("architectures") == [bare]:
@@ -104,11 +108,17 @@ def _is_bare(config: ModelConfig) -> bool:
     return config.head == "tied" and kind_of(config, CLASSIFIERS) == "words"
 
 
-def unfold(theirs: dict[str, np.ndarray], config: ModelConfig, pad_id: int) -> None:
+def unfold(
+    theirs: dict[str, np.ndarray],
+    config: ModelConfig,
+    pad_id: int,
+) -> None:
     """As XLM-R's."""
     theirs[SEGMENTS] = np.zeros((1, config.dim), np.float32)
     theirs[POSITIONS] = xlm_roberta.counted(
-        theirs[POSITIONS], config.position_offset, pad_id + 1
+        theirs[POSITIONS],
+        config.position_offset,
+        pad_id + 1,
     )
 
 

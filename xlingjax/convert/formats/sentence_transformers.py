@@ -74,7 +74,7 @@ def read(
     """
     if layer is not None and not 0 <= layer <= config.layers:
         raise UserError(
-            f"--layer {layer}: this model has layers 0 (the embeddings) to {config.layers}"
+            f"--layer {layer}: this model has layers 0 (the embeddings) to {config.layers}",
         )
     has_modules = (folder / MODULES).is_file()
     is_described = has_modules or (folder / POOLING).is_file()
@@ -83,7 +83,12 @@ def read(
     room = config.max_positions - config.position_offset
     length, unread = _length(folder, room)
     if not is_described:
-        sentences = Sentences(layer, pooling or "mean", prefix or "", max_length=length)
+        sentences = Sentences(
+            layer,
+            pooling or "mean",
+            prefix or "",
+            max_length=length,
+        )
         reason = "as the options say"
         if not pooling:
             reason += ", pooled by the mean"
@@ -114,7 +119,7 @@ def read(
         sentences = dataclasses.replace(sentences, pooling=None, unread=why)
     if sentences.unread:
         notes.append(
-            f"sentence vectors: not computed here, since {why}; --pooling sets others"
+            f"sentence vectors: not computed here, since {why}; --pooling sets others",
         )
     elif why:
         notes.append(_note(sentences, f"its own: {why}; not computed here"))
@@ -125,7 +130,7 @@ def read(
     if similarity != "cosine" and not normalize:
         notes.append(
             f"its sentence vectors are compared by {similarity}; retrieval and mining here, by"
-            " cosine"
+            " cosine",
         )
     return sentences, notes
 
@@ -149,7 +154,7 @@ def _modules(folder: Path) -> list[tuple[str, str]]:
             modules.append((_class_name(str(row["type"])), str(row["path"])))
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UserError(
-            f"{path} is no list of modules with type and path ({error!r}); fetch it again"
+            f"{path} is no list of modules with type and path ({error!r}); fetch it again",
         ) from None
     return modules
 
@@ -162,7 +167,8 @@ def _class_name(kind: str) -> str:
 
 
 def _unfit(
-    modules: Sequence[tuple[str, str]], description: Mapping[str, Any]
+    modules: Sequence[tuple[str, str]],
+    description: Mapping[str, Any],
 ) -> list[str]:
     """What of the chain is not computed here, in words."""
     unfit = []
@@ -177,12 +183,16 @@ def _unfit(
     if model_type != "SentenceTransformer":
         unfit.append(f"it is a {model_type}")
     if description.get("truncate_dim"):
-        unfit.append(f"its vectors are cut at {description['truncate_dim']} dimensions")
+        unfit.append(
+            f"its vectors are cut at {description['truncate_dim']} dimensions",
+        )
     return unfit
 
 
 def _pooling(
-    folder: Path, modules: Sequence[tuple[str, str]], prefix: str
+    folder: Path,
+    modules: Sequence[tuple[str, str]],
+    prefix: str,
 ) -> tuple[list[str], list[str]]:
     """(the modes of the pooling, what of it is not computed here)."""
     folders = [path for kind, path in modules if kind == "Pooling"]
@@ -191,7 +201,7 @@ def _pooling(
     path = folder / folders[0] / "config.json"
     if not path.is_file():
         raise UserError(
-            f"missing file: {path}, which {MODULES} names; fetch it from the hub too"
+            f"missing file: {path}, which {MODULES} names; fetch it from the hub too",
         )
     options = _object(path)
     mode = options.get("pooling_mode")
@@ -201,9 +211,11 @@ def _pooling(
         modes = modes or ["mean"]
     elif isinstance(mode, str):
         modes = [mode]
-    if not isinstance(modes, list) or not all(isinstance(name, str) for name in modes):
+    if not isinstance(modes, list) or not all(
+        isinstance(name, str) for name in modes
+    ):
         raise UserError(
-            f"{path}: pooling_mode is {mode!r}, no name and no list of names; fetch it again"
+            f"{path}: pooling_mode is {mode!r}, no name and no list of names; fetch it again",
         )
     unread = []
     if prefix and not options.get("include_prompt", True):
@@ -232,29 +244,36 @@ def _length(folder: Path, room: int) -> tuple[int, list[str]]:
         length = _object(path).get("model_max_length")
     if length is None:
         return room, unread
-    if isinstance(length, bool) or not isinstance(length, int | float) or length < 3:
+    if (
+        isinstance(length, bool)
+        or not isinstance(length, int | float)
+        or length < 3
+    ):
         raise UserError(
-            f"{path}: a sentence cannot have {length!r} tokens at most; give 3 or more"
+            f"{path}: a sentence cannot have {length!r} tokens at most; give 3 or more",
         )
     return int(min(length, room)), unread
 
 
 def _prompts(
-    folder: Path, description: Mapping[str, Any]
+    folder: Path,
+    description: Mapping[str, Any],
 ) -> tuple[dict[str, str], str, list[str]]:
     """({name: prefix}, the one that every sentence gets, what is to be said)."""
     path = folder / PROMPTS
     named = description.get("prompts") or {}
     default = description.get("default_prompt_name")
     is_table = isinstance(named, dict)
-    if not is_table or not all(isinstance(text, str | None) for text in named.values()):
+    if not is_table or not all(
+        isinstance(text, str | None) for text in named.values()
+    ):
         raise UserError(
-            f"{path}: prompts is {named!r}, no names with their texts; fetch it again"
+            f"{path}: prompts is {named!r}, no names with their texts; fetch it again",
         )
     prompts = {name: text for name, text in named.items() if text}
     if default is not None and default not in named:
         raise UserError(
-            f"{path}: default_prompt_name {default!r} is none of its prompts {[*named]}"
+            f"{path}: default_prompt_name {default!r} is none of its prompts {[*named]}",
         )
     if default is not None or not prompts:
         return prompts, prompts.get(default, ""), []
@@ -267,9 +286,13 @@ def _object(path: Path) -> dict[str, Any]:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise UserError(f"{path} is no JSON ({error}); fetch it again") from None
+        raise UserError(
+            f"{path} is no JSON ({error}); fetch it again",
+        ) from None
     if not isinstance(content, dict):
-        raise UserError(f"{path} is no object with names and values; fetch it again")
+        raise UserError(
+            f"{path} is no object with names and values; fetch it again",
+        )
     return content
 
 

@@ -4,7 +4,12 @@ files beside it."""
 from pathlib import Path
 from types import ModuleType
 
-from xlingjax.convert.formats import fairseq, hugging_face, paddle, xlm_checkpoint
+from xlingjax.convert.formats import (
+    fairseq,
+    hugging_face,
+    paddle,
+    xlm_checkpoint,
+)
 from xlingjax.errors import UserError
 
 READERS: dict[str, ModuleType] = {
@@ -20,7 +25,8 @@ def reader_of(source: Path) -> tuple[ModuleType, Path]:
     if source.is_file():
         if source.suffix not in READERS:
             raise UserError(
-                f"{source} is none of {', '.join(READERS)}; give the folder of a Hugging Face model"
+                f"{source} is none of {', '.join(READERS)};"
+                " give the folder of a Hugging Face model",
             )
         return READERS[source.suffix], source
     paths = sorted(source.iterdir())
@@ -32,6 +38,6 @@ def reader_of(source: Path) -> tuple[ModuleType, Path]:
         return hugging_face, source
     if len(files) > 1:
         raise UserError(
-            f"{source} holds {', '.join(path.name for path in files)}; give one of them"
+            f"{source} holds {', '.join(path.name for path in files)}; give one of them",
         )
     return READERS[files[0].suffix], files[0]

@@ -26,7 +26,10 @@ NEVER = -1e6
 """The score of pieces that no text is cut into."""
 
 
-def tokenizer_files(vocabulary: Vocabulary, max_length: int) -> dict[str, bytes]:
+def tokenizer_files(
+    vocabulary: Vocabulary,
+    max_length: int,
+) -> dict[str, bytes]:
     """{file name: content} of what transformers' AutoTokenizer opens; `max_length` in tokens,
     specials counted.
 
@@ -64,7 +67,9 @@ def tokenizer_files(vocabulary: Vocabulary, max_length: int) -> dict[str, bytes]
 
 
 def _bytes(content: Any, indent: int | None = None) -> bytes:
-    return (json.dumps(content, ensure_ascii=False, indent=indent) + "\n").encode()
+    return (
+        json.dumps(content, ensure_ascii=False, indent=indent) + "\n"
+    ).encode()
 
 
 def proto_of(model: bytes):
@@ -126,7 +131,10 @@ def tokenizer_json(vocabulary: Vocabulary) -> dict[str, Any]:
         ),
         "pre_tokenizer": metaspace,
         "post_processor": _template(vocabulary, names),
-        "decoder": {"type": "Sequence", "decoders": _decoders(spec, byte_fallback)},
+        "decoder": {
+            "type": "Sequence",
+            "decoders": _decoders(spec, byte_fallback),
+        },
         "model": model,
     }
 
@@ -165,19 +173,25 @@ def _names(vocabulary: Vocabulary) -> list[str]:
     twice = [name for name in names if names.count(name) > 1]
     raise UserError(
         f"the SentencePiece model has a piece {twice[0]!r}, which layout '{vocabulary.layout}'"
-        " adds"
+        " adds",
     )
 
 
 def _types(vocabulary: Vocabulary, proto) -> list[int]:
     types = [CONTROL] * vocabulary.size
-    for i, piece in zip(vocabulary.to_model.tolist(), proto.pieces, strict=True):
+    for i, piece in zip(
+        vocabulary.to_model.tolist(),
+        proto.pieces,
+        strict=True,
+    ):
         types[i] = piece.type
     return types
 
 
 def _added_tokens(
-    vocabulary: Vocabulary, proto, names: list[str]
+    vocabulary: Vocabulary,
+    proto,
+    names: list[str],
 ) -> list[dict[str, Any]]:
     """Found in a text before the model sees it."""
     kinds = {CONTROL}
@@ -190,12 +204,20 @@ def _added_tokens(
         if i in vocabulary.special_ids or types[i] in kinds:
             special = types[i] != USER_DEFINED
             # <mask> takes the space before it along, as XLM-R's does.
-            token = _added(name, lstrip=i == vocabulary.mask_id, special=special)
+            token = _added(
+                name,
+                lstrip=i == vocabulary.mask_id,
+                special=special,
+            )
             tokens.append({"id": i, **token})
     return tokens
 
 
-def _added(content: str, lstrip: bool = False, special: bool = True) -> dict[str, Any]:
+def _added(
+    content: str,
+    lstrip: bool = False,
+    special: bool = True,
+) -> dict[str, Any]:
     return {
         "content": content,
         "single_word": False,
@@ -222,18 +244,18 @@ def _require_sayable(proto) -> None:
     if trainer.model_type not in (UNIGRAM, BPE):
         raise UserError(
             "tokenizer.json needs a SentencePiece model of type unigram or bpe; this one is word or"
-            " char"
+            " char",
         )
     if trainer.treat_whitespace_as_suffix:
         raise UserError(
             "tokenizer.json cannot say a SentencePiece model that marks the ends of words, not"
-            " their starts"
+            " their starts",
         )
     for piece in proto.pieces:
         if piece.type == UNUSED:
             raise UserError(
                 "tokenizer.json cannot say the unused pieces of a SentencePiece model, as"
-                f" {piece.piece!r}"
+                f" {piece.piece!r}",
             )
     _require_sayable_pieces(proto)
     if trainer.model_type == BPE:
@@ -243,7 +265,9 @@ def _require_sayable(proto) -> None:
 def _require_sayable_pieces(proto) -> None:
     """Of those that the user of SentencePiece defined."""
     spec = proto.normalizer_spec
-    pieces = [piece.piece for piece in proto.pieces if piece.type == USER_DEFINED]
+    pieces = [
+        piece.piece for piece in proto.pieces if piece.type == USER_DEFINED
+    ]
     table = {}
     if pieces and spec.precompiled_charsmap:
         table = rules(spec.precompiled_charsmap)
@@ -251,14 +275,14 @@ def _require_sayable_pieces(proto) -> None:
     for piece in pieces:
         if " " in piece or any(text in piece for text in table):
             raise UserError(
-                f"the user-defined piece {piece!r} is text that the model's normalization rewrites"
+                f"the user-defined piece {piece!r} is text that the model's normalization rewrites",
             )
         # There they are added tokens, and what stands on their two sides is normalized alone.
         if proto.trainer_spec.model_type == BPE and moves_spaces:
             raise UserError(
                 f"tokenizer.json cannot say the user-defined piece {piece!r} of a bpe model that"
                 " puts a space before the text or removes spaces (add_dummy_prefix,"
-                " remove_extra_whitespaces)"
+                " remove_extra_whitespaces)",
             )
 
 
@@ -267,22 +291,29 @@ def _require_sayable_merges(score_of: dict[str, float]) -> None:
     if len({*long}) < len(long):
         raise UserError(
             "the bpe model has pieces of the same score: tokenizer.json has a first and a"
-            " second"
+            " second",
         )
     for piece in score_of:
         if not score_of.keys() >= set(piece):
             raise UserError(
                 f"the bpe model has no piece for a character of its piece {piece!r}; train it"
-                " anew"
+                " anew",
             )
 
 
 def _normal_scores(proto) -> dict[str, float]:
-    return {piece.piece: piece.score for piece in proto.pieces if piece.type == NORMAL}
+    return {
+        piece.piece: piece.score
+        for piece in proto.pieces
+        if piece.type == NORMAL
+    }
 
 
 def _scores(
-    vocabulary: Vocabulary, proto, names: list[str], normal: set[str]
+    vocabulary: Vocabulary,
+    proto,
+    names: list[str],
+    normal: set[str],
 ) -> list[list[Any]]:
     """[name, log probability] by id."""
     # tokenizers gives an unknown character the lowest score less 10, and would find special pieces
@@ -293,7 +324,11 @@ def _scores(
         lowest = 0.0
     scores = [lowest] * len(names)
     highest = max(piece.score for piece in proto.pieces if piece.type == NORMAL)
-    for i, piece in zip(vocabulary.to_model.tolist(), proto.pieces, strict=True):
+    for i, piece in zip(
+        vocabulary.to_model.tolist(),
+        proto.pieces,
+        strict=True,
+    ):
         if piece.type == NORMAL:
             scores[i] = piece.score
         elif piece.type == USER_DEFINED:
@@ -329,12 +364,14 @@ def _decoders(spec, byte_fallback: bool) -> list[dict[str, Any]]:
     decoders = []
     if spec.escape_whitespaces:
         decoders.append(
-            {"type": "Replace", "pattern": {"String": SPACE}, "content": " "}
+            {"type": "Replace", "pattern": {"String": SPACE}, "content": " "},
         )
     if byte_fallback:
         decoders.append({"type": "ByteFallback"})
     decoders.append({"type": "Fuse"})
     if spec.add_dummy_prefix:
         # The space that was put before the text.
-        decoders.append({"type": "Strip", "content": " ", "start": 1, "stop": 0})
+        decoders.append(
+            {"type": "Strip", "content": " ", "start": 1, "stop": 0},
+        )
     return decoders

@@ -35,7 +35,10 @@ def kind_of(config: ModelConfig, classifiers: Mapping[str, Modules]) -> str:
 
 
 def names_of_class(
-    config: ModelConfig, modules: Modules, classifiers: Mapping[str, Modules], head: str
+    config: ModelConfig,
+    modules: Modules,
+    classifiers: Mapping[str, Modules],
+    head: str,
 ) -> Names:
     """A class with a classifier has no vocabulary head. head: how the names of that begin."""
     kind = kind_of(config, classifiers)

@@ -10,7 +10,12 @@ from xlingjax.convert.formats.fields import Fields
 from xlingjax.convert.formats.names import Names, with_classifier
 from xlingjax.convert.formats.reading import within
 from xlingjax.convert.formats.tensors import Tensors
-from xlingjax.convert.formats.writing import classes, differing, kind_of, names_of_class
+from xlingjax.convert.formats.writing import (
+    classes,
+    differing,
+    kind_of,
+    names_of_class,
+)
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
 from xlingjax.model.config import ModelConfig
@@ -96,14 +101,17 @@ def config_of(fields: Fields, name: str) -> ModelConfig:
         # Where the answer begins, and where it ends.
         config = config.replace(classifier=kind, num_labels=2)
     elif kind:
-        config = config.replace(classifier=kind, num_labels=len(fields.labels()))
+        config = config.replace(
+            classifier=kind,
+            num_labels=len(fields.labels()),
+        )
     if kind == "xlm":
         fields.only("summary_type", "first")
         fields.only("summary_use_proj", True)
         fields.only("summary_proj_to_labels", True)
         fields.only("summary_activation", None)
         config = config.replace(
-            classifier_dropout=fields.rate("summary_first_dropout", 0.1)
+            classifier_dropout=fields.rate("summary_first_dropout", 0.1),
         )
     return config
 
@@ -115,16 +123,19 @@ def languages_of(fields: Fields) -> tuple[str, ...]:
     named = fields.values.get("lang2id")
     numbers = sorted(range(count), key=repr)
     # By `repr`, since anything may stand there, and 1 and "1" cannot be compared.
-    if not isinstance(named, dict) or sorted(named.values(), key=repr) != numbers:
+    if (
+        not isinstance(named, dict)
+        or sorted(named.values(), key=repr) != numbers
+    ):
         raise UserError(
             f"{fields.path}: lang2id={named!r} does not name n_langs={count} languages; give their"
-            ' codes, {"ar": 0, "bg": 1, ...}'
+            ' codes, {"ar": 0, "bg": 1, ...}',
         )
     codes = sorted(named)
     if codes != sorted(named, key=named.__getitem__):
         raise UserError(
             f"{fields.path}: lang2id={named!r} is not in alphabetical order, as the languages of a"
-            " run are; reorder the rows of lang_embeddings and lang2id"
+            " run are; reorder the rows of lang_embeddings and lang2id",
         )
     return tuple(codes)
 
@@ -155,7 +166,11 @@ def written_names(config: ModelConfig) -> Names:
     return names_of_class(config, MODULES, CLASSIFIERS, HEAD)
 
 
-def unfold(theirs: dict[str, np.ndarray], config: ModelConfig, pad_id: int) -> None:
+def unfold(
+    theirs: dict[str, np.ndarray],
+    config: ModelConfig,
+    pad_id: int,
+) -> None:
     """Theirs has nothing that ours has not."""
 
 

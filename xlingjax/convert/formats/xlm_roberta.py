@@ -10,7 +10,12 @@ from xlingjax.convert.formats.fields import Fields
 from xlingjax.convert.formats.names import Names, with_classifier
 from xlingjax.convert.formats.reading import folded, within
 from xlingjax.convert.formats.tensors import Tensors
-from xlingjax.convert.formats.writing import classes, differing, kind_of, names_of_class
+from xlingjax.convert.formats.writing import (
+    classes,
+    differing,
+    kind_of,
+    names_of_class,
+)
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.model.config import ModelConfig
 
@@ -65,14 +70,19 @@ HEADS = {
     "XLMRobertaForQuestionAnswering": "spans",
 }
 _ROBERTA = {name.removeprefix("XLM"): kind for name, kind in HEADS.items()}
-_ARCHITECTURES = {kind or "words": architecture for architecture, kind in HEADS.items()}
+_ARCHITECTURES = {
+    kind or "words": architecture for architecture, kind in HEADS.items()
+}
 
 
 def config_of(fields: Fields, name: str) -> ModelConfig:
     """The model that config.json describes. Raises UserError for what is not computed here."""
     kind = fields.architecture(HEADS | _ROBERTA, "XLMRobertaModel")
     return encoder_of(
-        fields, name, kind, position_offset=fields.index("pad_token_id") + 1
+        fields,
+        name,
+        kind,
+        position_offset=fields.index("pad_token_id") + 1,
     )
 
 
@@ -116,7 +126,7 @@ def encoder_of(
     )
     if classifier and fields.values.get("classifier_dropout") is not None:
         config = config.replace(
-            classifier_dropout=fields.rate("classifier_dropout", 0.1)
+            classifier_dropout=fields.rate("classifier_dropout", 0.1),
         )
     return config
 
@@ -151,11 +161,19 @@ def written_names(config: ModelConfig) -> Names:
     return names_of_class(config, MODULES, CLASSIFIERS, HEAD)
 
 
-def unfold(theirs: dict[str, np.ndarray], config: ModelConfig, pad_id: int) -> None:
+def unfold(
+    theirs: dict[str, np.ndarray],
+    config: ModelConfig,
+    pad_id: int,
+) -> None:
     """What theirs has and ours has not: a row of segments; positions count from the row after that
     of `pad_id`."""
     theirs[SEGMENTS] = np.zeros((1, config.dim), np.float32)
-    theirs[POSITIONS] = counted(theirs[POSITIONS], config.position_offset, pad_id + 1)
+    theirs[POSITIONS] = counted(
+        theirs[POSITIONS],
+        config.position_offset,
+        pad_id + 1,
+    )
 
 
 def counted(table: np.ndarray, rows: int, wanted: int) -> np.ndarray:
@@ -192,7 +210,10 @@ def described(
         "attention_probs_dropout_prob": config.attention_dropout,
         # Theirs counts from the row after that of padding, wherever ours begins.
         "max_position_embeddings": (
-            config.max_positions - config.position_offset + vocabulary.pad_id + 1
+            config.max_positions
+            - config.position_offset
+            + vocabulary.pad_id
+            + 1
         ),
         # The class has segments in any case; ours gives it a row of zeros.
         "type_vocab_size": 1,

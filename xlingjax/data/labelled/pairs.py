@@ -15,7 +15,9 @@ ORDERED = 10
 
 
 def read_source_target(
-    paths: Sequence[Path], task, language: str
+    paths: Sequence[Path],
+    task,
+    language: str,
 ) -> list[SourceTarget]:
     """Line n of the second file is to be written for line n of the first; the first alone: a test
     set. Raises UserError for an empty line and for files of unequal length."""
@@ -51,7 +53,9 @@ def read_tatoeba(paths: Sequence[Path], task, language: str) -> list[Bitext]:
 
 
 def _gold(foreign_rows: Iterable[int]) -> frozenset[tuple[str, str]]:
-    return frozenset((str(row), str(line)) for line, row in enumerate(foreign_rows))
+    return frozenset(
+        (str(row), str(line)) for line, row in enumerate(foreign_rows)
+    )
 
 
 def _by_row(side: Sequence[tuple[int, str]]) -> tuple[tuple[str, str], ...]:
@@ -68,10 +72,12 @@ def read_bucc(paths: Sequence[Path], task, language: str) -> list[Bitext]:
             id_, tab, text = line.partition("\t")
             if not tab or not id_.strip() or not text.strip():
                 raise UserError(
-                    f"{path}, line {number}: {line[:60]!r} is not an id, a tab and a sentence"
+                    f"{path}, line {number}: {line[:60]!r} is not an id, a tab and a sentence",
                 )
             if id_ in sentences:
-                raise UserError(f"{path}, line {number}: the id {id_!r} comes twice")
+                raise UserError(
+                    f"{path}, line {number}: the id {id_!r} comes twice",
+                )
             sentences[id_] = text.strip()
         sides.append(sentences)
     foreign, english = sides
@@ -82,7 +88,8 @@ def read_bucc(paths: Sequence[Path], task, language: str) -> list[Bitext]:
 
 
 def _gold_of_bucc(
-    paths: Sequence[Path], sides: Sequence[Mapping[str, str]]
+    paths: Sequence[Path],
+    sides: Sequence[Mapping[str, str]],
 ) -> frozenset[tuple[str, str]]:
     path = paths[2]
     gold = set()
@@ -91,11 +98,13 @@ def _gold_of_bucc(
         if len(pair) != 2:
             raise UserError(
                 f"{path}, line {number}: {len(pair)} columns, expected 2: foreign id TAB"
-                " English id"
+                " English id",
             )
         for id_, side, file in zip(pair, sides, paths[:2], strict=True):
             if id_ not in side:
-                raise UserError(f"{path}, line {number}: no sentence {id_!r} in {file}")
+                raise UserError(
+                    f"{path}, line {number}: no sentence {id_!r} in {file}",
+                )
         gold.add(pair)
     return frozenset(gold)
 
@@ -105,22 +114,24 @@ def _permutation(path: Path, count: int) -> list[int]:
     for number, line in _lines(path):
         if not line.strip().isdigit() or int(line) >= count:
             raise UserError(
-                f"{path}, line {number}: {line!r} is not a row, 0 to {count - 1}"
+                f"{path}, line {number}: {line!r} is not a row, 0 to {count - 1}",
             )
         rows.append(int(line))
     if len(rows) != count:
         raise UserError(
-            f"{path}: {len(rows)} lines for {count} English lines; expected a foreign row for each"
+            f"{path}: {len(rows)} lines for {count} English lines; expected a foreign row for each",
         )
     return rows
 
 
 def _texts(path: Path) -> list[tuple[int, str]]:
-    texts = [(number, line.strip()) for number, line in read_lines(existing(path))]
+    texts = [
+        (number, line.strip()) for number, line in read_lines(existing(path))
+    ]
     for number, text in texts:
         if not text:
             raise UserError(
-                f"{path}, line {number}: the line is empty; every line is a text"
+                f"{path}, line {number}: the line is empty; every line is a text",
             )
     if not texts:
         raise UserError(f"{path}: the file is empty")
@@ -137,9 +148,13 @@ def _lines(path: Path) -> list[tuple[int, str]]:
     return lines
 
 
-def _same_length(paths: Sequence[Path], first: Sequence, second: Sequence) -> None:
+def _same_length(
+    paths: Sequence[Path],
+    first: Sequence,
+    second: Sequence,
+) -> None:
     if len(first) != len(second):
         raise UserError(
             f"{paths[0]} has {len(first)} lines, {paths[1]} {len(second)}: line n of one"
-            " belongs to line n of the other"
+            " belongs to line n of the other",
         )

@@ -35,17 +35,32 @@ def read_squad(
     found: dict[str, Question] = {}
     for article in _field(_loaded(path), "data", path, "the file"):
         for paragraph in _field(article, "paragraphs", path, "an article"):
-            context = _text(paragraph, "context", path, "a paragraph", translated)
+            context = _text(
+                paragraph,
+                "context",
+                path,
+                "a paragraph",
+                translated,
+            )
             for qa in _field(paragraph, "qas", path, "a paragraph"):
-                question = checked_question(qa, context, path, translated=translated)
+                question = checked_question(
+                    qa,
+                    context,
+                    path,
+                    translated=translated,
+                )
                 if numbered:
                     question = replace(question, id=str(len(found)))
                 before = found.get(question.id)
                 if before is not None:
                     same_text = before.question == question.question
-                    if not translated or not same_text or before.context != context:
+                    if (
+                        not translated
+                        or not same_text
+                        or before.context != context
+                    ):
                         raise UserError(
-                            f"{path}, question {question.id}: this id comes twice"
+                            f"{path}, question {question.id}: this id comes twice",
                         )
                     question = replace(
                         question,
@@ -59,7 +74,11 @@ def read_squad(
 
 
 def checked_question(
-    qa: Any, context: str, path: str | Path, *, translated: bool = False
+    qa: Any,
+    context: str,
+    path: str | Path,
+    *,
+    translated: bool = False,
 ) -> Question:
     """The question of SQuAD's `qa`. path: where it stands, for messages. translated: see
     `read_squad`. Raises UserError as it does."""
@@ -79,7 +98,7 @@ def checked_question(
                 continue
         if not isinstance(text, str) or not isinstance(start, int):
             raise UserError(
-                f"{where}: an answer is not an object with a text and an answer_start"
+                f"{where}: an answer is not an object with a text and an answer_start",
             )
         if not text or translated and not text.strip():
             continue
@@ -97,7 +116,11 @@ def checked_question(
 
 
 def _misplaced(
-    where: str, context: str, answer: str, start: int, stands: str
+    where: str,
+    context: str,
+    answer: str,
+    start: int,
+    stands: str,
 ) -> UserError:
     other = context.find(answer)
     remedy = f"it stands at {other}"
@@ -105,7 +128,7 @@ def _misplaced(
         remedy = "it stands nowhere in the context"
     return UserError(
         f"{where}: the answer {answer!r} is not in its context at character {start},"
-        f" where {stands!r} stands; {remedy}"
+        f" where {stands!r} stands; {remedy}",
     )
 
 
@@ -115,10 +138,12 @@ def _loaded(path: Path) -> Any:
     except UnicodeDecodeError as error:
         line = error.object[: error.start].count(b"\n") + 1
         raise UserError(
-            f"{path}, line {line}: invalid UTF-8; convert the file"
+            f"{path}, line {line}: invalid UTF-8; convert the file",
         ) from None
     except ValueError as error:
-        raise UserError(f"{path}: not JSON ({error}); fetch the file again") from None
+        raise UserError(
+            f"{path}: not JSON ({error}); fetch the file again",
+        ) from None
 
 
 def _value(record: Any, name: str, default: Any = None) -> Any:
@@ -132,13 +157,17 @@ def _field(record: Any, name: str, path: Path, what: str) -> list:
     value = _value(record, name)
     if not isinstance(value, list):
         raise UserError(
-            f"{path}: {what} has no list {name!r}; expected SQuAD's layout: data, paragraphs, qas"
+            f"{path}: {what} has no list {name!r}; expected SQuAD's layout: data, paragraphs, qas",
         )
     return value
 
 
 def _text(
-    record: Any, name: str, path: str | Path, what: str, may_be_lost: bool = False
+    record: Any,
+    name: str,
+    path: str | Path,
+    what: str,
+    may_be_lost: bool = False,
 ) -> str:
     value = _value(record, name)
     if may_be_lost and isinstance(record, dict) and name in record:

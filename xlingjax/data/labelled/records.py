@@ -103,7 +103,8 @@ def learnable(records: Sequence[Any]) -> list[Any]:
 
 
 def existing(
-    path: str | Path, hint: str = "fetch it, or name the folder it lies in"
+    path: str | Path,
+    hint: str = "fetch it, or name the folder it lies in",
 ) -> Path:
     """The path, if a file is there. Raises UserError."""
     path = Path(path)

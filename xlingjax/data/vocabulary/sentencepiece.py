@@ -74,7 +74,9 @@ def _written_layout(side: Path) -> str | None:
 
 
 def _is_tokenizer(folder: Path) -> bool:
-    return (folder / "tokenizer.json").is_file() or (folder / "vocab.txt").is_file()
+    return (folder / "tokenizer.json").is_file() or (
+        folder / "vocab.txt"
+    ).is_file()
 
 
 def _flat(encoded: Sequence[Sequence[int]]) -> tuple[np.ndarray, np.ndarray]:
@@ -106,12 +108,14 @@ class Vocabulary:
 
         if layout not in LAYOUTS:
             raise UserError(
-                f"unknown vocabulary layout '{layout}'; use one of {', '.join(LAYOUTS)}"
+                f"unknown vocabulary layout '{layout}'; use one of {', '.join(LAYOUTS)}",
             )
         self.model_bytes = model
         self.layout = layout
         self.sha256 = hashlib.sha256(model + layout.encode()).hexdigest()
-        self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
+        self._processor = sentencepiece.SentencePieceProcessor(
+            model_proto=model,
+        )
         count = self._processor.get_piece_size()
         self._pieces = [self._processor.id_to_piece(i) for i in range(count)]
         if layout == "xlm":
@@ -125,7 +129,7 @@ class Vocabulary:
         if ids != (0, 1, 2):
             raise UserError(
                 f"layout '{layout}' needs a SentencePiece model with unk, bos, eos = 0, 1, 2;"
-                f" it has {ids}"
+                f" it has {ids}",
             )
         if layout == "xlmr":
             self._take_xlmr(count)
@@ -137,7 +141,7 @@ class Vocabulary:
         if tuple(self._pieces[:specials]) != XLM_SPECIAL_PIECES:
             raise UserError(
                 "the SentencePiece model does not begin with the pieces of layout 'xlm'; "
-                "load it with layout 'xlmr' or train one with `xlingjax vocab`"
+                "load it with layout 'xlmr' or train one with `xlingjax vocab`",
             )
         self.size = count
         self.to_model = np.arange(count, dtype=np.int32)
@@ -174,7 +178,11 @@ class Vocabulary:
         self.special_ids = frozenset(range(len(_FIRST["xprophetnet"])))
 
     @classmethod
-    def load(cls, path: str | os.PathLike, layout: str | None = None) -> Vocabulary:
+    def load(
+        cls,
+        path: str | os.PathLike,
+        layout: str | None = None,
+    ) -> Vocabulary:
         """Reads a SentencePiece `.model` file (or the folder that holds `vocab.model`).
 
         The layout is the argument, or that of `vocab.json` beside the model, or what the model's
@@ -187,11 +195,15 @@ class Vocabulary:
         if path.is_dir():
             if layout is None and not (path / "vocab.model").is_file():
                 if _is_tokenizer(path):
-                    from xlingjax.data.vocabulary.tokenizer import TokenizerVocabulary
+                    from xlingjax.data.vocabulary.tokenizer import (
+                        TokenizerVocabulary,
+                    )
 
                     return TokenizerVocabulary.read(path)
                 if (path / "merges.txt").is_file():
-                    from xlingjax.data.vocabulary.fastbpe import FastBpeVocabulary
+                    from xlingjax.data.vocabulary.fastbpe import (
+                        FastBpeVocabulary,
+                    )
 
                     return FastBpeVocabulary.read(path)
             path = path / "vocab.model"
@@ -200,7 +212,7 @@ class Vocabulary:
         except OSError as error:
             raise UserError(
                 f"cannot read the vocabulary {path}: {error.strerror}; train one with `xlingjax"
-                " vocab`"
+                " vocab`",
             ) from None
         side = path.with_name("vocab.json")
         if layout is None and side.is_file():
@@ -217,7 +229,7 @@ class Vocabulary:
             raise UserError(f"{path}: {error}") from None
         except RuntimeError:
             raise UserError(
-                f"{path} is not a SentencePiece model: `xlingjax vocab` makes one"
+                f"{path} is not a SentencePiece model: `xlingjax vocab` makes one",
             ) from None
 
     def files(self) -> dict[str, bytes]:
@@ -234,7 +246,10 @@ class Vocabulary:
             return []
         return self.to_model[self._processor.encode(text)].tolist()
 
-    def encode_with_spans(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
+    def encode_with_spans(
+        self,
+        text: str,
+    ) -> tuple[list[int], list[tuple[int, int]]]:
         """(ids, the characters `begin:end` of `text` that each piece stands for)."""
         if not text:
             return [], []
@@ -244,7 +259,9 @@ class Vocabulary:
         return ids, spans
 
     def encode_lines(
-        self, lines: Sequence[str], threads: int = 1
+        self,
+        lines: Sequence[str],
+        threads: int = 1,
     ) -> tuple[np.ndarray, np.ndarray]:
         """(ids of all lines one after the other, int32; number of pieces of each line, int32)."""
         encoded = self._processor.encode(list(lines), num_threads=threads)
@@ -279,7 +296,9 @@ class Vocabulary:
 
     def _name(self, i: int) -> str:
         if not 0 <= i < self.size:
-            raise UserError(f"id {i} is outside the vocabulary of {self.size} pieces")
+            raise UserError(
+                f"id {i} is outside the vocabulary of {self.size} pieces",
+            )
         first = _FIRST[self.layout]
         if i < len(first):
             return first[i]
@@ -302,7 +321,9 @@ class Vocabulary:
         return hash(self.sha256)
 
     def __repr__(self) -> str:
-        return f"Vocabulary({self.layout}, {self.size} pieces, {self.sha256[:12]})"
+        return (
+            f"Vocabulary({self.layout}, {self.size} pieces, {self.sha256[:12]})"
+        )
 
 
 class PieceTable(Vocabulary, abc.ABC):
@@ -334,14 +355,18 @@ class PieceTable(Vocabulary, abc.ABC):
         return self._encode_all(list(words))
 
     def encode_lines(
-        self, lines: Sequence[str], threads: int = 1
+        self,
+        lines: Sequence[str],
+        threads: int = 1,
     ) -> tuple[np.ndarray, np.ndarray]:
         """As `Vocabulary.encode_lines`; `threads` is not heeded."""
         return _flat(self._encode_all(list(lines)))
 
     def _name(self, i: int) -> str:
         if not 0 <= i < self.size:
-            raise UserError(f"id {i} is outside the vocabulary of {self.size} pieces")
+            raise UserError(
+                f"id {i} is outside the vocabulary of {self.size} pieces",
+            )
         return self._pieces[i]
 
     def __repr__(self) -> str:

@@ -50,7 +50,7 @@ class TokenizerVocabulary(PieceTable):
             raise
         except Exception as error:  # tokenizers raises nothing narrower
             raise UserError(
-                f"tokenizer.json cannot be read: {str(error).splitlines()[0]}"
+                f"tokenizer.json cannot be read: {str(error).splitlines()[0]}",
             ) from None
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()
@@ -72,14 +72,18 @@ class TokenizerVocabulary(PieceTable):
         for role, token in self.special.items():
             if token not in ids:
                 raise UserError(
-                    f"tokenizer.json has no piece {token!r}, its {ROLES[role]}"
+                    f"tokenizer.json has no piece {token!r}, its {ROLES[role]}",
                 )
             roles[role] = ids[token]
         added = self._tokenizer.get_added_tokens_decoder()
         self._take([i for i, token in added.items() if token.special], **roles)
 
     @classmethod
-    def read(cls, folder: Path, pieces: str = "vocab.txt") -> TokenizerVocabulary:
+    def read(
+        cls,
+        folder: Path,
+        pieces: str = "vocab.txt",
+    ) -> TokenizerVocabulary:
         """Of our folder or Hugging Face's. pieces: the file with one on each line, where there is
         no tokenizer.json. Raises UserError."""
         try:
@@ -87,19 +91,32 @@ class TokenizerVocabulary(PieceTable):
             return cls(content, special_of(folder, content))
         except UserError as error:
             raise UserError(f"{folder}: {error}") from None
-        except (OSError, ValueError, AttributeError, KeyError, TypeError) as error:
+        except (
+            OSError,
+            ValueError,
+            AttributeError,
+            KeyError,
+            TypeError,
+        ) as error:
             raise UserError(
-                f"{folder}: its tokenizer cannot be read: {error}"
+                f"{folder}: its tokenizer cannot be read: {error}",
             ) from None
 
     def files(self) -> dict[str, bytes]:
-        side = {"layout": LAYOUT, "sha256": self.sha256, "special": self.special}
+        side = {
+            "layout": LAYOUT,
+            "sha256": self.sha256,
+            "special": self.special,
+        }
         return {
             "tokenizer.json": self.content,
             "vocab.json": (json.dumps(side) + "\n").encode(),
         }
 
-    def encode_with_spans(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
+    def encode_with_spans(
+        self,
+        text: str,
+    ) -> tuple[list[int], list[tuple[int, int]]]:
         encoding = self._tokenizer.encode(text, add_special_tokens=False)
         return encoding.ids, encoding.offsets
 
@@ -110,7 +127,10 @@ class TokenizerVocabulary(PieceTable):
 
     def _encode_all(self, lines: list[str]) -> list[list[int]]:
         # The number of threads is that of RAYON_NUM_THREADS.
-        encodings = self._tokenizer.encode_batch_fast(lines, add_special_tokens=False)
+        encodings = self._tokenizer.encode_batch_fast(
+            lines,
+            add_special_tokens=False,
+        )
         return [encoding.ids for encoding in encodings]
 
     def decode(self, ids: Iterable[int]) -> str:
@@ -135,7 +155,7 @@ def _pieces_by_id(ids: dict[str, int]) -> list[str]:
     for i in range(len(pieces)):
         if i not in pieces:
             raise UserError(
-                f"tokenizer.json has no piece for id {i}; its ids must have no gaps"
+                f"tokenizer.json has no piece for id {i}; its ids must have no gaps",
             )
     return [pieces[i] for i in range(len(pieces))]
 
@@ -149,23 +169,29 @@ def _marker(config: Any) -> str:
         if model.get("continuing_subword_prefix") != CONTINUED:
             raise UserError(
                 "tokenizer.json holds a WordPiece model whose pieces do not go on with"
-                f" '{CONTINUED}'"
+                f" '{CONTINUED}'",
             )
         return CONTINUED
     if kind not in ("Unigram", "BPE", "nameless"):
         raise UserError(
-            f"tokenizer.json holds a {kind} model; read are Unigram, BPE and WordPiece"
+            f"tokenizer.json holds a {kind} model; read are Unigram, BPE and WordPiece",
         )
-    steps = {*_types(config.get("pre_tokenizer")), *_types(config.get("decoder"))}
+    steps = {
+        *_types(config.get("pre_tokenizer")),
+        *_types(config.get("decoder")),
+    }
     for step, marker in MARKERS.items():
         if step in steps:
             return marker
     # What SentencePiece's models of other kinds become: the marker is put in by the normalizer.
-    if MARKERS["Metaspace"] in json.dumps(config.get("normalizer"), ensure_ascii=False):
+    if MARKERS["Metaspace"] in json.dumps(
+        config.get("normalizer"),
+        ensure_ascii=False,
+    ):
         return MARKERS["Metaspace"]
     raise UserError(
         f"tokenizer.json holds a {kind} model whose pieces do not tell where words begin (Metaspace"
-        " or ByteLevel do)"
+        " or ByteLevel do)",
     )
 
 
@@ -193,7 +219,9 @@ def _pair_separators(config: Any) -> int:
         if one["type"] == "RobertaProcessing":
             return 4
         if one["type"] == "TemplateProcessing":
-            texts = [i for i, part in enumerate(one["pair"]) if "Sequence" in part]
+            texts = [
+                i for i, part in enumerate(one["pair"]) if "Sequence" in part
+            ]
             first, second = texts
             between = second - first - 1
             # One before the first text and one behind the second.

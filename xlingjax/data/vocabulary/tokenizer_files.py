@@ -45,7 +45,10 @@ def content_of(folder: Path, pieces: str = "vocab.txt") -> bytes:
     if (folder / "tokenizer.json").is_file():
         content = (folder / "tokenizer.json").read_bytes()
         if config.get("tokenizer_class") in _XLM_ROBERTA:
-            return _as_xlm_roberta(content, config.get("add_prefix_space", True))
+            return _as_xlm_roberta(
+                content,
+                config.get("add_prefix_space", True),
+            )
         return content
     if (folder / "merges.txt").is_file() and not (folder / pieces).is_file():
         return _byte_level(folder, config)
@@ -177,7 +180,9 @@ def _byte_level(folder: Path, config: dict[str, Any]) -> bytes:
     for role, token in special.items():
         # <mask> takes the space before it, as RobertaTokenizer's does.
         lstrip = role == "mask"
-        added.append({"id": vocab[token], "content": token, "lstrip": lstrip, **flags})
+        added.append(
+            {"id": vocab[token], "content": token, "lstrip": lstrip, **flags},
+        )
     added.sort(key=lambda token: token["id"])
     tokenizer = {
         "version": "1.0",
@@ -220,7 +225,11 @@ def _byte_level(folder: Path, config: dict[str, Any]) -> bytes:
     return json.dumps(tokenizer, ensure_ascii=False).encode()
 
 
-def _check_special(special: dict[str, str], pieces: Collection[str], file: str) -> None:
+def _check_special(
+    special: dict[str, str],
+    pieces: Collection[str],
+    file: str,
+) -> None:
     """Raises UserError for a special token that is no piece of the file."""
     for token in special.values():
         if token not in pieces:
@@ -228,7 +237,10 @@ def _check_special(special: dict[str, str], pieces: Collection[str], file: str) 
 
 
 def _wordpiece(
-    pieces: list[str], config: dict[str, Any], special: dict[str, str], file: str
+    pieces: list[str],
+    config: dict[str, Any],
+    special: dict[str, str],
+    file: str,
 ) -> bytes:
     """tokenizer.json of BERT's vocab.txt, a piece a line, as transformers' BertTokenizer reads
     it."""
@@ -238,7 +250,7 @@ def _wordpiece(
     if not isinstance(config.get("do_lower_case"), bool):
         raise UserError(
             f'{file} does not say whether case is folded: put {{"do_lower_case": false}} or true'
-            " into tokenizer_config.json beside it"
+            " into tokenizer_config.json beside it",
         )
     ids = {piece: i for i, piece in enumerate(pieces)}
     flags = {

@@ -45,7 +45,7 @@ def pieces_of_words(
     """
     if marks not in MARKS:
         raise UserError(
-            f"marks={marks!r} is not one of {', '.join(MARKS)}; set WORD_MARKS"
+            f"marks={marks!r} is not one of {', '.join(MARKS)}; set WORD_MARKS",
         )
     if apart:
         ids, owners = _alone(words, vocabulary)
@@ -76,7 +76,9 @@ def _alone(words: Sequence[str], vocabulary) -> tuple[list[int], list[int]]:
 
 
 def _together(
-    words: Sequence[str], language: str, vocabulary
+    words: Sequence[str],
+    language: str,
+    vocabulary,
 ) -> tuple[list[int], list[int]]:
     joiner = " "
     if base_language(language) in UNSPACED:
@@ -84,7 +86,9 @@ def _together(
     text = joiner.join(words)
     begins = np.cumsum([0, *(len(word) + len(joiner) for word in words)])
     ids, spans = vocabulary.encode_with_spans(text)
-    word_at = (np.searchsorted(begins, np.arange(len(text)), side="right") - 1).tolist()
+    word_at = (
+        np.searchsorted(begins, np.arange(len(text)), side="right") - 1
+    ).tolist()
     # No piece is of a space, nor of a word that the tokenizer makes nothing of, though either may
     # lie in its span.
     silent = [not ids_of_word for ids_of_word in vocabulary.encode_words(words)]
@@ -105,7 +109,9 @@ def _together(
 
 
 def _unmarked(
-    ids: Sequence[int], owners: Sequence[int], vocabulary
+    ids: Sequence[int],
+    owners: Sequence[int],
+    vocabulary,
 ) -> tuple[list[int], list[int]]:
     id_of_piece = _ids_of_pieces(vocabulary)
     unmarked_ids = []
@@ -121,4 +127,7 @@ def _unmarked(
 # The whole table takes long to make, and a task asks for it with every sentence.
 @functools.lru_cache(maxsize=4)
 def _ids_of_pieces(vocabulary) -> dict[str, int]:
-    return {name: i for i, name in enumerate(vocabulary.pieces(range(vocabulary.size)))}
+    return {
+        name: i
+        for i, name in enumerate(vocabulary.pieces(range(vocabulary.size)))
+    }

@@ -61,7 +61,9 @@ def chunks(tags: Sequence[str]) -> set[tuple[int, int, str]]:
 
 
 def precision_recall_f1(
-    predicted: Tags, gold: Tags, spans: Callable[[Sequence[str]], set] = chunks
+    predicted: Tags,
+    gold: Tags,
+    spans: Callable[[Sequence[str]], set] = chunks,
 ) -> tuple[float, float, float]:
     """Micro precision, recall and F1 of the `spans` of all sentences; 0 where there are none."""
     right = made = wanted = 0

@@ -55,9 +55,18 @@ def predict(
         )
     require_head(model, task)
     if task.kind == "generation":
-        decoding = Decoding(reading.beams, no_repeat_ngram=reading.no_repeat_ngram)
+        decoding = Decoding(
+            reading.beams,
+            no_repeat_ngram=reading.no_repeat_ngram,
+        )
         generator = Generator(
-            model, params, vocabulary, languages, decoding, mesh, truncate=True
+            model,
+            params,
+            vocabulary,
+            languages,
+            decoding,
+            mesh,
+            truncate=True,
         )
         sources = [record.source for record in records]
         made = generator.generate(sources, language, language)
@@ -65,7 +74,7 @@ def predict(
     if task.kind == "tagging":
         return predict_tags(
             model, params, records, vocabulary, task.labels, language, index, length=reading.length,
-            apart=reading.apart, marks=reading.marks or task.marks, **how
+            apart=reading.apart, marks=reading.marks or task.marks, **how,
         )  # fmt: skip
     if pivot is not None:
         own, _ = predict_beside(
@@ -113,14 +122,24 @@ def predict_beside(
     first = language_index(language, languages, model)
     second = language_index(task.trained_on, languages, model)
     rows = beside_rows(
-        task, records, pivot, vocabulary, reading, language, (first, second)
+        task,
+        records,
+        pivot,
+        vocabulary,
+        reading,
+        language,
+        (first, second),
     )
     own, beside = classification.predict(model, params, rows, **how)
     return [task.labels[i] for i in own], [task.labels[i] for i in beside]
 
 
 def translations(
-    model, task: Task, data: str | Path, split: str, language: str
+    model,
+    task: Task,
+    data: str | Path,
+    split: str,
+    language: str,
 ) -> Sequence[Any] | None:
     """What a model that is plugged in reads beside the examples of a language: those of a test set
     translated into `Task.trained_on`, else that language's own set, whose rows must be parallel.
@@ -132,10 +151,17 @@ def translations(
 
 
 def pivot_of(
-    task: Task, data: str | Path, split: str, language: str
+    task: Task,
+    data: str | Path,
+    split: str,
+    language: str,
 ) -> tuple[str, str]:
     """(split, language) of what `translations` reads."""
     # Benchmarks come with translations of test sets alone.
-    if split == "test" and language in languages_present(task, data, "translate_test"):
+    if split == "test" and language in languages_present(
+        task,
+        data,
+        "translate_test",
+    ):
         return "translate_test", language
     return split, task.trained_on

@@ -30,7 +30,10 @@ def has_gold(task: Task, records: Sequence[Any]) -> bool:
 
 
 def chosen_languages(
-    task: Task, data: str | Path, split: str, requested: Sequence[str]
+    task: Task,
+    data: str | Path,
+    split: str,
+    requested: Sequence[str],
 ) -> list[str]:
     """Those asked for, or of "all" those that have the split. Raises UserError where there are
     none."""
@@ -38,12 +41,14 @@ def chosen_languages(
     if ALL in requested:
         if not present:
             raise UserError(
-                f"{task.full_name}: no language has a {split} set below {data}"
+                f"{task.full_name}: no language has a {split} set below {data}",
             )
         return [*present]
-    if missing := [language for language in requested if language not in present]:
+    if missing := [
+        language for language in requested if language not in present
+    ]:
         raise UserError(
-            f"{task.full_name}: {', '.join(missing)} have no {split} set below {data}"
+            f"{task.full_name}: {', '.join(missing)} have no {split} set below {data}",
         )
     return [*requested]
 
@@ -72,5 +77,5 @@ def require_tested(
     if missing:
         raise UserError(
             f"{task.full_name}: no {part} set of {', '.join(missing)} below {data}:"
-            " get them, name others with --gin.TEST_LANGUAGES, or --allow-missing"
+            " get them, name others with --gin.TEST_LANGUAGES, or --allow-missing",
         )
