@@ -254,3 +254,13 @@ def test_pairs_that_an_objective_names_are_no_mixtures(corpus, not_ours):
             (row,) = source.identity["sampling_table"]
             count[where] = row["sentences"]
     assert count == {"mixture": 27, "files": 120}
+
+
+def test_a_share_of_lines_is_not_left_out_of_a_mixture_in_silence(corpus, not_ours):
+    text = TextSource(
+        make_corpus(vocabulary=f"{corpus}/vocab", languages="de en"),
+        mixture="not_ours.pairs",
+        holdout=0.1,
+    )
+    with pytest.raises(UserError, match=r"text\.holdout=0\.1 .* tlm reads is the mixture"):
+        text.batches(TlmFeatures(), 4, 64)()

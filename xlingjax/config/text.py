@@ -28,7 +28,7 @@ class TextSource:
 
     From frozen batches if the corpus has them, else from the SeqIO `mixture` that the Python
     modules `tasks` register, else from the corpus's files. holdout: share of the lines of files
-    left out of training. The others: see `data.mixture.BatchSettings`.
+    left out of training; refused beside a mixture, which has splits. The others: see `data.mixture.BatchSettings`.
     """
 
     corpus: Corpus
@@ -118,6 +118,13 @@ class TextSource:
         )
         # Pairs that an objective names itself are no mixture's.
         if self.mixture and parallel is None:
+            if self.holdout:
+                raise UserError(
+                    f"text.holdout={self.holdout} leaves out lines of files, and what"
+                    f" {features.name} reads is the mixture '{self.mixture}': bind holdout to 0"
+                    " (text.holdout, or pairs/text.holdout for pairs alone), and hold out a split"
+                    " of the mixture's tasks",
+                )
             import_tasks(self.tasks)
             return open_mixture(self.mixture, features, batch, length, settings)
         if parallel is None:
