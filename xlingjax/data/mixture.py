@@ -17,7 +17,8 @@ import numpy as np
 
 from xlingjax.data.loader import BatchSource
 from xlingjax.data.preprocessor import Preprocessor
-from xlingjax.data.rows import RowReader, Rows, stack
+from xlingjax.data.row_reader import RowReader
+from xlingjax.data.rows import Rows, stack
 from xlingjax.data.sampling import Sampling, sampling_table
 from xlingjax.data.token_cache import Records
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
