@@ -31,28 +31,25 @@ def measure(
 ) -> dict:
     """Rounds of about `seconds` of ours and of each other contestant in turn: one pair after the
     other, since three large models at once do not fit the memory of a small machine."""
-    ours, mine, results = Worker(names[0], shape, platform), [], {}
+    ours = Worker(names[0], shape, platform)
+    mine = []
+    results = {}
     for name in names[1:] or [""]:
-        pair = [ours, Worker(name, shape, platform)] if name else [ours]
+        pair = [ours]
+        if name:
+            pair.append(Worker(name, shape, platform))
         steps = [
             max(1, round(2 * seconds / worker.run(2).get("seconds", seconds)))
             for worker in pair
         ]
-        answers = [
-            [
-                worker.run(count)
-                for worker, count in zip(pair, steps, strict=True)
-            ]
-            for _ in range(rounds)
-        ]
-        taken = [
-            [a for a in turn if "seconds" in a]
-            for turn in zip(*answers, strict=True)
-        ]
-        rates = [
-            [shape.tokens * n / a["seconds"] for a in turns]
-            for n, turns in zip(steps, taken, strict=True)
-        ]
+        answers = [_turn(pair, steps) for _ in range(rounds)]
+        taken = []
+        for turns in zip(*answers, strict=True):
+            taken.append([turn for turn in turns if "seconds" in turn])
+        rates = []
+        for count, turns in zip(steps, taken, strict=True):
+            tokens = shape.tokens * count
+            rates.append([tokens / turn["seconds"] for turn in turns])
         mine += zip(rates[0], taken[0], strict=True)
         for worker, speed, turns in zip(
             pair[1:],
@@ -75,6 +72,14 @@ def measure(
         ),
         **results,
     }
+
+
+def _turn(workers: list[Worker], steps: list[int]) -> list[dict]:
+    """The answer of each worker, after so many steps."""
+    answers = []
+    for worker, count in zip(workers, steps, strict=True):
+        answers.append(worker.run(count))
+    return answers
 
 
 def _result(worker: Worker, rates: list[float], turns: list[dict]) -> dict:
@@ -106,10 +111,9 @@ def useful_flops(shape: shapes.Shape) -> float:
 
 def in_child(code: str, platform: str) -> str:
     """What `code` prints in a fresh process: JAX must not hold this one's memory or threads."""
-    environment = dict(
-        os.environ,
-        **({"JAX_PLATFORMS": "cpu"} if platform == "cpu" else {}),
-    )
+    environment = dict(os.environ)
+    if platform == "cpu":
+        environment["JAX_PLATFORMS"] = "cpu"
     return subprocess.run(
         [sys.executable, "-c", code],
         check=True,
@@ -123,11 +127,9 @@ def find_platform() -> tuple[str, str]:
     """("cpu" or "gpu", the device's name)."""
     code = "import jax; d = jax.devices()[0]; print(d.platform, d.device_kind, sep='|')"
     platform, kind = in_child(code, "").split("|")
-    return platform, (
-        kind
-        if platform != "cpu"
-        else f"{host.processor() or host.machine()}, {os.cpu_count()} cores"
-    )
+    if platform == "cpu":
+        kind = f"{host.processor() or host.machine()}, {os.cpu_count()} cores"
+    return platform, kind
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -171,7 +173,9 @@ def main(argv: list[str] | None = None) -> int:
         grid = shapes.GPU
     if args.quick:
         grid = shapes.QUICK
-    names = list(CONTESTANTS[:1] if args.without_pytorch else CONTESTANTS)
+    names = list(CONTESTANTS)
+    if args.without_pytorch:
+        names = names[:1]
     report: dict = {
         "device": device,
         "platform": platform,
@@ -189,10 +193,10 @@ def main(argv: list[str] | None = None) -> int:
         "compile s",
         "peak GB",
     ):
-        table.add_column(
-            column,
-            justify="left" if column in ("shape", "contestant") else "right",
-        )
+        justify = "right"
+        if column in ("shape", "contestant"):
+            justify = "left"
+        table.add_column(column, justify=justify)
     for shape in grid:
         if args.only not in shape.name:
             continue
@@ -211,11 +215,14 @@ def main(argv: list[str] | None = None) -> int:
                 )
                 continue
             result["utilisation"] = result["tokens_per_second"] * flops / peak
+            ratio = ""
+            if "ratio" in result:
+                ratio = f"{result['ratio']:.2f}"
             table.add_row(
                 shape.name,
                 name,
                 f"{result['tokens_per_second']:,.0f}",
-                f"{result['ratio']:.2f}" if "ratio" in result else "",
+                ratio,
                 f"{result['utilisation']:.1%}",
                 f"{result['compile_seconds']:.1f}",
                 f"{result['peak_bytes'] / 1e9:.2f}",

@@ -3,8 +3,9 @@ column per evaluation."""
 
 import argparse
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 
 def table(runs: Sequence[str], name: str) -> str:
@@ -24,12 +25,10 @@ def table(runs: Sequence[str], name: str) -> str:
         ]
         if found:
             rows[Path(run).name] = dict(found)
-    steps = sorted({step for found in rows.values() for step in found})
-    directions = list(
-        dict.fromkeys(
-            way for found in rows.values() for way in found[max(found)]["bleu"]
-        ),
-    )
+    steps = sorted(set().union(*rows.values()))
+    directions: dict[str, None] = {}
+    for found in rows.values():
+        directions |= dict.fromkeys(found[max(found)]["bleu"])
     head = [
         "run",
         *(f"step {step:,}" for step in steps),
@@ -38,34 +37,37 @@ def table(runs: Sequence[str], name: str) -> str:
     ]
     out = [" | ".join(head), " | ".join("---" for _ in head)]
     for run, found in rows.items():
-        means = [
-            f"{found[step]['bleu_mean']:.1f}" if step in found else ""
-            for step in steps
-        ]
+        means = {step: values["bleu_mean"] for step, values in found.items()}
         last = found[max(found)]
         cells = [
             run,
-            *means,
-            *(
-                f"{last['bleu'][way]:.1f}" if way in last["bleu"] else ""
-                for way in directions
-            ),
+            *_cells(means, steps),
+            *_cells(last["bleu"], directions),
+            f"{100 * last['wrong_language_rate_mean']:.1f} %",
         ]
-        out.append(
-            " | ".join(
-                [*cells, f"{100 * last['wrong_language_rate_mean']:.1f} %"],
-            ),
-        )
+        out.append(" | ".join(cells))
     ways: dict[str, list[str]] = {}
     for found in rows.values():
         for way, of_way in found[max(found)]["signatures"].items():
             known = ways.setdefault(of_way["bleu"], [])
-            known += [way] if way not in known else []
+            if way not in known:
+                known.append(way)
     told = [
         f"BLEU of {', '.join(known)}: `{signature}`"
         for signature, known in ways.items()
     ]
     return "\n".join([*(f"| {row} |" for row in out), "", *told])
+
+
+def _cells(values: Mapping[Any, float], keys: Iterable[Any]) -> list[str]:
+    """The value of each key, "" where there is none."""
+    cells = []
+    for key in keys:
+        cell = ""
+        if key in values:
+            cell = f"{values[key]:.1f}"
+        cells.append(cell)
+    return cells
 
 
 if __name__ == "__main__":

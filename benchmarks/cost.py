@@ -79,7 +79,7 @@ def _pass(c: ModelConfig, length: int, one: Pass) -> float:
         # Nothing is trained beneath the first cross-attention: no gradient passes its query or what
         # lies under it.
         layers -= 4 * product + 2 * attention + product
-    head = 2 * c.dim * c.padded_vocab_size + (
-        2 * c.dim**2 if c.head == "transform" else 0
-    )
+    head = 2 * c.dim * c.padded_vocab_size
+    if c.head == "transform":
+        head += 2 * c.dim**2
     return layers + (1 + weights + inputs) * one.predictions * head

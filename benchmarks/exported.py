@@ -90,20 +90,15 @@ def differing(
                 .strip("\n")
                 .split("\n\n")[: len(records)]
             )
-            ours = [
-                [line.split("\t")[-1] for line in block.split("\n")]
-                for block in blocks
-            ]
-            pairs = [
-                pair
-                for tags, theirs in zip(
-                    ours,
-                    tags_of_words(folder, records, length),
-                    strict=True,
-                )
-                for pair in zip(tags, theirs, strict=True)
-                if pair[1] is not None
-            ]
+            pairs = []
+            for block, theirs in zip(
+                blocks,
+                tags_of_words(folder, records, length),
+                strict=True,
+            ):
+                tags = [line.split("\t")[-1] for line in block.split("\n")]
+                of_words = zip(tags, theirs, strict=True)
+                pairs += [pair for pair in of_words if pair[1] is not None]
         else:
             ours = path.read_text(encoding="utf-8").splitlines()[: len(records)]
             pairs = list(

@@ -4,11 +4,10 @@ import numpy as np
 
 
 def linear(weights, name, shape=None):
-    kernel, bias = weights[f"{name}.weight"].T, weights[f"{name}.bias"]
-    return {
-        "kernel": kernel if shape is None else kernel.reshape(shape),
-        "bias": bias,
-    }
+    kernel = weights[f"{name}.weight"].T
+    if shape is not None:
+        kernel = kernel.reshape(shape)
+    return {"kernel": kernel, "bias": weights[f"{name}.bias"]}
 
 
 def norm(weights, name):
@@ -39,10 +38,10 @@ def attention(weights, name, heads):
 
 def stacked(layers):
     if isinstance(layers[0], dict):
-        return {
-            name: stacked([layer[name] for layer in layers])
-            for name in layers[0]
-        }
+        found = {}
+        for name in layers[0]:
+            found[name] = stacked([layer[name] for layer in layers])
+        return found
     return np.stack(layers)
 
 

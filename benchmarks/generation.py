@@ -33,22 +33,24 @@ def grid(
     rows: tuple[int, ...],
     length: int,
 ) -> list[GenerationShape]:
-    return [
-        GenerationShape(
-            f"{name} {b}x{length} {'greedy' if w == 1 else f'beam {w}'}",
-            layers,
-            dim,
-            dim // 64,
-            ffn,
-            vocab,
-            b,
-            length,
-            length,
-            w,
-        )
-        for w in (1, 5)
-        for b in rows
-    ]
+    shapes = []
+    for w, search in ((1, "greedy"), (5, "beam 5")):
+        for b in rows:
+            shapes.append(
+                GenerationShape(
+                    f"{name} {b}x{length} {search}",
+                    layers,
+                    dim,
+                    dim // 64,
+                    ffn,
+                    vocab,
+                    b,
+                    length,
+                    length,
+                    w,
+                ),
+            )
+    return shapes
 
 
 CPU = grid("small-32k", 4, 256, 1024, 32_000, (1, 8, 32), 32) + grid(
@@ -119,6 +121,9 @@ class Ours:
             False,
         )  # compile seconds are part of the result
         keep_freed_memory()
+        unroll = 1
+        if platform == "cpu":
+            unroll = 0
         model = Seq2Seq(
             preset(
                 "xlmr_base",
@@ -132,7 +137,7 @@ class Ours:
                 max_positions=514,
                 head="tied",
                 decoder_embeddings="separate",
-                unroll=0 if platform == "cpu" else 1,
+                unroll=unroll,
             ),
         )
         self.params = jax.device_put(foreign.bart(bart(shape)))
@@ -195,7 +200,10 @@ class Theirs:
         import torch
 
         torch.set_num_threads(len(os.sched_getaffinity(0)))
-        self.device, self.shape = "cuda" if platform == "gpu" else "cpu", shape
+        self.device = "cpu"
+        if platform == "gpu":
+            self.device = "cuda"
+        self.shape = shape
         self.model = bart(shape).to(self.device)
         self.inputs = torch.tensor(
             sources(shape),
@@ -248,13 +256,12 @@ def measure(
         ]:
             raise RuntimeError("; ".join(failed))
         calls = [max(1, round(seconds / one)) for one in once]
-        rates = [
-            [
-                shape.tokens * n / worker.run(n)["seconds"]
-                for worker, n in zip(workers, calls, strict=True)
-            ]
-            for _ in range(rounds)
-        ]
+        rates = []
+        for _ in range(rounds):
+            turn = []
+            for worker, n in zip(workers, calls, strict=True):
+                turn.append(shape.tokens * n / worker.run(n)["seconds"])
+            rates.append(turn)
     finally:
         for worker in workers:
             worker.close()

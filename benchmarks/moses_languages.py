@@ -16,12 +16,9 @@ import sacremoses
 
 def sentences(folder: Path, count: int) -> list[str]:
     """Evenly spaced over all files."""
-    lines = [
-        line
-        for file in sorted(folder.glob("*.txt"))
-        for line in file.read_text("utf-8").splitlines()
-        if line
-    ]
+    lines = []
+    for file in sorted(folder.glob("*.txt")):
+        lines += filter(None, file.read_text("utf-8").splitlines())
     return lines[:: max(1, len(lines) // count)][:count]
 
 

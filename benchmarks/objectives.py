@@ -226,9 +226,9 @@ def batch(case: Case, shape: Shape, seed: int = 0) -> dict[str, np.ndarray]:
             rng.integers(FIRST_ID, mask_id, behind_BP.shape),
         )
     else:
-        parts = (
-            np.split(columns_L[text_L], 2) if by_side else [columns_L[text_L]]
-        )
+        parts = [columns_L[text_L]]
+        if by_side:
+            parts = np.split(columns_L[text_L], 2)
         each = [
             rng.permuted(np.tile(part[1:], (rows, 1)), axis=1)[
                 :,
@@ -240,7 +240,10 @@ def batch(case: Case, shape: Shape, seed: int = 0) -> dict[str, np.ndarray]:
         targets_BM = np.take_along_axis(original_BL, positions_BM, 1)
     ids_BL, is_mask_BL = original_BL.copy(), np.zeros_like(original_BL)
     np.put_along_axis(ids_BL, positions_BM, mask_id, 1)
-    np.put_along_axis(is_mask_BL, positions_BM if by_side else behind_BP, 1, 1)
+    masks_BM = behind_BP
+    if by_side:
+        masks_BM = positions_BM
+    np.put_along_axis(is_mask_BL, masks_BM, 1, 1)
     fields = {
         "input_ids": ids_BL,
         "original_ids": original_BL,
@@ -312,7 +315,9 @@ class Steps:
     def flops(self, name: str) -> float:
         """XLA's count of the compiled step, element-wise operations among them."""
         found = self.steps[name].cost_analysis()
-        return float((found[0] if isinstance(found, list) else found)["flops"])
+        if isinstance(found, list):
+            found = found[0]
+        return float(found["flops"])
 
     def seconds(self, name: str) -> tuple[float, float]:
         """(by the clock, of the processor) of one step."""
@@ -347,21 +352,17 @@ def measure(
     only: part of the names of those to measure beside MLM. Measured are seconds of the processor
     where that is what computes: other work on the machine changes them little.
     """
-    config, chosen = (
-        model_config(shape),
-        [
-            case
-            for case in cases(shape.length)
-            if case.name == "MLM" or only in case.name
-        ],
-    )
+    config = model_config(shape)
+    chosen = []
+    for case in cases(shape.length):
+        if case.name == "MLM" or only in case.name:
+            chosen.append(case)
     steps = Steps(config, shape, chosen)
     for case in chosen:
         steps.seconds(case.name)
-    turns = [
-        {case.name: steps.seconds(case.name) for case in chosen}
-        for _ in range(rounds)
-    ]
+    turns = []
+    for _ in range(rounds):
+        turns.append({case.name: steps.seconds(case.name) for case in chosen})
     kind = int(jax.default_backend() == "cpu")
     expected = {
         case.name: expected_flops(config, shape, case) for case in chosen
@@ -394,10 +395,11 @@ def table(results: dict[str, dict[str, Any]]) -> str:
         " count |",
     ]
     lines.append("|---|---|---|---|---|---|---|---|")
+    measured = "seconds"
+    if jax.default_backend() == "cpu":
+        measured = "processor_seconds"
     for name, of in results.items():
-        seconds = of[
-            "processor_seconds" if jax.default_backend() == "cpu" else "seconds"
-        ]
+        seconds = of[measured]
         low, high = np.quantile(of["ratios"], (0.25, 0.75))
         lines.append(
             f"| {name} | {of['columns']} | {statistics.median(seconds):.3f} | {of['ratio']:.2f} |"
@@ -438,7 +440,10 @@ def main(argv: list[str] | None = None) -> int:
         )
     keep_freed_memory()
     device = jax.devices()[0]
-    shape = SHAPES[args.shape or ("cpu" if device.platform == "cpu" else "gpu")]
+    of_platform = "gpu"
+    if device.platform == "cpu":
+        of_platform = "cpu"
+    shape = SHAPES[args.shape or of_platform]
     print(
         f"{shape.name}, {shape.dtype}, dropout 0.1, AdamW, on {device.device_kind}",
         flush=True,

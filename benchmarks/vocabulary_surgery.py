@@ -52,17 +52,14 @@ def xlingjax(*line: object) -> str:
 def lay_out(data: Path, out: Path, codes: list[str]) -> None:
     """OUT/text/CODE/text.txt and OUT/heldout/CODE.txt: of every language as many sentences."""
     for code in codes:
-        files = (
-            [data / f"{code}.txt"]
-            if (data / f"{code}.txt").is_file()
-            else sorted((data / code).glob("*.txt"))
-        )
-        lines = [
-            line
-            for file in files
-            for line in file.read_text("utf-8").splitlines()
-            if len(line) > 20
-        ]
+        files = sorted((data / code).glob("*.txt"))
+        if (data / f"{code}.txt").is_file():
+            files = [data / f"{code}.txt"]
+        lines = []
+        for file in files:
+            for line in file.read_text("utf-8").splitlines():
+                if len(line) > 20:
+                    lines.append(line)
         lines = list(dict.fromkeys(lines))
         lines = lines[:: max(1, len(lines) // (LINES + HELD_OUT))][
             : LINES + HELD_OUT
@@ -106,11 +103,10 @@ def pretrain(
         "optim/muon_linear",
         "objectives/mlm",
     )
-    files = [
-        word for part in parts for word in ("--gin_file", f"gin/{part}.gin")
-    ] + [
-        *more,
-    ]
+    files: list[object] = []
+    for part in parts:
+        files += ["--gin_file", f"gin/{part}.gin"]
+    files += more
     if not (out / name / "result.json").is_file():
         xlingjax(
             "pretrain",
@@ -270,10 +266,9 @@ def extension(
             return f"{values[code]:,.1f}"
         return "-"
 
-    table += [
-        f"| {name} | {' | '.join(cell(values, code) for code in everything)} |"
-        for name, values in rows
-    ]
+    for name, values in rows:
+        cells = [cell(values, code) for code in everything]
+        table.append(f"| {name} | {' | '.join(cells)} |")
     told = [
         f"unknown pieces of {new}: {unknown[0]:.2%} -> {unknown[1]:.2%}",
         "rows {} -> {}".format(*record["pieces"]),
@@ -302,11 +297,9 @@ def large_run(out: Path, words: int) -> tuple[list[str], list[str]]:
     from xlingjax.training.workdir import write_trained
 
     files = sorted((out / "text").glob("*/text.txt"))
-    sentences = [
-        line
-        for file in files
-        for line in file.read_text("utf-8").splitlines()[:4000]
-    ]
+    sentences = []
+    for file in files:
+        sentences += file.read_text("utf-8").splitlines()[:4000]
     stem = str(out / "real")
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter(sentences),

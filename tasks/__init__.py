@@ -55,4 +55,6 @@ def task_named(name: str) -> Task:
 
 def _nearest(name: str, names) -> str:
     close = difflib.get_close_matches(name, list(names), 1)
-    return f", perhaps {close[0]!r}" if close else ""
+    if not close:
+        return ""
+    return f", perhaps {close[0]!r}"

@@ -151,11 +151,9 @@ class BenchmarkFiles(seqio.DataSource):
     def _records(self, split: str) -> Sequence[Any]:
         """Without what a translated training set lost."""
         records = read(self.task, self.folder, split, self.language)
-        return (
-            [one for one in records if not is_lost(one)]
-            if split.startswith("translate_train")
-            else records
-        )
+        if split.startswith("translate_train"):
+            return [one for one in records if not is_lost(one)]
+        return records
 
     def get_dataset(
         self,
@@ -195,12 +193,11 @@ def _sources(
             and not allow_missing
             and not {"dev", "test"} & set(splits)
         ):
-            read(
-                task,
-                folder,
-                "test" if "test" in task.files else "dev",
-                language,
-            )  # says what is missing
+            lacking = "dev"
+            if "test" in task.files:
+                lacking = "test"
+            # Says what is missing.
+            read(task, folder, lacking, language)
         if splits:
             found[language] = BenchmarkFiles(task, folder, language, splits)
     return found
@@ -219,7 +216,9 @@ def _register(
         is_target: bool = False,
         **unused,
     ) -> Any:
-        return record_of(example, task.kind) if is_target else output
+        if is_target:
+            return record_of(example, task.kind)
+        return output
 
     name = name.replace("-", "_")
     seqio.TaskRegistry.add(

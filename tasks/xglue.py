@@ -120,20 +120,13 @@ def _tags(name: str, split: str) -> tuple[Files, ...]:
 
 def _generation(name: str, languages: str) -> Task:
     stem = f"{name.upper()}/xglue.{name}.{{language}}"
-    files = {
-        split: (
-            Files(
-                (f"{stem}.src.{split}", f"{stem}.tgt.{split}"),
-                read_source_target,
-            ),
-            *(
-                [Files((f"{stem}.src.{split}",), read_source_target)]
-                if split == "test"
-                else []
-            ),
-        )
-        for split in _SPLITS
-    }
+    files = {}
+    for split in _SPLITS:
+        source = f"{stem}.src.{split}"
+        both = Files((source, f"{stem}.tgt.{split}"), read_source_target)
+        files[split] = (both,)
+        if split == "test":
+            files[split] += (Files((source,), read_source_target),)
     return _task(
         name,
         "generation",

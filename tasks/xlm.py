@@ -70,16 +70,18 @@ def register_text(
                     if type(f) is kind and _languages(f) == languages
                 ],
             }
+            share = holdout
             if validation := [
                 f
                 for f in held
                 if type(f) is kind and _languages(f) == languages
             ]:
                 splits["validation"] = validation
+                share = 0.0
             task = f"{name}.{mixture}.{'_'.join(languages)}".replace("-", "_")
             register_source(
                 task,
-                TextFiles(splits, 0.0 if validation else holdout),
+                TextFiles(splits, share),
                 languages,
                 vocabulary,
             )
@@ -121,13 +123,15 @@ def register_source(
     from xlingjax.data.seqio_adapters import SIDES, LanguageFeature
     from xlingjax.data.vocabulary.seqio import SeqioVocabulary
 
-    names = ("text",) if len(languages) == 1 else SIDES[: len(languages)]
+    names = SIDES[: len(languages)]
+    if len(languages) == 1:
+        names = ("text",)
     adapter = SeqioVocabulary(vocabulary)
-    rekey = (
-        [functools.partial(seqio.preprocessors.rekey, key_map=dict(keys))]
-        if keys
-        else []
-    )
+    rekey = []
+    if keys:
+        rekey.append(
+            functools.partial(seqio.preprocessors.rekey, key_map=dict(keys)),
+        )
     seqio.TaskRegistry.add(
         name,
         source=source,
@@ -148,7 +152,9 @@ def register_source(
 
 
 def _languages(file: Text | Pair) -> tuple[str, ...]:
-    return file.languages if isinstance(file, Pair) else (file.language,)
+    if isinstance(file, Pair):
+        return file.languages
+    return (file.language,)
 
 
 def _mixtures() -> Any:

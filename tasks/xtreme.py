@@ -213,11 +213,10 @@ def _bucc(split: str, original: str) -> tuple[Files, ...]:
         tuple(side % split for side in sides),
         tuple(side % original for side in nested),
     )
-    return (
-        Files(named, read_bucc),
-        Files(released, read_bucc),
-        *([Files(named[:2], read_bucc)] if split == "test" else []),
-    )
+    files = [Files(named, read_bucc), Files(released, read_bucc)]
+    if split == "test":
+        files.append(Files(named[:2], read_bucc))
+    return tuple(files)
 
 
 def _tatoeba() -> tuple[Files, ...]:

@@ -20,7 +20,9 @@ from xlingjax.inference.generate import Generator
 from xlingjax.inference.run import open_run
 from xlingjax.model.build import build_model
 from xlingjax.model.config import count_parameters, preset
+from xlingjax.model.decoding import Decoding
 from xlingjax.workflows import translate as generation
+from xlingjax.workflows import translate_input
 
 SHAPE = dict(
     layers=1,
@@ -103,7 +105,7 @@ def expected(run, source, tmp_path_factory):
 @pytest.mark.long
 def test_a_line_for_each_line(run, source, expected, capsys, monkeypatch):
     trained = open_run(run)  # on one device; the command's are eight
-    decoding = generation.Decoding(beams=2, max_length=(0, 7))
+    decoding = Decoding(beams=2, max_length=(0, 7))
     one_device = Generator(
         trained.model, trained.params, trained.vocabulary, trained.languages, decoding
     )
@@ -163,7 +165,7 @@ def test_n_best_lists_and_references(run, source, expected, tmp_path, capsys):
 def test_an_interrupted_file_goes_on(
     run, source, expected, tmp_path, capsys, monkeypatch, ends, stop, status
 ):
-    monkeypatch.setattr(generation, "CHUNK", 4)
+    monkeypatch.setattr(translate_input, "CHUNK", 4)
     whole, calls = Generator.generate, []
 
     def interrupted(self, lines, *arguments, **options):

@@ -13,7 +13,7 @@ from xlingjax.data.labelled.words import read_tagged
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.data.vocabulary.word_pieces import pieces_of_words
 from xlingjax.evaluation.task.predictions import predict
-from xlingjax.preprocessors.task import Reading
+from xlingjax.preprocessors.task_rows import Reading
 from xlingjax.tasks import task_named
 
 torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")

@@ -9,7 +9,7 @@ from xlingjax.data.vocabulary.word_pieces import pieces_of_words
 from xlingjax.errors import UserError
 from xlingjax.evaluation import tagging
 from xlingjax.preprocessors.finetuning import tagged_parts, tagged_rows
-from xlingjax.preprocessors.task import Reading, task_rows
+from xlingjax.preprocessors.task_rows import Reading, task_rows
 from xlingjax.tasks import task_named
 from xlingjax.workflows import cell
 

@@ -4,7 +4,8 @@ import numpy as np
 import tensorflow as tf
 
 from xlingjax.data.draws import Draws
-from xlingjax.data.rows import RowReader, stack
+from xlingjax.data.row_reader import RowReader
+from xlingjax.data.rows import stack
 from xlingjax.data.token_cache import Records, Tokens
 
 

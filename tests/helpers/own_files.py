@@ -3,7 +3,9 @@
 from tests.helpers import toy
 from xlingjax.data.labelled.task import own_task
 from xlingjax.evaluation.task.own_files import OwnScore
-from xlingjax.preprocessors.task import OwnFiles, Reading, task_source
+from xlingjax.preprocessors.task import task_source
+from xlingjax.preprocessors.task_rows import Reading
+from xlingjax.preprocessors.training_set import OwnFiles
 
 
 def source(kind, files, labels=(), pivot=None, *, vocabulary, batch_size=32, seed=0, **reading):

@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from xlingjax.data.rows import RowReader, stack
+from xlingjax.data.row_reader import RowReader
+from xlingjax.data.rows import stack
 from xlingjax.data.token_cache import Tokens
 
 EOS, BOS, PAD = 1, 0, 2

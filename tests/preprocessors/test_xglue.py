@@ -7,7 +7,8 @@ import pytest
 from tests.helpers import made
 from tests.helpers.made import Xlmr
 from xlingjax.data.draws import STARTS, Draws
-from xlingjax.data.rows import RowReader, stack
+from xlingjax.data.row_reader import RowReader
+from xlingjax.data.rows import stack
 from xlingjax.data.token_cache import Records, Tokens
 from xlingjax.errors import UserError
 from xlingjax.preprocessors.xglue import XfnpFeatures

@@ -8,7 +8,8 @@ from tests.helpers import sweeping
 from tests.helpers.sweeping import finetune, scores
 from xlingjax.cli import main
 from xlingjax.data.labelled.task import read
-from xlingjax.preprocessors.task import Training, labelled_path, write_labelled
+from xlingjax.data.labelled.teacher import labelled_path, write_labelled
+from xlingjax.preprocessors.training_set import Training
 from xlingjax.tasks import task_named
 from xlingjax.workflows.scorecard_names import policy
 from xlingjax.workflows.scorecard_rows import rows_of

@@ -13,16 +13,11 @@ from tests.helpers.sweeping import finetune, scores
 from tests.preprocessors.test_task import Hashed
 from xlingjax.data.labelled.records import Example, is_lost, learnable
 from xlingjax.data.labelled.task import read
+from xlingjax.data.labelled.teacher import labelled_path, write_labelled
 from xlingjax.errors import UserError
-from xlingjax.preprocessors.task import (
-    Reading,
-    Training,
-    beside_rows,
-    labelled_path,
-    task_rows,
-    task_source,
-    write_labelled,
-)
+from xlingjax.preprocessors.task import task_source
+from xlingjax.preprocessors.task_rows import Reading, beside_rows, task_rows
+from xlingjax.preprocessors.training_set import Training
 from xlingjax.tasks import task_named
 
 PAWSX, READING = task_named("xtreme/pawsx"), Reading(length=24)

@@ -11,7 +11,7 @@ from tests.helpers.sweeping import finetune, random_run
 from xlingjax.data.labelled.task import read
 from xlingjax.errors import UserError
 from xlingjax.inference.run import open_run
-from xlingjax.preprocessors.task import Training
+from xlingjax.preprocessors.training_set import Training
 from xlingjax.tasks import task_named
 from xlingjax.workflows import scorecard
 from xlingjax.workflows.number_study import by_number

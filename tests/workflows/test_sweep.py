@@ -23,7 +23,7 @@ from xlingjax.data.labelled.task import read
 from xlingjax.errors import UserError
 from xlingjax.evaluation.task.predictions import predict, translations
 from xlingjax.inference.run import open_run
-from xlingjax.preprocessors.task import Reading, beside_rows
+from xlingjax.preprocessors.task_rows import Reading, beside_rows
 from xlingjax.tasks import task_named
 from xlingjax.workflows import baselines, cell_training, scorecard
 from xlingjax.workflows import cell as cells

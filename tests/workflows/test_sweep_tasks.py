@@ -17,7 +17,7 @@ from xlingjax.errors import UserError
 from xlingjax.evaluation.task.heads import head_fault
 from xlingjax.evaluation.task.predictions import predict
 from xlingjax.evaluation.task.scores import TasksScore
-from xlingjax.preprocessors.task import Reading
+from xlingjax.preprocessors.task_rows import Reading
 from xlingjax.tasks import task_named
 from xlingjax.training.run_record import labels_of
 from xlingjax.workflows import cell as cells

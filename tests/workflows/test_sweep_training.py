@@ -10,9 +10,12 @@ import pytest
 from tests.helpers import sweeping
 from tests.helpers.sweeping import LANGUAGES, finetune, random_run
 from xlingjax.data.labelled.task import read
+from xlingjax.data.labelled.teacher import read_labelled
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.inference.run import open_run
-from xlingjax.preprocessors.task import Reading, Training, read_labelled, task_source
+from xlingjax.preprocessors.task import task_source
+from xlingjax.preprocessors.task_rows import Reading
+from xlingjax.preprocessors.training_set import Training
 from xlingjax.tasks import task_named
 from xlingjax.workflows import cell as cells
 from xlingjax.workflows import cell_training, teacher

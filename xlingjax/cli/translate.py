@@ -160,7 +160,8 @@ def run(args: Namespace) -> int:
         )
     start(machine_of(args))
     from xlingjax.model.decoding import Decoding
-    from xlingjax.workflows.translate import Request, write
+    from xlingjax.workflows.translate import write
+    from xlingjax.workflows.translate_request import Request
 
     names = (
         "length_penalty",

@@ -49,7 +49,9 @@ class Corpus:
             )
         if not self.labelled:
             return tuple(self._of_text())
-        of_text = self._of_text() if self.mono or self.parallel else ()
+        of_text: Collection[str] = ()
+        if self.mono or self.parallel:
+            of_text = self._of_text()
         return tuple(sorted({*self.requested, *self.labelled(), *of_text}))
 
     def _of_text(self) -> Collection[str]:

@@ -98,8 +98,13 @@ def pair_shares(corpus: Corpus, sampling: Sampling) -> dict[int, float]:
     from xlingjax.data.token_cache import tokens
 
     counts: dict[str, float] = {}
-    for pair in find_pairs(corpus.parallel) if corpus.parallel else ():
-        for language in pair.languages if pair.translates else ():
+    pairs = []
+    if corpus.parallel:
+        pairs = find_pairs(corpus.parallel)
+    for pair in pairs:
+        if not pair.translates:
+            continue
+        for language in pair.languages:
             counts[language] = (
                 counts.get(language, 0)
                 + tokens(pair.first, corpus.vocabulary).sentences

@@ -15,7 +15,8 @@ from xlingjax.data.labelled.task import Task, own_task
 from xlingjax.data.sources import split_list
 from xlingjax.objectives.finetuning import Classification, PlugIn, Tagging
 from xlingjax.objectives.span_qa import SpanQA
-from xlingjax.preprocessors.task import OwnFiles, Reading, Training
+from xlingjax.preprocessors.task_rows import Reading
+from xlingjax.preprocessors.training_set import OwnFiles, Training
 from xlingjax.training.feed import ObjectiveRun
 from xlingjax.training.schedule import Weight
 

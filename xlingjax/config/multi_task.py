@@ -14,7 +14,7 @@ from xlingjax.data.sources import split_list
 from xlingjax.errors import UserError
 from xlingjax.evaluation.task.scores import TasksScore
 from xlingjax.objectives.finetuning import Classification
-from xlingjax.preprocessors.task import Reading
+from xlingjax.preprocessors.task_rows import Reading
 from xlingjax.training.feed import ObjectiveRun
 from xlingjax.training.schedule import Weight
 

@@ -12,7 +12,7 @@ from xlingjax.config.labelled_files import labelled_files, paired_files
 from xlingjax.data.labelled.task import own_task
 from xlingjax.data.sources import expand, find_pairs, split_list, stem_pairs
 from xlingjax.errors import UserError
-from xlingjax.preprocessors.task import Reading
+from xlingjax.preprocessors.task_rows import Reading
 
 
 def accuracy(

@@ -25,7 +25,9 @@ from xlingjax.errors import UserError
 from xlingjax.evaluation.task.scores import TaskScore
 from xlingjax.objectives.finetuning import Classification, PlugIn, Tagging
 from xlingjax.objectives.span_qa import SpanQA
-from xlingjax.preprocessors.task import ALL, Reading, Training, task_source
+from xlingjax.preprocessors.task import task_source
+from xlingjax.preprocessors.task_rows import Reading
+from xlingjax.preprocessors.training_set import ALL, Training
 from xlingjax.training.feed import ObjectiveRun
 from xlingjax.training.schedule import Weight
 

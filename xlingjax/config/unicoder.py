@@ -83,7 +83,9 @@ def cl_mlm(
 def check_documents(corpus: Corpus) -> None:
     """Raises UserError for aligned files without a line that is blank on both sides: they are one
     document, or sentences in no order."""
-    for pair in find_pairs(corpus.parallel) if corpus.parallel else ():
+    if not corpus.parallel:
+        return
+    for pair in find_pairs(corpus.parallel):
         blank = [
             tokens(side, corpus.vocabulary).lengths == 0
             for side in (pair.first, pair.second)

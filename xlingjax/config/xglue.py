@@ -30,12 +30,13 @@ def xfnp(
     factor of each, default: 1. smoothing, factor: see `Translation`; block to packing: see
     `XfnpFeatures`.
     """
-    alphas = (1.0,) * streams if alphas is None else tuple(map(float, alphas))
+    if alphas is None:
+        alphas = (1.0,) * streams
     objective = XFNP(
         smoothing=smoothing,
         factor=factor,
         chunk=chunk,
-        alphas=alphas,
+        alphas=tuple(map(float, alphas)),
     )
     features = XfnpFeatures(block, span, mask, random, random_range, packing)
     return ObjectiveRun(

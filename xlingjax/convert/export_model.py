@@ -106,41 +106,23 @@ def export_model(
         _require_same(read_back, params, config)
         del read_back
         if verify:
-            plain, known = without_beside(config, params, made)
-            compared = parity.compare(
-                folder,
-                plain,
-                known,
-                trained.vocabulary,
-                made.vocabulary_head,
+            notes.append(
+                _compare(folder, config, params, made, trained.vocabulary, run),
             )
-            if not compared.same:
-                raise UserError(
-                    f"what transformers computes of {run} as exported is not {run}: {compared}",
-                )
-            notes.append(str(compared))
         else:
             notes.append("not compared with transformers (--unverified)")
-        run_folder, _ = run_and_checkpoint(run)
-        workdir = read_run(run_folder)
-        if workdir.config:
-            (folder / "config.gin").write_text(workdir.config, encoding="utf-8")
-        languages = workdir.languages
-        if language:
-            languages = [language]
-        text = model_card(
-            workdir,
-            int(find_checkpoint(run).name),
+        _write_card(
+            folder,
+            run,
             name or Path(output).absolute().name,
             made.described,
-            languages,
+            language,
             notes,
             licence,
             base,
             before_after,
             trained.sentences,
         )
-        (folder / "README.md").write_text(text, encoding="utf-8")
     first = f"{output}: {made.architecture}, {total:,} parameters, from {run}"
     return "\n".join([first, *notes])
 
@@ -276,6 +258,67 @@ def _write_sentences(
         (folder / name).parent.mkdir(exist_ok=True)
         _write_json(folder / name, value)
     return [f"sentence-transformers opens it: the last layer, {own.said()}"]
+
+
+def _compare(
+    folder: Path,
+    config: ModelConfig,
+    params: Any,
+    made: Exported,
+    vocabulary: Vocabulary,
+    run: str,
+) -> str:
+    """What the comparison with transformers found. Raises UserError where it computes another
+    model."""
+    plain, known = without_beside(config, params, made)
+    compared = parity.compare(
+        folder,
+        plain,
+        known,
+        vocabulary,
+        made.vocabulary_head,
+    )
+    if not compared.same:
+        raise UserError(
+            f"what transformers computes of {run} as exported is not {run}: {compared}",
+        )
+    return str(compared)
+
+
+def _write_card(
+    folder: Path,
+    run: str,
+    name: str,
+    described: Mapping[str, Any],
+    language: str,
+    notes: Sequence[str],
+    licence: str,
+    base: str,
+    before_after: Sequence[Mapping[str, Any]],
+    sentences: Sentences | None,
+) -> None:
+    """The model card, and the recipe of the run. language: the one that the model is for, where it
+    is for one alone."""
+    run_folder, _ = run_and_checkpoint(run)
+    workdir = read_run(run_folder)
+    if workdir.config:
+        (folder / "config.gin").write_text(workdir.config, encoding="utf-8")
+    languages = workdir.languages
+    if language:
+        languages = [language]
+    text = model_card(
+        workdir,
+        int(find_checkpoint(run).name),
+        name,
+        described,
+        languages,
+        notes,
+        licence,
+        base,
+        before_after,
+        sentences,
+    )
+    (folder / "README.md").write_text(text, encoding="utf-8")
 
 
 def _write_json(path: Path, value: Any) -> None:

@@ -335,9 +335,8 @@ def _check_pair(pair: Pair, findings: Findings) -> bool:
             len(first),
             "text on one side only, left out",
         )
-    copied = [
-        number for number, (x, y) in numbered if x == y and _has_letters(x)
-    ]
+    same = [(number, x) for number, (x, y) in numbered if x == y]
+    copied = [number for number, text in same if _has_letters(text)]
     if copied:
         _add_share(
             findings,

@@ -17,7 +17,8 @@ import numpy as np
 
 from xlingjax.data.loader import BatchSource
 from xlingjax.data.preprocessor import Preprocessor
-from xlingjax.data.rows import RowReader, Rows, stack
+from xlingjax.data.row_reader import RowReader
+from xlingjax.data.rows import Rows, stack
 from xlingjax.data.sampling import Sampling, sampling_table
 from xlingjax.data.token_cache import Records
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
@@ -311,10 +312,10 @@ def _language_ids(
             f"the run's languages {', '.join(run_languages)} lack some of"
             f" {', '.join(text_languages)}: add them to LANGUAGES, or leave their text out",
         )
-    return [
-        [run_languages.index(code) for code in record.languages]
-        for record in records
-    ]
+    ids = []
+    for record in records:
+        ids.append([run_languages.index(code) for code in record.languages])
+    return ids
 
 
 def _join(
@@ -322,7 +323,9 @@ def _join(
     vocabulary: Vocabulary,
 ) -> tuple[np.ndarray, list[list[int]]]:
     """All ids in one array after a first `</s>`, and where each side of each record begins."""
-    sides = [side.ids for record in records for side in record.sides]
+    sides = []
+    for record in records:
+        sides += [side.ids for side in record.sides]
     # Every sentence ends in `</s>`. With one in front, the slice that starts a token early is
     # `</s> x </s>` for the very first sentence too.
     start = np.array([vocabulary.eos_id], sides[0].dtype)

@@ -28,11 +28,9 @@ _TAGS = {
     "Beng": "Bengali", "Hans": "Han", "Hant": "Han", "Jpan": "Han", "Hang": "Hangul", "Thai": "Thai",
 }
 # fmt: on
-_SCRIPT_OF = {
-    code: script
-    for script, codes in _LANGUAGES.items()
-    for code in codes.split()
-}
+_SCRIPT_OF = {}
+for _script, _codes in _LANGUAGES.items():
+    _SCRIPT_OF |= dict.fromkeys(_codes.split(), _script)
 _PATTERNS = {
     script: re.compile(f"[{ranges}]") for script, ranges in _RANGES.items()
 }

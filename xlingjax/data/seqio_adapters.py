@@ -83,7 +83,9 @@ class TextFiles(seqio.DataSource):
 
     def _lines(self, split: str) -> Iterator[dict[str, str]]:
         files, held = self._selection(split)
-        counts = [sum(1 for _ in file.lines()) for file in files]
+        counts = []
+        for file in files:
+            counts.append(sum(1 for _ in file.lines()))
         masks = held_out_of(files, counts, self.holdout)
         for file, mask in zip(files, masks, strict=True):
             for keep, line in zip(mask == held, file.lines(), strict=True):

@@ -18,7 +18,7 @@ import tensorflow as tf
 
 from xlingjax.data import draws as random
 from xlingjax.data.features import FIELDS
-from xlingjax.data.rows import RowReader
+from xlingjax.data.row_reader import RowReader
 from xlingjax.errors import UserError
 
 

@@ -77,7 +77,9 @@ def heldout(
             "held-out pairs: no line with text on both sides in the run's languages,"
             f" {', '.join(languages)}; the files' are {', '.join(sorted(found)) or 'none'}",
         )
-    return [one for one in sets if not directions or one.name in directions]
+    if not directions:
+        return sets
+    return [one for one in sets if one.name in directions]
 
 
 @dataclass

@@ -213,10 +213,10 @@ def _with_slots(rows: Rows, slots: int) -> Rows:
 
 def joined(parts: Sequence[Rows]) -> Rows:
     """All rows, one part after the other."""
-    return {
-        name: np.concatenate([rows[name] for rows in parts])
-        for name in parts[0]
-    }
+    whole = {}
+    for name in parts[0]:
+        whole[name] = np.concatenate([rows[name] for rows in parts])
+    return whole
 
 
 def hide_partner(rows: Rows) -> Rows:
@@ -339,7 +339,10 @@ class TextPerplexity(Evaluator):
         self._rows = joined(same_slots(parts))
 
     def __call__(self, model, params, step: int, mesh=None) -> dict[str, Any]:
-        objective = CLM() if self.causal else MLM()
+        if self.causal:
+            objective = CLM()
+        else:
+            objective = MLM()
         values, right = scores(
             model,
             params,

@@ -180,24 +180,17 @@ def evaluate_retrieval(
             sides.append(states_PNSD)
         english_PNSD, foreign_PNSD = sides
         for p, pooling in enumerate(poolings):
-            table = {}
-            for layer in range(english_PNSD.shape[1]):
-                english_SD = english_PNSD[p, layer]
-                foreign_SD = foreign_PNSD[p, layer]
-                table[str(layer)] = score_layer(english_SD, foreign_SD, mesh)
-            tables[pooling][language] = table
+            tables[pooling][language] = _score_layers(
+                english_PNSD[p],
+                foreign_PNSD[p],
+                mesh,
+            )
     by_layer = {
         pooling: mean_by_layer(table) for pooling, table in tables.items()
     }
-    best: dict[str, dict[str, dict[str, Any]]] = {}
-    for pooling, layers in by_layer.items():
-        best[pooling] = {}
-        for score in SCORES:
-            at = best_layer(layers, score)
-            best[pooling][score] = {
-                "layer": int(at),
-                "value": layers[at][score],
-            }
+    best = {
+        pooling: _best_of_scores(layers) for pooling, layers in by_layer.items()
+    }
     head = best[poolings[0]]
     layer = head["raw_en_to_xx"]["layer"]
     centroids = {
@@ -221,6 +214,30 @@ def evaluate_retrieval(
         "best": best,
         "similarity": {"layer": layer} | language_similarity(centroids),
     }
+
+
+def _score_layers(
+    english_NSD: np.ndarray,
+    foreign_NSD: np.ndarray,
+    mesh: Mesh | None,
+) -> dict[str, dict[str, float]]:
+    """{layer: `SCORES`} of one language under one pooling."""
+    table = {}
+    sides = zip(english_NSD, foreign_NSD, strict=True)
+    for layer, (english_SD, foreign_SD) in enumerate(sides):
+        table[str(layer)] = score_layer(english_SD, foreign_SD, mesh)
+    return table
+
+
+def _best_of_scores(
+    by_layer: Mapping[str, Mapping[str, float]],
+) -> dict[str, dict[str, Any]]:
+    """{score: {"layer": n, "value": x}}, each at the layer best for it."""
+    best = {}
+    for score in SCORES:
+        at = best_layer(by_layer, score)
+        best[score] = {"layer": int(at), "value": by_layer[at][score]}
+    return best
 
 
 def _buckets(max_length: int, limit: int) -> list[int]:

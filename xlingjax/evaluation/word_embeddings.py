@@ -164,7 +164,10 @@ def score_dictionary(
     None where nothing is covered.
     """
     sides = _both_sides(pairs, languages, vocabulary, table_VD, pieces)
-    kept = [(a, b) for a, b in pairs if a in sides[0] and b in sides[1]]
+    kept = []
+    for first, second in pairs:
+        if first in sides[0] and second in sides[1]:
+            kept.append((first, second))
     counts = {
         "pairs": len(pairs),
         "covered": len(kept),

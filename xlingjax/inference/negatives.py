@@ -105,7 +105,9 @@ def _of_languages(
     languages = tuple(sorted(languages, key=lambda code: (code != "en", code)))
     name = "-".join(languages)
     table, folder = output / f"{name}.tsv", output / "dan" / name
-    keys = [[side.key for side in pair.sides] for pair in pairs]
+    keys = []
+    for pair in pairs:
+        keys.append([side.key for side in pair.sides])
     identity = {"text": keys, "vocabulary": vocabulary.sha256, **asdict(config)}
     stamp = folder / "finished.json"
     if (
@@ -120,10 +122,9 @@ def _of_languages(
         records.sides[records.languages.index(code)] for code in languages
     ]
     full = np.flatnonzero((tokens[0].lengths > 0) & (tokens[1].lengths > 0))
-    sides = [
-        [side[line] for line in full.tolist()]
-        for side in _lines(pairs, languages)
-    ]
+    sides = []
+    for side in _lines(pairs, languages):
+        sides.append([side[line] for line in full.tolist()])
     if len(sides[0]) <= config.k:
         raise UserError(
             f"{name}: {len(sides[0])} pairs are too few to find negatives among; {config.k + 1} at"
@@ -161,11 +162,9 @@ def _of_languages(
     partial.replace(table)
     write_json(stamp, identity)
     hard = [similarity for _, similarity, kind in negatives if kind == "hard"]
-    mean = (
-        f", mean similarity of the hard ones {np.mean(hard):.3f}"
-        if hard
-        else ""
-    )
+    mean = ""
+    if hard:
+        mean = f", mean similarity of the hard ones {np.mean(hard):.3f}"
     say(
         f"{table}: {len(rows) - 1} of {len(sides[0])} pairs with a negative{mean}",
     )
@@ -211,7 +210,9 @@ def _vectors(
         dropout=0.0,
         attention_dropout=0.0,
     )
-    files = [str(side.path) for pair in pairs for side in pair.sides]
+    files = []
+    for pair in pairs:
+        files += [str(side.path) for side in pair.sides]
     source = functools.partial(
         file_batches,
         DanFeatures(),
@@ -301,7 +302,9 @@ def choose(
     Never one that says the translation, or the translation of the same sentence elsewhere: compared
     without case, punctuation and spaces. Of lines that say the same the first stands for all.
     """
-    said = [[normalised(text) for text in side] for side in sides]
+    said = []
+    for side in sides:
+        said.append([normalised(text) for text in side])
     of_source: dict[str, set[str]] = {}
     for x, y in zip(*said, strict=True):
         of_source.setdefault(x, set()).add(y)
@@ -316,15 +319,18 @@ def choose(
         return [j for j in lines.tolist() if said[1][j] not in right]
 
     nearest = np.full((len(first), config.k), -1)
-    left, width = np.arange(len(first)), config.k + 8
-    while left.size:  # wider for those of which right ones took the places
+    left = np.arange(len(first))
+    width = config.k + 8
+    # Wider for those of which right ones took the places.
+    while left.size:
         _, found = neighbours(first[left], second[distinct], width)
         for i, lines in zip(left.tolist(), distinct[found], strict=True):
             candidates = wrong(i, lines)[: config.k]
             nearest[i, : len(candidates)] = candidates
-        left = (
-            left[nearest[left, -1] < 0] if width < len(distinct) else left[:0]
-        )
+        # All lines were among them.
+        if width >= len(distinct):
+            break
+        left = left[nearest[left, -1] < 0]
         width *= 4
     rng = np.random.default_rng(config.seed)
     chosen = []

@@ -219,8 +219,6 @@ class BtmlmFeatures(Preprocessor):
     ) -> Callable[[Batch, Any], Batch]:
         import tensorflow as tf
 
-        from xlingjax.data import draws as random
-
         # Not in __post_init__: the languages are known once the corpus is open.
         if not self.targets or len(self.targets) < 2:
             raise UserError(
@@ -234,58 +232,12 @@ class BtmlmFeatures(Preprocessor):
             np.resize(sorted(vocabulary.special_ids), SPECIAL_IDS),
             tf.int32,
         )
-        target_T = tf.constant(
-            [language for language, _ in self.targets],
-            tf.int32,
-        )
-        log_share_T = tf.math.log(
-            tf.constant([share for _, share in self.targets], tf.float32),
-        )
-
-        def gumbel(purpose: int, width: int, draws: Any) -> Any:
-            uniform = tf.clip_by_value(
-                draws.uniform(purpose, width),
-                1e-7,
-                1 - 1e-7,
-            )
-            return -tf.math.log(-tf.math.log(uniform))
-
-        def drawn_language(batch: Batch, draws: Any) -> Any:
-            """[B, 1]: a language by its share, not the row's own (Gumbel-max)."""
-            own = batch["language_ids"][:, :1]
-            score = log_share_T + gumbel(
-                random.LANGUAGE,
-                len(self.targets),
-                draws,
-            )
-            number = tf.argmax(
-                tf.where(own == target_T, -np.inf, score),
-                axis=1,
-            )
-            return tf.gather(target_T, number)[:, None]
+        drawn_language = _language_drawer(self.targets)
 
         def extended(batch: Batch, draws: Any) -> Batch:
             masked = mask(batch, draws)
-            real = batch["pack_ids"][:, :text] > 0
-            tokens = tf.reduce_sum(
-                tf.cast(real, tf.int32),
-                axis=1,
-                keepdims=True,
-            )
-            share = self.proportion * tf.cast(tokens, tf.float32)
-            # A short text has fewer: the share holds for each row.
-            used = tf.range(places)[None, :] < tf.cast(
-                tf.math.ceil(share - 1e-4),
-                tf.int32,
-            )
-            # Distinct places of the text, in order: where its words would stand in a translation.
-            score = tf.where(real, gumbel(random.PLACES, text, draws), -np.inf)
-            offsets = tf.math.top_k(score, places).indices
-            offsets = tf.sort(tf.where(used, offsets, text), axis=1)
-            positions = offsets
-            if not self.reset_positions:
-                positions = tokens + offsets
-            one = tf.ones_like(offsets)
+            used, positions = self._placed(batch, draws, text, places)
+            one = tf.ones_like(positions)
             placeholders = {
                 "input_ids": tf.where(
                     used,
@@ -325,6 +277,68 @@ class BtmlmFeatures(Preprocessor):
             }
 
         return extended
+
+    def _placed(
+        self,
+        batch: Batch,
+        draws: Any,
+        text: int,
+        places: int,
+    ) -> tuple[Any, Any]:
+        """(which placeholders of each row are used, their position ids), both [B, places]."""
+        import tensorflow as tf
+
+        from xlingjax.data import draws as random
+
+        real = batch["pack_ids"][:, :text] > 0
+        tokens = tf.reduce_sum(
+            tf.cast(real, tf.int32),
+            axis=1,
+            keepdims=True,
+        )
+        share = self.proportion * tf.cast(tokens, tf.float32)
+        # A short text has fewer: the share holds for each row.
+        used = tf.range(places)[None, :] < tf.cast(
+            tf.math.ceil(share - 1e-4),
+            tf.int32,
+        )
+        # Distinct places of the text, in order: where its words would stand in a translation.
+        score = tf.where(real, _gumbel(draws, random.PLACES, text), -np.inf)
+        offsets = tf.math.top_k(score, places).indices
+        offsets = tf.sort(tf.where(used, offsets, text), axis=1)
+        if self.reset_positions:
+            return used, offsets
+        return used, tokens + offsets
+
+
+def _language_drawer(
+    targets: Sequence[tuple[int, float]],
+) -> Callable[[Batch, Any], Any]:
+    """The map to [B, 1]: a language by its share, not the row's own (Gumbel-max)."""
+    import tensorflow as tf
+
+    from xlingjax.data import draws as random
+
+    target_T = tf.constant([language for language, _ in targets], tf.int32)
+    log_share_T = tf.math.log(
+        tf.constant([share for _, share in targets], tf.float32),
+    )
+
+    def drawn_language(batch: Batch, draws: Any) -> Any:
+        own = batch["language_ids"][:, :1]
+        score = log_share_T + _gumbel(draws, random.LANGUAGE, len(targets))
+        number = tf.argmax(tf.where(own == target_T, -np.inf, score), axis=1)
+        return tf.gather(target_T, number)[:, None]
+
+    return drawn_language
+
+
+def _gumbel(draws: Any, purpose: int, width: int) -> Any:
+    """[B, width]: noise of which the largest, added to log shares, is drawn by share."""
+    import tensorflow as tf
+
+    uniform = tf.clip_by_value(draws.uniform(purpose, width), 1e-7, 1 - 1e-7)
+    return -tf.math.log(-tf.math.log(uniform))
 
 
 def append(

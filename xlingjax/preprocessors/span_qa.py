@@ -8,7 +8,8 @@ window does not hold whole stands at the row's first token, start and end.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -139,20 +140,13 @@ def span_rows(
         max_question,
         reset_positions,
     )
-    # Several questions ask about one context, which takes long to encode.
-    encoded: dict[str, tuple[list[int], np.ndarray]] = {}
+    encoded_context = _context_encoder(vocabulary)
     rows = []
     windows = []
     starts = []
     ends = []
     for index, question in enumerate(questions):
-        if question.context not in encoded:
-            ids, spans = vocabulary.encode_with_spans(question.context)
-            encoded[question.context] = (
-                ids,
-                np.array(spans, np.int64).reshape(-1, 2),
-            )
-        ids, spans = encoded[question.context]
+        ids, spans = encoded_context(question.context)
         if not ids:
             raise UserError(f"question {question.id}: its context is empty")
         question_ids = vocabulary.encode(question.question)[:max_question]
@@ -175,9 +169,11 @@ def span_rows(
                 length,
                 reset_positions,
             )
-            # The first token too, at which an answer stands that the window does not hold.
-            row["answer_columns"] = np.zeros(length, np.int32)
-            row["answer_columns"][[0, *range(column, column + end - begin)]] = 1
+            row["answer_columns"] = _answer_columns(
+                column,
+                end - begin,
+                length,
+            )
             rows.append(row)
             windows.append(
                 Window(
@@ -205,6 +201,29 @@ def span_rows(
             "end_positions": np.array(ends, np.int32),
         }
     return arrays, windows
+
+
+def _context_encoder(
+    vocabulary,
+) -> Callable[[str], tuple[list[int], np.ndarray]]:
+    """The map of a context to its pieces [n] and their characters int[n, 2]."""
+
+    # Several questions ask about one context, which takes long to encode.
+    @functools.cache
+    def encoded(context: str) -> tuple[list[int], np.ndarray]:
+        ids, spans = vocabulary.encode_with_spans(context)
+        return ids, np.array(spans, np.int64).reshape(-1, 2)
+
+    return encoded
+
+
+def _answer_columns(column: int, pieces: int, length: int) -> np.ndarray:
+    """int32[length]: 1 where an answer may begin and end, in a row whose context begins at `column`
+    with so many pieces."""
+    columns = np.zeros(length, np.int32)
+    # The first token too, at which an answer stands that the window does not hold.
+    columns[[0, *range(column, column + pieces)]] = 1
+    return columns
 
 
 def count_windows(

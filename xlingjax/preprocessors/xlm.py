@@ -154,51 +154,11 @@ def masker(
 
     from xlingjax.data import draws as random
 
-    exponent = masking.exponent(vocabulary)
-    log_weights = -exponent * np.log(np.maximum(counts, 1))
-    if exponent > 0:
-        # By frequency alone those that hardly ever stand in a text would come first.
-        log_weights = np.where(is_special(vocabulary), -np.inf, log_weights)
-    log_weight_V = tf.constant(log_weights, tf.float32)
+    log_weight_V = tf.constant(
+        _log_weights(masking, vocabulary, counts),
+        tf.float32,
+    )
     show = replacer(masking, vocabulary)
-    exact = masking.count == "exact" and not masking.validation
-
-    def number_to_choose(real: Any, eligible: Any, uniform: Any) -> Any:
-        """[B]"""
-        eligible_tokens = tf.reduce_sum(tf.cast(eligible, tf.int32), axis=1)
-        if exact:
-            tokens = tf.reduce_sum(tf.cast(real, tf.float32), axis=1)
-            count = tf.cast(
-                tf.math.ceil(masking.rate * tokens - 1e-4),
-                tf.int32,
-            )
-        else:
-            # The scores rise with the same draw, for without subsampling all weights are equal: the
-            # highest are those of the tokens that are hit.
-            hit = eligible & (uniform > 1 - masking.rate)
-            count = tf.reduce_sum(tf.cast(hit, tf.int32), axis=1)
-        if masking.validation:
-            # A row without a prediction would be measured as nothing.
-            count = tf.maximum(count, 1)
-        return tf.minimum(count, eligible_tokens)
-
-    def choose(
-        real: Any,
-        eligible: Any,
-        score: Any,
-        uniform: Any,
-    ) -> tuple[Any, Any]:
-        """(positions [B, slots] in order, which of them are used)."""
-        count = number_to_choose(real, eligible, uniform)
-        used = tf.range(slots)[None, :] < count[:, None]
-        columns = tf.math.top_k(
-            tf.where(eligible, score, -np.inf),
-            slots,
-        ).indices
-        # In order of position, unused slots last and on column 0, which is never masked.
-        beyond = real.shape[1]
-        columns = tf.sort(tf.where(used, columns, beyond), axis=1)
-        return tf.where(used, columns, 0), used
 
     def mask(batch: Batch, draws: Any) -> Batch:
         ids = batch["input_ids"]
@@ -231,11 +191,16 @@ def masker(
             1 - 1e-7,
         )
         score = log_weight - tf.math.log(-tf.math.log(uniform))
-        chosen = [
-            choose(group, eligible & group, score, uniform) for group in groups
-        ]
-        positions = tf.concat([columns for columns, _ in chosen], axis=1)
-        used = tf.concat([in_use for _, in_use in chosen], axis=1)
+        positions_of_groups = []
+        used_of_groups = []
+        for group in groups:
+            of_group = eligible & group
+            count = _number_to_choose(masking, group, of_group, uniform)
+            columns, in_use = _choose(count, of_group, score, slots)
+            positions_of_groups.append(columns)
+            used_of_groups.append(in_use)
+        positions = tf.concat(positions_of_groups, axis=1)
+        used = tf.concat(used_of_groups, axis=1)
         # Before they are replaced: targets are the words of the text.
         original = tf.gather(ids, positions, batch_dims=1)
         shown = tf.where(used, show(original, draws), original)
@@ -255,6 +220,69 @@ def masker(
         }
 
     return mask
+
+
+def _log_weights(
+    masking: Masking,
+    vocabulary: Vocabulary,
+    counts: np.ndarray,
+) -> np.ndarray:
+    """[V]: the logarithm of the weight with which each token is chosen."""
+    exponent = masking.exponent(vocabulary)
+    log_weights = -exponent * np.log(np.maximum(counts, 1))
+    if exponent > 0:
+        # By frequency alone those that hardly ever stand in a text would come first.
+        return np.where(is_special(vocabulary), -np.inf, log_weights)
+    return log_weights
+
+
+def _number_to_choose(
+    masking: Masking,
+    real: Any,
+    eligible: Any,
+    uniform: Any,
+) -> Any:
+    """[B]: how many positions are predicted of those that are `eligible` [B, L]. real [B, L]: no
+    padding. uniform [B, L]: the draws that the scores of `_choose` are made of."""
+    import tensorflow as tf
+
+    eligible_tokens = tf.reduce_sum(tf.cast(eligible, tf.int32), axis=1)
+    if masking.count == "exact" and not masking.validation:
+        tokens = tf.reduce_sum(tf.cast(real, tf.float32), axis=1)
+        count = tf.cast(
+            tf.math.ceil(masking.rate * tokens - 1e-4),
+            tf.int32,
+        )
+    else:
+        # The scores rise with the same draw, for without subsampling all weights are equal: the
+        # highest are those of the tokens that are hit.
+        hit = eligible & (uniform > 1 - masking.rate)
+        count = tf.reduce_sum(tf.cast(hit, tf.int32), axis=1)
+    if masking.validation:
+        # A row without a prediction would be measured as nothing.
+        count = tf.maximum(count, 1)
+    return tf.minimum(count, eligible_tokens)
+
+
+def _choose(
+    count: Any,
+    eligible: Any,
+    score: Any,
+    slots: int,
+) -> tuple[Any, Any]:
+    """(positions [B, slots] in order, which of them are used): the `count` [B] of highest score
+    [B, L] among those that are `eligible` [B, L]."""
+    import tensorflow as tf
+
+    used = tf.range(slots)[None, :] < count[:, None]
+    columns = tf.math.top_k(
+        tf.where(eligible, score, -np.inf),
+        slots,
+    ).indices
+    # In order of position, unused slots last and on column 0, which is never masked.
+    beyond = eligible.shape[1]
+    columns = tf.sort(tf.where(used, columns, beyond), axis=1)
+    return tf.where(used, columns, 0), used
 
 
 def slots_of_a_side(masking: Masking, length: int) -> int:

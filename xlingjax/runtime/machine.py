@@ -110,8 +110,10 @@ def set_compile_cache(folder: str) -> None:
 
 def number_in(variable: str, default: int) -> int:
     value = os.environ.get(variable, "")
+    if not value:
+        return default
     try:
-        return int(value) if value else default
+        return int(value)
     except ValueError:
         raise UserError(f"{variable}={value!r} is not a whole number") from None
 
@@ -126,11 +128,9 @@ def join_processes(config: RuntimeConfig) -> None:
         "",
     )
     count = config.num_processes or number_in("XLINGJAX_NUM_PROCESSES", 0)
-    index = (
-        config.process_id
-        if config.process_id >= 0
-        else number_in("XLINGJAX_PROCESS_ID", -1)
-    )
+    index = config.process_id
+    if index < 0:
+        index = number_in("XLINGJAX_PROCESS_ID", -1)
     slurm = (
         int(os.environ.get("SLURM_NTASKS", 1)) > 1
         and "SLURM_PROCID" in os.environ
@@ -179,11 +179,9 @@ def require_platform(platform: str) -> None:
 
 def why_no_platform(error: Exception) -> str:
     """One line for an error of `NO_PLATFORM`."""
-    return (
-        "JAX is installed without it"
-        if isinstance(error, AssertionError)
-        else first_line(error)
-    )
+    if isinstance(error, AssertionError):
+        return "JAX is installed without it"
+    return first_line(error)
 
 
 def is_primary() -> bool:

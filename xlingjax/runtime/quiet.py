@@ -42,9 +42,14 @@ def forget_abandoned_reads() -> None:
     logging.getLogger("asyncio").setLevel(logging.CRITICAL)
     unraisable, uncaught = sys.unraisablehook, sys.excepthook
     late = "Event loop is closed"
-    sys.unraisablehook = lambda one: (
-        None if str(one.exc_value) == late else unraisable(one)
-    )
-    sys.excepthook = lambda kind, value, trace: (
-        None if str(value) == late else uncaught(kind, value, trace)
-    )
+
+    def unraisable_but_late(one):
+        if str(one.exc_value) != late:
+            unraisable(one)
+
+    def uncaught_but_late(kind, value, trace):
+        if str(value) != late:
+            uncaught(kind, value, trace)
+
+    sys.unraisablehook = unraisable_but_late
+    sys.excepthook = uncaught_but_late

@@ -62,12 +62,10 @@ class Preemption:
 
     def __init__(self):
         self._asked = threading.Event()
-        alone = jax.process_count() == 1
-        self._heard = (
-            stop_requested(self._asked, signal.SIGTERM)
-            if alone
-            else contextlib.nullcontext()
-        )
+        self._heard: contextlib.AbstractContextManager[None]
+        self._heard = contextlib.nullcontext()
+        if jax.process_count() == 1:
+            self._heard = stop_requested(self._asked, signal.SIGTERM)
 
     def __enter__(self) -> "Preemption":
         self._heard.__enter__()

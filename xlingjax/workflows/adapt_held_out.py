@@ -118,7 +118,9 @@ def _write_lines(path: Path, lines: Sequence[str]) -> None:
 
 def _held(files: Sequence[Any], share: float) -> list[Any]:
     """The lines of the files that are held out."""
-    counts = [sum(1 for _ in file.lines()) for file in files]
+    counts = []
+    for file in files:
+        counts.append(sum(1 for _ in file.lines()))
     held = []
     for file, mask in zip(
         files,

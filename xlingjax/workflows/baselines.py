@@ -58,10 +58,11 @@ def lookup(task: Task, train: Sequence[Any]) -> Predictor:
         for word, count in counts.items()
     }
     commonest = _commonest(task, _tags(train))
-    return lambda records: [
-        [tags.get(word.lower(), commonest) for word in record.words]
-        for record in records
-    ]
+
+    def tags_of(record: Any) -> list[str]:
+        return [tags.get(word.lower(), commonest) for word in record.words]
+
+    return lambda records: [tags_of(record) for record in records]
 
 
 def _tags(sentences: Sequence[Any]) -> Iterable[str]:

@@ -10,7 +10,8 @@ from xlingjax.config.gin_files import macros_set
 from xlingjax.data.labelled.task import Task, languages_present, part_of
 from xlingjax.data.sources import split_list
 from xlingjax.evaluation.task.tested import chosen_languages
-from xlingjax.preprocessors.task import Reading, Training
+from xlingjax.preprocessors.task_rows import Reading
+from xlingjax.preprocessors.training_set import Training
 
 FILES = ("optim/adamw_linear.gin", "mesh/data.gin", "runs/task.gin")
 """The gin files that every cell includes first."""

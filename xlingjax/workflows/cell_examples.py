@@ -9,7 +9,8 @@ from xlingjax.data.labelled.records import learnable
 from xlingjax.data.labelled.task import Task, hashes
 from xlingjax.data.labelled.tfds import located
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
-from xlingjax.preprocessors.task import Reading, Training, count_rows
+from xlingjax.preprocessors.task_rows import Reading, count_rows
+from xlingjax.preprocessors.training_set import Training
 from xlingjax.tasks import task_named
 from xlingjax.training.run_record import run_and_checkpoint
 from xlingjax.workflows.cell import Request, files_read, reading_of, training_of

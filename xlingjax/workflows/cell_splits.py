@@ -7,7 +7,7 @@ from xlingjax.data.labelled.task import Task, languages_present, read
 from xlingjax.data.sources import split_list
 from xlingjax.errors import UserError
 from xlingjax.evaluation.task.tested import chosen_languages, has_gold
-from xlingjax.preprocessors.task import ALL
+from xlingjax.preprocessors.training_set import ALL
 from xlingjax.training.run_record import read_run_record, run_and_checkpoint
 from xlingjax.workflows.cell import MEASURED, MULTI_TASK, Request
 

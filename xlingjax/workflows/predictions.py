@@ -6,7 +6,7 @@ from typing import Any
 from xlingjax.data.labelled.task import Task
 from xlingjax.evaluation.task.predictions import predict
 from xlingjax.inference.run import TrainedRun
-from xlingjax.preprocessors.task import Reading
+from xlingjax.preprocessors.task_rows import Reading
 
 
 def predicted(

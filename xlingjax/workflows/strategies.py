@@ -50,9 +50,9 @@ def variants(
         sets = {one: [one] for one in requested}
     else:
         sets = {one: one.split("+") for one in requested}
-    missing = [
-        name for names in sets.values() for name in names if name not in present
-    ]
+    missing = []
+    for names in sets.values():
+        missing += [name for name in names if name not in present]
     if missing:
         raise UserError(
             f"--languages {' '.join(missing)}: {task.full_name} has no training examples of them"

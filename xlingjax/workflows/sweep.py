@@ -28,7 +28,7 @@ from xlingjax.evaluation.task.predictions import pivot_of
 from xlingjax.evaluation.task.tested import chosen_languages
 from xlingjax.inference.run import open_run
 from xlingjax.model.params import flattened
-from xlingjax.preprocessors.task import require_parallel
+from xlingjax.preprocessors.task_rows import require_parallel
 from xlingjax.runtime.machine import RuntimeConfig
 from xlingjax.training.initialisation import require_labels
 from xlingjax.workflows.baselines import BASELINES, score_baseline

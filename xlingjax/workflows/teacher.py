@@ -9,10 +9,10 @@ from typing import Any
 
 from xlingjax.config.recipe import bindings
 from xlingjax.data.labelled.task import Task, languages_present, read
+from xlingjax.data.labelled.teacher import labelled_path, write_labelled
 from xlingjax.errors import UserError
 from xlingjax.inference.run import open_run
 from xlingjax.model.partition import mesh_of_all
-from xlingjax.preprocessors.task import labelled_path, write_labelled
 from xlingjax.workflows.cell import RECIPE, Cell, Request, reading_of, values_of
 from xlingjax.workflows.cell_training import has_begun
 from xlingjax.workflows.predictions import predicted

@@ -6,29 +6,12 @@ bounded whatever its size, and a file that was interrupted goes on where it stop
 """
 
 import contextlib
-import dataclasses
 import itertools
-import json
-import os
-import shutil
 import signal
 import sys
-import tempfile
-import time
-from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TextColumn,
-    TimeRemainingColumn,
-)
-
-from xlingjax.data.text_files import content_hash, read_lines
 from xlingjax.errors import UserError
 from xlingjax.evaluation.metrics.text import (
     bleu,
@@ -36,37 +19,27 @@ from xlingjax.evaluation.metrics.text import (
     rouge_l,
     wrong_language_rate,
 )
-from xlingjax.inference.generate import Generated, Generator
+from xlingjax.inference.generate import Generator
 from xlingjax.inference.run import open_run
-from xlingjax.model.decoding import Decoding
 from xlingjax.model.partition import mesh_of_all
 from xlingjax.runtime.signals import stopped_by
-from xlingjax.training.checkpoint_paths import find_checkpoint
 from xlingjax.training.run_record import read_run_record
-
-CHUNK = 1024
-"""Lines that are sorted by length together; the most that an interruption costs."""
-HASHED = ("input", "score")
-"""Files that a resumed output must have been written from."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Request:
-    """source: language of the input; None: the other one of a run of two. input, output: None is a
-    pipe. score: a file of texts to score instead of writing some; references: one to compare with
-    what is written."""
-
-    run: str
-    source: str | None
-    target: str
-    decoding: Decoding
-    input: str | None = None
-    output: str | None = None
-    score: str | None = None
-    references: str | None = None
-    tokens_per_batch: int = 4096
-    truncate: bool = False
-    seed: int = 0
+from xlingjax.workflows.translate_input import (
+    checked,
+    chunks,
+    spooled,
+    texts,
+)
+from xlingjax.workflows.translate_output import (
+    Partial,
+    Pipe,
+    made_with,
+    scored,
+    shown,
+    text_of,
+)
+from xlingjax.workflows.translate_progress import Meter
+from xlingjax.workflows.translate_request import Request, apart
 
 
 def write(request: Request) -> None:
@@ -107,7 +80,7 @@ def write(request: Request) -> None:
             to_score = texts(request.score)
         rows = zip(texts(path), to_score, strict=False)
         number = done
-        for chunk in chunks(itertools.islice(rows, done, None), CHUNK):
+        for chunk in chunks(itertools.islice(rows, done, None)):
             lines, given = zip(*chunk, strict=True)
             where: dict[str, Any] = {
                 "first": number + 1,
@@ -148,23 +121,6 @@ def write(request: Request) -> None:
     print(summary, file=sys.stderr)
     if request.references:
         print("\n".join(compared(best, request, source, path)), file=sys.stderr)
-
-
-def apart(request: Request) -> None:
-    """Raises UserError where the output would be written over what is read."""
-    if not request.output:
-        return
-    output = os.path.realpath(request.output)
-    read = {
-        "--input": request.input,
-        "--score": request.score,
-        "--references": request.references,
-    }
-    for option, path in read.items():
-        if path and os.path.realpath(path) == output:
-            raise UserError(
-                f"--output {request.output} is the file of {option}: name another one",
-            )
 
 
 def opened(request: Request) -> tuple[Generator, str]:
@@ -228,293 +184,6 @@ def _note_untrained(
             f"note: {request.run} learnt {', '.join(learnt)}, not {direction}",
             file=sys.stderr,
         )
-
-
-# --- Input ----------------------------------------------------------------------------------------
-
-
-@contextlib.contextmanager
-def spooled() -> Iterator[str]:
-    """Standard input as a file."""
-    with tempfile.NamedTemporaryFile(prefix="xlingjax-") as file:
-        shutil.copyfileobj(sys.stdin.buffer, file)
-        file.flush()
-        yield file.name
-
-
-def texts(path: str | Path | None) -> Iterator[str]:
-    """The lines of a file, None: of standard input. Raises UserError for what is not UTF-8."""
-    if path is not None:
-        yield from (line.strip() for _, line in read_lines(path))
-        return
-    for number, raw in enumerate(sys.stdin.buffer, 1):
-        encoding = "utf-8"
-        if number == 1:
-            # Some programs begin a file with a byte order mark, which is no text.
-            encoding = "utf-8-sig"
-        try:
-            yield raw.decode(encoding).strip()
-        except UnicodeDecodeError:
-            raise UserError(
-                f"standard input, line {number}: invalid UTF-8; convert it, for example with iconv",
-            ) from None
-
-
-def chunks(rows: Iterable[Any], size: int) -> Iterator[list[Any]]:
-    rows = iter(rows)
-    while chunk := list(itertools.islice(rows, size)):
-        yield chunk
-
-
-def checked(request: Request, generator: Generator, path: str) -> int:
-    """The number of lines, none of them too long, and as many as of what belongs to them."""
-    total = 0
-    for chunk in chunks(texts(path), CHUNK):
-        generator.tokens(chunk, total + 1)
-        total += len(chunk)
-    for option, other in (
-        ("--score", request.score),
-        ("--references", request.references),
-    ):
-        if not other:
-            continue
-        count = sum(1 for _ in read_lines(other))
-        if count != total:
-            raise UserError(
-                f"{option} {other} has {count} lines and the input {total}: give one for each line,"
-                " in order",
-            )
-    return total
-
-
-# --- Output ---------------------------------------------------------------------------------------
-
-
-def shown(number: int, texts: list[Generated]) -> list[str]:
-    """The lines for one line of input, its number from 0."""
-    lines = []
-    for one in texts:
-        # A line end in a text would shift all lines behind it.
-        text = one.text.replace("\n", " ")
-        if len(texts) > 1:
-            text = f"{number} ||| {text} ||| {one.score:.6f}"
-        lines.append(text)
-    return lines
-
-
-def text_of(line: str, lines_each: int) -> str:
-    """The text of a line of `shown`."""
-    if lines_each == 1:
-        return line
-    # From both ends, since the text may have a separator of its own.
-    _, rest = line.split(" ||| ", 1)
-    text, _ = rest.rsplit(" ||| ", 1)
-    return text
-
-
-def scored(one: Generated) -> str:
-    # An empty line of input has no score.
-    if not one.ids:
-        return ""
-    return f"{one.score:.6f}\t{one.log_probability:.6f}\t{len(one.ids)}"
-
-
-class Pipe:
-    """Standard output."""
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        pass
-
-    def keep(self, lines_each: int) -> int:
-        return 0
-
-    def kept(self) -> Iterator[str]:
-        return iter(())
-
-    def write(self, lines: Iterable[str]) -> None:
-        sys.stdout.writelines(f"{line}\n" for line in lines)
-        sys.stdout.flush()
-
-    def finish(self) -> None:
-        pass
-
-
-class Partial:
-    """A file that is written as `FILE.partial`, beside `FILE.partial.json`, what it is made with;
-    FILE once whole."""
-
-    def __init__(self, path: str, made_with: dict[str, Any]):
-        self.path = Path(path)
-        self.made_with = made_with
-        self.partial = Path(f"{path}.partial")
-        self.record = Path(f"{path}.partial.json")
-
-    def __enter__(self):
-        try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            if self.partial.exists():
-                self._check()
-            else:
-                record = json.dumps(self.made_with, indent=1) + "\n"
-                self.record.write_text(record, encoding="utf-8")
-            self.file = open(self.partial, "a+b")  # noqa: SIM115 - closed at the exit
-        except OSError as error:
-            raise UserError(
-                f"cannot write {self.partial}: {error.strerror or error}; choose another --output",
-            ) from None
-        return self
-
-    def __exit__(self, kind, *_):
-        self.file.close()
-        if kind is not None:
-            print(
-                f"{self.partial}: what is done; the same command goes on from there",
-                file=sys.stderr,
-            )
-
-    def _check(self) -> None:
-        remedy = f"repeat the command that began it, or remove {self.partial}"
-        try:
-            begun = json.loads(self.record.read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            raise UserError(
-                f"{self.partial} is there, and {self.record.name}, which says of what, is not:"
-                f" {remedy}",
-            ) from None
-        differ = []
-        for key in sorted({*begun, *self.made_with}):
-            before = begun.get(key)
-            now = self.made_with.get(key)
-            if before == now:
-                continue
-            if key in HASHED:
-                # Hashes say nothing to a reader.
-                differ.append(f"text of --{key}")
-            else:
-                differ.append(f"{key} {before!r} (now {now!r})")
-        if differ:
-            raise UserError(
-                f"{self.partial} was begun with other {', '.join(differ)}: {remedy}",
-            )
-
-    def keep(self, lines_each: int) -> int:
-        """The number of input lines that are finished; what follows the last of them is dropped."""
-        self.file.seek(0)
-        count = 0
-        offset = 0
-        end = 0
-        for line in self.file:
-            # An interruption may have cut the last line, or the last of several for one of input.
-            if not line.endswith(b"\n"):
-                break
-            count += 1
-            offset += len(line)
-            if count % lines_each == 0:
-                end = offset
-        self.file.truncate(end)
-        return count // lines_each
-
-    def kept(self) -> Iterator[str]:
-        """The lines that were there."""
-        return texts(self.partial)
-
-    def write(self, lines: Iterable[str]) -> None:
-        try:
-            self.file.write(
-                "".join(f"{line}\n" for line in lines).encode("utf-8"),
-            )
-            self.file.flush()
-        except OSError as error:
-            raise UserError(
-                f"cannot write {self.partial}: {error.strerror or error}; make room, then go on",
-            ) from None
-
-    def finish(self) -> None:
-        os.replace(self.partial, self.path)
-        self.record.unlink()
-
-
-def made_with(request: Request, source: str, path: str) -> dict[str, Any]:
-    """All that the output depends on."""
-    checkpoint = find_checkpoint(request.run)
-    record: dict[str, Any] = {
-        "checkpoint": str(checkpoint),
-        "from": source,
-        "to": request.target,
-    }
-    record |= dataclasses.asdict(request.decoding)
-    # As JSON gives it back: the record is compared with the one that was written.
-    record["max_length"] = list(request.decoding.max_length)
-    record |= {"seed": request.seed, "truncate": request.truncate}
-    record["input"] = content_hash(path)
-    record["score"] = None
-    if request.score:
-        record["score"] = content_hash(request.score)
-    return record
-
-
-# --- Progress and summary -------------------------------------------------------------------------
-
-
-class Meter:
-    """Progress on a terminal's standard error, and its last line."""
-
-    def __init__(self, total: int | None, done: int):
-        console = Console(stderr=True)
-        columns = (
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn("lines  {task.fields[rate]}"),
-            TimeRemainingColumn(),
-        )
-        self._bar = Progress(
-            *columns,
-            console=console,
-            transient=True,
-            disable=not console.is_terminal,
-        )
-        self._task = self._bar.add_task(
-            "",
-            total=total,
-            completed=done,
-            rate="",
-        )
-        self._done = done
-        self._tokens = 0
-        self._started = time.monotonic()
-
-    def __enter__(self):
-        self._bar.start()
-        return self
-
-    def __exit__(self, *_):
-        self._bar.stop()
-
-    def batch(self, lines: int, tokens: int) -> None:
-        self._tokens += tokens
-        self._bar.update(
-            self._task,
-            advance=lines,
-            rate=f"{self._rate():,.0f} tokens/s",
-        )
-
-    def lines(self, number: int) -> None:
-        """So many are finished, empty ones among them."""
-        self._bar.update(self._task, completed=number)
-
-    def _rate(self) -> float:
-        return self._tokens / (time.monotonic() - self._started)
-
-    def summary(self, number: int) -> str:
-        before = ""
-        if self._done:
-            before = f" and {self._done:,} before"
-        seconds = time.monotonic() - self._started
-        lines = f"{number - self._done:,} lines{before}"
-        return f"{lines}, {seconds:.1f} s, {self._rate():,.0f} tokens/s"
 
 
 def compared(

@@ -9,7 +9,7 @@ from xlingjax.data.vocabulary.word_pieces import pieces_of_words
 from xlingjax.errors import UserError
 from xlingjax.evaluation.task.predictions import predict
 from xlingjax.preprocessors.finetuning import tagged_parts
-from xlingjax.preprocessors.task import Reading, count_rows, task_rows
+from xlingjax.preprocessors.task_rows import Reading, count_rows, task_rows
 from xlingjax.tasks import task_named
 
 TEXT = (

@@ -219,9 +219,11 @@ class Differing(UserError):
             f" {wanted}, found {there}{more}; give files that belong together",
         )
         lines = [("weight", "wanted", "found"), *lines]
-        widths = [max(len(line[i]) for line in lines) for i in range(2)]
+        names_width = max(len(name) for name, _, _ in lines)
+        wanted_width = max(len(wanted) for _, wanted, _ in lines)
         self.table = "\n".join(
-            f"{a:{widths[0]}}  {b:{widths[1]}}  {c}" for a, b, c in lines
+            f"{name:{names_width}}  {wanted:{wanted_width}}  {there}"
+            for name, wanted, there in lines
         )
 
 

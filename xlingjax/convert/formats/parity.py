@@ -34,12 +34,17 @@ _KINDS = {
     "spans": ("AutoModelForQuestionAnswering", "logits of the spans"),
     "decoder": ("AutoModelForSeq2SeqLM", "logits of the next piece"),
 }
-_ROWS = 2  # a batch's logits over 250 002 pieces stay small, and it has padding
+# A batch's logits over 250 002 pieces stay small, and it has padding.
+_ROWS = 2
 # What transformers makes a tokenizer of.
 _TOKENIZERS = (
-    "tokenizer.json", "tokenizer_config.json", "sentencepiece.bpe.model", "vocab.txt", "merges.txt",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "sentencepiece.bpe.model",
+    "vocab.txt",
+    "merges.txt",
     "prophetnet.tokenizer",
-)  # fmt: skip
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,9 +102,13 @@ def _compared(config: ModelConfig, vocabulary_head: bool) -> str:
 
 
 def compare(
-    folder: Path, config: ModelConfig, params: Any, vocabulary: Vocabulary, vocabulary_head: bool,
+    folder: Path,
+    config: ModelConfig,
+    params: Any,
+    vocabulary: Vocabulary,
+    vocabulary_head: bool,
     order: LanguageRows | None = None,
-) -> Parity:  # fmt: skip
+) -> Parity:
     """Ours beside the model and the tokenizer that transformers opens in `folder`: the logits of
     its classifier, else of its vocabulary head (of a decoder's, which reads another sentence), else
     the states of every layer. A language embedding gets them in turn, and language tokens begin
@@ -107,8 +116,49 @@ def compare(
     is not installed, where it cannot open the folder, and for ids that differ, with the sentence.
     """
     transformers = interop()
-    import torch
+    _require_computed_there(config)
+    kind = _compared(config, vocabulary_head)
+    tokenizer, theirs = _opened(folder, transformers, kind)
+    most = config.max_positions - config.position_offset - bool(config.streams)
+    rows = _rows(
+        folder,
+        vocabulary,
+        tokenizer,
+        most,
+        bool(config.decoder_layers),
+    )
+    if order and tokenizer is not None:
+        _require_codes(folder, vocabulary, tokenizer, order)
+    # As theirs.
+    model = build_model(
+        config.replace(dtype="float32", attention_backend="xla"),
+    )
+    run = compiled(_ours, model, None, kind)
+    params = jax.device_put(params)
+    difference = 0.0
+    largest = 0.0
+    for start in range(0, len(rows), _ROWS):
+        batch = _batch(rows, start, config, vocabulary, kind)
+        # An accelerator may take fewer bits of float32.
+        with jax.default_matmul_precision("highest"):
+            ours = np.asarray(run(params, batch))
+        wanted = _theirs(theirs, batch, config, kind, order)
+        if ours.ndim > 2:
+            valid_BL = _valid(batch, kind)
+            ours = ours[valid_BL]
+            wanted = wanted[valid_BL]
+        # Of NaN stays NaN.
+        difference = float(
+            np.maximum(difference, np.abs(ours - wanted).max()),
+        )
+        largest = float(np.maximum(largest, np.abs(wanted).max()))
+    _, what = _KINDS[kind]
+    has_tokenizer = tokenizer is not None
+    return Parity(what, difference, largest, len(rows), has_tokenizer)
 
+
+def _require_computed_there(config: ModelConfig) -> None:
+    """Raises UserError for an n-stream decoder that the class of transformers does not compute."""
     if config.streams and (
         config.position_offset != 1 or config.layers != config.decoder_layers
     ):
@@ -116,8 +166,14 @@ def compare(
             "transformers computes an n-stream decoder with padding 0 and as many layers as the"
             " encoder alone; say --unverified",
         )
-    kind = _compared(config, vocabulary_head)
-    auto, what = _KINDS[kind]
+
+
+def _opened(folder: Path, transformers: Any, kind: str) -> tuple[Any, Any]:
+    """(the tokenizer, None where the folder has none of theirs; the model, in float32) that
+    transformers makes of the folder. Raises UserError where it makes none."""
+    import torch
+
+    auto, _ = _KINDS[kind]
     here = dict(local_files_only=True, trust_remote_code=False)
     # Of which transformers 5 has neither name nor tokenizer: the model is ProphetNet's.
     cross_lingual = (
@@ -138,7 +194,7 @@ def compare(
                 folder,
                 **here,
             )
-        theirs = (
+        model = (
             getattr(transformers, auto)
             .from_pretrained(folder, dtype=torch.float32, **here)
             .eval()
@@ -149,90 +205,87 @@ def compare(
             f"transformers cannot open {folder} to compare with ({why}); mend it, or say"
             " --unverified",
         ) from None
-    most = config.max_positions - config.position_offset - bool(config.streams)
-    rows = _rows(
-        folder,
-        vocabulary,
-        tokenizer,
-        most,
-        bool(config.decoder_layers),
-    )
-    if order and tokenizer is not None:
-        _require_codes(folder, vocabulary, tokenizer, order)
-    # As theirs.
-    model = build_model(
-        config.replace(dtype="float32", attention_backend="xla"),
-    )
+    return tokenizer, model
 
-    run = compiled(_ours, model, None, kind)
-    params = jax.device_put(params)
-    difference = 0.0
-    largest = 0.0
+
+def _batch(
+    rows: list[list[int]],
+    start: int,
+    config: ModelConfig,
+    vocabulary: Vocabulary,
+    kind: str,
+) -> dict[str, np.ndarray]:
+    """Fields [`_ROWS`, length of the longest row] of the rows from `start` on; of a decoder, which
+    reads the rows behind them, also `decoder_*`."""
     length = max(map(len, rows))
-    for start in range(0, len(rows), _ROWS):
-        batch = _fields(
-            rows[start : start + _ROWS],
-            length,
-            vocabulary.pad_id,
-            start // _ROWS % max(config.num_languages, 1),
-        )
-        given = {"input_ids": "input_ids", "attention_mask": "pack_ids"}
-        if config.has_languages:
-            given["langs"] = "language_ids"
-        if config.segments:
-            # Half of each row is a second text.
-            batch["sides"] = np.broadcast_to(
-                np.arange(length) >= length // 2,
-                batch["input_ids"].shape,
-            ).astype(np.int32)
-            given |= {"token_type_ids": "sides"}
-        valid_BL = batch["pack_ids"] > 0
-        if kind == "decoder":
-            other = (rows[start + 1 :] + rows)[:_ROWS]
-            target = _fields(other, length, vocabulary.pad_id, 0)
-            if config.language_tokens:
-                target["input_ids"][:, 0] = (
-                    vocabulary.size + start // _ROWS % config.language_tokens
-                )
-            target["ids"] = target.pop("input_ids")
-            batch |= {
-                f"decoder_{name}": values for name, values in target.items()
-            }
-            given |= {"decoder_input_ids": "decoder_ids"}
-            valid_BL = batch["decoder_pack_ids"] > 0
-        with jax.default_matmul_precision(
-            "highest",
-        ):  # an accelerator may take fewer bits of float32
-            ours = np.asarray(run(params, batch))
-        with torch.no_grad():
-            ids = (
-                {
-                    name: order.theirs[batch[name]]
-                    for name in ("input_ids", "decoder_ids")
-                }
-                if order
-                else {}
+    number = start // _ROWS
+    batch = _fields(
+        rows[start : start + _ROWS],
+        length,
+        vocabulary.pad_id,
+        number % max(config.num_languages, 1),
+    )
+    if config.segments:
+        # Half of each row is a second text.
+        batch["sides"] = np.broadcast_to(
+            np.arange(length) >= length // 2,
+            batch["input_ids"].shape,
+        ).astype(np.int32)
+    if kind == "decoder":
+        other = (rows[start + 1 :] + rows)[:_ROWS]
+        target = _fields(other, length, vocabulary.pad_id, 0)
+        if config.language_tokens:
+            target["input_ids"][:, 0] = (
+                vocabulary.size + number % config.language_tokens
             )
-            given = {
-                argument: torch.tensor((batch | ids)[name]).long()
-                for argument, name in given.items()
-            }
-            if config.streams:
-                wanted = _by_steps(theirs, given).numpy()
-            elif kind == "states":
-                found = theirs(**given, output_hidden_states=True).hidden_states
-                wanted = torch.stack(found, dim=2).numpy()
-            else:
-                wanted = _logits(theirs(**given)).numpy()
-        if order:
-            wanted = wanted[..., order.theirs]
-        if ours.ndim > 2:
-            ours, wanted = ours[valid_BL], wanted[valid_BL]
-        difference = float(
-            np.maximum(difference, np.abs(ours - wanted).max()),
-        )  # of NaN stays NaN
-        largest = float(np.maximum(largest, np.abs(wanted).max()))
-    return Parity(what, difference, largest, len(rows), has_tokenizer)
+        target["ids"] = target.pop("input_ids")
+        batch |= {f"decoder_{name}": values for name, values in target.items()}
+    return batch
+
+
+def _valid(batch: dict[str, np.ndarray], kind: str) -> np.ndarray:
+    """bool [B, L]: where there is no padding, of what is compared."""
+    if kind == "decoder":
+        return batch["decoder_pack_ids"] > 0
+    return batch["pack_ids"] > 0
+
+
+def _theirs(
+    theirs: Any,
+    batch: dict[str, np.ndarray],
+    config: ModelConfig,
+    kind: str,
+    order: LanguageRows | None,
+) -> np.ndarray:
+    """What is compared of their model, as `_ours` of ours: [B, L, ...] or [B, C]."""
+    import torch
+
+    names = {"input_ids": "input_ids", "attention_mask": "pack_ids"}
+    if config.has_languages:
+        names["langs"] = "language_ids"
+    if config.segments:
+        names["token_type_ids"] = "sides"
+    if kind == "decoder":
+        names["decoder_input_ids"] = "decoder_ids"
+    fields = dict(batch)
+    if order:
+        for name in ("input_ids", "decoder_ids"):
+            fields[name] = order.theirs[batch[name]]
+    with torch.no_grad():
+        given = {
+            argument: torch.tensor(fields[name]).long()
+            for argument, name in names.items()
+        }
+        if config.streams:
+            computed = _by_steps(theirs, given).numpy()
+        elif kind == "states":
+            found = theirs(**given, output_hidden_states=True).hidden_states
+            computed = torch.stack(found, dim=2).numpy()
+        else:
+            computed = _logits(theirs(**given)).numpy()
+    if order:
+        return computed[..., order.theirs]
+    return computed
 
 
 def _ours(model, kind: str, params, batch):
@@ -260,8 +313,8 @@ def _rows(
     alone: bool,
 ) -> list[list[int]]:
     """Ids of every sentence. alone: compared without what stands around them, where an
-    encoder-decoder's source has
-    its language or nothing. Raises UserError for one of which their tokenizer makes others."""
+    encoder-decoder's source has its language or nothing. Raises UserError for one of which their
+    tokenizer makes others."""
     rows = []
     normalize = _normalization(vocabulary, tokenizer)
     for sentence in SENTENCES:
@@ -270,29 +323,19 @@ def _rows(
             *vocabulary.encode(sentence),
             vocabulary.eos_id,
         ]
-        found = (
-            ids
-            if tokenizer is None
-            else tokenizer(normalize(sentence), add_special_tokens=not alone)[
-                "input_ids"
-            ]
-        )
-        if tokenizer is not None and alone:
-            found = [vocabulary.bos_id, *found, vocabulary.eos_id]
-        if isinstance(
-            vocabulary,
-            FastBpeVocabulary,
-        ):  # which begins with </s>, theirs with <s>
+        found = ids
+        if tokenizer is not None:
+            found = tokenizer(
+                normalize(sentence),
+                add_special_tokens=not alone,
+            )["input_ids"]
+            if alone:
+                found = [vocabulary.bos_id, *found, vocabulary.eos_id]
+        # Which begins with </s>, theirs with <s>.
+        if isinstance(vocabulary, FastBpeVocabulary):
             found = [vocabulary.bos_id, *found[1:]]
         if found != ids:
-            at = next(
-                (
-                    i
-                    for i, pair in enumerate(zip(ids, found, strict=False))
-                    if pair[0] != pair[1]
-                ),
-                0,
-            )
+            at = _first_difference(ids, found)
             raise UserError(
                 f"{folder}: its tokenizer and the vocabulary read here differ on {sentence!r}, from"
                 f" piece {at} on: {found[at : at + 3]} and {ids[at : at + 3]}; give files that"
@@ -300,6 +343,14 @@ def _rows(
             )
         rows.append(ids[:most])
     return rows
+
+
+def _first_difference(ids: list[int], found: list[int]) -> int:
+    """The place of the first two that differ; 0 where one list begins the other."""
+    for place, (one, other) in enumerate(zip(ids, found, strict=False)):
+        if one != other:
+            return place
+    return 0
 
 
 def _normalization(
@@ -325,12 +376,13 @@ def _require_codes(
     order: LanguageRows,
 ) -> None:
     """Raises UserError where their tokenizer has other ids for MASK or a language."""
-    theirs, names = order.theirs, {vocabulary.mask_id: tokenizer.mask_token}
-    names |= {
-        vocabulary.size + i: code for i, code in enumerate(sorted(order.codes))
-    }
+    theirs = order.theirs
+    names = {vocabulary.mask_id: tokenizer.mask_token}
+    for row, code in enumerate(sorted(order.codes), vocabulary.size):
+        names[row] = code
     for row, name in names.items():
-        if (found := tokenizer.convert_tokens_to_ids(name)) != theirs[row]:
+        found = tokenizer.convert_tokens_to_ids(name)
+        if found != theirs[row]:
             raise UserError(
                 f"{folder}: its tokenizer has {name} at {found}, and a table of {len(theirs)} rows"
                 f" at {theirs[row]}; give files that belong together",
@@ -362,11 +414,9 @@ def _logits(found: Any) -> Any:
     """Those of where an answer begins and ends beside each other."""
     import torch
 
-    return (
-        torch.stack([found.start_logits, found.end_logits], -1)
-        if "start_logits" in found
-        else found[0]
-    )
+    if "start_logits" in found:
+        return torch.stack([found.start_logits, found.end_logits], -1)
+    return found[0]
 
 
 def _by_steps(theirs: Any, given: dict[str, Any]) -> Any:
@@ -376,7 +426,9 @@ def _by_steps(theirs: Any, given: dict[str, Any]) -> Any:
     """
     import torch
 
-    ids, past, logits = given.pop("decoder_input_ids"), None, []
+    ids = given.pop("decoder_input_ids")
+    past = None
+    logits = []
     encoded = theirs.prophetnet.encoder(
         given["input_ids"],
         attention_mask=given["attention_mask"],

@@ -190,9 +190,10 @@ def _likeliest(
     columns = {
         gram: column for column, gram in enumerate(sorted(set().union(*counts)))
     }
-    table = np.array(
-        [[1.0 + count[gram] for gram in columns] for count in counts],
-    )
+    rows = []
+    for count in counts:
+        rows.append([1.0 + count[gram] for gram in columns])
+    table = np.array(rows)
     table = np.log(table / table.sum(1, keepdims=True))
     row = list(joined).index(language)
 

@@ -14,7 +14,7 @@ from xlingjax.inference.encode import language_index
 from xlingjax.inference.generate import Generator
 from xlingjax.model.decoding import Decoding
 from xlingjax.preprocessors.finetuning import classification_rows
-from xlingjax.preprocessors.task import Reading, beside_rows
+from xlingjax.preprocessors.task_rows import Reading, beside_rows
 
 
 def predict(

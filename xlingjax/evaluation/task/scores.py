@@ -12,7 +12,7 @@ from xlingjax.evaluation.metrics.averages import task_metrics
 from xlingjax.evaluation.metrics.registry import METRICS
 from xlingjax.evaluation.task.predictions import predict, translations
 from xlingjax.evaluation.task.tested import ALL, chosen_languages, has_gold
-from xlingjax.preprocessors.task import Reading
+from xlingjax.preprocessors.task_rows import Reading
 from xlingjax.training.evaluator import Evaluator
 
 

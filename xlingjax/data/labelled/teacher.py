@@ -1,0 +1,80 @@
+"""Files of examples that a teacher labelled: one record of `data/labelled/records.py` a line, as
+JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from xlingjax.data.labelled.records import (
+    Example,
+    Question,
+    SourceTarget,
+    Tagged,
+)
+from xlingjax.data.labelled.task import Task
+from xlingjax.data.labelled.text import known_label
+from xlingjax.data.labelled.words import known_tag
+from xlingjax.errors import UserError
+
+_RECORDS = {
+    "classification": Example,
+    "ranking": Example,
+    "tagging": Tagged,
+    "span_qa": Question,
+    "generation": SourceTarget,
+}
+
+
+def labelled_path(folder: str | Path, task: Task, language: str) -> Path:
+    return Path(folder) / f"{task.name}.{language}.jsonl"
+
+
+def write_labelled(path: Path, records: Sequence[Any]) -> None:
+    """One record of `data/labelled/records.py` a line, as JSON."""
+    lines = []
+    for record in records:
+        lines.append(json.dumps(asdict(record), ensure_ascii=False) + "\n")
+    text = "".join(lines)
+    # A teacher may be stopped while it writes: what has its name is whole.
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_suffix(".partial")
+    partial.write_text(text, encoding="utf-8")
+    partial.replace(path)
+
+
+def read_labelled(path: Path, task: Task) -> list[Any]:
+    """The inverse of `write_labelled`. Raises UserError naming the line: no record, a label that
+    the task does not have, words without a tag each."""
+    made = []
+    for number, line in enumerate(
+        path.read_text(encoding="utf-8").split("\n")[:-1],
+        1,
+    ):
+        where = f"{path}, line {number}"
+        try:
+            fields = {}
+            for name, value in json.loads(line).items():
+                if isinstance(value, list):
+                    # JSON has no tuples, which the records have.
+                    value = tuple(value)
+                fields[name] = value
+            record = _RECORDS[task.kind](**fields)
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise UserError(
+                f"{where}: not a record of a {task.kind} task ({error})",
+            ) from None
+        if isinstance(record, Tagged):
+            if len(record.words) != len(record.tags):
+                raise UserError(
+                    f"{where}: {len(record.words)} words, but {len(record.tags)} tags",
+                )
+            for tag in record.tags:
+                known_tag(tag, task.labels, where)
+        elif isinstance(record, Example):
+            known_label(str(record.label), task.labels, where)
+        made.append(record)
+    return made

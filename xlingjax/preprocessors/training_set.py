@@ -1,0 +1,212 @@
+"""What a task is trained on: gold examples, translations of them, what a teacher labelled, or all
+files of a user's task."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from xlingjax.data.labelled.task import (
+    Task,
+    find,
+    languages_present,
+    part_of,
+    read,
+    require_gold,
+)
+from xlingjax.data.labelled.teacher import labelled_path, read_labelled
+from xlingjax.errors import UserError
+from xlingjax.preprocessors.task_rows import Reading
+
+ALL = "all"
+
+
+@dataclass(frozen=True)
+class Training:
+    """What a task is trained on, beside its files: {origin: languages}, "all" for those that have
+    such files."""
+
+    gold: tuple[str, ...] = ("en",)
+    translated: tuple[str, ...] = ()
+    """Languages into which the training set of `Task.trained_on` was translated."""
+    split: str = "train"
+    """Of gold examples: "train[:90%]" where the rest is dev."""
+    labelled: str | None = None
+    """A folder of examples that a teacher labelled (see `write_labelled`)."""
+
+    def parts(self, task: Task, data: str | Path) -> list[tuple[str, str]]:
+        """(origin, language) of every part, sorted. Raises UserError where none is left."""
+        found = []
+        for origin, split, requested in (
+            ("gold", "train", self.gold),
+            ("translated", "translate_train", self.translated),
+        ):
+            languages = {*requested}
+            if ALL in requested:
+                languages = {*languages_present(task, data, split)}
+            # The gold of one language alone would be transfer, and not "all".
+            least = 1
+            if origin == "gold":
+                least = 2
+            if ALL in requested and len(languages) < least:
+                there = ", ".join(languages) or "no language"
+                raise UserError(
+                    f"{task.full_name}: {there} has {split} files below {data}, and the strategy is"
+                    " of several: get the others, or name languages",
+                )
+            for language in sorted(languages):
+                found.append((origin, language))
+        if self.labelled:
+            names = sorted(Path(self.labelled).glob(f"{task.name}.*.jsonl"))
+            if not names:
+                raise UserError(
+                    f"LABELLED={self.labelled}: no {task.name}.LANGUAGE.jsonl there",
+                )
+            for path in names:
+                _, _, language = path.name.removesuffix(".jsonl").rpartition(
+                    ".",
+                )
+                found.append(("labelled", language))
+        if not found:
+            raise UserError(
+                f"{task.full_name}: nothing to train on: set TRAIN_LANGUAGES (gold), TRANSLATED or"
+                " LABELLED",
+            )
+        return found
+
+    def records(
+        self,
+        task: Task,
+        data: str | Path,
+        origin: str,
+        language: str,
+    ) -> Sequence[Any]:
+        """The examples of one part; what a translation lost is "" and has no answers (see
+        `learnable`). Raises UserError as `read` and `require_gold` do."""
+        if origin == "labelled":
+            found = read_labelled(
+                labelled_path(self.labelled, task, language),
+                task,
+            )
+            # Of rows that were held out no translation is learnt either.
+            _, chosen = part_of(self.split)
+            return found[chosen(len(found))]
+        split = self.split
+        if origin != "gold":
+            split = "translate_train" + self.split.removeprefix("train")
+        found = read(task, data, split, language)
+        if origin == "translated":
+            require_gold(task, data, language, found)
+        return found
+
+    def described(
+        self,
+        task: Task,
+        data: str | Path,
+        origin: str,
+        language: str,
+    ) -> str:
+        """What an error in the examples of one part names: their file and language."""
+        if origin == "labelled":
+            return f"{labelled_path(self.labelled, task, language)}, {language}"
+        split = "translate_train"
+        if origin == "gold":
+            split = "train"
+        found = find(task, data, split, language)
+        return f"{found.paths[0]}, {language}"
+
+    def requested(self, task: Task, data: str | Path, language: str) -> str:
+        """What an error says is not one of the run's languages."""
+        return f"{task.full_name}: training language {language!r}"
+
+    def names(self, task: Task, parts: Sequence[tuple[str, str]]) -> list[str]:
+        """By which the rows of each part are drawn (see `shuffled_rows`)."""
+        return [f"{origin} {language}" for origin, language in parts]
+
+    def identity(
+        self,
+        task: Task,
+        read: Sequence[str],
+        reading: Reading,
+    ) -> dict[str, Any]:
+        """What run.json says of the data; read: what each part holds."""
+        return {
+            "mixture": f"{task.full_name}: {', '.join(read)}",
+            "labels": list(task.labels),
+            "reading": asdict(reading),
+        }
+
+
+_TOLD = {
+    "classification": "labelled pairs",
+    "tagging": "tagged sentences",
+    "span_qa": "questions",
+}
+
+
+@dataclass(frozen=True)
+class OwnFiles(Training):
+    """All files of a user's task (see `own_task`). Orders and identities are those that such runs
+    have always had, so that they go on."""
+
+    def parts(self, task: Task, data: str | Path) -> list[tuple[str, str]]:
+        return [("own", language) for language in task.languages]
+
+    def records(
+        self,
+        task: Task,
+        data: str | Path,
+        origin: str,
+        language: str,
+    ) -> Sequence[Any]:
+        # Not by `read`: a question without an answer is named, also where none has one.
+        found = find(task, data, "train", language)
+        return found.files.read(found.paths, task, language)
+
+    def described(
+        self,
+        task: Task,
+        data: str | Path,
+        origin: str,
+        language: str,
+    ) -> str:
+        return (
+            f"{find(task, data, 'train', language).paths[0]}, counting from 0"
+        )
+
+    def requested(self, task: Task, data: str | Path, language: str) -> str:
+        return f"{find(task, data, 'train', language).paths[0]}: language {language!r}"
+
+    def names(self, task: Task, parts: Sequence[tuple[str, str]]) -> list[str]:
+        if task.kind == "span_qa":
+            return [str(number) for number in range(len(parts))]
+        return self._languages(task)
+
+    def identity(
+        self,
+        task: Task,
+        read: Sequence[str],
+        reading: Reading,
+    ) -> dict[str, Any]:
+        found: dict[str, Any] = {
+            "mixture": f"{_TOLD[task.kind]} in {', '.join(self._languages(task))}",
+            "length": reading.length,
+        }
+        if task.kind == "span_qa":
+            for size in ("stride", "max_question", "reset_positions"):
+                found[size] = getattr(reading, size)
+            return found
+        found["labels"] = list(task.labels)
+        if reading.pieces != "first":
+            found["pieces"] = reading.pieces
+        if not reading.apart:
+            found["words"] = "joined"
+        return found
+
+    def _languages(self, task: Task) -> list[str]:
+        pivot = ""
+        if task.trained_on:
+            pivot = f"-{task.trained_on}"
+        return [language + pivot for language in task.languages]
