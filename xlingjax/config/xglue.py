@@ -30,6 +30,7 @@ def xfnp(
     factor of each, default: 1. smoothing, factor: see `Translation`; block to packing: see
     `XfnpFeatures`.
     """
+    # All alike, as α0 = α1 = 1 in the paper.
     alphas = (1.0,) * streams if alphas is None else tuple(map(float, alphas))
     objective = XFNP(
         smoothing=smoothing,
