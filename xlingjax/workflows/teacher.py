@@ -29,6 +29,7 @@ def label(request: Request, teacher: Cell, cell: Cell) -> Path:
     ):  # labelled anew, a training would read other examples
         return folder
     record = json.loads((teacher.folder / SCORES).read_text(encoding="utf-8"))
+    # The checkpoint that the teacher's scores are of.
     run = f"{teacher.folder / 'run'}@{record['select']['step']}"
     trained = open_run(run, mesh=mesh_of_all())
     reading = reading_of(
@@ -40,6 +41,7 @@ def label(request: Request, teacher: Cell, cell: Cell) -> Path:
             f"{task.full_name}: no translated training sets below {request.data} for the teacher to"
             " label",
         )
+    # Whole or not at all: a student would train on what a stopped teacher left.
     partial = folder.with_name("labelled.partial")
     shutil.rmtree(partial, ignore_errors=True)
     for language in languages:
