@@ -75,6 +75,7 @@ def run(args: Namespace) -> int:
         raise UserError(
             "adapt: which model? Give a run, a Hugging Face folder or id",
         )
+    # The recipe that is written includes them by path, so names of recipes are looked up here.
     files = tuple(str(find_gin(file) or file) for file in args.gin_file)
     request = Request(
         source.removeprefix(FOREIGN),
@@ -90,6 +91,7 @@ def run(args: Namespace) -> int:
         tuple(gin_values(args.overrides)),
     )
     machine = machine_of(args)
+    # Before the model is opened: JAX settles on a platform when it is first used.
     start(machine)
     return adapt(
         request,

@@ -78,6 +78,7 @@ def shared_packages(
 
 def check_python() -> Iterator[Finding]:
     version = ".".join(map(str, sys.version_info[:3]))
+    # As pyproject.toml says; pip checks it only when it installs.
     if (3, 11) <= sys.version_info[:2] < (3, 13):
         yield Finding("ok", "python", f"{version} at {sys.executable}")
     else:
@@ -128,6 +129,7 @@ def check_shared_packages(
     if distributions is None:
         distributions = metadata.distributions()
     for package, names in shared_packages(distributions).items():
+        # Both are taken out and one is installed anew, since neither has all of its files any more.
         keep = KEEP.get(package, names[0])
         others = [name for name in names if name != keep]
         yield Finding(
@@ -286,6 +288,7 @@ def check_imports() -> Iterator[Finding]:
     )
 
 
+# Findings are written as they come: what needs no import stands before what an import may crash.
 CHECKS = (
     check_python,
     check_requirements,

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from xlingjax.errors import UserError
 
+# That of config/recipe.py, which imports gin and the library: --help has to answer at once.
 FOREIGN = "hf:"
 
 

@@ -89,6 +89,7 @@ def read(folder: Path) -> Foreign:
     )
     notes += _other_roles(family, fields, vocabulary)
     model = converted(family, config, open_tensors(folder))
+    # What was found of the tokenizer stands before what was found of the weights.
     model = dataclasses.replace(model, notes=(*notes, *model.notes))
     labels = ()
     # Of spans the two classes are the ends of an answer, which have no names.
@@ -216,6 +217,8 @@ def vocabulary_of(folder: Path, model_type: str = "") -> Vocabulary:
         folder / "tokenizer.json"
     ).is_file():
         return TokenizerVocabulary.read(folder)
+    # Merges of XLM are of characters, with </w> at the
+    # end of a word; those of RoBERTa are of bytes.
     if (folder / "merges.txt").is_file():
         if model_type in ("", "xlm"):
             return FastBpeVocabulary.read(folder)

@@ -82,6 +82,7 @@ def read(
         return None, []
     room = config.max_positions - config.position_offset
     length, unread = _length(folder, room)
+    # Options for a model that is no sentence encoder by its files: they say all.
     if not is_described:
         sentences = Sentences(
             layer,
@@ -178,6 +179,7 @@ def _unfit(
     kinds = [kind for kind, _ in modules]
     chain = [kind for kind in kinds if kind in ("Pooling", "Normalize")]
     if chain not in (["Pooling"], ["Pooling", "Normalize"]) and not unfit:
+        # Normalize before Pooling, or twice Pooling, is computed nowhere here.
         unfit.append(f"its modules are {', '.join(kinds)}")
     model_type = description.get("model_type") or "SentenceTransformer"
     if model_type != "SentenceTransformer":

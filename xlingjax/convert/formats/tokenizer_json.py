@@ -202,6 +202,7 @@ def _added_tokens(
     tokens = []
     for i, name in enumerate(names):
         if i in vocabulary.special_ids or types[i] in kinds:
+            # Special ones are left out when ids become text again; a user's own pieces are text.
             special = types[i] != USER_DEFINED
             # <mask> takes the space before it along, as XLM-R's does.
             token = _added(
@@ -332,6 +333,8 @@ def _scores(
         if piece.type == NORMAL:
             scores[i] = piece.score
         elif piece.type == USER_DEFINED:
+            # Above every cut of it into other pieces, so
+            # that it is always taken, as SentencePiece does.
             scores[i] = len(piece.piece.encode()) * max(highest, 0.0) - 0.1
     return [[name, score] for name, score in zip(names, scores, strict=True)]
 

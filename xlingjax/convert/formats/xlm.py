@@ -58,6 +58,7 @@ _HEADS = {
     "XLMForTokenClassification": "tagging",
     "XLMForQuestionAnsweringSimple": "spans",
 }
+# Of the two without a classifier the later one is written, which has the vocabulary head.
 _ARCHITECTURES = {
     kind or "words": architecture for architecture, kind in _HEADS.items()
 }
@@ -69,6 +70,7 @@ def config_of(fields: Fields, name: str) -> ModelConfig:
     fields.only("gelu_activation", True)
     fields.only("sinusoidal_embeddings", False)
     fields.only("causal", False)
+    # Adaptive softmax has a head of clusters.
     fields.only("asm", False)
     fields.only("is_encoder", True)
     fields.only("tie_word_embeddings", True)
@@ -78,6 +80,7 @@ def config_of(fields: Fields, name: str) -> ModelConfig:
     if languages == 1:
         # The class makes no table for a single one.
         languages = 0
+    # The first releases have XLM's own name, transformers writes the other.
     words = "n_words"
     if "vocab_size" in fields.values:
         words = "vocab_size"
