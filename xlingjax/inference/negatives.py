@@ -106,6 +106,7 @@ def _of_languages(
     name = "-".join(languages)
     table, folder = output / f"{name}.tsv", output / "dan" / name
     keys = [[side.key for side in pair.sides] for pair in pairs]
+    # By the content of the files: a table of text that has changed is made anew.
     identity = {"text": keys, "vocabulary": vocabulary.sha256, **asdict(config)}
     stamp = folder / "finished.json"
     if (
@@ -119,11 +120,13 @@ def _of_languages(
     tokens = [
         records.sides[records.languages.index(code)] for code in languages
     ]
+    # A line that is blank on one side is no pair, and its mean would be of nothing.
     full = np.flatnonzero((tokens[0].lengths > 0) & (tokens[1].lengths > 0))
     sides = [
         [side[line] for line in full.tolist()]
         for side in _lines(pairs, languages)
     ]
+    # Each sentence needs k others to choose from.
     if len(sides[0]) <= config.k:
         raise UserError(
             f"{name}: {len(sides[0])} pairs are too few to find negatives among; {config.k + 1} at"
@@ -132,6 +135,7 @@ def _of_languages(
     trained = {
         name: value for name, value in identity.items() if name not in RETRIEVAL
     }
+    # Other settings of the search alone use the network and vectors that are there.
     mark = hashlib.sha256(json.dumps(trained).encode()).hexdigest()[:16]
     vectors = _vectors(
         folder / f"run-{mark}",
@@ -153,6 +157,7 @@ def _of_languages(
         if j >= 0
     ]
     table.parent.mkdir(parents=True, exist_ok=True)
+    # A table that was cut short would be trained on as it is.
     partial = table.with_suffix(".partial")
     partial.write_text("\n".join(rows) + "\n", encoding="utf-8")
     stamp.unlink(
@@ -201,6 +206,7 @@ def _vectors(
             return [kept["first"], kept["second"]]
     model = ModelConfig(
         name="dan",
+        # The network is word embeddings and two layers on their mean, so the encoder has none.
         layers=0,
         dim=config.dim,
         heads=1,
@@ -302,6 +308,7 @@ def choose(
     without case, punctuation and spaces. Of lines that say the same the first stands for all.
     """
     said = [[normalised(text) for text in side] for side in sides]
+    # A sentence may stand in the text several times with several right translations.
     of_source: dict[str, set[str]] = {}
     for x, y in zip(*said, strict=True):
         of_source.setdefault(x, set()).add(y)
@@ -326,10 +333,12 @@ def choose(
             left[nearest[left, -1] < 0] if width < len(distinct) else left[:0]
         )
         width *= 4
+    # Drawn in the order of the lines: each draw is the same at every start.
     rng = np.random.default_rng(config.seed)
     chosen = []
     for i in range(len(first)):
         if rng.random() < config.random_share:
+            # Twenty draws, since some of them may be right ones.
             kind, candidates = "random", wrong(i, rng.choice(distinct, 20))[:1]
         else:
             kind, candidates = "hard", nearest[i][nearest[i] >= 0].tolist()
