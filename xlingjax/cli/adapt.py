@@ -71,6 +71,7 @@ def run(args: Namespace) -> int:
     from xlingjax.workflows.adapt_request import Request
 
     source = given_run(args)
+    # argparse cannot require it, since the old --from gives it as well.
     if source is None:
         raise UserError(
             "adapt: which model? Give a run, a Hugging Face folder or id",

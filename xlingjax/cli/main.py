@@ -37,6 +37,7 @@ from xlingjax.cli.machine import prepare_machine
 from xlingjax.errors import EXIT_CODE, Stopped, UserError
 
 GIN_PREFIX = "--gin."
+# --help lists them in this order.
 VERBS = (
     pretrain.VERB, finetune.VERB, bakeoff.VERB, table.VERB, recipe.VERB, vocab.VERB, data.VERB,
     tinyworld.VERB, inspect.VERB, verify.VERB, freeze.VERB, evaluate.VERB, score.VERB,

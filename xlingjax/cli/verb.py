@@ -34,6 +34,7 @@ def run_option(
     old: str = "--from",
 ) -> None:
     """The positional RUN; `old`, how it was once spelled, is understood too."""
+    # Optional to argparse, since the old spelling gives it as well.
     parser.add_argument("run", nargs="?", metavar="RUN", help=help)
     parser.add_argument(
         old,

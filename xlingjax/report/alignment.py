@@ -19,7 +19,7 @@ def picture(
 ) -> Any:
     """Words down and across; colour: the highest cosine of their pieces, dots: links."""
     left, right = words
-    # NaN until a pair of pieces is met: 0 would be a cosine, above those below it.
+    # NaN until a pair of pieces is met: 0 would be a cosine, higher than a negative one.
     grid = np.full((len(left), len(right)), np.nan)
     for (i, j), cosine in np.ndenumerate(alignment.similarity):
         row = alignment.left[i]

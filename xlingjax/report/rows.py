@@ -133,6 +133,7 @@ def _targets(
 ) -> tuple[dict[int, int], dict[int, str]]:
     """({column: id to predict there}, {column: how the input shows it}) of a batch of one row."""
     ids = one["input_ids"][0]
+    # By the fields that an objective reads: none is known by its name here.
     if "decoder_targets" in objective.reads:
         columns = np.flatnonzero(one["decoder_weights"][0]).tolist()
         # The target's columns stand behind the source's.

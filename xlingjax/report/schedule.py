@@ -214,6 +214,7 @@ def picture(record: Mapping[str, Any]) -> Any:
 
 
 def _is_drawn(stages: Stages) -> bool:
+    # Switches too: to Python True is 1.
     return all(isinstance(value, int | float) for value in stages.values())
 
 

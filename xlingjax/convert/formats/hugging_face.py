@@ -73,6 +73,7 @@ def read(folder: Path) -> Foreign:
     family, fields = _family(folder)
     model_type = fields.values["model_type"]
     config = family.config_of(fields, folder.resolve().name)
+    # The small files first: what they contradict is found before gigabytes are read.
     vocabulary = vocabulary_of(folder, model_type)
     rows = None
     if model_type == "mbart":
@@ -191,6 +192,7 @@ def vocabulary_of(folder: Path, model_type: str = "") -> Vocabulary:
     # Our export writes it for us, beside what transformers reads.
     if (folder / OURS).is_file():
         return Vocabulary.load(folder / OURS)
+    # XLM-R's family: the model itself, before the tokenizer.json that was made of it.
     if (folder / TOKENIZER).is_file():
         vocabulary = Vocabulary.load(folder / TOKENIZER, "xlmr")
         # What mBART's adds are its language codes, which `mbart` reads.

@@ -89,6 +89,7 @@ class _Type:
         self.order = "="
 
     def __setstate__(self, state: tuple):
+        # NumPy's state of a type: (version, byte order, ...).
         self.order = state[1]
 
     @property
@@ -103,6 +104,7 @@ class _Array:
     value = np.zeros(0)
 
     def __setstate__(self, state: tuple):
+        # NumPy's state of an array: (version, shape, type, by column, bytes).
         _, shape, kind, by_column, content = state
         order = "C"
         if by_column:

@@ -94,6 +94,7 @@ def read(
         if not pooling:
             reason += ", pooled by the mean"
         return sentences, [_note(sentences, reason)]
+    # Without a list of modules the pooling's usual folder is meant.
     modules = [("Pooling", "1_Pooling")]
     if has_modules:
         modules = _modules(folder)
@@ -247,6 +248,7 @@ def _length(folder: Path, room: int) -> tuple[int, list[str]]:
     if length is None:
         return room, unread
     if (
+        # Fewer than three tokens leave no room for a piece between the separators.
         isinstance(length, bool)
         or not isinstance(length, int | float)
         or length < 3
@@ -254,6 +256,7 @@ def _length(folder: Path, room: int) -> tuple[int, list[str]]:
         raise UserError(
             f"{path}: a sentence cannot have {length!r} tokens at most; give 3 or more",
         )
+    # transformers writes 1e30 where a tokenizer has no limit.
     return int(min(length, room)), unread
 
 

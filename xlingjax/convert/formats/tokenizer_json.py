@@ -51,7 +51,9 @@ def tokenizer_files(
     config = {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "model_max_length": max_length,
+        # Without token_type_ids, which the class gives otherwise and these models do not read.
         "model_input_names": ["input_ids", "attention_mask"],
+        # transformers would take spaces before punctuation out of the text that it decodes.
         "clean_up_tokenization_spaces": False,
         "bos_token": bos, "cls_token": bos, "eos_token": eos, "sep_token": eos,
         "unk_token": names[vocabulary.unk_id], "pad_token": names[vocabulary.pad_id],
