@@ -116,10 +116,11 @@ class Ours:
         from xlingjax.model.seq2seq import Seq2Seq
         from xlingjax.runtime.machine import keep_freed_memory
 
+        # Compile seconds are part of the result.
         jax.config.update(
             "jax_enable_compilation_cache",
             False,
-        )  # compile seconds are part of the result
+        )
         keep_freed_memory()
         unroll = 1
         if platform == "cpu":

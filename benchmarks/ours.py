@@ -23,10 +23,11 @@ from xlingjax.training.step import (
 
 class Ours:
     def __init__(self, shape: Shape, platform: str):
+        # Compile seconds are part of the result.
         jax.config.update(
             "jax_enable_compilation_cache",
             False,
-        )  # compile seconds are part of the result
+        )
         unroll = 1
         # A chunk of 2048 predictions keeps the logits of a large vocabulary near 2 GB.
         chunk = 2048

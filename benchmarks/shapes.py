@@ -77,9 +77,8 @@ def batch(shape: Shape, seed: int) -> dict[str, np.ndarray]:
         (shape.rows, shape.length),
         dtype=np.int32,
     )
-    order_BL = (
-        rng.random((shape.rows, shape.length - 1)).argsort(1) + 1
-    )  # column 0 is protected
+    # Column 0 is protected.
+    order_BL = rng.random((shape.rows, shape.length - 1)).argsort(1) + 1
     positions_BM = np.sort(order_BL[:, : shape.slots], axis=1).astype(np.int32)
     targets_BM = np.take_along_axis(ids_BL, positions_BM, 1)
     np.put_along_axis(ids_BL, positions_BM, shape.vocab - 1, 1)

@@ -27,6 +27,7 @@ def suite_tasks(suite: str) -> list[Task]:
         raise UserError(
             f"no benchmark {suite!r}{_nearest(suite, _SUITES)}; there are {', '.join(_SUITES)}",
         )
+    # By the installed name: the folder is tasks/ in a clone and a part of the package in a wheel.
     return list(importlib.import_module(f"xlingjax.tasks.{suite}").TASKS)
 
 
@@ -34,6 +35,7 @@ def task_named(name: str) -> Task:
     """The task "SUITE/NAME". Raises UserError for an unknown one, with the nearest name."""
     suite, slash, _ = name.partition("/")
     if not slash:
+        # A name alone, like xnli, is one of several benchmarks, whose files and metrics differ.
         found = [
             task.full_name
             for each in _SUITES

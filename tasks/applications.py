@@ -56,6 +56,7 @@ _SNIPS = (
     "SearchCreativeWork",
     "SearchScreeningEvent",
 )
+# As xSID's files spell them, capitals, slashes and all: a tag is compared as it is written.
 _SLOT_NAMES = """
 alarm/alarm_modifier album artist best_rating condition_description condition_temperature
 cuisine datetime entity_name facility genre location movie_name movie_type music_item negation
@@ -82,6 +83,7 @@ def _task(
     labels=(),
     **more,
 ) -> Task:
+    # These sets have no submission of their own, so files are named as XTREME names its own.
     ends = {"span_qa": "json", "classification": "tsv", "tagging": "tsv"}
     end = ends.get(kind, "txt")
     return Task(
@@ -100,6 +102,8 @@ def _task(
 def _conll(split: str) -> tuple[Files, ...]:
     """The files of the two shared tasks: CoNLL-2003's tags are made BIO, CoNLL-2002's are."""
     end = {"train": "train", "dev": "testa", "test": "testb"}[split]
+    # German has a column of lemmas, Spanish no part of
+    # speech; a line of another width is cut or broken.
     widths = {"en": 4, "de": 5, "es": 2, "nl": 3}
     return tuple(
         Files(
@@ -108,6 +112,8 @@ def _conll(split: str) -> tuple[Files, ...]:
                 separator=None,
                 tag=-1,
                 width=widths[language],
+                # 2003 writes B- only between two entities of
+                # one type that touch, 2002 at the head of each.
                 first_class=year == 2003,
                 unlabelled=False,
             ),
@@ -141,6 +147,7 @@ def _aligned(english: str, other: str) -> tuple[Files, ...]:
 
 
 def _xsid(read) -> dict[str, tuple[Files, ...]]:
+    # xSID calls its dev sets `valid`.
     ends = {"train": "train", "dev": "valid", "test": "test"}
     return {
         split: places(f"xsid/{{language}}.{end}.conll", read=read)
@@ -182,6 +189,7 @@ TASKS = (
         },
         ("accuracy",),
         ("0", "1"),
+        # Unicoder's average leaves out English, in which the models are trained.
         averaged=("de", "fr"),
     ),
     _task(
@@ -191,6 +199,7 @@ TASKS = (
         {
             split: places(
                 f"sib200/{split}-{{language}}.tsv",
+                # The repository's own tree names languages by FLORES-200 (deu_Latn).
                 f"sib200/data/annotated/{{flores}}/{split}.tsv",
                 f"data/annotated/{{flores}}/{split}.tsv",
                 read=_sib,
@@ -207,6 +216,7 @@ TASKS = (
         "ar da de en id it ja kk nl sr tr zh",
         _xsid(read_xsid_intents),
         ("accuracy",),
+        # xSID joins SNIPS's utterances and Facebook's dialogues, and both sets of intents.
         (*_SNIPS, *_ALARMS),
         overlap=_XSID_OVERLAP,
     ),
@@ -244,6 +254,7 @@ TASKS = (
         "en",
         {
             split: (
+                # A language may have several treebanks, each with a file of its own.
                 places(f"uner/{{language}}_*-{split}.tsv", read=Columns())
                 + places(
                     f"uner/{{language}}_*-ud-{split}.iob2",
@@ -299,6 +310,7 @@ TASKS = (
         "span_qa",
         XQUAD,
         {
+            # XQuAD has no training set of its own: TyDiQA's questions take its place.
             "train": next(
                 task for task in XTREME if task.name == "tydiqa"
             ).files["train"],

@@ -37,6 +37,7 @@ _TRANSLATED_XNLI = (
 )
 _TRANSLATED_PAWSX = ("de", "es", "fr", "ja", "ko", "zh")
 _TRANSLATED_SQUAD = ("ar", "de", "el", "es", "hi", "ru", "th", "tr", "vi", "zh")
+# TyDiQA's ids begin with the language in words; the training set of all languages is one split.
 _TYDIQA = {
     "ar": "arabic",
     "bn": "bengali",
@@ -52,6 +53,7 @@ _TYDIQA = {
 _paraphrases = functools.partial(
     pairs,
     texts=("sentence1", "sentence2"),
+    # TFDS gives the labels names that the official files do not have.
     renamed={"different_meaning": "0", "paraphrase": "1"},
 )
 _translated_paraphrases = functools.partial(_paraphrases, translated=True)

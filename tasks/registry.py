@@ -70,6 +70,8 @@ def register(
     """
     folder, name = located(folder), name or suite
     arguments = (suite, folder, allow_missing, tuple(tasks))
+    # Tests and notebooks register a suite again and
+    # again; SeqIO raises at a second task of one name.
     if _REGISTERED.get(name) == arguments:
         return name
     if name in _REGISTERED or name in seqio.MixtureRegistry.names():
@@ -79,6 +81,7 @@ def register(
     chosen = [
         task for task in suite_tasks(suite) if not tasks or task.name in tasks
     ]
+    # Everything is found before the first task is registered: SeqIO's registry has no way back.
     sources = {task: _sources(task, folder, allow_missing) for task in chosen}
     if not any(sources.values()):
         raise UserError(
@@ -94,6 +97,8 @@ def register(
     registered = []
     for task, found in sources.items():
         own = [
+            # A task for each language, since SeqIO's metrics
+            # know nothing of the language of an example.
             _register(f"{name}.{task.name}.{language}", source, metrics)
             for language, source in found.items()
         ]
@@ -105,6 +110,7 @@ def register(
             )
         registered += own
     seqio.MixtureRegistry.add(name, registered, default_rate=1.0)
+    # Last: a registration that failed half-way leaves the name free to be tried again.
     _REGISTERED[name] = arguments
     return name
 
@@ -116,6 +122,7 @@ def tasks_of(mixture: str) -> list[tuple[Task, dict[str, seqio.Task]]]:
     """(task, {language: its SeqIO task}) of a registered mixture."""
     found: dict[str, tuple[Task, dict[str, seqio.Task]]] = {}
     for one in seqio.get_mixture_or_task(mixture).tasks:
+        # By our own source, and not by the names, in which a hyphen has become another letter.
         found.setdefault(one.source.task.full_name, (one.source.task, {}))[1][
             one.source.language
         ] = one
@@ -137,6 +144,7 @@ class BenchmarkFiles(seqio.DataSource):
 
     @property
     def supports_arbitrary_sharding(self) -> bool:
+        # A file is read whole by our readers, so there is nothing to shard within one.
         return False
 
     def list_shards(self, split: str) -> Sequence[str]:
@@ -151,6 +159,8 @@ class BenchmarkFiles(seqio.DataSource):
     def _records(self, split: str) -> Sequence[Any]:
         """Without what a translated training set lost."""
         records = read(self.task, self.folder, split, self.language)
+        # Lost rows keep their place in the file for what
+        # translates them; as examples they are noise.
         if split.startswith("translate_train"):
             return [one for one in records if not is_lost(one)]
         return records
@@ -165,6 +175,8 @@ class BenchmarkFiles(seqio.DataSource):
     ) -> tf.data.Dataset:
         """In the order of the file, whatever `shuffle` is: SeqIO shuffles examples after this.
         Raises UserError for the faults of a file."""
+        # Read here and not in the generator, within which
+        # TensorFlow would wrap a UserError in its own.
         records = self._records(split)
         signature = {"language": _TEXT, **FEATURES[KINDS[self.task.kind]]}
 
@@ -184,6 +196,7 @@ def _sources(
     allow_missing: bool,
 ) -> dict[str, BenchmarkFiles]:
     found = {}
+    # The test languages may leave out the one that is trained on.
     for language in dict.fromkeys((*task.languages, task.trained_on)):
         splits = [
             split for split in task.files if find(task, folder, split, language)
@@ -193,10 +206,10 @@ def _sources(
             and not allow_missing
             and not {"dev", "test"} & set(splits)
         ):
+            # `read` has the message that names all the places where the files may lie.
             lacking = "dev"
             if "test" in task.files:
                 lacking = "test"
-            # Says what is missing.
             read(task, folder, lacking, language)
         if splits:
             found[language] = BenchmarkFiles(task, folder, language, splits)
@@ -216,15 +229,18 @@ def _register(
         is_target: bool = False,
         **unused,
     ) -> Any:
+        # SeqIO gives metrics what postprocessing makes of an example: the record that ours read.
         if is_target:
             return record_of(example, task.kind)
         return output
 
+    # SeqIO allows letters, digits and . : _ # in a name, and "zh-Hant" has a hyphen.
     name = name.replace("-", "_")
     seqio.TaskRegistry.add(
         name,
         source=source,
         preprocessors=[],
+        # Texts stay strings: every model cuts them by its own vocabulary.
         output_features={},
         postprocess_fn=postprocess,
         metric_fns=[
@@ -246,6 +262,7 @@ def _metric_fn(name: str, metric: Any, kind: str, language: str):
             raise UserError(
                 f"{name}: {len(predictions)} predictions for {len(targets)} examples",
             )
+        # The official scripts look answers up by the question's id.
         if kind == "span_qa":
             predictions = {
                 question.id: text
@@ -269,9 +286,11 @@ def example_of(record: Any) -> dict[str, Any]:
                 f"{side}_ids": [id_ for id_, _ in pairs],
                 side: [text for _, text in pairs],
             }
+        # A set has no order, and a data set must give the same examples each time.
         gold = sorted(record.gold or ())
         return sides | {
             "gold": [list(pair) for pair in gold]
+            # An empty list has one axis, and the signature wants pairs.
             or tf.zeros((0, 2), tf.string),
         }
     names = FEATURES[type(record).__name__]
@@ -300,6 +319,7 @@ def record_of(example: Mapping[str, Any], kind: str) -> Any:
     if KINDS[kind] == "Example":
         return Example(
             values["premise"],
+            # Tensors have no None, so what a file does not give was written as an empty string.
             values["hypothesis"] or None,
             values["label"] or None,
         )
@@ -309,6 +329,7 @@ def record_of(example: Mapping[str, Any], kind: str) -> Any:
 
 
 def _text(value: Any) -> Any:
+    # The same function serves tensors, NumPy's arrays of a batch and plain strings.
     if hasattr(value, "numpy"):
         value = value.numpy()
     if isinstance(value, bytes):

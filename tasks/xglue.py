@@ -81,6 +81,7 @@ def _task(
         languages=tuple(languages.split()),
         files=files,
         metrics=metrics,
+        # The official scorer finds the folder of a task by its name in capitals.
         submission=f"{name.upper()}/{{language}}.prediction",
         labels=labels,
         prepared=tfds or {},
@@ -125,6 +126,7 @@ def _generation(name: str, languages: str) -> Task:
         source = f"{stem}.src.{split}"
         both = Files((source, f"{stem}.tgt.{split}"), read_source_target)
         files[split] = (both,)
+        # Test sets may be distributed without targets; with them they are scored.
         if split == "test":
             files[split] += (Files((source,), read_source_target),)
     return _task(
@@ -158,6 +160,8 @@ TASKS = (
         "tagging",
         "de en es nl",
         {split: _tags("NER", split) for split in _SPLITS},
+        # The official script's figure first: it is the
+        # score. The other is what CoNLL's papers print.
         ("seqeval_f1", "conll_f1"),
         CONLL_TAGS,
         marks="xglue",
@@ -173,11 +177,13 @@ TASKS = (
                 + places(
                     "udpos/dev-{language}.tsv",
                     read=Columns(width=2),
+                    # Of the other languages XTREME has other treebanks than XGLUE.
                     languages=("bg", "hi", "ur", "vi"),
                 )
             ),
             "test": _tags("POS", "test"),
         },
+        # XGLUE calls it accuracy, and its script computes seqeval's precision of bare tags.
         ("seqeval_precision", "token_accuracy", "seqeval_f1"),
         UPOS,
         marks="xglue",
@@ -223,6 +229,8 @@ TASKS = (
             ),
             "translate_train": multinli() + translations("XNLI", _TRANSLATED),
             "dev": (
+                # The first place that is there is read: XGLUE's
+                # own files before those of other archives.
                 places("XNLI/{language}.dev", read=Table())
                 + raw_xnli("dev")
                 + places("xnli/dev-{language}.tsv", read=Table(quoted=None))
@@ -285,6 +293,7 @@ TASKS = (
         "query",
         "page title",
         "page snippet",
+        # Learnt as classes and scored by the order that the classes give to a query's pages.
         kind="ranking",
         metrics=("ndcg_wpr", "accuracy"),
     ),

@@ -45,6 +45,8 @@ def register_text(
         raise UserError(
             "no text to train on; give monolingual or parallel files",
         )
+    # The name is a function of what it stands for: SeqIO's registry is of the whole process, and
+    # two objectives of one text meet there.
     mark = hashlib.sha256(
         repr((train, held, holdout, vocabulary.sha256)).encode(),
     ).hexdigest()[:12]
@@ -56,10 +58,12 @@ def register_text(
             f"the name '{name}' is registered for other files; choose another",
         )
 
+    # Here, since SeqIO and TensorFlow take seconds, and a recipe is read without them.
     from xlingjax.data.seqio_adapters import TextFiles
 
     for kind, mixture in MIXTURES.items():
         tasks = []
+        # Sorted: the order of tasks in a mixture must not depend on that of the patterns.
         for languages in sorted(
             {_languages(file) for file in train if type(file) is kind},
         ):
@@ -77,7 +81,10 @@ def register_text(
                 if type(f) is kind and _languages(f) == languages
             ]:
                 splits["validation"] = validation
+                # Who names held-out files has held them out;
+                # a share of the training lines would be lost.
                 share = 0.0
+            # SeqIO refuses a hyphen in a name.
             task = f"{name}.{mixture}.{'_'.join(languages)}".replace("-", "_")
             register_source(
                 task,
@@ -85,6 +92,7 @@ def register_text(
                 languages,
                 vocabulary,
             )
+            # A function as rate: sentences are counted when the mixture is opened, and not here.
             tasks.append((task, functools.partial(_sentences, vocabulary)))
         if tasks:
             _mixtures().add(f"{name}.{mixture}", tasks)
@@ -140,11 +148,15 @@ def register_source(
             *rekey,
             functools.partial(
                 seqio.preprocessors.tokenize,
+                # Without the copies SeqIO would keep each text as a string beside its ids.
                 copy_pretokenized=False,
             ),
+            # Behind the tokenizer: what SeqIO caches are ids,
+            # and rows are planned from them at every start.
             seqio.CacheDatasetPlaceholder(),
         ],
         output_features={
+            # The rows of an objective have separators of their own.
             key: LanguageFeature(adapter, add_eos=False, language=language)
             for key, language in zip(names, languages, strict=True)
         },
@@ -190,6 +202,7 @@ def file_batches(
     """
     mixture, kind, macro = READS[preprocessor.sides]
     files = {"text": mono, "pairs": parallel, "triples": negatives}
+    # Before anything is registered: an objective without its text names the macro that is empty.
     if not files[mixture]:
         raise UserError(
             f"'{preprocessor.name}' reads {kind}; none is given: set {macro}, or leave this"
@@ -202,6 +215,8 @@ def file_batches(
         negatives=negatives,
         holdout=holdout,
     )
+    # Of all files and not of this mixture's alone, so
+    # that text and pairs of a run number languages alike.
     if not settings.languages:
         found = _found_languages(mono, parallel, negatives)
         settings = dataclasses.replace(settings, languages=found)

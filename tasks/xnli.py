@@ -17,6 +17,8 @@ _own = {
     "dev": raw_xnli("dev"),
     "test": raw_xnli("test"),
     "translate_train": multinli(),
+    # XNLI-MT has the test sets of all languages, translated
+    # into English, in one file with a column of the language.
     "translate_test": places(
         "XNLI-MT-1.0/xnli/xnli.test.en.tsv",
         read=dataclasses.replace(RAW_XNLI, translated=True),
@@ -28,6 +30,7 @@ TASKS = (
         _xtreme,
         suite="xnli",
         files={
+            # The authors' archives come first here, XTREME's folder in `xtreme/xnli`.
             split: _own[split] + places
             for split, places in _xtreme.files.items()
         },

@@ -37,16 +37,19 @@ TATOEBA = (
     " tl tr ur vi zh"
 )
 
+# In the order of XTREME's ids; other programs number them otherwise.
 NLI = ("contradiction", "entailment", "neutral")
 _UPOS = "ADJ ADP ADV AUX CCONJ DET INTJ NOUN NUM PART PRON PROPN PUNCT SCONJ SYM VERB X"
 UPOS = tuple(_UPOS.split())
 PANX_TAGS = ("B-LOC", "B-ORG", "B-PER", "I-LOC", "I-ORG", "I-PER", "O")
 
+# XTREME writes some of its files with Python's csv module, which quotes fields; others are plain.
 _csv = Table(quoted=None)
+# XTREME's script cuts the ids of TyDiQA's training set.
 _numbered = functools.partial(
     read_squad,
     numbered=True,
-)  # XTREME's script cuts the ids of TyDiQA's training set
+)
 _translated_squad = functools.partial(read_squad, translated=True)
 _translated_numbered = functools.partial(
     read_squad,
@@ -65,6 +68,7 @@ RAW_XNLI = Table(
     hypothesis=("sentence2",),
     label="gold_label",
     header=True,
+    # One file holds all languages.
     language="language",
 )
 _multinli = Table(
@@ -105,6 +109,7 @@ def raw_pawsx(split: str) -> tuple[Files, ...]:
 def multinli(languages: tuple[str, ...] | None = None) -> tuple[Files, ...]:
     """MultiNLI, in English alone gold, and (without `languages`) its translations into the
     languages of XNLI (XNLI-MT-1.0.zip)."""
+    # XNLI-MT names the translations as it names MultiNLI itself: only English is gold.
     read = dataclasses.replace(_multinli, translated=languages is None)
     return places(
         "XNLI-MT-1.0/multinli/multinli.train.{language}.tsv",
@@ -214,6 +219,7 @@ def _bucc(split: str, original: str) -> tuple[Files, ...]:
         tuple(side % original for side in nested),
     )
     files = [Files(named, read_bucc), Files(released, read_bucc)]
+    # XTREME has no gold of the test sets; whoever has it puts it beside them.
     if split == "test":
         files.append(Files(named[:2], read_bucc))
     return tuple(files)
@@ -226,6 +232,7 @@ def _tatoeba() -> tuple[Files, ...]:
         "tatoeba.{language3}-eng.eng",
     )
     return (
+        # XTREME sorts the English side of its copy, and the labels, where one has them, undo that.
         Files((*sides, "tatoeba/{language}-en.labels"), read_tatoeba),
         Files(sides, read_tatoeba),
         *(
@@ -310,6 +317,7 @@ TASKS = (
                 read=read_tagged_lines,
             ),
         },
+        # XTREME's script counts chunks of equal tags; the share of right tags stands beside it.
         ("seqeval_f1", "token_accuracy"),
         UPOS,
     ),
@@ -375,6 +383,8 @@ TASKS = (
                 read=_numbered,
             ),
             "test": places(
+                # TyDiQA keeps its test set: XTREME tests on
+                # the dev set, so there is none to choose by.
                 "tydiqa/tydiqa-goldp-v1.1-dev/tydiqa.goldp.{language}.dev.json",
                 read=read_squad,
             ),
@@ -388,6 +398,7 @@ TASKS = (
         "bucc2018",
         "mining",
         BUCC,
+        # XTREME's dev and test sets are BUCC's sample and training sets.
         {"dev": _bucc("dev", "sample"), "test": _bucc("test", "training")},
         ("bucc_f1", "bucc_precision", "bucc_recall"),
     ),

@@ -71,10 +71,12 @@ def run(args: Namespace) -> int:
     from xlingjax.workflows.adapt_request import Request
 
     source = given_run(args)
+    # argparse cannot require it, since the old --from gives it as well.
     if source is None:
         raise UserError(
             "adapt: which model? Give a run, a Hugging Face folder or id",
         )
+    # The recipe that is written includes them by path, so names of recipes are looked up here.
     files = tuple(str(find_gin(file) or file) for file in args.gin_file)
     request = Request(
         source.removeprefix(FOREIGN),
@@ -90,6 +92,7 @@ def run(args: Namespace) -> int:
         tuple(gin_values(args.overrides)),
     )
     machine = machine_of(args)
+    # Before the model is opened: JAX settles on a platform when it is first used.
     start(machine)
     return adapt(
         request,

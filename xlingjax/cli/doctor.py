@@ -36,6 +36,8 @@ KEEP = {
     "jax": "jax",
     "t5": "t5",
 }
+# Of lines of RECORD: a package with an __init__.py of its own, at the top. Namespace packages have
+# none, and several distributions may share those.
 _TOP_PACKAGE = re.compile(
     r"^([A-Za-z_][A-Za-z0-9_]*)/__init__\.py,",
     re.MULTILINE,
@@ -78,6 +80,7 @@ def shared_packages(
 
 def check_python() -> Iterator[Finding]:
     version = ".".join(map(str, sys.version_info[:3]))
+    # As pyproject.toml says; pip checks it only when it installs.
     if (3, 11) <= sys.version_info[:2] < (3, 13):
         yield Finding("ok", "python", f"{version} at {sys.executable}")
     else:
@@ -128,6 +131,7 @@ def check_shared_packages(
     if distributions is None:
         distributions = metadata.distributions()
     for package, names in shared_packages(distributions).items():
+        # Both are taken out and one is installed anew, since neither has all of its files any more.
         keep = KEEP.get(package, names[0])
         others = [name for name in names if name != keep]
         yield Finding(
@@ -166,6 +170,7 @@ def check_t5() -> Iterator[Finding]:
 def check_extras(
     find: Callable[[str], object] | None = None,
 ) -> Iterator[Finding]:
+    # Found and not imported: torch and transformers take seconds.
     find = find or importlib.util.find_spec
     for extra, (purpose, module) in EXTRAS.items():
         if find(module):
@@ -208,6 +213,7 @@ def check_devices() -> Iterator[Finding]:
     # JAX uses an accelerator, so none is left unused.
     if devices[0].platform != "cpu":
         return
+    # The plugin of an accelerator must be of JAX's own version.
     version = metadata.version("jax")
     if Path("/dev/nvidia0").exists():
         yield Finding(
@@ -216,6 +222,7 @@ def check_devices() -> Iterator[Finding]:
             "an NVIDIA GPU is there and JAX does not use it",
             f'pip install "jax[cuda13]=={version}"',
         )
+    # TPU VMs show their chips as one or the other, by generation.
     if Path("/dev/accel0").exists() or Path("/dev/vfio/0").exists():
         yield Finding(
             "note",
@@ -232,6 +239,7 @@ def check_compile_cache() -> Iterator[Finding]:
 
     from xlingjax.runtime.machine import set_compile_cache
 
+    # As a run sets it, so that it is the folder of runs that is looked at.
     set_compile_cache("")
     folder = Path(jax.config.jax_compilation_cache_dir)
     # By writing there: the rights of a folder do not tell of a full or read-only disk.
@@ -286,6 +294,7 @@ def check_imports() -> Iterator[Finding]:
     )
 
 
+# Findings are written as they come: what needs no import stands before what an import may crash.
 CHECKS = (
     check_python,
     check_requirements,

@@ -34,6 +34,7 @@ def run(args: Namespace) -> int:
     from xlingjax.workflows.launch import stages_of
 
     recipe = read_recipe(args.gin_file, args.overrides)
+    # A source asks JAX which part of a batch this process has.
     start(machine_of(args))
     folder = Path(args.output)
     for name, stage in stages_of(recipe):
@@ -46,6 +47,7 @@ def run(args: Namespace) -> int:
         print(
             f"{path}: {args.batches} batches, {path.stat().st_size / 2**20:.1f} MiB",
         )
+    # The ids of the batches mean nothing without it, and the text need not come along.
     for name, content in recipe.corpus.vocabulary.files().items():
         (folder / name).write_bytes(content)
     return 0

@@ -37,13 +37,35 @@ from xlingjax.cli.machine import prepare_machine
 from xlingjax.errors import EXIT_CODE, Stopped, UserError
 
 GIN_PREFIX = "--gin."
+# --help lists them in this order.
 VERBS = (
-    pretrain.VERB, finetune.VERB, bakeoff.VERB, table.VERB, recipe.VERB, vocab.VERB, data.VERB,
-    tinyworld.VERB, inspect.VERB, verify.VERB, freeze.VERB, evaluate.VERB, score.VERB,
-    report.VERB, encode.VERB, align.VERB, mine.VERB, words.VERB, translate.VERB,
-    translate.GENERATE, plug.VERB, average.VERB, import_.VERB, adapt.VERB, export.VERB,
+    pretrain.VERB,
+    finetune.VERB,
+    bakeoff.VERB,
+    table.VERB,
+    recipe.VERB,
+    vocab.VERB,
+    data.VERB,
+    tinyworld.VERB,
+    inspect.VERB,
+    verify.VERB,
+    freeze.VERB,
+    evaluate.VERB,
+    score.VERB,
+    report.VERB,
+    encode.VERB,
+    align.VERB,
+    mine.VERB,
+    words.VERB,
+    translate.VERB,
+    translate.GENERATE,
+    plug.VERB,
+    average.VERB,
+    import_.VERB,
+    adapt.VERB,
+    export.VERB,
     doctor.VERB,
-)  # fmt: skip
+)
 
 
 def parser() -> argparse.ArgumentParser:

@@ -10,6 +10,7 @@ from xlingjax.cli.types import POOLINGS, positive, share
 from xlingjax.cli.verb import Verb, require_unread, workdir_of
 from xlingjax.errors import UserError
 
+# What either use of the verb reads, and the other refuses.
 OF_RUN = (
     "run",
     "languages",
@@ -121,6 +122,7 @@ def run(args: Namespace) -> int:
             layer=args.layer,
             pooling=args.pooling,
             prefix=args.prefix,
+            # The paper's default, and another one of --negatives, so argparse can have none.
             k=args.neighbours or 4,
             margin=args.margin or "ratio",
             threshold=args.threshold,

@@ -44,6 +44,7 @@ def run(args: Namespace) -> int:
         # What the user must set stands out.
         if macro.value == REQUIRED:
             style = "bold"
+        # As `Text`, or rich would take brackets in a value for its markup.
         cells = (macro.name, macro.value, macro.meaning, macro.file)
         table.add_row(*(Text(cell, style) for cell in cells))
     console.print(table)

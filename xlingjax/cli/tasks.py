@@ -29,6 +29,7 @@ OF_SUITES = (
 
 def sweep_options(parser: argparse.ArgumentParser, group: Any) -> None:
     """RUN, and into `group` what sweeps over tasks read."""
+    # No option has a default: what is given and not read is refused.
     run_option(parser, "the pretrained run; RUN@STEP; hf:FOLDER_OR_ID")
     text = "folder of the benchmark's files; tfds:DIR, sets that TensorFlow Datasets prepared there"
     group.add_argument("--data", metavar="DIR", help=text)
@@ -61,6 +62,7 @@ def sweep_options(parser: argparse.ArgumentParser, group: Any) -> None:
 
 
 def _require(args: Namespace, *names: str) -> None:
+    # argparse cannot require them: the verbs have uses that read none of them.
     given = {"run": given_run(args), "data": args.data, "output": args.output}
     flags = {"run": "RUN", "data": "--data", "output": "--to"}
     missing = [flags[name] for name in names if not given[name]]
@@ -95,6 +97,7 @@ def finetune(args: Namespace) -> int:
             " alone",
         )
     if together:
+        # Asked for what it refuses.
         merged([task.full_name for task in tasks])
     elif len(tasks) > 1:
         raise UserError(
@@ -444,6 +447,7 @@ def mixture(args: Namespace) -> int:
     def recipe() -> dict[str, Any]:
         files = list(args.gin_file)
         if config.is_file():
+            # First, so that what is given wins over the run's own recipe.
             files.insert(0, str(config))
         if files:
             return values_of(bindings(files, overrides))

@@ -45,6 +45,7 @@ def run(args: Namespace) -> int:
     from xlingjax.data.sources import split_list
     from xlingjax.data.tinyworld import write
 
+    # `write` takes a name, or counts.
     size: Any = args.size
     if "=" in size:
         try:

@@ -9,6 +9,7 @@ from xlingjax.cli.verb import Verb, require_unread
 from xlingjax.errors import UserError
 
 OF_DRAWING = ("top_k", "seed")
+# What the search alone reads, and --score refuses.
 OF_SEARCH = (
     "beams",
     "no_repeat_ngram",

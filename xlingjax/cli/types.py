@@ -3,6 +3,7 @@ is wanted."""
 
 import argparse
 
+# Those of inference/encode.py, which imports JAX: --help has to answer at once.
 POOLINGS = ("mean", "mean_no_special", "first")
 
 

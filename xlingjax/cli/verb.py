@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from xlingjax.errors import UserError
 
+# That of config/recipe.py, which imports gin and the library: --help has to answer at once.
 FOREIGN = "hf:"
 
 
@@ -33,6 +34,7 @@ def run_option(
     old: str = "--from",
 ) -> None:
     """The positional RUN; `old`, how it was once spelled, is understood too."""
+    # Optional to argparse, since the old spelling gives it as well.
     parser.add_argument("run", nargs="?", metavar="RUN", help=help)
     parser.add_argument(
         old,

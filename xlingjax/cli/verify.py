@@ -57,6 +57,7 @@ def run(args: Namespace) -> int:
     finally:
         for _, source in objectives.values():
             source.close()
+    # What holds on one backend, precision and machine is not proved of another.
     title = f"{config.attention_backend} attention, {config.dtype}, {machine}"
     Console().print(table(findings, title))
     # So that a script that verifies before it trains stops.

@@ -90,6 +90,7 @@ def _surgery(parser: argparse.ArgumentParser) -> None:
             help=text,
             description=text[0].upper() + text[1:] + ".",
         )
+        # A parser below overrides the defaults of the one above, which trains a vocabulary.
         sub.set_defaults(name=f"vocab {name}", run_verb=run)
         # They read no recipe and have no options for the machine: what JAX finds.
         sub.set_defaults(platform="", devices=None)
@@ -249,10 +250,15 @@ def transplant(args: Namespace) -> int:
 
     print(
         vocabulary.transplant(
-            named_run(args), args.output, args.vocabulary, mono=args.mono, parallel=args.parallel,
-            initialise=args.initialise, seed=args.seed,
+            named_run(args),
+            args.output,
+            args.vocabulary,
+            mono=args.mono,
+            parallel=args.parallel,
+            initialise=args.initialise,
+            seed=args.seed,
         ),
-    )  # fmt: skip
+    )
     return 0
 
 

@@ -40,6 +40,7 @@ def planned_train() -> Callable:
         annotation=Sequence[Evaluators],
     )
     parameters["evaluators"] = made_later
+    # gin and the check of types read the signature; that of `plan` itself would take any name.
     plan.__signature__ = signature.replace(parameters=[*parameters.values()])
     plan.__name__, plan.__doc__ = train.__name__, train.__doc__
     return plan
@@ -56,6 +57,7 @@ def bindable() -> dict[str, Callable]:
         "sampling": staged(Sampling),
         "masking": staged(Masking),
     }
+    # A new paper is found by its file alone: no list here has to name it.
     for found in pkgutil.iter_modules(__path__, f"{__name__}."):
         module = importlib.import_module(found.name)
         for name, function in getattr(module, "BINDABLE", {}).items():
@@ -64,5 +66,7 @@ def bindable() -> dict[str, Callable]:
             # What is measured is measured as the last stage of the run has it.
             names[name] = of_last_stage(function)
         for name, function in getattr(module, "OBJECTIVES", {}).items():
+            # A weight that changes by the step is the schedule's
+            # business and no reason to open new batches.
             names[name] = staged(function, keep=("weight",), anew="text")
     return names

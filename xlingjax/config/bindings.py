@@ -41,6 +41,7 @@ def spelled_out(function: Callable[..., Any]) -> Callable[..., Any]:
     *named, last = signature.parameters.values()
     if last.kind is not inspect.Parameter.VAR_KEYWORD:
         return function
+    # The one argument of Unpack[...]: a TypedDict, whose annotations are names and types.
     (fields,) = typing.get_args(last.annotation)
     rest = [
         inspect.Parameter(
@@ -69,6 +70,7 @@ def declared(function: Callable[..., Any]) -> inspect.Signature:
 
 def made(function: Callable[..., Any]) -> Made:
     """What a call of `function` will give."""
+    # The signature of a class is that of __init__, which returns nothing.
     if isinstance(function, type):
         return Made(function)
     return Made(declared(function).return_annotation)
@@ -87,12 +89,14 @@ def _fits(value: Any, wanted: Any) -> bool:
     arguments = typing.get_args(wanted)
     if wanted in (Any, inspect.Parameter.empty):
         return True
+    # Before unions: `float | None` may stand within the annotation that allows stages.
     if origin is Annotated:
         if STAGES in arguments:
             return _fits_stages(value, wanted)
         return _fits(value, arguments[0])
     if origin in (typing.Union, types.UnionType):
         return any(_fits(value, one) for one in arguments)
+    # Only what the call returns is known, and a union of returns fits if one of them may.
     if isinstance(value, Made):
         return any(
             _gives(returned, wanted)
@@ -105,10 +109,13 @@ def _fits(value: Any, wanted: Any) -> bool:
         return False
     if wanted is int:
         return isinstance(value, numbers.Integral)
+    # A whole number serves as a number: gin reads 1 as an int where a recipe means 1.0.
     if wanted is float:
         return isinstance(value, numbers.Real)
+    # Gin has no literal of a path.
     if wanted is Path:
         return isinstance(value, str)
+    # A tuple of fixed length, like tuple[float, int], has a type for each place.
     if origin is tuple and Ellipsis not in arguments:
         if not _is_list(value) or len(value) != len(arguments):
             return False
@@ -122,6 +129,7 @@ def _fits(value: Any, wanted: Any) -> bool:
             _fits(key, arguments[0]) and _fits(one, arguments[1])
             for key, one in value.items()
         )
+    # No literal is a function or fills a protocol, and isinstance of a plain protocol raises.
     if not isinstance(wanted, type) or _is_protocol(wanted):
         return False
     return isinstance(value, wanted)
@@ -171,6 +179,7 @@ def _in_words(annotation: Any, several: bool = False) -> str:
         return _in_words(arguments[0], several)
     if origin in (typing.Union, types.UnionType):
         return " or ".join(
+            # `str | Path` is one thing to a user: a string in quotes.
             dict.fromkeys(_in_words(one, several) for one in arguments),
         )
     if origin is tuple and Ellipsis not in arguments:

@@ -41,6 +41,7 @@ class Corpus:
         else those of the files."""
         if self.requested and not self.labelled:
             return tuple(sorted(self.requested))
+        # The batches of a folder hold ids of one numbering, so the header of any file has it.
         if self.frozen:
             return tuple(
                 read_header(
@@ -49,6 +50,7 @@ class Corpus:
             )
         if not self.labelled:
             return tuple(self._of_text())
+        # Fine-tuning has labelled files alone, and no text is no error there.
         of_text: Collection[str] = ()
         if self.mono or self.parallel:
             of_text = self._of_text()
@@ -82,14 +84,18 @@ def corpus(
     tables of `xlingjax mine --negatives`. frozen: a folder that `xlingjax freeze` wrote, instead of
     text.
     """
+    # What a user lists is the whole list, whatever the labelled files hold.
     if languages:
         labelled = None
     if run:
         vocabulary = vocabulary or str(run_and_checkpoint(run)[0])
         record = read_run_record(run)
         languages = languages or record["languages"]
+        # A language that the run did not know has no row
+        # of its embedding, so its list stays as it is.
         if ModelConfig(**record["model"]).tells_languages(language_embedding):
             labelled = None
+    # `xlingjax freeze` writes the vocabulary beside the batches.
     vocabulary = vocabulary or frozen
     if not vocabulary:
         raise UserError(

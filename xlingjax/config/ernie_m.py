@@ -77,9 +77,11 @@ def btmlm(
     )
     features = BtmlmFeatures(masking, proportion, reset_positions)
 
+    # Shares count the pairs of files, which are not there when a recipe is only looked at.
     def complete(features: BtmlmFeatures) -> BtmlmFeatures:
         sampling = text.sampling
         if target_languages == "uniform":
+            # Shares to the power of 0 are all alike.
             sampling = Sampling(alpha=0.0)
         shares = pair_shares(text.corpus, sampling)
         return dataclasses.replace(features, targets=tuple(shares.items()))
@@ -104,11 +106,13 @@ def pair_shares(corpus: Corpus, sampling: Sampling) -> dict[int, float]:
     for pair in pairs:
         if not pair.translates:
             continue
+        # Both languages count: a pair teaches to translate from either side into the other.
         for language in pair.languages:
             counts[language] = (
                 counts.get(language, 0)
                 + tokens(pair.first, corpus.vocabulary).sentences
             )
+    # The model would write pseudo tokens of a language into which nothing taught it to translate.
     if lacking := sorted(
         {text.language for text in find_text(corpus.mono)} - set(counts),
     ):

@@ -84,6 +84,7 @@ def floors(
         from xlingjax.evaluation.floors import RetrievalFloors
 
         train = None
+        # LSI learns from the training pairs, never from those that are searched.
         if corpus.parallel:
             train = pairs_with_english(corpus.parallel)
         return RetrievalFloors(
@@ -250,6 +251,7 @@ def pseudo_samples(
             heldout_texts(text, corpus.languages),
             corpus.vocabulary,
             corpus.languages,
+            # A run without pairs still shows what it writes, in any of its languages.
             targets or corpus.languages,
             proportion=proportion,
             reset_positions=reset_positions,
@@ -272,6 +274,8 @@ def heldout_texts(text: str, languages: Sequence[str]) -> dict[str, Text]:
     UserError."""
     found: dict[str, Text] = {}
     for one in find_text(split_list(text)):
+        # Before the run's languages are asked for: two
+        # files of one would be measured as one of them.
         if one.language in found:
             raise UserError(
                 f"held-out text: {found[one.language].path} and {one.path} are both"

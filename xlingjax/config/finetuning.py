@@ -35,6 +35,7 @@ def labelled_languages(
     def found() -> set[str]:
         measured = []
         for path in filter(None, (dev, test)):
+            # A single task has no {task} in its paths, and one pass leaves them as they are.
             for name in tasks or [""]:
                 measured.append(path.replace("{task}", name))
         trained = {*split_list(trained_on), *split_list(pivot)}
@@ -158,6 +159,8 @@ def _own(
 
     def found() -> tuple[Task, str, Training]:
         codes = split_list(languages)
+        # Plug-in fine-tuning reads every example twice,
+        # so a language without a file is an error there.
         if pivot is None:
             paths = labelled_files(files, codes)
         else:

@@ -28,6 +28,8 @@ def gin_folder() -> Path:
 def find_gin(name: str, roots: Sequence[Path] = (Path(),)) -> Path | None:
     """The first file of that name; gin/recipes/x.gin, recipes/x.gin, models/tiny.gin and the recipe
     x are found from anywhere. roots: folders that come before xlingjax's own."""
+    # A user's own folders come first: a copy of a
+    # recipe, changed, hides the one it was copied from.
     folders = (*roots, gin_folder().parent, gin_folder())
     candidates = [folder / name for folder in folders]
     candidates.append(gin_folder() / "recipes" / f"{name}.gin")
@@ -71,7 +73,9 @@ def _parts(path: Path) -> Iterator[tuple[str, str]]:
         if not included:
             continue
         yield _on_own_lines(lines, done, number), str(path)
+        # What stood before the include is read before it: of two bindings the later one holds.
         done = number + 1
+        # A recipe and the files that it includes may be moved together.
         found = find_gin(included[1], [path.parent, Path()])
         if found is None:
             raise UserError(
@@ -103,6 +107,7 @@ def require_read_macros(texts: Sequence[tuple[str, str]]) -> None:
     recipe reads, which would be ignored in silence."""
     known = _known_macros(texts)
     for text, where in texts:
+        # Lower case too: `batch = 8` is how a macro is mistyped, and gin takes it without a word.
         names = _set_in(text, MACRO) + _set_in(text, _LOWER_MACRO)
         strange = [name for name in names if name not in known]
         if strange:
@@ -117,6 +122,7 @@ def _known_macros(texts: Sequence[tuple[str, str]]) -> set[str]:
     """The macros that xlingjax's own files set, and those that any file reads."""
     known: set[str] = set()
     for text, where in texts:
+        # A knob of ours that this recipe happens not to read is no slip of the user.
         if gin_folder() in Path(where).absolute().parents:
             known.update(_set_in(text, MACRO))
         known.update(re.findall(rf"%({MACRO})\b", text))
@@ -140,6 +146,7 @@ def places_of(
     places = {}
     for text, where in texts:
         for number, line in enumerate(text.splitlines(), 1):
+            # Later lines overwrite earlier ones, as in gin: the one at fault is the one that holds.
             if bound := re.match(r"([\w./]+)\s*=", line):
                 places[bound[1]] = f"{where}, line {number}: {bound[1]}"
     for override in overrides:
@@ -150,6 +157,7 @@ def places_of(
 
 def required_comment(macro: str, files: Sequence[str]) -> str:
     """What the recipes, or the files they include, write behind `MACRO = %gin.REQUIRED`."""
+    # The user's recipe explains its own macros, before any file of ours that has the same name.
     given = [path for file in files if (path := find_gin(file))]
     written = re.compile(
         rf"^{macro}\s*=\s*%gin\.REQUIRED\s*#\s*(.+)$",

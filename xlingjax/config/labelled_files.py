@@ -20,6 +20,7 @@ def labelled_files(pattern: str, languages: Sequence[str]) -> dict[str, str]:
     found = {}
     for language in languages:
         path = pattern.replace("{language}", language)
+        # A run measures the languages of its own that have a test file; few benchmarks have all.
         if Path(path).is_file():
             found[language] = path
     if not found:
@@ -42,6 +43,7 @@ def languages_of_files(patterns: Sequence[str | None]) -> set[str]:
             + "(?P<code>[^/]+)"
             + "(?P=code)".join(map(re.escape, behind))
         )
+        # A folder may be called [v2], which glob would read as a set of letters.
         candidates = "*".join(map(glob.escape, (before, *behind)))
         for path in glob.glob(candidates):
             named = re.fullmatch(expression, path)

@@ -35,6 +35,7 @@ def macros_in(text: str, file: str) -> Iterator[Macro]:
                 if found[2] == "%gin.REQUIRED":
                     value = REQUIRED
                 yield Macro(found[1], value, comment, file)
+    # gin files are read with Python's tokenizer, as gin itself reads them.
     except (tokenize.TokenError, SyntaxError) as error:
         raise UserError(f"{file}: not gin syntax: {error.args[0]}") from None
 
@@ -48,6 +49,7 @@ def macros_of(files: Sequence[str]) -> list[Macro]:
     for text, where in parts_of(files):
         for macro in macros_in(text, _shown(where)):
             before = found.get(macro.name)
+            # A recipe that sets a macro of runs/common.gin need not explain it again.
             if before and not macro.meaning:
                 macro = replace(macro, meaning=before.meaning)
             found[macro.name] = macro
@@ -81,6 +83,7 @@ def _statements(text: str) -> Iterator[tuple[str, str]]:
             if parts:
                 # Of an entry, if more of the value follows.
                 comments = [token.string]
+            # A comment in the first column belongs to what follows it.
             elif done and token.start[1]:
                 comments.append(token.string)
         elif token.type == tokenize.NEWLINE:
@@ -89,6 +92,8 @@ def _statements(text: str) -> Iterator[tuple[str, str]]:
             if done:
                 yield done, _sentence(comments)
                 done, comments = "", []
+            # The comment was one of an earlier line within
+            # brackets, so it explains that entry alone.
             if parts and token.start[0] > parts[-1].end[0]:
                 comments = []
             parts.append(token)
@@ -102,6 +107,7 @@ def _joined(tokens: Sequence[tokenize.TokenInfo]) -> str:
     for before, token in zip([None, *tokens], tokens, strict=False):
         if before and before.end[0] == token.start[0]:
             text += " " * (token.start[1] - before.end[1])
+        # The comma behind the last entry is a habit of lists over several lines.
         elif before and token.string in ")]}":
             text = text.removesuffix(",")
         elif before and before.string not in "([{":
@@ -116,6 +122,7 @@ def _sentence(comments: Sequence[str]) -> str:
 
 def _without_percent(value: str) -> str:
     """`%BATCH` is BATCH; what stands in quotes is left alone."""
+    # Quoted text is matched first, so that a percent sign in a pattern or a path stays.
     quoted = r"\"[^\"]*\"|'[^']*'"
     return re.sub(
         rf"({quoted})|%({_NAME})\b",
@@ -127,6 +134,7 @@ def _without_percent(value: str) -> str:
 def _default(value: str) -> str:
     if re.fullmatch(r"\"[^\"]+\"", value):
         value = value[1:-1]
+    # A plain word reads well without quotes; the name of another macro is set as code.
     if re.fullmatch(r"[\w.+-]+", value) and value not in _names():
         return value
     return f"`{value}`".replace("|", "\\|")
@@ -150,6 +158,7 @@ def _plain(text: str) -> str:
             return f"`{found[0]}`"
         return found[0]
 
+    # Before macros get their backquotes, in which a backslash would be shown.
     text = re.sub(r"([*\\])", r"\\\1", text).replace("<", "&lt;")
     return re.sub(rf"\b({_NAME})(=\w+)?\b", shown, text)
 

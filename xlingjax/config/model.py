@@ -65,6 +65,7 @@ def model(
             task: len(split_list(of))
             for task, of in (task_labels or {}).items()
         }
+        # The heads of `run` go together: their rows mean other labels.
         base = base.replace(
             num_labels=len(split_list(labels)),
             task_labels=of_tasks or None,
@@ -75,8 +76,10 @@ def model(
         dtype=dtype or base.dtype,
     )
     sizes: dict[str, int] = {}
+    # The model of a run has its tokens already, and its vocab_size counts them.
     if language_tokens and not run and corpus is not None:
         sizes["language_tokens"] = len(corpus.languages)
+    # The table of a run has the rows that it was trained with.
     if not run and (vocab_size is not None or corpus is not None):
         pieces = vocab_size
         if pieces is None:

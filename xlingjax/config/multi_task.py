@@ -91,6 +91,7 @@ def multi_task_accuracy(
         )
         for task, classes in _tasks(labels).items()
     ]
+    # Called when training starts, like every evaluator: until then no file is opened.
     return lambda: [*itertools.chain(*(make() for make in evaluators))]
 
 
@@ -133,6 +134,8 @@ def merged(names: Files) -> list[Task]:
             f"multi_task of {given}: name two tasks or more, each once",
         )
     for task in tasks:
+        # Ranking is trained as classification into ratings
+        # (WPR); the others need heads of another shape.
         if task.kind not in ("classification", "ranking"):
             raise UserError(
                 f"multi_task: {task.full_name} is one of {task.kind}, and all must classify; leave"
@@ -178,12 +181,14 @@ def merged_tasks(
             f"TASK_WEIGHTS are of {', '.join(weights)} and the tasks"
             f" {', '.join(task.name for task in found)}: name the same",
         )
+    # Of one task these are kinds of heads; the tasks here share a kind that fits each of them.
     if classifier in ("plug_in", "tagging", "spans"):
         raise UserError(
             f"CLASSIFIER={classifier}: multi_task has a head on one text or pair: leave it out",
         )
     runs = []
     for task in found:
+        # Only its batches are wanted: the objective below learns by a head of the task's own name.
         own = single_task.task(
             corpus,
             task.full_name,

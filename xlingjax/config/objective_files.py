@@ -23,6 +23,7 @@ def objective_files(recipe: str) -> dict[str, Path]:
     """
     files: dict[str, Path] = {}
     given = macros_set([recipe])
+    # A file beside the user comes first, so that an objective of ours can be replaced.
     for root in (Path(), gin_folder().parent, gin_folder()):
         for path in sorted((root / "objectives").glob("*.gin")):
             if path.stem not in files and _stands_behind(path, given):
@@ -33,6 +34,7 @@ def objective_files(recipe: str) -> dict[str, Path]:
 def _stands_behind(path: Path, given: Set[str]) -> bool:
     text = "\n".join(part for part, _ in parts_of([str(path)]))
     made = objectives_in(path)
+    # An objective that the file makes and does not bind takes its settings from some other file.
     bound = [
         name for name in made if re.search(rf"^{name}\.", text, re.MULTILINE)
     ]
@@ -61,6 +63,7 @@ def built_objectives(
     parse_gin(files, overrides)
     built = {}
     for name in names:
+        # What is asked of it (fields, names, parts of the model) is the same in all stages.
         stages = in_stages(build(name))
         built[name] = stages[min(stages)]
     return built

@@ -53,6 +53,7 @@ def registered() -> dict[str, Callable]:
     process."""
     functions = config.bindable()
     for name, function in functions.items():
+        # Not by gin's decorator: the functions' own modules stay free of gin.
         gin.external_configurable(function, name, module="xlingjax")
     return functions
 
@@ -67,6 +68,7 @@ def register(name: str, function: Callable) -> None:
 def function_named(name: str) -> Callable:
     """name: as it is bound, "scope/module.name" too. Raises UserError for one that gin alone
     knows."""
+    # gin writes names in full where several modules register one.
     plain = re.split(r"[/.]", name)[-1]
     if plain not in registered():
         raise UserError(
@@ -80,12 +82,15 @@ def parse_gin(files: Sequence[str], overrides: Sequence[str]) -> None:
     """Read recipes, then `NAME=VALUE` overrides. Raises UserError: a missing file, bad syntax, an
     unknown name."""
     registered()
+    # gin keeps its bindings for the whole process: those of the recipe before would hold on.
     gin.clear_config()
     if not files:
         known = ", ".join(recipes())
         raise UserError(
             f"no recipe: pass --gin_file gin/recipes/NAME.gin (there are {known})",
         )
+    # config.gin of a run is read again by every verb,
+    # so what older versions wrote must be understood.
     objectives = [name for name in registered() if _reads_text(name)]
     texts = [
         (renewed(text, objectives), where) for text, where in parts_of(files)
@@ -94,10 +99,13 @@ def parse_gin(files: Sequence[str], overrides: Sequence[str]) -> None:
         parse_text(text, where)
     bound = config_lines()
     macros = [name for name in bound if re.fullmatch(MACRO, name)]
+    # Before overrides are bound: their names are checked against the macros of the files.
     require_read_macros(texts)
     _bind_overrides(overrides, macros, bound)
     bound = config_lines()
+    # Before anything is converted: a mistyped number should not cost the import of a model.
     require_types(bound, places_of(texts, overrides))
+    # Before values are required: an imported model may bring the vocabulary that is lacking.
     import_foreign(macros)
     _require_values(macros, files)
     _require_known_macros(macros, bound)
@@ -111,6 +119,7 @@ def _bind_overrides(
     """lines: as of `config_lines`."""
     weights = set()
     for name, value in lines.items():
+        # `1` in a file says nothing of a weight's type, so 0.5 must be allowed where 1 stands.
         if name.endswith(".weight"):
             weights.add(value.removeprefix("%"))
     for override in overrides:
@@ -148,7 +157,9 @@ def _require_known_macros(
 ) -> None:
     """lines: as of `config_lines`. Raises UserError for a macro that is read and that nothing
     sets."""
+    # gin itself finds an unset macro only when it is read, in the middle of building.
     for bound, value in lines.items():
+        # Where a value or an entry begins: a percent sign within a string is none.
         for name in re.findall(rf"(?:^|[\[(,:]\s*)%({MACRO})\b", value):
             if name not in macros:
                 line = f"{bound} = {value}"
@@ -163,9 +174,11 @@ def require_types(lines: Mapping[str, str], places: Mapping[str, str]) -> None:
     parameter it is bound to does not declare; of a macro, every parameter that reads it."""
     for bound in lines:
         name, _, parameter = bound.rpartition("/")[2].rpartition(".")
+        # A macro, which has no type of its own: those that read it are checked.
         if not name:
             continue
         wanted = declared(function_named(name)).parameters[parameter].annotation
+        # The message names the macro that a user sets, not the parameter that reads it at last.
         key, value = _literal(bound)
         if instead := needed(value, wanted):
             reader = ""
@@ -258,6 +271,7 @@ def import_foreign(macros: Sequence[str]) -> None:
     values = {
         macro: gin.query_parameter(f"{macro}/macro.value") for macro in macros
     }
+    # Asked before INIT_FROM is replaced; a vocabulary that a recipe sets is never exchanged.
     lacks_vocabulary = str(values.get("VOCABULARY")) == "%gin.REQUIRED"
     for macro, value in values.items():
         if not isinstance(value, str) or not value.startswith(FOREIGN):
@@ -276,10 +290,12 @@ def checked_number(
 ) -> str:
     """`value`, for a macro that was a number `before` only if it is one, or stages: 1e4 for a whole
     number is 10000. One that `weighs` an objective may be any number."""
+    # Python counts True as an integer.
     was_number = isinstance(before, int | float) and not isinstance(
         before,
         bool,
     )
+    # References, macros, stages and None are no slips; types are checked once all is bound.
     if not was_number or value[:1] in "@%{" or value == "None":
         return value
     if weighs:
@@ -311,11 +327,13 @@ def build(name: str) -> Any:
         of_python = (
             r"(\w+)(?:\.__init__)?\(\) missing \d+ required .* arguments?: (.+)"
         )
+        # gin complains of REQUIRED and Python of a missing argument, both for the same mistake.
         message = str(error)
         missing = re.match(of_gin, message) or re.match(of_python, message)
         if not missing:
             raise
         parameter = re.search(r"\w+", missing[2])[0]
+        # The message has the name in Python, and a recipe binds `optimizer`, not OptimizerConfig.
         names = {one.__name__: name for name, one in registered().items()}
         name = names.get(missing[1], missing[1])
         raise UserError(
@@ -326,6 +344,7 @@ def build(name: str) -> Any:
 def check_used(overrides: Sequence[str]) -> None:
     """Raises UserError for an override that nothing of the run has read: it would be ignored in
     silence."""
+    # gin's operative configuration holds what the calls have read, and nothing else.
     operative = operative_config()
     for override in overrides:
         key = override.partition("=")[0].strip()
@@ -341,6 +360,7 @@ def read_recipe(files: Sequence[str], overrides: Sequence[str]) -> Recipe:
     """Everything that the files and overrides bind, built, and nothing run. Raises UserError."""
     parse_gin(files, overrides)
     plan = build("train")
+    # Training asks each part for its own corpus; verbs beside it need one for the whole run.
     corpus = build("corpus")
     check_used(overrides)
     return Recipe(plan, corpus, operative_config())
@@ -354,6 +374,7 @@ def read_part(
 ) -> Any:
     """What `function`, bound by recipes under `name`, makes of the files and overrides. Raises
     UserError."""
+    # Only the verb that reads it knows the name: elsewhere a recipe that binds it is refused.
     register(name, function)
     parse_gin(files, overrides)
     part = build(name)
@@ -369,6 +390,7 @@ def gin_value(text: str) -> str:
     """A value typed in a shell, as gin reads it: what is no literal, reference or macro is a string
     and gets quotes."""
     text = text.strip()
+    # Shells write them in lower case, and such a value would arrive as a string.
     if text.lower() in ("true", "false"):
         return text.capitalize()
     # Numbers of layers, and ramps: gin would read the first number alone.

@@ -81,6 +81,7 @@ def tagging_score(
     """Tags per language, `files` a path with {language}: "pos/test-{language}.tsv". metric:
     `accuracy` per word, or `f1` of entities. apart: see `pieces_of_words`."""
     reading = Reading(length, apart=apart)
+    # Tags of words are scored one by one; entities as conlleval does, as whole spans.
     metrics = ("token_accuracy",)
     if metric == "f1":
         metrics = ("conll_f1",)
@@ -151,8 +152,11 @@ def own_score(
     def make():
         from xlingjax.evaluation.task.own_files import OwnScore
 
+        # Of the run's languages alone: the others have no id in this model.
         found = labelled_files(files, corpus.languages)
         if pivot is not None:
+            # What has a file is paired: a language without
+            # one is not tested, but the pivot must be there.
             found = paired_files(files, [*found], pivot)
         return OwnScore(
             own_task(
@@ -219,10 +223,14 @@ def generation_score(
             for code, path in labelled_files(files, codes).items():
                 patterns.append(f"{code}={path}")
         for pattern in split_list(pairs):
+            # Test sets of translation come as one file per
+            # language with a stem in common (test_2016.de).
             if of_stem := stem_pairs(pattern, corpus.languages):
                 found += of_stem
                 continue
             try:
+                # Looked up here for the sake of its message: a
+                # stem that no file has looks like a pattern.
                 expand(pattern, "held-out")
             except UserError as error:
                 raise UserError(

@@ -47,6 +47,7 @@ def trained_task(name: str) -> Task:
 def task_labels(task: str) -> tuple[str, ...]:
     """The classes that the model's head tells apart."""
     found = trained_task(task)
+    # A head on each token with two outputs, which are no labels of the data.
     if found.kind == "span_qa":
         return ("start", "end")
     return found.labels
@@ -105,7 +106,10 @@ def task_languages(
         for name in split_list(task):
             one = trained_task(name)
             codes.update(language for _, language in training.parts(one, data))
+            # Transfer is measured against the language that the benchmark trains on.
             codes.add(one.trained_on)
+            # Submissions are predicted for all languages
+            # of the official test, whatever is measured.
             codes.update(languages_present(one, data, "test"))
             for split, requested in measured:
                 if ALL in requested:
@@ -237,6 +241,7 @@ def on_rows(
 
     length = reading.length
     if paired:
+        # A row holds an example in both languages.
         length *= 2
     shapes = batch_shapes(objective.reads, batch=batch, length=length)
     return ObjectiveRun(objective, Batches(shapes, opened), weight)
@@ -260,6 +265,7 @@ def _generation(
             f"{task.full_name}: whole gold sets teach what to write; leave"
             " TRANSLATED, LABELLED out",
         )
+    # Files are read whole, line by line, and a part of them cannot be held back to choose by.
     if training.split != "train":
         lacks = ""
         if not languages_present(task, data, "dev"):
@@ -270,6 +276,7 @@ def _generation(
             " --gin.SELECT=last and --gin.DEV_SPLIT='\"train[90%:]\"' without a --grid, which then"
             " trains on all rows",
         )
+    # A decoder that learnt to begin with a token of the language goes on so (XGLUE's xDAE).
     tokens = bool(run and read_run_record(run)["model"].get("language_tokens"))
     codes = training.gold
     if ALL in training.gold:
@@ -278,6 +285,7 @@ def _generation(
     for code in codes:
         if found := find(task, data, "train", code):
             places.add(found.files.patterns[0])
+    # `generation` takes one path with {language}.
     if len(places) != 1:
         # If files are missing, this says which.
         read(task, data, "train", codes[0])
@@ -294,6 +302,7 @@ def _generation(
         max_pieces=reading.length - 2,
         packing=False,
         language_tokens=tokens,
+        # Long articles are cut, as the released fine-tuning cuts them, and not left out.
         truncate=True,
         smoothing=smoothing,
         streams=streams,
@@ -332,6 +341,8 @@ def task_score(
             split,
             split_list(languages),
             limit,
+            # Translated and teacher-labelled languages are
+            # trained on, too: their scores are no transfer.
             trained_on=sorted({language for _, language in parts}),
             name=name,
         )

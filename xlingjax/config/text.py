@@ -28,7 +28,8 @@ class TextSource:
 
     From frozen batches if the corpus has them, else from the SeqIO `mixture` that the Python
     modules `tasks` register, else from the corpus's files. holdout: share of the lines of files
-    left out of training; refused beside a mixture, which has splits. The others: see `data.mixture.BatchSettings`.
+    left out of training; refused beside a mixture, which has splits. The others: see
+    `data.mixture.BatchSettings`.
     """
 
     corpus: Corpus
@@ -47,6 +48,7 @@ class TextSource:
     def of_stage(self, step: int) -> "TextSource":
         """The same text for the stage of a run that begins at `step`: each draws anew."""
         text = dataclasses.replace(self)
+        # The class is frozen, and `stage` is no argument that `replace` could take.
         object.__setattr__(text, "stage", step)
         return text
 
@@ -65,7 +67,10 @@ class TextSource:
         """
 
         def opened() -> BatchSource:
+            # Opening text imports TensorFlow, which announces itself.
             with quiet_stderr():
+                # Frozen batches replace every other source, since
+                # they are read where TensorFlow is missing.
                 if self.corpus.frozen:
                     source = self._frozen(
                         features,
@@ -79,6 +84,7 @@ class TextSource:
                         completed = complete(features)
                     source = self._drawn(completed, batch, length, parallel)
             table = source.identity.get("sampling_table")
+            # Every process opens the source and has the same table.
             if table and is_primary():
                 print(
                     f"{features.name}: what is sampled\n{format_table(table)}",
@@ -86,6 +92,7 @@ class TextSource:
                 )
             return source
 
+        # Known without the text, so that a recipe can be described where no file exists.
         settings = {
             "batch": batch,
             "length": length,
@@ -108,6 +115,7 @@ class TextSource:
     ) -> BatchSource:
         """From the mixture or from files."""
         settings = BatchSettings(
+            # A stage that began with the first's seed would draw its rows once more.
             seed=self.seed + self.stage,
             sampling=self.sampling,
             languages=self.corpus.languages,
@@ -152,8 +160,10 @@ class TextSource:
         path = Path(self.corpus.frozen) / f"{name}.frozen"
         requested = {"batch": batch, "length": length}
         for option, value in dataclasses.asdict(features).items():
+            # `complete` fills it in from text, which a run on frozen batches need not have.
             if value is None and completed_later:
                 continue
+            # The header is JSON: its tuples are lists.
             requested[option] = json.loads(json.dumps(value))
         check_frozen(path, features.name, requested)
         return frozen_source(path)
@@ -174,6 +184,7 @@ def check_frozen(path: Path, name: str, requested: dict[str, Any]) -> None:
     """Raises UserError where frozen batches are not what the recipe asks for: they cannot be
     changed any more."""
     identity = read_header(path)["identity"]
+    # Options that the header does not name are newer than the file.
     has = {
         "batch": identity.get("batch"),
         "length": identity.get("length"),

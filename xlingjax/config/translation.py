@@ -50,6 +50,7 @@ def translation(
     )
 
     def complete(features: TranslationFeatures) -> TranslationFeatures:
+        # The languages of a mixture's pairs are not known before it is open.
         if not text.mixture:
             pairs = find_pairs(text.corpus.parallel)
             found = [pair.languages for pair in pairs if pair.translates]
@@ -92,6 +93,7 @@ def generation(
             f"files {files!r}: write {{language}} where the code stands, as in"
             " titles/train-{language}.tsv",
         )
+    # CODE=PATH says that source and target are of one language.
     patterns = tuple(
         f"{code}={files.replace('{language}', code)}"
         for code in split_list(languages)
@@ -105,6 +107,7 @@ def generation(
         True,
         truncate,
     )
+    # These pairs are the objective's own: those of the corpus are translations.
     source = text.batches(features, batch, length, parallel=patterns)
     if streams:
         return ObjectiveRun(
@@ -114,6 +117,8 @@ def generation(
                 1.0,
                 chunk,
                 (1.0,) * streams,
+                # Fine-tuning trains every stream from the first
+                # target on; pretraining lets stream i skip i of them.
                 skip=False,
             ),
             source,
@@ -193,6 +198,7 @@ def back_translation(
 
     def complete(features: BackTranslationFeatures) -> BackTranslationFeatures:
         languages = text.corpus.languages
+        # Which texts a mixture has is not known before it is open: all may be among them.
         of_text: Collection[str] = languages
         if not text.mixture:
             of_text = {found.language for found in find_text(text.corpus.mono)}
@@ -237,6 +243,7 @@ def pivots(
         for own, code in enumerate(languages)
         if code in texts
     }
+    # Its rows would be drawn and have nothing to be translated into.
     if idle := [languages[own] for own, to in table.items() if not to]:
         raise UserError(
             f"DIRECTIONS: none leads to {idle[0]}, whose text stands in MONO; add one, or leave"

@@ -46,6 +46,7 @@ def clpc(
     where it has some, else on its pairs and `negatives` wrong partners of each at random.
     """
     features = ClpcFeatures(
+        # Mined negatives are the hard ones, so they replace random partners altogether.
         bool(text.corpus.negatives),
         negatives,
         max_pieces,
@@ -71,6 +72,7 @@ def cl_mlm(
     """Cross-lingual masked LM (Unicoder §3.2) on the corpus's aligned documents: pairs whose files
     have blank lines between documents. parity: see `documents.switched_rows`."""
 
+    # Reads all of the files, so it waits until training opens them.
     def complete(features: ClMlmFeatures) -> ClMlmFeatures:
         check_documents(text.corpus)
         return features
@@ -87,6 +89,7 @@ def check_documents(corpus: Corpus) -> None:
         return
     for pair in find_pairs(corpus.parallel):
         blank = [
+            # A blank line separates documents, and it has no tokens.
             tokens(side, corpus.vocabulary).lengths == 0
             for side in (pair.first, pair.second)
         ]

@@ -27,6 +27,7 @@ def veco(
     objective = VECO(
         plug_out=plug_out,
         stop_gradient=stop_gradient,
+        # The first phase trains the cross-attention alone, through which TLM does not pass.
         tlm=tlm and plug_out,
         query=query,
         chunk=chunk,
@@ -52,6 +53,7 @@ def veco_text(
     weight: Weight = 1.0,
 ) -> ObjectiveRun:
     """VECO (§2.1-2.2) on adjacent segments of the corpus's monolingual text."""
+    # Adjacent segments are of one language, and TLM is of translations.
     objective = VECO(
         "veco_text",
         plug_out=plug_out,

@@ -30,6 +30,7 @@ def xfnp(
     factor of each, default: 1. smoothing, factor: see `Translation`; block to packing: see
     `XfnpFeatures`.
     """
+    # All alike, as α0 = α1 = 1 in the paper.
     if alphas is None:
         alphas = (1.0,) * streams
     objective = XFNP(

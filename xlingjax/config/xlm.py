@@ -24,6 +24,8 @@ def clm(
     """CLM (XLM §3.2) on the corpus's monolingual text."""
     objective = CLM(
         context_size=context_size,
+        # Without stream_length a row is one stretch of
+        # text, and no mask has to keep examples apart.
         packed=bool(stream_length),
         chunk=chunk,
     )
@@ -81,6 +83,7 @@ def tlm(
         partner_visible,
         shuffled_pairs,
     )
+    # Hiding the partner makes two examples of a pair, which the mask must keep apart.
     objective = TLM(packed=packing or not partner_visible, chunk=chunk)
     return ObjectiveRun(
         objective,

@@ -29,11 +29,13 @@ def average(
     chosen = _chosen(run, last, steps)
     require_empty(output)
     model = build_model(ModelConfig(**read_run_record(run)["model"]))
+    # Without one Orbax restores to the devices that wrote the checkpoint, which may not be here.
     device = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
     wanted = jax.tree.map(
         lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=device),
         model.abstract(),
     )
+    # On the host: a sum beside the parameters would need twice the memory of the device.
     total = jax.tree.map(lambda leaf: np.zeros(leaf.shape, np.float32), wanted)
     for step in chosen:
         params, _ = load_params(Path(run) / "checkpoints" / str(step), wanted)

@@ -28,6 +28,7 @@ def plug_out(run: str, output: str) -> str:
             f"{run} has no cross-attention to plug out: it is model {trained.model.config.name}"
             " without it",
         )
+    # A copy: the run's own tree is counted below.
     layers = dict(trained.params["encoder"]["layers"])
     del layers[SLOT]
     params = _with_layers(trained.params, layers)

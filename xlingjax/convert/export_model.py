@@ -102,6 +102,7 @@ def export_model(
         total = sum(value.size for value in made.tensors.values())
         # Of a large model two copies must do.
         made = dataclasses.replace(made, tensors={})
+        # Bits first: the comparison of logits has a tolerance, which would hide a small fault.
         read_back = restored(folder, hugging_face.read(folder)).params
         _require_same(read_back, params, config)
         del read_back
@@ -167,6 +168,7 @@ def _with_one_head(trained: TrainedRun, head: str, run: str) -> TrainedRun:
             message = f"--head {head}: {message}"
         raise UserError(message)
     params = dict(trained.params)
+    # Under the name that a model with one head has.
     params["classifier"] = params.pop("classifiers")[head]
     config = config.replace(num_labels=config.labels_of(head), task_labels=None)
     model = build_model(config)
@@ -204,6 +206,7 @@ def _for_their_class(
         )
         note = f"for texts in {language} alone: its language embedding is part of the positions"
         return config, params, [note]
+    # ERNIE-M's released weights have no such table: it serves the training and starts from nothing.
     if config.language_init == "zero":
         note = "the language embedding, of training alone (ERNIE-M), is left out of the states"
         return config, params, [note]
@@ -270,6 +273,7 @@ def _compare(
 ) -> str:
     """What the comparison with transformers found. Raises UserError where it computes another
     model."""
+    # transformers computes nothing of what lies beside its files.
     plain, known = without_beside(config, params, made)
     compared = parity.compare(
         folder,
@@ -301,6 +305,7 @@ def _write_card(
     is for one alone."""
     run_folder, _ = run_and_checkpoint(run)
     workdir = read_run(run_folder)
+    # An imported model has no recipe.
     if workdir.config:
         (folder / "config.gin").write_text(workdir.config, encoding="utf-8")
     languages = workdir.languages

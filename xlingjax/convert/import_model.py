@@ -38,8 +38,10 @@ def import_model(
     sentence vectors, instead of what its files say. Raises UserError, and writes nothing, where the
     model cannot be read, where it is not the one that transformers computes (`verify`), and where
     `output` holds something already."""
+    # Before anything is fetched or compared.
     require_empty(output)
     above = located(source)
+    # sentence-transformers' first versions keep the model one folder down, and the pooling above.
     reader, folder = reader_of(sentence_transformers.model_folder(above))
     if verify and reader is not hugging_face:
         raise UserError(
@@ -52,6 +54,7 @@ def import_model(
         if reader is hugging_face:
             ours = restored(folder, foreign)
     except Differing as error:
+        # The whole table too: one name of hundreds rarely tells what is wrong.
         print(error.table, file=sys.stderr)
         raise
     sentences, notes = sentence_transformers.read(
@@ -164,6 +167,7 @@ def located(source: str) -> Path:
     fetched when it is not there. Raises UserError."""
     if Path(source).exists():
         return Path(source)
+    # An id of the hub has one slash at most, so this is a path with a slip in it.
     if source.startswith((".", "/", "~")) or source.count("/") > 1:
         raise UserError(
             f"no folder {source}; give that of a Hugging Face model (config.json lies in it), or a"

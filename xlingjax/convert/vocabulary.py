@@ -303,10 +303,12 @@ def _recipe(
     if "corpus.run = %INIT_FROM" in text:
         # Fine-tuning has model and vocabulary of the run that it starts from.
         where = "INIT_FROM"
+    # Appended, since of two bindings gin keeps the later one.
     lines = [f"# By `xlingjax vocab {verb}`:", f"{where} = {str(folder)!r}"]
     if after != before:
         lines.append(f"LANGUAGES = {' '.join(after)!r}")
     if "VOCABULARY_SIZE =" in text:
+        # The old number would contradict the new vocabulary.
         lines.append("VOCABULARY_SIZE = None")
     return "\n".join([text, *lines, ""]).encode()
 

@@ -139,6 +139,7 @@ def _spelt(
 
 def _some(texts: Sequence[Text], count: int) -> list[str]:
     lines = [*sentences_of(texts)]
+    # Spread over the whole text, whose beginning may be of one kind.
     return lines[:: -(-len(lines) // count)]
 
 
@@ -200,6 +201,7 @@ def _table(
             std = 0.0
         table[drawn] = rng.normal(0, std, table[drawn].shape)
     elif drawn.size:
+        # Special pieces are unlike all others and would pull the mean.
         mean = old[ordinary].mean(axis=0, dtype=np.float64)
         std = old[ordinary].std(axis=0, dtype=np.float64)
         table[drawn] = rng.normal(mean, NOISE * std, table[drawn].shape)

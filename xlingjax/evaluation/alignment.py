@@ -39,6 +39,7 @@ def itermax(
     for _ in range(rounds - 1):
         left = links.any(axis=1, keepdims=True)
         right = links.any(axis=0, keepdims=True)
+        # A side of which every word is aligned has none left to give.
         if left.all() or right.all():
             break
         weight = np.where(left & right, 0.0, np.where(left | right, alpha, 1.0))
@@ -116,6 +117,7 @@ def align(
         )
         side_rows = []
         for h_NLD, (_, owners) in zip(states, pieces, strict=True):
+            # Without the tokens that open and close a sentence, which are no words.
             vectors_NLD = unit_rows(h_NLD[:, 1:-1])
             # A sentence that is too long was cut, and its words with it.
             side_rows.append((vectors_NLD, owners[: vectors_NLD.shape[1]]))
@@ -177,6 +179,7 @@ def read_links(
                     f" {len(second)} words; words count from 0, those of the first sentence come"
                     " first",
                 )
+        # Also of a blank line: a pair of which nothing is aligned.
         found.append(links)
     return found
 
@@ -199,6 +202,7 @@ def read_gold(
     found = {}
     for path in sorted(Path(folder).glob(f"*-{PIVOT}.txt")):
         language = path.name.removesuffix(f"-{PIVOT}.txt")
+        # Folders of gold alignments hold more languages than a run knows.
         if language not in languages:
             continue
         foreign_path = path.with_suffix(f".{language}")
@@ -233,6 +237,7 @@ class AlignmentEvaluator(Evaluator):
     name: str = "alignment"
 
     def __call__(self, model, params, step: int, mesh=None) -> dict[str, Any]:
+        # All layers: which of them aligns best differs by model.
         layers = range(model.config.layers + 1)
         by_language: dict[str, dict[str, dict[str, float]]] = {}
         for language, gold in self.gold.items():

@@ -61,6 +61,7 @@ def mine_pairs(
         layer = paper_layer(layers)
     else:
         layer = chosen_layer(layer, layers)
+    # As XTREME's script: a sentence that is there twice would be its own nearest rival.
     source_ids, source = _unified(bitext.source)
     target_ids, target = _unified(bitext.target)
     unified = Bitext(source, target, None)
@@ -94,6 +95,7 @@ def mine_pairs(
         _, source_text = source[i]
         _, target_text = target[j]
         pair = (source_ids[source_text], target_ids[target_text])
+        # A sentence of two ids is scored under neither: the gold has but one of them.
         if None not in pair and score > 0:
             pairs[pair] = float(score)
     return pairs
@@ -127,6 +129,7 @@ def tune_threshold(
     no next: its own score. 0 where no pair is right. Raises UserError: no gold."""
     if not gold:
         raise UserError("no gold pairs to tune a threshold on")
+    # Pairs are cut off from the lowest score on, so each length of this list is one threshold.
     items = sorted(mined.items(), key=lambda item: -item[1])
     right = 0
     best = 0.0

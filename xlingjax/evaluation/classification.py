@@ -42,6 +42,7 @@ def predict(
     empty rows. task: whose head, of a model with several.
     """
     fields = {name: values for name, values in rows.items() if name not in GOLD}
+    # Rows in and out on axis 0, as batches are cut and joined; sides come first again below.
     run = compiled(_likeliest, model, mesh, _objective(model.config, task))
     return by_row(run, params, fields, batch_size, mesh).T
 

@@ -48,6 +48,7 @@ def heldout(
     """
     sides: dict[tuple[str, str], list[tuple[str, str]]] = {}
     for pair in pairs:
+        # The model has no token or row for other languages.
         if not {*pair.languages} <= {*languages}:
             continue
         there = sides.setdefault(pair.languages, [])
@@ -55,6 +56,7 @@ def heldout(
         if pair.translates:
             back = sides.setdefault(pair.languages[::-1], [])
         for first, second in pair.lines():
+            # A source without a reference cannot be scored, and a blank one writes nothing.
             if first and second:
                 there.append((first, second))
                 back.append((second, first))
@@ -108,6 +110,7 @@ class GenerationScore(Evaluator):
     name: str = "generation"
 
     def __post_init__(self):
+        # Of all directions, so that every language has text to be told by.
         self.texts: dict[str, list[str]] = {}
         for one in self.sets:
             self.texts.setdefault(one.source, []).extend(one.sources)
@@ -125,6 +128,7 @@ class GenerationScore(Evaluator):
             self.decoding,
             mesh,
             self.tokens_per_batch,
+            # A held-out line that is too long must not end a training; how many there are is told.
             truncate=True,
         )
         values: dict[str, Any] = {"kind": "generation"}

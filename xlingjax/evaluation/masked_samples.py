@@ -94,6 +94,7 @@ class MaskedSamples(Evaluator):
             out["texts"] = self._show(model, params, texts, mesh)
         if not pairs:
             return out
+        # The same masks twice: what differs between the two is the translation alone.
         hidden = [hide_partner(rows) for rows in pairs]
         out["pairs"] = self._show(model, params, hidden, mesh)
         visible = self._show(model, params, pairs, mesh)

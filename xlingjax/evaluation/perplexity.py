@@ -49,6 +49,7 @@ def text_rows(
             break
         if sentence.strip():
             stream += [*vocabulary.encode(sentence), vocabulary.eos_id]
+    # A short text gives one row that is not full, and not nothing.
     count = max(1, min(len(stream) // step, limit or len(stream)))
     chunks = [start + stream[i * step : (i + 1) * step] for i in range(count)]
     return _rows(chunks, None, vocabulary, length, (language_id, 0))
@@ -126,6 +127,7 @@ def _rows(
     reset_positions: bool = True,
 ) -> Rows:
     if second is None:
+        # A single text is a pair whose second side is empty.
         second = [[]] * len(first)
     turn_B1 = np.array([len(x) for x in first], np.int32).reshape(-1, 1)
     end_B1 = turn_B1 + np.array([len(y) for y in second], np.int32).reshape(
@@ -172,6 +174,7 @@ def mask_for_validation(
         candidates = np.flatnonzero(allowed_BL[row])
         if len(candidates) == 0:
             continue
+        # By row, so that a row has its masks whatever stands before it.
         draws = np.random.default_rng((seed, row)).random(len(candidates))
         chosen_BL[row, candidates[draws < MASK_RATE]] = True
         # A row without a prediction would cost as much and tell nothing.
@@ -197,6 +200,7 @@ def mask_for_validation(
 def same_slots(parts: Sequence[Rows]) -> list[Rows]:
     """Each with as many prediction slots as the widest, so that they share batches and
     compilations."""
+    # CLM predicts at every column and has no slots.
     if "masked_positions" not in parts[0]:
         return list(parts)
     slots = max(rows["masked_positions"].shape[1] for rows in parts)
@@ -259,6 +263,7 @@ def scores(
         name: rows[name] for name in (*objective.reads, "sides") if name in rows
     }
     run = compiled(_sums, model, mesh, objective, len(languages))
+    # In double precision on the host: sums over many batches lose digits in float32.
     nll_G, right_G, count_G = np.zeros((3, len(languages)))
     # Rows that fill a batch up predict nothing and add nothing to its sums.
     for sums, _ in by_batch(run, params, fields, batch_size, mesh):
@@ -412,6 +417,7 @@ class TranslationPerplexity(Evaluator):
         hidden = {name: hide_partner(rows) for name, rows in self._rows.items()}
         out: dict[str, Any] = {"kind": "translation_perplexity"}
         for kind, parts in (("visible", visible), ("hidden", hidden)):
+            # Hidden and visible ask for the same words, so they are compared pair by pair.
             by_pair, means = {}, {}
             for name, rows in parts.items():
                 by_pair[name] = perplexity(

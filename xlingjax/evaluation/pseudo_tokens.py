@@ -93,6 +93,7 @@ class PseudoSamples(Evaluator):
         # Less a little: a product may come out above a whole number, as 0.07 x 100 does.
         count = int(np.ceil(self.proportion * tokens - 1e-6))
         places = np.sort(rng.choice(tokens, count, replace=False))
+        # As in training: pseudo tokens are of another language than the text.
         others = [code for code in self.targets if code != language]
         return places, str(rng.choice(others))
 
@@ -145,6 +146,7 @@ class PseudoSamples(Evaluator):
             )
             for name in behind
         }
+        # The field has a fixed width; an id that stands there twice is banned twice.
         special = np.resize(sorted(self.vocabulary.special_ids), SPECIAL_IDS)
         return row | {
             "original_ids": row["input_ids"],

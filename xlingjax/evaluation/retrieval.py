@@ -115,6 +115,7 @@ def language_similarity(centroids: Mapping[str, np.ndarray]) -> dict[str, Any]:
     """Cosine of the languages' mean vectors: {"languages": [...], "cosine": [[...]]}."""
     names = sorted(centroids)
     rows = np.stack([centroids[name] for name in names])
+    # Centroids of one model lie close together: float32 would round their differences away.
     table = unit_rows(rows.astype(np.float64))
     return {"languages": names, "cosine": np.round(table @ table.T, 4).tolist()}
 
@@ -191,6 +192,7 @@ def evaluate_retrieval(
     best = {
         pooling: _best_of_scores(layers) for pooling, layers in by_layer.items()
     }
+    # The first pooling is the one that plain figures, and so BEST_METRIC, are of.
     head = best[poolings[0]]
     layer = head["raw_en_to_xx"]["layer"]
     centroids = {

@@ -44,10 +44,12 @@ def label_file(
     columns is one of its `download` folder.
     """
     path = prediction_path(task, folder, language, split)
+    # XGLUE's gold files are its official data, and no labels alone.
     if task.suite != "xtreme" or not path.is_file():
         return None
     if task.kind in ("classification", "tagging"):
         first = next((text for _, text in read_lines(path) if text.strip()), "")
+        # Texts and labels: the file of a data set that lies under the name of a label file.
         if "\t" in first:
             return None
     return path
@@ -134,6 +136,7 @@ def summarise(
     for task in tasks:
         if not (by_metric := scores.get(task.full_name)):
             continue
+        # All metrics of a task are computed on the same languages.
         there = by_metric[task.metrics[0]]
         means = {
             name: task_mean(task, values) for name, values in by_metric.items()
@@ -215,6 +218,7 @@ def score_files(
     for folder in (predictions, gold):
         if not is_tfds(folder) and not Path(folder).is_dir():
             raise UserError(f"missing folder: {folder}")
+    # All files are looked for first: one that lacks is told before minutes of scoring.
     there, missing = _files_to_score(
         tasks,
         predictions,

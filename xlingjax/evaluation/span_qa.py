@@ -56,6 +56,7 @@ def n_best(
     """
     # Columns of the context alone: the question before it holds no answer.
     context = slice(window.column, window.column + len(window.spans))
+    # Sums of logits in double precision: ties are those of the model and not of rounding.
     begin, end = logits[context].astype(np.float64).T
     # Stable, so that equal logits give the same answer on every machine.
     firsts = np.argsort(-begin, kind="stable")[:candidates]
@@ -69,6 +70,7 @@ def n_best(
     for i, j in np.argwhere(allowed):
         first = int(firsts[i])
         last = int(lasts[j])
+        # Logits and not probabilities: windows of one question are compared with each other.
         found.append((float(begin[first] + end[last]), first, last))
     return sorted(found, key=lambda span: -span[0])
 
@@ -86,6 +88,7 @@ def best_answers(
 
     logits: float[N, L, 2] of the rows of `windows`; see `n_best`.
     """
+    # A question has several windows, and its answer is the best over all of them.
     best = [-np.inf] * len(questions)
     texts = [""] * len(questions)
     for row, window in enumerate(windows):
@@ -98,6 +101,8 @@ def best_answers(
             candidates=candidates,
         )
         for score, first, last in spans:
+            # By characters of the original context: pieces
+            # written out again would differ in spaces and case.
             text = context[
                 window.spans[first, 0] : window.spans[last, 1]
             ].strip()
@@ -135,6 +140,7 @@ def predict_answers(
     positions for, an id that stands twice, and a model that is not for spans.
     """
     check_length("span_qa", length, model.config)
+    # Predictions are kept by id, and one would hide the other.
     seen: set[str] = set()
     for question in questions:
         if question.id in seen:

@@ -62,6 +62,7 @@ def write_predictions(
     line break within a text.
     """
     path = prediction_path(task, folder, language, split)
+    # Before the file is touched: what it cannot hold leaves an older one as it is.
     text = _as_text(task, predicted)
     partial = path.with_name(path.name + ".partial")
     try:
@@ -158,6 +159,7 @@ def read_predictions(
     if task.kind == "mining":
         return Predictions(read_pairs(path))
     if task.kind == "retrieval":
+        # A line for each English sentence, which is the query.
         rows = read_rows(path)
         _check_number(path, len(rows), len(gold[0].target))
         return Predictions(rows)
@@ -236,6 +238,7 @@ def read_tag_lines(path: str | Path) -> list[tuple[int, list[str]]]:
 
 def _read_tags(path: Path, task: Task, gold: Sequence[Any]) -> Predictions:
     sentences = read_tag_lines(path)
+    # XGLUE's script puts O where tags are missing; XTREME's does not.
     fills = task.suite == "xglue"
     labels = task.labels
     # A file may hold the tags that the script would fill in.
@@ -278,6 +281,7 @@ def _read_answers(path: Path, gold: Sequence[Any]) -> Predictions:
         if not isinstance(answer, str):
             raise UserError(f"{path}: the answer of {key} is not text")
     ids = {question.id for question in gold}
+    # The scripts would take each of their own questions for unanswered.
     if unknown := [key for key in answers if key not in ids]:
         raise UserError(
             f"{path}: the gold file has no question {unknown[0]} ({len(unknown)} such ids): another"

@@ -64,6 +64,7 @@ def predict_tags(
     )
     found = predict(model, params, rows, batch_size=batch_size, mesh=mesh)
     made = [[""] * len(sentence.words) for sentence in sentences]
+    # A sentence that is too long for a row takes several, each with words of its own.
     parts = tagged_parts(sentences, vocabulary, length, language, apart, marks)
     for row, (number, _, owners) in enumerate(parts):
         # Backwards, so that the first piece of a word has the last say.
@@ -79,6 +80,7 @@ def _fill_gaps(own: list[str], tags: Sequence[str]) -> None:
     for word, tag in enumerate(own):
         if tag:
             continue
+        # Tags of entities have O for words that are none; tags of words (UPOS) have no such tag.
         if NO_TAG in tags:
             own[word] = NO_TAG
         elif word:

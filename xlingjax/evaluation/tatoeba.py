@@ -84,6 +84,7 @@ def predict_layers(
     side, no such layer or pooling, a language that the model lacks."""
     if layers is None:
         layers = range(model.config.layers + 1)
+    # Of one pass: a sentence is encoded once, however many layers are asked for.
     chosen = tuple(chosen_layer(layer, model.config.layers) for layer in layers)
     foreign, english = side_vectors(
         model,
@@ -158,5 +159,7 @@ def accuracy(predicted: Sequence[int], bitext: Bitext) -> float:
     right = []
     for row, (english, _) in zip(predicted, bitext.target, strict=True):
         foreign, _ = bitext.source[row]
+        # By ids and not by rows: XTREME sorts the English
+        # side, and a line may have several translations.
         right.append((foreign, english) in bitext.gold)
     return float(np.mean(right))

@@ -36,6 +36,7 @@ def read_dictionary(path: str | Path) -> list[tuple[str, str]]:
             raise UserError(
                 f"{path}, line {number}: {line.strip()!r} is not a word, a tab and its translation",
             )
+        # A dict, since dictionaries list a pair twice and the order of the rest matters.
         pairs[cells[0], cells[1]] = None
     if not pairs:
         raise UserError(
@@ -61,6 +62,7 @@ def read_similarity(path: str | Path) -> list[Similarity]:
     keys = None
     if path.name.endswith(".data.txt"):
         keys = _keys(path)
+        # SemEval hands the scores out apart from the words, as its keys.
         golds = _written_lines(keys)
         if len(golds) != len(lines):
             raise UserError(
@@ -135,6 +137,7 @@ def word_vectors(
             # the word's.
             if vocabulary.decode([piece]).strip():
                 ids.append(piece)
+        # The row of the unknown piece is no vector of this word.
         if not ids or vocabulary.unk_id in ids:
             continue
         if len(ids) > 1 and pieces == "single":
@@ -164,6 +167,7 @@ def score_dictionary(
     None where nothing is covered.
     """
     sides = _both_sides(pairs, languages, vocabulary, table_VD, pieces)
+    # Figures are over the covered pairs alone, so `coverage` stands beside them.
     kept = []
     for first, second in pairs:
         if first in sides[0] and second in sides[1]:
@@ -285,6 +289,7 @@ def correlations(
     spread."""
     from scipy.stats import pearsonr, spearmanr
 
+    # scipy gives NaN there, which JSON has not.
     if len(x) < 2 or np.ptp(x) == 0 or np.ptp(y) == 0:
         return None, None
     return float(pearsonr(x, y).statistic), float(spearmanr(x, y).statistic)

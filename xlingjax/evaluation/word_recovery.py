@@ -21,6 +21,7 @@ def _recover(model, objective: CLWR, params, batch):
     _, attention_BLS = objective.mixtures(model, params, batch)
     h_BLD = objective.predictions(model, params, batch)[objective.name].states
     g_BLD, table_VD, bias_V = model.vocab_head(params, h_BLD)
+    # In chunks of the vocabulary: the logits of every column would fill the memory.
     ids_T = best_ids(
         g_BLD.reshape(-1, g_BLD.shape[-1]),
         table_VD,
@@ -66,6 +67,7 @@ class RecoverySamples(Evaluator):
                     self.length,
                     (own, pivot),
                     self.per_language,
+                    # Word recovery reads either side as a text of its own.
                     each_opens=True,
                 ),
             )
@@ -79,6 +81,7 @@ class RecoverySamples(Evaluator):
         attention_BLS, ids_BL = by_row(run, params, batch, len(names), mesh)
         samples = []
         for row, codes in enumerate(names):
+            # Either side is recovered from the other.
             for side in (0, 1):
                 samples.append(
                     self._sample(

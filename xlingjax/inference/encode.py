@@ -91,6 +91,7 @@ def _pooled_states(
 ):
     """float32 [P, N+1, B, D], or of these layers."""
     spec = AttentionSpec(bidirectional, packed=False)
+    # Pooled on the device, so that vectors come back and not the states of all tokens.
     h_NBLD = model.encode(params, batch, spec, rng=None, all_layers=True)
     if layers is not None:
         h_NBLD = h_NBLD[jnp.array(layers)]
@@ -127,6 +128,7 @@ def embed(
     if not lengths:
         raise UserError("no sentences to embed: the evaluation files are empty")
     run = compiled(_pooled_states, model, mesh, layers)
+    # Made at the first batch, which tells the sizes of the model's states.
     out = None
     for members, length, rows in _batches(
         lengths,
@@ -167,6 +169,7 @@ def _batches(
 
     buckets: sorted. All batches of a length have as many rows, so that it is compiled once.
     """
+    # The shortest bucket that holds a sentence: padding costs as much as words.
     bucket_of = np.searchsorted(buckets, lengths)
     multiple = row_multiple(mesh)
     for bucket, length in enumerate(buckets):

@@ -32,6 +32,7 @@ def compiled(
     run = functools.partial(function, on_xla(model, mesh), *settings)
     if mesh is None:
         return jax.jit(run)
+    # Whole on every device, so that every process can read it without asking the others.
     return jax.jit(run, out_shardings=NamedSharding(mesh, PartitionSpec()))
 
 

@@ -44,9 +44,17 @@ class Generated:
 
 
 def _search(
-    model: Encoder, ids: Ids, decoding: Decoding, columns: int,
-    params, batch, start, language, seed, numbers_B,
-):  # fmt: skip
+    model: Encoder,
+    ids: Ids,
+    decoding: Decoding,
+    columns: int,
+    params,
+    batch,
+    start,
+    language,
+    seed,
+    numbers_B,
+):
     """`Texts`. start: the id that a text begins with; numbers_B: of the lines."""
     start_B = jnp.full_like(numbers_B, start)
     language_B = jnp.full_like(numbers_B, language)
@@ -151,9 +159,11 @@ class Generator:
         lines and of tokens. Raises UserError: an unknown language, and, unless `truncate`, a line
         that is too long.
         """
+        # Before any line is tokenised: an unknown language costs nothing.
         from_id, to_id = self.language(source), self.language(target)
         rows_of_lines = self.tokens(lines, first)
         sizes = list(map(len, rows_of_lines))
+        # Filled by number, since batches are of like lengths and not in the order of the lines.
         found = [[Generated()] * self.decoding.n_best for _ in lines]
         for members, length, rows in self._batches(sizes, self.decoding.beams):
             chosen = [rows_of_lines[i] for i in members]
@@ -239,6 +249,7 @@ class Generator:
                 rows,
                 length,
             )
+            # Rows have room for the longer side; the decoder's positions may be fewer.
             columns = min(length, self.model.longest_target)
             batch |= self._targets(wanted, to_id, rows, columns)
             total_B = np.asarray(run(self.params, place(batch, self.mesh)))
@@ -384,6 +395,7 @@ class Generator:
                     members.append(i)
             if not members:
                 continue
+            # Each beam is a row of its own in the decoder.
             most = max(1, self.tokens_per_batch // (length * beams * multiple))
             # A power of 2, so that few lines do not wait for a full batch and shapes stay few.
             enough = 1 << (-(-len(members) // multiple) - 1).bit_length()

@@ -29,8 +29,10 @@ def margin_scores(
     margin: str,
 ) -> np.ndarray:
     """Score of candidates from their cosine and the mean cosine of each side's neighbours."""
+    # Some sentences are near to everything (hubs): what counts is how far a pair stands out.
     around = (left + right) / 2
     if margin == "ratio":
+        # Neighbours that cancel out would divide by zero.
         return cosines / np.where(np.abs(around) < 1e-9, 1e-9, around)
     if margin == "distance":
         return cosines - around
@@ -55,6 +57,7 @@ def mine(
         raise UserError(
             "mining needs sentences on both sides, and one is empty",
         )
+    # Products of rows of length 1 are cosines.
     source, target = unit_rows(source_SD), unit_rows(target_TD)
     forward_Sk, targets_Sk = neighbours(source, target, k, mesh=mesh)
     backward_Tk, sources_Tk = neighbours(target, source, k, mesh=mesh)
@@ -83,6 +86,7 @@ def mine(
         np.ones(len(target), bool),
     )
     kept = []
+    # Greedy from the best on, as the paper's "max": a sentence has one translation.
     for candidate in np.argsort(-scores, kind="stable").tolist():
         if threshold is not None and scores[candidate] < threshold:
             break

@@ -105,6 +105,7 @@ def _of_languages(
     languages = tuple(sorted(languages, key=lambda code: (code != "en", code)))
     name = "-".join(languages)
     table, folder = output / f"{name}.tsv", output / "dan" / name
+    # By the content of the files: a table of text that has changed is made anew.
     keys = []
     for pair in pairs:
         keys.append([side.key for side in pair.sides])
@@ -121,7 +122,9 @@ def _of_languages(
     tokens = [
         records.sides[records.languages.index(code)] for code in languages
     ]
+    # A line that is blank on one side is no pair, and its mean would be of nothing.
     full = np.flatnonzero((tokens[0].lengths > 0) & (tokens[1].lengths > 0))
+    # Each sentence needs k others to choose from.
     sides = []
     for side in _lines(pairs, languages):
         sides.append([side[line] for line in full.tolist()])
@@ -133,6 +136,7 @@ def _of_languages(
     trained = {
         name: value for name, value in identity.items() if name not in RETRIEVAL
     }
+    # Other settings of the search alone use the network and vectors that are there.
     mark = hashlib.sha256(json.dumps(trained).encode()).hexdigest()[:16]
     vectors = _vectors(
         folder / f"run-{mark}",
@@ -154,11 +158,13 @@ def _of_languages(
         if j >= 0
     ]
     table.parent.mkdir(parents=True, exist_ok=True)
+    # A table that was cut short would be trained on as it is.
     partial = table.with_suffix(".partial")
     partial.write_text("\n".join(rows) + "\n", encoding="utf-8")
+    # Of the table that goes; a crash from here on leaves one without a stamp.
     stamp.unlink(
         missing_ok=True,
-    )  # of the table that goes; a crash from here on leaves one without a stamp
+    )
     partial.replace(table)
     write_json(stamp, identity)
     hard = [similarity for _, similarity, kind in negatives if kind == "hard"]
@@ -200,6 +206,7 @@ def _vectors(
             return [kept["first"], kept["second"]]
     model = ModelConfig(
         name="dan",
+        # The network is word embeddings and two layers on their mean, so the encoder has none.
         layers=0,
         dim=config.dim,
         heads=1,
@@ -302,6 +309,7 @@ def choose(
     Never one that says the translation, or the translation of the same sentence elsewhere: compared
     without case, punctuation and spaces. Of lines that say the same the first stands for all.
     """
+    # A sentence may stand in the text several times with several right translations.
     said = []
     for side in sides:
         said.append([normalised(text) for text in side])
@@ -332,10 +340,12 @@ def choose(
             break
         left = left[nearest[left, -1] < 0]
         width *= 4
+    # Drawn in the order of the lines: each draw is the same at every start.
     rng = np.random.default_rng(config.seed)
     chosen = []
     for i in range(len(first)):
         if rng.random() < config.random_share:
+            # Twenty draws, since some of them may be right ones.
             kind, candidates = "random", wrong(i, rng.choice(distinct, 20))[:1]
         else:
             kind, candidates = "hard", nearest[i][nearest[i] >= 0].tolist()

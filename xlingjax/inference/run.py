@@ -117,7 +117,9 @@ def open_run(
     params, _ = load_params(
         workdir,
         params,
+        # Weights of another vocabulary would be read without a word: the shapes may agree.
         vocabulary=vocabulary.sha256,
+        # The table that is left behind lies in the checkpoint, and the model asks for none.
         exact=language_embedding,
     )
     return TrainedRun(

@@ -28,6 +28,7 @@ def neighbours(
     part of the index a device holds that many products squared.
     """
     size = len(index_SD)
+    # A small text may have fewer rows than neighbours are asked for.
     k = min(k, size)
     devices = 1
     whole, split = None, None
@@ -38,6 +39,7 @@ def neighbours(
     # A block has k rows at least, or its own best k would not be there to merge.
     block = max(k, min(chunk, _rounded(-(-size // devices))))
     blocks = -(-size // (devices * block))
+    # As many blocks on each device, filled up: what is mapped over a mesh has equal parts.
     blocks_NCD = np.zeros(
         (devices * blocks, block, index_SD.shape[1]),
         np.float32,
@@ -49,6 +51,7 @@ def neighbours(
     products, numbers = [], []
     for start in range(0, len(queries_QD), rows):
         part = queries_QD[start : start + rows]
+        # The last part is filled up as well: another shape would be compiled.
         queries = np.zeros((rows, queries_QD.shape[1]), np.float32)
         queries[: len(part)] = part
         found = search(_placed(queries, whole), index, np.int32(size))
@@ -90,6 +93,8 @@ def _program(k: int, mesh: Mesh | None) -> Callable:
                 "qd,cd->qc",
                 queries_QD,
                 block_CD,
+                # By default an accelerator multiplies float32
+                # in fewer bits, which would change the order.
                 precision=jax.lax.Precision.HIGHEST,
             )
             # Rows that fill the last block up are no rows of the index.
@@ -102,6 +107,7 @@ def _program(k: int, mesh: Mesh | None) -> Callable:
             top, columns = jax.lax.top_k(products_QC, k)
             return _merged((best[0], top), (best[1], first + columns), k), None
 
+        # Rows are numbered over the whole index, wherever a block lies.
         starts = ((device * count + jnp.arange(count)) * block).astype(
             jnp.int32,
         )
@@ -109,6 +115,7 @@ def _program(k: int, mesh: Mesh | None) -> Callable:
             jnp.full((len(queries_QD), k), -jnp.inf),
             jnp.zeros((len(queries_QD), k), jnp.int32),
         )
+        # A scan, so that the products of one block are in memory at a time.
         found, _ = jax.lax.scan(step, nothing, (blocks_NCD, starts))
         if mesh is None:
             return found

@@ -19,6 +19,7 @@ def picture(
 ) -> Any:
     """Words down and across; colour: the highest cosine of their pieces, dots: links."""
     left, right = words
+    # NaN until a pair of pieces is met: 0 would be a cosine, higher than a negative one.
     grid = np.full((len(left), len(right)), np.nan)
     for (i, j), cosine in np.ndenumerate(alignment.similarity):
         row = alignment.left[i]
@@ -56,6 +57,7 @@ def by_layer(run: Run) -> Any:
             cells[i] = [
                 100 * table[language][layer][method] for layer in layers
             ]
+        # From 0 to 100 in every panel and run, so that colours compare.
         plots.heat_map(
             axis,
             cells,

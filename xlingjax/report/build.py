@@ -47,6 +47,7 @@ def build_report(
     folder = main.path
     if output:
         folder = Path(output)
+    # Once, for the page and for report.json.
     summary = summarise(main, others, tuned)
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -91,6 +92,7 @@ def figures(
 
     compared = {}
     for name, other in others.items():
+        # Names of folders and no paths: the report is read on other machines.
         compared[name] = {"run": other.path.name, "evaluations": latest(other)}
     return {
         "summary": dict(summary),
@@ -111,6 +113,7 @@ def render(
     summary: Mapping[str, Any],
 ) -> str:
     """The page."""
+    # The run itself first: sections take the first one for it.
     runs = {_name(run, others): run} | dict(others)
     mined = run.record.get("config", {}).get("negatives", ())
     shown = {
@@ -147,6 +150,7 @@ def render(
     for anchor, (title, parts) in shown.items():
         text = html.section(anchor, title, *parts)
         rendered.append(text)
+        # A section that has nothing to show has no link either.
         if text:
             links.append(f'<a href="#{anchor}">{html.esc(title)}</a>')
     state = run.result.get("exit_reason", "not finished")

@@ -257,6 +257,7 @@ def _objectives(run: Run) -> str:
         masked = ""
         if masking.get("rate") is not None:
             masked = f"{masking['rate']:g} of the pieces"
+        # A stage is called NAME@STEP, and weights are of the objective.
         objective, _, _ = stage.partition("@")
         weight = run.record.get("weights", {}).get(objective, "")
         batch = f"{settings.get('batch', '')} x {settings.get('length', '')}"
@@ -294,6 +295,7 @@ def _data(run: Run) -> str:
 def _measured(run: Run) -> str:
     figures: Mapping[str, Any] = summarise(run, {}, ())
     rows = []
+    # In the order of the table: what a reader of a card asks for comes first.
     for name, what in _FIGURES.items():
         if name in figures:
             rows.append((what.format(**figures), f"{figures[name]:.4f}"))
@@ -319,6 +321,7 @@ def _training(run: Run, step: int) -> str:
     optimizer = run.record.get("optimizer")
     if optimizer:
         planned = run.record["steps"]
+        # By the plan and not by the step of this checkpoint, since the course was laid out for it.
         warmup = OptimizerConfig(**optimizer).warmup(planned)
         done = f"{step:,} updates"
         if step != planned:

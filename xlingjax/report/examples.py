@@ -104,6 +104,7 @@ def recovery_picture(sample: Mapping[str, Any]) -> Any:
     height = float(np.clip(2.0 + 0.27 * len(pieces), 2.6, 14.0))
     figure, (axis,) = plots.panels(1, size=(width, height))
     axis.grid(False)
+    # A side without words has no rows, of which JSON keeps no shape.
     shares = np.array(sample["attention"]).reshape(len(pieces), len(partner))
     image = axis.imshow(shares, cmap="Blues", vmin=0, interpolation="nearest")
     figure.colorbar(image, ax=axis, label="share", shrink=0.6, pad=0.16)
@@ -115,6 +116,7 @@ def recovery_picture(sample: Mapping[str, Any]) -> Any:
         rotation_mode="anchor",
     )
     axis.set_yticks(range(len(pieces)), pieces)
+    # Level with the pieces, so that a guess stands in the row of the word that it is for.
     guesses = axis.secondary_yaxis("right")
     guesses.set_yticks(range(len(pieces)), sample["recovered"])
     guesses.spines["right"].set_visible(False)

@@ -26,6 +26,7 @@ NOTE = (
 def section(runs: Mapping[str, Run], tuned: Sequence[Run] = ()) -> list[str]:
     """The latest values of every such evaluator, and curves of the runs beside each other."""
     parts = [plots.drawn(curves(runs), "BLEU over training")]
+    # Texts of the run itself and of what was fine-tuned from it; compared runs have curves alone.
     for run in (next(iter(runs.values())), *tuned):
         for name, evaluations in run.evaluated("generation").items():
             step, values = evaluations[-1]

@@ -10,6 +10,7 @@ esc = html.escape
 
 def page(title: str, body: str) -> str:
     """A whole HTML document."""
+    # Read as a resource of the package, which may lie in a zip file.
     css = (
         resources.files("xlingjax.report")
         .joinpath("report.css")

@@ -180,6 +180,7 @@ def first_rows(
     parts = []
     shown_masks = set()
     for name, (objective, source) in objectives.items():
+        # The objectives of a run often share a mask, and its grid looks the same in each.
         masks = objective.masks()
         new_uses = [
             use for use, mask in masks.items() if mask.name not in shown_masks

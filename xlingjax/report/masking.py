@@ -41,12 +41,14 @@ def mask_statistics(
         shown_BM = np.take_along_axis(batch["input_ids"], columns_BM, axis=1)
         language_BM = np.take_along_axis(language_BL, columns_BM, axis=1)
         is_mask = shown_BM == vocabulary.mask_id
+        # By what is shown, since batches do not keep which fate was drawn.
         is_kept = ~is_mask & (shown_BM == batch["masked_targets"])
         is_random = ~is_mask & ~is_kept
         for column, kind in enumerate((is_mask, is_random, is_kept), 1):
             np.add.at(counts[:, column], language_BM[used_BM & kind], 1)
     statistics = {}
     for name, row in zip(languages, counts, strict=True):
+        # A language of the run need not occur in these batches.
         if row[0]:
             statistics[name] = _shares(*map(int, row))
     statistics["all"] = _shares(*map(int, counts.sum(axis=0)))

@@ -60,7 +60,9 @@ _STYLE = {
     "legend.fontsize": 8,
     "lines.linewidth": 1.5,
     "text.parse_math": False,  # pieces may hold dollar signs
+    # Text stays text: it can be searched, and the reader's fonts have its scripts.
     "svg.fonttype": "none",
+    # Without a salt of its own every drawing has other ids, and pages of one run would differ.
     "svg.hashsalt": "xlingjax",
 }
 
@@ -273,6 +275,7 @@ def heat_map(
     style = {"ha": "center", "va": "center", "fontsize": size}
     for (i, j), value in np.ndenumerate(cells):
         colour = "#222"
+        # On dark cells dark numbers could not be read.
         is_dark = (value - low) / (high - low) > 0.6
         if is_dark:
             colour = "white"

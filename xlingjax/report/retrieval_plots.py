@@ -20,6 +20,7 @@ def retrieval_by_layer(run: Run) -> Any:
     import matplotlib
 
     _, last = evaluated[-1]
+    # Of several poolings the first, which the plain figures are of.
     pooling = next(iter(last["by_layer"]))
     layers = list(last["by_layer"][pooling])
     shades = matplotlib.colormaps["viridis_r"](
@@ -109,6 +110,7 @@ def retrieval_layers(run: Run) -> Any:
         cells = np.zeros((len(languages), len(layers)))
         for i, language in enumerate(languages):
             cells[i] = [100 * table[language][layer][score] for layer in layers]
+        # The same choice as the evaluator's, whose figures stand beside.
         best = best_layer(values["by_layer"][pooling], score)
         plots.heat_map(
             axis,
@@ -142,6 +144,7 @@ def similarity(run: Run) -> Any:
 
 
 def _same_height(axes) -> None:
+    # Raw and centred stand side by side and are compared by eye.
     top = 0.0
     for axis in axes:
         _, height = axis.get_ylim()

@@ -71,6 +71,7 @@ def read_row(
     languages: Sequence[str],
 ) -> Row:
     """Row `row` of a batch of `objective`, in pieces."""
+    # A batch still, of one row: objectives and masks take nothing less.
     one = {
         name: np.asarray(values[row : row + 1])
         for name, values in batch.items()
@@ -116,6 +117,7 @@ def read_row(
     label = None
     if "labels" in one:
         label = int(one["labels"][0])
+    # The mask itself, as attention evaluates it, and no second account of it.
     fields = Fields.from_batch(one)
     grids = {}
     for name, mask in objective.masks().items():
@@ -131,6 +133,7 @@ def _targets(
 ) -> tuple[dict[int, int], dict[int, str]]:
     """({column: id to predict there}, {column: how the input shows it}) of a batch of one row."""
     ids = one["input_ids"][0]
+    # By the fields that an objective reads: none is known by its name here.
     if "decoder_targets" in objective.reads:
         columns = np.flatnonzero(one["decoder_weights"][0]).tolist()
         # The target's columns stand behind the source's.

@@ -47,6 +47,7 @@ class Run:
     def step(self) -> int:
         """The last one that a line tells of."""
         last = 0
+        # Evaluations too: the first of them may come before the first log line.
         for line in self.metrics + self.evaluations:
             last = max(last, line["step"])
         return last
@@ -57,6 +58,7 @@ class Run:
     def tokens_at(self, steps: Sequence[int]) -> np.ndarray:
         """Tokens seen by those steps, between log lines by interpolation: the common axis of runs
         that are compared."""
+        # By step, since each objective logs the same total.
         tokens = {}
         for line in self.metrics:
             if line.get("tokens_seen") is not None:

@@ -43,6 +43,7 @@ def values(record: Mapping[str, Any]) -> dict[str, dict[str, Stages]]:
             settings.setdefault(what, {}).setdefault(objective, {})[start] = (
                 value
             )
+    # Frozen parameters are the optimizer's and hold for all objectives.
     frozen = _stages(record.get("optimizer", {}).get("frozen", []))
     if len(frozen) > 1 or any(frozen.values()):
         settings["frozen"] = {"all": frozen}
@@ -120,6 +121,7 @@ def rows(record: Mapping[str, Any]) -> list[tuple[str, str, str]]:
         rows.append(
             ("learning rate", "all", f"{peak}, then {DECAY[config.schedule]}"),
         )
+    # One objective has every step, and nothing to take turns with.
     if len(record.get("weights", {})) > 1 and "schedule" in record:
         rows.append(
             (
@@ -212,12 +214,14 @@ def picture(record: Mapping[str, Any]) -> Any:
 
 
 def _is_drawn(stages: Stages) -> bool:
+    # Switches too: to Python True is 1.
     return all(isinstance(value, int | float) for value in stages.values())
 
 
 def _learning_rate(axis, optimizer: Mapping[str, Any], steps: int) -> None:
     # Whole steps alone: a short run has fewer of them than a curve has points.
     at = np.unique(np.linspace(0, max(steps - 1, 0), POINTS).astype(int))
+    # The training's own function, on NumPy: a drawing must not start a device.
     rate = learning_rate_schedule(OptimizerConfig(**optimizer), steps, np)
     axis.plot(at, rate(at), color=plots.RUN_COLOURS[0])
     axis.set(title="learning rate", ylim=(0, None))

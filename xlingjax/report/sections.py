@@ -76,6 +76,7 @@ def tiles(summary: Mapping[str, Any], compared: Sequence[str] = ()) -> str:
     ]
     entries = []
     for figure, name, scale in shown:
+        # A run shows what it has measured, and most measure a part of these.
         if summary.get(figure) is None:
             continue
         value = round(scale * summary[figure], 1)
@@ -188,6 +189,7 @@ def retrieval(run: Run, runs: Mapping[str, Run]) -> list[str]:
             if column:
                 head.append(f"{name}, {kind} (%)")
                 columns.append(column)
+    # Floors stand in the same table: a figure below them says nothing of alignment.
     floors = run.last("floors") or {}
     titles = {
         "char_tfidf": "character TF-IDF (%)",
@@ -447,6 +449,7 @@ def setting(run: Run) -> list[str]:
         named = [f"{name} {version}" for name, version in versions.items()]
         parts.append(html.note(" · ".join(named)))
     sessions = []
+    # A run that was stopped may have gone on elsewhere, with other versions.
     for session in run.record.get("sessions", []):
         sessions.append(_cells(session, ("time", "step", "machine", "weights")))
     if sessions:

@@ -95,6 +95,7 @@ def summarise(
     translation = run.last("translation_perplexity") or {}
     for side in ("visible", "hidden"):
         out[f"tlm_perplexity_{side}"] = translation.get(f"{side}_mean")
+    # A run that is itself a fine-tuning has its own scores.
     candidates = [*finetuned, run]
     for name, kind in (
         ("nli", "accuracy"),
@@ -117,6 +118,7 @@ def summarise(
 def _first_last(runs: Sequence[Run], kind: str) -> dict[str, Any]:
     """The latest values of the first run that has some; {}: none has."""
     for run in runs:
+        # Dev chose the checkpoint, so its figures flatter.
         values = run.last(kind, prefer="test")
         if values:
             return values

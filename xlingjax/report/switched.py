@@ -37,6 +37,7 @@ def as_html(tokens: Sequence[Any], languages: Sequence[str]) -> str:
     used = _used(tokens, languages)
     if len(used) < 2:
         return ""
+    # By the run's languages and not by the text's, so that one has the same colour in every row.
     colour = plots.colours(languages)
     parts = []
     for language, stretch in stretches(tokens):

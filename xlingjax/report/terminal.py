@@ -135,6 +135,7 @@ def grid_text(view: Row, grid_LL: np.ndarray, shown: Sequence[int]) -> str:
     does not."""
     lines = []
     for query in shown:
+        # Only what the table above shows: a wider grid would wrap.
         seen = grid_LL[query, list(shown)]
         signs = "".join("·■"[int(sees)] for sees in seen)
         lines.append(f"{view.tokens[query].column:4d} {signs}")

@@ -12,4 +12,5 @@ def write_json(path: Path, value: Any) -> None:
         json.dumps(value, indent=2, ensure_ascii=False, default=str) + "\n",
         encoding="utf-8",
     )
+    # Renaming replaces a file at once, so a reader never sees half of one.
     partial.replace(path)

@@ -51,8 +51,10 @@ def start(config: RuntimeConfig = RuntimeConfig()) -> str:
         raise UserError(
             f"platform {config.platform!r} is not one of {', '.join(BACKENDS)}",
         )
+    # First what JAX reads when it begins: a backend that has begun takes no other options.
     set_compile_cache(config.compile_cache)
     keep_freed_memory()
+    # Before the platform is looked at, which starts a backend: processes join before that or never.
     join_processes(config)
     require_platform(config.platform)
     if jax.process_count() > 1:
@@ -79,9 +81,10 @@ def keep_freed_memory() -> bool:
     It can be told to keep them, but only the main thread's, so a step on CPU runs in the thread
     that calls it. The process then holds its peak memory until it ends.
     """
+    # A JAX without the option: large steps give their memory back.
     with contextlib.suppress(
         AttributeError,
-    ):  # a JAX without the option: large steps give their memory back
+    ):
         jax.config.update("jax_cpu_enable_async_dispatch", False)
     try:
         mallopt = ctypes.CDLL(None).mallopt
@@ -90,6 +93,8 @@ def keep_freed_memory() -> bool:
     m_trim_threshold, m_top_pad, m_mmap_max = -1, -2, -4  # <malloc.h>
     return all(
         [
+            # Large blocks by mmap go back to the system
+            # when they are freed, whatever the threshold.
             mallopt(m_mmap_max, 0),
             mallopt(m_trim_threshold, -1),
             mallopt(m_top_pad, 64 << 20),
@@ -101,6 +106,7 @@ def set_compile_cache(folder: str) -> None:
     """Keep compiled programs on disk, so that the second start of a run compiles nothing."""
     if folder == "off":
         jax.config.update("jax_enable_compilation_cache", False)
+    # What a user has set in the environment stays.
     elif folder or not jax.config.jax_compilation_cache_dir:
         jax.config.update(
             "jax_compilation_cache_dir",
@@ -128,6 +134,7 @@ def join_processes(config: RuntimeConfig) -> None:
         "",
     )
     count = config.num_processes or number_in("XLINGJAX_NUM_PROCESSES", 0)
+    # JAX finds the coordinator by itself on these; elsewhere it has to be named.
     index = config.process_id
     if index < 0:
         index = number_in("XLINGJAX_PROCESS_ID", -1)
@@ -138,6 +145,7 @@ def join_processes(config: RuntimeConfig) -> None:
     pod = "," in os.environ.get("TPU_WORKER_HOSTNAMES", "")
     if not (coordinator or count > 1 or slurm or pod):
         return
+    # Half of the three would have processes wait for each other for ever.
     if (coordinator or count > 1) and not (
         coordinator and count > 0 and 0 <= index < count
     ):
@@ -162,6 +170,7 @@ def join_processes(config: RuntimeConfig) -> None:
 def require_platform(platform: str) -> None:
     """Raise UserError unless JAX runs on `platform` (empty: on whatever it finds)."""
     if platform:
+        # JAX would fall back to the CPU in silence where a GPU cannot be used.
         jax.config.update("jax_platforms", BACKENDS[platform])
     try:
         found = jax.default_backend()
@@ -206,6 +215,7 @@ def check_workdir(workdir: Path, needed_bytes: int) -> None:
     little room."""
     try:
         workdir.mkdir(parents=True, exist_ok=True)
+        # By its process, since several may look at one folder at a time.
         probe = workdir / f".probe-{os.getpid()}"
         probe.write_bytes(b"\0" * 4096)
         probe.unlink()

@@ -56,6 +56,7 @@ class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 def install() -> None:
     if not any(isinstance(finder, Finder) for finder in sys.meta_path):
+        # Last, so that it costs nothing where a module is found.
         sys.meta_path.append(Finder())
 
 
@@ -74,5 +75,6 @@ def _warn(old: str, new: str) -> None:
     warnings.warn(
         f"{old} is {new} now; the old name goes with the next version",
         FutureWarning,
+        # Past Python's own machinery, to the line that imports.
         stacklevel=6,
     )

@@ -19,11 +19,13 @@ def quiet_stderr() -> Iterator[None]:
     What was written is shown if the block fails.
     """
     sys.stderr.flush()
+    # By file descriptor: C++ writes past sys.stderr.
     kept = os.dup(2)
     with tempfile.TemporaryFile() as held:
         os.dup2(held.fileno(), 2)
         try:
             yield
+        # Its message says all; what was held back would only hide it.
         except UserError:
             raise
         except BaseException:
@@ -40,6 +42,7 @@ def forget_abandoned_reads() -> None:
     """From now on print nothing of the reads that Orbax has under way when one of them fails: they
     end later, each with a traceback of its own. To be called before the reading."""
     logging.getLogger("asyncio").setLevel(logging.CRITICAL)
+    # The hooks that were there go on for all other errors.
     unraisable, uncaught = sys.unraisablehook, sys.excepthook
     late = "Event loop is closed"
 

@@ -19,6 +19,7 @@ def handled(
 ) -> Iterator[None]:
     """These signals call `handler`, but for those that are ignored, and in threads, which get
     none."""
+    # Python sets handlers in the main thread alone.
     here = threading.current_thread() is threading.main_thread()
     heard = [
         number
@@ -30,6 +31,7 @@ def handled(
         yield
     finally:
         for number, handler in before.items():
+            # What was there before: a caller may listen to the same signals.
             signal.signal(number, handler)
 
 
@@ -62,6 +64,7 @@ class Preemption:
 
     def __init__(self):
         self._asked = threading.Event()
+        # With several the coordination service has a handler of its own, which must stay.
         self._heard: contextlib.AbstractContextManager[None]
         self._heard = contextlib.nullcontext()
         if jax.process_count() == 1:

@@ -48,6 +48,8 @@ def adapt(
         )
     model = folder / "model"
     files = [*request.included_files, *request.files]
+    # What is bound is known without the model and the text, so a folder
+    # that was begun with other options is refused at once.
     bound = bindings(files, [*STAND_INS, *request.overrides])
     record = _begun(request, folder, bound)
     export = {
@@ -57,6 +59,8 @@ def adapt(
         "--base": base,
     }
     if model.is_dir():
+        # The model is not written a second time, so options
+        # that it lacks would be dropped in silence.
         _require_same_export(folder, record.get("export", export), export)
     if "settings" not in record:
         # What cannot be exported is refused before hours of training, not after.
@@ -66,13 +70,17 @@ def adapt(
             machine,
             lambda start: require_exportable(start, verify, language),
         )
+        # Written when everything is prepared: a record with
+        # settings is what tells a later start that it goes on.
         record["bound"] = bound
         write_json(folder / RECORD, record)
+    # From the file, which a user may have changed since: it says all that was decided.
     recipe = read_recipe([str(folder / "recipe.gin")], ())
     status = launch(recipe, folder / "run", "pretrain", machine)
     if status:
         return status
 
+    # Kept before the export, whose model card shows it and which may still fail.
     rows = compared(read_run(folder / "start"), read_run(folder / "run"))
     record["before_after"] = rows
     if not model.is_dir():
@@ -121,9 +129,10 @@ def _begun(
 ) -> dict[str, Any]:
     """adapted.json of the folder, which is new, or was begun with the same options and gin files
     that bind the same. Raises UserError where they differ."""
+    # As they are read again.
     options = json.loads(
         json.dumps(dataclasses.asdict(request)),
-    )  # as they are read again
+    )
     path = folder / RECORD
     if not path.is_file():
         require_empty(str(folder))

@@ -25,10 +25,13 @@ def heldout_shares(findings: Findings, request: Request) -> dict[str, float]:
         if rows:
             smallest[kind] = min(row["sentences"] for row in rows)
     if not request.mono:
+        # Without --mono the sides of the pairs are the text: two shares would hold out other lines
+        # of the same file, and text would train on what pairs are measured on.
         smallest = dict.fromkeys(("text", "pairs"), min(smallest.values()))
     shares = {}
     for kind in ("text", "pairs"):
         sentences = max(smallest.get(kind, 1), 1)
+        # A share and no count, since `holdout` of a recipe is one for all of its texts.
         shares[kind] = min(0.1, HELDOUT_LINES / sentences)
     return shares
 
@@ -49,6 +52,7 @@ def say_unmeasured(
             if codes not in measured:
                 unmeasured.append(row["name"])
         if unmeasured:
+            # Whole blocks are held out, so a shorter text may not have one.
             lines = math.ceil(BLOCK / share[kind])
             print(
                 f"not measured: {', '.join(unmeasured)}: a share of {share[kind]:.2%} takes nothing"
@@ -83,6 +87,7 @@ def write_heldout(
         lines = [line for line in _held(files, share["pairs"]) if all(line)]
         if not lines:
             continue
+        # The names that held-out folders have, whichever side English is on.
         (other,) = {*languages} - {PIVOT}
         for code, side in zip(languages, zip(*lines, strict=True), strict=True):
             path = folder / "pairs" / f"{other}-{PIVOT}.{code}"
@@ -118,6 +123,7 @@ def _write_lines(path: Path, lines: Sequence[str]) -> None:
 
 def _held(files: Sequence[Any], share: float) -> list[Any]:
     """The lines of the files that are held out."""
+    # Counted first: which blocks are held out depends on the length of the files together.
     counts = []
     for file in files:
         counts.append(sum(1 for _ in file.lines()))

@@ -59,9 +59,11 @@ def prepare(
         shutil.rmtree(folder / name, ignore_errors=True)
     start = folder / "start"
     first_model(request.source, start)
+    # Before the text is read, which takes long where there is much of it.
     check_start(str(start))
     config = ModelConfig(**read_run_record(start)["model"])
     vocabulary = Vocabulary.load(start)
+    # XLM-R's positions begin at 2: two rows of its table hold no token.
     room = config.max_positions - config.position_offset
     if request.length > room:
         raise UserError(
@@ -79,6 +81,8 @@ def prepare(
     print(f"held out: {counts or 'nothing'}")
     say_unmeasured(findings, held, share)
 
+    # Written three times: first to be read for the memory, then with the microbatches for the
+    # trial, at last with the steps that the trial allows.
     values = settings(request, config, start, held)
     recipe = folder / "recipe.gin"
     recipe.write_text(recipe_text(request, values, share), encoding="utf-8")
@@ -101,6 +105,7 @@ def prepare(
             machine,
         ),
     }
+    # The number of steps is given, or is what fits into the hours at the speed that a trial shows.
     steps = request.steps
     if not steps:
         speed |= trial(request, folder, machine)
@@ -121,6 +126,7 @@ def _check_paths(request: Request) -> None:
     """Raise UserError for what is not there, before the model is fetched."""
     if not request.mono:
         for name in request.parallel:
+            # A line of a table is no sentence of one language.
             if name.endswith((".tsv", ".jsonl")):
                 raise UserError(
                     f"--parallel {name}: the sides of a table are not read as"
@@ -145,6 +151,7 @@ def first_model(source: str, start: Path) -> None:
     """The workdir `start` with the model `source`: a run of ours, or one of Hugging Face, which is
     imported. Raises UserError for a file of another program."""
     if (run_and_checkpoint(source)[0] / "run.json").is_file():
+        # A copy: the folder keeps the model as it came, whatever becomes of the run.
         step = find_checkpoint(source).name
         write_workdir(
             source,
@@ -162,9 +169,11 @@ def first_model(source: str, start: Path) -> None:
             f"--from {source}: run `xlingjax import --from {source} --to RUN --unverified`, then"
             " --from RUN",
         )
+    # Once for every folder to adapt in.
     imported = Path(
         import_model.imported(str(files)),
-    )  # once for every folder to adapt in
+    )
+    # A copy that was cut short must not pass for the model.
     with whole(str(start)) as partial:
         shutil.copytree(
             imported,
@@ -221,6 +230,7 @@ def _microbatches(request: Request, bound: Mapping[str, Any]) -> int:
         slots,
         CHUNK,
     )
+    # Of one device and one microbatch: what is in memory at a time.
     rows = request.batch // memory.row_devices(mesh) // parts
     print(
         f"memory of a device, {rows} rows of {request.length} tokens at a time ({parts}"
@@ -246,12 +256,15 @@ def _measure_start(
     start = Path(values["INIT_FROM"])
     # The first model lacks the parameters that only some objectives have.
     plain = tuple(name for name in request.objectives if not request.adds(name))
+    # MLM is in the base recipe and adds nothing, so it
+    # stands in where every objective adds something.
     without_added = dataclasses.replace(request, objectives=plain or ("mlm",))
     recipe = start.parent / "before.gin"
     recipe.write_text(
         recipe_text(without_added, values, share),
         encoding="utf-8",
     )
+    # Where nothing is held out the evaluators are empty, and `evaluate` refuses that.
     if measured:
         print("before:", flush=True)
         evaluate(read_recipe([str(recipe)], ()), start, machine)
@@ -279,9 +292,11 @@ def _course(
 ) -> dict[str, int]:
     """The macros of how long it trains, and how often it is measured and saved."""
     often = -(-steps // EVALUATIONS)
+    # Without a trial, where --steps is given, the speed is not known.
     safe_steps = int(SAFE_SECONDS / speed.get("seconds_per_step", 0.1)) + 1
     return {
         "TRAIN_STEPS": steps,
+        # A share, so that short trainings warm up as long ones do.
         "WARMUP_STEPS": steps // 16,
         "EVAL_EVERY": often * measured,
         "CHECKPOINT_EVERY": min(1000, often, safe_steps),

@@ -23,6 +23,7 @@ def settings(
     held: Mapping[str, int],
 ) -> dict[str, Any]:
     """{macro: value} before the training is planned. held: {file: lines} of what is held out."""
+    # Accelerators multiply bfloat16 fastest, CPUs float32.
     dtype = "bfloat16"
     unroll = 1  # layers of a step of the scan: compiled soonest
     if jax.default_backend() == "cpu":
@@ -58,6 +59,7 @@ def settings(
         "HELDOUT_ALIGNMENTS": request.gold
         and str(Path(request.gold).absolute()),
     }
+    # The rows of the language embedding keep their languages, whatever the files are of.
     if config.has_languages:
         values["LANGUAGES"] = " ".join(read_run_record(start)["languages"])
     return values
@@ -76,10 +78,12 @@ def recipe_text(
     lines.append(f"train.objectives = [{objectives}]")
     lines.append('train.schedule = "alternate"')
     lines.append("")
+    # Behind the includes, whose defaults they replace.
     for macro, value in values.items():
         lines.append(f"{macro} = {value!r}")
     lines.append(f"text.holdout = {share['text']!r}  # the lines of heldout/")
     lines.append(f"pairs/text.holdout = {share['pairs']!r}")
+    # A model made for sentences (e5, LaBSE) has a pooling and a prefix that its vectors need.
     own = sentences_of(read_run_record(values["INIT_FROM"]))
     # Retrieval is measured on the model's own sentence vectors.
     if own and own.pooling:

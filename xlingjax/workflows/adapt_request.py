@@ -41,7 +41,9 @@ class Request:
     overrides: tuple[str, ...]
 
     def __post_init__(self):
+        # What follows reads the objectives' gin files, so they must be there.
         self._require_files()
+        # Two limits could contradict each other, and without one nothing says when to end.
         if (self.hours is None) == (self.steps is None):
             raise UserError("give --hours or --steps: how long may it take?")
         if self.hours is not None and not self.hours > 0:
@@ -71,6 +73,7 @@ class Request:
             or not self.objectives
         ):
             raise UserError("--objectives: name each once, and at least one")
+        # Two files may make the same objective.
         if len({*self.names}) != len(self.names):
             raise UserError(
                 f"--objectives {','.join(self.objectives)} makes one of"
@@ -100,6 +103,7 @@ class Request:
                 "is not for a released encoder to go on with, since it is fine-tuning, needs a"
                 " decoder or hides what comes after a word"
             )
+        # Labelled rows are made by no preprocessor of text.
         preprocessor = self.built[made].batches.preprocessor
         if preprocessor is None:
             return "reads no text"

@@ -31,6 +31,8 @@ def trial(
     count = len(request.names)
     short: dict[str, Any] = {
         "TRAIN_STEPS": TRIAL_TURNS * count,
+        # A log line for each step has its time; without
+        # checkpoints and evaluations nothing else is in it.
         "LOG_EVERY": 1,
         "CHECKPOINT_EVERY": 0,
         "WARMUP_STEPS": 0,
@@ -41,13 +43,16 @@ def trial(
             short[name] = 0  # steps of all parameters, which are the slow ones
     overrides = [f"{name}={value}" for name, value in short.items()]
     recipe = read_recipe([str(folder / "recipe.gin")], overrides)
+    # A trial that was stopped has measured too few steps to plan by.
     if launch(recipe, folder / "trial", "pretrain", machine):
         raise Stopped(
             "stopped while it was prepared; the same command begins again",
         )
     run = read_run(folder / "trial")
+    # The training itself starts from the first model, not from a trial.
     shutil.rmtree(folder / "trial")
     seconds, tokens = _by_step(run.metrics)
+    # The first turns compile and fill caches.
     seconds = seconds[SLOW_TURNS * count :]
     tokens = tokens[SLOW_TURNS * count :]
     # Objectives cost differently, and one step may be disturbed: the mean of their medians.
@@ -99,4 +104,5 @@ def steps_within(hours: float, speed: Mapping[str, float]) -> int:
 def steps_of(kind: str, request: Request, steps: int) -> int:
     """How many of the steps read "text", or "pairs": objectives take turns."""
     turns = [request.text_of(name) for name in request.names]
+    # The recipe alternates, each objective as often as the others.
     return steps * turns.count(kind) // len(turns)

@@ -56,6 +56,7 @@ class Bakeoff:
     def __post_init__(self):
         if not self.mixes or not self.seeds:
             raise UserError("bakeoff: name at least one mix and one seed")
+        # A folder is told by the slug: "mlm+tlm" and "mlm tlm" would go on with each other's runs.
         if len({slug(mix) for mix in self.mixes}) != len(self.mixes):
             raise UserError(
                 f"bakeoff: two mixes would share a folder: {', '.join(self.mixes)}; rename one",
@@ -156,6 +157,7 @@ def _runs(
     runner: "Runner",
 ) -> list["_Run"]:
     """The runs of a cell."""
+    # Later words win in gin: a mix changes the base, and the bake-off's own settings change both.
     words = [*config.base, *config.mixes[cell.mix], f"SEED={cell.seed}"]
     if steps:
         words.append(f"TRAIN_STEPS={steps}")
@@ -235,6 +237,7 @@ class Runner:
         self.arguments = arguments
         self.stop = Stop("bakeoff")
         self._read = read
+        # Cells run in threads, several at a time.
         self._one_at_a_time = threading.Lock()
 
     def settings(self, line: Sequence[str]) -> str:
@@ -271,6 +274,7 @@ class _Run(Command):
         return self.workdir / "bakeoff.settings"
 
     def is_finished(self) -> bool:
+        # The operative configuration and not the words: a gin file may have been edited meanwhile.
         self.settings = self.runner.settings(self.line)
         if self.encoder is not None:
             self.settings = self.encoder.settings + self.settings
@@ -289,6 +293,7 @@ class _Run(Command):
 
     def run(self) -> int:
         self.workdir.mkdir(parents=True, exist_ok=True)
+        # Before the start, so that a run that was cut short is told from one with other settings.
         self.record.write_text(self.settings, encoding="utf-8")
         return super().run()
 
@@ -331,8 +336,10 @@ def _steps(
 ) -> dict[str, int | None]:
     """Of each mix the steps that read the tokens requested, from the tokens of its first steps;
     None: those of the base."""
+    # Nothing to calibrate: each mix trains for its recipe's own steps.
     if not config.tokens:
         return dict.fromkeys(config.mixes)
+    # Packing makes the tokens of a row depend on the text, so they are counted and not computed.
     workdirs = {mix: folder / "calibration" / slug(mix) for mix in config.mixes}
     runs = []
     for mix, workdir in workdirs.items():
@@ -361,6 +368,7 @@ def _steps(
     steps = {}
     for mix, workdir in workdirs.items():
         seen = _read(workdir / "result.json")["tokens_seen"]
+        # At least one: a mix that reads more in a step than was asked for trains all the same.
         steps[mix] = max(1, round(config.tokens * CALIBRATION_STEPS / seen))
     return steps
 

@@ -53,6 +53,7 @@ def by_mix(
             values = np.array([one[name] for one in figures], float)
             deviation = 0.0
             if values.size > 1:
+                # Seeds are a sample, so n - 1.
                 deviation = float(values.std(ddof=1))
             rows[mix][name] = (float(values.mean()), deviation)
     return rows
@@ -109,6 +110,7 @@ def shown(name: str, value: tuple[float, float] | None) -> str:
     mean, deviation = value
     if name.startswith("tokens"):
         return f"{mean:,.0f}"
+    # One seed has no deviation, and ± 0.000 would claim that seeds agree.
     if not deviation:
         return f"{mean:.3f}"
     return f"{mean:.3f} ± {deviation:.3f}"
@@ -132,6 +134,7 @@ def by_layer(cells: Cells):
         flat.append(
             {"mix": cell["mix"], **dict(zip(kinds, values, strict=True))},
         )
+    # A panel in which some mixes are missing would look like a comparison of the others.
     measured = []
     for kind in kinds:
         if all(cell[kind] for cell in flat):
@@ -155,6 +158,7 @@ def by_layer(cells: Cells):
             )
         axis.set_title(kind)
         axis.set_xlabel("layer")
+        # From zero: a cut axis makes small differences large.
         axis.set_ylim(bottom=0)
         axis.set_xticks(numbers)  # all mixes have the same layers
     # Beside the panels, since many mixes would hide lines.
@@ -213,6 +217,8 @@ def _speed(row: Mapping[str, tuple[float, float]], name: str) -> str:
     if name not in row:
         return "–"
     text = f"{row[name][0]:,.0f}"
+    # Tokens per second depend on the machine; beside MLM
+    # in the same run they say what an objective costs.
     if "mlm" in row:
         text += f" ({row['mlm'][0] / row[name][0]:.2f} x)"
     return text

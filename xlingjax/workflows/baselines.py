@@ -72,6 +72,7 @@ def _tags(sentences: Sequence[Any]) -> Iterable[str]:
 
 def _commonest(task: Task, labels: Iterable[str]) -> str:
     counts = Counter(labels)
+    # Counter's own order is that of the file, which another copy may not have.
     order = {label: i for i, label in enumerate(task.labels)}
     return min(
         counts,
@@ -105,6 +106,7 @@ def score_baseline(request: Request, say: Callable[[str], None]) -> None:
     split = bound["TEST_SPLIT"]
     languages = split_list(bound["TEST_LANGUAGES"])
     require_tested(task, request.data, split, languages, request.allow_missing)
+    # Of the language that transfer trains on: a baseline that sees target labels is no floor of it.
     train = read(task, request.data, bound["TRAIN_SPLIT"], task.trained_on)
     fitted = BASELINES[request.strategy](task, train)
     by_language = {}
@@ -125,6 +127,8 @@ def score_baseline(request: Request, say: Callable[[str], None]) -> None:
             " against",
         )
     overall = means(by_language, task, (task.trained_on,))
+    # A cell as of a training, so that the score card
+    # shows it beside the models without knowing of it.
     cell = Cell.of(request.output, task, request.strategy, {}, {}, 0)
     cell.folder.mkdir(parents=True, exist_ok=True)
     scores = {
@@ -160,6 +164,7 @@ def _macros(request: Request) -> Mapping[str, Any]:
     for override in request.overrides:
         name, value = override.split("=", 1)
         values[name] = value
+    # The splits and languages must be those of the models that it stands beside.
     files = [*FILES, *request.files, f"strategies/{TEACHER}.gin"]
     bound = values_of(
         bindings(files, [f"{name}={value}" for name, value in values.items()]),

@@ -127,6 +127,7 @@ class Cell:
 
 def macros_given(request: Request) -> set[str]:
     """The macros that the command line and its gin files set."""
+    # Macros that nobody gave may be decided by the sweep; those that were given may not.
     typed = {override.partition("=")[0] for override in request.overrides}
     return typed | macros_set(request.files)
 
@@ -135,6 +136,7 @@ def values_of(bound: Mapping[str, str]) -> dict[str, Any]:
     """{macro: value} of what gin binds; %MACRO is looked up, what is no literal stays text."""
 
     def value(text: str) -> Any:
+        # A macro may be set to another macro: TEST_LANGUAGES = %DEV_LANGUAGES.
         if text.startswith("%") and text[1:] in bound:
             return value(bound[text[1:]])
         try:
@@ -153,6 +155,8 @@ def values_of(bound: Mapping[str, str]) -> dict[str, Any]:
 def reading_of(bound: Mapping[str, Any]) -> Reading:
     """As runs/task.gin binds it; of a run of another recipe what that has of it."""
     options = {}
+    # Strict: a new field of `Reading` without its macro
+    # would be read in one way and tested in another.
     for field, macro in zip(dataclasses.fields(Reading), READING, strict=True):
         if macro in bound:
             options[field.name] = bound[macro]
@@ -175,6 +179,7 @@ def files_read(
     parts = []
     for origin, language in training_of(bound).parts(task, data):
         parts.append((_SPLIT_OF[origin], language))
+    # Files are of whole sets: dev[:50%] and dev[50%:] are one.
     dev = part_of(bound["DEV_SPLIT"])[0]
     test = part_of(bound["TEST_SPLIT"])[0]
     for split, names in ((dev, "DEV_LANGUAGES"), (test, "TEST_LANGUAGES")):

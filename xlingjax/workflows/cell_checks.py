@@ -85,6 +85,7 @@ def require_apart(
     train = bound["TRAIN_SPLIT"]
     dev = bound["DEV_SPLIT"]
     test = bound["TEST_SPLIT"]
+    # Where the last checkpoint is taken and nothing is chosen, dev is only looked at.
     apart_from_training = ["TEST_SPLIT"]
     if chooses:
         apart_from_training.append("DEV_SPLIT")
@@ -94,6 +95,7 @@ def require_apart(
                 " what chooses the checkpoint cannot test it; give --gin.DEV_SPLIT='\"dev[:50%]\"'"
                 " and --gin.TEST_SPLIT='\"dev[50%:]\"', or --gin.SELECT=last without a --grid",
             )
+        # Halves of one set, of which the rows of one language translate those of another.
         if part_of(dev)[0] == part_of(test)[0]:
             for task in request.tasks:
                 if task.parallel:
@@ -136,6 +138,7 @@ def _require_equal(task: Task, data: str, bound: Mapping[str, Any]) -> None:
 def _share(request: Request, first: str, second: str) -> bool:
     """Whether an example of a task is in both splits."""
     split = part_of(first)[0]
+    # Different sets of a benchmark are taken to be apart, as it publishes them.
     if split != part_of(second)[0]:
         return False
     cuts = {"%" in part for part in (first, second) if "[" in part}
@@ -160,6 +163,7 @@ def require_as_many(request: Request, bound: Mapping[str, Any]) -> None:
     numbers (of MLQA, in percent, by their ids). Raises UserError where a translation has more or
     fewer rows."""
     for task in request.tasks:
+        # A percentage cuts by ids there, which translations have in common whatever their number.
         if task.shared_ids and "%" in bound["TRAIN_SPLIT"]:
             continue
         translated = []

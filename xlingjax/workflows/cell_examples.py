@@ -99,10 +99,13 @@ def _counted(
         records = training.records(task, data, origin, language)
         learnt = records
         if origin != "gold":
+            # Gold rows are read as they are; machine
+            # translation leaves blank sides and lost answers.
             learnt = learnable(records)
         if len(learnt) < len(records):
             place = training.described(task, data, origin, language)
             lost.append(Lost(place, len(records) - len(learnt), len(records)))
         examples += len(learnt)
+        # Steps are planned by rows, since a question over a long context is several of them.
         rows += count_rows(task, learnt, vocabulary, reading, language)
     return Count(examples, rows, tuple(lost))

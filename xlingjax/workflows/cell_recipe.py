@@ -50,15 +50,18 @@ def recipe_of(
     """The gin file of the cell: all that was decided, to be read and run again. more: macros that
     the sweep adds, as gin reads them. Raises UserError for all that can be known before the
     training."""
+    # What the sweep decides below, it decides only where nobody has.
     given = {*macros_given(request), *cell.settings}
     _require_one_source(request, cell, given)
     files = _gin_files(request, strategy)
     values = _macros(request, cell, more)
     bound = _bound(request, cell, strategy, files, values)
+    # Which sets there are decides what can choose, so it comes before anything is counted.
     splits = _sets(request, cell, given, bound)
     for name, value in splits.items():
         values[name] = repr(value)
     bound |= splits
+    # Before examples are counted, which tokenises all of them.
     _require_sets_apart(request, bound)
 
     counts = {}
@@ -68,6 +71,7 @@ def recipe_of(
     for name, value in _lengths(request, given, bound, counts).items():
         if name not in given:
             lengths[name] = str(value)
+    # What was typed wins over what is counted.
     values = {**lengths, **values}
     values |= _selection(request, bound, _dev_languages(request, bound))
     return _text(request, cell, files, values, counts)
@@ -103,6 +107,7 @@ def _gin_files(request: Request, strategy: Path) -> list[str]:
         if Path(name).is_file():
             name = str(Path(name).absolute())
         files.append(name)
+    # By its short name where it is one of ours, so that a recipe can be read on another machine.
     if find_gin(f"strategies/{strategy.name}") == strategy:
         files.append(f"strategies/{strategy.name}")
     else:
@@ -144,6 +149,7 @@ def _bound(
     """{macro: value} of what the files and `values` bind. Whole numbers among `values` are written
     as such. Raises UserError where they contradict each other or no training can be of them."""
     given = {*macros_given(request), *cell.settings}
+    # As overrides, which are stronger than every file.
     placed = [f"{name}={value}" for name, value in values.items()]
     # gin requires it, and it is counted only later.
     if "TRAIN_STEPS" not in given:
@@ -267,11 +273,13 @@ def _lengths(
     """{macro: value}: how many steps, how often it is measured and saved, and how often each of
     several tasks has its turn."""
     batch = bound["BATCH"]
+    # Not rounded: a set of a few batches would train for too long or too short.
     epoch = sum(count.rows for count in counts.values()) / batch
     if "TRAIN_STEPS" in given:
         steps = bound["TRAIN_STEPS"]
     else:
         steps = max(1, round(bound["EPOCHS"] * epoch))
+    # At least one evaluation falls within the training, or nothing could be chosen.
     every = min(steps, max(1, round(epoch / bound["EVALUATIONS"])))
     lengths = {
         "TRAIN_STEPS": steps,
@@ -300,6 +308,7 @@ def _text(
     """The gin file. Its first line tells the settings by a hash of all that they bind, so that a
     gin file which changed on the disk shows as another recipe."""
     placed = [f"{name}={value}" for name, value in values.items()]
+    # Sorted, since the order in which gin lists bindings says nothing of them.
     everything = json.dumps(sorted(bindings(files, placed).items()))
     digest = hashlib.sha256(everything.encode()).hexdigest()[:16]
     examples = sum(count.examples for count in counts.values())

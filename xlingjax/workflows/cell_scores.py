@@ -34,14 +34,18 @@ def scores_of(
     measured on dev."""
     run = cell.folder / "run"
     checkpoint = str(run)
+    # RUN@METRIC is the checkpoint that dev chose; without one it is the last.
     if bound["KEEP_BEST"]:
         checkpoint = f"{run}@{bound['BEST_METRIC']}"
     trained = open_run(checkpoint, mesh=mesh_of_all())
     step = int(find_checkpoint(checkpoint).name)
     test = _test_scores(request, task, folder, bound, trained)
+    # Labels of XTREME's test sets are not public: half of dev
+    # tests, and the real set is predicted for a submission.
     if bound["TEST_SPLIT"] not in TESTS:
         _predict_test_sets(request, task, folder, bound, trained)
 
+    # What was measured in training, and not measured again: it is what the choice was made by.
     dev = _dev_scores(run, step)
     if dev is None:
         raise UserError(
@@ -53,6 +57,7 @@ def scores_of(
         "step": step,
         "steps": bound["TRAIN_STEPS"],
     }
+    # A choice by fewer examples is another policy, which the card does not compare.
     if bound["DEV_LIMIT"]:
         select["limit"] = bound["DEV_LIMIT"]
     if request.beside:
@@ -111,12 +116,15 @@ def _test_scores(
         languages = sorted([*languages, task.trained_on])
     folder = to / "predictions"
     if split not in TESTS:
+        # Apart from `predictions`, which is what gets submitted.
         folder = to / "predictions_of_dev"
 
     by_language = {}
     examples = {}
     for language in languages:
         own_split = split
+        # translate_test: the file is named by the language
+        # that it was translated from, and its text is English.
         text_language = language
         name = split.partition("[")[0]
         if translated:

@@ -29,6 +29,7 @@ def splits_of(
     # Who names one has chosen: nothing takes its place.
     if "DEV_SPLIT" in given or "TEST_SPLIT" in given:
         return {}
+    # Of multi-task training one task without dev is enough: the checkpoint is chosen for all.
     for task in request.tasks:
         if not languages_present(task, request.data, "dev"):
             return _part_of_train(request, task, bound)
@@ -47,6 +48,7 @@ def _part_of_train(
     bound: Mapping[str, Any],
 ) -> dict[str, str]:
     """The macros that take dev out of the training set of a task that has no dev set."""
+    # The training sets of the others would be cut as well, since TRAIN_SPLIT is one macro for all.
     if request.beside:
         raise UserError(
             f"{task.full_name}: no dev set below {request.data}, which {MULTI_TASK} needs of each",
@@ -82,6 +84,7 @@ def known_languages(
     languages does not know. Raises UserError for these unless missing ones are allowed and all
     languages are requested."""
     record = read_run_record(run_and_checkpoint(request.source)[0])
+    # One language has nothing to look up, and an embedding that is left behind refuses nobody.
     if (
         record["model"]["num_languages"] < 2
         or bound["LANGUAGE_EMBEDDING"] is False

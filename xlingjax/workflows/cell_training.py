@@ -44,6 +44,7 @@ class _Beginning:
 
 def has_begun(cell: Cell) -> bool:
     """Whether its training has begun, or ended and its run was deleted."""
+    # Scores count, too: whoever deletes a finished run to save space keeps its result.
     for pattern in ("run/run.json", SCORES, f"*/{SCORES}"):
         if any(cell.folder.glob(pattern)):
             return True
@@ -70,6 +71,7 @@ class CellTraining(Job):
     def is_finished(self) -> bool:
         """Whether its scores are there. A cell that has not begun gets its recipe, which says what
         files it reads."""
+        # Also of a finished cell, which may be that of other settings.
         recipe = self._write_recipe()
         bound = values_of(bindings([str(recipe)], ()))
         folders = _folders(self.request, self.cell)
@@ -81,6 +83,7 @@ class CellTraining(Job):
             before = _finished_with(self.cell, folders[self.request.task], now)
         else:
             before = _begun_with(self.cell, now)
+        # A run may be trained on under the same name.
         if before.weights != now.weights:
             raise UserError(
                 f"{self.cell.folder} started from other weights than {self.request.source} has"
@@ -103,6 +106,7 @@ class CellTraining(Job):
 
     def run(self) -> int:
         recipe = self.cell.folder / RECIPE
+        # From the file: it is what `read_recipe` below trains by.
         bound = values_of(bindings([str(recipe)], ()))
         # Before the training, so that a fault of a test set is not found only after it.
         _read_predicted(self.request, bound, self.say)
@@ -124,6 +128,7 @@ class CellTraining(Job):
         # It is scored when it has gone on to its end.
         if status:
             return status
+        # Scores come last, in one write: a cell that has them is finished.
         for task, folder in _folders(self.request, self.cell).items():
             folder.mkdir(exist_ok=True)
             scores = scores_of(

@@ -58,6 +58,7 @@ def align(
     Returns what was done."""
     lines = aligned_lines(*(f"{stem}.{language}" for language in languages))
     pairs = [(first.split(), second.split()) for first, second in lines]
+    # Before the model is opened: a mistyped number should not cost the alignment.
     if picture and not 1 <= picture <= len(pairs):
         raise UserError(
             f"--picture {picture}: there are pairs 1 to {len(pairs)}",
@@ -67,6 +68,7 @@ def align(
     turned = f".{gold.stem}".endswith(f".{languages[1]}-{languages[0]}")
     right = None
     if gold.is_file():
+        # Read before the model is opened, so that a fault of the file is told at once.
         right = _gold_links(gold, pairs, turned)
     trained = open_run(run)
     if layer is None:
@@ -91,6 +93,7 @@ def align(
         error_rate = alignment.error_rate(links, right)
         summary.append(f"alignment error rate against {gold}: {error_rate:.4f}")
     if picture:
+        # Matplotlib takes long to import, and most calls draw nothing.
         from xlingjax.report import plots
         from xlingjax.report.alignment import picture as draw
 
@@ -128,11 +131,13 @@ def mine(
 ) -> str:
     """Writes the pairs as `OUTPUT.SRC-TGT.tsv`, columns SRC, TGT and score, best first: a file that
     PARALLEL reads. layer, pooling, prefix: see `chosen`, None: not given. Returns what was done."""
+    # Checked before the sentences are encoded.
     table = pair_table(output, languages)
     trained = open_run(run)
     way, in_words = chosen(trained, run, layer, pooling, prefix)
     lines = []
     for path in files:
+        # Equal lines would be each other's rivals in the margin, and be mined several times.
         lines.append([line for _, line in mining.unique(lines_of(path))])
     vectors = []
     for side, language in zip(lines, languages, strict=True):
@@ -168,6 +173,7 @@ def sentence_vectors(
     way: Sentences,
 ) -> np.ndarray:
     """float32 [S, D], of an empty line zeros. way: one of a layer."""
+    # An empty sentence has special tokens alone, whose mean says nothing of a text.
     full = [i for i, line in enumerate(lines) if line]
     if not full:
         raise UserError("no sentences: the file is empty")

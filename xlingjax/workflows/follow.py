@@ -33,8 +33,10 @@ def follow(
     Stopped where the run was asked to stop, UserError where it does not say why. pause: seconds
     between two looks.
     """
+    # Before the first checkpoint, which may be hours away.
     require_folder(request.output)
     folder = run_and_checkpoint(run)[0]
+    # A folder is enough: the run may not have begun.
     if not (folder / "run.json").is_file() and not folder.is_dir():
         raise UserError(
             f"--follow {run}: no such folder; give the --workdir of a run",
@@ -48,6 +50,7 @@ def follow(
         # measured at the next look.
         reason = _exit_reason(folder)
         for step in checkpoint_steps(folder / "checkpoints"):
+            # A run that goes on from an earlier checkpoint writes steps once more.
             if step <= last_step:
                 continue
             trained = _opened(folder, step, pause, wait)
@@ -70,6 +73,7 @@ def follow(
                 f"{folder}: the run was asked to stop; waiting for it to be started again",
             )
         waiting = bool(reason)
+        # Any change shows that the run is alive: log lines come between checkpoints.
         contents_now = _contents(folder)
         if contents_now != contents:
             contents = contents_now

@@ -46,17 +46,20 @@ def launch(
     "pretrain" or "finetune", which run.json keeps. Returns the exit status. Raises UserError."""
     workdir = str(workdir)
     corpus = recipe.corpus
+    # A table of other size would give ids of one vocabulary the rows of another.
     check_vocabulary(
         recipe.bound["model"],
         corpus.vocabulary,
         corpus.vocabulary_path,
     )
+    # They read their files here: a missing one is told before the first step, not at an evaluation.
     evaluators = evaluators_of(recipe)
     record: dict[str, Any] = {
         "verb": verb,
         "vocabulary": os.path.abspath(corpus.vocabulary_path),
         "vocabulary_sha256": corpus.vocabulary.sha256,
     }
+    # The report reads the run's folder alone, and the tables may lie elsewhere.
     if corpus.negatives:
         record["negatives"] = read_negatives(corpus.negatives)
     if verb == "pretrain":
@@ -78,6 +81,8 @@ def launch(
             opened,
             corpus.vocabulary,
         ),
+        # Written by `train` once the run is accepted: a start
+        # that is refused leaves a finished run's files alone.
         files={
             "config.gin": recipe.config.encode(),
             **corpus.vocabulary.files(),
@@ -101,6 +106,7 @@ def evaluate(
         raise UserError(
             "the recipe has nothing to evaluate: set HELDOUT_TEXT or HELDOUT_PAIRS",
         )
+    # Not by `open_run`: the model and the mesh are those that the recipe binds.
     mesh = make_mesh(recipe.bound["mesh"])
     encoder = build_model(recipe.bound["model"], mesh)
     abstract = encoder.abstract()
@@ -117,6 +123,7 @@ def evaluate(
         vocabulary=recipe.corpus.vocabulary.sha256,
     )
     step = 0
+    # A folder of parameters alone has no step for its name.
     if checkpoint.name.isdigit():
         step = int(checkpoint.name)
     log = run_and_checkpoint(workdir)[0] / "evaluations.jsonl"
@@ -128,6 +135,7 @@ def evaluate(
         print(f"step {step}: {evaluator.name}: {', '.join(figures)}")
         # All processes compute, and their folder is one.
         if is_primary():
+            # As training writes them: a report reads both alike.
             entry = {"step": step, "name": evaluator.name, "values": values}
             line = json.dumps(entry, ensure_ascii=False)
             with open(log, "a", encoding="utf-8") as file:
@@ -189,6 +197,7 @@ def watched(
             )
             return peekable
 
+        # Opened when the training opens it: looking must not be the reason to read text.
         return dataclasses.replace(
             run,
             source=dataclasses.replace(run.batches, opener=opened_and_kept),
@@ -211,6 +220,7 @@ def first_report(
     """report.html before the first step: the schedule, the setting, what will be sampled, what the
     objectives read."""
     folder = Path(workdir)
+    # A run that goes on has a fuller page already.
     if not (folder / "report.html").exists():
         (folder / "rows.html").write_text(
             first_rows(opened, vocabulary),
@@ -233,6 +243,7 @@ def sentences_kept(
     if isinstance(init_from, str):
         runs.append(init_from)
     own = None
+    # The run itself first: what it once kept holds, wherever it started from.
     for run in runs:
         if (run_and_checkpoint(run)[0] / "run.json").is_file():
             own = sentences_of(read_run_record(run))

@@ -51,6 +51,7 @@ class Stop:
 
     def __init__(self, verb: str):
         self.verb = verb
+        # An event: several threads wait for it, each beside its process.
         self.requested = threading.Event()
 
     def listen(self) -> contextlib.AbstractContextManager[None]:
@@ -80,9 +81,10 @@ class Command(Job):
     """The file of all that it prints; None: the terminal."""
 
     def run(self) -> int:
+        # Without `python -m xlingjax`.
         self.say(
             f"{self.name}: {' '.join(self.line[3:])}",
-        )  # without `python -m xlingjax`
+        )
         if self.log is None:
             status = self._status()
         else:
@@ -100,6 +102,7 @@ class Command(Job):
         # In a group of its own: Ctrl-C reaches this process alone, which has the run save.
         child = subprocess.Popen(
             self.line,
+            # In a group of its own a child that read the terminal would be stopped by SIGTTIN.
             stdin=subprocess.DEVNULL,
             process_group=0,
             **output,
@@ -109,6 +112,7 @@ class Command(Job):
         if child.poll() is None:
             # SIGTERM has a run save before it ends, so nothing is lost.
             child.terminate()
+        # However long it saves: killing it would lose that.
         return child.wait()
 
     def _evidence(self) -> str:

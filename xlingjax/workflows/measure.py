@@ -89,9 +89,12 @@ def measure_checkpoint(
     for task, seqio_tasks in tasks_of(name):
         labels = _labels(request, trained, task, record)
         fault = _fault(request, trained, task, labels)
+        # A suite is measured as far as the model goes,
+        # as a fine-tuned one has the head of one task.
         if fault:
             say(f"{task.full_name}: passed over, {fault}")
             continue
+        # Models number XNLI's labels differently: the order is that of the head's outputs.
         task = in_order_of(task, labels)
         seqio_tasks = _known(request, trained, task, seqio_tasks, say)
         split = request.split or _split(task, request.data, seqio_tasks)
@@ -161,6 +164,7 @@ def given_labels(
             " once",
         )
     known = named_alike(task, labels)
+    # --labels are for heads whose own names do not tell, LABEL_0 and LABEL_1.
     if known and known != order:
         raise UserError(
             f"--labels {' '.join(given)}: the head's are {' '.join(labels)}, in this order: leave"

@@ -58,10 +58,12 @@ class _Measurement:
     @property
     def folder(self) -> Path:
         """The cell. Other weights, splits and prefixes have cells of their own."""
+        # Weights and step: a run that was trained anew has other weights at the same step.
         name = f"{self.checkpoint.weights[:8]}-step-{self.checkpoint.step}"
         if self.split != "test":
             name += f"-{self.split}"
         if self.reads and self.reads.prefix:
+            # A prefix may hold what no file name can.
             name += f"-prefix-{hashlib.sha256(self.reads.prefix.encode()).hexdigest()[:8]}"
         cells = Path(self.request.output).absolute() / "cells"
         return cells / self.task.suite / self.task.name / AS_IT_IS / name
@@ -132,8 +134,10 @@ def _measure_language(
 ) -> None:
     """Predicts the examples of a language as SeqIO gives them, and adds their scores to `result`,
     by SeqIO's metrics."""
+    # Here, since it imports SeqIO and TensorFlow, which take seconds.
     from xlingjax.tasks.registry import record_of
 
+    # Not our own reader: what is measured is what others get of the SeqIO task.
     examples = seqio_task.get_dataset(
         None,
         measurement.split,
@@ -161,6 +165,7 @@ def _measure_language(
         name,
     )
     result.examples[language] = _count(measurement.task, records)
+    # Predicted all the same, since official test sets are to be submitted.
     if not has_gold(measurement.task, records):
         return
     result.scores[language] = _scores(
@@ -287,6 +292,7 @@ def _mine(
 ) -> Any:
     """The pairs that are mined; their threshold is tuned on dev."""
     trained = measurement.checkpoint.trained
+    # BUCC's threshold is chosen on dev's gold, as its script does.
     if split == "dev":
         dev = bitext
     else:
@@ -428,6 +434,7 @@ def _write_scores(
     scores = {
         "task": measurement.task.full_name,
         "strategy": AS_IT_IS,
+        # Several runs and steps may be measured into one folder, and each is a row.
         "variant": {"run": run.name, "step": str(checkpoint.step)},
         "settings": {},
         "seed": 0,

@@ -39,6 +39,7 @@ def by_number(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     groups: dict[tuple, list[dict[str, Any]]] = {}
     # Sets first: a pivot counts where there is no set of its language alone.
     for row in sorted(rows, key=lambda row: "LANGUAGES" not in row["variant"]):
+        # Rows without one mean (unequal seeds, no answers) cannot be averaged.
         if not trained_on(row) or "mean" not in row["means"]:
             continue
         group = groups.setdefault(_key(row), [])
@@ -68,6 +69,7 @@ def _key(row: dict[str, Any]) -> tuple:
         strategy = "multi_language"
     grid = ", ".join(sorted(row["settings"]))
     return (
+        # First, since the lines are sorted by it.
         len(trained_on(row).split("+")),
         row.get("folder", ""),
         strategy,

@@ -45,6 +45,8 @@ class Table:
     def __post_init__(self):
         for name, row in self.rows.items():
             try:
+                # All rows before any is run: a fault of the last
+                # would be told after the others' trainings.
                 _require_sound(row)
             except UserError as fault:
                 raise UserError(f"table, row {name!r}: {fault}") from None
@@ -132,6 +134,7 @@ class Table:
                 words.append(f"{macro}={values}")
         if self.select:
             words.append(f"--gin.SELECT={self.select!r}")
+        # A grid may try precisions itself, and an option beside a grid is refused.
         if self.dtype and not _says(row, "DTYPE"):
             words.append(f"--gin.DTYPE={self.dtype}")
         # Last, so that the settings of a row are stronger than those of the table.

@@ -13,11 +13,13 @@ from xlingjax.tasks import task_named
 def languages_learnt(macros: Mapping[str, Any]) -> set[str] | None:
     """Those that a run had training examples of, gold, translated or labelled; None: its recipe
     does not tell, or its files, which "all" is looked up in, are gone."""
+    # A run of another recipe, or an imported model.
     if "TRAIN_LANGUAGES" not in macros:
         return None
     gold = split_list(macros["TRAIN_LANGUAGES"])
     translated = split_list(macros.get("TRANSLATED"))
     labelled = macros.get("LABELLED")
+    # Named languages need no files, which may be on another machine.
     if ALL not in gold and ALL not in translated and not labelled:
         return {*gold, *translated}
     languages = set()
@@ -26,6 +28,7 @@ def languages_learnt(macros: Mapping[str, Any]) -> set[str] | None:
         for task in [
             task_named(name) for name in split_list(macros.get("TASK"))
         ]:
+            # "all" is what the files were, so they are looked at again.
             for _, language in training.parts(task, macros["DATA"]):
                 languages.add(language)
     except UserError:

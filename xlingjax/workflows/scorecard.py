@@ -31,6 +31,7 @@ def card(*folders: str | Path) -> dict[str, Any]:
             {"task": row["task"], "metrics": {}, "rows": []},
         )
         for name in row["by_language"]:
+            # Figures without it are not comparable: BLEU and F1 have many definitions.
             table["metrics"][name] = METRICS[name].signature
         table["rows"].append(row)
     for name, table in tables.items():

@@ -28,6 +28,7 @@ def read_scores(folder: str | Path) -> list[Cell]:
     folders: dict[tuple, Path] = {}
     for path in paths:
         cell = json.loads(path.read_text(encoding="utf-8"))
+        # By what it says and not by its path: a copied cell would count twice.
         first = folders.setdefault(_training_key(cell), path.parent)
         if first != path.parent:
             # Both would count, as if a seed had been trained twice.
@@ -105,6 +106,7 @@ def _chosen_by(cell: Cell) -> tuple[str, ...]:
     """What chose the checkpoint, and the prefix of sentences: figures of several policies are not
     compared. The models of several targets have a dev set of their own each."""
     select = cell["select"]
+    # Models of several targets are one row, each chosen by a dev set in its own language.
     languages = []
     if "TARGET" not in cell["variant"]:
         languages = sorted(cell["dev"].get("by_language", ()))

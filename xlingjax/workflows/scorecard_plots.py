@@ -23,6 +23,7 @@ def by_language(table: dict[str, Any]) -> Any:
         return None
     scores = [row["by_language"][metric] for row in rows]
     languages = sorted(set().union(*scores))
+    # By the number of bars: PAN-X has forty languages, and each row a bar in each.
     inches = max(plots.PANEL[0] * 1.5, 0.16 * len(languages) * (len(rows) + 1))
     drawing, (axis,) = plots.panels(1, columns=1, size=(inches, plots.PANEL[1]))
     width = BAR / len(rows)
@@ -71,6 +72,7 @@ def mean_curve(
             by_step.setdefault(step, []).append(value)
     means = []
     for step, values in sorted(by_step.items()):
+        # A mean over fewer seeds would jump where one of them ends.
         if len(values) == len(curves):
             means.append((step, float(np.mean(values))))
     return means
@@ -96,6 +98,7 @@ def curves(rows: Sequence[dict[str, Any]]) -> Any:
                     linewidth=0.7,
                     alpha=0.6,
                 )
+        # Without a step in common there is no line, but its name in the legend.
         points = mean_curve(row["curves"]) or [(float("nan"), float("nan"))]
         axis.plot(
             *zip(*points, strict=True),

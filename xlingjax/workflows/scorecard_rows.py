@@ -32,6 +32,7 @@ def rows_of(cells: Iterable[Cell]) -> list[Row]:
     for key, by_settings in groups.items():
         seeds = _best(by_settings)
         if _of_one_target(seeds[0]):
+            # Without the variant: the models of translate-train differ in it and are one row.
             key = row_key(seeds[0])
         parts_by_row.setdefault(key, []).append((seeds, len(by_settings)))
     rows = []
@@ -99,6 +100,7 @@ def _row(cells: Sequence[Cell], tried: int) -> Row:
             ]
             by_language[metric][language] = mean_and_sd(scores)
     means_over_seeds = {}
+    # The mean over seeds of the seeds' means, which has a deviation of its own.
     for name in test["means"]:
         scores = [cell["test"]["means"][name] for cell in cells]
         means_over_seeds[name] = mean_and_sd(scores)
@@ -239,5 +241,6 @@ def _mean_over_targets(
         by_language = {}
         for language, cells in cells_of.items():
             by_language[language] = cells[seed]["test"]["by_language"][language]
+        # Every language was trained on, by its own model, so none counts as another.
         per_seed.append(means(by_language, task, list(cells_of))["mean"])
     return mean_and_sd(per_seed)

@@ -28,6 +28,7 @@ def overall_of(rows: Sequence[Row]) -> list[dict[str, Any]]:
     count to `transfer` as measured on the weights it started from ("untrained": their names).
     """
     overall = []
+    # The others have no average of their own.
     for suite in ("xtreme", "xglue"):
         rows_of_suite = _overall_rows(suite, rows)
         if rows_of_suite:
@@ -48,6 +49,8 @@ def _overall_rows(suite: str, rows: Sequence[Row]) -> list[Row]:
         members.setdefault(key, {}).setdefault(row["task"], []).append(row)
     # {weights: {task: its rows}}.
     untrained: dict[str, dict[str, list[Row]]] = {}
+    # XTREME counts retrieval and mining of the encoder
+    # itself beside tasks that are fine-tuned from it.
     for (_, _, weights), by_task in members.items():
         for name, rows_of_task in by_task.items():
             if tasks[name].kind not in TRAINED:
@@ -56,6 +59,7 @@ def _overall_rows(suite: str, rows: Sequence[Row]) -> list[Row]:
                 )
     overall = []
     for (strategy, _, weights), by_task in members.items():
+        # One task is its own mean.
         if len(by_task) < 2:
             continue
         more = {}

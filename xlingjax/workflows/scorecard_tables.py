@@ -254,6 +254,7 @@ def layers(row: dict[str, Any]) -> tuple[list[Grid], list[str]]:
     for by_language in by_pooling.values():
         for scores in by_language.values():
             names.update(scores)
+    # JSON has layers as text, in which 10 comes before 2.
     names = sorted(names, key=int)
     head = [""]
     for name in names:

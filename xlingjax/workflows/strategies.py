@@ -33,6 +33,7 @@ def variants(
     """
     if len(tasks) > 1 and not requested:
         return [{"TASKS": "+".join(task.name for task in tasks)}]
+    # What a strategy leaves open is what it runs over, of a user's own gin file too.
     over = None
     for macro in OVER:
         if macro in required:
@@ -124,6 +125,7 @@ def lacking(text: str, task: Task, data: str) -> str:
     )
     if reads_translations and not translated:
         return "no translated training sets"
+    # Each target has a model of its own, which only its own test set can show.
     if has("TARGET =") and not any(
         is_tested(task, data, name) for name in translated
     ):
@@ -157,6 +159,8 @@ def trained_languages(
     are, else translated ones. {}: as the strategy says."""
     gold = languages_present(task, data, "train")
     if "PIVOT" in variant and variant["PIVOT"] not in gold:
+        # Most tasks have gold examples in English alone; other
+        # pivots are translations of them (XGLUE §6.3.1).
         return {"TRAIN_LANGUAGES": "None", "TRANSLATED": repr(variant["PIVOT"])}
     if "LANGUAGES" not in variant:
         return {}

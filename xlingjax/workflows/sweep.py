@@ -107,9 +107,11 @@ def run(
     if plan.random:
         start = "random"
     else:
+        # By their content: a run's folder may be trained on under the same name.
         start = parameters_hash(open_run(request.source).params)
     if plan.taught:
         # A teacher labels what the student of its seed and settings trains on.
+        # The teachers are cells of `transfer`, which a sweep of that strategy has trained already.
         status = run(
             dataclasses.replace(request, strategy=TEACHER),
             machine,
@@ -131,6 +133,7 @@ def run(
             settings,
             seed,
         )
+        # Called when the cell's turn has come: labelling predicts whole training sets.
         more = functools.partial(_added, request, plan, cell)
         jobs.append(
             CellTraining(
@@ -192,6 +195,7 @@ def _planned(request: Request, say: Callable[[str], None]) -> _Plan:
         )
     strategy = _strategy_file(request.strategy)
     text = strategy.read_text(encoding="utf-8")
+    # Read as text: it cannot be bound before a cell fills in what it leaves open.
     required = {
         *re.findall(r"^([A-Z_]+)\s*=\s*%gin\.REQUIRED", text, re.MULTILINE),
     }
@@ -225,6 +229,7 @@ def _planned(request: Request, say: Callable[[str], None]) -> _Plan:
 
 def _strategy_file(name: str) -> Path:
     """The gin file of a strategy. Raises UserError where there is none of that name."""
+    # A user's own file is a strategy as ours are.
     strategy = find_gin(f"strategies/{name}.gin") or find_gin(name)
     if strategy is None:
         folder = find_gin("strategies/transfer.gin").parent
@@ -277,6 +282,7 @@ def _tried(request: Request, cell: Cell, strategy: Path) -> dict[str, Any]:
             encoding="utf-8",
         )
         bound = values_of(bindings([str(recipe)], ()))
+        # Builds all parts and opens nothing, so types and missing bindings show.
         read_recipe([str(recipe)], ())
     return bound
 
@@ -325,6 +331,7 @@ def parameters_hash(params: Any) -> str:
     """sha256 (hex) of all parameters, in the order of their names."""
     digest = hashlib.sha256()
     for name, value in sorted(flattened(params).items()):
+        # With the names, or two tables of one shape could change places.
         digest.update(name.encode())
         digest.update(np.ascontiguousarray(jax.device_get(value)).tobytes())
     return digest.hexdigest()

@@ -24,11 +24,13 @@ def label(request: Request, teacher: Cell, cell: Cell) -> Path:
     UserError where there are none."""
     folder = cell.folder / "labelled"
     task = request.task
+    # Labelled anew, a training would read other examples.
     if folder.is_dir() and has_begun(
         cell,
-    ):  # labelled anew, a training would read other examples
+    ):
         return folder
     record = json.loads((teacher.folder / SCORES).read_text(encoding="utf-8"))
+    # The checkpoint that the teacher's scores are of.
     run = f"{teacher.folder / 'run'}@{record['select']['step']}"
     trained = open_run(run, mesh=mesh_of_all())
     reading = reading_of(
@@ -40,6 +42,7 @@ def label(request: Request, teacher: Cell, cell: Cell) -> Path:
             f"{task.full_name}: no translated training sets below {request.data} for the teacher to"
             " label",
         )
+    # Whole or not at all: a student would train on what a stopped teacher left.
     partial = folder.with_name("labelled.partial")
     shutil.rmtree(partial, ignore_errors=True)
     for language in languages:

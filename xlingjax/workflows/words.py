@@ -42,6 +42,7 @@ def words(
         ),
     }
     trained = open_run(run)
+    # The table alone, as in XLM §4.5: no sentence is encoded.
     table_VD = np.asarray(
         trained.params["embeddings"]["tokens"]["embedding"],
         np.float32,
@@ -53,6 +54,7 @@ def words(
     result: dict[str, Any] = {
         "run": run,
         "pieces": pieces,
+        # Scores of two runs compare only where their words are cut alike.
         "vocabulary": trained.vocabulary.sha256,
     }
     summary = []

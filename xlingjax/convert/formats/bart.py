@@ -24,6 +24,7 @@ TIED = dict.fromkeys(
 TIED["lm_head.weight"] = WORDS
 WITHOUT_MEANING = (f"{BODY}encoder.version", f"{BODY}decoder.version")
 LEFT = ()
+# fairseq's positions begin behind the index of padding, 1, and transformers kept its rows.
 OFFSET = 2
 
 _EMBEDDINGS = {"positions": "embed_positions", "norm": "layernorm_embedding"}
@@ -71,6 +72,7 @@ def config_of(fields: Fields, name: str) -> ModelConfig:
     fields.only("is_encoder_decoder", True)
     fields.only("tie_word_embeddings", True)
     fields.only("static_position_embeddings", False)
+    # Older files say in fields of their own what the class computes in any case: both must agree.
     fields.only("normalize_before", pre)
     fields.only("add_final_layer_norm", pre)
     fields.only("normalize_embedding", True)
@@ -109,6 +111,7 @@ def usual(tensors: Tensors) -> Tensors:
     """With the names of `MBartForConditionalGeneration`. Raises UserError for a head that is not
     tied or has a bias."""
     tensors = within(tensors, BODY, ("lm_head.", BIAS), TIED)
+    # A buffer of zeros in the class of transformers, which saves it with the weights.
     if BIAS in tensors.shapes:
         if tensors.read(BIAS).any():
             raise UserError(

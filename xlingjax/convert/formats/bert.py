@@ -61,6 +61,7 @@ def config_of(fields: Fields, name: str) -> ModelConfig:
     """The model that config.json describes. Raises UserError for what is not computed here."""
     kind = fields.architecture(_HEADS, "BertModel")
     config = xlm_roberta.encoder_of(fields, name, kind, position_offset=0)
+    # A single text is of segment 0 throughout, which is folded into the positions.
     segments = fields.count("type_vocab_size", 2)
     if kind in PAIRS and segments > 1:
         config = config.replace(segments=segments)

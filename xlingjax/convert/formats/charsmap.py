@@ -33,6 +33,8 @@ UNLIKE_NFC = frozenset(
 """The last characters of the rules that NFC of the single characters does not give: scripts newer
 than Unicode 15, and, where case is folded, U+0307 after a styled I and the iota subscript of
 decomposed Greek. These are not the same."""
+# Of a grapheme with what stands before, though no marks to Unicode: joiners, vowels and finals of
+# Hangul, half-width voice marks, skin tones, tags.
 JOINING = (
     ("\u200c", "\u200d"),
     ("\u1160", "\u11ff"),
@@ -62,6 +64,8 @@ def rules(charsmap: bytes) -> dict[str, str]:
 def _walk(array: np.ndarray, texts: bytes):
     """The rules, the shortest first: all nodes of one depth at a time, since a table has some
     100,000 of them."""
+    # A unit of darts-clone: its byte (bits 0 to 7), whether a rule ends below it (8), a longer
+    # shift of the offset (9), the offset (10 to 30), whether it is a value (31).
     offsets = (array >> 10) << ((array & 0x200) >> 6)
     is_unit = (array & 0x80000000 == 0) & (array & 0xFF != 0)
     units = np.flatnonzero(is_unit).astype(np.uint32)
@@ -177,6 +181,8 @@ def _steps(charsmap: bytes) -> str:
     outer = _code_point(ord(OUTER))
     inner = _code_point(ord(INNER))
     steps = [
+        # \K keeps what was matched, so that the code point comes behind it; the group is atomic, or
+        # a shorter rule would be tried at a place where the longer one fails.
         replace(rf"(?>{'|'.join(places)})\K", OUTER),
         replace(rf"(?<!\A|{outer})(?={composing})", INNER),
         {
@@ -200,6 +206,7 @@ def _combining(
     joining = set()
     ordered = set()
     composing = set(seconds)
+    # No other plane of Unicode has a combining character.
     for code in (*range(0x80, 0x20000), *range(0xE0100, 0xE01F0)):
         character = chr(code)
         canonical = unicodedata.decomposition(character).split()

@@ -72,9 +72,15 @@ def exported(
     family.unfold(tensors, config, vocabulary.pad_id)
     flat = flattened(params)
     description = {
-        "model": dataclasses.asdict(config), "languages": list(languages), "labels": list(labels),
-        "vocabulary": {"layout": vocabulary.layout, "sha256": vocabulary.sha256},
-    }  # fmt: skip
+        "model": dataclasses.asdict(config),
+        "languages": list(languages),
+        "labels": list(labels),
+        "vocabulary": {
+            "layout": vocabulary.layout,
+            "sha256": vocabulary.sha256,
+        },
+    }
+    # Cross-attention, word recovery and other heads, lost if only the class's tensors were written.
     beside = {name: np.asarray(flat[name]) for name in without}
     return Exported(
         family.described(config, vocabulary, labels, languages),
@@ -194,7 +200,9 @@ def restored(folder: Path, foreign: Foreign) -> Foreign:
         config=config,
         params=nested(params),
         languages=languages,
+        # The run may not have named its classes; config.json has a name for each.
         labels=labels or foreign.labels,
+        # The export was whole, so nothing was made up.
         vocabulary_head=True,
         notes=(),
     )

@@ -17,6 +17,7 @@ from xlingjax.errors import UserError
 def read(path: Path) -> Foreign:
     """Raises UserError for a pickle that holds more, a model that is neither, a tokenizer that is
     not its own."""
+    # Before the weights, which take long: a wrong tokenizer is found by two small files.
     vocabulary = vocabulary_of(path.parent)
     _require_order(vocabulary, path.parent / "dict.txt")
     model = params_of(path)
@@ -52,6 +53,7 @@ def params_of(path: Path) -> Converted:
             raise UserError(
                 f"{path}: neither XLM-R nor mBART of fairseq, it has no {table}",
             )
+        # fairseq sizes its tables by the dictionary, which `args` do not hold.
         options[name] = shapes[table][0]
     return converted(
         family,

@@ -49,6 +49,7 @@ def config_of(fields: Fields, name: str) -> ModelConfig:
         norm_eps=1e-5,
         gelu=fields.one_of("activation_fn", {"gelu": "exact"}, "gelu"),
         head="plain",
+        # fairseq multiplies embeddings by the root of their width unless it is told not to.
         embedding_scale=not fields.one_of(
             "no_scale_embedding",
             {True: True, False: False},

@@ -116,4 +116,6 @@ class Fields:
     def only(self, name: str, value: Any) -> None:
         """The one value that is computed here, and that is meant where none is named. Raises
         UserError for another one."""
+        # Absent is the default of the class, which is what we compute; another
+        # value would be computed wrongly and in silence.
         self.one_of(name, {value: value}, value)

@@ -73,6 +73,7 @@ def read(folder: Path) -> Foreign:
     family, fields = _family(folder)
     model_type = fields.values["model_type"]
     config = family.config_of(fields, folder.resolve().name)
+    # The small files first: what they contradict is found before gigabytes are read.
     vocabulary = vocabulary_of(folder, model_type)
     rows = None
     if model_type == "mbart":
@@ -89,6 +90,7 @@ def read(folder: Path) -> Foreign:
     )
     notes += _other_roles(family, fields, vocabulary)
     model = converted(family, config, open_tensors(folder))
+    # What was found of the tokenizer stands before what was found of the weights.
     model = dataclasses.replace(model, notes=(*notes, *model.notes))
     labels = ()
     # Of spans the two classes are the ends of an answer, which have no names.
@@ -190,6 +192,7 @@ def vocabulary_of(folder: Path, model_type: str = "") -> Vocabulary:
     # Our export writes it for us, beside what transformers reads.
     if (folder / OURS).is_file():
         return Vocabulary.load(folder / OURS)
+    # XLM-R's family: the model itself, before the tokenizer.json that was made of it.
     if (folder / TOKENIZER).is_file():
         vocabulary = Vocabulary.load(folder / TOKENIZER, "xlmr")
         # What mBART's adds are its language codes, which `mbart` reads.
@@ -216,6 +219,8 @@ def vocabulary_of(folder: Path, model_type: str = "") -> Vocabulary:
         folder / "tokenizer.json"
     ).is_file():
         return TokenizerVocabulary.read(folder)
+    # Merges of XLM are of characters, with </w> at the
+    # end of a word; those of RoBERTa are of bytes.
     if (folder / "merges.txt").is_file():
         if model_type in ("", "xlm"):
             return FastBpeVocabulary.read(folder)

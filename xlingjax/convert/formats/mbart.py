@@ -90,6 +90,8 @@ def language_rows(
 ) -> LanguageRows | None:
     """None where a table of so many rows is that of the vocabulary alone, or of none of mBART's.
     Raises UserError where the tokenizer that the folder names has other codes."""
+    # config.json does not name the codes: how many rows
+    # stand behind the pieces tells which they are.
     count = rows - vocabulary.size
     by_count = {len(codes): name for name, codes in CODES.items()}
     if vocabulary.layout != "xlmr" or count not in by_count:

@@ -42,6 +42,7 @@ class Names:
     def theirs(self, name: str) -> str | None:
         """What they call our parameter; None: their model has no place for it."""
         module, _, part = name.rpartition("/")
+        # Asked by module, since the parts of one (kernel and bias) stand or fall together.
         if module not in self.modules:
             return None
         return f"{self.modules[module]}.{_PARTS[part]}"
@@ -85,6 +86,7 @@ class Place:
 
     def to_ours(self, tensors: Iterable[np.ndarray]) -> np.ndarray:
         """tensors: one at a time, so that a large model stands in memory once."""
+        # Zeros, since the rows of padding behind the words are written by nothing.
         value = np.zeros(self.leaf.shape, np.float32)
         for layer, tensor in enumerate(tensors):
             # A view: it is filled in place.

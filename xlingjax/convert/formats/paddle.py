@@ -33,6 +33,7 @@ def read(path: Path) -> Foreign:
             f"{path}: its tokenizer has {vocabulary.size} pieces, it {model.config.vocab_size};"
             " give the tokenizer that the model was trained with",
         )
+    # ERNIE-M was released without its language embedding.
     return Foreign(**vars(model), vocabulary=vocabulary, languages=())
 
 
@@ -68,6 +69,7 @@ def open_arrays(path: Path) -> Tensors:
         ) from None
     is_table = isinstance(arrays, dict)
     if is_table:
+        # It is a table of names among arrays.
         arrays.pop(_NAMES, None)
     if not is_table or not all(isinstance(v, _Array) for v in arrays.values()):
         raise UserError(
@@ -87,6 +89,7 @@ class _Type:
         self.order = "="
 
     def __setstate__(self, state: tuple):
+        # NumPy's state of a type: (version, byte order, ...).
         self.order = state[1]
 
     @property
@@ -101,6 +104,7 @@ class _Array:
     value = np.zeros(0)
 
     def __setstate__(self, state: tuple):
+        # NumPy's state of an array: (version, shape, type, by column, bytes).
         _, shape, kind, by_column, content = state
         order = "C"
         if by_column:

@@ -75,6 +75,7 @@ def config_of(fields: Fields, name: str) -> ModelConfig:
         ffn=fields.same("encoder_ffn_dim", "decoder_ffn_dim"),
         vocab_size=fields.count("vocab_size"),
         max_positions=fields.count("max_position_embeddings"),
+        # The class counts positions from the row after that of padding.
         position_offset=fields.index("pad_token_id", 0) + 1,
         norm_eps=1e-5,
         gelu=fields.one_of("activation_function", {"gelu": "exact"}, "gelu"),

@@ -42,6 +42,7 @@ def converted(
 ) -> Converted:
     """Raises `Differing` for weights that the configuration does not describe, UserError for NaN in
     them."""
+    # First of all: everything below asks by the names in the family's table.
     tensors = family.usual(tensors)
     abstract = build_model(config).abstract()
     table, without = places(family.names_of(config), config, abstract)
@@ -65,11 +66,13 @@ def converted(
     for place in table:
         wanted.update(place.theirs)
     free = [name for name in tensors.shapes if name not in wanted]
+    # Only what is there is said to be left behind.
     left = [start for start in family.LEFT if _begin(free, start)]
     if left:
         modules = [start.removesuffix(".") for start in left]
         notes.append(f"left behind: {', '.join(modules)}")
     known = _begin(free, (*family.LEFT, *family.WITHOUT_MEANING))
+    # Shapes are compared before any tensor is read, so a wrong folder fails in no time.
     params = to_ours(table, tensors, known)
     params.update(_random(fresh, config, abstract))
     return Converted(config, nested(params), not fresh, tuple(notes))

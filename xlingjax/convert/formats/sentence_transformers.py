@@ -82,6 +82,7 @@ def read(
         return None, []
     room = config.max_positions - config.position_offset
     length, unread = _length(folder, room)
+    # Options for a model that is no sentence encoder by its files: they say all.
     if not is_described:
         sentences = Sentences(
             layer,
@@ -93,6 +94,7 @@ def read(
         if not pooling:
             reason += ", pooled by the mean"
         return sentences, [_note(sentences, reason)]
+    # Without a list of modules the pooling's usual folder is meant.
     modules = [("Pooling", "1_Pooling")]
     if has_modules:
         modules = _modules(folder)
@@ -178,6 +180,7 @@ def _unfit(
     kinds = [kind for kind, _ in modules]
     chain = [kind for kind in kinds if kind in ("Pooling", "Normalize")]
     if chain not in (["Pooling"], ["Pooling", "Normalize"]) and not unfit:
+        # Normalize before Pooling, or twice Pooling, is computed nowhere here.
         unfit.append(f"its modules are {', '.join(kinds)}")
     model_type = description.get("model_type") or "SentenceTransformer"
     if model_type != "SentenceTransformer":
@@ -245,6 +248,7 @@ def _length(folder: Path, room: int) -> tuple[int, list[str]]:
     if length is None:
         return room, unread
     if (
+        # Fewer than three tokens leave no room for a piece between the separators.
         isinstance(length, bool)
         or not isinstance(length, int | float)
         or length < 3
@@ -252,6 +256,7 @@ def _length(folder: Path, room: int) -> tuple[int, list[str]]:
         raise UserError(
             f"{path}: a sentence cannot have {length!r} tokens at most; give 3 or more",
         )
+    # transformers writes 1e30 where a tokenizer has no limit.
     return int(min(length, room)), unread
 
 

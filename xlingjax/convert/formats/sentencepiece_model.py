@@ -206,6 +206,7 @@ def _normalization(tokenizer: Any, spec, path: Path | str) -> None:
     before = _usual(tokenizer["pre_tokenizer"])
     # As this project writes it: the normalizer puts the mark before the text.
     if before is not None and {**before, "split": True} == OWN_METASPACE:
+        # Our normalizer is written from these two flags alone, so it is one of four.
         for prefix, collapse in itertools.product((True, False), repeat=2):
             if (
                 normalizer(table, prefix, collapse, True)

@@ -36,6 +36,7 @@ class Tensors:
             raise UserError(
                 f"{self.origin}: {name} is {value.dtype}; weights are floating-point numbers",
             )
+        # Released weights may be in half precision; ours are float32 in training.
         value = np.asarray(value, np.float32)
         if not np.isfinite(value).all():
             raise UserError(
@@ -86,6 +87,7 @@ def _joined(
                 )
             shapes[name] = shape
             whose[name] = part
+    # A download that was cut short leaves an index that promises more than the shards hold.
     for name, shard in (index or {}).items():
         if name not in whose or Path(whose[name].origin).name != shard:
             raise UserError(

@@ -51,12 +51,18 @@ def tokenizer_files(
     config = {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "model_max_length": max_length,
+        # Without token_type_ids, which the class gives otherwise and these models do not read.
         "model_input_names": ["input_ids", "attention_mask"],
+        # transformers would take spaces before punctuation out of the text that it decodes.
         "clean_up_tokenization_spaces": False,
-        "bos_token": bos, "cls_token": bos, "eos_token": eos, "sep_token": eos,
-        "unk_token": names[vocabulary.unk_id], "pad_token": names[vocabulary.pad_id],
+        "bos_token": bos,
+        "cls_token": bos,
+        "eos_token": eos,
+        "sep_token": eos,
+        "unk_token": names[vocabulary.unk_id],
+        "pad_token": names[vocabulary.pad_id],
         "mask_token": {"__type": "AddedToken", **_mask(vocabulary, mask)},
-    }  # fmt: skip
+    }
     files = {
         "tokenizer.json": _bytes(tokenizer_json(vocabulary)),
         "tokenizer_config.json": _bytes(config, indent=2),
@@ -94,9 +100,11 @@ def tokenizer_json(vocabulary: Vocabulary) -> dict[str, Any]:
     normal = {piece.piece for piece in proto.pieces if piece.type == NORMAL}
     if proto.trainer_spec.model_type == UNIGRAM:
         model = {
-            "type": "Unigram", "unk_id": vocabulary.unk_id, "byte_fallback": byte_fallback,
+            "type": "Unigram",
+            "unk_id": vocabulary.unk_id,
+            "byte_fallback": byte_fallback,
             "vocab": _scores(vocabulary, proto, names, normal),
-        }  # fmt: skip
+        }
     else:
         model = {
             "type": "BPE",
@@ -202,6 +210,7 @@ def _added_tokens(
     tokens = []
     for i, name in enumerate(names):
         if i in vocabulary.special_ids or types[i] in kinds:
+            # Special ones are left out when ids become text again; a user's own pieces are text.
             special = types[i] != USER_DEFINED
             # <mask> takes the space before it along, as XLM-R's does.
             token = _added(
@@ -332,6 +341,8 @@ def _scores(
         if piece.type == NORMAL:
             scores[i] = piece.score
         elif piece.type == USER_DEFINED:
+            # Above every cut of it into other pieces, so
+            # that it is always taken, as SentencePiece does.
             scores[i] = len(piece.piece.encode()) * max(highest, 0.0) - 0.1
     return [[name, score] for name, score in zip(names, scores, strict=True)]
 

@@ -23,9 +23,11 @@ from xlingjax.model.config import ModelConfig
 MODEL_TYPE = "xlm"
 # Ids of the special pieces: the same numbers in every published one.
 ROLES = {
-    "pad_id": ("pad_token_id", 2), "eos_id": ("eos_token_id", 1), "unk_id": ("unk_index", 3),
+    "pad_id": ("pad_token_id", 2),
+    "eos_id": ("eos_token_id", 1),
+    "unk_id": ("unk_index", 3),
     "mask_id": ("mask_index", 5),
-}  # fmt: skip
+}
 BODY, HEAD = "transformer.", "pred_layer."
 TIED = {"pred_layer.proj.weight": f"{BODY}embeddings.weight"}
 WITHOUT_MEANING = (f"{BODY}position_ids",)
@@ -58,6 +60,7 @@ _HEADS = {
     "XLMForTokenClassification": "tagging",
     "XLMForQuestionAnsweringSimple": "spans",
 }
+# Of the two without a classifier the later one is written, which has the vocabulary head.
 _ARCHITECTURES = {
     kind or "words": architecture for architecture, kind in _HEADS.items()
 }
@@ -69,6 +72,7 @@ def config_of(fields: Fields, name: str) -> ModelConfig:
     fields.only("gelu_activation", True)
     fields.only("sinusoidal_embeddings", False)
     fields.only("causal", False)
+    # Adaptive softmax has a head of clusters.
     fields.only("asm", False)
     fields.only("is_encoder", True)
     fields.only("tie_word_embeddings", True)
@@ -78,6 +82,7 @@ def config_of(fields: Fields, name: str) -> ModelConfig:
     if languages == 1:
         # The class makes no table for a single one.
         languages = 0
+    # The first releases have XLM's own name, transformers writes the other.
     words = "n_words"
     if "vocab_size" in fields.values:
         words = "vocab_size"
@@ -156,9 +161,17 @@ def usual(tensors: Tensors) -> Tensors:
 def unfit(config: ModelConfig) -> str:
     """Why their classes do not compute this model; "": they do."""
     return differing(
-        config, head="tied", norm_order="post", gelu="exact", ffn=4 * config.dim, position_offset=0,
-        embedding_norm=True, embedding_scale=False, decoder_layers=0, segments=None,
-    )  # fmt: skip
+        config,
+        head="tied",
+        norm_order="post",
+        gelu="exact",
+        ffn=4 * config.dim,
+        position_offset=0,
+        embedding_norm=True,
+        embedding_scale=False,
+        decoder_layers=0,
+        segments=None,
+    )
 
 
 def written_names(config: ModelConfig) -> Names:
@@ -221,7 +234,10 @@ def described(
         if rate is None:
             rate = config.dropout
         fields |= {
-            "summary_type": "first", "summary_use_proj": True, "summary_proj_to_labels": True,
-            "summary_activation": None, "summary_first_dropout": rate,
-        }  # fmt: skip
+            "summary_type": "first",
+            "summary_use_proj": True,
+            "summary_proj_to_labels": True,
+            "summary_activation": None,
+            "summary_first_dropout": rate,
+        }
     return fields

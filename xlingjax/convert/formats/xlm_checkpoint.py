@@ -13,6 +13,7 @@ from xlingjax.convert.formats.tensors import Tensors, of_torch, unpickled
 from xlingjax.data.vocabulary.fastbpe import FastBpeVocabulary
 from xlingjax.errors import UserError
 
+# Those that the model depends on; the others are of its training and may be anything.
 _OPTIONS = (
     "emb_dim",
     "n_layers",
@@ -72,12 +73,14 @@ def _converted(path: Path) -> tuple[Converted, Fields, list[str]]:
         path,
         {name: params[name] for name in _OPTIONS if name in params},
     )
+    # Product-key memories take the place of some feed-forward layers.
     fields.only("use_memory", False)
     decoder = {}
     if "decoder" in checkpoint and "encoder" in checkpoint:
         family = xlm_seq2seq
         tensors = _both(path, checkpoint)
         positions = tensors.shapes.get("encoder.position_embeddings.weight")
+        # XLM's code gives both sides one depth.
         decoder["decoder_layers"] = fields.count("n_layers")
         decoder["decoder_embeddings"] = "separate"
     else:

@@ -70,6 +70,7 @@ HEADS = {
     "XLMRobertaForQuestionAnswering": "spans",
 }
 _ROBERTA = {name.removeprefix("XLM"): kind for name, kind in HEADS.items()}
+# Of the two without a classifier the later one is written, which has the vocabulary head.
 _ARCHITECTURES = {
     kind or "words": architecture for architecture, kind in HEADS.items()
 }
@@ -225,6 +226,7 @@ def described(
         "tie_word_embeddings": True,
         "dtype": "float32",
     }
+    # The two outputs of spans have no names.
     if kind in ("xlmr", "tagging"):
         fields |= classes(config, labels)
     if kind != "words" and config.classifier_dropout is not None:

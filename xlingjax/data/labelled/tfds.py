@@ -301,8 +301,14 @@ def parallel_pairs(
 
 
 def _example(
-    where: str, number: int, first: str, second: str, label: str | None, task, translated: bool,
-) -> Example:  # fmt: skip
+    where: str,
+    number: int,
+    first: str,
+    second: str,
+    label: str | None,
+    task,
+    translated: bool,
+) -> Example:
     first = first.strip()
     second = second.strip()
     if not translated and not (first and second):

@@ -33,6 +33,7 @@ MLQA_LANGUAGES = tuple(_ARTICLES)
 def squad_tokens(text: str) -> list[str]:
     """Lower-cased words without ASCII punctuation and English articles, whatever the language
     (`evaluate-v1.1.py`)."""
+    # In the script's order: punctuation goes first, so that articles beside it are found.
     text = "".join(c for c in text.lower() if c not in _ASCII_PUNCTUATION)
     return _ENGLISH_ARTICLES.sub(" ", text).split()
 
@@ -59,6 +60,7 @@ def mlqa_tokens(text: str, language: str) -> list[str]:
     if articles:
         text = articles.sub(" ", text)
     if language == "zh":
+        # The published range: ideographs beyond it stay in one token.
         text = re.sub("([\u4e00-\u9fa5])", r" \1 ", text)
     return text.split()
 
@@ -66,6 +68,7 @@ def mlqa_tokens(text: str, language: str) -> list[str]:
 def token_f1(predicted: Sequence[str], gold: Sequence[str]) -> float:
     """F1 of two bags of tokens; 0 where they share none, also where both are empty."""
     same = sum((Counter(predicted) & Counter(gold)).values())
+    # As published: two answers that normalise to nothing share no token, and score 0.
     if not same:
         return 0.0
     precision = same / len(predicted)
@@ -93,6 +96,7 @@ def answer_score(
             )
         if question.id in predicted:
             made = tokens(predicted[question.id])
+            # Any of the gold answers will do, as the scripts have it.
             total += max(
                 compare(made, tokens(answer)) for answer in question.answers
             )

@@ -77,6 +77,8 @@ def task_score(
                 f"{task.full_name}: no {name} of {', '.join(missing)}, and the task's score is a"
                 " mean over all",
             )
+        # First over languages and then over metrics, as
+        # XTREME takes the mean of mean F1 and mean EM.
         means.append(_mean(there))
     return _mean(means)
 

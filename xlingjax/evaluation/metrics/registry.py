@@ -102,6 +102,8 @@ def ndcg_wpr(
                 f"example {number}: {label!r}, {made!r}: nDCG needs ratings that are numbers",
             ) from None
     queries = []
+    # Runs of equal queries, as the script reads the
+    # file: a query that comes back later is another one.
     for _, results in groupby(rows, key=lambda row: row[0]):
         run = list(results)
         # One result is in order whatever its rating.
@@ -112,6 +114,7 @@ def ndcg_wpr(
             "no query has two results in a row: nDCG has nothing to order; is the file sorted by"
             " query?",
         )
+    # Here, since scikit-learn takes long to import and one task needs it.
     from sklearn.metrics import ndcg_score
 
     values = []
@@ -238,6 +241,7 @@ def tatoeba_accuracy(
                 f" {len(bitext.source) - 1}",
             )
         foreign = str(int(row))
+        # Files of labels alone have no sentences, and rows are their ids.
         if bitext.source:
             foreign = bitext.source[int(row)][0]
         right += (foreign, english) in bitext.gold

@@ -44,6 +44,8 @@ def chunks(tags: Sequence[str]) -> set[tuple[int, int, str]]:
         kind_before = kind
         mark = tag[0]
         kind = tag.rsplit("-", 1)[-1]
+        # The rules of seqeval 0.0.12 (end_of_chunk,
+        # start_of_chunk), which take any first letter for a mark.
         other = kind != kind_before
         if (
             mark_before in "ES"

@@ -71,6 +71,7 @@ def bleu(
     if base == "zh":
         # Splits ideographs alone, and leaves Latin words in the text whole.
         tokenizer = "zh"
+    # 13a would take a whole sentence for one token.
     elif base in UNSPACED:
         tokenizer = "char"
     metric = BLEU(lowercase=lowercase, tokenize=tokenizer)
@@ -100,6 +101,7 @@ def tokenised_bleu(
     made = [line.translate(_HIDDEN) for line in hypotheses]
     wanted = []
     for line in references:
+        # A model that writes <unk> must not be rewarded for one in the reference.
         wanted.append(line.replace("<unk>", "<<unk>>").translate(_HIDDEN))
     # force: no warning that the text is tokenised.
     metric = BLEU(tokenize="none", smooth_method="none", force=True)
@@ -117,6 +119,7 @@ class _Tokens:
 
     def tokenize(self, text: str) -> list[str]:
         kept: list[str] = []
+        # Composed, so that a letter and its accent are one character in either text.
         for c in unicodedata.normalize("NFC", text).lower():
             kind = unicodedata.category(c)
             # Joiners and soft hyphens stand inside words.
@@ -131,6 +134,7 @@ class _Tokens:
                 kept.append(" ")
         words = "".join(kept).split()
         if self.characters:
+            # Spaces mean nothing there, and a line that has some is no other text.
             return list("".join(words))
         return words
 
@@ -258,6 +262,7 @@ def _written_in(script: str | None, text: str) -> bool:
     """Whether most letters are of the script, None: of any."""
     if not script:
         return any(c.isalpha() for c in text)
+    # Names and numbers may be of another script: what most letters are of counts.
     main = main_script(text)
     return main is not None and letters_in(script, text) >= letters_in(
         main,

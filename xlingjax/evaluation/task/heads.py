@@ -13,6 +13,7 @@ _KIND_OF_CLASSIFIER = {"tagging": "tagging", "spans": "span_qa"}
 def named_alike(task: Task, labels: Sequence[str]) -> tuple[str, ...]:
     """The task's labels in the order of a head's outputs. labels: the head's, which may be written
     in other capitals; (): they are not the task's."""
+    # Released heads write ENTAILMENT where the benchmark has entailment.
     ours = {label.casefold(): label for label in task.labels}
     theirs = [label.casefold() for label in labels]
     # Labels that differ in capitals alone cannot be told apart here.
@@ -64,6 +65,7 @@ def head_fault(model, task: Task, labels: Sequence[str] | None = None) -> str:
         return ""
     if labels is not None and not named_alike(task, labels):
         return _other_labels(task, labels, count)
+    # Names that are not known (None) leave the number to tell.
     if count != len(task.labels):
         names = ", ".join(task.labels[:4])
         return f"it has {len(task.labels)} labels ({names} ...) and the model's head {count}"

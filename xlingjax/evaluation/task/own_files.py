@@ -65,6 +65,7 @@ class OwnScore(TaskScore):
         if self.task.kind == "span_qa":
             self._require_rules()
 
+        # Before training: a fault of a test file is told at the start.
         self._records = {code: self._read(code) for code in self.task.languages}
         self._pivot = None
         if self.task.trained_on:

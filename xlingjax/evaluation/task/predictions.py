@@ -37,6 +37,7 @@ def predict(
     Raises UserError where the model's head is not the task's, or the language not one that the
     model embeds.
     """
+    # First of all: a language that the model does not embed is refused before rows are made.
     index = language_index(language, languages, model)
     how: dict[str, Any] = {"batch_size": batch_size, "mesh": mesh}
     if task.kind == "span_qa":
@@ -53,6 +54,7 @@ def predict(
             reset_positions=reading.reset_positions,
             **how,
         )
+    # Not of spans: `predict_answers` refuses a model that is not for them.
     require_head(model, task)
     if task.kind == "generation":
         decoding = Decoding(
@@ -73,9 +75,18 @@ def predict(
         return [best.text for best, *_ in made]
     if task.kind == "tagging":
         return predict_tags(
-            model, params, records, vocabulary, task.labels, language, index, length=reading.length,
-            apart=reading.apart, marks=reading.marks or task.marks, **how,
-        )  # fmt: skip
+            model,
+            params,
+            records,
+            vocabulary,
+            task.labels,
+            language,
+            index,
+            length=reading.length,
+            apart=reading.apart,
+            marks=reading.marks or task.marks,
+            **how,
+        )
     if pivot is not None:
         own, _ = predict_beside(
             model,

@@ -40,6 +40,7 @@ def means(
     names = task_metrics(task)
     score = {}
     for language, values in by_language.items():
+        # Per language, so that en and the gap are of the same score as the mean.
         score[language] = float(np.mean([values[name] for name in names]))
     averaged = [*score.values()]
     if task.averaged is not None:
@@ -63,6 +64,7 @@ def means(
         score,
         [code for code in score if code not in trained_on],
     )
+    # Of "all" it is not known here which languages had training examples.
     if untrained and ALL not in trained_on:
         out["mean_other"] = float(np.mean(untrained))
     return out
@@ -104,6 +106,7 @@ class TaskScore(Evaluator):
             self.requested,
         )
         for name in names:
+            # Once, and not at every evaluation.
             records = read(self.task, self.data, self.split, name)
             self._records[name] = records[: self.limit or None]
         # After all are read: a file that cannot be read is the first thing to mend.

@@ -22,6 +22,7 @@ _GOLD = {
 
 def has_gold(task: Task, records: Sequence[Any]) -> bool:
     """Whether the file of these records tells the answers; an official test set need not."""
+    # The first record tells for the file: benchmarks hide all of its answers or none.
     gold = getattr(records[0], _GOLD[task.kind])
     # Tags and answers are lists, and an empty one tells nothing.
     if task.kind in ("tagging", "span_qa"):
@@ -38,6 +39,8 @@ def chosen_languages(
     """Those asked for, or of "all" those that have the split. Raises UserError where there are
     none."""
     present = languages_present(task, data, split)
+    # "all" are those that are there; who names one has
+    # a reason, and a file that lacks is a mistake.
     if ALL in requested:
         if not present:
             raise UserError(
@@ -70,6 +73,7 @@ def require_tested(
     splits = [split]
     if part == "dev":
         splits.append("test")
+    # The language that is trained on need not be tested.
     there = {task.trained_on}
     for each in splits:
         there |= {*languages_present(task, data, each)}
