@@ -168,6 +168,7 @@ def masker(
         eligible_tokens = tf.reduce_sum(tf.cast(eligible, tf.int32), axis=1)
         if exact:
             tokens = tf.reduce_sum(tf.cast(real, tf.float32), axis=1)
+            # Less a hair before rounding up, as in `Masking.slots`; float32 needs a wider one.
             count = tf.cast(
                 tf.math.ceil(masking.rate * tokens - 1e-4),
                 tf.int32,
@@ -190,6 +191,7 @@ def masker(
     ) -> tuple[Any, Any]:
         """(positions [B, slots] in order, which of them are used)."""
         count = number_to_choose(real, eligible, uniform)
+        # `top_k` gives the best first, so a row that draws fewer uses its first slots.
         used = tf.range(slots)[None, :] < count[:, None]
         columns = tf.math.top_k(
             tf.where(eligible, score, -np.inf),
@@ -225,6 +227,7 @@ def masker(
         eligible = real & ~starts & (log_weight > -np.inf)
         # Gumbel-top-k: the k largest of log w + Gumbel noise are k draws without replacement in
         # proportion to w.
+        # The double logarithm below has no value at 0 and at 1.
         uniform = tf.clip_by_value(
             draws.uniform(random.SELECT, length),
             1e-7,
@@ -368,6 +371,7 @@ class TlmFeatures(Preprocessor):
     max_pieces: int = 100
     # XLM §3.4 restarts the positions at y, which makes the two sentences easier to align.
     reset_positions: bool = True
+    # A language is then as often first as second.
     both_orders: bool = True
     packing: bool = True
     partner_visible: bool = True
