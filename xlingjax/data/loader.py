@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from xlingjax.data.preprocessor import Preprocessor
 
 
-@runtime_checkable
 # A protocol, so that a user's source need not inherit from anything here.
+@runtime_checkable
 class BatchSource(Protocol):
     """An endless (or, for evaluation, finite) stream of batches with an exact position.
 
