@@ -136,8 +136,10 @@ def check(
     findings = Findings(steps=steps)
     texts = _matched(find_text, mono, findings)
     pairs = _matched(find_pairs, parallel, findings)
+    # A pattern that matches nothing is a finding of its own, which says more than this.
     if not texts and not pairs and not findings.items:
         raise UserError("nothing to check; give monolingual or parallel files")
+    # What cannot be read or is not aligned is left out below: tokenising it would raise.
     good_texts = [text for text in texts if _check_text(text, findings)]
     good_pairs = [pair for pair in pairs if _check_pair(pair, findings)]
     if vocabulary is None:
@@ -177,6 +179,7 @@ def _matched(
     files: dict[Any, None] = {}
     for pattern in patterns:
         try:
+            # A dict keeps the order of the patterns, as a set would not.
             files |= dict.fromkeys(find(pattern))
         except UserError as error:
             findings.add("error", Path(pattern), None, str(error))
@@ -298,6 +301,7 @@ def _check_pair(pair: Pair, findings: Findings) -> bool:
     second = _read(pair.second, findings)
     if first is None or second is None:
         return False
+    # What concerns both sides is named by the first file alone.
     path = pair.first.path
     if len(first) != len(second):
         findings.add(
@@ -312,6 +316,7 @@ def _check_pair(pair: Pair, findings: Findings) -> bool:
     numbered_second = []
     one_sided = []
     for number, (x, y) in enumerate(zip(first, second, strict=True), 1):
+        # Lines empty on both sides part documents, so they are no fault.
         if x and y:
             numbered.append((number, (x, y)))
             numbered_first.append((number, x))
@@ -368,6 +373,8 @@ def _check_swapped(
     # Languages of one script are not told apart by their letters.
     if not script_x or not script_y or script_x == script_y:
         return
+    # Both sides must look foreign: a sentence left
+    # untranslated has one foreign side, and is no swap.
     swapped = []
     for number, (x, y) in numbered:
         x_is_foreign = letters_in(script_y, x) > letters_in(script_x, x)
@@ -377,6 +384,8 @@ def _check_swapped(
         return
     severity = "warning"
     if len(swapped) > len(numbered) / 2:
+        # More than half: the names of the files are
+        # swapped, and every row would bear wrong languages.
         severity = "error"
     codes = " and ".join(pair.languages)
     message = f"{codes} look swapped in {_number(swapped)} of {len(numbered):,}"
@@ -406,6 +415,7 @@ def _check_pieces(
         if rate > MANY["unknown"]:
             message = f"{rate:.1%} of the pieces are unknown to the vocabulary"
             findings.add("warning", text.path, None, message)
+    # Over all files of a language, since that is what a run reads of it.
     for code in sorted(pieces):
         findings.unknown_rate[code] = unknown[code] / max(pieces[code], 1)
 
@@ -416,6 +426,8 @@ def _text_sizes(
     length: int,
 ) -> dict[str, dict[str, Any]]:
     """{language: sentences, tokens and rows} of a run on the texts."""
+    # As the rows of a run: in layout "xlm" the `</s>`
+    # before a text opens it, and no column is needed.
     bos = vocabulary.bos_id != vocabulary.eos_id
     by_language: dict[str, list[Text]] = {}
     for text in texts:
@@ -443,6 +455,7 @@ def _pair_sizes(
     sizes = {}
     for languages in sorted(by_languages):
         of_languages = by_languages[languages]
+        # All files of two languages together, as a run reads them.
         records = pair_records(of_languages, vocabulary)
         first, second = records.sides
         rows = pair_rows(
@@ -452,6 +465,7 @@ def _pair_sizes(
             max_pieces=max_pieces,
         )
         sizes[records.name] = rows.sizes
+        # Lines empty on a side have a finding of their own and are not counted again.
         lines = int(((first.lengths > 0) & (second.lengths > 0)).sum())
         if rows.sentences == lines:
             continue
@@ -472,6 +486,7 @@ def _sampling_table(
     batch: int,
 ) -> list[dict[str, Any]]:
     """The table that a run prints, of the languages that fill at least a row."""
+    # Epochs are a division by rows. A run refuses such text, and the check has said why.
     sizes = {code: size for code, size in sizes.items() if size["rows"]}
     if not sizes:
         return []

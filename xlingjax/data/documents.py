@@ -27,6 +27,7 @@ def documents(sides: Sequence[Tokens]) -> tuple[np.ndarray, np.ndarray]:
     all sides ends a document. Numbers of documents may have gaps."""
     lengths = np.stack([side.lengths for side in sides])
     ends = (lengths == 0).all(axis=0)
+    # A line blank on one side alone is passed over, but its document goes on.
     full = (lengths > 0).all(axis=0)
     return np.flatnonzero(full), np.cumsum(ends)[full]
 
@@ -53,12 +54,15 @@ def segment_rows(
     lengths = text.lengths[lines].astype(np.int64)
     segment, document = _segments(document, lengths, length)
     new_segment = np.diff(segment, prepend=-1) != 0
+    # Numbers of segments begin anew in each document, so
+    # the last of one may equal the first of the next.
     new_document = np.diff(document, prepend=-1) != 0
     begins = np.flatnonzero(new_document | new_segment)
     # One token early: the `</s>` before a segment becomes the `<s>` that opens it.
     segment_starts = starts[begins] - 1
     sizes = 1 + np.minimum(np.add.reduceat(lengths, begins), length // 2 - 1)
     document = document[begins]
+    # Documents are sorted here, so a search finds where each begins.
     number_in_document = np.arange(begins.size) - np.searchsorted(
         document,
         document,
@@ -68,6 +72,7 @@ def segment_rows(
     has_next = document[1:] == document[:-1]
     first_of_pair = np.flatnonzero(opens_pair & has_next)
     chosen = np.stack([first_of_pair, first_of_pair + 1], axis=1)
+    # Before packing, or a row would be filled with neighbours of one document.
     order = np.random.default_rng(NEIGHBOURS_APART).permutation(len(chosen))
     chosen = chosen[order]
     row = np.arange(len(chosen))
@@ -100,10 +105,12 @@ def _segments(
     of_line = np.repeat(np.arange(first.size), np.diff([*first, lengths.size]))
     total = np.add.reduceat(lengths, first)
     before = np.cumsum(lengths) - lengths
+    # By its middle and not its begin, so that a long sentence falls where most of it lies.
     middle = before - before[first][of_line] + lengths / 2
     # Two segments and the tokens that open them fill a row, so there are two for each row begun.
     count = 2 * np.maximum(1, np.ceil((total + 2) / length).astype(np.int64))
     segment = (middle * count[of_line] / total[of_line]).astype(np.int64)
+    # Rounding may put the middle of the last sentence at the very end, one segment too far.
     last = count[of_line] - 1
     return np.minimum(segment, last), of_line
 
@@ -138,6 +145,8 @@ def switched_rows(
     first = _first_lines(document)
     every_line = np.arange(lines.size)
     number = every_line - np.repeat(first, np.diff([*first, lines.size]))
+    # Rows are planned once and for all, so the coin of
+    # the paper becomes both of its sides, as two rows.
     flips = {"even": [0], "odd": [1], "coin": [0, 1]}[parity]
     examples = []
     slices = []
@@ -145,6 +154,7 @@ def switched_rows(
     for flip in flips:
         # Flip 0 is parity "even": sentence 0 is the translation, in the second language.
         language = (number + flip + 1) % 2
+        # One column less, since the token that opens a row needs its own.
         size = np.minimum(lengths[every_line, language], length - 1)
         begins = starts[every_line, language]
         example, position, opens = windows(document, size, length)
@@ -188,6 +198,7 @@ def windows(
     window = np.zeros(size.size, np.int64)
     position = np.zeros(size.size, np.int64)
     opens = np.zeros(size.size, np.int64)
+    # A loop, since where a window ends depends on where the one before it did.
     current = -1
     used = length
     last = None
@@ -218,6 +229,7 @@ def _slices(**fields) -> dict[str, np.ndarray]:
         "languages",
         "opens",
     ):
+        # Broadcast, so that one value may stand for all slices.
         values = np.ravel(fields.get(name, 0))
         slices[name] = np.broadcast_to(values, (size,))
     return slices

@@ -12,6 +12,7 @@ from typing import Any
 
 import tensorflow as tf
 
+# Numbers are part of what a run draws: a new purpose goes behind, or resumed runs draw otherwise.
 CHOICE, ORDER, SELECT, REPLACE, TOKENS, LANGUAGE, PLACES = range(7)
 """Purposes: which text a row comes from, the order of rows in an epoch, masked positions, their
 replacement, ids, the language and the places of pseudo tokens."""
@@ -70,6 +71,7 @@ _ROUND = 0x1E3779B97F4A7C15
 
 def _scramble(x: tf.Tensor, key: tf.Tensor) -> tf.Tensor:
     """A hash of int64 [B] (multiplication wraps around; the shifts carry the high bits down)."""
+    # Odd, so that a product loses no bit; written as signed numbers, since these are int64.
     first = tf.constant(-7046029254386353131, tf.int64)
     second = tf.constant(-4417276706812531889, tf.int64)
     x = (x + key) * first
@@ -93,6 +95,7 @@ def permute(index: tf.Tensor, size: tf.Tensor, key: tf.Tensor) -> tf.Tensor:
         lambda half: (tf.where(too_few(half), half + 1, half),),
         (tf.ones_like(size),),
     )
+    # Two halves of equal width, so the network permutes at most four times `size` numbers.
     low_bits = tf.bitwise.left_shift(tf.ones_like(half), half) - 1
 
     def network(x: tf.Tensor) -> tf.Tensor:

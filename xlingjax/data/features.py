@@ -124,6 +124,7 @@ def batch_hash(batch: Mapping[str, np.ndarray]) -> str:
     digest = hashlib.sha256()
     for name in sorted(batch):
         array = np.ascontiguousarray(batch[name])
+        # With dtype and shape, since arrays of other shapes may have the same bytes.
         digest.update(f"{name} {array.dtype.str} {array.shape}\n".encode())
         digest.update(array.tobytes())
     return digest.hexdigest()
@@ -141,6 +142,7 @@ def check_batch(
     UserError naming the field.
     """
     rows = None
+    # Only what is read: a batch may have fields for other objectives.
     for name in reads:
         if name not in FIELDS:
             raise UserError(
@@ -164,6 +166,7 @@ def check_batch(
             )
         if rows is None:
             rows = array.shape[0]
+        # Sharding cuts every field at the same rows.
         if array.shape[0] != rows:
             raise UserError(
                 f"batch field '{name}' has {array.shape[0]} rows, the fields before it have {rows}",

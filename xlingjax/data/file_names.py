@@ -23,6 +23,7 @@ _QUALIFIED = re.compile(
     r"[a-z]{2,3}[_-]([A-Z][a-z]{3}|[A-Z]{2}|[A-Z][a-z]{3}[_-][A-Z]{2})",
 )
 CODE = r"[A-Za-z]{2,3}(?:_[A-Za-z]{2,8})*"
+# The codes of a pair need not be known ones: the dash between them tells enough.
 PAIR_STEM = re.compile(
     rf"^(?:(?P<name>.+)\.)?(?P<src>{CODE})-(?P<tgt>{CODE})\.(?P<end>{CODE}|tsv|jsonl)$",
 )
@@ -33,6 +34,7 @@ def pair_side(path: Path) -> str:
     text."""
     match = PAIR_STEM.match(plain_name(path))
     if match and match["end"] in (match["src"], match["tgt"]):
+        # Sorted, so that de-en.de and en-de.de are the same side.
         codes = sorted((match["src"], match["tgt"]))
         return f"{'-'.join(codes)}.{match['end']}"
     for side in ("src", "tgt"):
@@ -59,6 +61,7 @@ def language_from_path(path: Path) -> str:
     """The language a path names: its folder, else the last part of the file name that is a code.
     Raises UserError, also where folder and file name end in different codes: "to/news.de.txt" is
     hardly Tongan."""
+    # Corpora with a folder for each language have anything in their file names.
     folder = path.parent.name
     parts = plain_name(path).split(".")
     codes = [
@@ -68,6 +71,8 @@ def language_from_path(path: Path) -> str:
     if not is_language_code(ending):
         # "news.de.txt": the code is before the ending.
         ending = "".join(parts[-2:-1])
+    # Only the ending contradicts a folder: other parts
+    # ("no", "is", "to") may be words that look like codes.
     if codes and folder == codes[0] != ending and is_language_code(ending):
         raise UserError(
             f"language of {path}: the folder says {folder}, the file name {ending}: "

@@ -32,6 +32,7 @@ def _narrow(array: np.ndarray) -> np.ndarray:
         return array
     lowest = np.min_scalar_type(array.min())
     highest = np.min_scalar_type(array.max())
+    # Of a signed lowest and an unsigned highest, the narrowest type that holds both.
     return array.astype(np.promote_types(lowest, highest))
 
 
@@ -48,6 +49,7 @@ def write_frozen(
     written.
     """
     path = Path(path)
+    # In the same folder, since renaming is atomic only within one file system.
     partial = path.with_name(path.name + ".partial")
     hashes = []
     try:
@@ -66,6 +68,7 @@ def write_frozen(
                         f"the data source ended after {index} batches, {batches} were asked for",
                     ) from None
                 _write_batch(archive, index, batch, source.shapes)
+                # Of the batch as given, not as stored: what is read back has the wide types again.
                 hashes.append(batch_hash(batch))
             header = {
                 "version": VERSION,
@@ -75,6 +78,7 @@ def write_frozen(
                 "identity": source.identity,
                 "hashes": hashes,
             }
+            # Last, since the hashes are known only now; a zip is read from its end.
             archive.writestr("header.json", json.dumps(header))
         os.replace(partial, path)
     except OSError as error:
@@ -98,6 +102,7 @@ def _write_batch(
             raise UserError(
                 "frozen batches need whole batches: read the source on one host",
             )
+        # Through memory, since the archive takes a member's bytes at once.
         buffer = io.BytesIO()
         np.save(buffer, _narrow(array), allow_pickle=False)
         archive.writestr(_member(index, name), buffer.getvalue())
@@ -113,6 +118,7 @@ def read_header(path: str | os.PathLike) -> dict:
         raise UserError(
             f"no frozen batches at {path}; write them with `xlingjax freeze`",
         ) from None
+    # A file that was copied in part has no end, and with it no list of members.
     except (zipfile.BadZipFile, KeyError, ValueError):
         raise UserError(
             f"{path} is not a complete file of frozen batches; write it again with `xlingjax"
@@ -133,6 +139,7 @@ class _FrozenSource(CountedSource):
         header: dict,
         epochs: int | None,
     ):
+        # Kept open, since each batch is read when it is asked for; `close` ends it.
         self._archive = zipfile.ZipFile(path)
 
         def read(index: int) -> dict[str, np.ndarray]:

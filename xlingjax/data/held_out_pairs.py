@@ -76,6 +76,7 @@ def read_pair_files(
         raise UserError(
             f"{foreign} and {english} are empty: no pairs to evaluate on",
         )
+    # Before the limit, so that it counts pairs that are evaluated.
     kept = [pair for pair in lines if all(pair)]
     if limit:
         kept = kept[:limit]
@@ -156,6 +157,7 @@ def read_pairs(
 def _in_folder(folder: Path) -> dict[str, tuple[Path, Path]]:
     """{language: (its file, the English one)} of the pairs `XX-en.XX` + `XX-en.en`."""
     files = {}
+    # Sorted, since a folder lists its files in no order of its own.
     for file in sorted(folder.iterdir()):
         stem, _, language = plain_name(file).rpartition(".")
         match = _PAIR.match(stem)
@@ -170,6 +172,7 @@ def _in_folder(folder: Path) -> dict[str, tuple[Path, Path]]:
             raise UserError(
                 f"{file}: its English side {stem}.{PIVOT} is missing",
             )
+        # de-en.de beside en-de.de, or beside a compressed copy: either may be meant.
         if language in files:
             other, _ = files[language]
             raise UserError(

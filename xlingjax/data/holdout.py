@@ -26,6 +26,8 @@ def held_out(lines: int, share: float) -> np.ndarray:
         )
     if share == 0:
         return np.zeros(lines, bool)
+    # By the number of the line alone: text added at the
+    # end of a file moves no line to the other part.
     return _taken(np.arange(lines) // BLOCK, share)
 
 
@@ -54,8 +56,11 @@ def held_out_of(
         held_lines = sum(masks[i].sum() for i in members)
         all_lines = sum(lines[i] for i in members)
         if held_lines >= share / 2 * all_lines:
+            # Where long files give enough, their lines stay those
+            # of older versions: published figures rest on them.
             continue
         first = 0
+        # By place and name, so that both sides of a pair come in the same order.
         for i in sorted(members, key=lambda i: _place(files[i])):
             if not masks[i].any() and lines[i]:
                 parts = max(1, round(lines[i] / BLOCK))
@@ -75,6 +80,7 @@ def _place(file: Text | Pair) -> tuple[str, str]:
     text = file
     if isinstance(file, Pair):
         text = file.first
+    # Absolute, so that the order does not depend on the folder that a run is started in.
     path = Path(os.path.abspath(text.path))
     name, _, _ = plain_name(path).rpartition(".")
     return str(path.parent), name

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from xlingjax.data.preprocessor import Preprocessor
 
 
+# A protocol, so that a user's source need not inherit from anything here.
 @runtime_checkable
 class BatchSource(Protocol):
     """An endless (or, for evaluation, finite) stream of batches with an exact position.
@@ -89,6 +90,7 @@ class CountedSource:
         self._count = count
         self._epochs = epochs
         self._position = 0
+        # The first batch tells for all: a run compiles its step once, for one set of shapes.
         self.shapes = {
             name: tuple(array.shape) for name, array in read(0).items()
         }
@@ -106,6 +108,7 @@ class CountedSource:
         return batch
 
     def state(self) -> dict[str, bytes]:
+        # Every host is at the same batch, so one entry does.
         return {"shard-0": json.dumps({"position": self._position}).encode()}
 
     def restore(self, state: dict[str, bytes]) -> None:
@@ -135,6 +138,7 @@ class Peekable:
 
     def peek(self) -> dict[str, np.ndarray]:
         if self._ahead is None:
+            # Before `next`, which moves it.
             before = self._source.state()
             self._ahead = (before, self._source.next())
         _, batch = self._ahead
@@ -173,6 +177,7 @@ def array_source(
         identity = {"kind": "arrays", "batches": len(batches)}
 
     def read(index: int) -> dict[str, np.ndarray]:
+        # A copy, so that a caller who adds a field does not change what the next epoch reads.
         return dict(batches[index])
 
     return CountedSource(
@@ -211,6 +216,7 @@ def to_global(
         start = min(begins)
         if local.shape[0] == batch_rows:
             start = 0
+        # NumPy would cut the slice short, and JAX complain of a shape that nobody wrote.
         if max(ends) - start > local.shape[0]:
             raise UserError(
                 f"this host read {local.shape[0]} of {batch_rows} rows but its devices hold rows "
@@ -220,6 +226,7 @@ def to_global(
         def read(index: Any) -> np.ndarray:
             begin, end, _ = index[0].indices(batch_rows)
             rows_of_device = slice(begin - start, end - start)
+            # Cast here and not before, so that only the rows of this host's devices are copied.
             return np.asarray(
                 local[(rows_of_device, *index[1:])],
                 dtype=FIELDS[name].dtype,

@@ -106,18 +106,22 @@ def open_mixture(
     settings: BatchSettings,
 ) -> BatchSource:
     """`mixture_source`, its settings together."""
+    # First of all: TensorFlow cannot be told once it has made a tensor.
     keep_tensorflow_off_accelerators()
+    # After that, since it imports TensorFlow.
     from xlingjax.data.stream import BatchPlan, PlannedSource
 
     _check_sizes(batch, length, settings.data_shards)
     tasks = _tasks(mixture, settings.split)
     vocabulary = _vocabulary(tasks[0])
+    # After the vocabulary, which is that of the whole mixture.
     tasks = _tasks_to_read(tasks, preprocessor)
     records = _records(tasks, settings, vocabulary, preprocessor)
     names = _names(tasks, records)
     run_languages = _run_languages(settings.languages, records)
 
     ids, bases = _join(records, vocabulary)
+    # Of the text itself, since XLM (§3.3) draws the tokens to mask by their frequency.
     token_counts_V = np.bincount(ids, minlength=vocabulary.size)
     plans = _plans(preprocessor, names, records, bases, length, vocabulary)
     rows, first_row = stack(plans, _language_ids(run_languages, records))
@@ -148,12 +152,15 @@ def open_mixture(
         prefetch=settings.prefetch,
         threads=settings.threads,
     )
+    # By content: files may be moved between two runs, but not edited.
     hashes = {
         name: record.content_hash()
         for name, record in zip(names, records, strict=True)
     }
     identity = {
         "preprocessor": preprocessor.name,
+        # All that changes a batch belongs here. Prefetch,
+        # threads and shards change none and may differ.
         "options": _as_json(preprocessor),
         "vocabulary": vocabulary.sha256,
         "languages": list(run_languages),
@@ -182,6 +189,7 @@ def open_mixture(
 
 def keep_tensorflow_off_accelerators() -> None:
     """They are JAX's."""
+    # Read when TensorFlow is imported, so it stands before that.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     import tensorflow as tf
 
@@ -212,6 +220,7 @@ def _tasks(mixture: str, split: str) -> list[Any]:
         raise UserError(
             f"no SeqIO task or mixture '{mixture}' is registered; import the module that adds it",
         ) from None
+    # Of a mixture only some tasks may have held-out text.
     tasks = [
         task for task in seqio.get_subtasks(provider) if split in task.splits
     ]
@@ -276,6 +285,7 @@ def _records(
 def _names(tasks: list[Any], records: list[Records]) -> list[str]:
     """What each text is called in weights and tables: by its languages, or by its task where
     several texts are in the same languages."""
+    # By languages where it can be, since sampling weights and tables are written so.
     by_language = [record.name for record in records]
     names = []
     for task, name in zip(tasks, by_language, strict=True):
@@ -385,6 +395,7 @@ def _rate(mixture: str, task: Any) -> float:
     provider = seqio.get_mixture_or_task(mixture)
     if isinstance(provider, seqio.Mixture):
         return provider.get_rate(task)
+    # A task alone is the whole of what is drawn.
     return 1.0
 
 
@@ -412,6 +423,7 @@ def _shards(data_shards: int) -> tuple[int, ...]:
 
     hosts = jax.process_count()
     if data_shards % hosts:
+        # Too few shards to share out: every host reads all rows and its devices take theirs.
         return tuple(range(data_shards))
     share = data_shards // hosts
     first = jax.process_index() * share

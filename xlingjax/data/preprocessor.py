@@ -18,6 +18,7 @@ class Preprocessor(abc.ABC):
     """Turns records into rows, and rows into fields. Its subclasses are frozen dataclasses, whose
     options are part of a run's identity."""
 
+    # Part of the seed and of a run's identity, so it stays when a class is renamed.
     name: str
     sides: int
     """1: reads text of one language; 2: pairs; 3: pairs with negatives."""

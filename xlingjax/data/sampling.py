@@ -18,13 +18,16 @@ from xlingjax.errors import UserError
 def smoothed(counts: Sequence[float], alpha: float) -> np.ndarray:
     """q_i ~ (n_i / sum n)^alpha, summing to 1: alpha 1 keeps the shares, 0 makes them equal. Raises
     UserError."""
+    # In float64: counts of tokens go beyond what float32 holds exactly.
     n = np.asarray(counts, np.float64)
     if n.size == 0 or (n < 0).any() or n.sum() == 0:
         raise UserError(f"sampling needs counts above zero, got {list(counts)}")
+    # Written so that NaN is refused, too.
     if not alpha >= 0:
         raise UserError(
             f"the sampling exponent must not be negative, got {alpha}",
         )
+    # 0 ** 0 is 1: with alpha 0 a language without text would get a share.
     q = np.where(n > 0, (n / n.sum()) ** alpha, 0.0)
     return q / q.sum()
 
@@ -53,6 +56,7 @@ class Sampling:
                 given.append(name)
         if self.uniform:
             given.append("uniform")
+        # Which one is meant is unknown, and either choice would give a run that nobody asked for.
         if len(given) > 1:
             raise UserError(
                 f"sampling options {' and '.join(given)} exclude each other; give one",
@@ -89,6 +93,7 @@ class Sampling:
                     f"sampling weights must name exactly {', '.join(names)}; unknown:"
                     f" {', '.join(unknown) or 'none'}, missing: {', '.join(missing) or 'none'}",
                 )
+            # Exponent 1: given weights are taken as they are and only brought to sum 1.
             shares = smoothed([self.weights[name] for name in names], 1.0)
         else:
             shares = smoothed(list(counts.values()), self._exponent())
@@ -110,6 +115,7 @@ def sampling_table(
     table = []
     for name, share in shares.items():
         size = sizes[name]
+        # Per thousand steps, since a source does not know how long its run is.
         epochs = 1000 * rows_per_step * share / size["rows"]
         row = {
             "name": name,

@@ -12,6 +12,7 @@ _RANGES = {
     "Telugu": "\u0c00-\u0c7f", "Kannada": "\u0c80-\u0cff", "Malayalam": "\u0d00-\u0d7f", "Sinhala": "\u0d80-\u0dff",
     "Thai": "\u0e00-\u0e7f", "Lao": "\u0e80-\u0eff", "Myanmar": "\u1000-\u109f", "Georgian": "\u10a0-\u10ff",
     "Ethiopic": "\u1200-\u137f", "Khmer": "\u1780-\u17ff", "Armenian": "\u0530-\u058f", "Hangul": "\uac00-\ud7af",
+    # With kana, since Japanese text mixes both.
     "Han": "\u3400-\u4dbf\u4e00-\u9fff\u3040-\u30ff",
 }
 _LANGUAGES = {
@@ -39,6 +40,7 @@ _PATTERNS = {
 def script_of_language(code: str) -> str | None:
     """The script `code` is written in (Japanese counts as Han); None if unknown or if the language
     has several."""
+    # A tag goes before the language's usual script: sr_Latn is not Cyrillic.
     language, *tags = re.split("[_-]", code)
     for tag in tags:
         if tag in _TAGS:

@@ -52,12 +52,14 @@ class TextFiles(seqio.DataSource):
         self.files = {split: tuple(files) for split, files in splits.items()}
         self.holdout = holdout
         names = tuple(splits)
+        # Only then: SeqIO would offer an empty split otherwise.
         if holdout:
             names = (*names, "validation")
         super().__init__(splits=names)
 
     @property
     def supports_arbitrary_sharding(self) -> bool:
+        # SeqIO asks before it shards. A generator over lines has one shard and cannot be cut.
         return False
 
     def list_shards(self, split: str) -> Sequence[str]:
@@ -83,6 +85,7 @@ class TextFiles(seqio.DataSource):
 
     def _lines(self, split: str) -> Iterator[dict[str, str]]:
         files, held = self._selection(split)
+        # Read once to count: which lines are held out depends on how many there are.
         counts = []
         for file in files:
             counts.append(sum(1 for _ in file.lines()))
@@ -94,6 +97,7 @@ class TextFiles(seqio.DataSource):
                 if isinstance(line, str):
                     yield {"text": line}
                 else:
+                    # Not strict, since pairs have two sides of three.
                     yield dict(zip(SIDES, line, strict=False))
 
     def get_dataset(
@@ -131,6 +135,7 @@ def task_records(
     """
     if isinstance(task.source, TextFiles) and not use_cached:
         return task.source.records(split, vocabulary)
+    # Their order is that of the sides.
     names = list(task.output_features)
     if use_cached and not task.cache_dir:
         raise UserError(
@@ -139,6 +144,7 @@ def task_records(
             " `seqio.add_global_cache_dirs`, or set use_cached=False",
         )
     gfile = tf.io.gfile
+    # A SeqIO cache stands in for the source, so its files are what may change.
     if use_cached:
         shards = gfile.glob(f"{task.cache_dir}/*{split}*")
     else:
@@ -146,6 +152,7 @@ def task_records(
 
     def sides() -> list[list[tuple[np.ndarray, np.ndarray]]]:
         chunks = [[] for _ in names]
+        # In the order of the files and once, so that the record is the same at every start.
         data = task.get_dataset(
             None,
             split,
@@ -155,6 +162,7 @@ def task_records(
             try_in_mem_cache=False,
         )
         data = data.map(
+            # Preprocessors may leave other features ("inputs_pretokenized"), which need not batch.
             lambda example: {name: example[name] for name in names},
         ).ragged_batch(1024)
         for batch in data:
@@ -171,6 +179,7 @@ def task_records(
     )
     files = _stamps(shards)
     if files is None:
+        # Not cached, since nothing would tell that the function gives other data now.
         tokens = [joined(chunks, vocabulary) for chunks in sides()]
         return Records(languages, tuple(tokens))
     # Not by content, as plain files are: TFRecords would have to be read whole for a hash.
@@ -197,6 +206,7 @@ def _stamps(shards: Sequence[str]) -> list[tuple[str, int, int]] | None:
     gfile = tf.io.gfile
     stamps = []
     for name in sorted(shards):
+        # The only shard of a function is the name of the split.
         if not gfile.exists(name) or gfile.isdir(name):
             return None
         stat = gfile.stat(name)

@@ -40,12 +40,14 @@ def expand(
 
     Raises UserError for a pattern that matches nothing.
     """
+    # A string is a sequence of strings, too: each letter would be a pattern.
     if isinstance(patterns, str | os.PathLike):
         patterns = [patterns]
     language_of: dict[Path, str | None] = {}
     for pattern in patterns:
         pattern = os.path.expanduser(os.fspath(pattern))
         code = None
+        # Only a code before "=", so that a path with "=" in it (Hive's year=2020) is no language.
         explicit = re.fullmatch(rf"({CODE}(?:-[A-Za-z]+)*)=(.+)", pattern)
         if explicit:
             code, pattern = explicit.groups()
@@ -59,7 +61,10 @@ def expand(
                 " patterns on the command line",
             )
         for path in paths:
+            # The last pattern that names a file decides, so
+            # a code may be given for one file of a folder.
             language_of[path] = code
+    # Sorted, so that the order of patterns changes neither rows nor hashes.
     return sorted(language_of.items())
 
 
@@ -83,6 +88,7 @@ def find_text(patterns: str | Sequence[str]) -> list[Text]:
         if file_format(path) == "lines":
             texts.append(Text(path, code or language_from_path(path)))
             continue
+        # Without a header nobody knows which column is text; guessing would train on ids.
         if file_format(path) == "tsv" and table_header(path) is None:
             raise UserError(
                 f"{path}: the first line must name the columns; one must be `text`, one may be"
@@ -90,6 +96,7 @@ def find_text(patterns: str | Sequence[str]) -> list[Text]:
             )
         languages = set()
         if code is None:
+            # Only without a code, which stands above what the table says.
             languages = languages_in(path)
         for language in sorted(languages):
             texts.append(
@@ -136,6 +143,7 @@ def find_pairs(patterns: str | Sequence[str]) -> list[Pair]:
             )
         source, target, end = match.group("src", "tgt", "end")
         stem = plain_name(path).removesuffix(f".{end}")
+        # Two files of one code would have the same name.
         if source == target and end != "tsv":
             raise UserError(
                 f"{path}: two sentences of one language, a text and its rewording, come in two"
@@ -144,6 +152,7 @@ def find_pairs(patterns: str | Sequence[str]) -> list[Pair]:
         # The two sides of a pair of files have one key, so that naming both gives one pair; a table
         # of the same stem is another text.
         kind = end
+        # Pairs are kept in sorted order of their languages, whichever way the file is named.
         first, second = sorted((source, target))
         if end == "jsonl":
             pair = Pair(Text(path, first, first), Text(path, second, second))
@@ -164,6 +173,7 @@ def _columns(path: Path, source: str, target: str) -> list[str] | list[int]:
     them, or without one as its file name does."""
     if source != target and table_header(path) is not None:
         return sorted((source, target))
+    # Equal codes keep the order of the columns: source, then rewording.
     if source <= target:
         return [0, 1]
     return [1, 0]
@@ -194,6 +204,7 @@ def _within(path: Path, code: str) -> Pair:
             " .tsv, or files like xglue.ntg.en.src.dev and xglue.ntg.en.tgt.dev; for translations"
             " leave the code out",
         )
+    # Either side may be named, and both give the same pair.
     source = name.replace(".tgt.", ".src.")
     target = source.replace(".src.", ".tgt.")
     return Pair(
@@ -224,6 +235,7 @@ def find_negatives(patterns: str | Sequence[str]) -> list[Triple]:
                 path,
                 f"a line of column names with {', '.join(columns)}",
             )
+        # Not sorted, unlike pairs: the negative is in the language of the target.
         source = match["src"]
         target = match["tgt"]
         if source == target:
@@ -251,6 +263,7 @@ def pair_table(stem: str, languages: tuple[str, str]) -> Path:
     not read."""
     source, target = languages
     name = f"{source}-{target}.tsv"
+    # Checked by the rule that reads it, so that nothing is written that cannot be read again.
     if source == target or not PAIR_STEM.match(name):
         raise UserError(
             f"--languages {source} {target}: name two languages by codes like de or zh_TW, as files"

@@ -74,6 +74,7 @@ class BatchPlan:
             data = self._endless(step, positions, first, count)
         else:
             data = self._finite(step, positions, first, count)
+        # Behind everything else, so that whole batches wait and the accelerator does not.
         data = data.prefetch(self.prefetch)
         options = tf.data.Options()
         # Autotune would change buffers and threads as it measures; here they are the caller's.
@@ -91,6 +92,8 @@ class BatchPlan:
         count: int,
     ) -> Any:
         """Batches drawn by `shares`, for ever."""
+        # Without the last bound: rounding may leave it
+        # below 1, and a draw above it would be of no text.
         upper = tf.constant(np.cumsum(self.shares)[:-1], tf.float32)
         sizes = tf.constant(np.diff(self.first_row), tf.int64)
         first_row = tf.constant(self.first_row[:-1], tf.int64)
@@ -102,6 +105,7 @@ class BatchPlan:
             # [B, texts]
             member = tf.one_hot(text, len(self.shares), dtype=tf.int64)
             before = tf.gather(
+                # Exclusive: how many rows of the same text stand before this one in the batch.
                 tf.cumsum(member, exclusive=True),
                 text,
                 batch_dims=1,
@@ -118,6 +122,7 @@ class BatchPlan:
             return self._fields(step, row, first, count), after
 
         start = tf.constant(positions, tf.int64)
+        # Only the cheap draw is sequential; making the fields is a map, which threads can share.
         data = tf.data.Dataset.counter(start=step).scan(
             start,
             _as_written(draw_texts),
@@ -159,6 +164,7 @@ class BatchPlan:
         but the last ends in 0 .. 1."""
         width = self.batch
         if self.same_language:
+            # One draw for the whole batch.
             width = 1
         u = tf.random.stateless_uniform(
             [width],
@@ -166,6 +172,7 @@ class BatchPlan:
             alg="philox",
         )
         return tf.broadcast_to(
+            # "right": a draw of exactly 0 must not fall on a first text whose share is 0.
             tf.searchsorted(upper, u, side="right"),
             [self.batch],
         )
@@ -194,6 +201,7 @@ class BatchPlan:
         """The fields of the rows numbered `row`, which are first .. first+count of the batch."""
         draws = random.Draws(self.seed, step, self.batch, first, count)
         batch = self.map(self.reader(row), draws)
+        # What the map made on its way is dropped here, before it is prefetched and copied.
         return {name: batch[name] for name in self.fields}
 
 
@@ -237,6 +245,7 @@ class PlannedSource:
         self._iterator = None
 
     def next(self) -> dict[str, np.ndarray]:
+        # At the first batch and not before: a source is often restored right after it was opened.
         if self._iterator is None:
             data = self._plan.dataset(
                 self._step,
@@ -250,6 +259,7 @@ class PlannedSource:
         self._step += 1
         self._positions = positions.numpy()
         return {
+            # TensorFlow's operations give int64 here and there, and a batch must not.
             name: value.numpy().astype(FIELDS[name].dtype, copy=False)
             for name, value in fields.items()
         }
@@ -258,6 +268,7 @@ class PlannedSource:
         position = json.dumps(
             {"step": self._step, "rows_drawn": self._positions.tolist()},
         ).encode()
+        # Each host writes entries of its own; none waits for another.
         return {f"shard-{shard}": position for shard in self._shards}
 
     def restore(self, state: dict[str, bytes]) -> None:
@@ -279,4 +290,5 @@ class PlannedSource:
         self._seek(step, positions)
 
     def close(self) -> None:
+        # Dropping the iterator ends TensorFlow's threads; an empty one refuses another batch.
         self._iterator = iter(())

@@ -44,8 +44,10 @@ def translation_rows(
     truncate: a longer first text is cut instead, and lacks its `</s>`.
     """
     starts, lengths = starts_and_lengths(records, bases)
+    # Lengths count the `</s>` at the end; the one that opens a side takes a column of its own.
     longest = min(max_pieces + 1, length - 1)
     if truncate:
+        # Before pairs are left out, or long articles would take their titles with them.
         lengths[:, 0] = np.minimum(lengths[:, 0], longest)
     keep = ((lengths > 0) & (lengths <= longest)).all(axis=1)
     pairs = int(keep.sum())
@@ -109,6 +111,7 @@ def check_directions(
     """Raises UserError for a direction between languages that no pair has."""
     known = set()
     for first, second in pairs:
+        # Files name a pair in one order, and it is translated both ways.
         known.add(f"{first}-{second}")
         known.add(f"{second}-{first}")
     names = ", ".join(sorted(known)) or "none"
@@ -168,10 +171,12 @@ def block_rows(
     lines, document = documents([text])
     starts = line_starts(text, base)[lines]
     size = np.minimum(text.lengths[lines].astype(np.int64), length - 1)
+    # Positions are not needed: they run from 0 in each slice.
     window, _, _ = windows(document, size, length)
     first = np.flatnonzero(np.diff(window, prepend=-1))
     # The sentences of a window stand one after the other in the text, so it is one slice.
     lengths = np.add.reduceat(size, first) + 1
+    # Rows of one example each are shuffled by the stream; only packed ones need it before.
     if packing:
         order = np.random.default_rng(NEIGHBOURS_APART).permutation(first.size)
         first = first[order]
@@ -208,9 +213,12 @@ def side(
     """The token fields [B, length] of the tokens of one side, moved together."""
     import tensorflow as tf
 
+    # Padding bears side 0, too, so the side alone does not tell.
     chosen = (batch["pack_ids"] > 0) & (batch["sides"] == number)
     columns = columns_where(chosen)[:, :length]
     used = columns < chosen.shape[1]
+    # A column behind the last cannot be gathered on a
+    # CPU, so unused places read column 0 and are padded.
     columns = tf.where(used, columns, 0)
     pads = {
         "input_ids": pad_id,
@@ -246,6 +254,7 @@ def decoder_fields(
     packs = target["pack_ids"]
     # The last token of an example is only predicted: nothing of the example comes after it.
     reads = (packs > 0) & (packs == following(packs))
+    # Packs change number where an example begins, also right behind another.
     first = packs != tf.pad(packs[:, :-1], [[0, 0], [1, 0]])
     ids = tf.where(first, starts, target["input_ids"])
     return {

@@ -18,6 +18,7 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 def content_hash(path: str | os.PathLike) -> str:
     """sha256 (hex) of a file's bytes, remembered until its size or time of change differ."""
+    # Corpora are large and asked for several times in a run, so a hash is made once.
     status = os.stat(path)
     return _content_hash(os.fspath(path), status.st_size, status.st_mtime_ns)
 
@@ -25,6 +26,7 @@ def content_hash(path: str | os.PathLike) -> str:
 @functools.cache
 def _content_hash(path: str, size: int, changed: int) -> str:
     with open(path, "rb") as file:
+        # In pieces, so that a file larger than memory has a hash, too.
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
@@ -67,7 +69,10 @@ def read_raw_lines(path: str | os.PathLike) -> Iterator[tuple[int, bytes]]:
     number = 0
     try:
         with open_bytes(path) as file:
+            # As bytes: `str.splitlines` and text mode end lines
+            # at more characters, and pairs would go apart.
             for number, raw in enumerate(file, 1):
+                # Windows' editors write it, and the first word would be unknown with it.
                 if number == 1:
                     raw = raw.removeprefix(_BYTE_ORDER_MARK)
                 yield number, raw.rstrip(b"\r\n")
@@ -102,6 +107,7 @@ def read_lines(path: str | os.PathLike) -> Iterator[tuple[int, str]]:
 
 def plain_name(path: Path) -> str:
     """The file name without a compression ending."""
+    # So that a name tells language and format, compressed or not.
     return path.name.removesuffix(".gz").removesuffix(".zst")
 
 

@@ -34,6 +34,7 @@ class Text:
         """What is read, independent of where the file lies: the hash of its bytes and the
         column."""
         language = ""
+        # Only then: the language of a file is a name for it and changes no line that is read.
         if self.only_language:
             language = self.language
         return f"{content_hash(self.path)}:{self.column}:{language}:{self.documents}"
@@ -55,8 +56,10 @@ class Text:
                 # A cell of a pair is one line, or the lines of its sides would no longer match.
                 yield " ".join(text.split())
                 continue
+            # jsonl has documents in one field, with the ends of lines in it.
             lines = [line.strip() for line in text.split("\n")]
             yield from lines
+            # A cell of one line is a sentence, and sentences of a table may follow each other.
             if len(lines) > 1:
                 yield ""
 
@@ -87,6 +90,7 @@ class Pair:
         """Aligned lines. Raises UserError naming both counts if one side has more."""
         first = self.first.lines()
         second = self.second.lines()
+        # Not `zip`: it would stop where the shorter side ends, and drop the rest without a word.
         for count, pair in enumerate(itertools.zip_longest(first, second)):
             # The longer side is read to its end, since the error names both counts.
             if pair[0] is None:
@@ -154,6 +158,7 @@ def _rows_of_jsonl(path: Path) -> Iterator[tuple[dict, str]]:
 
 
 def _rows_of_tsv(path: Path) -> Iterator[tuple[dict | list[str], str]]:
+    # Opened on its own for it, since the file may have none and its first line is text then.
     header = table_header(path)
     for number, line in read_lines(path):
         if header and number == 1:
@@ -193,6 +198,7 @@ def _cell(cells: dict | list[str], column: int | str, where: str) -> str:
 
 
 def _language_of(cells: dict | list[str], where: str) -> str:
+    # The first of both names that is filled.
     for name in _LANGUAGE_COLUMNS:
         if isinstance(cells, dict) and cells.get(name):
             return str(cells[name])

@@ -24,6 +24,7 @@ from xlingjax.data.texts import Pair, Text
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
 
+# Part of every name: another form of record leaves the old files alone.
 FORMAT = 1
 CHUNK_LINES = 8192
 
@@ -50,6 +51,7 @@ class Tokens:
         if lines.all():
             return self
         return Tokens(
+            # Ids lie one after the other, so a line's mask is repeated for each of its ids.
             self.ids[np.repeat(lines, self.lengths)],
             self.lengths[lines],
         )
@@ -84,6 +86,7 @@ class Records:
 
     def content_hash(self) -> str:
         digest = hashlib.sha256()
+        # Lengths as well: the same ids cut into other lines are other text.
         for side in self.sides:
             digest.update(np.ascontiguousarray(side.lengths).tobytes())
             # As int32, so that the hash does not depend on how wide the cache stores them.
@@ -145,7 +148,9 @@ def load_or_write(
     written.
     """
     ids_path, lengths_path = _files(key, vocabulary)
+    # Of a run that was killed between the two, one may be there; both are written again.
     if not ids_path.is_file() or not lengths_path.is_file():
+        # Outside of `try`: an error of the text is not one of the cache.
         record = joined(make(), vocabulary)
         try:
             ids_path.parent.mkdir(parents=True, exist_ok=True)
@@ -165,6 +170,7 @@ def load_or_write(
             megabytes,
             ids_path,
         )
+    # Read back even when just made, so that the ids in memory can be given up for the map.
     return Tokens(_load(ids_path), _load(lengths_path))
 
 
@@ -172,6 +178,7 @@ def _load(path: Path) -> np.ndarray:
     # Small files are read whole: a map of each would keep a file open, and there may be many.
     if path.stat().st_size <= 1 << 16:
         return np.load(path)
+    # Read-only: the file is shared by every run with this text.
     return np.load(path, mmap_mode="r")
 
 
@@ -220,6 +227,7 @@ def end_sentences(
     eos_id: int,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Puts `</s>` after every line that has pieces."""
+    # Blank lines stay without an end, since a length of 0 parts documents.
     full = lengths > 0
     ends = np.cumsum(lengths)[full]
     return np.insert(ids, ends, eos_id), (lengths + full).astype(np.int32)
@@ -233,6 +241,7 @@ def text_records(
 ) -> Records:
     """All lines of one language, or the held-out (`held`) or other part of them. Raises UserError
     if none is left."""
+    # Whole files are cached, not parts: another share of held-out lines tokenises nothing.
     whole = [tokens(text, vocabulary) for text in texts]
     line_counts = [part.lengths.size for part in whole]
     masks = held_out_of(texts, line_counts, holdout)
@@ -257,6 +266,7 @@ def pair_records(
     for pair in pairs:
         sides = [tokens(side, vocabulary) for side in pair.sides]
         counts = [side.lengths.size for side in sides]
+        # Here again, since a cached record does not go through `Pair.lines`.
         if counts[0] != counts[1]:
             raise pair.mismatch(counts[0], counts[1])
         whole.append(sides)

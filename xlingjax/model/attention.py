@@ -48,6 +48,7 @@ class Attention:
     """A spec bound to the fields of one batch: what every layer shares. Call it on queries, keys
     and values."""
 
+    # The arrays of the backend; all else is static, so that jit keeps a program for each.
     arrays: dict[str, Array]
     spec: AttentionSpec = dataclasses.field(metadata={"static": True})
     backend: str = dataclasses.field(metadata={"static": True})
@@ -77,6 +78,7 @@ class Attention:
         if key is None:
             rate = 0.0
         # Left out in silence it would be another model than the one that was asked for.
+        # Here and not in `bind`: without a key, as in evaluation, the rate does not matter.
         if rate and self.backend != "xla":
             raise Refused(
                 f"attention backend {self.backend} has no dropout (attention_dropout={rate}); set"
@@ -171,6 +173,7 @@ def _xla(self: Attention, q_BLHK, k, v, rate, key, axes="BSHK"):
         preferred_element_type=jnp.float32,
     )
     s_BHLS = s_BHLS + self.arrays["bias_B1LS"]
+    # The softmax in float32, its product with the values in the compute type.
     p_BHLS = jax.nn.softmax(s_BHLS, axis=-1).astype(v.dtype)
     p_BHLS = dropout(p_BHLS, rate, key)
     return jnp.einsum(f"BHLS,{axes}->BLHK", p_BHLS, v)

@@ -28,6 +28,8 @@ def written(
     """The past with new ones, [B, L, H, K], in the columns from its number on."""
     (keys_BHSK, values_BHSK), column = past
     new_keys_BLHK, new_values_BLHK = new
+    # Into room made beforehand: a cache that grows
+    # would be another shape, and program, at each step.
     keys_BHSK = jax.lax.dynamic_update_slice_in_dim(
         keys_BHSK,
         by_head(new_keys_BLHK),
@@ -69,6 +71,7 @@ class MultiHeadAttention(nn.Module):
         if isinstance(memory, tuple):
             o_BLHK = attention.step(q_BLHK, *memory, "BHKS")
         else:
+            # Computed only here: at a decoder's steps those of the source never change.
             k_BSHK = Dense(c, **project, name="key")(memory)
             v_BSHK = Dense(c, **project, name="value")(memory)
             if past is None:

@@ -11,6 +11,7 @@ from xlingjax.model.seq2seq import Seq2Seq
 def build_model(config: ModelConfig, mesh: Mesh | None = None) -> Encoder:
     """An encoder, an encoder-decoder (`decoder_layers`), or one with an n-stream decoder
     (`streams`); see `Encoder`."""
+    # First, since a model with streams has decoder layers too.
     if config.streams:
         return NgramSeq2Seq(config, mesh)
     if config.decoder_layers:

@@ -57,6 +57,7 @@ class Embeddings(nn.Module):
         x_BLD = words_BLD
         if words_BLD is None:
             x_BLD = tokens(batch["input_ids"])
+        # Before the scale and the norm, as if the table had held another word.
         if shift_BLD is not None:
             x_BLD = x_BLD + shift_BLD
         if c.embedding_scale:
@@ -105,6 +106,8 @@ class _Modules(nn.Module):
     def setup(self):
         self.embeddings = Embeddings(self.config)
         self.encoder = Stack(self.config, self.mesh)
+        # Heads are made only where the configuration has
+        # them: no checkpoint holds what is not used.
         self.head = VocabularyHead(self.config)
         if self.config.num_labels:
             self.classifier = Classifier(self.config)
@@ -145,6 +148,7 @@ class _Modules(nn.Module):
         if states_BLD is None:
             x_BLD = self.embeddings(batch, keys[0], words_BLD, shift_BLD)
         else:
+            # The states stand for all that the embeddings give, their dropout included.
             x_BLD = states_BLD.astype(c.dtype)
         if memory is not None:
             memory_BSD, memory_spec = memory
@@ -181,6 +185,7 @@ class _Modules(nn.Module):
         return self.classifiers(h_BLD, key, fields, task)[task]
 
     def everything(self):
+        # Flax makes a parameter where it is first used, so each module is called once.
         batch = one_token()
         fields = Fields.from_batch(batch)
         # On "xla", which takes rows of any length: the parameters are the same for every backend.
@@ -233,6 +238,7 @@ class Encoder:
                 " no decoder; set decoder_layers=0, or use build_model",
             )
         self.config = config
+        # Flax stays in here: callers see plain functions of plain dicts.
         self._modules = _Modules(config, mesh)
 
     def init(self, rng: Array) -> Params:
@@ -361,6 +367,7 @@ class Encoder:
             raise UserError(
                 f"model {self.config.name} has no word recovery; set word_recovery=True",
             )
+        # The table itself, without positions and norm: words are mixed, not states.
         e_BLD = jnp.take(
             params["embeddings"]["tokens"]["embedding"],
             batch["input_ids"],

@@ -23,6 +23,7 @@ def flops_per_token(
     ) + predictions * _head(
         config,
     )
+    # Backward takes twice what forward does: a product for the inputs and one for the weights.
     return 3.0 * forward
 
 
@@ -59,6 +60,7 @@ def _block(config: ModelConfig, length: int, causal: bool) -> float:
 
 
 def _head(config: ModelConfig) -> float:
+    # Of the true vocabulary: rows that only fill the table do no useful work.
     logits = 2 * config.dim * config.vocab_size
     if config.head == "transform":
         return logits + 2 * config.dim**2

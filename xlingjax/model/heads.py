@@ -88,6 +88,7 @@ class Classifier(nn.Module):
                 keys[0],
             )
         elif c.classifier == "pooler":
+            # BERT's pooler has its dropout behind the tanh alone.
             x = h_BLD[:, 0]
         else:
             x = dropout(h_BLD[:, 0], rate, keys[0])
@@ -100,6 +101,7 @@ class Classifier(nn.Module):
         if c.classifier == "difference":
             inputs = "mlp"
         logits = Dense(c, (c.num_labels,), (inputs,), (None,), name="out")(x)
+        # The loss takes its logarithm in float32.
         return logits.astype(jnp.float32)
 
 
@@ -130,6 +132,7 @@ class TaskClassifiers(nn.Module):
 def pooled_states(h_BLD: Array, valid_BL: Array, kind: str) -> Array:
     """The "mean" or "max" over a row's own states, BD; 0 of an empty row."""
     if kind == "max":
+        # Not 0: where all states of a row are negative, padding would win.
         lowest = jnp.finfo(h_BLD.dtype).min
         max_BD = jnp.where(valid_BL[..., None], h_BLD, lowest).max(1)
         return jnp.where(valid_BL.any(1, keepdims=True), max_BD, 0)
@@ -223,6 +226,7 @@ class WordRecovery(nn.Module):
         weighted_BLD = e_BLD * w[2 * dim :]
         product_BLS = jnp.einsum("bld,bsd->bls", weighted_BLD, e_BLD)
         a_BLS = own_BL[:, :, None] + other_BS[:, None, :] + product_BLS
+        # Finite, so that no gradient through it is NaN.
         a_BLS = jnp.where(allowed_BLS, a_BLS, jnp.finfo(jnp.float32).min)
         p_BLS = jax.nn.softmax(a_BLS, axis=-1)
         x_BLD = jnp.einsum(

@@ -27,6 +27,7 @@ def kernel_init(config: ModelConfig, fan_in: int) -> Callable:
     from."""
     if config.init_std:
         return nn.initializers.normal(config.init_std)
+    # PyTorch's default of a linear layer, which XLM's code leaves as it is.
     bound = fan_in**-0.5
     return lambda key, shape, dtype: jax.random.uniform(
         key,
@@ -69,6 +70,7 @@ class Dense(nn.Module):
             nn.initializers.zeros,
             self.output_names,
         )
+        # Parameters are always float32, whatever type the layers compute in.
         bias = self.param("bias", zeros, self.outputs, jnp.float32)
         dtype = jnp.dtype(self.config.dtype)
         if rows_OI is not None:
@@ -154,6 +156,7 @@ class Embed(nn.Module):
             (self.rows, self.config.dim),
             jnp.float32,
         )
+        # A lookup, not a product with one-hot vectors, which would cost as much as the head.
         return jnp.take(table, ids_BL, axis=0)
 
 

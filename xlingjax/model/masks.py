@@ -67,6 +67,7 @@ class Mask:
     )
 
     def __call__(self, q: Fields, k: Fields) -> Array:
+        # Predicates then need no axes of their own: operators broadcast L against S.
         q_BL1 = jax.tree.map(lambda a: a[..., :, None], q)
         k_B1S = jax.tree.map(lambda a: a[..., None, :], k)
         shape = jnp.broadcast_shapes(q_BL1.valid.shape, k_B1S.valid.shape)

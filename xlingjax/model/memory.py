@@ -87,6 +87,7 @@ def device_bytes() -> int:
         # A CPU has no statistics.
         statistics = device.memory_stats() or {}
         if statistics.get("bytes_limit"):
+            # What the allocator may take, which is less than the card has.
             limits.append(statistics["bytes_limit"])
     if limits:
         # Every device has the same rows, so the smallest decides.
@@ -125,6 +126,7 @@ def microbatches_for(
         raise UserError(
             f"a batch of {batch} rows does not spread over {devices} devices; give a multiple",
         )
+    # Fewest parts first: larger microbatches keep a device busier.
     for parts in range(1, per_device + 1):
         # Microbatches are equal, or a step would be compiled for two sizes.
         if per_device % parts:

@@ -53,6 +53,7 @@ def ngram_stream(i: int) -> Mask:
 
 def from_first(fields: Fields) -> Fields:
     """The fields with `position` counted from the first column of each example of the row."""
+    # Rows hold several examples, and each has a first column of its own.
     column = fields.position
     pack = fields.pack
     changes = pack[:, 1:] != pack[:, :-1]
@@ -168,6 +169,7 @@ class NgramAttention(nn.Module):
         q_BLHK = Dense(c, **project, name="query")(x_BLD)
         k_BLHK = Dense(c, **project, name="key")(x_BLD)
         v_BLHK = Dense(c, **project, name="value")(x_BLD)
+        # Of each query's state, as ProphetNet has it, and not one table for all as T5's.
         relative_BLUH = Dense(
             c,
             (c.relative_buckets, c.heads),
@@ -200,6 +202,7 @@ class _Streams(nn.Module):
     def setup(self):
         self.streams = Embed(self.config, self.config.streams, (None, None))
         self.stack = Stack(self.config, self.mesh, NgramAttention)
+        # Their parameters stand side by side under "decoder", as those of an ordinary decoder do.
         nn.share_scope(self, self.stack)
 
     def __call__(self, *arguments, **options):
@@ -219,6 +222,7 @@ class _NgramDecoder(Decoder):
         self.head = VocabularyHead(self.config)
 
     def decode(self, *arguments):
+        # Stream 0 alone, which sees all earlier words: what an ordinary decoder predicts.
         return self.decode_streams(*arguments, 1)[0]
 
     def decode_streams(
@@ -290,6 +294,7 @@ class _NgramDecoder(Decoder):
             [batch["position_ids"], ahead["position_ids"]],
             axis=1,
         )
+        # In the order of the columns: the main stream, then each predicting one.
         masks = [SELF.mask, *map(ngram_stream, range(count))]
         allowed_BLS = jnp.concatenate(
             [mask(queries, keys) for mask in masks],

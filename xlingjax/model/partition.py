@@ -72,6 +72,7 @@ def make_mesh(
             f"mesh {requested} needs {used} devices, {len(devices)} are there; set one size to -1"
             " to take what is left",
         )
+    # Auto: XLA decides on the shardings of what stands between those that are given.
     axis_types = (AxisType.Auto,) * len(AXES)
     return jax.make_mesh(
         tuple(sizes),
@@ -104,6 +105,7 @@ def partition_spec(
             carriers = rules.get(name, ())
         axes = tuple(axis for axis in carriers if axis not in taken)
         parts = math.prod(mesh.shape[axis] for axis in axes)
+        # Replicated and not padded, so that every mesh has the same parameters.
         if not axes or size % parts:
             spec.append(None)
             continue

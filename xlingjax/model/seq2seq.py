@@ -73,6 +73,7 @@ def new_column(batch: Batch, cache: Cache) -> tuple[Fields, Fields]:
     queries = Fields.from_batch(batch)
     queries = dataclasses.replace(
         queries,
+        # A batch of one column counts from 0; the causal mask asks where it stands in the text.
         position=queries.position + cache.column,
     )
     past_keys_BHTK, _ = cache.past[0]
@@ -84,6 +85,7 @@ def new_column(batch: Batch, cache: Cache) -> tuple[Fields, Fields]:
 def to_source(queries: Fields, cache: Cache) -> Attention:
     """The attention of new columns to the source, bound. They are all real, so that one row of
     beams says it."""
+    # Sources have no beams: W beams share the keys of one.
     rows = len(cache.source.pack)
     first_B1 = jax.tree.map(lambda x: x[:rows, :1], queries)
     return bind(CROSS, first_B1, cache.source)
@@ -229,6 +231,7 @@ class Seq2Seq(Encoder):
         c = self._decoder.config
         rows = memory_BSD.shape[0]
         stacked = self._view(params)["decoder"]["layers"]
+        # Not scanned over: each step would cut every layer out of the stack again.
         layers = tuple(
             jax.tree.map(lambda x, i=i: x[i], stacked) for i in range(c.layers)
         )
@@ -252,6 +255,7 @@ class Seq2Seq(Encoder):
         # A single vector is multiplied without copies.
         if rows * beams > 1:
             layers = tuple(by_rows(layer, c.dtype) for layer in layers)
+        # Room for the longest text at once: shapes inside the loop of decoding are fixed.
         empty_BHTK = jnp.zeros((rows, c.heads, length, c.head_dim), c.dtype)
         return Cache(
             layers=layers,
@@ -318,6 +322,7 @@ class Seq2Seq(Encoder):
     ) -> tuple[Array, Array, Array]:
         """(g_...D, table_VD, bias_V) such that the decoder's logits are g @ table.T + bias."""
         g, bias_V = self._apply(params, h, method="vocabulary_head")
+        # Tied to the decoder's own table, where it has one.
         table_VD = self._view(params)["embeddings"]["tokens"]["embedding"]
         return g, table_VD.astype(g.dtype), bias_V
 
@@ -349,6 +354,7 @@ class Seq2Seq(Encoder):
         # A head without parameters ("plain") has no entry.
         head = params.get("head", {})
         return {
+            # The decoder's own tables go over the encoder's, and what is shared stays.
             "embeddings": {
                 **params["embeddings"],
                 **params.get("decoder_embeddings", {}),
@@ -358,6 +364,7 @@ class Seq2Seq(Encoder):
         }
 
     def _boxed(self, rng):
+        # Keys apart, or tables of the same name would begin alike.
         encoder_rng, decoder_rng = jax.random.split(rng)
         params = super()._boxed(encoder_rng)
         of_decoder = self._decoder.init(

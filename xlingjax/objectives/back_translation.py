@@ -97,15 +97,19 @@ class BackTranslation(Translation):
         rows, length = batch["input_ids"].shape
         # A vocabulary's special ids are fields of the batch: an objective knows no vocabulary.
         first, end, pad = (batch["edge_ids"][0, column] for column in range(3))
+        # All rows carry the same ids: a field of a batch has an axis of rows.
         special_Z = batch["special_ids"][0]
+        # Without `</s>` no text would end.
         banned_Z = jnp.where(special_Z == end, pad, special_Z)
         pivot_B = batch["pivot_languages"]
         language_tokens = model.config.language_tokens
         if language_tokens:
+            # Tokens of languages are the last rows of the vocabulary.
             start_B = pivot_B + model.config.vocab_size - language_tokens
         else:
             start_B = jnp.broadcast_to(end, rows)
         if rng is None:
+            # In evaluation, so that two of them agree.
             rng = jax.random.key(0)
         # Not the key of the second pass, whose dropout it would repeat.
         key = jax.random.fold_in(rng, 1)
@@ -121,6 +125,7 @@ class BackTranslation(Translation):
             length - 1,
             key=key,
         )
+        # The best of the beam; greedy decoding has one.
         ids_BT = texts.ids[:, 0]
         lengths_B = texts.lengths[:, 0]
         # A text that was cut at its longest ends in `</s>` too.
@@ -128,6 +133,7 @@ class BackTranslation(Translation):
         ids_BT = jnp.where(last_BT, end, ids_BT)
         # Not a row that only fills the batch.
         real_B = batch["pack_ids"][:, 0] > 0
+        # "<=", since the token that opens the source is no part of the length.
         used_BL = (jnp.arange(length) <= lengths_B[:, None]) & real_B[:, None]
         ids_BL = jnp.concatenate(
             [jnp.broadcast_to(first, (rows, 1)), ids_BT],

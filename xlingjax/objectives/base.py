@@ -214,6 +214,7 @@ def token_loss(
         head = model.vocab_head
     # The logits, B M V of them, are nowhere made at once: `cross_entropy` goes by chunks.
     g_BMD, table_VD, bias_V = head(params, predictions.states)
+    # Flat, since rows mean nothing to a loss that goes by chunks of tokens.
     weights_T = jnp.float32(predictions.weights).reshape(-1)
     languages_T = predictions.languages.reshape(-1)
     g_TD = g_BMD.reshape(-1, g_BMD.shape[-1])
@@ -303,6 +304,7 @@ def metrics_by_language(
     pairs."""
     # Sums and weights, not means: they are added over microbatches and devices before anything is
     # divided.
+    # By comparison, not by a scatter: shapes are fixed, and devices add the same [G].
     weights_GT = weights_T * (languages_T == jnp.arange(languages)[:, None])
     metrics = {}
     for key, value_T in values.items():

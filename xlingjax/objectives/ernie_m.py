@@ -83,6 +83,7 @@ class CAMLM(TokenObjective):
         # A MASK carries its position and language, not the word that it hides.
         own = own_side & mask_keys
         if self.own_masks == "self":
+            # `bidirectional` as well, which leaves padding out.
             own = bidirectional & itself
         return dict.fromkeys(self.terms, (partner & ~mask_keys) | own)
 
@@ -169,6 +170,7 @@ class BTMLM(TokenObjective):
     def evidence(self) -> dict[str, Mask]:
         pseudo = bidirectional
         if self.own_masks == "self":
+            # Placeholders bear `is_mask`, so one sees the text and itself.
             pseudo = bidirectional & ~mask_keys | bidirectional & itself
         return {self.name: bidirectional, f"{self.name}_pseudo": pseudo}
 
@@ -196,6 +198,7 @@ class BTMLM(TokenObjective):
             rng=rng,
             shift_BLD=shift_BLD,
         )
+        # The second is no term of the loss: the leak test looks at it, and samples show it.
         return {self.name: at_slots(h_BLD, batch), f"{self.name}_pseudo": first}
 
     def placeholders(
@@ -210,6 +213,7 @@ class BTMLM(TokenObjective):
         as `targets`."""
         # Pseudo tokens are data to the second stage; without a key there is no dropout.
         params = jax.lax.stop_gradient(params)
+        # Written from the whole text, or a pseudo token could not translate what is masked.
         whole = {**batch, "input_ids": batch["original_ids"]}
         h_BLD = model.encode(
             params,

@@ -100,6 +100,7 @@ class Classification(Objective):
         languages: int,
     ) -> Loss:
         logits_BC = self.logits(model, params, batch, rng)
+        # Not the chunked cross-entropy: a few classes fit into memory at once.
         log_p_BC = jax.nn.log_softmax(logits_BC)
         nll_B = -jnp.take_along_axis(
             log_p_BC,
@@ -130,6 +131,7 @@ class Classification(Objective):
         rng: Array | None = None,
     ) -> Array:
         """float32 logits_BC."""
+        # Here and not in __post_init__: an objective meets its model at the first step.
         self._check(model.config)
         encode_rng, head_rng = split_key(rng)
         h_BLD = model.encode(params, batch, self.attention(), rng=encode_rng)
@@ -213,6 +215,7 @@ class Tagging(Objective):
         correct_BL = (log_p_BLC.argmax(-1) == batch["tag_labels"]).astype(
             jnp.float32,
         )
+        # Flat, as `metrics_by_language` reads words.
         weights_T = batch["tag_weights"].reshape(-1)
         values = {
             "loss": nll_BL.reshape(-1),
@@ -275,6 +278,7 @@ class PlugIn(Objective):
     continues_encoder = False
 
     def attention(self) -> AttentionSpec:
+        # Plugged in, a side knows of the other through the cross-attention alone.
         return AttentionSpec(own_side)
 
     def masks(self) -> dict[str, Mask]:
@@ -293,6 +297,7 @@ class PlugIn(Objective):
         languages: int,
     ) -> Loss:
         logits_TC = jnp.concatenate(self.logits(model, params, batch, rng))
+        # Both sides of a row are the same example.
         labels_T = jnp.tile(batch["labels"], 2)
         weights_T = jnp.tile(batch["example_weights"], 2)
         log_p_TC = jax.nn.log_softmax(logits_TC)

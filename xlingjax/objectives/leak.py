@@ -72,6 +72,7 @@ def prediction_visibility(
 ) -> dict[str, Visibility]:
     """Per entry of the objective's `predictions`, by its `evidence`; unused slots see nothing."""
     words = objective.words(batch)
+    # Of all columns whose words are read: a decoder's stand behind the encoder's.
     fields = Fields.from_batch(jax.tree.map(jnp.asarray, words))
 
     def predict(shift_BLD):
@@ -122,6 +123,7 @@ def _moved(
     # Not the same in every dimension: LayerNorm would take that out again.
     shift_D = np.random.default_rng(0).normal(size=dim).astype(np.float32)
 
+    # The column is an argument, so that all columns run in one compiled function.
     @jax.jit
     def shifted(column):
         at_column_L1 = (jnp.arange(length) == column)[:, None]
@@ -136,6 +138,7 @@ def _moved(
                 f"{name}: attention gives values that are not finite",
             )
     moved: dict[str, list[np.ndarray]] = {name: [] for name in before}
+    # One column at a time: two at once could undo each other.
     for column in range(length):
         for name, predictions in shifted(column).items():
             moved_BM = (
@@ -144,6 +147,7 @@ def _moved(
             moved[name].append(moved_BM)
     result = {}
     for name, predictions in before.items():
+        # Unused slots name column 0, as if its word were predicted.
         columns_BM = np.where(predictions.weights > 0, predictions.columns, -1)
         result[name] = (np.stack(moved[name], axis=-1), columns_BM)
     return result

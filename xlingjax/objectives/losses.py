@@ -116,6 +116,7 @@ def best_ids(
     tokens = h_TD.shape[0]
     bias_V = _without_padding(bias_V, vocab_size)
     if banned is not None:
+        # In the bias, so that neither the highest logit nor a draw can be of one.
         bias_V = bias_V.at[banned].set(jnp.finfo(jnp.float32).min)
     count = 1
     if chunk:
@@ -187,6 +188,7 @@ def _product(x, y, x_axis: int, y_axis: int):
         x,
         y,
         (((x_axis,), (y_axis,)), ((), ())),
+        # Operands stay in bfloat16, and the sums of their products are float32.
         preferred_element_type=jnp.float32,
     )
 
@@ -245,6 +247,7 @@ def _chunked_forward(target, h_ICD, table_VD, bias_V, targets_IC, weights_IC):
         zeros,
         (h_ICD, targets_IC, weights_IC),
     )
+    # In the operands' dtypes, which JAX demands of cotangents.
     gradients = (
         dh_ICD.astype(h_ICD.dtype),
         dtable_VD.astype(table_VD.dtype),
@@ -259,6 +262,7 @@ def _chunked_backward(target, gradients, cotangents):
     scaled = [
         (g.astype(jnp.float32) * scale).astype(g.dtype) for g in gradients
     ]
+    # None: targets and weights are constants.
     return *scaled, None, None
 
 
@@ -267,5 +271,6 @@ _chunked.defvjp(_chunked_forward, _chunked_backward)
 
 def _loop(step, carry, chunks):
     """`lax.scan`; a single chunk runs without a loop."""
+    # A loop of one step costs a while loop that XLA cannot fuse across.
     single = chunks[0].shape[0] <= 1
     return jax.lax.scan(step, carry, chunks, unroll=single)

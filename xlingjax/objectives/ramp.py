@@ -31,6 +31,7 @@ class Ramp:
                 values.append(float(value))
         except ValueError:
             steps = []
+        # `interp` takes rising steps for granted, and gives anything for others.
         rising = steps == sorted(set(steps))
         if not steps or steps[0] != 0 or not rising:
             raise UserError(
@@ -46,4 +47,5 @@ class Ramp:
         return jnp.interp(step, steps, values)
 
     def __rmul__(self, factor: float) -> "Ramp":
+        # So that factor * coefficient is the same for a number and a ramp.
         return Ramp(self.steps, tuple(factor * value for value in self.values))

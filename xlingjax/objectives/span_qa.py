@@ -76,12 +76,14 @@ class SpanQA(Objective):
             [batch["start_positions"], batch["end_positions"]],
             axis=-1,
         )
+        # Over the columns of a row: where, not which class.
         log_p_BLC = jax.nn.log_softmax(logits_BLC, axis=1)
         nll_BC = -jnp.take_along_axis(log_p_BLC, targets_BC[:, None], axis=1)[
             :,
             0,
         ]
         weights_B = batch["example_weights"]
+        # The mean of both, as BERT's run_squad.py has it.
         loss_B = nll_BC.mean(-1)
         correct_B = (
             (logits_BLC.argmax(1) == targets_BC).all(-1).astype(jnp.float32)

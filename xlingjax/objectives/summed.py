@@ -25,6 +25,7 @@ class Summed:
         coefficients = {}
         for name, (objective, factor) in self.parts.items():
             for term, coefficient in objective.coefficients.items():
+                # With the name of its objective, since two may call a term alike.
                 coefficients[f"{name}/{term}"] = factor * coefficient
         return coefficients
 

@@ -59,6 +59,7 @@ class Translation(TokenObjective):
     def coefficients(self) -> dict[str, float | Ramp]:
         factor = Ramp.parse(self.factor)
         if len(factor.steps) == 1:
+            # A number where it does not change: a ramp would be looked up at every step.
             factor = factor.values[0]
         return {self.name: factor}
 
@@ -102,6 +103,7 @@ class Translation(TokenObjective):
         is_target = jnp.arange(shape[1]) >= batch["input_ids"].shape[1]
         return {
             **both,
+            # `prefix` tells source from target by the side.
             "sides": jnp.broadcast_to(is_target, shape).astype(jnp.int32),
         }
 

@@ -209,6 +209,7 @@ class DAN(Objective):
     scale: float = 20.0
     reads = (*INPUTS, "sides")
     continues_encoder = False
+    # Each row is measured against all others, so microbatches would ask an easier question.
     whole_batch = True
 
     @property
@@ -217,6 +218,7 @@ class DAN(Objective):
 
     def attention(self) -> AttentionSpec:
         """There is none; who is averaged."""
+        # A deep average has no attention; this says which words are averaged.
         return AttentionSpec(own_side, packed=False)
 
     def masks(self) -> dict[str, Mask]:
@@ -249,6 +251,7 @@ class DAN(Objective):
         weights_B = self._weights_B(batch)
         # Row i's translation stands in column i; rows that only fill the batch are no candidates.
         candidate_1B = weights_B[None, :] > 0
+        # Cosines lie in -1 .. 1: without a scale their softmax stays nearly even.
         scores_BB = self.scale * u_BF @ v_BF.T
         scores_BB = jnp.where(
             candidate_1B,

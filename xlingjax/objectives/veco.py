@@ -128,6 +128,7 @@ class VECO(TokenObjective):
                 shift_BLD=shift_BLD,
             )
             predictions[f"{self.name}_tlm"] = at_slots(t_BLD, batch)
+        # In the order of the terms; what no term is paid for is not handed on, and XLA drops it.
         return {term: predictions[term] for term in self.coefficients}
 
     def states(

@@ -52,10 +52,12 @@ def verify(
     parameters. objectives: by the names of their stages."""
     params = random_parameters(model)
     for stage, (objective, source) in objectives.items():
+        # Of real text, so that packs, sides and padding are those of a run.
         drawn = source.next()
         batch = {
             name: np.asarray(drawn[name][:rows]) for name in objective.reads
         }
+        # Back-translation predicts from a source that it writes first: the second pass is tested.
         objective, batch = as_read(objective, model, params, batch)
         exact = model.config.dtype == "float32"
         words = objective.words(batch)
@@ -102,6 +104,7 @@ def random_parameters(model: Encoder) -> Any:
     @jax.jit
     def make(key):
         params = model.init(key)
+        # A key for each leaf, or leaves of one shape would get the same noise.
         leaves, tree = jax.tree.flatten(params)
         keys = jax.random.split(jax.random.fold_in(key, 1), len(leaves))
         leaves = [
@@ -123,6 +126,7 @@ def table(findings: Sequence[Finding], title: str) -> Any:
         header_style="dim",
     )
     for name in ("objective", "predictions"):
+        # rich would shorten names to fit a narrow terminal.
         longest = max(len(getattr(f, name)) for f in findings)
         result.add_column(name, min_width=longest)
     for name in ("hidden pairs", "leaks", "seen pairs", "moved"):

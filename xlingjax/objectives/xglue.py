@@ -86,6 +86,7 @@ class XFNP(Translation):
         weights_BT = batch["decoder_weights"]
         if not self.skip:
             return weights_BT
+        # The word i before a run's first i words belongs to the run before.
         return weights_BT * (batch["run_offsets"] >= i)
 
     def predictions(
@@ -118,6 +119,7 @@ def stream_prefix(i: int) -> Mask:
     def allow(q: Fields, k: Fields) -> Array:
         target = (k.pack == q.pack) & (k.side > 0) & (q.side > 0)
         beyond = k.position.shape[-1]
+        # The column that opens a target holds no word of it, and a stream must see something.
         first = jnp.where(target, k.position, beyond).min(-1, keepdims=True)
         return target & ((k.position <= q.position - i) | (k.position == first))
 

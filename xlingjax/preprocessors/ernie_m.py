@@ -60,6 +60,7 @@ class CamlmFeatures(Preprocessor):
         if self.layout == "in_place":
             return length
         # The longest text that leaves room for its own slots, which grow with it.
+        # A loop and no formula: both shares are rounded up.
         text = length - 1
         while text + 2 * slots_of_a_side(self.masking, text) > length:
             text -= 1
@@ -126,6 +127,8 @@ class CamlmFeatures(Preprocessor):
             for name in TOKEN_FIELDS[1:]:
                 of_hidden = tf.gather(batch[name], hidden_columns, batch_dims=1)
                 masks[name] = tf.where(used, of_hidden, 0)
+            # Of `batch` and not of `masked`: the sentences
+            # stay whole, and the MASKs stand behind them.
             row = append(batch, masks, text, length, vocabulary.pad_id)
             columns = text + tf.range(hidden_columns.shape[1])[None, :]
             return {
@@ -179,6 +182,7 @@ class BtmlmFeatures(Preprocessor):
         return self._placeholders_of(self.text_length(length))
 
     def _placeholders_of(self, text: int) -> int:
+        # Less a hair, since 0.15 * 20 is 3.0000000000000004 in floating point and means 3.
         return math.ceil(self.proportion * text - 1e-6)
 
     def text_length(self, length: int) -> int:
@@ -198,6 +202,7 @@ class BtmlmFeatures(Preprocessor):
         text = self.text_length(length)
         if self.reset_positions:
             return text
+        # Positions of the placeholders run on behind the text, which has at most `text` of its own.
         return 2 * text
 
     def rows(
@@ -228,6 +233,7 @@ class BtmlmFeatures(Preprocessor):
         mask = masker(self.masking, vocabulary, counts, self.slots(length))
         text = self.text_length(length)
         places = self.placeholders(length)
+        # Repeated to a fixed width: fields have one shape for every vocabulary.
         special_Z = tf.constant(
             np.resize(sorted(vocabulary.special_ids), SPECIAL_IDS),
             tf.int32,
@@ -305,6 +311,7 @@ class BtmlmFeatures(Preprocessor):
         # Distinct places of the text, in order: where its words would stand in a translation.
         score = tf.where(real, _gumbel(draws, random.PLACES, text), -np.inf)
         offsets = tf.math.top_k(score, places).indices
+        # Unused places sort behind all others.
         offsets = tf.sort(tf.where(used, offsets, text), axis=1)
         if self.reset_positions:
             return used, offsets
@@ -327,6 +334,7 @@ def _language_drawer(
     def drawn_language(batch: Batch, draws: Any) -> Any:
         own = batch["language_ids"][:, :1]
         score = log_share_T + _gumbel(draws, random.LANGUAGE, len(targets))
+        # Back-translation into the text's own language would only copy it.
         number = tf.argmax(tf.where(own == target_T, -np.inf, score), axis=1)
         return tf.gather(target_T, number)[:, None]
 
@@ -337,6 +345,7 @@ def _gumbel(draws: Any, purpose: int, width: int) -> Any:
     """[B, width]: noise of which the largest, added to log shares, is drawn by share."""
     import tensorflow as tf
 
+    # The logarithm of 0 is no number.
     uniform = tf.clip_by_value(draws.uniform(purpose, width), 1e-7, 1 - 1e-7)
     return -tf.math.log(-tf.math.log(uniform))
 
@@ -352,6 +361,7 @@ def append(
     `length`."""
     import tensorflow as tf
 
+    # Ids alone have a padding of their own; in layout "xlm" 0 is `<s>`.
     padding = dict.fromkeys(TOKEN_FIELDS, 0) | {"input_ids": pad_id}
     rows = {}
     for name in TOKEN_FIELDS:

@@ -23,6 +23,7 @@ PIECES = ("first", "all")
 def kept_lengths(first: int, second: int, budget: int) -> tuple[int, int]:
     """How many tokens of each text stay when the longer one loses its last token, again and again,
     until both fit `budget`; of two equally long texts the second loses."""
+    # In closed form: one token at a time takes long for documents.
     kept = min(first, max(budget - second, (budget + 1) // 2))
     return kept, min(second, budget - kept)
 
@@ -59,6 +60,8 @@ def pair_row(
         a, b = kept_lengths(len(first), len(second), length - separators)
         ids = [vocabulary.bos_id, *first[:a], vocabulary.eos_id]
         turn = len(ids)
+        # Two ends and a beginning are there in any case;
+        # what is beyond three stands between the texts.
         ids += [vocabulary.eos_id] * (separators - 3) + [
             *second[:b],
             vocabulary.eos_id,
@@ -159,6 +162,7 @@ def shuffled_rows(
     """
     rows = {}
     for field in parts[0]:
+        # Held whole, since every epoch reads all rows in another order.
         rows[field] = np.concatenate([part[field] for part in parts])
     examples = len(rows["input_ids"])
     drawn = []
@@ -175,6 +179,8 @@ def shuffled_rows(
             numbers = []
             for name, count in drawn:
                 rng = np.random.default_rng((seed, epoch, *name))
+                # A number for each row, and not a permutation: parts can
+                # be added without changing the order within one.
                 numbers.append(rng.random(count))
             order[epoch] = np.argsort(np.concatenate(numbers), kind="stable")
         return order[epoch][offset]
@@ -190,6 +196,7 @@ def shuffled_rows(
         "batch_size": batch_size,
         "seed": seed,
     }
+    # A run of an older version had another order, and must not go on in this one.
     identity |= {"order": "by part"}
     return CountedSource(
         read,
@@ -230,10 +237,12 @@ def tagged_parts(
             apart,
             marks,
         )
+        # Where each word begins, so that rows are cut between words.
         begins = []
         for i in range(len(ids)):
             if i == 0 or owners[i] != owners[i - 1]:
                 begins.append(i)
+        # Rows of this sentence begin here: no row goes on from the sentence before.
         first = len(parts)
         for begin, end in zip(begins, [*begins[1:], len(ids)], strict=True):
             end = min(end, begin + room)
@@ -290,6 +299,7 @@ def tagged_rows(
         rows["language_ids"][row, :used] = language_id
         rows["pack_ids"][row, :used] = 1
         tags_of_words = sentences[number].tags
+        # Test sets: every column keeps weight 0.
         if not tags_of_words:
             continue
         for column, word in enumerate(owners):

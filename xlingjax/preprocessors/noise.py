@@ -105,6 +105,7 @@ class Examples:
         # One segment per example of the whole batch: a row has at most as many as it has columns,
         # and one of padding.
         self._segment = pack + (length + 1) * tf.range(rows)[:, None]
+        # A fixed number, since TensorFlow wants shapes that do not depend on the data.
         self._segments = rows * (length + 1)
 
     def total(self, x: Any) -> Any:
@@ -195,6 +196,7 @@ class Noiser:
         self._pad_id = vocabulary.pad_id
         self._begins_word_V = tf.constant(vocabulary.begins_word())
         self._marks_ends = vocabulary.marks_ends
+        # Per language, since a batch may hold several.
         spaced = [
             noise.whole_words and base_language(code) not in UNSPACED
             for code in languages
@@ -339,6 +341,7 @@ class Noiser:
         )
 
         end_BLL = tf.one_hot(end, length, dtype=tf.int32)
+        # `one_hot` of a column beyond the row is all zeros: such a span has no end in it.
         ends = tf.reduce_sum(tf.where(start[:, :, None], end_BLL, 0), axis=1)
         covering = tf.cumsum(tf.cast(start, tf.int32) - ends, axis=1)
         # Where a second span is open already, this one starts inside it.
@@ -364,6 +367,7 @@ class Noiser:
         rank = examples.rank(gap, draws.uniform(random.GAPS, length))
         # The gaps of lowest rank are a choice without replacement.
         insert = gap & (rank < examples.total(tf.cast(empty, tf.int32)))
+        # A row has no more columns than before, so a MASK fits only where spans have made room.
         room = length - tf.reduce_sum(
             tf.cast(keep, tf.int32),
             axis=1,
@@ -404,6 +408,7 @@ class Noiser:
         from xlingjax.data import draws as random
 
         length = text.ids.shape[1]
+        # The same draw decides what is lost and which one stays.
         uniform = draws.uniform(random.DROP, length)
         # Below every draw, so that what noise may not touch is never the one that stays.
         score = tf.where(text.content, uniform, -1.0)

@@ -38,6 +38,8 @@ def paired_rows(
     one, two = sides
     # The label is that of the example, in whichever language it is read.
     rows = {"labels": one["labels"], "example_weights": one["example_weights"]}
+    # Side by side in one row: what stands before and behind a
+    # token differs, but a batch keeps one axis of examples.
     for name in ("input_ids", "position_ids", "language_ids", "pack_ids"):
         rows[name] = np.concatenate([one[name], two[name]], axis=1)
     # The texts within an example need no side: plugged in, each example is one text, as VECO's side

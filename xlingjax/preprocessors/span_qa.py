@@ -36,6 +36,7 @@ class Window:
 def window_bounds(pieces: int, room: int, stride: int) -> list[tuple[int, int]]:
     """`begin:end` of the windows of at most `room` pieces over so many; a stride beyond `room` is
     as `room`, so that every piece is in one."""
+    # A context that fits has one window, whatever the stride.
     bounds = [(0, min(room, pieces))]
     while bounds[-1][1] < pieces:
         begin = bounds[-1][0] + min(room, stride)
@@ -72,6 +73,7 @@ def answer_pieces(question: Question, spans: np.ndarray) -> tuple[int, int]:
         raise UserError(
             f"question {question.id}: no answer with its start to train on; use a labelled file",
         )
+    # The first of several, as in run_squad.py; scoring knows them all.
     answer = question.answers[0]
     begin = question.starts[0]
     there = question.context[begin : begin + len(answer)]
@@ -160,6 +162,7 @@ def span_rows(
             length - separators - len(question_ids),
             stride,
         )
+        # Windows overlap: at prediction a piece counts in the one that shows most around it.
         best = maximal_context(bounds, len(ids))
         for number, (begin, end) in enumerate(bounds):
             row = pair_row(
@@ -185,6 +188,7 @@ def span_rows(
             )
             start = 0
             stop = 0
+            # Held in part is not held: half an answer would be learnt as a whole one.
             if begin <= first and last < end:
                 start = column + first - begin
                 stop = column + last - begin

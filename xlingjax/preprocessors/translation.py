@@ -50,6 +50,7 @@ class TranslationFeatures(Preprocessor):
     truncate: and cuts their sources if too long.
     """
 
+    # A field, not a constant: a run may have several such stages, each with draws of its own.
     name: str = "translation"
     directions: tuple[str, ...] = ()
     max_pieces: int = 100
@@ -67,6 +68,7 @@ class TranslationFeatures(Preprocessor):
     def takes(self, languages: tuple[str, str]) -> bool:
         """Whether it reads pairs of these languages."""
         first, second = languages
+        # A title task and translation may read the same PARALLEL; each takes its own pairs.
         if (first == second) != self.within:
             return False
         if not self.directions:
@@ -173,6 +175,7 @@ class DenoisingFeatures(Preprocessor):
     ) -> Callable[[Batch, Any], Batch]:
         import tensorflow as tf
 
+        # Made once, when the map is: it lays out tables over the vocabulary.
         noiser = Noiser(self.noise, vocabulary, self.languages or ())
         special_V = tf.constant(is_special(vocabulary))
 
@@ -199,6 +202,7 @@ class DenoisingFeatures(Preprocessor):
                 "position_ids": tf.where(source.pack > 0, position, 0),
                 "language_ids": source.language,
                 "pack_ids": source.pack,
+                # Of `batch`, the text without noise, which the decoder is to restore.
                 **decoder_fields(batch, starts, vocabulary.pad_id),
             }
 
@@ -249,6 +253,7 @@ class BackTranslationFeatures(Preprocessor):
 
         from xlingjax.data import draws as random
 
+        # Options are tuples, since they are hashed and go through JSON.
         pivots = dict(self.pivots)
         languages = max(pivots, default=0) + 1
         # A language without pivots is translated into itself.
@@ -273,6 +278,7 @@ class BackTranslationFeatures(Preprocessor):
         )
 
         def with_pivots(batch: Batch, draws: Any) -> Batch:
+            # A row is one sentence: all its tokens have its language, padding has 0.
             own_B = tf.reduce_max(batch["language_ids"], axis=1)
             count_B = tf.cast(tf.gather(count_G, own_B), tf.float32)
             choice_B = tf.cast(

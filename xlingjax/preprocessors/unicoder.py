@@ -185,6 +185,7 @@ class DanFeatures(Preprocessor):
             length,
             max_pieces=self.max_pieces,
             both_orders=False,
+            # A row is one pair: each is a candidate for the others of the batch.
             packing=False,
         )
 

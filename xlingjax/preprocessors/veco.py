@@ -45,6 +45,7 @@ class VecoFeatures(Preprocessor):
             bases,
             length,
             max_pieces=self.max_pieces,
+            # Both sides are predicted, each from the other: the other order would say the same.
             both_orders=False,
             packing=self.packing,
         )

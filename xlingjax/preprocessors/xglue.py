@@ -54,6 +54,7 @@ class XfnpFeatures(Preprocessor):
             raise UserError(
                 f"xfnp: span={self.span} must be at least 1 and below block={self.block}",
             )
+        # For its errors: wrong shares are said now, not at the first batch.
         self._masking()
 
     def _masking(self) -> Masking:
@@ -67,6 +68,7 @@ class XfnpFeatures(Preprocessor):
     def decoder_columns(self, length: int) -> int:
         """T: so many tokens are hidden in a row of one full example; where several share it, no
         more. Raises UserError for rows without room for any."""
+        # Less one column: the token that opens the row is never hidden.
         targets = self.span * (length - 1) // self.block
         if not targets:
             raise UserError(
@@ -127,6 +129,7 @@ class XfnpFeatures(Preprocessor):
             position = batch["position_ids"]
             offset = offsets(batch, draws)
             hidden = offset >= 0
+            # `decoder_columns` is the most there can be, so nothing is cut off here.
             columns = columns_where(hidden)[:, :targets]
             used = columns < length
             columns = tf.where(used, columns, 0)

@@ -185,6 +185,7 @@ def masker(
         eligible = real & ~starts & (log_weight > -np.inf)
         # Gumbel-top-k: the k largest of log w + Gumbel noise are k draws without replacement in
         # proportion to w.
+        # The double logarithm below has no value at 0 and at 1.
         uniform = tf.clip_by_value(
             draws.uniform(random.SELECT, length),
             1e-7,
@@ -249,6 +250,7 @@ def _number_to_choose(
     eligible_tokens = tf.reduce_sum(tf.cast(eligible, tf.int32), axis=1)
     if masking.count == "exact" and not masking.validation:
         tokens = tf.reduce_sum(tf.cast(real, tf.float32), axis=1)
+        # Less a hair before rounding up, as in `Masking.slots`; float32 needs a wider one.
         count = tf.cast(
             tf.math.ceil(masking.rate * tokens - 1e-4),
             tf.int32,
@@ -274,6 +276,7 @@ def _choose(
     [B, L] among those that are `eligible` [B, L]."""
     import tensorflow as tf
 
+    # `top_k` gives the best first, so a row that draws fewer uses its first slots.
     used = tf.range(slots)[None, :] < count[:, None]
     columns = tf.math.top_k(
         tf.where(eligible, score, -np.inf),
@@ -396,6 +399,7 @@ class TlmFeatures(Preprocessor):
     max_pieces: int = 100
     # XLM §3.4 restarts the positions at y, which makes the two sentences easier to align.
     reset_positions: bool = True
+    # A language is then as often first as second.
     both_orders: bool = True
     packing: bool = True
     partner_visible: bool = True

@@ -110,6 +110,7 @@ class Checkpoints:
         self._config = config
         self._identity = identity
         self._say = say
+        # The last always, whatever the best: a run goes on from it.
         policies = [ocp.checkpoint_managers.LatestN(n=config.keep_last)]
         for metric in config.metrics:
             policies.append(_best_by(metric, config))
@@ -123,11 +124,13 @@ class Checkpoints:
                 policies,
             ),
             best_fn=best_fn,
+            # A killed run leaves a half-written checkpoint under another name.
             cleanup_tmp_directories=True,
         )
         self._manager = ocp.CheckpointManager(
             self.folder,
             options=options,
+            # Named, so that one item can be read without the others.
             item_names=("params", "training", "run"),
         )
         self.saved_step = -1
@@ -151,11 +154,13 @@ class Checkpoints:
         metrics = self._metrics(values)
         failed = None
         try:
+            # Positions first: Orbax writes in the background, and what it finalises must have them.
             write_positions(self._positions, step, positions)
             if is_primary():
                 # Orbax removes old checkpoints and knows nothing of their positions.
                 keep_positions(
                     self._positions,
+                    # With this step, which the manager does not know yet.
                     (step, *self._manager.all_steps()),
                 )
         except OSError as error:
@@ -180,6 +185,8 @@ class Checkpoints:
                 ),
                 metrics=metrics or None,
             )
+            # After the manager has taken it, so that
+            # best.json names no checkpoint that was refused.
             self._note_best(step, metrics, values)
         except Exception as error:
             raise explained(error, self.folder) from error
@@ -197,6 +204,7 @@ class Checkpoints:
                 args=ocp.args.JsonSave(metrics),
                 force=True,
             )
+            # The manager keeps what it read of a folder, and would not see the change.
             self._manager.reload()
         self._note_best(step, metrics, values)
 
@@ -237,6 +245,7 @@ class Checkpoints:
         """Wait until the last checkpoint is on disk. Raises UserError when it could not be
         written."""
         try:
+            # An error of the background shows only here.
             self._manager.wait_until_finished()
             self._manager.close()
         except Exception as error:
@@ -255,6 +264,7 @@ class Checkpoints:
         forget_abandoned_reads()
         steps = checkpoint_steps(self.folder)
         unreadable: list[tuple[int, str]] = []
+        # The newest first: whatever was lost of it is trained again from the one before.
         for step in reversed(steps):
             restored = None
             problem = ""
@@ -265,6 +275,7 @@ class Checkpoints:
             except Exception as error:
                 # Whatever Orbax raises of a damaged file: the one before may be whole.
                 problem = f"{type(error).__name__}: {first_line(error)}"
+            # Every process must go on from the same step, so one that fails is the failure of all.
             if all_agree(restored is not None):
                 self._set_aside(unreadable)
                 self.saved_step = step
@@ -321,6 +332,7 @@ class Checkpoints:
                 training=ocp.args.StandardRestore(training),
             ),
         )
+        # By the names of the fields: they were saved without the parameters.
         state = TrainState(params=items.params, **items.training)
         return Restored(step, state, positions, run["progress"])
 

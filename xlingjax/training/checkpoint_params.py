@@ -43,6 +43,7 @@ def load_params(
     for name in model:
         if name in saved:
             continue
+        # `match`, from the beginning: a name of a part covers all below it.
         if any(re.match(pattern, name) for pattern in new):
             kept.append(name)
         else:
@@ -104,6 +105,7 @@ def saved_params(checkpoint: Path) -> tuple[dict[str, tuple[int, ...]], Any]:
     forget_abandoned_reads()
     run = checkpoint / "run"
     try:
+        # Shapes alone, so that a checkpoint that does not fit is refused before it is read.
         metadata = ocp.Checkpointer(ocp.PyTreeCheckpointHandler()).metadata(
             checkpoint / "params",
         )
@@ -133,6 +135,7 @@ def read_params(checkpoint: Path, wanted: Any) -> Any:
                 restore_args=ocp.checkpoint_utils.construct_restore_args(
                     wanted,
                 ),
+                # Orbax wants every parameter of the checkpoint otherwise.
                 partial_restore=True,
             ),
         )

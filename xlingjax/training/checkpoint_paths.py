@@ -34,6 +34,7 @@ def find_checkpoint(path: str | Path) -> Path:
     Raises UserError.
     """
     run, which = run_and_checkpoint(path)
+    # A folder may have an "@" in its name, and goes first.
     if which and not Path(path).exists():
         return _named_checkpoint(run.absolute(), which)
     path = Path(path).absolute()
@@ -61,6 +62,7 @@ def _named_checkpoint(run: Path, which: str) -> Path:
             f"{run} kept no best checkpoint by {which} (but by {', '.join(best) or 'nothing'});"
             f" train with KEEP_BEST=1 and BEST_METRIC={which}",
         )
+    # Named by number or by metric, it may have been removed since.
     if step not in steps:
         there = ", ".join(map(str, steps)) or "none"
         raise UserError(

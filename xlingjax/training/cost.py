@@ -29,6 +29,7 @@ class Stopwatch:
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
+        # What has been counted so far is put by; counting begins again behind the pause.
         self._total += time.perf_counter() - self._since
         try:
             yield

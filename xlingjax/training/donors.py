@@ -59,6 +59,7 @@ class Donor:
     @classmethod
     def open(cls, run: str) -> "Donor":
         """Reads no parameter. Raises UserError: no such run, no readable checkpoint."""
+        # First: it says best that a folder is no run.
         record = read_run_record(run)
         checkpoint = find_checkpoint(run)
         shapes, vocabulary = saved_params(checkpoint)
@@ -82,6 +83,7 @@ class Donor:
         )
         names = [f"{kind}/{rest}"]
         if part == "decoder":
+            # An encoder's layers may begin a decoder: they have the same names.
             names = [f"encoder/{rest}"]
             if of_decoder and not tied:
                 names = [f"decoder/{rest}"]
@@ -103,6 +105,7 @@ class Donor:
         numbers = numbers_of(chosen, macro)
         if numbers is None:
             if depth < count:
+                # For the message: layers spread evenly are a likely choice.
                 spread = [str(i * depth // count) for i in range(count)]
                 raise UserError(
                     f"{MACROS[side]}={self.run} has {depth} layers, the new {side} {count}: say"
@@ -139,6 +142,7 @@ class Copy:
             return self
         our_rows, their_rows = self.languages
         # Either may have fewer rows than languages.
+        # By code, since the same language may have another number in either run.
         ours = dict(zip(languages, our_rows, strict=False))
         theirs = dict(zip(self.donor.languages, their_rows, strict=False))
         known = []
@@ -198,6 +202,7 @@ def read(
             sharding = NamedSharding(sharding.mesh, PartitionSpec())
         one = jax.ShapeDtypeStruct(shape, ours[name].dtype, sharding=sharding)
         wanted.setdefault(copy.donor.run, {})[copy.source] = one
+        # Found once, when the donor was opened: a run that trains on may have a newer one by now.
         checkpoints[copy.donor.run] = copy.donor.checkpoint
     read = {}
     for run, leaves in wanted.items():

@@ -201,6 +201,7 @@ class Feed:
             return
         if settings.get("language_tokens") or self.model.config.num_languages:
             return
+        # None named means both ways, which are two languages.
         targets = {
             direction.split("-")[1] for direction in settings["directions"]
         }

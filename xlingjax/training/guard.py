@@ -89,6 +89,7 @@ class Guard:
             why = "a gradient norm above optimizer.skip_norm"
             remedy += " or raise optimizer.skip_norm"
         self._say(f"{where}: update skipped for {why} ({bad} in a row)")
+        # Counted on the device, in a row: one good step begins the count anew.
         if bad >= self._limit:
             path = self._save(pending)
             raise UserError(

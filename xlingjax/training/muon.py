@@ -23,6 +23,7 @@ def scale_by_muon() -> optax.GradientTransformation:
             matrix_axes(updates),
         )
 
+    # `scale_by_muon` leaves the size of an orthogonal matrix, so the factor comes behind it.
     return optax.chain(
         optax.contrib.scale_by_muon(
             beta=0.95,

@@ -71,6 +71,7 @@ class Programs:
                 stage=stage,
                 **self._arguments,
             )
+            # Ahead of the call, so that compiling is timed by itself and can be announced.
             compiled = train_step.lower(state, batch, key).compile()
         seconds = time.perf_counter() - started
         self.compile_seconds[turn.label] = seconds

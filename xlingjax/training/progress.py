@@ -57,6 +57,7 @@ class Timetable:
 
     def measured(self, workdir: Path, step: int) -> bool:
         """Whether all that is due after `step` steps is written down."""
+        # A run may have been killed between its checkpoint and the evaluation.
         return set(self.evaluators(step)) <= evaluated_at(workdir, step)
 
 
@@ -132,6 +133,7 @@ class Progress:
         evaluates = self._timetable.evaluators(step) and (
             self._timetable.last(step) or not stopping
         )
+        # Before evaluation, which may take long: the line of these steps is there meanwhile.
         if self._timetable.logs(step):
             self.log(step)
         if evaluates:
@@ -172,6 +174,7 @@ class Progress:
 
     def evaluate(self, step: int, state: TrainState) -> None:
         self._guard.drain()
+        # Tokens per second are of training alone.
         with self._clock.paused():
             for name, evaluator in self._timetable.evaluators(step).items():
                 values = evaluator(
@@ -188,6 +191,7 @@ class Progress:
         self.log(step)
         positions = {}
         for name, source in self._feed.sources.items():
+            # Of every stage, those too that have ended or not begun: a resumed run opens them all.
             positions[name] = source.state()
         values = {}
         if evaluated:
@@ -249,6 +253,7 @@ class Progress:
             "metrics": self.lines,
             "evaluations": self.values,
         }
+        # Only of runs that keep the best.
         if self._checkpoints.best:
             totals["best"] = self._checkpoints.best
         return totals

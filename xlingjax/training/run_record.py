@@ -84,6 +84,7 @@ def _switches(objective: Any) -> dict[str, Any]:
 
 def vocabulary_of(identity: Mapping[str, Any]) -> Any:
     """The hash of the vocabulary behind a run's batches; None if its sources do not tell."""
+    # Frozen or own batches may not tell theirs; the first that does speaks for all.
     for data in identity["data"].values():
         if "vocabulary" in data:
             return data["vocabulary"]
@@ -124,6 +125,7 @@ def require_same(
         # Texts and tables differ because of it, and would hide it.
         differing = [one for one in differing if _is_cause(one[0])]
     fields = []
+    # A few name the cause; a whole mixture would fill the terminal.
     for path, theirs, own in differing[:4]:
         fields.append(
             f"{path}: checkpoint has {_short(theirs)}, this run has {_short(own)}",
@@ -160,6 +162,7 @@ def run_languages(sources: Mapping[str, Any], model: Any) -> tuple[str, ...]:
                 f" {list(source.languages)} and {list(other.languages)}; give every mixture the"
                 " same list of languages",
             )
+    # A model without language embeddings reads any number of them.
     if model.num_languages > 1 and len(source.languages) > model.num_languages:
         raise UserError(
             f"the run has {len(source.languages)} languages, model.num_languages is"
@@ -241,12 +244,14 @@ def schedule_record(
         "optimizer": of_optimizer,
         "stages": stages,
     }
+    # `default`: what an own objective holds may be no JSON, and is only shown.
     return json.loads(json.dumps(record, default=str))
 
 
 def versions() -> dict[str, str]:
     """Versions of what computes and of what reads the data, as installed."""
     installed = {"python": platform.python_version(), "xlingjax": __version__}
+    # By metadata, since importing TensorFlow takes seconds.
     packages = "jax jaxlib flax optax orbax-checkpoint numpy seqio tensorflow sentencepiece"
     for package in packages.split():
         try:

@@ -31,6 +31,7 @@ def turns(
     """
     if mode not in MODES:
         raise UserError(f"schedule {mode!r} is not one of {', '.join(MODES)}")
+    # A cycle begins with its stage, or the first turns of the stage would depend on the one before.
     start = latest(starts(weights), step)
     now = [at(weight, step) for weight in weights]
     if min(now) < 0 or max(now) <= 0:
@@ -43,6 +44,7 @@ def turns(
             index: float(weight) for index, weight in enumerate(now) if weight
         }
     if mode == "weighted":
+        # By the step and not from a generator: a resumed run draws the same.
         return {_drawn(draw(step, seed), now): 1.0}
     order = cycle(tuple(now))
     return {order[(step - start) % len(order)]: 1.0}
@@ -101,6 +103,7 @@ def cycle(weights: tuple[float, ...]) -> tuple[int, ...]:
             else:
                 # Below all others: weight 0 never has a turn.
                 behind.append(-total)
+        # `max` gives the first of equals, and so objectives of equal weight take turns in order.
         furthest = max(range(len(counts)), key=behind.__getitem__)
         order.append(furthest)
         taken[furthest] += 1

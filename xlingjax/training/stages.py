@@ -17,6 +17,7 @@ def is_staged(value: Any) -> bool:
     return (
         isinstance(value, Mapping)
         and bool(value)
+        # By type, since True is an int, too; mappings of languages have texts.
         and all(type(key) is int for key in value)
     )
 
@@ -78,6 +79,7 @@ def staged(
         for name in keep:
             of_stages.pop(name, None)
         steps = starts(of_stages.values())
+        # Nothing changes: the result itself, so that runs without stages look as they always did.
         if len(steps) == 1:
             return function(**arguments)
         results = {}
@@ -91,6 +93,7 @@ def staged(
             results[step] = function(**own)
         return results
 
+    # gin and the checks on macros read the signature, and `wraps` alone would show the plain types.
     call.__signature__ = _with_stages(function, keep)
     return call
 

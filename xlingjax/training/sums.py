@@ -65,6 +65,7 @@ class Interval:
         self._steps += steps
         self._tokens += tokens
         line = summarise(total["metrics"], languages)
+        # By good steps: one that was skipped adds nothing to either.
         for key in ("total", "grad_norm"):
             line[key] = ratio(total[key], good)
         line["steps"] = steps

@@ -60,9 +60,11 @@ class Tracker:
         if not self._primary:
             return
         for name in ("metrics.jsonl", "evaluations.jsonl"):
+            # Before the files are opened to append.
             keep_until(self._workdir / name, step)
         for name in ("log.txt", "metrics.jsonl", "evaluations.jsonl"):
             path = self._workdir / name
+            # By lines, so that a killed run has written all but its last.
             self._files[name] = open(path, "a", encoding="utf-8", buffering=1)  # noqa: SIM115 - open for the run's life
         self._files["log.txt"].write(self._log.getvalue())
         self._log = self._files["log.txt"]
@@ -70,6 +72,7 @@ class Tracker:
         if self._console.is_terminal:
             self._live = Live(
                 console=self._console,
+                # A thread that redraws would run beside the step; `tick` does it.
                 auto_refresh=False,
                 transient=True,
             )
@@ -143,6 +146,7 @@ class Tracker:
             self._live = None
         for file in self._files.values():
             file.close()
+        # A run may end before `begin`, as one that is refused.
         if hasattr(self, "_board"):
             self._board.close()
 
@@ -183,6 +187,7 @@ def summary_writer(folder: Path, step: int) -> Any:
 
 
 def is_number(value: Any) -> bool:
+    # True is an int, too.
     return isinstance(value, int | float | np.number) and not isinstance(
         value,
         bool,
@@ -232,6 +237,7 @@ def keep_until(path: Path, step: int) -> None:
             record = json.loads(line)
         except ValueError:
             continue
+        # A last line without its end may parse and still be cut short.
         if record["step"] <= step and line.endswith("\n"):
             kept.append(line)
     partial = path.with_suffix(".partial")

@@ -33,6 +33,7 @@ def write_trained(
         )
         for name, content in files.items():
             (partial / name).write_bytes(content)
+        # In the items of a run's own checkpoints, so that the same code reads both.
         with ocp.Checkpointer(ocp.StandardCheckpointHandler()) as writer:
             writer.save(target / "params", args=ocp.args.StandardSave(params))
         with ocp.Checkpointer(ocp.JsonCheckpointHandler()) as writer:

@@ -6,4 +6,5 @@ from xlingjax.runtime import moved
 
 
 def __getattr__(name: str) -> Any:
+    # Names that stood here in older versions are found where they are now.
     return moved.attribute(__name__, name)

@@ -23,6 +23,7 @@ def read_source_target(
     set. Raises UserError for an empty line and for files of unequal length."""
     sources, *others = [_texts(path) for path in paths]
     if not others:
+        # Official test sets keep their targets back.
         return [SourceTarget(text, None, number) for number, text in sources]
     (targets,) = others
     _same_length(paths, sources, targets)
@@ -47,6 +48,7 @@ def read_tatoeba(paths: Sequence[Path], task, language: str) -> list[Bitext]:
     gold = None
     if len(paths) > 2:
         gold = _gold(_permutation(paths[2], len(texts)))
+    # Taken as aligned, a sorted side would give every model a score of about 0 without a word.
     elif len(texts) < ORDERED or texts != sorted(texts):
         gold = _gold(range(len(texts)))
     return [Bitext(_by_row(foreign), _by_row(english), gold)]
@@ -100,6 +102,7 @@ def _gold_of_bucc(
                 f"{path}, line {number}: {len(pair)} columns, expected 2: foreign id TAB"
                 " English id",
             )
+        # Columns in the other order would otherwise give a score of 0 and no error.
         for id_, side, file in zip(pair, sides, paths[:2], strict=True):
             if id_ not in side:
                 raise UserError(
@@ -112,6 +115,7 @@ def _gold_of_bucc(
 def _permutation(path: Path, count: int) -> list[int]:
     rows = []
     for number, line in _lines(path):
+        # `isdigit` refuses a sign, too: a negative row would be read from the end.
         if not line.strip().isdigit() or int(line) >= count:
             raise UserError(
                 f"{path}, line {number}: {line!r} is not a row, 0 to {count - 1}",

@@ -32,6 +32,7 @@ def read_squad(
     an answer that does not stand in its context where it is said to.
     """
     path = existing(paths[0])
+    # By id, since predictions and official scripts match questions by it.
     found: dict[str, Question] = {}
     for article in _field(_loaded(path), "data", path, "the file"):
         for paragraph in _field(article, "paragraphs", path, "an article"):
@@ -50,6 +51,7 @@ def read_squad(
                     translated=translated,
                 )
                 if numbered:
+                    # Before ids are compared, so that none comes twice.
                     question = replace(question, id=str(len(found)))
                 before = found.get(question.id)
                 if before is not None:
@@ -89,6 +91,7 @@ def checked_question(
     where = f"{path}, question {id_}"
     answers = []
     starts = []
+    # Test sets lack the list, or have null for it.
     for answer in qa.get("answers") or ():
         text = _value(answer, "text")
         start = _value(answer, "answer_start")
@@ -134,6 +137,8 @@ def _misplaced(
 
 def _loaded(path: Path) -> Any:
     try:
+        # Decoded first and on its own, so that broken bytes
+        # are told apart from broken JSON; "-sig" drops a BOM.
         return json.loads(path.read_bytes().decode("utf-8-sig"))
     except UnicodeDecodeError as error:
         line = error.object[: error.start].count(b"\n") + 1

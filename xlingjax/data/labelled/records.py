@@ -88,6 +88,7 @@ def is_lost(record: Any) -> bool:
         return "" in (record.premise, record.hypothesis)
     if isinstance(record, Question):
         return "" in (record.question, record.context)
+    # The other records come from files in which an empty text is an error.
     return isinstance(record, Tagged) and not record.words
 
 

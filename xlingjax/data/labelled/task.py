@@ -46,6 +46,7 @@ TRAINED = ("classification", "ranking", "tagging", "span_qa", "generation")
 
 SPLITS = ("train", "dev", "test", "translate_train", "translate_test")
 
+# The files of Tatoeba, as LASER and XTREME have them, are named by three letters.
 _LANGUAGE3 = """
 af afr ar ara bg bul bn ben de deu el ell es spa et est eu eus fa pes fi fin fr fra he heb hi
 hin hu hun id ind it ita ja jpn jv jav ka kat kk kaz ko kor ml mal mr mar nl nld pt por ru rus
@@ -92,10 +93,12 @@ class Files:
             for _, name, _, _ in string.Formatter().parse(pattern):
                 if name and name != "language":
                     codes[name] = CODES[name].get(language)
+        # The language has no code of that kind, so no file of it can be there.
         if None in codes.values():
             return None
         relative = [pattern.format(**codes) for pattern in self.patterns]
         if "*" in relative[0]:
+            # Sorted, since the order of records must not depend on the file system.
             return tuple(sorted(folder.glob(relative[0]))) or None
         return tuple(folder / name for name in relative)
 
@@ -236,6 +239,7 @@ def _row(bound: str | None, count: int) -> int | None:
     if not bound:
         return None
     if bound.endswith("%"):
+        # TFDS's rule "closest", so that a part holds the same rows here and there.
         return round(int(bound[:-1]) * count / 100)
     return int(bound)
 
@@ -259,6 +263,7 @@ def find(
     """The first of the places of a split whose files all exist; None: there is none. folder: of the
     files, or tfds:DIR. Raises UserError: no such folder, or a split that is written wrongly."""
     name, _ = part_of(split)
+    # TFDS's folders have its own layout, so a task has other places in them.
     if is_tfds(folder):
         folder = data_dir(folder)
         places = task.prepared.get(name, ())
@@ -278,6 +283,7 @@ def find(
 
 def languages_present(task: Task, folder: str | Path, split: str) -> list[str]:
     """The languages of a task that have files of this split, in the task's order."""
+    # A dict keeps the task's order; the training language may be among its languages.
     codes = dict.fromkeys((*task.languages, task.trained_on))
     if split.startswith("translate_"):
         # What a file of the training language holds is no translation.
@@ -309,6 +315,7 @@ def read(
     if found is None:
         raise UserError(_missing(task, folder, name, language))
     records = list(found.files.read(found.paths, task, language))
+    # A teacher labels translations, and official test sets keep their labels back.
     may_lack_gold = name == "test" or name.startswith("translate_")
     if not may_lack_gold and not any(map(_has_gold, records)):
         raise UserError(
@@ -334,6 +341,7 @@ def read(
     return kept
 
 
+# Finer than a percent, so that any part in percent is a whole number of shares.
 _SHARES = 10_000
 
 
@@ -384,6 +392,7 @@ def read_languages(
     if languages is None:
         languages = task.languages
     wanted = tuple(languages)
+    # Without `allow_missing` nothing is left out, so that `read` names the files that are missing.
     present = wanted
     if allow_missing:
         present = [code for code in wanted if find(task, folder, split, code)]
@@ -411,6 +420,7 @@ def hashes(
         if found:
             paths.update(found.paths)
     return {
+        # Relative, so that a benchmark that was moved is still the same.
         str(path.relative_to(root)): content_hash(path)
         for path in sorted(paths)
     }

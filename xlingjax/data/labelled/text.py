@@ -58,6 +58,8 @@ def read_own_table(paths: Sequence[Path], task, language: str) -> list[Example]:
                 " fine-tuning reads the same examples in two languages, line by line; translate the"
                 " rest or remove it",
             )
+        # Plug-in fine-tuning adds two texts into one
+        # example: labels that differ show lines that moved.
         for a, b in zip(examples, pivot, strict=True):
             if a.label != b.label:
                 raise UserError(
@@ -135,6 +137,8 @@ class Table:
                     self.header,
                 )
             row = dict(zip(names, map(str.strip, cells), strict=True))
+            # Before the texts are looked at: rows of other
+            # languages may be broken and are not read.
             if self.language:
                 languages.add(row[self.language])
                 if row[self.language] != language:
@@ -157,6 +161,7 @@ class Table:
             raise UserError(
                 f"{path}: no examples in this file; a line is {_shown(self.columns)}",
             )
+        # A few lost texts are a machine's; all of them are a file with other columns.
         if all(map(is_lost, examples)):
             raise UserError(
                 f"{path}: every line lacks a text; fetch the file again",
@@ -229,6 +234,7 @@ class Table:
         if len(empty) == len(names):
             fault = " and the ".join(names)
         if not fault:
+            # An optional part that is empty leaves no space behind.
             return " ".join(row[name] for name in names if row[name])
         if self.translated:
             return ""
@@ -263,6 +269,7 @@ def is_quoted(path: str | Path) -> bool:
     """Whether every field that holds a quotation mark is written as Python's csv writer does:
     between marks, those inside doubled. A file without such a mark is not. XTREME's scripts write
     XNLI and PAWS-X so."""
+    # Every field must obey: one that only begins with a mark shows that the file is not csv-quoted.
     quoted = False
     for _, line in read_lines(path):
         for cell in line.split("\t"):
@@ -307,6 +314,7 @@ def _rows(path: Path, quoted: bool) -> Iterator[tuple[int, list[str]]]:
         if not line.strip(" "):
             continue
         if quoted:
+            # A line at a time, so that an open quotation mark cannot swallow the lines after it.
             yield number, next(csv.reader([line], delimiter="\t"))
         else:
             yield number, line.split("\t")
@@ -352,6 +360,7 @@ def read_xcopa(paths: Sequence[Path], task, language: str) -> list[Example]:
             f"{path}: no examples in this file; a line is a JSON object with premise, choice1,"
             " choice2",
         )
+    # Few lines may all be 0 by chance, hence the least number.
     labels = {example.label for example in examples}
     if len(examples) >= _HIDDEN and labels == {"0"}:
         return [replace(example, label=None) for example in examples]

@@ -72,10 +72,12 @@ class Prepared:
         """The metadata of the sets that are prepared; None: none is."""
         if self.languages is not None and language not in self.languages:
             return None
+        # TFDS writes name:version, and lays it out as name/version.
         pattern = self.name.format(language=language).replace(":", "/")
         split = self.split.format(language=language)
         paths = []
         for path in sorted(folder.glob(f"{pattern}/{_INFO}")):
+            # A set may be prepared and lack the split, or have it without rows.
             if split in _splits(path):
                 paths.append(path)
         return tuple(paths) or None
@@ -136,6 +138,8 @@ def _tfds() -> Any:
     try:
         from xlingjax.data.mixture import keep_tensorflow_off_accelerators
 
+        # Before TFDS makes its first tensor, with which
+        # TensorFlow would take the memory of every GPU.
         keep_tensorflow_off_accelerators()
         import tensorflow_datasets
     except ImportError as error:
@@ -158,6 +162,7 @@ class Rows:
         """(where it stands, its number from 1, {feature: values as Python's; a class as its
         name})."""
         _tfds()
+        # After `_tfds`, which says what to install where it is missing.
         import tensorflow as tf
 
         number = 0
@@ -175,6 +180,7 @@ class Rows:
                         row,
                     )
         except (tf.errors.OpError, OSError) as error:
+            # TensorFlow puts a stack of nodes behind the first line.
             reason = str(error).splitlines()[0][:200]
             raise UserError(
                 f"{self.folder}: TFDS cannot read it ({reason}); prepare it again",
@@ -191,6 +197,8 @@ def _opened(
     of its classes}."""
     tfds = _tfds()
     builder = tfds.builder_from_directory(str(folder))
+    # One shard after the other: TFDS reads several at once otherwise, and rows would lose their
+    # order. Its cache would keep small sets in memory, and each is read once.
     in_order = tfds.ReadConfig(interleave_cycle_length=1, try_autocache=False)
     names = {}
     for name, feature in builder.info.features.items():
@@ -200,11 +208,13 @@ def _opened(
         shuffle_files=False,
         read_config=in_order,
     )
+    # Ragged, since texts and lists of words have no common length.
     return rows.ragged_batch(_BATCH), names
 
 
 def _class_names(feature: Any) -> Sequence[str] | None:
     """Of a class, or a sequence of classes."""
+    # A sequence has its class in `feature`, a class has its names itself.
     return getattr(getattr(feature, "feature", feature), "names", None)
 
 
@@ -284,6 +294,7 @@ def parallel_pairs(
         premise = row["premise"][language]
         codes = row["hypothesis"]["language"]
         translations = row["hypothesis"]["translation"]
+        # Two lists in a row, of the languages that it has.
         by_language = dict(zip(codes, translations, strict=True))
         hypothesis = by_language.get(language, "")
         examples.append(
@@ -332,6 +343,7 @@ def tagged(
     heads) words are read, neither tokens of several words nor empty nodes, which have no head."""
     sentences = []
     for where, number, row in rows:
+        # Only sets of CoNLL-U have heads; WikiANN's words are all read.
         heads = row.get("head") or [""] * len(row["tokens"])
         words = []
         marks = []

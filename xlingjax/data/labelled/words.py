@@ -101,6 +101,7 @@ class Columns:
                 # Which line is at fault is looked for only where one is: this loop is slow.
                 for number, mark in zip(numbers, marks, strict=True):
                     known_tag(mark, tags, f"{path}, line {number}")
+            # A block may hold nothing but gaps.
             if words:
                 sentences.append(Tagged(tuple(words), tuple(marks), numbers[0]))
         if not sentences:
@@ -172,6 +173,7 @@ class Columns:
 
 def read_wikiann(paths: Sequence[Path], task, language: str) -> list[Tagged]:
     """PAN-X: `token TAB tag` (XTREME) or `en:token TAB tag` (its authors); the first line tells."""
+    # By the first line with text: a file may begin with blank ones.
     first = ""
     for _, line in read_lines(existing(paths[0])):
         if line.strip():
@@ -196,6 +198,7 @@ def read_tagged_lines(
     sentences = []
     width = 0
     for number, line in read_lines(path):
+        # Kept as a row without words, since rows correspond over the languages.
         if not line.partition("\t")[0].strip():
             sentences.append(Tagged((), (), number))
             continue
@@ -242,6 +245,7 @@ def bio(tags: Sequence[str]) -> list[str]:
     before = "O"
     for tag in tags:
         mark = tag
+        # Its own B- stands only between two chunks of one type, and stays.
         if tag.startswith("I-") and before[2:] != tag[2:]:
             mark = "B-" + tag[2:]
         marks.append(mark)
@@ -268,6 +272,8 @@ def read_conllu(paths: Sequence[Path], task, language: str) -> list[Tagged]:
                 # "3-4" is a token of several words, "3.1" an empty node.
                 if re.fullmatch(r"\d+[-.]\d+", cells[0]):
                     continue
+                # Ids count within a sentence: a gap shows that
+                # lines are lost or sentences run together.
                 if cells[0] != str(len(words) + 1):
                     raise UserError(
                         f"{where}: the id {cells[0]!r} is not {len(words) + 1}, the next of its"
@@ -323,6 +329,7 @@ def _blocks(path: Path, comments: bool) -> Iterator[list[tuple[int, str]]]:
             if block:
                 yield block
             block = []
+        # Within a sentence "#" is a word.
         elif not (comments and not block and line.startswith("#")):
             block.append((number, line))
     if block:

@@ -21,6 +21,7 @@ LINES = 50_000
 
 def piece_vectors(vocabulary: Vocabulary, lines: Iterable[str]) -> np.ndarray:
     """float32 [size, at most WIDTH]: of length 1, or 0 for what does not occur near anything."""
+    # Here, since it takes long and only surgery by company needs it.
     import scipy.sparse
     import scipy.sparse.linalg
 
@@ -33,12 +34,14 @@ def piece_vectors(vocabulary: Vocabulary, lines: Iterable[str]) -> np.ndarray:
         first = np.flatnonzero(sentence[distance:] == sentence[:-distance])
         pairs = (ids[first], ids[first + distance])
         counts += scipy.sparse.csr_matrix((np.ones(len(first)), pairs), shape)
+    # Each pair was counted in one order, and company is mutual.
     counts = (counts + counts.T).tocoo()
     total_of_piece = np.asarray(counts.sum(axis=1)).ravel()
     expected = total_of_piece[counts.row] * total_of_piece[counts.col]
     information = np.log(counts.data * total_of_piece.sum() / expected)
     # Of pieces that are together less than by chance, too few counts tell how much less.
     keep = information > 0
+    # `svds` wants fewer values than the matrix has rows.
     width = min(WIDTH, int((total_of_piece > 0).sum()) - 1)
     if width < 1 or not keep.any():
         return np.zeros((vocabulary.size, 1), np.float32)
@@ -46,8 +49,11 @@ def piece_vectors(vocabulary: Vocabulary, lines: Iterable[str]) -> np.ndarray:
     matrix = scipy.sparse.csr_matrix((information[keep], places), shape)
     # `random_state`: the solver starts from a random vector.
     u, s, _ = scipy.sparse.linalg.svds(matrix, k=width, random_state=0)
+    # The root of the values, and not the values: better for
+    # similarity (Levy et al.: eigenvalue weighting 0.5).
     vectors = (u * np.sqrt(s)).astype(np.float32)
     norms = np.linalg.norm(vectors, axis=1, keepdims=True)
+    # So that a product of two is their cosine; a row of zeros stays one.
     return vectors / np.maximum(norms, 1e-6)
 
 

@@ -72,6 +72,7 @@ class FastBpeVocabulary(PieceTable):
             ) from None
         self._pieces = sorted(ids, key=ids.__getitem__)
         for i, piece in enumerate(self._pieces):
+            # The table of embeddings has a row for each, so ids are places in it.
             if ids[piece] != i:
                 raise UserError(
                     f"its vocabulary has no piece, or several, for id {i}; fetch it again",
@@ -97,9 +98,12 @@ class FastBpeVocabulary(PieceTable):
         self._ids = ids
         self._ranks = {pair: rank for rank, pair in enumerate(merges)}
         files = self.files()
+        # Of the files as we write them: the same vocabulary
+        # has one hash, whichever form it came in.
         self.sha256 = hashlib.sha256(
             b"\0".join(files[name] for name in sorted(files)),
         ).hexdigest()
+        # Unicode punctuation first, as XLM's script tokenize.sh has it.
         self._punctuation = sacremoses.MosesPunctNormalizer(
             lang=LANGUAGE,
             pre_replace_unicode_punct=True,
@@ -117,13 +121,16 @@ class FastBpeVocabulary(PieceTable):
             config_path = folder / "tokenizer_config.json"
             if config_path.is_file():
                 config = json.loads(config_path.read_text(encoding="utf-8"))
+            # XLMTokenizer's default.
             lowercase = config.get("do_lowercase_and_remove_accent", True)
             if not isinstance(lowercase, bool):
                 raise UserError(
                     f"do_lowercase_and_remove_accent={lowercase!r} is neither true nor false",
                 )
+            # Others would have other ids than those that a model of layout "xlm" expects.
             for role, token in _SPECIAL.items():
                 given = config.get(role, token)
+                # transformers writes a token as its text or as an object with flags.
                 if isinstance(given, dict):
                     given = given.get("content")
                 if given != token:
@@ -166,6 +173,7 @@ class FastBpeVocabulary(PieceTable):
         try:
             codes = _lines(_only(folder, "codes"))
             if not words:
+                # A checkpoint of XLM's holds its words in order; its files beside it need not.
                 words = [
                     *XLM_SPECIAL_PIECES,
                     *_words(_lines(_only(folder, "vocab"))),
@@ -231,6 +239,7 @@ class FastBpeVocabulary(PieceTable):
         are aligned by the longest runs that stayed; a piece that stands for nothing of `text` has
         an empty span."""
         words = self._words(text)
+        # Neither Moses's rules nor the removal of accents tells where a character came from.
         origins = aligned(text, "".join(words), self._alone)
         ids = []
         spans = []
@@ -269,6 +278,7 @@ class FastBpeVocabulary(PieceTable):
         )
 
     def _words(self, text: str) -> list[str]:
+        # XLM's pieces are of plain text, without Moses's escapes as &quot;.
         words = self._moses.tokenize(self._plain(text), escape=False)
         return self._folded(words)
 
@@ -315,9 +325,11 @@ def aligned(
         characters = alone(original)
         given += characters
         spans += [(i, i + 1)] * len(characters)
+    # Most text: every character became what it becomes by itself.
     if given == made:
         return spans
     found = []
+    # Without autojunk, which passes over frequent characters in texts of 200 and more.
     matcher = difflib.SequenceMatcher(None, given, made, autojunk=False)
     for _, begin, end, made_begin, made_end in matcher.get_opcodes():
         count = made_end - made_begin
@@ -343,6 +355,7 @@ def _check_merges(
 ) -> None:
     """Raises UserError where the merges make other pieces than these."""
     made = {first + second for first, second in merges}
+    # Single characters are there without a merge.
     longer = [piece for piece in pieces if len(piece.removesuffix(END)) > 1]
     missing = [piece for piece in longer if piece not in made]
     # Released vocabularies have a few pieces that no merge makes.

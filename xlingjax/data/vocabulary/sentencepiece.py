@@ -112,11 +112,13 @@ class Vocabulary:
             )
         self.model_bytes = model
         self.layout = layout
+        # With the layout: the same model gives other ids in another one.
         self.sha256 = hashlib.sha256(model + layout.encode()).hexdigest()
         self._processor = sentencepiece.SentencePieceProcessor(
             model_proto=model,
         )
         count = self._processor.get_piece_size()
+        # Once, since every look at a name would call into C++.
         self._pieces = [self._processor.id_to_piece(i) for i in range(count)]
         if layout == "xlm":
             self._take_xlm(count)
@@ -161,6 +163,7 @@ class Vocabulary:
         self.eos_id = 2
         self.unk_id = 3
         self.mask_id = count + 1
+        # SentencePiece has these three in another order (unk, bos, eos).
         self.to_model[:3] = self.unk_id, self.bos_id, self.eos_id
         self.special_ids = frozenset((0, 1, 2, 3, self.mask_id))
         self.pair_separators = 4
@@ -194,7 +197,9 @@ class Vocabulary:
         path = Path(path)
         if path.is_dir():
             if layout is None and not (path / "vocab.model").is_file():
+                # tokenizer.json before merges.txt, which is often beside it and says less.
                 if _is_tokenizer(path):
+                    # Here, since those modules import this one.
                     from xlingjax.data.vocabulary.tokenizer import (
                         TokenizerVocabulary,
                     )
@@ -227,6 +232,7 @@ class Vocabulary:
             return cls(model, layout)
         except UserError as error:
             raise UserError(f"{path}: {error}") from None
+        # What SentencePiece raises for bytes that are no model.
         except RuntimeError:
             raise UserError(
                 f"{path} is not a SentencePiece model: `xlingjax vocab` makes one",
@@ -253,6 +259,7 @@ class Vocabulary:
         """(ids, the characters `begin:end` of `text` that each piece stands for)."""
         if not text:
             return [], []
+        # This form has offsets, and has them in characters, not in bytes.
         pieces = self._processor.encode(text, out_type="immutable_proto").pieces
         ids = [int(self.to_model[piece.id]) for piece in pieces]
         spans = [(piece.begin, piece.end) for piece in pieces]
@@ -281,6 +288,7 @@ class Vocabulary:
     def decode(self, ids: Iterable[int]) -> str:
         """Text of the pieces; special ids other than `<unk>` are left out."""
         dropped = self.special_ids - {self.unk_id}
+        # `<unk>` stays, so that a reader of a translation sees that something is missing.
         kept = [int(self._from_model[i]) for i in ids if int(i) not in dropped]
         return self._processor.decode(kept)
 
@@ -315,6 +323,7 @@ class Vocabulary:
         return table
 
     def __eq__(self, other: object) -> bool:
+        # By content: SeqIO compares vocabularies of tasks that each loaded their own.
         return isinstance(other, Vocabulary) and self.sha256 == other.sha256
 
     def __hash__(self) -> int:

@@ -16,6 +16,7 @@ class SeqioVocabulary(seqio.Vocabulary):
     ids as `encode`."""
 
     def __init__(self, vocabulary: Vocabulary):
+        # T5's sentinels are extra ids; our special pieces are in the model itself.
         super().__init__(extra_ids=0)
         self.vocabulary = vocabulary
 
@@ -46,6 +47,7 @@ class SeqioVocabulary(seqio.Vocabulary):
         return self.vocabulary.decode(ids)
 
     def _encode_tf(self, s: tf.Tensor) -> tf.Tensor:
+        # TensorFlow Text reads SentencePiece models alone.
         if self.vocabulary.model_bytes is None:
             return self._encode_outside(s)
         # Made anew: a tokenizer resource belongs to the graph that made it.
@@ -53,6 +55,7 @@ class SeqioVocabulary(seqio.Vocabulary):
             self.vocabulary.model_bytes,
         ).tokenize(s)
         table = tf.constant(self.vocabulary.to_model)
+        # A batch of texts gives a ragged tensor, one text a plain one.
         if isinstance(pieces, tf.RaggedTensor):
             return pieces.with_flat_values(tf.gather(table, pieces.flat_values))
         return tf.gather(table, pieces)

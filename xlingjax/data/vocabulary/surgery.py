@@ -88,6 +88,8 @@ class Splitter:
         import sentencepiece
 
         proto = proto_of(vocabulary)
+        # A piece is cut as it stands: one within a word has no
+        # space before it, and those of the piece are its own.
         proto.normalizer_spec.add_dummy_prefix = False
         proto.normalizer_spec.remove_extra_whitespaces = False
         proto.ClearField("self_test_data")
@@ -104,6 +106,7 @@ class Splitter:
         rows = []
         texts = [piece.replace(SPACE, " ") for piece in pieces]
         for ids in self._processor.encode(texts):
+            # One unknown part, and the rest would spell another piece.
             if unknown in ids:
                 rows.append([])
             else:
@@ -149,6 +152,7 @@ def cut_otherwise(
             new_ids, new_lengths = new.encode_lines(chunk)
             after = _by_line(to_old[new_ids], new_lengths)
             for old_rows, new_rows in zip(before, after, strict=True):
+                # New pieces are there to cut such sentences otherwise.
                 if old.unk_id in old_rows:
                     continue
                 sentences += 1
@@ -201,6 +205,7 @@ def extend(
     kind = KINDS[proto.trainer_spec.model_type]
     known = {piece.piece for piece in proto.pieces}
     sample, _ = smoothed_sample(by_language, alpha, sentences, seed)
+    # Kept in memory, since the learner may be asked several times.
     lines = list(_normalised(old, sample))
     learner = _Learner(proto, kind, lines, character_coverage, threads)
     split = Splitter(old)
@@ -209,6 +214,7 @@ def extend(
     size = pieces
     learnt: list[tuple[str, float]] = []
     while True:
+        # Learning takes long and is done again only for a larger size.
         if not learnt:
             learnt = _without(learner(size), known)
         characters = sum(len(piece) == 1 for piece, _ in learnt)
@@ -218,6 +224,7 @@ def extend(
                 " lacks; give at least so many, or lower --character_coverage",
             )
         pool = sorted(_without(learnt, left_out), key=_characters_first)
+        # The trainer gave all that it could, so asking for more would go on for ever.
         if len(pool) < pieces and learner.gave < size:
             raise UserError(
                 f"--pieces {pieces}: the text gives {len(pool)} pieces that the vocabulary lacks;"
@@ -234,6 +241,7 @@ def extend(
             if old_rows:
                 spelt.add(piece)
         extended = _appended(old, proto, kind, chosen, spelt)
+        # Tried out, since a score does not tell which cut wins.
         unwanted = spelt & _pieces_of(extended, old_lines)
         if kind == "bpe":
             unwanted |= _never_made(old, extended, names)
@@ -252,6 +260,7 @@ def _without(
 def _characters_first(learnt: tuple[str, float]) -> tuple[bool, float]:
     """The order in which learnt pieces are taken: all characters, then the best."""
     piece, score = learnt
+    # A character that is missing is unknown wherever it stands, a longer piece is only cut in two.
     return len(piece) > 1, -score
 
 
@@ -316,12 +325,16 @@ class _Learner:
                 character_coverage=self.character_coverage,
                 # The lines are normalised already, as the old vocabulary does it.
                 normalization_rule_name="identity",
+                # Normalising stripped that space off again, so
+                # the trainer puts it where the old one did.
                 add_dummy_prefix=self.proto.normalizer_spec.add_dummy_prefix,
+                # No special piece but <unk>, without which SentencePiece does not train.
                 unk_id=0,
                 bos_id=-1,
                 eos_id=-1,
                 pad_id=-1,
                 shuffle_input_sentence=False,
+                # SentencePiece passes over longer lines than this, by default than 4192 bytes.
                 max_sentence_length=16_384,
                 num_threads=self.threads,
                 minloglevel=2,
@@ -346,6 +359,7 @@ def _appended(
     chosen: Sequence[tuple[str, float]],
     spelt: set[str],
 ) -> Vocabulary:
+    # Of ordinary pieces, since special ones have score 0, the best there is.
     lowest = min(piece.score for piece in proto.pieces if piece.type == NORMAL)
     shift = log(len(chosen) / (len(proto.pieces) + len(chosen)))
     order: dict[str, int] = {}
@@ -402,6 +416,7 @@ def trim(
     proto = proto_of(old)
     counts = count_rows(old, sentences_of(texts))[old.to_model]
     normal = np.array([piece.type == NORMAL for piece in proto.pieces])
+    # Special pieces never occur in text, and every count of them is 0.
     must = ~normal
     if characters:
         must |= np.array([len(piece.piece) == 1 for piece in proto.pieces])
@@ -429,8 +444,10 @@ def trim(
         keep = must.copy()
         # Stable, so that of pieces equally frequent the one with the lower id stays.
         for i in np.argsort(-counts, kind="stable"):
+            # Counts fall from here on.
             if counts[i] < min_count or room == 0:
                 break
+            # A merge is worth its room only with all that lead to it.
             added = [j for j in needed(i) if not keep[j]]
             if len(added) <= room:
                 keep[added] = True

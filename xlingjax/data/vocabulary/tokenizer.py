@@ -52,8 +52,10 @@ class TokenizerVocabulary(PieceTable):
             raise UserError(
                 f"tokenizer.json cannot be read: {str(error).splitlines()[0]}",
             ) from None
+        # A file may have been saved with settings of its last use, which would cut every text.
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()
+        # Text from the web may hold "</s>": it must not become an end.
         self._tokenizer.encode_special_tokens = True
         self.content = content
         self.special = {role: special[role] for role in BERT}
@@ -66,6 +68,7 @@ class TokenizerVocabulary(PieceTable):
             + LAYOUT.encode()
         )
         self.sha256 = hashlib.sha256(hashed).hexdigest()
+        # Added tokens have rows of the table, too.
         ids = self._tokenizer.get_vocab(with_added_tokens=True)
         self._pieces = _pieces_by_id(ids)
         roles = {}
@@ -127,6 +130,7 @@ class TokenizerVocabulary(PieceTable):
 
     def _encode_all(self, lines: list[str]) -> list[list[int]]:
         # The number of threads is that of RAYON_NUM_THREADS.
+        # The fast form makes no offsets, which lines do not need.
         encodings = self._tokenizer.encode_batch_fast(
             lines,
             add_special_tokens=False,
@@ -145,6 +149,7 @@ class TokenizerVocabulary(PieceTable):
                 opens = not piece.startswith(CONTINUED)
             else:
                 opens = piece.startswith(self._marker)
+            # "[CLS]" does not go on with "##" and opens no word either.
             begins.append(opens and i not in self.special_ids)
         return begins
 
@@ -164,6 +169,7 @@ def _marker(config: Any) -> str:
     """What marks the pieces that open a word, or (WordPiece) go on in one. Raises UserError where
     nothing does."""
     model = config["model"]
+    # Old files of the library give no type, and it tells them by their fields.
     kind = model.get("type") or "nameless"
     if kind == "WordPiece":
         if model.get("continuing_subword_prefix") != CONTINUED:
@@ -180,6 +186,7 @@ def _marker(config: Any) -> str:
         *_types(config.get("pre_tokenizer")),
         *_types(config.get("decoder")),
     }
+    # By its steps and not by its pieces: a text's own "Ġ" would look like a marker.
     for step, marker in MARKERS.items():
         if step in steps:
             return marker

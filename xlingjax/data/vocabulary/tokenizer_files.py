@@ -44,12 +44,14 @@ def content_of(folder: Path, pieces: str = "vocab.txt") -> bytes:
     config = read_object(folder / "tokenizer_config.json")
     if (folder / "tokenizer.json").is_file():
         content = (folder / "tokenizer.json").read_bytes()
+        # transformers makes this class anew of its pieces and does not heed the rest of the file.
         if config.get("tokenizer_class") in _XLM_ROBERTA:
             return _as_xlm_roberta(
                 content,
                 config.get("add_prefix_space", True),
             )
         return content
+    # Pieces go first where both are there: they were asked for by name.
     if (folder / "merges.txt").is_file() and not (folder / pieces).is_file():
         return _byte_level(folder, config)
     if pieces == PROPHETNET:
@@ -74,6 +76,7 @@ def special_of(folder: Path, content: bytes | None = None) -> dict[str, str]:
             token = _text(named.get(key))
             if token:
                 special[role] = token
+    # Last: what we wrote ourselves is what the run was trained with.
     if _is_ours(folder):
         special |= read_object(folder / "vocab.json")["special"]
     return special
@@ -132,6 +135,7 @@ def _as_xlm_roberta(content: bytes, prefix: bool) -> bytes:
         steps = normalizer.get("normalizers", [normalizer])
     config["normalizer"] = None
     for step in steps:
+        # SentencePiece's own table; the other steps stand in for what it does with spaces.
         if step["type"] == "Precompiled":
             config["normalizer"] = step
             break
@@ -158,6 +162,7 @@ def _byte_level(folder: Path, config: dict[str, Any]) -> bytes:
     lines = (folder / "merges.txt").read_text(encoding="utf-8").split("\n")
     merges = []
     for line in lines:
+        # The first line of the files that the library writes.
         if not line or line.startswith("#version"):
             continue
         merge = line.split(" ")
@@ -247,6 +252,7 @@ def _wordpiece(
     if len({*pieces}) < len(pieces):
         raise UserError(f"{file} has a piece twice")
     _check_special(special, pieces, file)
+    # Neither is a safe default: a wrong one cuts words into other pieces, and nothing says so.
     if not isinstance(config.get("do_lower_case"), bool):
         raise UserError(
             f'{file} does not say whether case is folded: put {{"do_lower_case": false}} or true'
@@ -283,6 +289,7 @@ def _wordpiece(
             "type": "WordPiece",
             "unk_token": special["unk"],
             "continuing_subword_prefix": CONTINUED,
+            # BERT's own limit: a longer word is [UNK].
             "max_input_chars_per_word": 100,
             "vocab": ids,
         },

@@ -42,6 +42,7 @@ def texts_by_language(
         texts += find_text(mono)
     if parallel:
         for pair in find_pairs(parallel):
+            # Sides of pairs are text of their languages, and small ones may have no other.
             texts += [pair.first, pair.second]
     if not texts:
         raise UserError("no text to read; give monolingual or parallel files")
@@ -68,6 +69,7 @@ def _sample(
 ) -> Iterator[str]:
     """`wanted` of the `count` sentences in their order, each as often as any other give or take
     one."""
+    # All sentences the same number of times: drawing with repeats would leave some out.
     times = np.full(count, wanted // count)
     once_more = rng.permutation(count)[: wanted % count]
     times[once_more] += 1
@@ -96,6 +98,7 @@ def smoothed_sample(
     total = min(sentences, sum(counts.values()))
     wanted = {}
     for language, share in zip(counts, shares, strict=True):
+        # At least one, so that the rarest language has its letters in the sample.
         wanted[language] = max(1, round(total * share))
     rng = np.random.default_rng(seed)
 
@@ -155,13 +158,18 @@ def train_vocabulary(
             character_coverage=character_coverage,
             byte_fallback=byte_fallback,
             normalization_rule_name=normalization,
+            # Ids of layout "xlm", in the model itself, so
+            # that no table stands between it and the run.
             bos_id=0,
             eos_id=1,
             pad_id=2,
             unk_id=3,
+            # Control symbols, not user-defined ones: written
+            # in a text they are cut up like other words.
             control_symbols=list(XLM_SPECIAL_PIECES[4:]),
             # The sample is drawn already, by our seed.
             shuffle_input_sentence=False,
+            # SentencePiece passes over longer lines than this, by default than 4192 bytes.
             max_sentence_length=16_384,
             num_threads=threads,
             minloglevel=2,
@@ -198,6 +206,7 @@ def train_vocabulary(
 
 def explain(message: str, size: int) -> str:
     """SentencePiece's failure as one line with the remedy."""
+    # SentencePiece has one exception for everything; only its text tells what is wrong.
     most = re.search(r"set it to a value <= (\d+)", message)
     if most:
         return f"the text is too small for {size} pieces; set the size to at most {most[1]}"
@@ -235,6 +244,7 @@ def vocabulary_report(
         for line in lines:
             words_of_line = line.split()
             words += len(words_of_line)
+            # Without spaces, so that scripts with and without them can be compared.
             characters += sum(map(len, words_of_line))
         unknown_rate = 0.0
         if ids.size:

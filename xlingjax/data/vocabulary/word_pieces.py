@@ -55,6 +55,7 @@ def pieces_of_words(
         ids, owners = _unmarked(ids, owners, vocabulary)
     if not apart:
         return ids, owners
+    # Every word has a tag to predict, so it needs a piece to predict it at.
     missing = sorted(set(range(len(words))) - set(owners))
     if not missing:
         return ids, owners
@@ -84,6 +85,7 @@ def _together(
     if base_language(language) in UNSPACED:
         joiner = ""
     text = joiner.join(words)
+    # Offsets are the tokenizer's, in the text; a search in these tells the word.
     begins = np.cumsum([0, *(len(word) + len(joiner) for word in words)])
     ids, spans = vocabulary.encode_with_spans(text)
     word_at = (
