@@ -182,6 +182,7 @@ def evaluate_retrieval(
         english_PNSD, foreign_PNSD = sides
         for p, pooling in enumerate(poolings):
             table = {}
+            # Names of layers are texts, as they come back from JSON.
             for layer in range(english_PNSD.shape[1]):
                 english_SD = english_PNSD[p, layer]
                 foreign_SD = foreign_PNSD[p, layer]
@@ -205,6 +206,7 @@ def evaluate_retrieval(
     centroids = {
         name: total[layer] / counts[name] for name, total in sums.items()
     }
+    # Plain figures stand on top, where BEST_METRIC and the log find them.
     details: dict[str, Any] = {"kind": "retrieval"}
     if prefix:
         details["prefix"] = prefix
@@ -229,6 +231,7 @@ def _buckets(max_length: int, limit: int) -> list[int]:
     """Lengths of rows up to `max_length` (0: the longest of `BUCKETS`) and the model's limit."""
     longest = max_length or BUCKETS[-1]
     longest = min(longest, limit)
+    # The longest ends the list, or rows longer than the last bucket would be cut.
     return [length for length in BUCKETS if length < longest] + [longest]
 
 
