@@ -63,6 +63,7 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: Namespace) -> int:
+    # Imports stand in the function, in every verb: --help must not wait for JAX.
     from xlingjax.config.gin_files import find_gin
     from xlingjax.config.recipe import gin_values
     from xlingjax.data.sources import split_list

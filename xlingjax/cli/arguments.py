@@ -13,6 +13,7 @@ class Parser(argparse.ArgumentParser):
     """Wrong usage is one line too."""
 
     def error(self, message: str):
+        # argparse would print the whole usage and end the process itself, without `main` knowing.
         raise UserError(f"{message} (see {self.prog} --help)")
 
 

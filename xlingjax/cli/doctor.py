@@ -263,6 +263,7 @@ def check_compile_cache() -> Iterator[Finding]:
 
 def check_imports() -> Iterator[Finding]:
     """The packages whose compiled parts clash when their versions do not fit each other."""
+    # Read when TensorFlow is imported: its notices would stand between the findings.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     for module in (
         "tensorflow",

@@ -31,6 +31,7 @@ def run(args: Namespace) -> int:
     from xlingjax.workflows.launch import planned_course, stages_of
 
     recipe = read_recipe(args.gin_file, args.overrides)
+    # Sources ask JAX which part of a batch this process has.
     start(machine_of(args))
     tables = read(recipe.corpus.negatives)
     objectives: dict[str, tuple[Any, Any]] = {}

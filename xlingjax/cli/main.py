@@ -108,12 +108,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     except UserError as error:
         # gin appends lines about its own call stack to what passes through it; the first is ours.
         print(f"error: {str(error).splitlines()[0]}", file=sys.stderr)
+        # As argparse's own status for wrong usage.
         return 2
     except Stopped as stopped:
         print(stopped, file=sys.stderr)
         return EXIT_CODE
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
+        # What a shell gives for an interrupt: 128 and the number of SIGINT.
         return 130
     # The reader of a pipe has seen enough.
     except BrokenPipeError:

@@ -68,6 +68,7 @@ def run(args: Namespace) -> int:
         args.output or None,
         args.pictures or None,
     )
+    # What is printed is what stands on the disk.
     text = page.with_name("report.json").read_text(encoding="utf-8")
     for name, value in json.loads(text)["summary"].items():
         print(f"{name:<36} {_shown(value)}")

@@ -159,6 +159,7 @@ def suite(args: Namespace) -> int:
             missing.append(
                 f"{task.full_name}: no test or dev set of {', '.join(untested)}",
             )
+    # Printed before anything runs, so that a user can stop it and get the files.
     if missing:
         print("missing:\n  " + "\n  ".join(missing))
     if missing and not args.allow_missing:
@@ -434,6 +435,7 @@ def mixture(args: Namespace) -> int:
         raise UserError(
             f"--tasks {' '.join(unknown)}: {args.mixture} has {', '.join(sorted(tasks))}",
         )
+    # All of the suite: those whose head does not fit are passed over later.
     chosen = args.tasks or list(tasks)
     require_read(args, [task for name, task in tasks.items() if name in chosen])
     start(machine_of(args))

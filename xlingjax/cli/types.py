@@ -49,6 +49,7 @@ def steps(text: str) -> list[int]:
 
 def share(text: str) -> float:
     try:
+        # Not true of nan, which is refused below.
         if 0 <= float(text) <= 1:
             return float(text)
     except ValueError:

@@ -27,6 +27,7 @@ def average(
     UserError where one is not there.
     """
     chosen = _chosen(run, last, steps)
+    # Before any checkpoint is read, which takes long.
     require_empty(output)
     model = build_model(ModelConfig(**read_run_record(run)["model"]))
     # Without one Orbax restores to the devices that wrote the checkpoint, which may not be here.
@@ -46,6 +47,7 @@ def average(
             params,
         )
     mean = jax.tree.map(lambda sum_: sum_ / np.float32(len(chosen)), total)
+    # Into run.json: the weights do not tell what they are a mean of.
     origin = {"averaged": {"run": str(run), "steps": chosen}}
     write_workdir(run, output, chosen[-1], mean, "average", origin)
     return (

@@ -76,6 +76,7 @@ def plug_in(
                 f"the cross-attention of {source} does not fit {run}: the models differ in layers"
                 " or width",
             )
+        # Shapes are the same in both orders, so only the configuration tells.
         if theirs.norm_order != config.norm_order:
             raise UserError(
                 f"the cross-attention of {source} does not fit {run}: it was trained with"

@@ -91,6 +91,7 @@ def export_model(
             f"{size:,} parameters that {made.architecture} has no place for, in {BESIDE}"
             f" ({', '.join(made.beside)}): xlingjax import reads them back",
         )
+    # Under another name until all is well: no half export can be taken for a model.
     with whole(output) as folder:
         _write(
             folder,
@@ -103,6 +104,7 @@ def export_model(
         # Of a large model two copies must do.
         made = dataclasses.replace(made, tensors={})
         # Bits first: the comparison of logits has a tolerance, which would hide a small fault.
+        # By the importer itself, so that an export is what an import will find.
         read_back = restored(folder, hugging_face.read(folder)).params
         _require_same(read_back, params, config)
         del read_back

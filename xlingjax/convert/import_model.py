@@ -82,6 +82,7 @@ def import_model(
         lines.append(str(compared))
     else:
         lines.append("not compared with transformers (--unverified)")
+    # With our fields: what config.json said is needed no more.
     model = dataclasses.asdict(ours.config)
     identity = {
         "model": model,
@@ -97,6 +98,7 @@ def import_model(
     }
     if sentences:
         record["sentences"] = dataclasses.asdict(sentences)
+    # As step 0 of a run, so that every verb reads it like one that was trained here.
     write_trained(output, record, 0, ours.params, ours.vocabulary.files())
     size = f"{ours.config.layers} layers of {ours.config.dim}, {ours.config.vocab_size:,} pieces"
     first = (
@@ -174,6 +176,7 @@ def located(source: str) -> Path:
             " hub id",
         )
     try:
+        # Here, since a folder on disk needs no package for it.
         from huggingface_hub import snapshot_download
         from huggingface_hub.errors import (
             HfHubHTTPError,

@@ -149,6 +149,7 @@ def transplant(
     if mono or parallel:
         texts = texts_by_language(mono, parallel)
     trained = open_run(run)
+    # By content: a copy of the run's own file is the same.
     if new == trained.vocabulary:
         raise UserError(
             f"--vocabulary {vocabulary} is the one that {run} has; give another",
@@ -248,6 +249,7 @@ def _write(
     record = read_run_record(run)
     record["model"].update(sizes)
     record["identity"]["model"].update(sizes)
+    # The data of the old run were in other ids: nothing of them holds for this one.
     record["identity"]["data"] = {"surgery": {"vocabulary": new.sha256}}
     # A run that was imported has no such configuration.
     if "vocabulary_sha256" in record.get("config", {}):
@@ -265,6 +267,7 @@ def _write(
     }
     record["languages"] = after
     record["parameters"] = parameters
+    # A list, since a model may go through several.
     record["surgery"] = [*record.get("surgery", []), change]
     write_trained(output, record, find_checkpoint(run).name, params, files)
     return "\n".join(lines)

@@ -24,6 +24,7 @@ Links = set[tuple[int, int]]
 
 def argmax_intersection(similarity_LS: np.ndarray) -> np.ndarray:
     """bool [L, S]: pairs of which each is the other's most similar."""
+    # By comparison and not by `argmax`: of equal similarities all are the highest.
     forward = similarity_LS == similarity_LS.max(axis=1, keepdims=True)
     return forward & (similarity_LS == similarity_LS.max(axis=0, keepdims=True))
 
@@ -99,6 +100,7 @@ def align(
     """The alignments of pairs of sentences in words, from the states of each layer (0: the
     embedding output)."""
     sides = []
+    # Each side by itself: the method reads two texts that do not see each other.
     for side, language in enumerate(languages):
         pieces = [
             pieces_of_words(pair[side], language, vocabulary) for pair in pairs
@@ -136,6 +138,8 @@ def error_rate(found: Iterable[Links], gold: Iterable[Links]) -> float:
     both = 0
     total = 0
     for made, sure in zip(found, gold, strict=True):
+        # Summed over all sentences before it is divided,
+        # so that long ones weigh more, as published.
         both += len(made & sure)
         total += len(made) + len(sure)
     if not total:
@@ -156,6 +160,7 @@ def read_links(
     UserError naming the line: another format, a word that the sentence has not; or another number
     of lines."""
     lines = lines_of(path)
+    # A line that lacks would shift all links behind it.
     if len(lines) != len(pairs):
         raise UserError(f"{path} has {len(lines)} lines for {len(pairs)} pairs")
     found = []

@@ -137,6 +137,7 @@ def tune_threshold(
     for kept, (pair, score) in enumerate(items, 1):
         right += pair in gold
         f1 = 2 * right / (kept + len(gold))
+        # "<=": of equal F1 the fewest pairs stay, as they come first.
         if f1 <= best:
             continue
         best = f1

@@ -24,6 +24,7 @@ def _likeliest(model, objective: Objective, params, batch):
 def _objective(config, task: str | None) -> Objective:
     if config.classifier == "plug_in":
         return PlugIn(config.num_labels)
+    # Such a head was trained on sides that do not see each other.
     difference = config.classifier == "difference"
     return Classification(config.labels_of(task), difference, task)
 
@@ -41,6 +42,7 @@ def predict(
     "plug_in" int[2, N], those of both sides (see `paired_rows`). The last batch is filled up with
     empty rows. task: whose head, of a model with several.
     """
+    # Without them a test set without labels has the same fields, and the same program.
     fields = {name: values for name, values in rows.items() if name not in GOLD}
     # Rows in and out on axis 0, as batches are cut and joined; sides come first again below.
     run = compiled(_likeliest, model, mesh, _objective(model.config, task))

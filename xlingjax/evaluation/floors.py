@@ -65,6 +65,7 @@ def lsi(
     train: at most `limit` of these pairs, drawn with `seed`. `dimensions` is cut to what the pairs
     can span.
     """
+    # Here, since only a report with floors needs them.
     from scipy.sparse import hstack
     from sklearn.decomposition import TruncatedSVD
 

@@ -46,6 +46,7 @@ def heldout(
     directions: these alone; limit: the first so many with text on both sides (0: all). Raises
     UserError where nothing is left, or nothing of one of `directions`.
     """
+    # By languages and not by files: several files of one direction are one set.
     sides: dict[tuple[str, str], list[tuple[str, str]]] = {}
     for pair in pairs:
         # The model has no token or row for other languages.
@@ -136,6 +137,7 @@ class GenerationScore(Evaluator):
             values[metric] = {}
         values |= {"signatures": {}, "lines": {}, "truncated": 0, "samples": []}
         for one in self.sets:
+            # One generator for all sets, so that programs are compiled once.
             made = generator.generate(one.sources, one.source, one.target)
             outputs = [best.text for best, *_ in made]
             scores = score(

@@ -38,6 +38,7 @@ def _top(model, count: int, size: int, params, batch):
         axis=1,
     )
     g_BMD, table_VD, bias_V = model.vocab_head(params, h_BMD)
+    # All logits at once: there are a few slots, and each needs its best few.
     logits_BMV = (
         jnp.einsum(
             "bmd,vd->bmv",
@@ -120,6 +121,7 @@ class MaskedSamples(Evaluator):
     def _text_rows(self, language: str, text: Text) -> list[Rows]:
         """One part, or none where no sentence fits."""
         lines = [line for line in text.lines() if line]
+        # By the seed alone, so that a reader sees the same sentences change from step to step.
         order = np.random.default_rng(self.seed).permutation(len(lines))
         chosen = [lines[i] for i in order]
         index = self._id(language)
@@ -203,6 +205,7 @@ class MaskedSamples(Evaluator):
             names = self.vocabulary.pieces(ids_MK[slot].tolist())
             predictions = []
             for name, probability in zip(names, top_MK[slot], strict=True):
+                # Rounded, and Python's own: values go into a line of JSON at every evaluation.
                 predictions.append([name, round(float(probability), 4)])
             target = int(batch["masked_targets"][row, slot])
             slots.append(

@@ -45,6 +45,7 @@ def text_rows(
     step = length - len(start)
     stream: list[int] = []
     for sentence in sentences:
+        # A corpus may be large: no more is tokenised than the rows hold.
         if limit and len(stream) >= limit * step:
             break
         if sentence.strip():
@@ -72,6 +73,7 @@ def sentence_rows(
         row = [vocabulary.bos_id, *vocabulary.encode(text), vocabulary.eos_id]
         if len(row) <= length:
             rows.append(row)
+    # After long ones are left out, so that the limit counts what is measured.
     rows = rows[: limit or None]
     return _rows(rows, None, vocabulary, length, (language_id, 0))
 
@@ -137,6 +139,7 @@ def _rows(
     column_L = np.arange(length)
     valid_BL = column_L < end_B1
     side_BL = valid_BL & (column_L >= turn_B1)
+    # Ids alone have a padding of their own; the other fields are 0 there.
     input_ids = np.full(valid_BL.shape, vocabulary.pad_id, np.int32)
     for row, (x, y) in enumerate(zip(first, second, strict=True)):
         input_ids[row, : len(x) + len(y)] = [*x, *y]
@@ -185,6 +188,7 @@ def mask_for_validation(
     positions_BM = np.zeros((len(chosen_BL), slots), np.int32)
     for row, columns_L in enumerate(chosen_BL):
         positions_BM[row, : counts_B[row]] = np.flatnonzero(columns_L)
+    # Slots beyond a row's own name column 0, and their weight is 0.
     used_BM = np.arange(slots) < counts_B[:, None]
     targets_BM = np.take_along_axis(rows["input_ids"], positions_BM, axis=1)
     return rows | {
@@ -344,6 +348,7 @@ class TextPerplexity(Evaluator):
         self._rows = joined(same_slots(parts))
 
     def __call__(self, model, params, step: int, mesh=None) -> dict[str, Any]:
+        # Made here: a run may have trained by another objective, and figures must compare.
         if self.causal:
             objective = CLM()
         else:
@@ -431,5 +436,6 @@ class TranslationPerplexity(Evaluator):
                 )
                 means[name] = mean(by_pair[name])
             out[kind] = by_pair
+            # First over both sides of a pair, then over pairs.
             out[f"{kind}_mean"] = mean(means)
         return out

@@ -18,6 +18,7 @@ from xlingjax.training.evaluator import Evaluator
 
 def _placeholders(model, params, batch):
     """The pseudo tokens [B, P], each the likeliest."""
+    # With BTMLM's defaults: the likeliest ids, no special ones, whatever the run draws.
     return BTMLM().placeholders(model, params, batch).targets
 
 
@@ -102,6 +103,7 @@ class PseudoSamples(Evaluator):
         order = np.random.default_rng(self.seed).permutation(len(lines))
         chosen = [lines[i] for i in order]
         # A sentence leaves room for its own placeholders.
+        # Less one, since the number of placeholders is rounded up.
         longest = int(self.length / (1 + self.proportion)) - 1
         return sentence_rows(
             chosen,

@@ -198,6 +198,7 @@ def evaluate_retrieval(
     centroids = {
         name: total[layer] / counts[name] for name, total in sums.items()
     }
+    # Plain figures stand on top, where BEST_METRIC and the log find them.
     details: dict[str, Any] = {"kind": "retrieval"}
     if prefix:
         details["prefix"] = prefix
@@ -227,6 +228,7 @@ def _score_layers(
     table = {}
     sides = zip(english_NSD, foreign_NSD, strict=True)
     for layer, (english_SD, foreign_SD) in enumerate(sides):
+        # Names of layers are texts, as they come back from JSON.
         table[str(layer)] = score_layer(english_SD, foreign_SD, mesh)
     return table
 
@@ -246,6 +248,7 @@ def _buckets(max_length: int, limit: int) -> list[int]:
     """Lengths of rows up to `max_length` (0: the longest of `BUCKETS`) and the model's limit."""
     longest = max_length or BUCKETS[-1]
     longest = min(longest, limit)
+    # The longest ends the list, or rows longer than the last bucket would be cut.
     return [length for length in BUCKETS if length < longest] + [longest]
 
 

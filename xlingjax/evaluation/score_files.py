@@ -154,6 +154,8 @@ def summarise(
             "score_is": list(task_metrics(task)),
             "missing": missing,
         }
+        # A score over some languages is given and marked;
+        # only whole ones go into the benchmark's mean.
         averaged = {*averaged_languages(task)}
         if averaged & there.keys():
             score = task_score(task, by_metric, allow_missing=True)
@@ -304,6 +306,7 @@ def _files_to_score(
 def write_scores(result: Mapping[str, Any], path: str | Path) -> Path:
     """As JSON, whole or not at all. Raises UserError where it cannot be written."""
     path = Path(path)
+    # Written beside and renamed: a score card that is cut short would look like one of fewer tasks.
     partial = path.with_name(path.name + ".partial")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -324,6 +327,7 @@ def write_scores(result: Mapping[str, Any], path: str | Path) -> Path:
 
 def score_table(result: Mapping[str, Any], title: str):
     """A rich table: a row for each metric of each task, then groups and the overall."""
+    # Here, since scores are also read by programs that show no table.
     from rich.table import Table
 
     table = Table(title=title, caption_justify="left", title_justify="left")

@@ -61,6 +61,7 @@ def n_best(
     # Stable, so that equal logits give the same answer on every machine.
     firsts = np.argsort(-begin, kind="stable")[:candidates]
     lasts = np.argsort(-end, kind="stable")[:candidates]
+    # All pairs of candidates at once: a loop over 20 x 20 of each window takes long.
     pieces = lasts - firsts[:, None] + 1
     # Windows overlap: a start is read where it has most context on both sides.
     allowed = (
@@ -159,6 +160,7 @@ def predict_answers(
         reset_positions=reset_positions,
         answers=False,
     )
+    # All windows first, since an answer is chosen over those of a question.
     logits = predict(model, params, rows, batch_size=batch_size, mesh=mesh)
     return best_answers(
         logits,

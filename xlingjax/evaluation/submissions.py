@@ -67,6 +67,7 @@ def write_predictions(
     partial = path.with_name(path.name + ".partial")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        # "\n" on every system: the official scripts compare lines as they are.
         partial.write_text(text, encoding="utf-8", newline="\n")
         os.replace(partial, path)
     except OSError as error:
@@ -84,6 +85,7 @@ def _as_text(task: Task, predicted: Any) -> str:
                 raise UserError(
                     f"{task.full_name}: the answer of {key!r} is not text",
                 )
+        # Letters and no escapes, so that a person can read the file.
         return json.dumps(answers, ensure_ascii=False, indent=1) + "\n"
     return "".join(line + "\n" for line in _lines(task, predicted))
 
@@ -125,6 +127,7 @@ def _one_line(task: Task, text: str, barred: str = "") -> str:
 
 
 def _row(where: str, text: str) -> int:
+    # `isdigit` alone also takes "²", of which `int` makes an error.
     if not text.isascii() or not text.isdigit():
         raise UserError(
             f"{where}: {text!r} is not a row, a whole number from 0",
@@ -231,6 +234,7 @@ def read_tag_lines(path: str | Path) -> list[tuple[int, list[str]]]:
         sentences.append((begin, tags))
         tags = []
         begin = number + 1
+    # The last sentence may lack its blank line.
     if tags:
         sentences.append((begin, tags))
     return sentences

@@ -62,6 +62,7 @@ def predict_tags(
         apart=apart,
         marks=marks,
     )
+    # At every piece: which one is a word's first is looked up below.
     found = predict(model, params, rows, batch_size=batch_size, mesh=mesh)
     made = [[""] * len(sentence.words) for sentence in sentences]
     # A sentence that is too long for a row takes several, each with words of its own.

@@ -28,6 +28,7 @@ def read_dictionary(path: str | Path) -> list[tuple[str, str]]:
     for number, line in read_lines(path):
         if not line.strip():
             continue
+        # MUSE's dictionaries have spaces or tabs, by file.
         cells = line.split()
         # With a tab, a side may be a phrase.
         if "\t" in line:
@@ -130,6 +131,7 @@ def word_vectors(
     if pieces not in PIECES:
         raise UserError(f"pieces {pieces!r} is not one of {', '.join(PIECES)}")
     found = {}
+    # Each word once, since dictionaries repeat those of several translations.
     for word in dict.fromkeys(words):
         ids = []
         for piece in vocabulary.encode(word):

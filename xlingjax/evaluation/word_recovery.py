@@ -129,6 +129,7 @@ class RecoverySamples(Evaluator):
             "partner_language": names[1 - side],
             "partner": pieces(batch["input_ids"][row, partner]),
             "attention": np.float64(attention_LS[np.ix_(words, partner)])
+            # Rounded, since a table of shares at every evaluation would fill the log.
             .round(4)
             .tolist(),
         }

@@ -28,6 +28,7 @@ def token_ids(
     tokens."""
     rows = []
     for text in texts:
+        # The pieces are cut and not the row: its end must stay the end.
         pieces = vocabulary.encode(text)[: max_length - 2]
         rows.append([vocabulary.bos_id, *pieces, vocabulary.eos_id])
     return rows
@@ -66,6 +67,7 @@ def pooling_weights(
         weights = valid_BL & (np.arange(valid_BL.shape[1]) == 0)
     elif pooling == "mean_no_special":
         weights = valid_BL & ~np.isin(input_ids_BL, sorted(special_ids))
+        # An empty sentence would have no weight at all, and its vector no meaning.
         weights = np.where(
             weights.any(axis=1, keepdims=True),
             weights,
@@ -120,6 +122,7 @@ def embed(
     """
     buckets = sorted(buckets)
     lengths = list(map(len, sentences))
+    # Refused and not cut: callers cut as their task wants it.
     longest = max(lengths, default=0)
     if longest > buckets[-1]:
         raise ValueError(
@@ -155,6 +158,7 @@ def embed(
         if out is None:
             P, N, _, D = pooled_PNBD.shape
             out = np.zeros((P, N, len(sentences), D), np.float32)
+        # Back in the order of the sentences, not of their lengths.
         out[:, :, members] = pooled_PNBD[:, :, : len(members)]
     return out
 
@@ -174,6 +178,7 @@ def _batches(
     multiple = row_multiple(mesh)
     for bucket, length in enumerate(buckets):
         members = np.flatnonzero(bucket_of == bucket)
+        # About as many tokens in each batch, so that memory is used alike at every length.
         rows = max(1, tokens_per_batch // length // multiple) * multiple
         for start in range(0, len(members), rows):
             yield members[start : start + rows], length, rows
@@ -242,6 +247,7 @@ def token_states(
         model.config.max_positions - model.config.position_offset,
     )
     buckets = sorted({min(length, longest) for length in buckets})
+    # Cut, since each token is asked for by itself: what is left is as it would be.
     sentences = [list(ids[:longest]) for ids in sentences]
     lengths = list(map(len, sentences))
     run = compiled(_states, model, mesh, tuple(layers))
@@ -282,5 +288,6 @@ def rows_of(
         "position_ids": np.where(valid, columns, 0).astype(np.int32),
         "language_ids": np.where(valid, language_id, 0).astype(np.int32),
         "pack_ids": valid.astype(np.int32),
+        # Models with a segment embedding read it, also of a text alone.
         "sides": np.zeros((rows, length), np.int32),
     }

@@ -29,6 +29,8 @@ def compiled(
     Equal arguments give the same program, so a step of the training loop compiles nothing that the
     one before has compiled. `function` must be of a module: a lambda is another one at every call.
     """
+    # Model and settings are constants of the program,
+    # parameters its arguments: they change at every step.
     run = functools.partial(function, on_xla(model, mesh), *settings)
     if mesh is None:
         return jax.jit(run)
@@ -81,6 +83,7 @@ def by_row(
 
 
 def _filled_up(values: np.ndarray, size: int) -> np.ndarray:
+    # Rows of zeros have pack 0 throughout, which is padding.
     widths = [(0, 0)] * values.ndim
     widths[0] = (0, size - len(values))
     return np.pad(values, widths)

@@ -127,6 +127,7 @@ class Generator:
     def ids(self) -> Ids:
         """Of all that is no piece, only the end may be written."""
         v = self.vocabulary
+        # Rows behind the vocabulary: tokens of languages, which begin a text and stand in none.
         beyond = range(v.size, self.model.config.vocab_size)
         banned = {*v.special_ids, *beyond}
         # The search itself puts padding behind the end.
@@ -176,6 +177,7 @@ class Generator:
             )
             numbers_B = np.zeros(rows, np.int32)
             numbers_B[: len(members)] = [first + i for i in members]
+            # The program of this length, compiled at its first batch.
             run = compiled(
                 _search,
                 self.model,
@@ -192,6 +194,7 @@ class Generator:
                 self.seed,
                 _placed(numbers_B, self.mesh),
             )
+            # Each once for the batch: row by row the host would wait for every line.
             ids_BWT = np.asarray(texts.ids)
             lengths_BW = np.asarray(texts.lengths)
             scores_BW = np.asarray(texts.scores)
@@ -222,6 +225,7 @@ class Generator:
         `generate` does, for a reference that is too long, and where there are not as many of them
         as lines.
         """
+        # Pairs would shift, and every score be of another line.
         if len(lines) != len(references):
             raise UserError(
                 f"{len(lines)} lines but {len(references)} references: give one of each per line,"
@@ -258,6 +262,7 @@ class Generator:
                 text = references[i]
                 if not isinstance(text, str):
                     text = self._text(targets[i])
+                # As the search normalises, so that references and its own texts compare.
                 score = (
                     total
                     / max(len(targets[i]), 1) ** self.decoding.length_penalty
@@ -340,6 +345,7 @@ class Generator:
                 )
             ids = []
             if pieces:
+                # The end stays, since training has shown no source without one.
                 ids = [begin, *pieces[: limit - 2], end]
             found.append(ids)
         return found
@@ -400,6 +406,7 @@ class Generator:
             # A power of 2, so that few lines do not wait for a full batch and shapes stay few.
             enough = 1 << (-(-len(members) // multiple) - 1).bit_length()
             rows = max(self._rows.get(length, 0), multiple * min(most, enough))
+            # Kept for the next call: a smaller batch would be a shape of its own.
             self._rows[length] = rows
             for start in range(0, len(members), rows):
                 yield members[start : start + rows], length, rows

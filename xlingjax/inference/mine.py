@@ -59,6 +59,7 @@ def mine(
         )
     # Products of rows of length 1 are cosines.
     source, target = unit_rows(source_SD), unit_rows(target_TD)
+    # Both ways: a sentence's neighbours are those on the other side.
     forward_Sk, targets_Sk = neighbours(source, target, k, mesh=mesh)
     backward_Tk, sources_Tk = neighbours(target, source, k, mesh=mesh)
     left, right = forward_Sk.mean(axis=1), backward_Tk.mean(axis=1)

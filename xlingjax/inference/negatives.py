@@ -70,6 +70,7 @@ def write_negatives(
     are. Pairs within one language are left out: a paraphrase there is no translation. Raises
     UserError where there are no others, and Stopped."""
     by_languages: dict[tuple[str, ...], list[Pair]] = {}
+    # Several files of two languages are one text: wrong partners may come from any of them.
     for pair in find_pairs(parallel):
         if pair.translates:
             by_languages.setdefault(pair.languages, []).append(pair)
@@ -209,6 +210,7 @@ def _vectors(
         # The network is word embeddings and two layers on their mean, so the encoder has none.
         layers=0,
         dim=config.dim,
+        # The least that a model may have; without layers none is made.
         heads=1,
         ffn=1,
         vocab_size=vocabulary.size,
@@ -229,6 +231,7 @@ def _vectors(
         BatchSettings(seed=config.seed),
         parallel=files,
     )
+    # In proportion, so that a short run has one too.
     warmup = max(1, config.steps // 20)
     result = train(
         workdir=folder,
@@ -254,6 +257,7 @@ def _vectors(
     )
     say(f"{folder}: vectors of {full.size} pairs")
     found = averages(encoder, params, tokens, full, config.length)
+    # Ends in .npz, which NumPy would append otherwise.
     partial = folder / "vectors.partial.npz"
     np.savez(partial, first=found[0], second=found[1])
     partial.replace(path)
@@ -316,6 +320,7 @@ def choose(
     of_source: dict[str, set[str]] = {}
     for x, y in zip(*said, strict=True):
         of_source.setdefault(x, set()).add(y)
+    # Equal sentences would fill the places of the nearest.
     first_of: dict[str, int] = {}
     for j, y in enumerate(said[1]):
         first_of.setdefault(y, j)
@@ -339,6 +344,7 @@ def choose(
         if width >= len(distinct):
             break
         left = left[nearest[left, -1] < 0]
+        # So that few rounds do, also where a sentence stands in the text hundreds of times.
         width *= 4
     # Drawn in the order of the lines: each draw is the same at every start.
     rng = np.random.default_rng(config.seed)
@@ -359,5 +365,6 @@ def choose(
 
 def normalised(text: str) -> str:
     """Letters and digits of a text, in one case: texts that differ in nothing else say the same."""
+    # NFKC first: full-width letters and ligatures are the same letters.
     folded = unicodedata.normalize("NFKC", text).casefold()
     return "".join(c for c in folded if unicodedata.category(c)[0] in "LMN")

@@ -97,9 +97,11 @@ def open_run(
     (ERNIE-M). Raises UserError: no such run, no readable checkpoint, one that is not of the model
     that the run describes."""
     record = read_run_record(str(workdir))
+    # The copy in the workdir, since the original may have moved or changed.
     vocabulary = Vocabulary.load(run_and_checkpoint(workdir)[0])
     config = ModelConfig(**record["model"])
     if not language_embedding:
+        # The table is then not asked for, and the checkpoint's is left behind.
         config = config.replace(num_languages=0)
     model = build_model(config, mesh)
     # Restored to where they are used: a checkpoint names the devices of its training.

@@ -105,6 +105,7 @@ def _program(k: int, mesh: Mesh | None) -> Callable:
             )
             # Of equals top_k takes the first, here and in every merge.
             top, columns = jax.lax.top_k(products_QC, k)
+            # Only k of each block stay: products of all rows would not fit.
             return _merged((best[0], top), (best[1], first + columns), k), None
 
         # Rows are numbered over the whole index, wherever a block lies.

@@ -71,4 +71,5 @@ def sentences_of(record: Mapping[str, Any]) -> Sentences | None:
     )
     if not settings:
         return None
+    # By name, since run.json may come from a version with fewer fields.
     return Sentences(**settings)

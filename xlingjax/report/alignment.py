@@ -25,6 +25,7 @@ def picture(
         row = alignment.left[i]
         column = alignment.right[j]
         grid[row, column] = np.nanmax([grid[row, column], cosine])
+    # By the number of words, so that each label has its room; clipped, so that a page can hold it.
     width = float(np.clip(1.6 + 0.32 * len(right), 2.5, 14.0))
     height = float(np.clip(1.6 + 0.32 * len(left), 2.5, 14.0))
     figure, (axis,) = plots.panels(1, size=(width, height))

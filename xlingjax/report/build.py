@@ -41,8 +41,10 @@ def build_report(
     """
     main = read_run(run)
     others = {name: read_run(path) for name, path in (compare or {}).items()}
+    # A string is a sequence of strings, too: each letter would be a run.
     if isinstance(finetuned, str | Path):
         finetuned = [finetuned]
+    # All folders are read before anything is written: a wrong name leaves the old page.
     tuned = [read_run(path) for path in finetuned]
     folder = main.path
     if output:
@@ -67,6 +69,7 @@ def build_report(
                 {"bleu": generated.curves(runs)},
             )
     except OSError as error:
+        # The file at fault, which may be a picture in another folder.
         place = error.filename or folder
         raise UserError(
             f"cannot write the report to {place}: {error.strerror}: choose another folder",
@@ -153,6 +156,7 @@ def render(
         # A section that has nothing to show has no link either.
         if text:
             links.append(f'<a href="#{anchor}">{html.esc(title)}</a>')
+    # result.json is written at the end, so a run without it goes on or was killed.
     state = run.result.get("exit_reason", "not finished")
     subtitle = (
         f"{state} at step {run.step:,} of {run.record.get('steps') or '?'}"

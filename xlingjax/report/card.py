@@ -133,6 +133,8 @@ def model_card(
         evaluations=[line for line in run.evaluations if line["step"] <= step],
         metrics=[line for line in run.metrics if line["step"] <= step],
     )
+    # What was exported decides, not what was trained:
+    # a pretrained run may be exported as an encoder.
     architecture = described["architectures"][0]
     auto, task = _task_of(architecture)
     shape = run.record["model"]
@@ -194,6 +196,7 @@ def _code(
     it embeds."""
     langs = ""
     if embedded:
+        # The first of its languages, so that the example runs as it stands.
         number = f'model.config.lang2id["{embedded[0]}"]'
         langs = (
             f'\ninputs["langs"] = torch.full_like(inputs["input_ids"], {number})'

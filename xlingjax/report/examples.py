@@ -37,6 +37,7 @@ def masked(run: Run) -> list[str]:
 
 
 def _sample(sample: Mapping[str, Any]) -> str:
+    # Escaped piece by piece: blanks put in below are HTML.
     pieces = [html.esc(piece.replace("▁", " ")) for piece in sample["pieces"]]
     guesses = []
     for slot in sample["slots"]:
@@ -152,6 +153,7 @@ def pseudo(run: Run) -> list[str]:
             )
         parts.append(
             f'<div class="sample"><span class="lang">{html.esc(sample["language"])}</span>'
+            # bdi: text from right to left must not turn the rest of the line around.
             f' <bdi>{text}</bdi><p class="guesses">{html.esc(sample["target_language"])}:'
             f" {' '.join(written)}</p></div>",
         )

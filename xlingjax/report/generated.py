@@ -43,6 +43,7 @@ def _tables(values: Mapping[str, Any]) -> list[str]:
         scores = []
         for metric in ("bleu", "chrf", "rouge_l", "tokenised_bleu"):
             scores.append(round(values[metric][direction], 1))
+        # The only share among figures of 0 to 100.
         wrong = html.percent(values["wrong_language_rate"][direction])
         rows.append([direction, values["lines"][direction], *scores, wrong])
     # One for each way to cut a language into words.
@@ -81,6 +82,7 @@ def curves(runs: Mapping[str, Run]) -> Any:
         strict=False,
     ):
         steps, values = zip(*evaluations, strict=True)
+        # A run has one colour, so its directions differ in style.
         styles = cycle(("-", "--", ":", "-."))
         for direction, style in zip(values[-1]["bleu"], styles, strict=False):
             # None leaves a gap, where a step has no such direction.

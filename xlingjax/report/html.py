@@ -26,6 +26,7 @@ def page(title: str, body: str) -> str:
 
 def section(anchor: str, title: str, *parts: str) -> str:
     """A section, or nothing where all its parts are empty."""
+    # Parts are "" where a run has nothing of the kind.
     body = "\n".join(filter(None, parts))
     if not body:
         return ""
@@ -51,6 +52,7 @@ def table(
     if words:
         kind = ' class="words"'
     body = "\n".join(lines)
+    # A wide table scrolls in itself, and the page keeps its width.
     return f'<div class="scroll"><table{kind}>{body}</table></div>'
 
 

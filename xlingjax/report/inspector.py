@@ -44,6 +44,7 @@ def inspect(
     attention grid. console: a rich Console; None makes one. Returns {name: mask statistics}, empty
     for objectives without masks. The sources advance.
     """
+    # Here, since a report of a finished run shows nothing on a terminal.
     from rich.console import Console
 
     if console is None:
@@ -226,6 +227,7 @@ def attention_picture(view: Row, use: str, name: str) -> Any:
         vmax=1.0,
         interpolation="nearest",
     )
+    # More labels than that would lie on each other.
     if count <= 72:
         labels = [token.piece for token in view.tokens]
         axis.set_xticks(range(count), labels, rotation=90, fontsize=7)

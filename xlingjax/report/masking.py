@@ -51,6 +51,7 @@ def mask_statistics(
         # A language of the run need not occur in these batches.
         if row[0]:
             statistics[name] = _shares(*map(int, row))
+    # Of the sums, not a mean of the rates: languages occur unequally often.
     statistics["all"] = _shares(*map(int, counts.sum(axis=0)))
     return statistics
 

@@ -27,6 +27,7 @@ def read(patterns: Sequence[str], shown: int = 8) -> list[dict[str, Any]]:
     tables = []
     for triple in find_negatives(patterns):
         path = triple.first.path
+        # Held whole: means are over all, though only a few are shown.
         texts = list(triple.lines())
         cells = _column(triple.first, "similarity", len(texts))
         kinds = _column(triple.first, "kind", len(texts))
@@ -35,6 +36,8 @@ def read(patterns: Sequence[str], shown: int = 8) -> list[dict[str, Any]]:
         for cell, kind, sentences in zip(cells, kinds, texts, strict=True):
             score = _number(cell, path)
             if score is not None:
+                # Apart by kind: hard ones are near and random
+                # ones far, and their mean would be of neither.
                 by_kind.setdefault(kind or "all", []).append(score)
             rows.append([score, kind, *sentences])
         means = {}

@@ -69,6 +69,7 @@ _STYLE = {
 
 def panels(count: int, columns: int = 2, size: tuple[float, float] = PANEL):
     """A figure and its axes, `columns` side by side; no display is needed."""
+    # Here, since matplotlib takes long to import and many verbs draw nothing.
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -79,6 +80,7 @@ def panels(count: int, columns: int = 2, size: tuple[float, float] = PANEL):
         figsize=(size[0] * columns, size[1] * rows),
         layout="constrained",
     )
+    # A figure without pyplot has no canvas, and cannot be laid out or saved.
     FigureCanvasAgg(figure)
     axes = figure.subplots(rows, columns, squeeze=False).ravel()
     for unused in axes[count:]:
@@ -176,6 +178,7 @@ def course(
 @styled
 def losses(runs: Mapping[str, Run]) -> Any:
     """Training loss, a panel per objective and a curve per run."""
+    # A dict keeps the order in which they first ran.
     objectives: dict[str, None] = {}
     for run in runs.values():
         objectives |= dict.fromkeys(run.objectives)
@@ -249,6 +252,7 @@ def _plain_numbers(axis) -> None:
 
     axis.yaxis.set_major_locator(LogLocator(subs=(1, 2, 3, 5)))
     axis.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+    # Labels of minor ticks would lie between the others.
     axis.yaxis.set_minor_formatter("")
 
 

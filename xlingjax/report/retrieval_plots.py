@@ -23,6 +23,7 @@ def retrieval_by_layer(run: Run) -> Any:
     # Of several poolings the first, which the plain figures are of.
     pooling = next(iter(last["by_layer"]))
     layers = list(last["by_layer"][pooling])
+    # Layers have an order, so their colours have one.
     shades = matplotlib.colormaps["viridis_r"](
         np.linspace(0.12, 1, len(layers)),
     )
@@ -138,6 +139,7 @@ def similarity(run: Run) -> Any:
     cells = np.array(values["similarity"]["cosine"])
     side = 1.6 + 0.36 * len(names)
     figure, (axis,) = plots.panels(1, size=(side + 0.5, side))
+    # From the lowest: cosines of one model lie close together, and from 0 all would look alike.
     plots.heat_map(axis, cells, names, names, "{:.2f}", float(cells.min()), 1.0)
     axis.set_title(f"layer {values['similarity']['layer']}")
     return figure

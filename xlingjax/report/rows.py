@@ -114,6 +114,7 @@ def read_row(
             side=int(sides[column]),
         )
         tokens.append(token)
+    # Only objectives of classes have one.
     label = None
     if "labels" in one:
         label = int(one["labels"][0])

@@ -41,6 +41,7 @@ class Run:
     @property
     def objectives(self) -> list[str]:
         """In the order in which they first ran."""
+        # By what was logged, since an objective may begin at a later stage.
         return list(dict.fromkeys(line["objective"] for line in self.metrics))
 
     @property
@@ -113,6 +114,7 @@ class Run:
             sittings[-1].append(second)
         if not sittings:
             return None
+        # Each sitting by itself: between two of them nothing ran.
         return sum(times[-1] - times[0] for times in sittings)
 
 
@@ -129,6 +131,7 @@ def read_run(path: str | Path) -> Run:
             f"{path}: not a run folder (neither run.json nor metrics.jsonl): give the --workdir of"
             " a run",
         )
+    # Whatever is missing is empty: a run writes its files one after the other.
     return Run(
         path,
         _text(path / "config.gin"),

@@ -135,6 +135,7 @@ def rows(record: Mapping[str, Any]) -> list[tuple[str, str, str]]:
         # Objectives of the same values share a row.
         alike: dict[str, list[str]] = {}
         for objective, stages in settings[what].items():
+            # An option that is not set says nothing to a reader.
             if stages == {0: None}:
                 continue
             if len(stages) > 1 or what in ALWAYS or what == "frozen":

@@ -80,6 +80,7 @@ def tiles(summary: Mapping[str, Any], compared: Sequence[str] = ()) -> str:
         if summary.get(figure) is None:
             continue
         value = round(scale * summary[figure], 1)
+        # A decimal of a large number says nothing.
         if value >= 1000:
             value = int(value)
         entries.append((name, value))
@@ -114,6 +115,7 @@ def training(run: Run, runs: Mapping[str, Run]) -> list[str]:
     rows = []
     for name, one in runs.items():
         for objective in one.objectives:
+            # Every objective listed has a line, since the list is made of the lines.
             last = one.lines(objective)[-1]
             figures = _cells(last, ("step", "tokens_seen", "loss", "accuracy"))
             rows.append([name, objective, *figures])
@@ -200,6 +202,8 @@ def retrieval(run: Run, runs: Mapping[str, Run]) -> list[str]:
             column = {}
             for name, scores in floors[floor].items():
                 column[name] = scores["raw_en_to_xx"]
+            # Over the languages that the floor was measured
+            # on, which may be fewer than the table's.
             column["mean"] = floors["mean"][floor]
             head.append(title)
             columns.append(column)
@@ -229,6 +233,7 @@ def _best_column(
     "mean"."""
     if values is None:
         return None
+    # Of several poolings the first, which the plain figures are of.
     pooling = next(iter(values["by_language"]))
     best = values["best"][pooling][score]
     layer = str(best["layer"])
@@ -416,6 +421,7 @@ def sampling_tables(run: Run) -> dict[str, list[dict[str, Any]]]:
         taken = 0
         for line in run.lines(objective):
             if start < line["step"] <= end:
+                # By steps and not by the last step: objectives take turns.
                 taken += line.get("steps", 0)
         tables[name] = []
         for row in rows:

@@ -25,6 +25,7 @@ def tokens_per_second(run: Run) -> float | None:
     rates = _logged(run, "tokens_per_second")
     if not rates:
         return None
+    # The median, since intervals with a compilation or an evaluation are slower.
     return statistics.median(rates)
 
 
@@ -35,6 +36,7 @@ def _logged(run: Run, name: str) -> list[float]:
 
 def key(name: str) -> str:
     """A run's name as the end of a key of the summary: "MLM only" -> "mlm_only"."""
+    # Keys of JSON that a program can write down without quoting.
     return re.sub(r"\W+", "_", name.strip().lower())
 
 
@@ -112,6 +114,7 @@ def summarise(
     out["alignment_error"] = (run.last("alignment") or {}).get(
         "alignment_error",
     )
+    # A figure that is not there is left out: null would look like one that failed.
     return {name: value for name, value in out.items() if value is not None}
 
 

@@ -21,6 +21,7 @@ def said(token: Any) -> str:
     """The piece of the text itself, also where the row shows a MASK or another piece."""
     piece = token.piece
     if token.how in ("mask", "random", "kept"):
+        # A reader wants the text, and MASK in every seventh place would hide it.
         piece = token.target
     return piece.replace("▁", " ")
 

@@ -28,6 +28,7 @@ def print_table(
     head: Sequence[str],
     rows: Sequence[Sequence[Any]],
 ) -> None:
+    # Here, since a page alone needs no rich.
     from rich.table import Table
     from rich.text import Text
 

@@ -60,6 +60,7 @@ PAIRS = ("xlmr", "spans")
 def config_of(fields: Fields, name: str) -> ModelConfig:
     """The model that config.json describes. Raises UserError for what is not computed here."""
     kind = fields.architecture(_HEADS, "BertModel")
+    # BERT's positions begin at row 0; RoBERTa's behind the row of padding.
     config = xlm_roberta.encoder_of(fields, name, kind, position_offset=0)
     # A single text is of segment 0 throughout, which is folded into the positions.
     segments = fields.count("type_vocab_size", 2)

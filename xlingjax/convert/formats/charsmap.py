@@ -53,6 +53,7 @@ def rules(charsmap: bytes) -> dict[str, str]:
     """
     try:
         (size,) = struct.unpack_from("<I", charsmap)
+        # Little-endian by name: SentencePiece writes the table so on every machine.
         array = np.frombuffer(charsmap, "<u4", size // 4, 4)
         return dict(_walk(array, charsmap[4 + size :]))
     except (struct.error, ValueError, IndexError):
@@ -72,6 +73,7 @@ def _walk(array: np.ndarray, texts: bytes):
     # A unit stands at its parent's base xor its own byte, so that every unit tells its parent's
     # base.
     parents = units ^ (array[units] & 0xFF)
+    # Sorted once by parent, so that children are found by a search.
     order = np.argsort(parents, kind="stable")
     units = units[order]
     parents = parents[order]
@@ -258,6 +260,7 @@ def normalizer(
             # The prepended space stays.
             leading = rf"(?<=\A{re.escape(space)}) +"
         steps.append(replace(leading, ""))
+        # After leading spaces are gone, which are removed and not joined.
         steps.append(replace(" {2,}", " "))
         steps.append(replace(rf"[{space} ]+\z", ""))
     if escape:

@@ -222,6 +222,7 @@ def _resized(
         return np.concatenate([before, value[theirs.position_offset :]])
     if value.shape == leaf.shape:
         return value
+    # Rows behind the words are padding, which training leaves out and no text reads.
     made = np.zeros(leaf.shape, np.float32)
     made[: ours.true_rows] = value[: ours.true_rows]
     return made

@@ -32,6 +32,7 @@ def read(path: Path) -> Foreign:
 def params_of(path: Path) -> Converted:
     """The model and its parameters alone, whatever its tokenizer. Raises UserError as `read`
     does."""
+    # fairseq keeps its options as a Namespace, which holds values and runs nothing.
     checkpoint = unpickled(path, [argparse.Namespace])
     is_table = isinstance(checkpoint, dict)
     if not is_table or not isinstance(checkpoint.get("model"), dict):

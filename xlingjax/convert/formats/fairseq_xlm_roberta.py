@@ -44,6 +44,7 @@ def config_of(fields: Fields, name: str) -> ModelConfig:
         vocab_size=fields.count("words"),
         max_positions=fields.count("positions"),
         position_offset=OFFSET,
+        # `args` do not name it: PyTorch's default of LayerNorm.
         norm_eps=1e-5,
         gelu=fields.one_of("activation_fn", {"gelu": "exact"}, "gelu"),
         head="transform",

@@ -80,6 +80,7 @@ class Fields:
         """Names of its classifier's classes, in order; LABEL_0, ... of `num_labels`, two where it
         does not tell either (as transformers has it). Raises UserError where their numbers are not
         0, 1, 2, ..."""
+        # transformers writes either this table or a number of labels.
         named = self.values.get("id2label")
         if not named:
             named = {

@@ -26,6 +26,7 @@ from xlingjax.data.vocabulary.tokenizer_files import PROPHETNET, read_object
 from xlingjax.errors import UserError
 from xlingjax.model.config import ModelConfig
 
+# By config.json's model_type, which transformers itself goes by.
 FAMILIES: dict[str, ModuleType] = {
     **dict.fromkeys(xlm_roberta.MODEL_TYPES, xlm_roberta),
     roberta_prelayernorm.MODEL_TYPE: roberta_prelayernorm,

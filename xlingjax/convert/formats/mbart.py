@@ -42,6 +42,7 @@ class LanguageRows:
     @property
     def languages(self) -> tuple[str, ...]:
         """Of the run, index = id: `en` of `en_XX`."""
+        # Without the region: runs name languages by the code alone.
         return tuple(code.partition("_")[0] for code in self._sorted)
 
     @property

@@ -18,6 +18,7 @@ from xlingjax.errors import UserError
 from xlingjax.model.config import ModelConfig
 from xlingjax.model.params import flattened
 
+# PyTorch calls the scale of a norm and a table "weight", too.
 _PARTS = {
     "kernel": "weight",
     "embedding": "weight",
@@ -173,6 +174,7 @@ def to_ours(
     for name, shape in tensors.shapes.items():
         if name in wanted or name not in known:
             shapes[name] = shape
+    # Of all tensors at once, so that a user sees the whole misfit.
     rows = difference(wanted, shapes)
     if rows:
         raise Differing(tensors.origin, rows)

@@ -59,6 +59,7 @@ def open_arrays(path: Path) -> Tensors:
     """Raises UserError for a file that is cut or holds more than arrays."""
     try:
         with path.open("rb") as file:
+            # Not by NumPy's or Paddle's own readers, which run what a pickle says.
             arrays = _Unpickler(file).load()
     except UserError as error:
         raise UserError(f"{path} {error}") from None
@@ -177,6 +178,7 @@ def _flat(fields: Fields) -> Fields:
         if "num_classes" in fields.values:
             classes = range(fields.count("num_classes"))
             values["id2label"] = {str(i): f"LABEL_{i}" for i in classes}
+        # Older files do not name it; the tensors tell whether it is true.
         values["model_type"] = "ernie_m"
         values["architectures"] = [kind]
     dim = Fields(fields.path, values).count("hidden_size")

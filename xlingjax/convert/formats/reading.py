@@ -56,6 +56,7 @@ def converted(
         if any(name.endswith("kernel") for name in fresh):
             what = "random"
         notes.append(f"the vocabulary head is {what}: the checkpoint has none")
+    # Only heads may be made up: a body with random parts would look like the model and not be it.
     for name in without:
         if name not in fresh:
             raise UserError(

@@ -112,6 +112,7 @@ def read(
     if not mode:
         unread.insert(0, f"it pools by {' and '.join(modes) or 'nothing'}")
     normalize = "Normalize" in [kind for kind, _ in modules]
+    # All reasons together: a user who mends one would meet the next.
     why = "; ".join(unread)
     sentences = Sentences(layer, mode, prefix, normalize, length, prompts)
     if pooling:
@@ -238,6 +239,7 @@ def _length(folder: Path, room: int) -> tuple[int, list[str]]:
         path = inner / present[0]
         options = _object(path)
         length = options.get("max_seq_length")
+        # Beside the tokenizer's own switch: the library folds the case before it.
         if options.get("do_lower_case"):
             unread.append(f"{path.name} folds the case of its texts")
         if options.get("processing_kwargs"):

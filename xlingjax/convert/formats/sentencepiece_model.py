@@ -115,6 +115,8 @@ def sentencepiece_model_of(content: bytes, path: Path | str) -> bytes:
         if type_ == BYTE:
             score = 0.0
         proto.pieces.add(piece=name, score=score, type=type_)
+    # Written, though nothing is trained: SentencePiece
+    # reads the kind of the model and its ids there.
     trainer = proto.trainer_spec
     trainer.model_type = BPE
     if kind == "Unigram":
@@ -325,6 +327,7 @@ def _bpe(model: Any, path: Path | str) -> tuple[list[str], list[float]]:
             f"{path}: a BPE model with fuse_unk=false or ignore_merges=true; SentencePiece's is"
             " neither",
         )
+    # By id: JSON keeps the order of writing, which need not be that of the ids.
     names = sorted(model["vocab"], key=model["vocab"].get)
     if [model["vocab"][name] for name in names] != list(range(len(names))):
         raise UserError(f"{path}: the ids of its pieces have gaps")

@@ -12,6 +12,7 @@ from xlingjax.convert.formats import (
 )
 from xlingjax.errors import UserError
 
+# By ending, since all three are pickles, which are not opened to be looked at.
 READERS: dict[str, ModuleType] = {
     ".pt": fairseq,
     ".pth": xlm_checkpoint,

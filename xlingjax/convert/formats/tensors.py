@@ -58,6 +58,7 @@ def open_tensors(folder: Path) -> Tensors:
             return _joined(str(folder / name), [reader(folder / name)], None)
         if index.is_file():
             shard_of = _shards(index)
+            # Each once, since the index names a shard for every tensor.
             shards = sorted({*shard_of.values()})
             parts = [reader(folder / shard) for shard in shards]
             return _joined(str(index), parts, shard_of)

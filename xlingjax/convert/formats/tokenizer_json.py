@@ -39,6 +39,7 @@ def tokenizer_files(
     have files of their own, of XLMTokenizer. Raises UserError for a SentencePiece model that
     tokenizer.json cannot say.
     """
+    # The `tokenizers` library merges otherwise than XLM's code, so no tokenizer.json is written.
     if isinstance(vocabulary, FastBpeVocabulary):
         files = vocabulary.files()
         config = json.loads(files["tokenizer_config.json"])
@@ -91,6 +92,7 @@ def tokenizer_json(vocabulary: Vocabulary) -> dict[str, Any]:
     names = _names(vocabulary)
     if vocabulary.layout == "tokenizer":
         content = json.loads(vocabulary.content)
+        # Its own where it has one; without any, texts would stand without special tokens.
         template = content.get("post_processor") or _template(vocabulary, names)
         return {**content, "post_processor": template}
     proto = proto_of(vocabulary.model_bytes)

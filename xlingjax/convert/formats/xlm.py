@@ -116,6 +116,7 @@ def config_of(fields: Fields, name: str) -> ModelConfig:
         fields.only("summary_proj_to_labels", True)
         fields.only("summary_activation", None)
         config = config.replace(
+            # XLM's class has a rate of its own before the classifier.
             classifier_dropout=fields.rate("summary_first_dropout", 0.1),
         )
     return config

@@ -169,6 +169,7 @@ def unfold(
 ) -> None:
     """What theirs has and ours has not: a row of segments; positions count from the row after that
     of `pad_id`."""
+    # Zeros, so that what the class adds to every token is nothing.
     theirs[SEGMENTS] = np.zeros((1, config.dim), np.float32)
     theirs[POSITIONS] = counted(
         theirs[POSITIONS],

@@ -77,6 +77,7 @@ def token_f1(predicted: Sequence[str], gold: Sequence[str]) -> float:
 
 
 def exact_match(predicted: Sequence[str], gold: Sequence[str]) -> float:
+    # Of tokens and not of strings: what is dropped must not make two answers differ.
     return float(list(predicted) == list(gold))
 
 
@@ -94,6 +95,7 @@ def answer_score(
             raise UserError(
                 f"question {question.id}: no gold answer; score a split that has answers",
             )
+        # An id without a prediction counts as wrong, as in the scripts.
         if question.id in predicted:
             made = tokens(predicted[question.id])
             # Any of the gold answers will do, as the scripts have it.

@@ -120,6 +120,7 @@ def ndcg_wpr(
     values = []
     for run in queries:
         _, ratings, classes = zip(*run, strict=True)
+        # One query at a time: their numbers of results differ.
         values.append(ndcg_score([ratings], [classes]))
     return 100 * (sum(values) / len(values))
 
@@ -231,6 +232,7 @@ def tatoeba_accuracy(
         1,
     ):
         if (
+            # True would be taken for row 1.
             isinstance(row, bool)
             or int(row) != row
             or row < 0
@@ -317,6 +319,7 @@ def _generated(
 
 # --- the table ------------------------------------------------------------------------------------
 
+# With the version, as sacreBLEU's own signature has it.
 _SACREBLEU = (
     f"sacreBLEU {version('sacrebleu')}, one reference, of all texts together"
 )

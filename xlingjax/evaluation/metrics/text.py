@@ -49,6 +49,7 @@ def _corpus_score(
     references: Sequence[str],
 ) -> tuple[float, str]:
     _check(hypotheses, references)
+    # A list of lists, since sacreBLEU takes several references of each line.
     value = metric.corpus_score(list(hypotheses), [list(references)]).score
     return value, str(metric.get_signature())
 
@@ -128,6 +129,7 @@ class _Tokens:
             # A mark continues what it is written on, letter or punctuation (an emoji's variation
             # selector).
             continues = kind[0] == "M" and kept and kept[-1] != " "
+            # By category and not by "\w": digits and letters of every script are words here.
             if kind[0] in "LN" or continues:
                 kept.append(c)
             else:
@@ -234,6 +236,7 @@ def wrong_language_rate(
             f"no texts of {language} among those to tell languages by ({', '.join(texts)}): add"
             " some",
         )
+    # Text in another script is told apart already, and needs no classifier.
     rivals = {}
     for code, lines in texts.items():
         # Only those that the script leaves open.

@@ -114,6 +114,8 @@ class OwnScore(TaskScore):
             by_language[code] = float(
                 np.mean([values[metric] for values in found[code]]),
             )
+        # The pivot stood beside the examples in training,
+        # so it is no language that was transferred to.
         return summarise(by_language, {*self.trained_on, self.task.trained_on})
 
     def _beside(
@@ -143,6 +145,7 @@ class OwnScore(TaskScore):
             raise UserError(
                 f"METRIC {self.metric!r}: answers are scored by squad or mlqa",
             )
+        # Before training: the metric would refuse them at the first evaluation.
         strange = sorted({*self.task.languages} - {*MLQA_LANGUAGES})
         if self.metric == "mlqa" and strange:
             path = find(self.task, self.data, self.split, strange[0]).paths[0]

@@ -71,6 +71,7 @@ def predict(
             truncate=True,
         )
         sources = [record.source for record in records]
+        # XGLUE's generation stays within a language.
         made = generator.generate(sources, language, language)
         return [best.text for best, *_ in made]
     if task.kind == "tagging":
@@ -111,6 +112,7 @@ def predict(
             reading.reset_positions,
         )
         head = head_of(model, task)
+        # By name where there are several heads, since outputs of another have other labels.
         found = classification.predict(model, params, rows, task=head, **how)
         return [task.labels[i] for i in found]
     raise UserError(f"{task.full_name}: {task.kind} is not predicted here")

@@ -192,4 +192,5 @@ class TasksScore(Evaluator):
             # A mean over some of the tasks could not be compared with one over all.
             if len(measured) == len(by_task):
                 found[name] = float(np.mean(measured))
+        # Plain figures on top, where BEST_METRIC finds them.
         return {"kind": "tasks", **found, "by_task": by_task}
