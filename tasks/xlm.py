@@ -177,7 +177,7 @@ def _mixtures() -> Any:
 
 def _sentences(vocabulary: Vocabulary, task: Any) -> float:
     """The mixture's own rate of a task: its sentences or pairs."""
-    from xlingjax.data.seqio_adapters import task_records
+    from xlingjax.data.task_records import task_records
 
     return float(task_records(task, "train", vocabulary).sides[0].sentences)
 

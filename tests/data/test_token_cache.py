@@ -26,7 +26,7 @@ def test_ids_are_sentences_each_ended_and_blank_lines_empty(tmp_path, vocabulary
     assert made.ids.tolist() == [*first, 1, *second, 1]
     assert made.lengths.tolist() == [len(first) + 1, 0, len(second) + 1] and made.sentences == 2
     assert made.ids.dtype == np.uint16
-    both = concatenate([made, made])
+    both = concatenate([made, made], [made.ids.size] * 2)
     assert (
         both.lengths.tolist() == [*made.lengths, 0, *made.lengths, 0]
         and both.ids.size == 2 * made.ids.size

@@ -83,7 +83,7 @@ def test_registered_text_is_ordinary_seqio(folder, vocabulary):
 def test_holdout_splits_the_same_lines_in_seqio_and_in_the_token_cache(folder, vocabulary):
     import seqio
 
-    from xlingjax.data.seqio_adapters import task_records
+    from xlingjax.data.task_records import task_records
 
     name = register_text(vocabulary=vocabulary, mono=str(folder / "mono"), holdout=0.5)
     task = seqio.get_mixture_or_task(f"{name}.text").tasks[0]
@@ -162,7 +162,7 @@ def test_the_data_of_a_function_is_read_at_every_start(vocabulary, tmp_path, mon
 def test_files_of_a_foreign_source_are_tokenised_once(vocabulary, tmp_path):
     import seqio
 
-    from xlingjax.data.seqio_adapters import task_records
+    from xlingjax.data.task_records import task_records
 
     (tmp_path / "a.txt").write_text("Der Hund schläft im Haus.\n")
     source = seqio.TextLineDataSource({"train": str(tmp_path / "a.txt")})

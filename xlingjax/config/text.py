@@ -134,7 +134,14 @@ class TextSource:
                     " of the mixture's tasks",
                 )
             import_tasks(self.tasks)
-            return open_mixture(self.mixture, features, batch, length, settings)
+            return open_mixture(
+                self.mixture,
+                features,
+                batch,
+                length,
+                settings,
+                self.corpus.vocabulary,
+            )
         if parallel is None:
             parallel = self.corpus.parallel
         return file_batches(

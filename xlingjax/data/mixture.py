@@ -72,11 +72,13 @@ def mixture_source(
     use_cached: bool = False,
     prefetch: int = 2,
     threads: int = 1,
+    vocabulary: Vocabulary | None = None,
 ) -> BatchSource:
     """Batches of `batch` rows of `length` tokens from a registered SeqIO mixture or task.
 
-    The output features of its tasks are `LanguageFeature`s (see `tasks/xlm.py`): one for text, two
-    for pairs. The others: see `BatchSettings`.
+    The output features of its tasks are `LanguageFeature`s (see `tasks/xlm.py`), one for text, two
+    for pairs, or SeqIO's own, whose names and ids `task_records` understands. vocabulary: the
+    run's; default: that of the first task's features. The others: see `BatchSettings`.
 
     `identity` holds what must be equal to continue, and `identity["sampling_table"]` the shares and
     epochs.
@@ -95,7 +97,14 @@ def mixture_source(
         prefetch=prefetch,
         threads=threads,
     )
-    return open_mixture(mixture, preprocessor, batch, length, settings)
+    return open_mixture(
+        mixture,
+        preprocessor,
+        batch,
+        length,
+        settings,
+        vocabulary,
+    )
 
 
 def open_mixture(
@@ -104,6 +113,7 @@ def open_mixture(
     batch: int,
     length: int,
     settings: BatchSettings,
+    vocabulary: Vocabulary | None = None,
 ) -> BatchSource:
     """`mixture_source`, its settings together."""
     # First of all: TensorFlow cannot be told once it has made a tensor.
@@ -113,10 +123,9 @@ def open_mixture(
 
     _check_sizes(batch, length, settings.data_shards)
     tasks = _tasks(mixture, settings.split)
-    vocabulary = _vocabulary(tasks[0])
-    # After the vocabulary, which is that of the whole mixture.
-    tasks = _tasks_to_read(tasks, preprocessor)
-    records = _records(tasks, settings, vocabulary, preprocessor)
+    if vocabulary is None:
+        vocabulary = vocabulary_of(tasks[0])
+    tasks, records = _records(tasks, settings, vocabulary, preprocessor)
     names = _names(tasks, records)
     run_languages = _run_languages(settings.languages, records)
 
@@ -232,32 +241,18 @@ def _tasks(mixture: str, split: str) -> list[Any]:
     return tasks
 
 
-def _vocabulary(task: Any) -> Vocabulary:
-    """The vocabulary of a task. SeqIO demands one per feature name of a mixture, so the first
-    task's is everybody's."""
+def vocabulary_of(task: Any) -> Vocabulary:
+    """The vocabulary of a task's features. SeqIO demands one per feature name of a mixture, so the
+    first task's is everybody's. Raises UserError where it is not ours, and so may have no MASK."""
     from xlingjax.data.vocabulary.seqio import SeqioVocabulary
 
     feature = next(iter(task.output_features.values()))
     if not isinstance(feature.vocabulary, SeqioVocabulary):
         raise UserError(
-            f"task {task.name}: its features need a SeqioVocabulary(Vocabulary.load(path))",
+            f"task {task.name}: its features have {type(feature.vocabulary).__name__}; say which"
+            " vocabulary the rows are made with: vocabulary=Vocabulary.load(path)",
         )
     return feature.vocabulary.vocabulary
-
-
-def _tasks_to_read(tasks: list[Any], preprocessor: Preprocessor) -> list[Any]:
-    """The tasks whose languages the preprocessor takes; all, unless it chooses."""
-    taken = [task for task in tasks if preprocessor.takes(_languages(task))]
-    if not taken:
-        pairs = ", ".join("-".join(_languages(task)) for task in tasks)
-        raise UserError(
-            f"'{preprocessor.name}' reads none of the pairs {pairs}: add others to PARALLEL",
-        )
-    return taken
-
-
-def _languages(task: Any) -> tuple[str, ...]:
-    return tuple(feature.language for feature in task.output_features.values())
 
 
 def _records(
@@ -265,21 +260,49 @@ def _records(
     settings: BatchSettings,
     vocabulary: Vocabulary,
     preprocessor: Preprocessor,
-) -> list[Records]:
-    """The text of each task, of as many sides as the preprocessor reads."""
-    from xlingjax.data.seqio_adapters import task_records
+) -> tuple[list[Any], list[Records]]:
+    """(the tasks whose languages the preprocessor takes: all, unless it chooses; the text of each,
+    of as many sides as the preprocessor reads)."""
+    from xlingjax.data.task_records import declared_languages, task_records
 
-    records = [
-        task_records(task, settings.split, vocabulary, settings.use_cached)
-        for task in tasks
-    ]
-    for task, record in zip(tasks, records, strict=True):
-        if len(record.sides) != preprocessor.sides:
-            raise UserError(
-                f"task {task.name} cannot feed '{preprocessor.name}', which reads"
-                f" {KINDS[preprocessor.sides]}",
-            )
-    return records
+    taken = []
+    records = []
+    left = []
+    for task in tasks:
+        codes = declared_languages(task)
+        # What is not taken need not be read, where that is known before.
+        if codes:
+            _require_sides(task, len(codes), preprocessor)
+            if not preprocessor.takes(codes):
+                left.append(codes)
+                continue
+        record = task_records(
+            task,
+            settings.split,
+            vocabulary,
+            settings.use_cached,
+            settings.languages or (),
+        )
+        _require_sides(task, len(record.sides), preprocessor)
+        if not preprocessor.takes(record.languages):
+            left.append(record.languages)
+            continue
+        taken.append(task)
+        records.append(record)
+    if not taken:
+        pairs = ", ".join("-".join(codes) for codes in left)
+        raise UserError(
+            f"'{preprocessor.name}' reads none of the pairs {pairs}: add others to PARALLEL",
+        )
+    return taken, records
+
+
+def _require_sides(task: Any, sides: int, preprocessor: Preprocessor) -> None:
+    if sides != preprocessor.sides:
+        raise UserError(
+            f"task {task.name} cannot feed '{preprocessor.name}', which reads"
+            f" {KINDS[preprocessor.sides]}",
+        )
 
 
 def _names(tasks: list[Any], records: list[Records]) -> list[str]:

@@ -57,19 +57,25 @@ class Tokens:
         )
 
 
-def concatenate(parts: Sequence[Tokens]) -> Tokens:
-    """One after the other, with a document break between them."""
+def concatenate(parts: Iterable[Tokens], sizes: Sequence[int]) -> Tokens:
+    """One after the other, with a document break between them; `sizes` are their tokens. Each part
+    is let go before the next is taken: a corpus may be of more files than a process may hold
+    open, and would stand in memory twice."""
     # A line of no tokens ends a document: the last sentence of one file and the first of the next
     # are not neighbours.
     document_break = np.zeros(1, np.int32)
+    ids = np.zeros(0, np.uint16)
     lengths = []
-    for part in parts:
-        lengths.append(part.lengths)
+    begin = 0
+    for part, size in zip(parts, sizes, strict=True):
+        if not begin:
+            ids = np.empty(sum(sizes), part.ids.dtype)
+        ids[begin : begin + size] = part.ids
+        begin += size
+        # In memory, and no map of a file.
+        lengths.append(np.array(part.lengths))
         lengths.append(document_break)
-    return Tokens(
-        np.concatenate([part.ids for part in parts]),
-        np.concatenate(lengths),
-    )
+    return Tokens(ids, np.concatenate(lengths))
 
 
 @dataclass(frozen=True)
@@ -242,15 +248,28 @@ def text_records(
     """All lines of one language, or the held-out (`held`) or other part of them. Raises UserError
     if none is left."""
     # Whole files are cached, not parts: another share of held-out lines tokenises nothing.
-    whole = [tokens(text, vocabulary) for text in texts]
-    line_counts = [part.lengths.size for part in whole]
+    line_counts = [tokens(text, vocabulary).lengths.size for text in texts]
     masks = held_out_of(texts, line_counts, holdout)
-    parts = []
-    for part, mask in zip(whole, masks, strict=True):
-        parts.append(part.keep(mask == held))
-    languages = (texts[0].language,)
-    records = Records(languages, (concatenate(parts),))
+    side = _kept(texts, vocabulary, [mask == held for mask in masks])
+    records = Records((texts[0].language,), (side,))
     return _not_empty(records, [text.path for text in texts], held)
+
+
+def _kept(
+    texts: Sequence[Text],
+    vocabulary: Vocabulary,
+    masks: Sequence[np.ndarray],
+) -> Tokens:
+    """Of each text the lines of its mask."""
+    sizes = []
+    for text, mask in zip(texts, masks, strict=True):
+        lengths = tokens(text, vocabulary).lengths
+        sizes.append(int(lengths[mask].sum(dtype=np.int64)))
+    parts = (
+        tokens(text, vocabulary).keep(mask)
+        for text, mask in zip(texts, masks, strict=True)
+    )
+    return concatenate(parts, sizes)
 
 
 def pair_records(
@@ -261,23 +280,22 @@ def pair_records(
 ) -> Records:
     """All aligned lines of one pair of languages, as `text_records`. Raises UserError: unequal
     lengths, none left."""
-    whole = []
     line_counts = []
     for pair in pairs:
-        sides = [tokens(side, vocabulary) for side in pair.sides]
-        counts = [side.lengths.size for side in sides]
+        counts = []
+        for text in pair.sides:
+            counts.append(tokens(text, vocabulary).lengths.size)
         # Here again, since a cached record does not go through `Pair.lines`.
         if counts[0] != counts[1]:
             raise pair.mismatch(counts[0], counts[1])
-        whole.append(sides)
         line_counts.append(counts[0])
-    parts = []
-    masks = held_out_of(pairs, line_counts, holdout)
-    for sides, mask in zip(whole, masks, strict=True):
-        # One mask for all sides, so that they stay aligned.
-        parts.append([side.keep(mask == held) for side in sides])
-    joined_sides = map(concatenate, zip(*parts, strict=True))
-    records = Records(pairs[0].languages, tuple(joined_sides))
+    held_masks = held_out_of(pairs, line_counts, holdout)
+    # One mask for all sides, so that they stay aligned.
+    masks = [mask == held for mask in held_masks]
+    sides = []
+    for texts in zip(*(pair.sides for pair in pairs), strict=True):
+        sides.append(_kept(texts, vocabulary, masks))
+    records = Records(pairs[0].languages, tuple(sides))
     return _not_empty(records, [pair.first.path for pair in pairs], held)
 
 

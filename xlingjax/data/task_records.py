@@ -1,0 +1,372 @@
+"""The tokens of any SeqIO task, as records that rows are planned over."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import seqio
+import tensorflow as tf
+
+from xlingjax.data.seqio_adapters import LanguageFeature, TextFiles
+from xlingjax.data.token_cache import (
+    Records,
+    end_sentences,
+    joined,
+    load_or_write,
+)
+from xlingjax.data.vocabulary.sentencepiece import Vocabulary
+from xlingjax.data.vocabulary.seqio import SeqioVocabulary
+from xlingjax.errors import UserError
+from xlingjax.runtime.machine import first_line
+
+Lines = Callable[[Any], tuple[np.ndarray, np.ndarray]]
+"""A ragged batch of a feature -> (ids of all lines one after the other, int32 [T]; tokens of each
+line, int32 [lines])."""
+
+
+def task_records(
+    task: seqio.Task,
+    split: str,
+    vocabulary: Vocabulary,
+    use_cached: bool = False,
+    languages: Sequence[str] = (),
+) -> Records:
+    """The tokens of a SeqIO task of text (one feature) or of aligned text (two or three).
+
+    Its features are `LanguageFeature`s, or SeqIO's own: `targets` alone, or `inputs` and `targets`.
+    Then the languages are those of `languages` that the task's name names, or the only one, and
+    ids become the vocabulary's as `_reader` says. The task's own preprocessors are run, and an end
+    of sentence that they append is not doubled.
+
+    Plain files come from the token cache; any other source that reads files (TFDS, TFRecords, a
+    SeqIO cache with `use_cached`) is read once through the task's preprocessors and kept there too,
+    under the task's name, files and preprocessors. A source without files, a function, is read at
+    every start: nothing would tell that its data changed. Raises UserError: `use_cached` finds no
+    cache, no language or no vocabulary is known, the task's own code fails.
+    """
+    if _is_plain(task) and not use_cached:
+        return task.source.records(split, vocabulary)
+    if use_cached and not task.cache_dir:
+        raise UserError(
+            f"task {task.name} has no SeqIO cache; write it with `seqio_cache_tasks"
+            f" --tasks={task.name} --output_cache_dir=DIR` and name DIR with"
+            " `seqio.add_global_cache_dirs`, or set use_cached=False",
+        )
+    data = _dataset(task, split, use_cached)
+    names = text_features(task, data.element_spec)
+    codes = task_languages(task, names, languages)
+    readers = {}
+    for name in names:
+        column, read = _reader(task, name, data.element_spec, vocabulary)
+        readers[column] = read
+
+    def sides() -> list[list[tuple[np.ndarray, np.ndarray]]]:
+        return _read(task, data, readers, vocabulary.eos_id)
+
+    files = _files(task, split, use_cached)
+    if files is None:
+        tokens = [joined(chunks, vocabulary) for chunks in sides()]
+        return Records(codes, tuple(tokens))
+    key = f"seqio:{task.name}:{split}:{use_cached}:{files}:{task.source}:{task.preprocessors}"
+    # Addresses of functions are new in every process.
+    key = re.sub(" at 0x[0-9a-f]+", "", key)
+    # All sides come out of one pass, made when the first that is not cached asks for it.
+    sides_once = functools.lru_cache(sides)
+    tokens = []
+    for i, column in enumerate(readers):
+        record = load_or_write(
+            f"{key}:{column}",
+            vocabulary,
+            lambda i=i: sides_once()[i],
+            f"task {task.name}",
+        )
+        tokens.append(record)
+    return Records(codes, tuple(tokens))
+
+
+def _is_plain(task: seqio.Task) -> bool:
+    """Whether its lines are those of files as they stand, so that the token cache has them."""
+    if not isinstance(task.source, TextFiles):
+        return False
+    for feature in task.output_features.values():
+        if not isinstance(feature, LanguageFeature):
+            return False
+    # Any other may drop, change or cut lines.
+    return all(map(_only_tokenises, task.preprocessors))
+
+
+def _only_tokenises(preprocessor: Any) -> bool:
+    if isinstance(preprocessor, seqio.CacheDatasetPlaceholder):
+        return True
+    return _function(preprocessor) is seqio.preprocessors.tokenize
+
+
+def _function(preprocessor: Any) -> Any:
+    while isinstance(preprocessor, functools.partial):
+        preprocessor = preprocessor.func
+    return preprocessor
+
+
+def _dataset(task: seqio.Task, split: str, use_cached: bool) -> tf.data.Dataset:
+    try:
+        return task.get_dataset(
+            None,
+            split,
+            use_cached=use_cached,
+            shuffle=False,
+            num_epochs=1,
+            try_in_mem_cache=False,
+        )
+    except UserError:
+        raise
+    # The task's code may raise anything.
+    except Exception as error:
+        raise _failed(task, error) from error
+
+
+def _failed(task: seqio.Task, error: Exception) -> UserError:
+    return UserError(
+        f"task {task.name} cannot be read: {type(error).__name__}: {first_line(error)}",
+    )
+
+
+def text_features(
+    task: seqio.Task,
+    spec: Mapping[str, Any],
+) -> tuple[str, ...]:
+    """The features of a task that hold text, in the order of its sides. Raises UserError for
+    features that could be anything."""
+    features = task.output_features
+    if all(isinstance(one, LanguageFeature) for one in features.values()):
+        return tuple(features)
+    # T5's language models have an empty `inputs`, or declare one that no example has.
+    present = tuple(name for name in features if name in spec)
+    if len(present) == 1 or {*present} == {"inputs", "targets"}:
+        return tuple(sorted(present))
+    raise UserError(
+        f"task {task.name} has the features {', '.join(features)}; its text is read from one"
+        " feature, from `inputs` and `targets`, or from features that are"
+        " xlingjax.data.seqio_adapters.LanguageFeature",
+    )
+
+
+def task_languages(
+    task: seqio.Task,
+    names: Sequence[str],
+    languages: Sequence[str] = (),
+) -> tuple[str, ...]:
+    """The language of each of these features. Raises UserError where none is named."""
+    declared = declared_languages(task)
+    if declared:
+        return declared
+    parts = re.split("[^A-Za-z]+", task.name)
+    of_name = [part for part in parts if part in languages]
+    if len(of_name) == len(names):
+        return tuple(of_name)
+    if len(names) == 1 and len({*languages}) == 1:
+        return tuple(languages)
+    raise UserError(
+        f"task {task.name}: the language of {' and '.join(names)} is not known: call the task"
+        f" after it, like {task.name}{_example(len(names))}, with LANGUAGES set to the run's, or"
+        " give it features of xlingjax.data.seqio_adapters.LanguageFeature",
+    )
+
+
+def declared_languages(task: seqio.Task) -> tuple[str, ...]:
+    """The languages that a task's features have; () where SeqIO's own have none."""
+    features = task.output_features.values()
+    if not all(isinstance(one, LanguageFeature) for one in features):
+        return ()
+    return tuple(feature.language for feature in features)
+
+
+def _example(sides: int) -> str:
+    if sides == 1:
+        return ".de"
+    return ".de_en"
+
+
+def _reader(
+    task: seqio.Task,
+    name: str,
+    spec: Mapping[str, Any],
+    vocabulary: Vocabulary,
+) -> tuple[str, Lines]:
+    """(the column of a task that is read for a feature, what makes the vocabulary's ids of it).
+
+    Ids of the vocabulary itself, of its SentencePiece model under SeqIO's own class, and ids that
+    SeqIO passes through are taken (these are the run's numbers). Of ids of another vocabulary the
+    text is needed, which `seqio.preprocessors.tokenize` keeps as NAME_pretokenized; it is tokenised
+    anew. Raises UserError where it is not there, or was changed after that.
+    """
+    feature = task.output_features[name]
+    theirs = feature.vocabulary
+    if isinstance(theirs, SeqioVocabulary):
+        if theirs.vocabulary.sha256 != vocabulary.sha256:
+            raise UserError(
+                f"task {task.name}: its ids are of another vocabulary than the run's; register it"
+                " with the run's VOCABULARY",
+            )
+        return name, functools.partial(_taken, task, vocabulary)
+    if isinstance(theirs, seqio.PassThroughVocabulary):
+        return name, functools.partial(_taken, task, vocabulary)
+    model = vocabulary.model_bytes
+    if model and _model_of(theirs) == model:
+        return name, functools.partial(_renumbered, task, vocabulary)
+    text = f"{name}_pretokenized"
+    if text in spec and spec[text].dtype == tf.string:
+        _require_unchanged(task)
+        return text, functools.partial(_tokenised, vocabulary)
+    raise UserError(
+        f"task {task.name}: its ids of '{name}' are of {type(theirs).__name__}, not of the run's"
+        " VOCABULARY, and it does not keep the text: let seqio.preprocessors.tokenize"
+        " copy_pretokenized, or give the feature SeqioVocabulary(Vocabulary.load(...))",
+    )
+
+
+def _model_of(theirs: seqio.Vocabulary) -> bytes | None:
+    """The SentencePiece model of SeqIO's own class, as it lies in its file: in memory it may have
+    sentinels behind its pieces."""
+    if not isinstance(theirs, seqio.SentencePieceVocabulary):
+        return None
+    with tf.io.gfile.GFile(theirs.sentencepiece_model_file, "rb") as file:
+        return file.read()
+
+
+def _require_unchanged(task: seqio.Task) -> None:
+    """Raises UserError where preprocessors change a task's ids after they were made."""
+    preprocessors = [_function(one) for one in task.preprocessors]
+    allowed = (
+        seqio.preprocessors.tokenize,
+        seqio.preprocessors.append_eos,
+        seqio.preprocessors.append_eos_after_trim,
+    )
+    at = len(preprocessors)
+    if seqio.preprocessors.tokenize in preprocessors:
+        at = preprocessors.index(seqio.preprocessors.tokenize)
+    for one in preprocessors[at:]:
+        if one in allowed or isinstance(one, seqio.CacheDatasetPlaceholder):
+            continue
+        what = getattr(one, "__name__", type(one).__name__)
+        raise UserError(
+            f"task {task.name}: its ids are not of the run's VOCABULARY, and its text cannot be"
+            f" tokenised anew, since '{what}' changes them afterwards; give its features"
+            " SeqioVocabulary(Vocabulary.load(...))",
+        )
+
+
+def _taken(
+    task: seqio.Task,
+    vocabulary: Vocabulary,
+    ragged: Any,
+) -> tuple[np.ndarray, np.ndarray]:
+    ids, lengths = _flat(ragged)
+    _require_below(task, ids, vocabulary.size)
+    return ids, lengths
+
+
+def _renumbered(
+    task: seqio.Task,
+    vocabulary: Vocabulary,
+    ragged: Any,
+) -> tuple[np.ndarray, np.ndarray]:
+    ids, lengths = _flat(ragged)
+    # Those behind the pieces are T5's sentinels, which this vocabulary does not have.
+    _require_below(task, ids, len(vocabulary.to_model))
+    return vocabulary.to_model[ids], lengths
+
+
+def _tokenised(
+    vocabulary: Vocabulary,
+    lines: Any,
+) -> tuple[np.ndarray, np.ndarray]:
+    texts = [line.decode() for line in lines.numpy().tolist()]
+    return vocabulary.encode_lines(texts)
+
+
+def _flat(ragged: Any) -> tuple[np.ndarray, np.ndarray]:
+    ids = ragged.flat_values.numpy().astype(np.int32)
+    return ids, ragged.row_lengths().numpy().astype(np.int32)
+
+
+def _require_below(task: seqio.Task, ids: np.ndarray, size: int) -> None:
+    if ids.size and not 0 <= ids.min() <= ids.max() < size:
+        raise UserError(
+            f"task {task.name}: id {ids.max()} is not one of the vocabulary's {size}; its ids must"
+            " be of the run's VOCABULARY",
+        )
+
+
+def _read(
+    task: seqio.Task,
+    data: tf.data.Dataset,
+    readers: Mapping[str, Lines],
+    eos_id: int,
+) -> list[list[tuple[np.ndarray, np.ndarray]]]:
+    """Of each column its chunks (ids, lengths), each line ended. Raises UserError where the task's
+    code fails."""
+    chunks: list[list[tuple[np.ndarray, np.ndarray]]] = [[] for _ in readers]
+    for batch in _batches(task, data, readers):
+        for (column, read), chunks_of_side in zip(
+            readers.items(),
+            chunks,
+            strict=True,
+        ):
+            ids, lengths = without_end(*read(batch[column]), eos_id)
+            chunks_of_side.append(end_sentences(ids, lengths, eos_id))
+    return chunks
+
+
+def _batches(
+    task: seqio.Task,
+    data: tf.data.Dataset,
+    columns: Mapping[str, Any],
+) -> Iterator[Mapping[str, Any]]:
+    data = data.map(
+        lambda example: {column: example[column] for column in columns},
+    )
+    try:
+        yield from data.ragged_batch(1024)
+    except tf.errors.OpError as error:
+        raise _failed(task, error) from error
+
+
+def without_end(
+    ids: np.ndarray,
+    lengths: np.ndarray,
+    eos_id: int,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Lines without the `</s>` that a task's preprocessors put behind them (`append_eos`)."""
+    last = np.cumsum(lengths)[lengths > 0] - 1
+    ended = np.zeros(len(lengths), bool)
+    ended[lengths > 0] = ids[last] == eos_id
+    keep = np.ones(len(ids), bool)
+    keep[last[ids[last] == eos_id]] = False
+    return ids[keep], (lengths - ended).astype(np.int32)
+
+
+def _files(task: seqio.Task, split: str, use_cached: bool) -> Any:
+    """What tells that the files of a task changed; None for a source that has none."""
+    if use_cached:
+        return _stamps(tf.io.gfile.glob(f"{task.cache_dir}/*{split}*"))
+    if isinstance(task.source, TextFiles):
+        return task.source.keys(split)
+    # Not by content, as plain files are: TFRecords would have to be read whole for a hash.
+    return _stamps(task.source.list_shards(split))
+
+
+def _stamps(shards: Sequence[str]) -> list[tuple[str, int, int]] | None:
+    """(name, size, time of change) of each shard; None where one is no file, as of a source that is
+    a function."""
+    gfile = tf.io.gfile
+    stamps = []
+    for name in sorted(shards):
+        if not gfile.exists(name) or gfile.isdir(name):
+            return None
+        stat = gfile.stat(name)
+        stamps.append((name, stat.length, stat.mtime_nsec))
+    return stamps
