@@ -10,7 +10,8 @@ import jax
 
 from xlingjax.errors import EXIT_CODE, UserError
 from xlingjax.model.build import build_model
-from xlingjax.model.config import ModelConfig, count_parameters
+from xlingjax.model.config import ModelConfig
+from xlingjax.model.parameter_count import count_parameters
 from xlingjax.model.partition import MeshConfig, check_counts, make_mesh
 from xlingjax.runtime.machine import (
     RuntimeConfig,

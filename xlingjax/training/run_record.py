@@ -13,7 +13,8 @@ from typing import Any
 from xlingjax import __version__
 from xlingjax.data.features import FIELDS
 from xlingjax.errors import UserError
-from xlingjax.model.config import ModelConfig, count_parameters
+from xlingjax.model.config import ModelConfig
+from xlingjax.model.parameter_count import count_parameters
 from xlingjax.runtime.files import write_json
 
 # Fields of the model that a continued run may change: they alter how fast or how noisily it learns,
