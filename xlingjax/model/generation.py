@@ -142,6 +142,7 @@ def one_by_one(
         lengths_B=zeros_B.astype(jnp.int32),
     )
     end = until_done(step, start, columns)
+    # A row of padding has no token, and 0 is no divisor.
     divisor_B = (
         jnp.maximum(end.lengths_B, 1).astype(jnp.float32)
         ** config.length_penalty
@@ -242,6 +243,7 @@ def beam_search(
         best = _best_continued(state, gain_RC, tokens_RC)
         ends_BC = best.token_BC == ids.end
         ends_BC |= (column + 1 >= longest_B)[:, None]
+        # Neither of a beam that does not count yet, nor by a token that is out of reach.
         possible_BC = best.score_BC > LOWEST / 2
         among_first_C = jnp.arange(2 * width) < width
         open_B1 = ~state.done_B[:, None]

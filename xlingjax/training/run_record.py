@@ -260,14 +260,14 @@ def versions() -> dict[str, str]:
 def write_run(
     workdir: Path,
     identity: dict[str, Any],
-    model: ModelConfig,
     feed: Any,
-    config: dict[str, Any] | None,
-    settings: dict[str, Any],
+    course: dict[str, Any],
     session: dict[str, Any],
+    config: dict[str, Any] | None,
 ) -> None:
     """run.json: the newest start's description, and one entry in "sessions" for every start.
-    feed: the `Feed` of the run, open."""
+    feed: the `Feed` of the run, open; course: what it says of it; config: the caller's own."""
+    model = feed.model.config
     record = {
         "identity": identity,
         "languages": feed.languages,
@@ -276,7 +276,7 @@ def write_run(
         "shapes": feed.shapes,
         "flops_per_token": feed.flops_per_token(),
         "config": config or {},
-        **settings,
+        **course,
     }
     path = workdir / "run.json"
     try:
