@@ -112,7 +112,8 @@ class Ours:
 
         from benchmarks import foreign
         from xlingjax.model.config import preset
-        from xlingjax.model.decoding import Decoding, Ids, generate
+        from xlingjax.model.decoding import Decoding, Ids
+        from xlingjax.model.generation import generate
         from xlingjax.model.seq2seq import Seq2Seq
         from xlingjax.runtime.machine import keep_freed_memory
 

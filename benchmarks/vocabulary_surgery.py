@@ -293,7 +293,8 @@ def large_run(out: Path, words: int) -> tuple[list[str], list[str]]:
 
     from xlingjax.data.vocabulary.sentencepiece import Vocabulary
     from xlingjax.model.build import build_model
-    from xlingjax.model.config import count_parameters, preset
+    from xlingjax.model.config import preset
+    from xlingjax.model.parameter_count import count_parameters
     from xlingjax.training.workdir import write_trained
 
     files = sorted((out / "text").glob("*/text.txt"))

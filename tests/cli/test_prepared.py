@@ -10,7 +10,8 @@ import pytest
 from tests.helpers import prepared_sets, small_corpus
 from xlingjax.cli import main
 from xlingjax.model.build import build_model
-from xlingjax.model.config import count_parameters, preset
+from xlingjax.model.config import preset
+from xlingjax.model.parameter_count import count_parameters
 
 pytest.importorskip("tensorflow_datasets")
 

@@ -19,8 +19,9 @@ from xlingjax.cli import main
 from xlingjax.inference.generate import Generator
 from xlingjax.inference.run import open_run
 from xlingjax.model.build import build_model
-from xlingjax.model.config import count_parameters, preset
+from xlingjax.model.config import preset
 from xlingjax.model.decoding import Decoding
+from xlingjax.model.parameter_count import count_parameters
 from xlingjax.workflows import translate as generation
 from xlingjax.workflows import translate_input
 

@@ -12,7 +12,8 @@ from tests.helpers import official_files
 from xlingjax.cli import main
 from xlingjax.inference.run import open_run
 from xlingjax.model.build import build_model
-from xlingjax.model.config import count_parameters, preset
+from xlingjax.model.config import preset
+from xlingjax.model.parameter_count import count_parameters
 from xlingjax.workflows.sweep import parameters_hash
 
 LANGUAGES = ("de", "en", "ru")

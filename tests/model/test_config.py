@@ -5,7 +5,8 @@ import pytest
 
 from xlingjax.errors import UserError
 from xlingjax.model.build import build_model
-from xlingjax.model.config import PRESETS, count_parameters, preset
+from xlingjax.model.config import PRESETS, preset
+from xlingjax.model.parameter_count import count_parameters
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,8 @@ from tests.helpers import tiny
 from xlingjax.errors import UserError
 from xlingjax.model.attention import AttentionSpec
 from xlingjax.model.config import preset
-from xlingjax.model.decoding import Decoding, Ids, generate
+from xlingjax.model.decoding import Decoding, Ids
+from xlingjax.model.generation import generate
 from xlingjax.model.masks import bidirectional
 from xlingjax.model.seq2seq import Seq2Seq
 
@@ -123,14 +124,14 @@ def test_greedy_with_a_cache_is_greedy_without_on_200_inputs(made):
 
 
 def test_one_beam_is_greedy(made):
-    from xlingjax.model import decoding
+    from xlingjax.model import generation
 
     greedy = found_by(made)
     try:
-        one, decoding.one_by_one = decoding.one_by_one, decoding.beam_search
+        one, generation.one_by_one = generation.one_by_one, generation.beam_search
         beam = found_by(made)
     finally:
-        decoding.one_by_one = one
+        generation.one_by_one = one
     np.testing.assert_array_equal(beam.ids, greedy.ids)
     np.testing.assert_allclose(beam.scores, greedy.scores, atol=1e-5)
 

@@ -13,8 +13,9 @@ from xlingjax.config import recipe as recipes
 from xlingjax.config.multi_task import multi_task, multi_task_accuracy
 from xlingjax.errors import UserError
 from xlingjax.evaluation.classification import predict
-from xlingjax.model.config import ModelConfig, count_parameters
+from xlingjax.model.config import ModelConfig
 from xlingjax.model.encoder import Encoder
+from xlingjax.model.parameter_count import count_parameters
 from xlingjax.model.params import flattened
 from xlingjax.model.partition import MeshConfig
 from xlingjax.objectives.finetuning import Classification

@@ -9,8 +9,9 @@ from tests.helpers import numpy_transformer as transformer
 from tests.helpers import tiny
 from tests.helpers.reference import GENERATOR, LANGUAGES, make_batch, random_model
 from xlingjax.errors import UserError
-from xlingjax.model.decoding import Decoding, Ids, generate
+from xlingjax.model.decoding import Decoding, Ids
 from xlingjax.model.encoder import Encoder
+from xlingjax.model.generation import generate
 from xlingjax.objectives.back_translation import BackTranslation
 from xlingjax.objectives.ramp import Ramp
 from xlingjax.objectives.translation import Translation

@@ -7,8 +7,9 @@ import numpy as np
 
 from tests.helpers import tiny
 from xlingjax.data.features import DECODER_FIELDS
-from xlingjax.model.config import count_parameters, preset
+from xlingjax.model.config import preset
 from xlingjax.model.flops import flops_per_token
+from xlingjax.model.parameter_count import count_parameters
 from xlingjax.objectives.finetuning import Tagging
 from xlingjax.objectives.span_qa import SpanQA
 from xlingjax.objectives.translation import Translation

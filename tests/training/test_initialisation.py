@@ -18,8 +18,9 @@ from xlingjax.model.build import build_model
 from xlingjax.model.config import preset
 from xlingjax.model.masks import bidirectional
 from xlingjax.model.partition import MeshConfig, make_mesh, param_shardings
+from xlingjax.training.donor_plan import Plan
 from xlingjax.training.donors import numbers_of
-from xlingjax.training.initialisation import Initialisation, Plan
+from xlingjax.training.initialisation import Initialisation
 from xlingjax.training.loop import CheckpointConfig
 from xlingjax.training.optimizer import OptimizerConfig
 
@@ -525,7 +526,7 @@ def test_a_tied_giver_gives_the_self_attention_of_its_last_layers(donor):
 
 def test_a_whole_run_keeps_its_language_tokens_where_they_are(donor):
     """Of other languages, or another order, a row would become another's."""
-    from xlingjax.training.initialisation import first_weights
+    from xlingjax.training.first_state import first_weights
 
     model = pair(language_tokens=3, vocab_size=tiny.VOCAB + 3, num_languages=0)
     run, theirs = donor("tokens", 7, model)
@@ -553,7 +554,7 @@ def told_labels(folder, labels, data=None):
 
 def test_a_head_of_other_labels_is_refused(donor):
     """As many labels are not the same ones, nor are these in another order."""
-    from xlingjax.training.initialisation import first_weights
+    from xlingjax.training.first_state import first_weights
 
     model = config(num_labels=2)
     run, theirs = donor("labelled", 8, model)
@@ -577,7 +578,7 @@ def test_a_head_of_other_labels_is_refused(donor):
 
 
 def test_of_several_heads_each_is_told_by_its_task(donor):
-    from xlingjax.training.initialisation import require_labels
+    from xlingjax.training.first_state import require_labels
 
     run, _ = donor("several", 9, config(task_labels={"nc": 2, "qam": 2}))
     told_labels(

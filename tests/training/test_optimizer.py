@@ -16,12 +16,14 @@ from xlingjax.model.params import flattened, path_names
 from xlingjax.training.optimizer import (
     NAMES,
     OptimizerConfig,
-    decayed,
-    layer_rates,
     learning_rate_schedule,
     make_optimizer,
-    merge,
     optax_names,
+)
+from xlingjax.training.parameter_groups import (
+    decayed,
+    layer_rates,
+    merge,
     split,
     trainable_mask,
 )

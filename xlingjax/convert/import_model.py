@@ -17,7 +17,7 @@ from xlingjax.convert.formats.sources import reader_of
 from xlingjax.data.token_cache import cache_folder as tokens_folder
 from xlingjax.data.vocabulary.tokenizer_files import PROPHETNET
 from xlingjax.errors import UserError
-from xlingjax.model.config import count_parameters
+from xlingjax.model.parameter_count import count_parameters
 from xlingjax.training.workdir import require_empty, write_trained
 
 # Of subfolders too, as the hub matches: 1_Pooling/config.json.

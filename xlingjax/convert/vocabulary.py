@@ -22,7 +22,8 @@ from xlingjax.data.vocabulary.training import (
 )
 from xlingjax.errors import UserError
 from xlingjax.inference.run import TrainedRun, open_run
-from xlingjax.model.config import ModelConfig, count_parameters
+from xlingjax.model.config import ModelConfig
+from xlingjax.model.parameter_count import count_parameters
 from xlingjax.training.checkpoint_paths import find_checkpoint
 from xlingjax.training.run_record import read_run_record, run_and_checkpoint
 from xlingjax.training.workdir import require_empty, write_trained

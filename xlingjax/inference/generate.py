@@ -20,8 +20,9 @@ from xlingjax.errors import UserError
 from xlingjax.inference.encode import rows_of
 from xlingjax.inference.forward import compiled, place, row_multiple
 from xlingjax.model.attention import AttentionSpec
-from xlingjax.model.decoding import Decoding, Ids, generate
+from xlingjax.model.decoding import Decoding, Ids
 from xlingjax.model.encoder import Encoder
+from xlingjax.model.generation import generate
 from xlingjax.model.masks import bidirectional
 from xlingjax.model.partition import batch_sharding
 from xlingjax.model.seq2seq import Seq2Seq

@@ -9,7 +9,8 @@ import jax
 
 from xlingjax.errors import UserError
 from xlingjax.model.build import build_model
-from xlingjax.model.config import ModelConfig, count_parameters
+from xlingjax.model.config import ModelConfig
+from xlingjax.model.parameter_count import count_parameters
 from xlingjax.model.partition import param_shardings, row_devices
 
 SHARE = 0.85

@@ -8,8 +8,9 @@ import jax.numpy as jnp
 
 from xlingjax.data.features import DECODER_FIELDS
 from xlingjax.model.config import ModelConfig
-from xlingjax.model.decoding import Decoding, Ids, generate
+from xlingjax.model.decoding import Decoding, Ids
 from xlingjax.model.encoder import Encoder
+from xlingjax.model.generation import generate
 from xlingjax.objectives.base import (
     INPUTS,
     Array,

@@ -20,6 +20,7 @@ from xlingjax.training.run_record import (
     check_length,
     required_fields,
     run_languages,
+    schedule_record,
 )
 from xlingjax.training.schedule import Weight, turns
 from xlingjax.training.stages import latest, stage_name
@@ -89,6 +90,7 @@ class Feed:
     languages: tuple[str, ...]
     model: Encoder
     mesh: jax.sharding.Mesh
+    microbatches: int
 
     def __init__(
         self,
@@ -101,7 +103,7 @@ class Feed:
         self._stages = list(map(in_stages, objectives))
         self.model = model
         self.mesh = mesh
-        self._microbatches = microbatches
+        self.microbatches = microbatches
         # Name and weight are those of the first stage: an objective keeps them.
         self.names = []
         self.weights = []
@@ -146,6 +148,22 @@ class Feed:
         """By stage."""
         return {name: run.objective for name, run in self.runs.items()}
 
+    def course(
+        self,
+        steps: int,
+        schedule: str,
+        optimizer: Any,
+    ) -> dict[str, Any]:
+        """What run.json says of the course of a run of `steps` steps."""
+        record = schedule_record(
+            self.runs,
+            dict(zip(self.names, self.weights, strict=True)),
+            steps,
+            schedule,
+            optimizer,
+        )
+        return {"microbatches": self.microbatches, **record}
+
     def flops_per_token(self) -> dict[str, float | None]:
         """By stage, of the objective at its shapes; None: not counted."""
         flops = {}
@@ -157,17 +175,17 @@ class Feed:
     def _check(self, name: str, shapes: Mapping[str, Any]) -> None:
         run = self.runs[name]
         objective = run.objective
-        if self._microbatches > 1 and objective.whole_batch:
+        if self.microbatches > 1 and objective.whole_batch:
             raise UserError(
                 f"objective {name} compares the rows of a batch with each other:"
-                f" {self._microbatches} microbatches would make it another one; set MICROBATCHES=1",
+                f" {self.microbatches} microbatches would make it another one; set MICROBATCHES=1",
             )
         self._check_language_tokens(name, run.batches.settings)
         self._check_directions(name, run.batches.settings)
         required = required_fields(name, objective.reads, shapes)
         rows, length = shapes["input_ids"]
         check_length(name, length, self.model.config, run.batches.positions)
-        check_rows(self.mesh, rows, self._microbatches, f"objective {name}")
+        check_rows(self.mesh, rows, self.microbatches, f"objective {name}")
         batch = {}
         for field, shape in required.items():
             batch[field] = jax.ShapeDtypeStruct(shape, FIELDS[field].dtype)

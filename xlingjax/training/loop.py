@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import jax
+from jax.sharding import Mesh
 
 from xlingjax.errors import EXIT_CODE, UserError
 from xlingjax.model.build import build_model
-from xlingjax.model.config import ModelConfig, count_parameters
+from xlingjax.model.config import ModelConfig
+from xlingjax.model.parameter_count import count_parameters
 from xlingjax.model.partition import MeshConfig, check_counts, make_mesh
 from xlingjax.runtime.machine import (
     RuntimeConfig,
@@ -23,30 +25,17 @@ from xlingjax.runtime.machine import (
 from xlingjax.runtime.signals import Preemption
 from xlingjax.training.checkpoint import CheckpointConfig, Checkpoints
 from xlingjax.training.checkpoint_paths import checkpoint_steps
-from xlingjax.training.cost import Stopwatch
 from xlingjax.training.evaluator import Evaluator
 from xlingjax.training.feed import Feed, ObjectiveRun
+from xlingjax.training.first_state import first_weights, new_run, restored
 from xlingjax.training.guard import Guard
-from xlingjax.training.initialisation import (
-    Initialisation,
-    Loaded,
-    first_weights,
-)
+from xlingjax.training.initialisation import Initialisation
 from xlingjax.training.optimizer import OptimizerConfig, make_optimizer
 from xlingjax.training.programs import Programs
 from xlingjax.training.progress import Progress, Timetable
-from xlingjax.training.run_record import (
-    run_identity,
-    schedule_record,
-    write_run,
-)
+from xlingjax.training.run_record import run_identity, write_run
 from xlingjax.training.schedule import check as check_schedule
-from xlingjax.training.step import (
-    TrainState,
-    abstract_state,
-    random_state,
-    run_key,
-)
+from xlingjax.training.step import abstract_state, random_state, run_key
 from xlingjax.training.tracker import Tracker
 
 # What a pretrained model may lack.
@@ -141,26 +130,18 @@ def train(
         # From here on a signal ends the run at the next step and not within one.
         preemption = stack.enter_context(Preemption())
         guard = Guard(workdir, max_bad_steps, tracker.say)
-        axes = " x ".join(
-            f"{axis} {size}" for axis, size in device_mesh.shape.items()
-        )
-        tracker.say(f"xlingjax on {machine}; mesh {axes}")
+        tracker.say(f"xlingjax on {machine}; mesh {_axes(device_mesh)}")
 
         # ---- the state, abstract: shapes and where they lie --------------------------------------
         _require_loss_scale(model, optimizer)
         encoder = build_model(model, device_mesh)
-        update_rule = make_optimizer(optimizer, steps, encoder.abstract())
-        abstract = abstract_state(device_mesh, encoder, update_rule, optimizer)
+        rule = make_optimizer(optimizer, steps, encoder.abstract())
+        abstract = abstract_state(device_mesh, encoder, rule, optimizer)
         shardings = jax.tree.map(lambda x: x.sharding, abstract)
         # A donor that does not fit is refused here, before any text is read.
-        load_first = None
+        load = None
         if not saved:
-            load_first = first_weights(
-                init_from,
-                model,
-                abstract.params,
-                init_new,
-            )
+            load = first_weights(init_from, model, abstract.params, init_new)
 
         # ---- the data ----------------------------------------------------------------------------
         feed = Feed(objectives, encoder, device_mesh, microbatches)
@@ -179,44 +160,24 @@ def train(
         )
         checkpoints = Checkpoints(workdir, checkpoint, identity, tracker.say)
         stack.callback(checkpoints.close)
-        first = _restored(checkpoints, abstract, feed, workdir)
+        first = restored(checkpoints, abstract, feed, workdir)
         if first is None:
-            state = random_state(
-                encoder,
-                update_rule,
-                optimizer,
-                shardings,
-                seed,
-            )
-            first = _new(state, seed, load_first, feed.languages, identity)
+            state = random_state(encoder, rule, optimizer, shardings, seed)
+            first = new_run(state, seed, load, feed.languages, identity)
         step = first.step
         state = first.state
         for line in first.described(count_parameters(model), steps):
             tracker.say(line)
 
         # ---- what the run is, on disk ------------------------------------------------------------
-        # Only now, when nothing is left to refuse. A finished run keeps the record that it has.
-        if is_primary() and (
-            step < steps or not (workdir / "run.json").exists()
-        ):
+        # A finished run keeps the record that it has.
+        kept = step >= steps and (workdir / "run.json").exists()
+        # Only now, when nothing is left to refuse.
+        if is_primary() and not kept:
             _write_files(workdir, files or {})
-            weights = dict(zip(feed.names, feed.weights, strict=True))
-            course = schedule_record(
-                feed.runs,
-                weights,
-                steps,
-                schedule,
-                optimizer,
-            )
-            write_run(
-                workdir,
-                identity,
-                model,
-                feed,
-                extra_config,
-                settings={"microbatches": microbatches, **course},
-                session=first.session(machine, dict(device_mesh.shape)),
-            )
+            course = feed.course(steps, schedule, optimizer)
+            session = first.session(machine, dict(device_mesh.shape))
+            write_run(workdir, identity, feed, course, session, extra_config)
             if on_start:
                 on_start()
 
@@ -225,29 +186,17 @@ def train(
         # Before `begin`, which opens the file that this reads.
         measured = not is_primary() or timetable.measured(workdir, step)
         tracker.begin(step)
-        clock = Stopwatch()
         progress = Progress(
             timetable,
             feed,
             tracker,
             guard,
-            clock,
             checkpoints,
-            update_rule.learning_rate,
+            rule.learning_rate,
             hash_batches=hash_batches,
             tokens_seen=first.tokens_seen,
         )
-        programs = Programs(
-            guard,
-            clock,
-            tracker.say,
-            shardings=shardings,
-            model=encoder,
-            languages=len(feed.languages),
-            optimizer=update_rule,
-            config=optimizer,
-            microbatches=microbatches,
-        )
+        programs = Programs(feed, rule, optimizer, shardings, progress)
         # The run was asked to stop, or failed, before this checkpoint was measured.
         if first.continued and not all_agree(measured):
             progress.measure_restored(step, state)
@@ -272,96 +221,12 @@ def train(
             progress.after(step, state, stopping)
 
         # ---- the end -----------------------------------------------------------------------------
-        exit_reason = _exit_reason(step, steps)
         # The result says that the run ended, so its last checkpoint is on disk first.
         checkpoints.close()
-        compiled = programs.compile_seconds
-        progress.finish(
-            workdir,
-            step,
-            exit_reason,
-            compiled,
-            int(state.skipped),
-        )
-        tracker.say(f"{exit_reason} at step {step}")
-        return Result(
-            state.params,
-            step,
-            exit_reason,
-            progress.lines,
-            progress.values,
-        )
-
-
-@dataclasses.dataclass(frozen=True)
-class First:
-    """What a start begins with."""
-
-    state: TrainState
-    weights: str
-    """Where they come from, for the log."""
-    step: int = 0
-    tokens_seen: int = 0
-    donated: Sequence[str] = ()
-    """A line per group of parameters that came from donors."""
-    continued: bool = False
-    """From the run's own checkpoint."""
-
-    def described(self, parameters: int, steps: int) -> list[str]:
-        """What the log says of this start of a run of `steps` steps."""
-        left = f"nothing left to do: it has {self.step} steps of {steps}"
-        if self.step < steps:
-            left = f"steps {self.step} to {steps}"
-        of_all = f"weights: {self.weights}; {parameters:,} parameters; {left}"
-        return [*self.donated, of_all]
-
-    def session(self, machine: str, mesh: dict[str, int]) -> dict[str, Any]:
-        """What run.json says of this start."""
-        session = {
-            "step": self.step,
-            "machine": machine,
-            "mesh": mesh,
-            "weights": self.weights,
-        }
-        if self.donated:
-            session["given"] = self.donated
-        return session
-
-
-def _restored(
-    checkpoints: Checkpoints,
-    abstract: TrainState,
-    feed: Feed,
-    workdir: Path,
-) -> First | None:
-    """The run's own newest checkpoint, with the sources where it left them; None for a new run."""
-    restored = checkpoints.restore(abstract)
-    if restored is None:
-        return None
-    for name, source in feed.sources.items():
-        source.restore(restored.positions[name])
-    return First(
-        restored.state,
-        f"checkpoint {restored.step} of {workdir}",
-        restored.step,
-        restored.progress["tokens_seen"],
-        continued=True,
-    )
-
-
-def _new(
-    state: TrainState,
-    seed: int,
-    load: Callable[..., Loaded] | None,
-    languages: Sequence[str],
-    identity: Mapping[str, Any],
-) -> First:
-    """A new run, from a random state whose parameters `load` replaces where it is given."""
-    if load is None:
-        return First(state, f"random (seed {seed})")
-    params, weights, donated = load(state.params, languages, identity)
-    state = dataclasses.replace(state, params=params)
-    return First(state, weights, donated=donated)
+        reason = _exit_reason(step, steps)
+        progress.finish(workdir, step, reason, int(state.skipped))
+        tracker.say(f"{reason} at step {step}")
+    return Result(state.params, step, reason, progress.lines, progress.values)
 
 
 def _write_files(workdir: Path, files: Mapping[str, bytes]) -> None:
@@ -380,6 +245,10 @@ def _bytes_to_come(
     # One more than are kept: the oldest goes when the newest is whole.
     to_come = max(checkpoint.kept + 1 - saved, 1)
     return count_parameters(model) * BYTES_PER_PARAMETER * to_come
+
+
+def _axes(mesh: Mesh) -> str:
+    return " x ".join(f"{axis} {size}" for axis, size in mesh.shape.items())
 
 
 def _require_evaluators(evaluators: Sequence[Evaluator]) -> None:

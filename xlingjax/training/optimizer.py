@@ -1,4 +1,4 @@
-"""The optimizer: learning-rate schedules, decay mask, layer-wise decay, frozen parameters.
+"""The optimizer: its settings, the update rules by name, learning-rate schedules.
 
 Clipping and the finite check stand in `step.py`, because they need the gradient's global norm,
 which is also logged.
@@ -7,18 +7,29 @@ which is also logged.
 import dataclasses
 import difflib
 import inspect
-import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import optax
 
 from xlingjax.errors import UserError
-from xlingjax.model.params import flattened, path_name, path_names
 from xlingjax.training.muon import muon_or_adam, scale_by_muon
+from xlingjax.training.optimizer_chain import (
+    chain_links,
+    correct_late_starts,
+    frozen_in_stages,
+    scale_by_rate,
+    scale_by_tree,
+)
+from xlingjax.training.parameter_groups import (
+    decayed,
+    first_steps,
+    layer_rates,
+    split,
+    trainable_mask,
+)
 from xlingjax.training.stages import at, latest, starts
 
 NAMES = ("adamw", "adam", "adafactor", "muon")
@@ -59,7 +70,7 @@ class OptimizerConfig:
     never."""
     layer_decay: float = 1.0
     """Layer-wise learning rates: what each parameter's update is multiplied with (see
-    `layer_rates`)."""
+    `parameter_groups.layer_rates`)."""
     frozen: Sequence[str] | Mapping[int, Sequence[str]] = ()
     """Regular expressions searched in parameter paths ("embeddings/tokens/embedding"); what matches
     does not change.
@@ -141,7 +152,7 @@ def make_optimizer(
         masks[start] = trainable_mask(params, at(config.frozen, start))
     ever = jax.tree.map(lambda *stages: any(stages), *masks.values())
     # What no stage trains has neither moments nor a place in the chain.
-    first_steps, _ = split(_first_steps(masks), ever)
+    begin, _ = split(first_steps(masks), ever)
     # Of all parameters: what is frozen counts as a layer too.
     rates, _ = split(layer_rates(params, config.layer_decay), ever)
     # Jitted, as the loop computes it for its log lines too.
@@ -151,7 +162,7 @@ def make_optimizer(
     # Also at 0, so that the state has the same structure with and without decay.
     decay = optax.add_decayed_weights(config.weight_decay, decayed)
     adam = optax.scale_by_adam(config.b1, config.b2, config.eps)
-    late = correct_late_starts(config, first_steps)
+    late = correct_late_starts(config.b1, config.b2, begin)
     # Layer-wise rates stand before the decay that is beside the gradient: it is not multiplied.
     if config.name == "adamw":
         links = (adam, late, by_layer, decay)
@@ -166,10 +177,15 @@ def make_optimizer(
         # The size of a matrix's updates does not depend on when they began.
         of_adam = jax.tree.map(
             lambda kind, first: first if kind == "adam" else 0,
-            muon_or_adam(first_steps),
-            first_steps,
+            muon_or_adam(begin),
+            begin,
         )
-        links = (both, correct_late_starts(config, of_adam), by_layer, decay)
+        links = (
+            both,
+            correct_late_starts(config.b1, config.b2, of_adam),
+            by_layer,
+            decay,
+        )
     elif config.name == "adafactor":
         links = (
             optax.scale_by_factored_rms(),
@@ -191,138 +207,6 @@ def make_optimizer(
         trainable_at,
         rate,
     )
-
-
-class Link(optax.GradientTransformationExtraArgs):
-    """A link of the chain that keeps nothing from step to step."""
-
-    @classmethod
-    def of(cls, update: Callable[..., Any]) -> "Link":
-        """update: (updates, step) -> updates."""
-
-        def update_and_state(updates, state, params=None, *, step, **_):
-            return update(updates, step), state
-
-        return cls(lambda params: optax.EmptyState(), update_and_state)
-
-
-def chain_links(
-    *links: optax.GradientTransformation,
-) -> optax.GradientTransformationExtraArgs:
-    """`optax.chain`, in whose state a `Link` leaves nothing: checkpoints are the same with and
-    without it."""
-    chain = optax.chain(*links)
-    kept = [
-        number
-        for number, link in enumerate(links)
-        if not isinstance(link, Link)
-    ]
-
-    def init(params):
-        state = chain.init(params)
-        return tuple(state[number] for number in kept)
-
-    def update(updates, state, params=None, **arguments):
-        whole = [optax.EmptyState()] * len(links)
-        for number, own in zip(kept, state, strict=True):
-            whole[number] = own
-        updates, whole = chain.update(
-            updates,
-            tuple(whole),
-            params,
-            **arguments,
-        )
-        return updates, tuple(whole[number] for number in kept)
-
-    return optax.GradientTransformationExtraArgs(init, update)
-
-
-def frozen_in_stages(
-    inner: optax.GradientTransformationExtraArgs,
-    trainable_at: Callable[[int], Any],
-    ever: Any,
-) -> optax.GradientTransformationExtraArgs:
-    """`inner`, whose state is that of the parameters trained at some step (`ever`, a tree of
-    bools). What other stages train keeps its value and moments."""
-
-    def init(params):
-        return inner.init(split(params, ever)[0])
-
-    def update(updates, state, params, *, stage=0, **arguments):
-        now = trainable_at(stage)
-        params, _ = split(params, ever)
-        # One chain serves all stages, so the others' parameters go through it, with gradient 0.
-        gradients = merge(updates, jax.tree.map(jnp.zeros_like, params))
-        updates, after = inner.update(gradients, state, params, **arguments)
-        # A moment would shrink with gradient 0, and weight decay would go on.
-        after = jax.tree.map(
-            lambda new, old, trained: new if trained else old,
-            after,
-            state,
-            moments_mask(state, now),
-        )
-        # Updates of the others would be 0 and decay: they are dropped, not applied.
-        return split(updates, now)[0], after
-
-    return optax.GradientTransformationExtraArgs(init, update)
-
-
-def scale_by_tree(factors: Any) -> Link:
-    """Multiplies each parameter's update with its factor."""
-
-    def update(updates, step):
-        return jax.tree.map(lambda u, factor: factor * u, updates, factors)
-
-    return Link.of(update)
-
-
-def scale_by_rate(rate: Callable[[Any], jax.Array]) -> Link:
-    """Multiplies with the learning rate at the step, and turns the direction downhill."""
-
-    def update(updates, step):
-        down = -rate(step)
-        return jax.tree.map(lambda u: down * u, updates)
-
-    return Link.of(update)
-
-
-def correct_late_starts(config: OptimizerConfig, first_steps: Any) -> Link:
-    """Behind Adam: its correction for moments that begin at 0 counts all steps of the run, and
-    those of a parameter that is trained from a later step on began there. first_steps: tree of
-    numbers."""
-
-    def factor(step, first):
-        if first == 0:
-            return 1.0
-        all_steps = jnp.float32(step + 1)
-        # At least 1 where the stage has not begun: its update is dropped, but must not be NaN.
-        own = jnp.float32(jnp.maximum(step + 1 - first, 1))
-        mean = (1 - config.b1**all_steps) / (1 - config.b1**own)
-        return mean * jnp.sqrt(
-            (1 - config.b2**own) / (1 - config.b2**all_steps),
-        )
-
-    def update(updates, step):
-        return jax.tree.map(
-            lambda u, first: factor(step, first) * u,
-            updates,
-            first_steps,
-        )
-
-    return Link.of(update)
-
-
-def _first_steps(masks: Mapping[int, Any]) -> Any:
-    """Tree of the steps from which each parameter is trained; 0 for one that never is. masks:
-    {first step of a stage: tree of bools}, in order."""
-
-    def first(*trained):
-        for start, on in zip(masks, trained, strict=True):
-            if on:
-                return start
-        return 0
-
-    return jax.tree.map(first, *masks.values())
 
 
 def optax_names() -> list[str]:
@@ -367,21 +251,6 @@ def optax_rule(
     )
 
 
-def moments_mask(opt_state: Any, trainable: Any) -> Any:
-    """Tree of bools like the optimizer state: False where a path ends in that of a parameter not
-    `trainable`."""
-    known = dict(jax.tree_util.tree_flatten_with_path(trainable)[0])
-
-    def is_trained(path, _):
-        # A moment has the path of its parameter behind its own; a count ends in none.
-        for start in range(len(path)):
-            if path[start:] in known:
-                return known[path[start:]]
-        return True
-
-    return jax.tree_util.tree_map_with_path(is_trained, opt_state)
-
-
 def learning_rate_schedule(
     config: OptimizerConfig,
     steps: int,
@@ -423,99 +292,3 @@ def learning_rate_schedule(
         return xp.where(step < warmup, rising, falling)
 
     return rate
-
-
-def decayed(params: Any) -> Any:
-    """True where weight decay applies: everything but biases and LayerNorm scales. By name, since a
-    scanned stack's biases have two axes."""
-
-    def decays(path, _):
-        return path_name(path).split("/")[-1] not in ("bias", "scale")
-
-    return jax.tree_util.tree_map_with_path(decays, params)
-
-
-def layer_rates(params: Any, decay: float) -> Any:
-    """What each parameter's update is multiplied with; a vector over axis 0 for the stacked blocks.
-
-    Block i of the N of its stack (0: the bottom one) decay^(N - i), the tables of words, positions
-    and languages beneath it decay^(N + 1), all else 1: the LayerNorm of the embeddings, poolers and
-    heads (the released code of ERNIE-M). Weight decay beside the gradient is not multiplied. A
-    decoder counts its own layers, as do the tables that are its own; tables that both sides read
-    count the encoder's.
-    """
-    if decay == 1.0:
-        return jax.tree.map(lambda _: 1.0, params)
-    layers: dict[str, int] = {}
-    for name, leaf in flattened(params).items():
-        if "/layers/" in name:
-            layers[name.split("/")[0]] = leaf.shape[0]
-
-    def rate(path, leaf):
-        part, _, rest = path_name(path).partition("/")
-        inner = rest.split("/")[0]
-        # Of a scanned stack, one array for all blocks, each block has a factor of its own.
-        if inner == "layers":
-            powers = np.arange(layers[part], 0, -1, dtype=np.float32)
-            # One number per block, spread over the axes of the rest.
-            shape = (-1, *[1] * (len(leaf.shape) - 1))
-            return np.float32(decay) ** powers.reshape(shape)
-        if part in ("embeddings", "decoder_embeddings") and inner != "norm":
-            side = "encoder"
-            if part.startswith("decoder"):
-                side = "decoder"
-            return decay ** (layers.get(side, 0) + 1)
-        return 1.0
-
-    return jax.tree_util.tree_map_with_path(rate, params)
-
-
-def trainable_mask(params: Any, frozen: Sequence[str]) -> Any:
-    """Tree of bools: False where a regular expression of `frozen` is found in the path. Raises
-    UserError for an expression that matches nothing, and when nothing would be left to train."""
-    names = path_names(params)
-    for pattern in frozen:
-        if not any(re.search(pattern, name) for name in names):
-            raise UserError(
-                f"frozen={pattern!r} matches no parameter; paths are like {', '.join(names[:3])}",
-            )
-    mask = []
-    for name in names:
-        mask.append(not any(re.search(pattern, name) for pattern in frozen))
-    if not any(mask):
-        raise UserError(
-            f"frozen={tuple(frozen)} freezes every parameter; nothing is left to train",
-        )
-    return jax.tree.unflatten(jax.tree.structure(params), mask)
-
-
-def split(params: Any, trainable: Any) -> tuple[Any, Any]:
-    """(trainable, frozen): two trees, each with None where the other has the leaf, so that frozen
-    leaves get neither gradient nor moments. None stays None in both."""
-    kept = jax.tree.map(
-        lambda p, keep: p if keep else None,
-        params,
-        trainable,
-        is_leaf=_is_none,
-    )
-    rest = jax.tree.map(
-        lambda p, keep: None if keep else p,
-        params,
-        trainable,
-        is_leaf=_is_none,
-    )
-    return kept, rest
-
-
-def merge(trainable: Any, frozen: Any) -> Any:
-    """The inverse of `split`."""
-    return jax.tree.map(
-        lambda t, f: f if t is None else t,
-        trainable,
-        frozen,
-        is_leaf=_is_none,
-    )
-
-
-def _is_none(leaf: Any) -> bool:
-    return leaf is None

@@ -1,6 +1,8 @@
 """What a run does now and then between its steps: log lines, evaluations, checkpoints."""
 
-from collections.abc import Callable, Mapping, Sequence
+import contextlib
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -82,27 +84,39 @@ class Progress:
         feed: Feed,
         tracker: Tracker,
         guard: Guard,
-        clock: Stopwatch,
         checkpoints: Checkpoints,
         learning_rate: Callable[[int], Any],
         *,
         hash_batches: bool,
         tokens_seen: int,
     ):
-        """tokens_seen: before this start."""
+        """Its clock runs from here on. tokens_seen: before this start."""
         self._timetable = timetable
         self._feed = feed
         self._tracker = tracker
         self._guard = guard
-        self._clock = clock
+        self._clock = Stopwatch()
         self._checkpoints = checkpoints
         self._learning_rate = learning_rate
         self._hash_batches = hash_batches
         self._tokens_before = tokens_seen
         self._tokens_seen = tokens_seen
         self._intervals = {name: Interval() for name in feed.names}
+        self._compile_seconds: dict[str, float] = {}
         self.lines = {}
         self.values = {}
+
+    @contextlib.contextmanager
+    def compiling(self, label: str) -> Iterator[None]:
+        """Around the compilation of the step of a turn of this label."""
+        # The steps on their way end before the clock stops: they are training.
+        self._guard.drain()
+        started = time.perf_counter()
+        with self._clock.paused():
+            yield
+        seconds = time.perf_counter() - started
+        self._compile_seconds[label] = seconds
+        self._tracker.say(f"compiled the {label} step in {seconds:.1f} s")
 
     def add(
         self,
@@ -214,7 +228,6 @@ class Progress:
         workdir: Path,
         step: int,
         exit_reason: str,
-        compile_seconds: Mapping[str, float],
         skipped: int,
     ) -> None:
         """Writes result.json of a run that ended after `step` steps. skipped: its updates that
@@ -222,14 +235,13 @@ class Progress:
         path = workdir / "result.json"
         # A finished run that was started again did nothing, and keeps the result that it has.
         if is_primary() and (self.lines or not path.exists()):
-            totals = self._totals(step, exit_reason, compile_seconds, skipped)
+            totals = self._totals(step, exit_reason, skipped)
             write_json(path, finite(totals))
 
     def _totals(
         self,
         step: int,
         exit_reason: str,
-        compile_seconds: Mapping[str, float],
         skipped: int,
     ) -> dict[str, Any]:
         seconds = self._clock.seconds()
@@ -247,7 +259,7 @@ class Progress:
             "tokens_per_second": (self._tokens_seen - self._tokens_before)
             / seconds,
             "tokens_per_second_by_objective": by_objective,
-            "compile_seconds": compile_seconds,
+            "compile_seconds": self._compile_seconds,
             "peak_memory_bytes": peak_memory_bytes(),
             "skipped": skipped,
             "metrics": self.lines,

@@ -13,7 +13,8 @@ from typing import Any
 from xlingjax import __version__
 from xlingjax.data.features import FIELDS
 from xlingjax.errors import UserError
-from xlingjax.model.config import ModelConfig, count_parameters
+from xlingjax.model.config import ModelConfig
+from xlingjax.model.parameter_count import count_parameters
 from xlingjax.runtime.files import write_json
 
 # Fields of the model that a continued run may change: they alter how fast or how noisily it learns,
@@ -264,14 +265,14 @@ def versions() -> dict[str, str]:
 def write_run(
     workdir: Path,
     identity: dict[str, Any],
-    model: ModelConfig,
     feed: Any,
-    config: dict[str, Any] | None,
-    settings: dict[str, Any],
+    course: dict[str, Any],
     session: dict[str, Any],
+    config: dict[str, Any] | None,
 ) -> None:
     """run.json: the newest start's description, and one entry in "sessions" for every start.
-    feed: the `Feed` of the run, open."""
+    feed: the `Feed` of the run, open; course: what it says of it; config: the caller's own."""
+    model = feed.model.config
     record = {
         "identity": identity,
         "languages": feed.languages,
@@ -280,7 +281,7 @@ def write_run(
         "shapes": feed.shapes,
         "flops_per_token": feed.flops_per_token(),
         "config": config or {},
-        **settings,
+        **course,
     }
     path = workdir / "run.json"
     try:

@@ -21,7 +21,8 @@ from xlingjax.model.partition import (
     state_shardings,
 )
 from xlingjax.objectives.ramp import Ramp
-from xlingjax.training.optimizer import Optimizer, OptimizerConfig, merge, split
+from xlingjax.training.optimizer import Optimizer, OptimizerConfig
+from xlingjax.training.parameter_groups import merge, split
 
 LOSS_SCALE_GROWTH_STEPS = 2000
 

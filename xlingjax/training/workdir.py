@@ -11,7 +11,8 @@ import orbax.checkpoint as ocp
 
 from xlingjax.data.vocabulary.sentencepiece import VOCABULARY_FILES
 from xlingjax.errors import UserError
-from xlingjax.model.config import ModelConfig, count_parameters
+from xlingjax.model.config import ModelConfig
+from xlingjax.model.parameter_count import count_parameters
 from xlingjax.training.run_record import read_run_record, run_and_checkpoint
 
 

@@ -30,7 +30,7 @@ from xlingjax.inference.run import open_run
 from xlingjax.model.params import flattened
 from xlingjax.preprocessors.task_rows import require_parallel
 from xlingjax.runtime.machine import RuntimeConfig
-from xlingjax.training.initialisation import require_labels
+from xlingjax.training.first_state import require_labels
 from xlingjax.workflows.baselines import BASELINES, score_baseline
 from xlingjax.workflows.cell import (
     LABELLED,

@@ -1,0 +1,362 @@
+"""Text from an encoder-decoder: greedy, sampled, and by beam search, a column at a time with a
+cache.
+
+Everything runs inside `jit` with fixed shapes. A row is one source; letters beside the model's: W
+beams, T columns, R rows times beams, C the continuations of a row.
+"""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from xlingjax.errors import UserError
+from xlingjax.model.attention import AttentionSpec
+from xlingjax.model.decoding import Decoding, Ids, Texts
+from xlingjax.model.masks import bidirectional
+from xlingjax.model.next_tokens import LOWEST, NextTokens, chosen, highest
+from xlingjax.model.seq2seq import Cache, Seq2Seq
+
+Array = jax.Array
+Params = dict[str, Any]
+
+
+def generate(
+    model: Seq2Seq,
+    params: Params,
+    batch: dict[str, Array],
+    start_B: Array,
+    languages_B: Array,
+    ids: Ids,
+    config: Decoding,
+    columns: int,
+    *,
+    first_B: Array | None = None,
+    key: Array | None = None,
+) -> Texts:
+    """Texts for the sources of a batch, one example to a row; no gradient passes.
+
+    start_B: the decoder's first input; languages_B: index of the language to write; columns: T, the
+    most tokens; first_B: tokens that must come first; key: for drawn tokens, one, or one for each
+    row. Raises `UserError` where T does not fit the position table.
+    """
+    c = model.config
+    if columns > model.longest_target:
+        raise UserError(
+            f"texts of {columns} tokens do not fit model {c.name}: its position table takes"
+            f" {model.longest_target}; lower max_length",
+        )
+    if config.temperature and key is None:
+        raise UserError("decoding: drawn tokens need a random key")
+    params = jax.lax.stop_gradient(params)
+    memory_BSD = model.encode(params, batch, AttentionSpec(bidirectional))
+    next_tokens = NextTokens.of(model, params, ids, config)
+    longest_B = config.longest((batch["pack_ids"] > 0).sum(-1), columns)
+    cache = model.start(params, batch, memory_BSD, columns, config.beams)
+    search = one_by_one
+    if config.beams > 1:
+        search = beam_search
+    return search(
+        next_tokens,
+        cache,
+        start_B,
+        languages_B,
+        first_B,
+        longest_B,
+        columns,
+        key,
+    )
+
+
+def until_done(
+    step: Callable[[Any], Any],
+    start: Any,
+    columns: int,
+) -> Any:
+    """The last state of a search that goes on with `step` until all texts are done."""
+
+    def going(state):
+        return (state.cache.column < columns) & ~state.done_B.all()
+
+    return jax.lax.while_loop(going, step, start)
+
+
+class _Written(NamedTuple):
+    """What `one_by_one` carries from column to column."""
+
+    cache: Cache
+    last_B: Array
+    texts_BT: Array
+    done_B: Array
+    score_B: Array
+    lengths_B: Array
+
+
+def one_by_one(
+    next_tokens: NextTokens,
+    cache: Cache,
+    start_B: Array,
+    languages_B: Array,
+    first_B: Array | None,
+    longest_B: Array,
+    columns: int,
+    key: Array | None,
+) -> Texts:
+    """The likeliest next token, or one drawn."""
+    ids = next_tokens.ids
+    config = next_tokens.config
+    rows = start_B.shape[0]
+    draw = None
+    if config.temperature:
+        draw = drawing(config, key, rows)
+
+    def step(state):
+        cache, last_B, texts_BT, done_B, score_B, lengths_B = state
+        column = cache.column
+        gain_B1, next_B1, cache = next_tokens(
+            cache,
+            last_B,
+            languages_B,
+            texts_BT,
+            first_B,
+            1,
+            draw,
+        )
+        # Shapes are fixed: a text that is done goes on with padding until all are.
+        next_B = jnp.where(done_B, ids.pad, next_B1[:, 0])
+        texts_BT = texts_BT.at[:, column].set(next_B)
+        score_B = score_B + jnp.where(done_B, 0.0, gain_B1[:, 0])
+        lengths_B = lengths_B + ~done_B
+        done_B |= (next_B == ids.end) | (column + 1 >= longest_B)
+        return _Written(cache, next_B, texts_BT, done_B, score_B, lengths_B)
+
+    zeros_B = jnp.zeros(rows)
+    start = _Written(
+        cache=cache,
+        last_B=start_B,
+        texts_BT=jnp.full((rows, columns), ids.pad, jnp.int32),
+        done_B=longest_B == 0,
+        score_B=zeros_B,
+        lengths_B=zeros_B.astype(jnp.int32),
+    )
+    end = until_done(step, start, columns)
+    # A row of padding has no token, and 0 is no divisor.
+    divisor_B = (
+        jnp.maximum(end.lengths_B, 1).astype(jnp.float32)
+        ** config.length_penalty
+    )
+    score_B = end.score_B / divisor_B
+    return Texts(
+        end.texts_BT[:, None],
+        end.lengths_B[:, None],
+        score_B[:, None],
+    )
+
+
+def drawing(
+    config: Decoding,
+    key: Array,
+    rows: int,
+) -> Callable[[Array, Array], Array]:
+    """The function (logits [V, B], column) -> tokens [B, 1] that draws them from the softmax."""
+    keys_B = key
+    if not key.ndim:
+        keys_B = jax.random.split(key, rows)
+
+    def draw(logits_VB, column):
+        if config.top_k:
+            values_BC, _ = highest(logits_VB, config.top_k)
+            least_B = values_BC[:, -1]
+            logits_VB = jnp.where(logits_VB >= least_B, logits_VB, LOWEST)
+        # Given a key for each row, what is drawn for it does not depend on its batch.
+        now_B = jax.vmap(jax.random.fold_in, (0, None))(keys_B, column)
+
+        def gumbel_V(key):
+            return jax.random.gumbel(key, (len(logits_VB),))
+
+        # The highest of logits with Gumbel noise is a draw from their softmax.
+        noise_VB = jax.vmap(gumbel_V, out_axes=1)(now_B)
+        _, tokens_B1 = highest(logits_VB / config.temperature + noise_VB, 1)
+        return tokens_B1
+
+    return draw
+
+
+class _Beams(NamedTuple):
+    """What `beam_search` carries from column to column."""
+
+    cache: Cache
+    last_BW: Array
+    texts_BWT: Array
+    score_BW: Array
+    ended: Texts
+    """The best that are finished."""
+    done_B: Array
+
+
+class _Continued(NamedTuple):
+    """The 2 W best continuations of each row, the best first."""
+
+    score_BC: Array
+    beam_BC: Array
+    token_BC: Array
+    texts_BCT: Array
+    lengths_BC: Array
+
+
+def beam_search(
+    next_tokens: NextTokens,
+    cache: Cache,
+    start_B: Array,
+    languages_B: Array,
+    first_B: Array | None,
+    longest_B: Array,
+    columns: int,
+    key: Array | None,
+) -> Texts:
+    """The W best unfinished texts of each row go on. Of the 2 W best continuations those among the
+    first W that end are kept as finished, the W best of all so far; a row is done when none of its
+    unfinished texts, at its length, scores above the worst of W finished ones (as transformers
+    searches with early_stopping=False)."""
+    del key
+    ids = next_tokens.ids
+    config = next_tokens.config
+    width = config.beams
+    start = _first_beams(cache, start_B, longest_B, columns, width, ids.pad)
+    languages_R = jnp.repeat(languages_B, width, axis=0)
+    first_R = first_B
+    if first_B is not None:
+        first_R = jnp.repeat(first_B, width, axis=0)
+
+    def step(state):
+        column = state.cache.column
+        gain_RC, tokens_RC, cache = next_tokens(
+            state.cache,
+            _flat(state.last_BW),
+            languages_R,
+            _flat(state.texts_BWT),
+            first_R,
+            2 * width,
+        )
+        best = _best_continued(state, gain_RC, tokens_RC)
+        ends_BC = best.token_BC == ids.end
+        ends_BC |= (column + 1 >= longest_B)[:, None]
+        # Neither of a beam that does not count yet, nor by a token that is out of reach.
+        possible_BC = best.score_BC > LOWEST / 2
+        among_first_C = jnp.arange(2 * width) < width
+        open_B1 = ~state.done_B[:, None]
+        finishing_BC = ends_BC & possible_BC & among_first_C & open_B1
+        length = (column + 1).astype(jnp.float32)
+        ended = _best_ended(state.ended, best, finishing_BC, length, config)
+        cache, last_BW, texts_BWT, score_BW = _best_open(best, ends_BC, cache)
+        # What the best one would score here stands for all that may yet come of it.
+        unfinished_B = score_BW[:, 0] / length**config.length_penalty
+        done_B = state.done_B | (unfinished_B <= ended.scores[:, -1])
+        done_B |= column + 1 >= longest_B
+        return _Beams(cache, last_BW, texts_BWT, score_BW, ended, done_B)
+
+    end = until_done(step, start, columns)
+    return jax.tree.map(lambda x: x[:, : config.n_best], end.ended)
+
+
+def _first_beams(
+    cache: Cache,
+    start_B: Array,
+    longest_B: Array,
+    columns: int,
+    width: int,
+    pad: int | Array,
+) -> _Beams:
+    rows = start_B.shape[0]
+    # The source's keys and values stay as they are: the beams of a row share them.
+    past = jax.tree.map(lambda x: jnp.repeat(x, width, axis=0), cache.past)
+    empty_BWT = jnp.full((rows, width, columns), pad, jnp.int32)
+    lowest_BW = jnp.full((rows, width), LOWEST)
+    return _Beams(
+        cache=dataclasses.replace(cache, past=past),
+        last_BW=jnp.repeat(start_B, width, axis=0).reshape(rows, width),
+        texts_BWT=empty_BWT,
+        # All beams begin alike: only the first counts in the first step.
+        score_BW=lowest_BW.at[:, 0].set(0.0),
+        ended=Texts(
+            empty_BWT,
+            jnp.zeros((rows, width), jnp.int32),
+            lowest_BW,
+        ),
+        done_B=longest_B == 0,
+    )
+
+
+def _flat(x_BW: Array) -> Array:
+    rows, width, *further_axes = x_BW.shape
+    return x_BW.reshape(rows * width, *further_axes)
+
+
+def _best_continued(
+    state: _Beams,
+    gain_RC: Array,
+    tokens_RC: Array,
+) -> _Continued:
+    """gain_RC, tokens_RC: of the next tokens of each beam, as `NextTokens` gives them."""
+    rows, width = state.score_BW.shape
+    total_RC = _flat(state.score_BW)[:, None] + gain_RC
+    # At most W of 2 W end, one of each beam, so that W remain to go on.
+    best_BC, index_BC = jax.lax.top_k(total_RC.reshape(rows, -1), 2 * width)
+    beam_BC = index_BC // gain_RC.shape[1]
+    token_BC = jnp.take_along_axis(
+        tokens_RC.reshape(rows, -1),
+        index_BC,
+        axis=1,
+    )
+    column = state.cache.column
+    texts_BCT = chosen(state.texts_BWT, beam_BC).at[:, :, column].set(token_BC)
+    lengths_BC = jnp.full_like(index_BC, column + 1)
+    return _Continued(best_BC, beam_BC, token_BC, texts_BCT, lengths_BC)
+
+
+def _best_ended(
+    ended: Texts,
+    best: _Continued,
+    finishing_BC: Array,
+    length: Array,
+    config: Decoding,
+) -> Texts:
+    """The W best finished texts, those that end in this column, at this length, among them."""
+    final_BC = jnp.where(
+        finishing_BC,
+        best.score_BC / length**config.length_penalty,
+        LOWEST,
+    )
+    all_BX = jnp.concatenate([ended.scores, final_BC], axis=1)
+    scores_BW, keep_BW = jax.lax.top_k(all_BX, config.beams)
+    texts_BXT = jnp.concatenate([ended.ids, best.texts_BCT], axis=1)
+    texts_BWT = chosen(texts_BXT, keep_BW)
+    lengths_BX = jnp.concatenate([ended.lengths, best.lengths_BC], axis=1)
+    return Texts(texts_BWT, chosen(lengths_BX, keep_BW), scores_BW)
+
+
+def _best_open(
+    best: _Continued,
+    ends_BC: Array,
+    cache: Cache,
+) -> tuple[Cache, Array, Array, Array]:
+    """(cache, last tokens, texts, scores) of the W best texts that do not end."""
+    rows, twice_width = ends_BC.shape
+    width = twice_width // 2
+    score_BW, keep_BW = jax.lax.top_k(
+        jnp.where(ends_BC, LOWEST, best.score_BC),
+        width,
+    )
+    texts_BWT = chosen(best.texts_BCT, keep_BW)
+    last_BW = chosen(best.token_BC, keep_BW)
+    # Each beam goes on with the keys and values of the text that it continues.
+    first_rows_B1 = width * jnp.arange(rows)[:, None]
+    rows_R = _flat(chosen(best.beam_BC, keep_BW) + first_rows_B1)
+    past = jax.tree.map(
+        lambda x: x.at[rows_R].get(mode="promise_in_bounds"),
+        cache.past,
+    )
+    cache = dataclasses.replace(cache, past=past)
+    return cache, last_BW, texts_BWT, score_BW

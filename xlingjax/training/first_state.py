@@ -1,0 +1,183 @@
+"""What a start begins with: the run's own checkpoint, else the weights of other runs, else random
+ones."""
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from xlingjax.errors import UserError
+from xlingjax.model.config import ModelConfig
+from xlingjax.training.checkpoint import Checkpoints
+from xlingjax.training.checkpoint_params import load_params
+from xlingjax.training.donor_plan import Loaded, Plan
+from xlingjax.training.feed import Feed
+from xlingjax.training.initialisation import Initialisation
+from xlingjax.training.run_record import (
+    labels_of,
+    read_run_record,
+    task_of_head,
+    vocabulary_of,
+)
+from xlingjax.training.step import TrainState
+
+
+@dataclasses.dataclass(frozen=True)
+class First:
+    """What a start begins with."""
+
+    state: TrainState
+    weights: str
+    """Where they come from, for the log."""
+    step: int = 0
+    tokens_seen: int = 0
+    donated: Sequence[str] = ()
+    """A line per group of parameters that came from donors."""
+    continued: bool = False
+    """From the run's own checkpoint."""
+
+    def described(self, parameters: int, steps: int) -> list[str]:
+        """What the log says of this start of a run of `steps` steps."""
+        left = f"nothing left to do: it has {self.step} steps of {steps}"
+        if self.step < steps:
+            left = f"steps {self.step} to {steps}"
+        of_all = f"weights: {self.weights}; {parameters:,} parameters; {left}"
+        return [*self.donated, of_all]
+
+    def session(self, machine: str, mesh: dict[str, int]) -> dict[str, Any]:
+        """What run.json says of this start."""
+        session = {
+            "step": self.step,
+            "machine": machine,
+            "mesh": mesh,
+            "weights": self.weights,
+        }
+        if self.donated:
+            session["given"] = self.donated
+        return session
+
+
+def restored(
+    checkpoints: Checkpoints,
+    abstract: TrainState,
+    feed: Feed,
+    workdir: Path,
+) -> First | None:
+    """The run's own newest checkpoint, with the sources where it left them; None for a new run."""
+    saved = checkpoints.restore(abstract)
+    if saved is None:
+        return None
+    for name, source in feed.sources.items():
+        source.restore(saved.positions[name])
+    return First(
+        saved.state,
+        f"checkpoint {saved.step} of {workdir}",
+        saved.step,
+        saved.progress["tokens_seen"],
+        continued=True,
+    )
+
+
+def new_run(
+    state: TrainState,
+    seed: int,
+    load: Callable[..., Loaded] | None,
+    languages: Sequence[str],
+    identity: Mapping[str, Any],
+) -> First:
+    """A new run, from a random state whose parameters `load` replaces where it is given."""
+    if load is None:
+        return First(state, f"random (seed {seed})")
+    params, weights, donated = load(state.params, languages, identity)
+    state = dataclasses.replace(state, params=params)
+    return First(state, weights, donated=donated)
+
+
+def first_weights(
+    init_from: Any,
+    config: ModelConfig,
+    abstract: Any,
+    new: Sequence[str],
+) -> Callable[[Any, Sequence[str], Mapping[str, Any]], Loaded] | None:
+    """A function like `Plan.load` for what `init_from` names: a path or an `Initialisation`; None
+    where it names nothing. Raises UserError for what can be refused before any text is read."""
+    if isinstance(init_from, Initialisation):
+        if init_from.parts:
+            return Plan(init_from, config, abstract).load
+        init_from = init_from.run
+    if not init_from:
+        return None
+
+    def load(
+        params: Any,
+        languages: Sequence[str],
+        identity: Mapping[str, Any],
+    ) -> Loaded:
+        if config.tells_languages():
+            _require_languages(init_from, languages)
+        for objective, data in identity["data"].items():
+            if "labels" in data:
+                require_labels(
+                    f"INIT_FROM={init_from}",
+                    init_from,
+                    data["labels"],
+                    task_of_head(objective),
+                )
+        params, added = load_params(
+            init_from,
+            params,
+            new,
+            vocabulary_of(identity),
+        )
+        origin = f"{init_from}"
+        if added:
+            origin += f", new and random: {', '.join(added)}"
+        return params, origin, []
+
+    return load
+
+
+def _require_languages(run: str, languages: Sequence[str]) -> None:
+    """Raise UserError where a whole run's language tokens, or rows of its language embedding, would
+    become those of other languages."""
+    there = read_run_record(run)["languages"]
+    # The first of them alone keep their numbers, so a run may have fewer.
+    if list(languages) != there[: len(languages)]:
+        raise UserError(
+            f"INIT_FROM={run} has parameters of the languages {' '.join(there)}, and the data"
+            f" {' '.join(languages)}, "
+            f'numbered otherwise; set LANGUAGES="{" ".join(there)}"',
+        )
+
+
+def require_labels(
+    name: str,
+    run: Any,
+    labels: Sequence[str],
+    task: str | None = None,
+) -> None:
+    """Raise UserError where a run's head was trained on other labels than those to learn now, or on
+    these in another order: its outputs would stand for the wrong ones. name: how the message names
+    the run; task: whose head, of a model with several."""
+    record = read_run_record(run)
+    theirs = []
+    if task or record["model"]["num_labels"]:
+        theirs = labels_of(record, task)
+    if not theirs or theirs == [*labels]:
+        return
+    before = _first_four(theirs)
+    now = _first_four(labels)
+    head = "a head"
+    if task:
+        head = f"a head of {task}"
+    raise UserError(
+        f"{name} has {head} for the labels {before}, and those to learn are {now}: start from the"
+        " run that it was fine-tuned from",
+    )
+
+
+def _first_four(labels: Sequence[str]) -> str:
+    shown = ", ".join(labels[:4])
+    if len(labels) > 4:
+        return shown + " ..."
+    return shown
