@@ -21,11 +21,16 @@ SPANS, STARTS, GAPS, SHUFFLE, DROP, BLANK = range(7, 13)
 hiding of tokens."""
 
 
-def seed_pair(seed: int, purpose: int, number: Any) -> tf.Tensor:
+def seed_pair(seed: Any, purpose: int, number: Any) -> tf.Tensor:
     """The two seeds of one draw."""
+    # SeqIO's seeds are tensors.
+    if tf.is_tensor(seed):
+        seed = tf.cast(seed, tf.int64)
     # Room for 16 purposes; the seed is cut so that the product stays within 64 bits.
     first = (seed % (1 << 48)) * 16 + purpose
-    return tf.stack([tf.constant(first, tf.int64), tf.cast(number, tf.int64)])
+    return tf.stack(
+        [tf.convert_to_tensor(first, tf.int64), tf.cast(number, tf.int64)],
+    )
 
 
 @dataclass(frozen=True)
@@ -33,7 +38,7 @@ class Draws:
     """The draws for one batch: made for all `rows` of the global batch, of which `first .. first +
     count` are given."""
 
-    seed: int
+    seed: Any
     step: Any
     rows: int
     first: int = 0

@@ -18,7 +18,7 @@ import numpy as np
 from xlingjax.data.loader import BatchSource
 from xlingjax.data.preprocessor import Preprocessor
 from xlingjax.data.row_reader import RowReader
-from xlingjax.data.rows import Rows, stack
+from xlingjax.data.rows import Rows, join, stack
 from xlingjax.data.sampling import Sampling, sampling_table
 from xlingjax.data.token_cache import Records
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
@@ -122,14 +122,14 @@ def open_mixture(
     from xlingjax.data.stream import BatchPlan, PlannedSource
 
     _check_sizes(batch, length, settings.data_shards)
-    tasks = _tasks(mixture, settings.split)
+    tasks = tasks_of(mixture, settings.split)
     if vocabulary is None:
         vocabulary = vocabulary_of(tasks[0])
     tasks, records = _records(tasks, settings, vocabulary, preprocessor)
     names = _names(tasks, records)
     run_languages = _run_languages(settings.languages, records)
 
-    ids, bases = _join(records, vocabulary)
+    ids, bases = join(records, vocabulary.eos_id)
     # Of the text itself, since XLM (§3.3) draws the tokens to mask by their frequency.
     token_counts_V = np.bincount(ids, minlength=vocabulary.size)
     plans = _plans(preprocessor, names, records, bases, length, vocabulary)
@@ -219,7 +219,7 @@ def _check_sizes(batch: int, length: int, data_shards: int) -> None:
         )
 
 
-def _tasks(mixture: str, split: str) -> list[Any]:
+def tasks_of(mixture: str, split: str) -> list[Any]:
     """The tasks of a mixture that have the split, in the mixture's order."""
     import seqio
 
@@ -272,7 +272,7 @@ def _records(
         codes = declared_languages(task)
         # What is not taken need not be read, where that is known before.
         if codes:
-            _require_sides(task, len(codes), preprocessor)
+            require_sides(task, len(codes), preprocessor)
             if not preprocessor.takes(codes):
                 left.append(codes)
                 continue
@@ -283,7 +283,7 @@ def _records(
             settings.use_cached,
             settings.languages or (),
         )
-        _require_sides(task, len(record.sides), preprocessor)
+        require_sides(task, len(record.sides), preprocessor)
         if not preprocessor.takes(record.languages):
             left.append(record.languages)
             continue
@@ -297,7 +297,7 @@ def _records(
     return taken, records
 
 
-def _require_sides(task: Any, sides: int, preprocessor: Preprocessor) -> None:
+def require_sides(task: Any, sides: int, preprocessor: Preprocessor) -> None:
     if sides != preprocessor.sides:
         raise UserError(
             f"task {task.name} cannot feed '{preprocessor.name}', which reads"
@@ -351,29 +351,6 @@ def _language_ids(
     return ids
 
 
-def _join(
-    records: Sequence[Records],
-    vocabulary: Vocabulary,
-) -> tuple[np.ndarray, list[list[int]]]:
-    """All ids in one array after a first `</s>`, and where each side of each record begins."""
-    sides = []
-    for record in records:
-        sides += [side.ids for side in record.sides]
-    # Every sentence ends in `</s>`. With one in front, the slice that starts a token early is
-    # `</s> x </s>` for the very first sentence too.
-    start = np.array([vocabulary.eos_id], sides[0].dtype)
-    ids = np.concatenate([start, *sides])
-    bases = []
-    begin = start.size
-    for record in records:
-        bases_of_record = []
-        for side in record.sides:
-            bases_of_record.append(begin)
-            begin += side.ids.size
-        bases.append(bases_of_record)
-    return ids, bases
-
-
 def _plans(
     preprocessor: Preprocessor,
     names: list[str],
@@ -406,13 +383,13 @@ def _amounts(
     """n_i of every text (XLM §3.1), of which `sampling` makes shares."""
     if sampling.counts == "mixture":
         return {
-            name: _rate(mixture, task)
+            name: rate_of(mixture, task)
             for name, task in zip(names, tasks, strict=True)
         }
     return {name: size[sampling.counts] for name, size in sizes.items()}
 
 
-def _rate(mixture: str, task: Any) -> float:
+def rate_of(mixture: str, task: Any) -> float:
     import seqio
 
     provider = seqio.get_mixture_or_task(mixture)

@@ -376,6 +376,29 @@ def _equal_lines(sides: Sequence[Tokens]) -> np.ndarray:
     return np.array(numbers)
 
 
+def join(
+    records: Sequence[Records],
+    eos_id: int,
+) -> tuple[np.ndarray, list[list[int]]]:
+    """All ids in one array after a first `</s>`, and where each side of each record begins."""
+    sides = []
+    for record in records:
+        sides += [side.ids for side in record.sides]
+    # Every sentence ends in `</s>`. With one in front, the slice that starts a token early is
+    # `</s> x </s>` for the very first sentence too.
+    start = np.array([eos_id], sides[0].dtype)
+    ids = np.concatenate([start, *sides])
+    bases = []
+    begin = start.size
+    for record in records:
+        bases_of_record = []
+        for side in record.sides:
+            bases_of_record.append(begin)
+            begin += side.ids.size
+        bases.append(bases_of_record)
+    return ids, bases
+
+
 def stack(
     plans: Sequence[Rows],
     languages: Sequence[Sequence[int]],

@@ -56,16 +56,16 @@ def task_records(
             f" --tasks={task.name} --output_cache_dir=DIR` and name DIR with"
             " `seqio.add_global_cache_dirs`, or set use_cached=False",
         )
-    data = _dataset(task, split, use_cached)
+    data = open_task(task, split, use_cached)
     names = text_features(task, data.element_spec)
     codes = task_languages(task, names, languages)
-    readers = {}
-    for name in names:
-        column, read = _reader(task, name, data.element_spec, vocabulary)
-        readers[column] = read
 
     def sides() -> list[list[tuple[np.ndarray, np.ndarray]]]:
-        return _read(task, data, readers, vocabulary.eos_id)
+        chunks: list[list[tuple[np.ndarray, np.ndarray]]] = [[] for _ in names]
+        for chunk in lines_of(task, data, vocabulary):
+            for chunks_of_side, of_side in zip(chunks, chunk, strict=True):
+                chunks_of_side.append(of_side)
+        return chunks
 
     files = _files(task, split, use_cached)
     if files is None:
@@ -77,9 +77,9 @@ def task_records(
     # All sides come out of one pass, made when the first that is not cached asks for it.
     sides_once = functools.lru_cache(sides)
     tokens = []
-    for i, column in enumerate(readers):
+    for i, name in enumerate(names):
         record = load_or_write(
-            f"{key}:{column}",
+            f"{key}:{name}",
             vocabulary,
             lambda i=i: sides_once()[i],
             f"task {task.name}",
@@ -111,7 +111,12 @@ def _function(preprocessor: Any) -> Any:
     return preprocessor
 
 
-def _dataset(task: seqio.Task, split: str, use_cached: bool) -> tf.data.Dataset:
+def open_task(
+    task: seqio.Task,
+    split: str,
+    use_cached: bool = False,
+) -> tf.data.Dataset:
+    """One pass over a task's examples, in order. Raises UserError where its own code fails."""
     try:
         return task.get_dataset(
             None,
@@ -301,24 +306,24 @@ def _require_below(task: seqio.Task, ids: np.ndarray, size: int) -> None:
         )
 
 
-def _read(
+def lines_of(
     task: seqio.Task,
     data: tf.data.Dataset,
-    readers: Mapping[str, Lines],
-    eos_id: int,
-) -> list[list[tuple[np.ndarray, np.ndarray]]]:
-    """Of each column its chunks (ids, lengths), each line ended. Raises UserError where the task's
-    code fails."""
-    chunks: list[list[tuple[np.ndarray, np.ndarray]]] = [[] for _ in readers]
+    vocabulary: Vocabulary,
+) -> Iterator[list[tuple[np.ndarray, np.ndarray]]]:
+    """The lines of a task's dataset, some at a time: for each side (ids, tokens of each line), each
+    line ended. Raises UserError where the task's code fails."""
+    readers = {}
+    for name in text_features(task, data.element_spec):
+        column, read = _reader(task, name, data.element_spec, vocabulary)
+        readers[column] = read
+    eos_id = vocabulary.eos_id
     for batch in _batches(task, data, readers):
-        for (column, read), chunks_of_side in zip(
-            readers.items(),
-            chunks,
-            strict=True,
-        ):
+        sides = []
+        for column, read in readers.items():
             ids, lengths = without_end(*read(batch[column]), eos_id)
-            chunks_of_side.append(end_sentences(ids, lengths, eos_id))
-    return chunks
+            sides.append(end_sentences(ids, lengths, eos_id))
+        yield sides
 
 
 def _batches(

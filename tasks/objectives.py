@@ -1,0 +1,203 @@
+"""Objectives as SeqIO mixtures: one per objective, of a task per language or pair."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from xlingjax.data.preprocessor import Preprocessor
+from xlingjax.data.vocabulary.sentencepiece import Vocabulary
+from xlingjax.errors import UserError
+
+LINES = 1 << 16
+"""Lines that rows are planned over at a time."""
+_KINDS = (".text", ".pairs", ".triples")
+
+
+def register_objective(
+    mixture: str,
+    preprocessor: Preprocessor,
+    *,
+    name: str | None = None,
+    vocabulary: Vocabulary | None = None,
+    languages: Sequence[str] | None = None,
+    lines: int = LINES,
+) -> str:
+    """Registers the rows of an objective over a mixture (or task) of text or pairs, as a SeqIO
+    mixture with a task for each of its tasks; returns its name.
+
+    A task is that of text, its source, its preprocessors and its cache placeholder, and behind them
+    `ObjectiveRows`. `seqio.get_dataset(name, {"input_ids": L},
+    feature_converter=RowConverter(preprocessor), ...)` gives what the trainer would train on;
+    objectives of encoder-decoders also give `inputs` and `targets` to SeqIO's own converters. The
+    rates are the mixture's.
+
+    name: default: MIXTURE.OBJECTIVE, without the ".text", ".pairs" or ".triples" that
+    `register_text` ends its mixtures in. vocabulary: default: that of the tasks' features.
+    languages: of the run, default: those of the tasks; the index in their sorted order is the
+    language id. Raises UserError: an unknown mixture, tasks of other sides than the objective
+    reads, a name that is taken.
+    """
+    import seqio
+
+    from xlingjax.data.mixture import tasks_of, vocabulary_of
+    from xlingjax.data.seqio_rows import ObjectiveRows
+
+    tasks = tasks_of(mixture, "train")
+    if vocabulary is None:
+        vocabulary = vocabulary_of(tasks[0])
+    sides = _sides(tasks, preprocessor, languages or ())
+    run_languages = sorted({*(languages or _all(sides))})
+    name = name or _name(mixture, preprocessor)
+    if name in {*seqio.MixtureRegistry.names(), *seqio.TaskRegistry.names()}:
+        raise UserError(
+            f"the name '{name}' is registered already; choose another with name=",
+        )
+    counts = functools.cache(
+        functools.partial(_counts, tasks, preprocessor, vocabulary, languages),
+    )
+    fields = _output_features(preprocessor, vocabulary)
+    entries: list[tuple[str, Callable[[Any], float]]] = []
+    for task, codes in zip(tasks, sides, strict=True):
+        if not preprocessor.takes(codes):
+            continue
+        rows = ObjectiveRows(
+            preprocessor,
+            vocabulary,
+            task,
+            codes,
+            run_languages,
+            counts,
+            lines,
+        )
+        of_task = f"{name}.{_suffix(task, codes, sides)}".replace("-", "_")
+        seqio.TaskRegistry.add(
+            of_task,
+            source=task.source,
+            preprocessors=[*task.preprocessors, rows],
+            # SeqIO's tokenize looks here for what it shall tokenise.
+            output_features={**_optional(task), **fields},
+        )
+        entries.append((of_task, functools.partial(_rate, mixture, task)))
+    if not entries:
+        raise UserError(
+            f"'{preprocessor.name}' reads no pair of '{mixture}': give a mixture of others",
+        )
+    seqio.MixtureRegistry.add(name, entries)
+    return name
+
+
+def _name(mixture: str, preprocessor: Preprocessor) -> str:
+    for kind in _KINDS:
+        mixture = mixture.removesuffix(kind)
+    return f"{mixture}.{preprocessor.name}"
+
+
+def _suffix(task: Any, codes: Sequence[str], sides: Sequence[Any]) -> str:
+    """What a task is called behind the mixture's name: its languages, or the name of its text
+    where several texts are in the same."""
+    if list(sides).count(codes) > 1:
+        return task.name
+    return "_".join(codes)
+
+
+def _sides(
+    tasks: Sequence[Any],
+    preprocessor: Preprocessor,
+    languages: Sequence[str],
+) -> list[tuple[str, ...]]:
+    """The languages of each task's sides, as many as the objective reads."""
+    from xlingjax.data.mixture import require_sides
+    from xlingjax.data.task_records import open_task, task_languages
+    from xlingjax.data.task_records import text_features as features_of
+
+    sides = []
+    for task in tasks:
+        names = features_of(task, open_task(task, "train").element_spec)
+        codes = task_languages(task, names, languages)
+        require_sides(task, len(codes), preprocessor)
+        sides.append(codes)
+    return sides
+
+
+def _all(sides: Sequence[tuple[str, ...]]) -> set[str]:
+    codes: set[str] = set()
+    for one in sides:
+        codes.update(one)
+    return codes
+
+
+def _counts(
+    tasks: Sequence[Any],
+    preprocessor: Preprocessor,
+    vocabulary: Vocabulary,
+    languages: Sequence[str] | None,
+) -> np.ndarray:
+    """[V]: how often each token stands in the text; ones where nothing goes by it."""
+    from xlingjax.data.task_records import task_records
+
+    masking = getattr(preprocessor, "masking", None)
+    if masking is None or not masking.exponent(vocabulary):
+        return np.ones(vocabulary.size, np.int64)
+    # As the trainer counts: all sides, and the `</s>` that stands before the first of them.
+    counts = np.zeros(vocabulary.size, np.int64)
+    counts[vocabulary.eos_id] = 1
+    for task in tasks:
+        records = task_records(
+            task,
+            "train",
+            vocabulary,
+            languages=languages or (),
+        )
+        for side in records.sides:
+            counts += np.bincount(side.ids, minlength=vocabulary.size)
+    return counts
+
+
+def _optional(task: Any) -> dict[str, Any]:
+    """A task's features, which rows do not have any more."""
+    features = {}
+    for name, feature in task.output_features.items():
+        features[name] = dataclasses.replace(feature, required=False)
+    return features
+
+
+def _output_features(
+    preprocessor: Preprocessor,
+    vocabulary: Vocabulary,
+) -> dict[str, Any]:
+    """A SeqIO feature for each field, and `inputs` and `targets` for those of encoder-decoders."""
+    import seqio
+
+    from xlingjax.data.seqio_rows import field_dtype, field_rank
+    from xlingjax.data.vocabulary.seqio import SeqioVocabulary
+
+    ids = SeqioVocabulary(vocabulary)
+    numbers = seqio.PassThroughVocabulary(vocabulary.size)
+    features = {}
+    for name in preprocessor.fields:
+        of_field = numbers
+        if name in ("input_ids", "decoder_ids", "decoder_targets"):
+            of_field = ids
+        features[name] = seqio.Feature(
+            of_field,
+            add_eos=False,
+            required=False,
+            dtype=field_dtype(name),
+            rank=field_rank(name),
+        )
+    if "decoder_targets" in preprocessor.fields:
+        for name in ("inputs", "targets"):
+            features[name] = seqio.Feature(ids, add_eos=False, required=False)
+    return features
+
+
+def _rate(mixture: str, task: Any, of_rows: Any) -> float:
+    """The mixture's rate of the task of text that the rows are made of."""
+    from xlingjax.data.mixture import rate_of
+
+    return rate_of(mixture, task)

@@ -1,0 +1,233 @@
+"""Every objective as a SeqIO mixture: what `seqio.get_dataset` gives is what the trainer reads."""
+
+import numpy as np
+import pytest
+import seqio
+import tensorflow as tf
+
+from tests.helpers.files import write
+from xlingjax.data.draws import Draws
+from xlingjax.data.mixture import mixture_source
+from xlingjax.data.seqio_rows import RowConverter, _one_seed
+from xlingjax.errors import UserError
+from xlingjax.preprocessors.ernie_m import BtmlmFeatures, CamlmFeatures
+from xlingjax.preprocessors.noise import Noise
+from xlingjax.preprocessors.translation import (
+    BackTranslationFeatures,
+    DenoisingFeatures,
+    TranslationFeatures,
+)
+from xlingjax.preprocessors.unicoder import ClMlmFeatures, ClpcFeatures, ClwrFeatures
+from xlingjax.preprocessors.veco import VecoFeatures, VecoTextFeatures
+from xlingjax.preprocessors.xglue import XfnpFeatures
+from xlingjax.preprocessors.xlm import ClmFeatures, Masking, MlmFeatures, TlmFeatures
+from xlingjax.tasks.objectives import register_objective
+from xlingjax.tasks.xlm import register_text
+
+LENGTH = 64
+NOISE = Noise(shuffle=3.0, drop=0.1, mask=0.1)
+OBJECTIVES = [
+    ClmFeatures(),
+    MlmFeatures(),
+    # Frequencies of the whole text go into its masks.
+    MlmFeatures(Masking(subsampling=0.5)),
+    MlmFeatures(Masking(validation=True)),
+    VecoTextFeatures(),
+    BtmlmFeatures(targets=((0, 0.5), (1, 0.5))),
+    DenoisingFeatures(NOISE, languages=("de", "en")),
+    XfnpFeatures(block=16, span=3),
+    BackTranslationFeatures(pivots=((0, (1,)), (1, (0,)))),
+    TlmFeatures(),
+    CamlmFeatures(),
+    VecoFeatures(),
+    ClwrFeatures(),
+    ClpcFeatures(),
+    ClMlmFeatures(),
+    TranslationFeatures(),
+]
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory):
+    """The name of a registered corpus, and its vocabulary."""
+    from xlingjax.data.vocabulary.training import train_vocabulary
+
+    root = tmp_path_factory.mktemp("text")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XLINGJAX_CACHE", str(root / "cache"))
+        lines = {
+            "de": ["Der Hund schläft im Haus.", "Die Katze trinkt Milch.", "Es regnet heute."],
+            "en": ["The dog sleeps in the house.", "The cat drinks milk.", "It rains today."],
+        }
+        for code, sentences in lines.items():
+            # Numbered, so that no two rows are alike; in documents of eight.
+            numbered = []
+            for i in range(64):
+                numbered.append(f"{i} {sentences[i % 3]} {i * 7 % 10}")
+                if i % 8 == 7:
+                    numbered.append("")
+            content = "\n".join(numbered) + "\n"
+            write(root / "mono" / code / "a.txt", content)
+            write(root / "parallel" / f"de-en.{code}", content)
+        vocabulary = train_vocabulary(
+            root / "vocabulary", mono=str(root / "mono"), size=70, character_coverage=1.0,
+            threads=1,
+        )  # fmt: skip
+        name = register_text(
+            name="seqio_rows",
+            vocabulary=vocabulary,
+            mono=str(root / "mono"),
+            parallel=str(root / "parallel"),
+        )
+        yield name, vocabulary
+
+
+@pytest.fixture
+def register():
+    names = []
+
+    def registered(mixture, preprocessor, **given):
+        name = f"tested_{len(names)}.{preprocessor.name}"
+        names.append(register_objective(mixture, preprocessor, name=name, **given))
+        return names[-1]
+
+    yield registered
+    for name in names:
+        for task in seqio.MixtureRegistry.get(name).tasks:
+            seqio.TaskRegistry.remove(task.name)
+        seqio.MixtureRegistry.remove(name)
+
+
+def mixture_of(name, preprocessor):
+    return f"{name}.{'text' if preprocessor.sides == 1 else 'pairs'}"
+
+
+def seeds_of(task, seed, count):
+    """The seeds that SeqIO gives the rows of a task."""
+    placeholder = [isinstance(one, seqio.CacheDatasetPlaceholder) for one in task.preprocessors]
+    with seqio.utils.map_seed_manager(seed + 42 * placeholder.index(True)):
+        numbers = tf.data.Dataset.range(count)
+        given = seqio.map_over_dataset(lambda number, seed: seed, num_seeds=1)(numbers)
+        return list(given)
+
+
+@pytest.mark.parametrize("preprocessor", OBJECTIVES, ids=lambda one: one.name)
+def test_rows_are_the_trainers_and_masks_are_those_of_their_seed(text, register, preprocessor):
+    corpus, vocabulary = text
+    source_name = mixture_of(corpus, preprocessor)
+    name = register(source_name, preprocessor)
+    lengths = {"input_ids": LENGTH}
+    plain = mixture_source(source_name, preprocessor, batch=1, length=LENGTH)
+    counts = np.bincount([], minlength=vocabulary.size)
+    for tasks_of_text in seqio.get_mixture_or_task(source_name).tasks:
+        from xlingjax.data.task_records import task_records
+
+        for side in task_records(tasks_of_text, "train", vocabulary).sides:
+            counts += np.bincount(side.ids, minlength=vocabulary.size)
+    counts[vocabulary.eos_id] += 1
+    mask = preprocessor.map(vocabulary, counts, LENGTH)
+    tasks = seqio.get_mixture_or_task(name).tasks
+    assert len(tasks) == (2 if preprocessor.sides == 1 else 1)
+    for index, task in enumerate(tasks):
+        rows = list(
+            seqio.get_dataset(
+                task.name, lengths, RowConverter(preprocessor), shuffle=False, seed=7, verbose=False
+            ).as_numpy_iterator()
+        )
+        first, last = plain._plan.first_row[index : index + 2]
+        assert len(rows) == last - first > 2
+        seeds = seeds_of(task, 7, len(rows))
+        for number, row in enumerate(rows):
+            assert {*row} == {*preprocessor.fields}
+            fields = plain._plan.reader(tf.constant([first + number], tf.int64))
+            draws = Draws(_one_seed(seeds[number]), tf.constant(number, tf.int64), 1)
+            expected = mask(dict(fields), draws)
+            for field, value in row.items():
+                np.testing.assert_array_equal(value, expected[field].numpy()[0], err_msg=field)
+                assert value.shape == tuple(plain.shapes[field][1:])
+    plain.close()
+
+
+def test_seqio_repeats_shards_shuffles_and_mixes_rows(text, register):
+    corpus, _ = text
+    preprocessor = MlmFeatures()
+    name = register(f"{corpus}.text", preprocessor)
+
+    def rows(**given):
+        data = seqio.get_dataset(
+            name, {"input_ids": LENGTH}, RowConverter(preprocessor), verbose=False,
+            **{"seed": 3, **given},
+        )  # fmt: skip
+        found = []
+        for row in data.take(60).as_numpy_iterator():
+            found.append(row)
+        return found
+
+    once = rows()
+    assert 10 < len(once) < 60
+    languages = {int(row["language_ids"][0]) for row in once}
+    assert languages == {0, 1}
+
+    def spelled(found):
+        return sorted(row["masked_targets"].tobytes() for row in found)
+
+    # Equal seeds give equal rows, others other masks; shuffling changes the order alone.
+    assert spelled(rows()) == spelled(once) != spelled(rows(seed=4))
+    endless = rows(num_epochs=None)
+    assert len(endless) == 60
+    # Of one task: a mixture ends with the first of its tasks.
+    task = seqio.get_mixture_or_task(name).tasks[0]
+    tokens = []
+    for shard in (None, seqio.ShardInfo(0, 2), seqio.ShardInfo(1, 2)):
+        data = task.get_dataset({"input_ids": LENGTH}, "train", shard_info=shard)
+        tokens.append(sum(int((row["pack_ids"] > 0).sum()) for row in data.as_numpy_iterator()))
+    assert tokens[0] == tokens[1] + tokens[2] and tokens[1] > 400 < tokens[2]
+    batched = seqio.get_dataset(
+        name, {"input_ids": LENGTH}, RowConverter(preprocessor), verbose=False, batch_size=4
+    )
+    batch = next(batched.as_numpy_iterator())
+    assert {k: v.shape for k, v in batch.items()} == preprocessor.shapes(4, LENGTH)
+
+
+@pytest.mark.parametrize(
+    "preprocessor",
+    [DenoisingFeatures(Noise(), languages=("de", "en")), TranslationFeatures(), XfnpFeatures()],
+    ids=lambda one: one.name,
+)
+def test_seqios_own_converter_takes_encoder_decoders(text, register, preprocessor):
+    """T5's inputs and targets: whole sentences, as SentencePiece spells them."""
+    corpus, vocabulary = text
+    name = register(mixture_of(corpus, preprocessor), preprocessor)
+    data = seqio.get_dataset(
+        name, {"inputs": 128, "targets": 128}, seqio.EncDecFeatureConverter(pack=False),
+        shuffle=False, verbose=False, seed=0,
+    )  # fmt: skip
+    sentences = 0
+    for example in data.as_numpy_iterator():
+        source = [int(i) for i in example["encoder_input_tokens"] if i]
+        target = [int(i) for i in example["decoder_target_tokens"] if i]
+        assert source and target
+        read = vocabulary.decode([i for i in target if i not in vocabulary.special_ids])
+        if preprocessor.name == "translation":
+            said = vocabulary.decode([i for i in source if i not in vocabulary.special_ids])
+            # Equal numbers before and behind: they translate each other.
+            assert said.split()[0] == read.split()[0] and said.split()[-1] == read.split()[-1]
+            assert said != read and target[-1] == vocabulary.eos_id
+        sentences += 1
+    assert sentences == {"translation": 128}.get(preprocessor.name, sentences) > 10
+
+
+def test_what_seqio_cannot_be_given_is_said(text, register):
+    corpus, _ = text
+    name = register(f"{corpus}.text", MlmFeatures())
+    task = seqio.get_mixture_or_task(name).tasks[0]
+    with pytest.raises(UserError, match=r'mlm: rows need a length: give task_feature_lengths \{"'):
+        task.get_dataset(None, "train")
+    with pytest.raises(UserError, match="mlm is no objective of an encoder-decoder"):
+        task.get_dataset({"inputs": 8, "targets": 8}, "train")
+    with pytest.raises(UserError, match="seqio_rows.text.de cannot feed 'tlm', which reads pairs"):
+        register(f"{corpus}.text", TlmFeatures())
+    with pytest.raises(UserError, match="'tested_0.mlm' is registered already; choose another"):
+        register_objective(f"{corpus}.text", MlmFeatures(), name=name)
+    with pytest.raises(UserError, match="no SeqIO task or mixture 'nothing' is registered"):
+        register("nothing", MlmFeatures())
