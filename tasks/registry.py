@@ -1,8 +1,8 @@
 """The benchmarks as SeqIO tasks and mixtures.
 
 A task per task and language, "xtreme.udpos.de"; a mixture per task, "xtreme.udpos"; one of all,
-"xtreme". Each task has the splits that have files, examples of strings, and the metrics of the
-benchmark.
+"xtreme". Each task has the splits that have files, examples of strings, the same as text to text
+(`inputs`, `targets`), and the metrics of the benchmark.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from xlingjax.data.labelled.task import KINDS, Task, find, read
 from xlingjax.data.labelled.tfds import located
 from xlingjax.errors import UserError
 from xlingjax.tasks import suite_tasks
+from xlingjax.tasks.text_to_text import input_text, prediction_of, target_text
 
 _TEXT, _TEXTS = tf.TensorSpec((), tf.string), tf.TensorSpec((None,), tf.string)
 FEATURES: dict[str, dict[str, tf.TensorSpec]] = {
@@ -59,17 +60,20 @@ def register(
     tasks: Sequence[str] = (),
     allow_missing: bool = False,
     name: str | None = None,
+    vocabulary: seqio.Vocabulary | None = None,
 ) -> str:
     """Registers a benchmark's tasks, or those of the names `tasks`, and returns the name of the
     mixture of all, by default the suite's.
 
     Files are found, not read. metrics: `xlingjax.evaluation.metrics.registry.METRICS`, or others
-    with a `compute`. Again with the same folder it does nothing. Raises UserError: an unknown suite
-    or metric, a language without files (unless `allow_missing`), no files at all, a name that is
-    taken by another folder.
+    with a `compute`. vocabulary: of the features `inputs` and `targets`, the examples as text to
+    text; default: bytes, as ByT5's, which spell every prediction. Again with the same arguments it
+    does nothing. Raises UserError: an unknown suite or metric, a language without files (unless
+    `allow_missing`), no files at all, a name that is taken by another folder.
     """
     folder, name = located(folder), name or suite
-    arguments = (suite, folder, allow_missing, tuple(tasks))
+    vocabulary = vocabulary or seqio.ByteVocabulary()
+    arguments = (suite, folder, allow_missing, tuple(tasks), vocabulary)
     # Tests and notebooks register a suite again and
     # again; SeqIO raises at a second task of one name.
     if _REGISTERED.get(name) == arguments:
@@ -99,7 +103,12 @@ def register(
         own = [
             # A task for each language, since SeqIO's metrics
             # know nothing of the language of an example.
-            _register(f"{name}.{task.name}.{language}", source, metrics)
+            _register(
+                f"{name}.{task.name}.{language}",
+                source,
+                metrics,
+                vocabulary,
+            )
             for language, source in found.items()
         ]
         if own:
@@ -115,7 +124,7 @@ def register(
     return name
 
 
-_REGISTERED: dict[str, tuple[str, str, bool, tuple[str, ...]]] = {}
+_REGISTERED: dict[str, tuple[Any, ...]] = {}
 
 
 def tasks_of(mixture: str) -> list[tuple[Task, dict[str, seqio.Task]]]:
@@ -178,11 +187,21 @@ class BenchmarkFiles(seqio.DataSource):
         # Read here and not in the generator, within which
         # TensorFlow would wrap a UserError in its own.
         records = self._records(split)
-        signature = {"language": _TEXT, **FEATURES[KINDS[self.task.kind]]}
+        signature = {
+            "language": _TEXT,
+            "inputs": _TEXT,
+            "targets": _TEXT,
+            **FEATURES[KINDS[self.task.kind]],
+        }
 
         def examples() -> Iterator[dict[str, Any]]:
             for record in records:
-                yield {"language": self.language, **example_of(record)}
+                yield {
+                    "language": self.language,
+                    "inputs": input_text(record, self.task.name),
+                    "targets": target_text(record),
+                    **example_of(record),
+                }
 
         return tf.data.Dataset.from_generator(
             examples,
@@ -220,6 +239,7 @@ def _register(
     name: str,
     source: BenchmarkFiles,
     metrics: Mapping[str, Any],
+    vocabulary: seqio.Vocabulary,
 ) -> str:
     task = source.task
 
@@ -232,16 +252,23 @@ def _register(
         # SeqIO gives metrics what postprocessing makes of an example: the record that ours read.
         if is_target:
             return record_of(example, task.kind)
-        return output
+        return prediction_of(output, task.kind)
 
     # SeqIO allows letters, digits and . : _ # in a name, and "zh-Hant" has a hyphen.
     name = name.replace("-", "_")
     seqio.TaskRegistry.add(
         name,
         source=source,
-        preprocessors=[],
-        # Texts stay strings: every model cuts them by its own vocabulary.
-        output_features={},
+        preprocessors=[
+            seqio.preprocessors.tokenize,
+            seqio.CacheDatasetPlaceholder(),
+            seqio.preprocessors.append_eos_after_trim,
+        ],
+        # The record's own strings stay beside them: our models cut texts by vocabularies of theirs.
+        output_features=dict.fromkeys(
+            ("inputs", "targets"),
+            seqio.Feature(vocabulary),
+        ),
         postprocess_fn=postprocess,
         metric_fns=[
             _metric_fn(metric, metrics[metric], task.kind, source.language)

@@ -57,6 +57,11 @@ def not_ours(corpus):
     register_source("not_ours.pairs", source(LINES), ["de", "en"], vocabulary, keys=keys)
     rates = [("not_ours.de", 1.0), ("not_ours.en", 1.0)]
     seqio.MixtureRegistry.add("not_ours.text", rates)
+    yield
+    # A worker that is given tests of this file twice sets up twice.
+    seqio.MixtureRegistry.remove("not_ours.text")
+    for name in ("not_ours.de", "not_ours.en", "not_ours.pairs"):
+        seqio.TaskRegistry.remove(name)
 
 
 def read(files, corpus, **given):

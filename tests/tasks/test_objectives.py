@@ -45,6 +45,8 @@ OBJECTIVES = [
     ClMlmFeatures(),
     TranslationFeatures(),
 ]
+# One of each kind: subsampled masks, an n-stream decoder, packed pairs, labels.
+QUICK = (OBJECTIVES[2], OBJECTIVES[7], TlmFeatures(), ClpcFeatures())
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +76,8 @@ def text(tmp_path_factory):
             threads=1,
         )  # fmt: skip
         name = register_text(
-            name="seqio_rows",
+            # Another one each time that a worker sets up.
+            name=f"rows_{root.name}",
             vocabulary=vocabulary,
             mono=str(root / "mono"),
             parallel=str(root / "parallel"),
@@ -111,7 +114,13 @@ def seeds_of(task, seed, count):
         return list(given)
 
 
-@pytest.mark.parametrize("preprocessor", OBJECTIVES, ids=lambda one: one.name)
+@pytest.mark.parametrize(
+    "preprocessor",
+    [
+        pytest.param(one, id=f"{one.name}{i}", marks=[pytest.mark.long] * (one not in QUICK))
+        for i, one in enumerate(OBJECTIVES)
+    ],
+)
 def test_rows_are_the_trainers_and_masks_are_those_of_their_seed(text, register, preprocessor):
     corpus, vocabulary = text
     source_name = mixture_of(corpus, preprocessor)
@@ -137,7 +146,9 @@ def test_rows_are_the_trainers_and_masks_are_those_of_their_seed(text, register,
         first, last = plain._plan.first_row[index : index + 2]
         assert len(rows) == last - first > 2
         seeds = seeds_of(task, 7, len(rows))
-        for number, row in enumerate(rows):
+        # The last ones too, which are of the last plan.
+        for number in (0, 1, len(rows) - 1):
+            row = rows[number]
             assert {*row} == {*preprocessor.fields}
             fields = plain._plan.reader(tf.constant([first + number], tf.int64))
             draws = Draws(_one_seed(seeds[number]), tf.constant(number, tf.int64), 1)
@@ -152,46 +163,45 @@ def test_seqio_repeats_shards_shuffles_and_mixes_rows(text, register):
     corpus, _ = text
     preprocessor = MlmFeatures()
     name = register(f"{corpus}.text", preprocessor)
+    task = seqio.get_mixture_or_task(name).tasks[0]
 
-    def rows(**given):
-        data = seqio.get_dataset(
-            name, {"input_ids": LENGTH}, RowConverter(preprocessor), verbose=False,
-            **{"seed": 3, **given},
-        )  # fmt: skip
-        found = []
-        for row in data.take(60).as_numpy_iterator():
-            found.append(row)
-        return found
+    def rows(take=None, **given):
+        data = task.get_dataset({"input_ids": LENGTH}, "train", **{"seed": 3, **given})
+        return list(data.take(take or -1).as_numpy_iterator())
 
-    once = rows()
-    assert 10 < len(once) < 60
-    languages = {int(row["language_ids"][0]) for row in once}
-    assert languages == {0, 1}
+    def tokens(found):
+        return sum(int((row["pack_ids"] > 0).sum()) for row in found)
 
     def spelled(found):
         return sorted(row["masked_targets"].tobytes() for row in found)
 
-    # Equal seeds give equal rows, others other masks; shuffling changes the order alone.
-    assert spelled(rows()) == spelled(once) != spelled(rows(seed=4))
-    endless = rows(num_epochs=None)
-    assert len(endless) == 60
-    # Of one task: a mixture ends with the first of its tasks.
-    task = seqio.get_mixture_or_task(name).tasks[0]
-    tokens = []
-    for shard in (None, seqio.ShardInfo(0, 2), seqio.ShardInfo(1, 2)):
-        data = task.get_dataset({"input_ids": LENGTH}, "train", shard_info=shard)
-        tokens.append(sum(int((row["pack_ids"] > 0).sum()) for row in data.as_numpy_iterator()))
-    assert tokens[0] == tokens[1] + tokens[2] and tokens[1] > 400 < tokens[2]
-    batched = seqio.get_dataset(
-        name, {"input_ids": LENGTH}, RowConverter(preprocessor), verbose=False, batch_size=4
-    )
-    batch = next(batched.as_numpy_iterator())
-    assert {k: v.shape for k, v in batch.items()} == preprocessor.shapes(4, LENGTH)
+    once = rows(shuffle=False)
+    # Equal seeds give equal rows and masks, others other masks; shuffling changes the order alone.
+    shuffled = rows()
+    assert spelled(shuffled) == spelled(once) != spelled(rows(seed=4))
+    assert [row["masked_targets"].tobytes() for row in shuffled] != spelled(once)
+    assert len(rows(take=len(once) * 2 + 1, num_epochs=None)) == len(once) * 2 + 1
+    parts = [rows(shard_info=seqio.ShardInfo(i, 2)) for i in range(2)]
+    assert tokens(parts[0]) + tokens(parts[1]) == tokens(once)
+    assert min(map(tokens, parts)) > 400
+    mixed = seqio.get_dataset(
+        name, {"input_ids": LENGTH}, RowConverter(preprocessor), num_epochs=None, verbose=False,
+        batch_size=8, seed=3,
+    )  # fmt: skip
+    languages = set()
+    for batch in mixed.take(3).as_numpy_iterator():
+        assert {k: v.shape for k, v in batch.items()} == preprocessor.shapes(8, LENGTH)
+        languages |= {*batch["language_ids"][:, 0].tolist()}
+    assert languages == {0, 1}
 
 
 @pytest.mark.parametrize(
     "preprocessor",
-    [DenoisingFeatures(Noise(), languages=("de", "en")), TranslationFeatures(), XfnpFeatures()],
+    [
+        pytest.param(DenoisingFeatures(Noise()), marks=pytest.mark.long),
+        TranslationFeatures(),
+        pytest.param(XfnpFeatures(), marks=pytest.mark.long),
+    ],
     ids=lambda one: one.name,
 )
 def test_seqios_own_converter_takes_encoder_decoders(text, register, preprocessor):
@@ -225,7 +235,7 @@ def test_what_seqio_cannot_be_given_is_said(text, register):
         task.get_dataset(None, "train")
     with pytest.raises(UserError, match="mlm is no objective of an encoder-decoder"):
         task.get_dataset({"inputs": 8, "targets": 8}, "train")
-    with pytest.raises(UserError, match="seqio_rows.text.de cannot feed 'tlm', which reads pairs"):
+    with pytest.raises(UserError, match=f"{corpus}.text.de cannot feed 'tlm', which reads pairs"):
         register(f"{corpus}.text", TlmFeatures())
     with pytest.raises(UserError, match="'tested_0.mlm' is registered already; choose another"):
         register_objective(f"{corpus}.text", MlmFeatures(), name=name)

@@ -95,18 +95,27 @@ class ObjectiveRows:
         """The token fields [n, columns] of the rows, some at a time."""
         sides: list[list[tuple[np.ndarray, np.ndarray]]] | None = None
         read = 0
+        most = self._lines_of_a_plan()
         for chunk in lines_of(self._task, dataset, self._vocabulary):
             if sides is None:
                 sides = [[] for _ in chunk]
             for chunks, (ids, lengths) in zip(sides, chunk, strict=True):
                 chunks.append((ids, lengths))
             read += chunk[0][1].size
-            if read >= self._lines:
+            if read >= most:
                 yield from self._planned(sides, length)
                 sides = None
                 read = 0
         if sides is not None:
             yield from self._planned(sides, length)
+
+    def _lines_of_a_plan(self) -> int:
+        """No more than the text has: SeqIO repeats a dataset before it comes here, and a small one
+        would be read hundreds of times before its first row."""
+        examples = None
+        if "train" in self._task.splits:
+            examples = self._task.source.num_input_examples("train")
+        return min(self._lines, examples or self._lines)
 
     def _planned(
         self,

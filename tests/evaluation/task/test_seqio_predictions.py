@@ -1,0 +1,136 @@
+"""`seqio.Evaluator` on benchmark mixtures: the numbers of the score card."""
+
+import jax
+import pytest
+import seqio
+
+from tests.helpers.files import write
+from xlingjax.data.labelled.task import read
+from xlingjax.data.vocabulary.training import train_vocabulary
+from xlingjax.errors import UserError
+from xlingjax.evaluation.metrics.registry import METRICS
+from xlingjax.evaluation.task.scores import TaskScore
+from xlingjax.evaluation.task.seqio_predictions import seqio_predict_fn
+from xlingjax.model.build import build_model
+from xlingjax.model.config import preset
+from xlingjax.preprocessors.task_rows import Reading
+from xlingjax.tasks import task_named
+from xlingjax.tasks.registry import register
+from xlingjax.tasks.seqio_evaluation import RecordConverter
+from xlingjax.tasks.text_to_text import input_text, prediction_of, text_of
+
+LANGUAGES = ("de", "en", "fr", "ru")
+READING = Reading(length=48, stride=8, max_question=12, longest=8)
+# Task, split, and the head of a model for it.
+TASKS = {
+    "xtreme/xnli": ("dev", {"classifier": "xlm"}),
+    "xtreme/udpos": ("dev", {"classifier": "tagging"}),
+    "xtreme/mlqa": ("dev", {"classifier": "spans", "num_labels": 2}),
+    "xglue/ntg": ("dev", {"decoder_layers": 1}),
+}
+
+
+@pytest.fixture(scope="module")
+def vocabulary(tmp_path_factory, official):
+    root = tmp_path_factory.mktemp("vocabulary")
+    text = []
+    for record in read(task_named("xtreme/xnli"), official / "xtreme", "dev", "de"):
+        text += [record.premise, record.hypothesis]
+    write(root / "mono/de/a.txt", "\n".join(text) + "\n")
+    return train_vocabulary(
+        root / "v", mono=str(root / "mono"), size=120, character_coverage=1.0, threads=1
+    )
+
+
+@pytest.fixture(scope="module")
+def mixtures(official):
+    for suite in ("xtreme", "xglue"):
+        register(suite, official / suite, METRICS, allow_missing=True, name=f"{suite}_evaluated")
+
+
+def model_for(task, head, vocabulary):
+    classes = {}
+    if task.labels:
+        classes = {"num_labels": len(task.labels)}
+    config = preset(
+        "tiny", vocab_size=vocabulary.size, num_languages=len(LANGUAGES), max_positions=96,
+        layers=1, **{**classes, **head},
+    )  # fmt: skip
+    model = build_model(config)
+    return model, model.init(jax.random.key(1))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "xtreme/xnli",
+        "xtreme/mlqa",
+        pytest.param("xtreme/udpos", marks=pytest.mark.long),
+        pytest.param("xglue/ntg", marks=pytest.mark.long),
+    ],
+)
+def test_numbers_are_the_score_cards(official, mixtures, vocabulary, name):
+    task = task_named(name)
+    split, head = TASKS[name]
+    model, params = model_for(task, head, vocabulary)
+    predict_fn = seqio_predict_fn(model, params, task, vocabulary, LANGUAGES, READING)
+    suite = name.split("/")[0]
+    evaluator = seqio.Evaluator(
+        f"{suite}_evaluated.{task.name}",
+        RecordConverter(task.kind),
+        eval_split=split,
+    )
+    own = [one for one in evaluator.eval_tasks if one.name.rpartition(".")[2] in LANGUAGES]
+    evaluator._eval_tasks = own
+    found, _ = evaluator.evaluate(compute_metrics=True, predict_fn=predict_fn)
+    found = found.result()
+    codes = [one.name.rpartition(".")[2] for one in own]
+    score = TaskScore(task, str(official / suite), vocabulary, LANGUAGES, READING, split, codes)
+    card = score(model, params, 0)
+    assert len(card["by_language"]) > 1
+    for language, expected in card["by_language"].items():
+        assert found[f"{suite}_evaluated.{task.name}.{language}"] == pytest.approx(expected)
+
+
+def test_a_mixture_is_text_to_text_for_any_trainer(mixtures, official):
+    """T5X's view: `inputs` and `targets` of bytes, `</s>` (1) behind both."""
+    data = seqio.get_dataset(
+        "xtreme_evaluated.xnli.de",
+        {"inputs": 400, "targets": 32},
+        seqio.EncDecFeatureConverter(pack=False),
+        dataset_split="dev",
+        verbose=False,
+    )
+    bytes_ = seqio.ByteVocabulary()
+    written = set()
+    for example in data.as_numpy_iterator():
+        ids = example["encoder_input_tokens"].tolist()
+        assert ids[ids.index(1) :] == [1] + [0] * (len(ids) - ids.index(1) - 1)
+        written.add((bytes_.decode(ids), bytes_.decode(example["decoder_target_tokens"].tolist())))
+    for record in read(task_named("xtreme/xnli"), official / "xtreme", "dev", "de"):
+        read_as = f"xnli premise: {record.premise} hypothesis: {record.hypothesis}"
+        assert (read_as, record.label) in written
+
+
+@pytest.mark.parametrize(
+    ("name", "prediction"),
+    [
+        ("xtreme/tatoeba", [2, 0, 1]),
+        ("xtreme/bucc2018", [("de-1", "en-4"), ("de-2", "en-9")]),
+        ("xtreme/udpos", ["NOUN", "", "VERB"]),
+        ("xtreme/udpos", []),
+        ("xtreme/xquad", "im  Park "),
+    ],
+)
+def test_predictions_survive_as_text(name, prediction):
+    kind = task_named(name).kind
+    assert prediction_of(text_of(prediction, kind), kind) == prediction
+    assert prediction_of(prediction, kind) == prediction
+
+
+def test_bitexts_are_searched(official, vocabulary):
+    task = task_named("xtreme/tatoeba")
+    with pytest.raises(UserError, match="tatoeba: a bitext is searched by sentence vectors"):
+        seqio_predict_fn(None, {}, task, vocabulary, LANGUAGES, READING)
+    (bitext,) = read(task, official / "xtreme", "test", "fr")
+    assert input_text(bitext, "tatoeba") == "tatoeba"
