@@ -56,13 +56,17 @@ def task_records(
             f" --tasks={task.name} --output_cache_dir=DIR` and name DIR with"
             " `seqio.add_global_cache_dirs`, or set use_cached=False",
         )
-    data = open_task(task, split, use_cached)
-    names = text_features(task, data.element_spec)
-    codes = task_languages(task, names, languages)
+    # Opened when it is needed: what is in the token cache takes no reading.
+    data = functools.cache(lambda: open_task(task, split, use_cached))
+    names = tuple(task.output_features)
+    codes = declared_languages(task)
+    if not codes:
+        names = text_features(task, data().element_spec)
+        codes = task_languages(task, names, languages)
 
     def sides() -> list[list[tuple[np.ndarray, np.ndarray]]]:
         chunks: list[list[tuple[np.ndarray, np.ndarray]]] = [[] for _ in names]
-        for chunk in lines_of(task, data, vocabulary):
+        for chunk in lines_of(task, data(), vocabulary):
             for chunks_of_side, of_side in zip(chunks, chunk, strict=True):
                 chunks_of_side.append(of_side)
         return chunks
