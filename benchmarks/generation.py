@@ -100,9 +100,7 @@ def sources(shape: GenerationShape) -> np.ndarray:
         FIRST_ID,
         shape.vocab,
         (shape.rows, shape.source),
-    ).astype(
-        np.int32,
-    )
+    ).astype(np.int32)
 
 
 class Ours:
@@ -118,10 +116,7 @@ class Ours:
         from xlingjax.runtime.machine import keep_freed_memory
 
         # Compile seconds are part of the result.
-        jax.config.update(
-            "jax_enable_compilation_cache",
-            False,
-        )
+        jax.config.update("jax_enable_compilation_cache", False)
         keep_freed_memory()
         unroll = 1
         if platform == "cpu":

@@ -24,10 +24,7 @@ from xlingjax.training.step import (
 class Ours:
     def __init__(self, shape: Shape, platform: str):
         # Compile seconds are part of the result.
-        jax.config.update(
-            "jax_enable_compilation_cache",
-            False,
-        )
+        jax.config.update("jax_enable_compilation_cache", False)
         unroll = 1
         # A chunk of 2048 predictions keeps the logits of a large vocabulary near 2 GB.
         chunk = 2048

@@ -46,10 +46,7 @@ PANX_TAGS = ("B-LOC", "B-ORG", "B-PER", "I-LOC", "I-ORG", "I-PER", "O")
 # XTREME writes some of its files with Python's csv module, which quotes fields; others are plain.
 _csv = Table(quoted=None)
 # XTREME's script cuts the ids of TyDiQA's training set.
-_numbered = functools.partial(
-    read_squad,
-    numbered=True,
-)
+_numbered = functools.partial(read_squad, numbered=True)
 _translated_squad = functools.partial(read_squad, translated=True)
 _translated_numbered = functools.partial(
     read_squad,

@@ -52,11 +52,7 @@ def clpc(
         max_pieces,
         reset_positions,
     )
-    return ObjectiveRun(
-        CLPC(),
-        text.batches(features, batch, length),
-        weight,
-    )
+    return ObjectiveRun(CLPC(), text.batches(features, batch, length), weight)
 
 
 def cl_mlm(

@@ -177,9 +177,7 @@ def switched_rows(
         example,
         weights=flat["lengths"],
         minlength=total,
-    ).astype(
-        np.int64,
-    )
+    ).astype(np.int64)
     order = np.random.default_rng(NEIGHBOURS_APART).permutation(total)
     row = np.empty(total, np.int64)
     row[order] = np.arange(total)

@@ -409,9 +409,7 @@ def _seed_of(name: str, seed: int) -> int:
 def _as_json(preprocessor: Preprocessor) -> dict[str, Any]:
     """Its options as they come back from a checkpoint's JSON: tuples are lists there."""
     # A dataclass, as all of them are.
-    options = dataclasses.asdict(
-        cast(Any, preprocessor),
-    )
+    options = dataclasses.asdict(cast(Any, preprocessor))
     return json.loads(json.dumps(options))
 
 

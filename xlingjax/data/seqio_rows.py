@@ -156,11 +156,7 @@ class ObjectiveRows:
         return signature
 
     def _masked(self, rows: tf.data.Dataset, length: int) -> tf.data.Dataset:
-        mask = self._preprocessor.map(
-            self._vocabulary,
-            self._counts(),
-            length,
-        )
+        mask = self._preprocessor.map(self._vocabulary, self._counts(), length)
         fields = self._preprocessor.fields
 
         @tf.autograph.experimental.do_not_convert

@@ -143,10 +143,7 @@ def _failed(task: seqio.Task, error: Exception) -> UserError:
     )
 
 
-def text_features(
-    task: seqio.Task,
-    spec: Mapping[str, Any],
-) -> tuple[str, ...]:
+def text_features(task: seqio.Task, spec: Mapping[str, Any]) -> tuple[str, ...]:
     """The features of a task that hold text, in the order of its sides. Raises UserError for
     features that could be anything."""
     features = task.output_features

@@ -158,8 +158,6 @@ class PseudoSamples(Evaluator):
                 used_BP,
                 width + np.arange(most),
                 0,
-            ).astype(
-                np.int32,
-            ),
+            ).astype(np.int32),
             "pseudo_weights": used_BP.astype(np.float32),
         }

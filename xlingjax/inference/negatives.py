@@ -163,9 +163,7 @@ def _of_languages(
     partial = table.with_suffix(".partial")
     partial.write_text("\n".join(rows) + "\n", encoding="utf-8")
     # Of the table that goes; a crash from here on leaves one without a stamp.
-    stamp.unlink(
-        missing_ok=True,
-    )
+    stamp.unlink(missing_ok=True)
     partial.replace(table)
     write_json(stamp, identity)
     hard = [similarity for _, similarity, kind in negatives if kind == "hard"]
@@ -292,10 +290,7 @@ def averages(
                 (
                     batch["input_ids"][row, columns],
                     batch["pack_ids"][row, columns],
-                ) = (
-                    ids,
-                    1,
-                )
+                ) = (ids, 1)
                 batch["sides"][row, columns] = number
         for vectors, kept in zip(run(params, batch), found, strict=True):
             kept.append(np.asarray(vectors)[: len(chosen)])

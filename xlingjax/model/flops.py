@@ -20,9 +20,7 @@ def flops_per_token(
         config,
         length,
         causal,
-    ) + predictions * _head(
-        config,
-    )
+    ) + predictions * _head(config)
     # Backward takes twice what forward does: a product for the inputs and one for the weights.
     return 3.0 * forward
 

@@ -70,11 +70,7 @@ def generate(
     )
 
 
-def until_done(
-    step: Callable[[Any], Any],
-    start: Any,
-    columns: int,
-) -> Any:
+def until_done(step: Callable[[Any], Any], start: Any, columns: int) -> Any:
     """The last state of a search that goes on with `step` until all texts are done."""
 
     def going(state):
@@ -280,11 +276,7 @@ def _first_beams(
         texts_BWT=empty_BWT,
         # All beams begin alike: only the first counts in the first step.
         score_BW=lowest_BW.at[:, 0].set(0.0),
-        ended=Texts(
-            empty_BWT,
-            jnp.zeros((rows, width), jnp.int32),
-            lowest_BW,
-        ),
+        ended=Texts(empty_BWT, jnp.zeros((rows, width), jnp.int32), lowest_BW),
         done_B=longest_B == 0,
     )
 

@@ -137,9 +137,7 @@ itself."""
 
 pseudo_tokens_together = (
     _context | (bidirectional & mask_queries & mask_keys)
-).named(
-    "pseudo_tokens_together",
-)
+).named("pseudo_tokens_together")
 """As `pseudo_tokens`, and a placeholder sees the others."""
 
 partner = (bidirectional & ~same_side).named("partner")

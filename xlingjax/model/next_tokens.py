@@ -120,11 +120,7 @@ class NextTokens:
             table_VD[self.apart_N],
             preferred_element_type=jnp.float32,
         )
-        apart_RN = jnp.where(
-            counted_N,
-            apart_RN + bias_V[self.apart_N],
-            LOWEST,
-        )
+        apart_RN = jnp.where(counted_N, apart_RN + bias_V[self.apart_N], LOWEST)
         return logits_VR, apart_RN
 
 
@@ -142,11 +138,7 @@ def given_first(
     """values_RC and tokens_RC, but in the first column one continuation, certain, and all others
     out of reach."""
     others_RC = jnp.full_like(values_RC, LOWEST)
-    values_RC = jnp.where(
-        column == 0,
-        others_RC.at[:, 0].set(0.0),
-        values_RC,
-    )
+    values_RC = jnp.where(column == 0, others_RC.at[:, 0].set(0.0), values_RC)
     tokens_RC = jnp.where(
         column == 0,
         tokens_RC.at[:, 0].set(first_R),

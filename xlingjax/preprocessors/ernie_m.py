@@ -297,11 +297,7 @@ class BtmlmFeatures(Preprocessor):
         from xlingjax.data import draws as random
 
         real = batch["pack_ids"][:, :text] > 0
-        tokens = tf.reduce_sum(
-            tf.cast(real, tf.int32),
-            axis=1,
-            keepdims=True,
-        )
+        tokens = tf.reduce_sum(tf.cast(real, tf.int32), axis=1, keepdims=True)
         share = self.proportion * tf.cast(tokens, tf.float32)
         # A short text has fewer: the share holds for each row.
         used = tf.range(places)[None, :] < tf.cast(

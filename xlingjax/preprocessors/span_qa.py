@@ -172,11 +172,7 @@ def span_rows(
                 length,
                 reset_positions,
             )
-            row["answer_columns"] = _answer_columns(
-                column,
-                end - begin,
-                length,
-            )
+            row["answer_columns"] = _answer_columns(column, end - begin, length)
             rows.append(row)
             windows.append(
                 Window(

@@ -251,10 +251,7 @@ def _number_to_choose(
     if masking.count == "exact" and not masking.validation:
         tokens = tf.reduce_sum(tf.cast(real, tf.float32), axis=1)
         # Less a hair before rounding up, as in `Masking.slots`; float32 needs a wider one.
-        count = tf.cast(
-            tf.math.ceil(masking.rate * tokens - 1e-4),
-            tf.int32,
-        )
+        count = tf.cast(tf.math.ceil(masking.rate * tokens - 1e-4), tf.int32)
     else:
         # The scores rise with the same draw, for without subsampling all weights are equal: the
         # highest are those of the tokens that are hit.
@@ -278,10 +275,7 @@ def _choose(
 
     # `top_k` gives the best first, so a row that draws fewer uses its first slots.
     used = tf.range(slots)[None, :] < count[:, None]
-    columns = tf.math.top_k(
-        tf.where(eligible, score, -np.inf),
-        slots,
-    ).indices
+    columns = tf.math.top_k(tf.where(eligible, score, -np.inf), slots).indices
     # In order of position, unused slots last and on column 0, which is never masked.
     beyond = eligible.shape[1]
     columns = tf.sort(tf.where(used, columns, beyond), axis=1)

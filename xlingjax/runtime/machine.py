@@ -82,9 +82,7 @@ def keep_freed_memory() -> bool:
     that calls it. The process then holds its peak memory until it ends.
     """
     # A JAX without the option: large steps give their memory back.
-    with contextlib.suppress(
-        AttributeError,
-    ):
+    with contextlib.suppress(AttributeError):
         jax.config.update("jax_cpu_enable_async_dispatch", False)
     try:
         mallopt = ctypes.CDLL(None).mallopt

@@ -130,9 +130,7 @@ def _begun(
     """adapted.json of the folder, which is new, or was begun with the same options and gin files
     that bind the same. Raises UserError where they differ."""
     # As they are read again.
-    options = json.loads(
-        json.dumps(dataclasses.asdict(request)),
-    )
+    options = json.loads(json.dumps(dataclasses.asdict(request)))
     path = folder / RECORD
     if not path.is_file():
         require_empty(str(folder))

@@ -170,9 +170,7 @@ def first_model(source: str, start: Path) -> None:
             " --from RUN",
         )
     # Once for every folder to adapt in.
-    imported = Path(
-        import_model.imported(str(files)),
-    )
+    imported = Path(import_model.imported(str(files)))
     # A copy that was cut short must not pass for the model.
     with whole(str(start)) as partial:
         shutil.copytree(

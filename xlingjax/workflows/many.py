@@ -82,9 +82,7 @@ class Command(Job):
 
     def run(self) -> int:
         # Without `python -m xlingjax`.
-        self.say(
-            f"{self.name}: {' '.join(self.line[3:])}",
-        )
+        self.say(f"{self.name}: {' '.join(self.line[3:])}")
         if self.log is None:
             status = self._status()
         else:

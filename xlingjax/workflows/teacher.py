@@ -25,9 +25,7 @@ def label(request: Request, teacher: Cell, cell: Cell) -> Path:
     folder = cell.folder / "labelled"
     task = request.task
     # Labelled anew, a training would read other examples.
-    if folder.is_dir() and has_begun(
-        cell,
-    ):
+    if folder.is_dir() and has_begun(cell):
         return folder
     record = json.loads((teacher.folder / SCORES).read_text(encoding="utf-8"))
     # The checkpoint that the teacher's scores are of.

@@ -24,12 +24,7 @@ from xlingjax.inference.run import open_run
 from xlingjax.model.partition import mesh_of_all
 from xlingjax.runtime.signals import stopped_by
 from xlingjax.training.run_record import read_run_record
-from xlingjax.workflows.translate_input import (
-    checked,
-    chunks,
-    spooled,
-    texts,
-)
+from xlingjax.workflows.translate_input import checked, chunks, spooled, texts
 from xlingjax.workflows.translate_output import (
     Partial,
     Pipe,

@@ -148,9 +148,7 @@ def compare(
             ours = ours[valid_BL]
             wanted = wanted[valid_BL]
         # Of NaN stays NaN.
-        difference = float(
-            np.maximum(difference, np.abs(ours - wanted).max()),
-        )
+        difference = float(np.maximum(difference, np.abs(ours - wanted).max()))
         largest = float(np.maximum(largest, np.abs(wanted).max()))
     _, what = _KINDS[kind]
     has_tokenizer = tokenizer is not None
