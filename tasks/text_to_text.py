@@ -53,7 +53,8 @@ def target_text(record: Any) -> str:
 def text_of(prediction: Any, kind: str) -> str:
     """A prediction as the metrics of a kind of task take it -> the text that says it."""
     if KINDS[kind] == "Tagged":
-        return " ".join(prediction)
+        # One behind each: no tags, and one that is empty, are not the same.
+        return "".join(f"{tag} " for tag in prediction)
     if KINDS[kind] == "Bitext":
         return json.dumps([_pair(one) for one in prediction])
     return prediction
@@ -71,10 +72,8 @@ def prediction_of(text: Any, kind: str) -> Any:
     if not isinstance(text, str):
         return text
     if KINDS[kind] == "Tagged":
-        # Not of any white space: a word may have been given no tag.
-        if not text:
-            return []
-        return text.split(" ")
+        # Not at any white space: a word may have been given no tag.
+        return text.split(" ")[:-1]
     if KINDS[kind] == "Bitext":
         found = []
         for one in json.loads(text):

@@ -78,17 +78,17 @@ def run(argv: Sequence[str]) -> int:
     overrides = []
     words = []
     for word in argv:
-        if word.startswith(GIN_PREFIX):
-            overrides.append(word.removeprefix(GIN_PREFIX))
-        else:
+        if not word.startswith(GIN_PREFIX):
             words.append(word)
-    args = parser().parse_args(words)
-    for override in overrides:
-        # The value behind a space would be read as a word of its own.
+            continue
+        override = word.removeprefix(GIN_PREFIX)
+        # Before argparse, which would complain of the value behind a space, and not of the space.
         if "=" not in override:
             raise UserError(
                 f"--gin.{override}: write --gin.{override}=VALUE, without a space",
             )
+        overrides.append(override)
+    args = parser().parse_args(words)
     if overrides and "gin_file" not in args:
         raise UserError(f"--gin.{overrides[0]}: {args.name} reads no recipe")
     args.overrides = overrides
@@ -100,7 +100,7 @@ def run(argv: Sequence[str]) -> int:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """The exit status: 0 done, 1 something found wrong, 2 bad input, 75 asked to stop and saved,
-    130 interrupted."""
+    130 interrupted, 141 what reads its output has ended."""
     if argv is None:
         argv = sys.argv[1:]
     try:
@@ -117,8 +117,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         print("interrupted", file=sys.stderr)
         # What a shell gives for an interrupt: 128 and the number of SIGINT.
         return 130
-    # The reader of a pipe has seen enough.
     except BrokenPipeError:
+        # What reads the pipe has seen enough.
         # Python flushes standard output once more when it ends, which must not fail again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         # What a shell gives for SIGPIPE.

@@ -98,8 +98,8 @@ def parse_gin(files: Sequence[str], overrides: Sequence[str]) -> None:
     for text, where in texts:
         parse_text(text, where)
     bound = config_lines()
+    # Before overrides are bound: their names are checked against the macros of the files alone.
     macros = [name for name in bound if re.fullmatch(MACRO, name)]
-    # Before overrides are bound: their names are checked against the macros of the files.
     require_read_macros(texts)
     _bind_overrides(overrides, macros, bound)
     bound = config_lines()
@@ -321,13 +321,13 @@ def build(name: str) -> Any:
     try:
         return gin.get_configurable(name)()
     except (RuntimeError, TypeError) as error:
+        # gin complains of REQUIRED and Python of a missing argument, both for the same mistake.
         of_gin = (
             r"Required bindings for `(.+)` not provided in config: \[(.+)\]"
         )
         of_python = (
             r"(\w+)(?:\.__init__)?\(\) missing \d+ required .* arguments?: (.+)"
         )
-        # gin complains of REQUIRED and Python of a missing argument, both for the same mistake.
         message = str(error)
         missing = re.match(of_gin, message) or re.match(of_python, message)
         if not missing:

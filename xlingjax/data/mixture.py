@@ -166,10 +166,9 @@ def open_mixture(
         name: record.content_hash()
         for name, record in zip(names, records, strict=True)
     }
+    # All that changes a batch; prefetch, threads and shards change none and may differ.
     identity = {
         "preprocessor": preprocessor.name,
-        # All that changes a batch belongs here. Prefetch,
-        # threads and shards change none and may differ.
         "options": _as_json(preprocessor),
         "vocabulary": vocabulary.sha256,
         "languages": list(run_languages),

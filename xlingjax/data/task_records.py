@@ -300,9 +300,14 @@ def _flat(ragged: Any) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _require_below(task: seqio.Task, ids: np.ndarray, size: int) -> None:
-    if ids.size and not 0 <= ids.min() <= ids.max() < size:
+    if not ids.size:
+        return
+    worst = ids.max()
+    if ids.min() < 0:
+        worst = ids.min()
+    if not 0 <= worst < size:
         raise UserError(
-            f"task {task.name}: id {ids.max()} is not one of the vocabulary's {size}; its ids must"
+            f"task {task.name}: id {worst} is not one of the vocabulary's {size}; its ids must"
             " be of the run's VOCABULARY",
         )
 
@@ -361,7 +366,7 @@ def _files(task: seqio.Task, split: str, use_cached: bool) -> Any:
         return _stamps(tf.io.gfile.glob(f"{task.cache_dir}/*{split}*"))
     if isinstance(task.source, TextFiles):
         return task.source.keys(split)
-    # Not by content, as plain files are: TFRecords would have to be read whole for a hash.
+    # Plain files go by content; TFRecords would have to be read whole for that.
     return _stamps(task.source.list_shards(split))
 
 

@@ -160,7 +160,7 @@ def read_links(
     UserError naming the line: another format, a word that the sentence has not; or another number
     of lines."""
     lines = lines_of(path)
-    # A line that lacks would shift all links behind it.
+    # A missing line would shift all links behind it.
     if len(lines) != len(pairs):
         raise UserError(f"{path} has {len(lines)} lines for {len(pairs)} pairs")
     found = []

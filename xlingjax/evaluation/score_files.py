@@ -220,7 +220,7 @@ def score_files(
     for folder in (predictions, gold):
         if not is_tfds(folder) and not Path(folder).is_dir():
             raise UserError(f"missing folder: {folder}")
-    # All files are looked for first: one that lacks is told before minutes of scoring.
+    # All files are looked for first: a missing one is reported before minutes of scoring.
     there, missing = _files_to_score(
         tasks,
         predictions,

@@ -84,8 +84,8 @@ def predict_layers(
     side, no such layer or pooling, a language that the model lacks."""
     if layers is None:
         layers = range(model.config.layers + 1)
-    # Of one pass: a sentence is encoded once, however many layers are asked for.
     chosen = tuple(chosen_layer(layer, model.config.layers) for layer in layers)
+    # One pass over each side, however many layers are asked for.
     foreign, english = side_vectors(
         model,
         params,

@@ -162,7 +162,7 @@ def _of_languages(
     # A table that was cut short would be trained on as it is.
     partial = table.with_suffix(".partial")
     partial.write_text("\n".join(rows) + "\n", encoding="utf-8")
-    # Of the table that goes; a crash from here on leaves one without a stamp.
+    # First the old table's stamp: a crash from here on leaves a table without one.
     stamp.unlink(missing_ok=True)
     partial.replace(table)
     write_json(stamp, identity)

@@ -239,7 +239,7 @@ def beam_search(
         best = _best_continued(state, gain_RC, tokens_RC)
         ends_BC = best.token_BC == ids.end
         ends_BC |= (column + 1 >= longest_B)[:, None]
-        # Neither of a beam that does not count yet, nor by a token that is out of reach.
+        # No text ends from a beam that does not count yet, or by a token that is out of reach.
         possible_BC = best.score_BC > LOWEST / 2
         among_first_C = jnp.arange(2 * width) < width
         open_B1 = ~state.done_B[:, None]

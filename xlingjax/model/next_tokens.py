@@ -44,7 +44,7 @@ class NextTokens:
     ) -> "NextTokens":
         pieces = _pieces(model)
         banned_N = jnp.array([ids.pad, *ids.banned])
-        # Each once, for `normaliser` sums over them; what is left over names a row that is none.
+        # Each once, for `normaliser` sums over them; free places name a row that is no piece.
         banned_N = jnp.unique(banned_N, size=len(banned_N), fill_value=pieces)
         apart_N = jnp.append(banned_N, ids.end)
         rows_V = jnp.arange(model.config.padded_vocab_size)

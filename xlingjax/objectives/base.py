@@ -302,10 +302,10 @@ def metrics_by_language(
 ):
     """`name/KEY` and `name/KEY_by_language` for every per-token `values[KEY]`, as (sum, weight)
     pairs."""
+    # By comparison and not by a scatter: every device adds up the same [G].
+    weights_GT = weights_T * (languages_T == jnp.arange(languages)[:, None])
     # Sums and weights, not means: they are added over microbatches and devices before anything is
     # divided.
-    # By comparison, not by a scatter: shapes are fixed, and devices add the same [G].
-    weights_GT = weights_T * (languages_T == jnp.arange(languages)[:, None])
     metrics = {}
     for key, value_T in values.items():
         metrics[f"{name}/{key}"] = (

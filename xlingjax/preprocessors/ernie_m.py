@@ -341,7 +341,7 @@ def _gumbel(draws: Any, purpose: int, width: int) -> Any:
     """[B, width]: noise of which the largest, added to log shares, is drawn by share."""
     import tensorflow as tf
 
-    # The logarithm of 0 is no number.
+    # The double logarithm is infinite at 0 and at 1.
     uniform = tf.clip_by_value(draws.uniform(purpose, width), 1e-7, 1 - 1e-7)
     return -tf.math.log(-tf.math.log(uniform))
 

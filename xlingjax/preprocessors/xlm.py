@@ -179,13 +179,13 @@ def masker(
             [tf.zeros_like(packs[:, :1]), example[:, :-1]],
             axis=1,
         )
-        # It says where a text begins and has no word to predict.
+        # The first token of an example says where it begins and is no word to predict.
         starts = example != left_neighbour
         log_weight = tf.gather(log_weight_V, ids)
         eligible = real & ~starts & (log_weight > -np.inf)
         # Gumbel-top-k: the k largest of log w + Gumbel noise are k draws without replacement in
         # proportion to w.
-        # The double logarithm below has no value at 0 and at 1.
+        # The double logarithm below is infinite at 0 and at 1.
         uniform = tf.clip_by_value(
             draws.uniform(random.SELECT, length),
             1e-7,

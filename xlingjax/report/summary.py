@@ -25,7 +25,7 @@ def tokens_per_second(run: Run) -> float | None:
     rates = _logged(run, "tokens_per_second")
     if not rates:
         return None
-    # The median, since intervals with a compilation or an evaluation are slower.
+    # The median: one interval in which the machine was busy with something else must not weigh.
     return statistics.median(rates)
 
 

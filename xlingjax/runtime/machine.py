@@ -132,10 +132,10 @@ def join_processes(config: RuntimeConfig) -> None:
         "",
     )
     count = config.num_processes or number_in("XLINGJAX_NUM_PROCESSES", 0)
-    # JAX finds the coordinator by itself on these; elsewhere it has to be named.
     index = config.process_id
     if index < 0:
         index = number_in("XLINGJAX_PROCESS_ID", -1)
+    # Under SLURM and on TPU pods JAX finds the coordinator by itself; elsewhere it has to be named.
     slurm = (
         int(os.environ.get("SLURM_NTASKS", 1)) > 1
         and "SLURM_PROCID" in os.environ

@@ -141,7 +141,7 @@ def _require_languages(run: str, languages: Sequence[str]) -> None:
     """Raise UserError where a whole run's language tokens, or rows of its language embedding, would
     become those of other languages."""
     there = read_run_record(run)["languages"]
-    # The first of them alone keep their numbers, so a run may have fewer.
+    # A run may have fewer languages if they are the donor's first: those keep their ids.
     if list(languages) != there[: len(languages)]:
         raise UserError(
             f"INIT_FROM={run} has parameters of the languages {' '.join(there)}, and the data"

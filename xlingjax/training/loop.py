@@ -183,7 +183,7 @@ def train(
 
         # ---- what happens now and then -----------------------------------------------------------
         timetable = Timetable(steps, evaluators, **every)
-        # Before `begin`, which opens the file that this reads.
+        # By the process that writes the file; the others follow it in `all_agree`.
         measured = not is_primary() or timetable.measured(workdir, step)
         tracker.begin(step)
         progress = Progress(

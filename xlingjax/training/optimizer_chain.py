@@ -71,7 +71,7 @@ def frozen_in_stages(
         # One chain serves all stages, so the others' parameters go through it, with gradient 0.
         gradients = merge(updates, jax.tree.map(jnp.zeros_like, params))
         updates, after = inner.update(gradients, state, params, **arguments)
-        # A moment would shrink with gradient 0, and weight decay would go on.
+        # Their moments would shrink with gradient 0.
         after = jax.tree.map(
             lambda new, old, trained: new if trained else old,
             after,

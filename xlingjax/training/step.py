@@ -192,7 +192,7 @@ def train_step(
         # A choice, not a branch: devices never wait for the host to decide.
         return jax.tree.map(lambda n, o: jnp.where(good, n, o), new, old)
 
-    # Of a skipped step too, since a program has no branch that the host would have to take.
+    # Computed for a skipped step too; `if_good` chooses afterwards.
     updates, opt_state = optimizer.transformation.update(
         grads,
         state.opt_state,
@@ -306,7 +306,7 @@ def next_loss_scale(
 def run_key(seed: int, rng_impl: str, mesh: Mesh) -> jax.Array:
     """The random key of a run, on every device: an argument of the step, so that all seeds share
     one program."""
-    # Over NumPy, since each process holds its own copy of an array on all of their devices.
+    # By way of NumPy: a replicated array over several processes is made of each one's own copy.
     data = np.asarray(jax.random.key_data(jax.random.key(seed, impl=rng_impl)))
     placed = jax.make_array_from_callback(
         data.shape,

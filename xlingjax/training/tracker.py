@@ -60,7 +60,7 @@ class Tracker:
         if not self._primary:
             return
         for name in ("metrics.jsonl", "evaluations.jsonl"):
-            # Before the files are opened to append.
+            # Before they are opened: it replaces the file, and an open one would go on in the old.
             keep_until(self._workdir / name, step)
         for name in ("log.txt", "metrics.jsonl", "evaluations.jsonl"):
             path = self._workdir / name

@@ -129,7 +129,7 @@ def _begun(
 ) -> dict[str, Any]:
     """adapted.json of the folder, which is new, or was begun with the same options and gin files
     that bind the same. Raises UserError where they differ."""
-    # As they are read again.
+    # As JSON gives them back: tuples become lists.
     options = json.loads(json.dumps(dataclasses.asdict(request)))
     path = folder / RECORD
     if not path.is_file():

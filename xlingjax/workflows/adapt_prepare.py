@@ -169,7 +169,7 @@ def first_model(source: str, start: Path) -> None:
             f"--from {source}: run `xlingjax import --from {source} --to RUN --unverified`, then"
             " --from RUN",
         )
-    # Once for every folder to adapt in.
+    # Imported once, and kept for every folder that adapts this model.
     imported = Path(import_model.imported(str(files)))
     # A copy that was cut short must not pass for the model.
     with whole(str(start)) as partial:

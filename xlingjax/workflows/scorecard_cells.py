@@ -31,7 +31,6 @@ def read_scores(folder: str | Path) -> list[Cell]:
         # By what it says and not by its path: a copied cell would count twice.
         first = folders.setdefault(_training_key(cell), path.parent)
         if first != path.parent:
-            # Both would count, as if a seed had been trained twice.
             raise UserError(
                 f"{first} and {path.parent} are of one training ({_named(cell)}): delete one of"
                 " them, or move it out of cells",

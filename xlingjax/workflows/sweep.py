@@ -111,7 +111,7 @@ def run(
         start = parameters_hash(open_run(request.source).params)
     if plan.taught:
         # A teacher labels what the student of its seed and settings trains on.
-        # The teachers are cells of `transfer`, which a sweep of that strategy has trained already.
+        # Teachers are cells of `transfer`: those that are finished are not trained again.
         status = run(
             dataclasses.replace(request, strategy=TEACHER),
             machine,

@@ -119,6 +119,7 @@ def test_a_mixture_is_text_to_text_for_any_trainer(mixtures, official):
         ("xtreme/bucc2018", [("de-1", "en-4"), ("de-2", "en-9")]),
         ("xtreme/udpos", ["NOUN", "", "VERB"]),
         ("xtreme/udpos", []),
+        ("xtreme/udpos", [""]),
         ("xtreme/xquad", "im  Park "),
     ],
 )

@@ -129,7 +129,7 @@ def compare(
     )
     if order and tokenizer is not None:
         _require_codes(folder, vocabulary, tokenizer, order)
-    # As theirs.
+    # In float32 and with plain attention, as transformers computes.
     model = build_model(
         config.replace(dtype="float32", attention_backend="xla"),
     )
@@ -147,7 +147,7 @@ def compare(
             valid_BL = _valid(batch, kind)
             ours = ours[valid_BL]
             wanted = wanted[valid_BL]
-        # Of NaN stays NaN.
+        # NumPy's maximum, which keeps NaN; Python's max would drop it.
         difference = float(np.maximum(difference, np.abs(ours - wanted).max()))
         largest = float(np.maximum(largest, np.abs(wanted).max()))
     _, what = _KINDS[kind]

@@ -39,8 +39,7 @@ def chosen_languages(
     """Those asked for, or of "all" those that have the split. Raises UserError where there are
     none."""
     present = languages_present(task, data, split)
-    # "all" are those that are there; who names one has
-    # a reason, and a file that lacks is a mistake.
+    # "all" are those that are there; who names one has a reason, and a missing file is a mistake.
     if ALL in requested:
         if not present:
             raise UserError(
