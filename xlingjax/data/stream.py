@@ -142,12 +142,8 @@ class BatchPlan:
         start = tf.constant(positions, tf.int64)
 
         def make(step: Any) -> Any:
-            return self._fields(
-                step,
-                tf.gather(rows, step),
-                first,
-                count,
-            ), start
+            fields = self._fields(step, tf.gather(rows, step), first, count)
+            return fields, start
 
         return self._mapped(tf.data.Dataset.range(step, rows.shape[0]), make)
 

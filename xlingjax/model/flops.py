@@ -16,11 +16,8 @@ def flops_per_token(
     predictions: vocabulary predictions per token (slots M / length L for MLM, about 1 for CLM).
     Counted with the true vocabulary, without recomputation, embedding look-ups, norms and softmax.
     """
-    forward = config.layers * _block(
-        config,
-        length,
-        causal,
-    ) + predictions * _head(config)
+    layers = config.layers * _block(config, length, causal)
+    forward = layers + predictions * _head(config)
     # Backward takes twice what forward does: a product for the inputs and one for the weights.
     return 3.0 * forward
 

@@ -209,10 +209,8 @@ def highest(x_VR: Array, count: int) -> tuple[Array, Array]:
     rows_R11 = jnp.arange(rows)[:, None, None]
     near_RCC = x_KCR[block_RC[:, :, None], jnp.arange(size), rows_R11]
     values_RC, index_RC = jax.lax.top_k(near_RCC.reshape(rows, -1), count)
-    return values_RC, chosen(
-        block_RC,
-        index_RC // size,
-    ) * size + index_RC % size
+    block_of_index_RC = chosen(block_RC, index_RC // size)
+    return values_RC, block_of_index_RC * size + index_RC % size
 
 
 def chosen(x_BW: Array, index_BC: Array) -> Array:

@@ -107,9 +107,8 @@ class Classification(Objective):
             batch["labels"][:, None],
             axis=-1,
         )[:, 0]
-        correct_B = (logits_BC.argmax(-1) == batch["labels"]).astype(
-            jnp.float32,
-        )
+        right_B = logits_BC.argmax(-1) == batch["labels"]
+        correct_B = right_B.astype(jnp.float32)
         weights_B = batch["example_weights"]
         metrics = metrics_by_language(
             self.name,
@@ -212,9 +211,8 @@ class Tagging(Objective):
             batch["tag_labels"][..., None],
             axis=-1,
         )[..., 0]
-        correct_BL = (log_p_BLC.argmax(-1) == batch["tag_labels"]).astype(
-            jnp.float32,
-        )
+        right_BL = log_p_BLC.argmax(-1) == batch["tag_labels"]
+        correct_BL = right_BL.astype(jnp.float32)
         # Flat, as `metrics_by_language` reads words.
         weights_T = batch["tag_weights"].reshape(-1)
         values = {

@@ -251,13 +251,13 @@ class Progress:
             for name in label.split(" + "):
                 tokens += self._intervals[name].tokens_per_step()
             by_objective[label] = tokens / per_step
+        read = self._tokens_seen - self._tokens_before
         totals = {
             "steps": step,
             "exit_reason": exit_reason,
             "tokens_seen": self._tokens_seen,
             "seconds": seconds,
-            "tokens_per_second": (self._tokens_seen - self._tokens_before)
-            / seconds,
+            "tokens_per_second": read / seconds,
             "tokens_per_second_by_objective": by_objective,
             "compile_seconds": self._compile_seconds,
             "peak_memory_bytes": peak_memory_bytes(),

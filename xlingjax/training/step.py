@@ -264,10 +264,8 @@ def scan_microbatches(
 
     def cut(x):
         rows = x.shape[0] // microbatches
-        by_microbatch = x.reshape(rows, microbatches, *x.shape[1:]).swapaxes(
-            0,
-            1,
-        )
+        parts = x.reshape(rows, microbatches, *x.shape[1:])
+        by_microbatch = parts.swapaxes(0, 1)
         return jax.lax.with_sharding_constraint(by_microbatch, rows_on_devices)
 
     # Traced once, for the shapes and in the loop.
