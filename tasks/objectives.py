@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -78,8 +79,10 @@ def register_objective(
         seqio.TaskRegistry.add(
             of_task,
             source=task.source,
-            preprocessors=[*task.preprocessors, rows],
-            # SeqIO's tokenize looks here for what it shall tokenise.
+            preprocessors=[
+                *(_as_in(task, one) for one in task.preprocessors),
+                rows,
+            ],
             output_features={**_optional(task), **fields},
         )
         entries.append((of_task, functools.partial(_rate, mixture, task)))
@@ -156,6 +159,25 @@ def _counts(
         for side in records.sides:
             counts += np.bincount(side.ids, minlength=vocabulary.size)
     return counts
+
+
+def _as_in(task: Any, preprocessor: Any) -> Any:
+    """A task's preprocessor that sees the task's own features, and no length, as when the trainer
+    reads it: `inputs` and `targets` of rows have other vocabularies and are no lines."""
+    import seqio
+
+    if isinstance(preprocessor, seqio.CacheDatasetPlaceholder):
+        return preprocessor
+    given = {}
+    asked = inspect.signature(preprocessor).parameters
+    if "output_features" in asked:
+        given["output_features"] = task.output_features
+    if "sequence_length" in asked:
+        given["sequence_length"] = None
+    if not given:
+        return preprocessor
+    # No partial: SeqIO would see the arguments and give its own.
+    return lambda dataset: preprocessor(dataset, **given)
 
 
 def _optional(task: Any) -> dict[str, Any]:

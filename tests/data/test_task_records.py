@@ -47,7 +47,8 @@ def register(monkeypatch):
 
     yield registered
     for name in names:
-        seqio.TaskRegistry.remove(name)
+        if name in seqio.TaskRegistry.names():
+            seqio.TaskRegistry.remove(name)
 
 
 def feature(vocabulary, **given):
@@ -255,3 +256,38 @@ def test_a_language_may_lie_in_more_files_than_a_process_may_open(tmp_path, voca
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     assert again.content_hash() == whole.content_hash()
+
+
+def test_names_of_languages_and_empty_inputs(register, vocabulary):
+    """zh-Hant is not zh, `opus100.de-en` is a pair, and T5's `inputs` of nothing are no side."""
+    theirs = seqio.SentencePieceVocabulary(str(T5_MODEL))
+    both = {"inputs": feature(theirs), "targets": feature(theirs)}
+    key_map = {"inputs": None, "targets": "text"}
+    steps = [
+        functools.partial(seqio.preprocessors.rekey, key_map=key_map),
+        seqio.preprocessors.tokenize,
+        seqio.preprocessors.append_eos,
+    ]
+    task = register("mc4.zh_Hant", {"text": LINES}, both, steps)
+    records = task_records(task, "train", vocabulary, languages=["zh", "zh-Hant"])
+    assert records.languages == ("zh-Hant",)
+    assert records.sides[0].ids.tolist() == stream(vocabulary, LINES)
+    columns = {"inputs": LINES, "targets": ENGLISH}
+    task = register("opus100.de_en", columns, both, [seqio.preprocessors.tokenize])
+    found = task_records(task, "train", vocabulary, languages=["de", "en", "zh"])
+    assert found.languages == ("de", "en")
+
+
+def test_lines_of_files_that_are_cut_otherwise_are_read_anew(register, vocabulary, tmp_path):
+    path = write(tmp_path / "de.txt", "\n".join(LINES) + "\n")
+    named = [
+        lambda lines: lines.map(lambda line: {"targets": line}),
+        seqio.preprocessors.tokenize,
+    ]
+    features = {"targets": feature(SeqioVocabulary(vocabulary), add_eos=False)}
+    for skipped in (0, 2):
+        source = seqio.TextLineDataSource({"train": str(path)}, skip_header_lines=skipped)
+        task = register("skipped.de", source, features, named)
+        (side,) = task_records(task, "train", vocabulary, languages=["de"]).sides
+        assert side.ids.tolist() == stream(vocabulary, LINES[skipped:])
+        seqio.TaskRegistry.remove("skipped.de")

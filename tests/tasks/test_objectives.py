@@ -239,5 +239,37 @@ def test_what_seqio_cannot_be_given_is_said(text, register):
         register(f"{corpus}.text", TlmFeatures())
     with pytest.raises(UserError, match="'tested_0.mlm' is registered already; choose another"):
         register_objective(f"{corpus}.text", MlmFeatures(), name=name)
+    with pytest.raises(UserError, match="has text in en, which languages=de lack: add them"):
+        register(f"{corpus}.pairs", TlmFeatures(), languages=["de"])
     with pytest.raises(UserError, match="no SeqIO task or mixture 'nothing' is registered"):
         register("nothing", MlmFeatures())
+
+
+def test_pairs_of_t5s_are_rows_of_the_runs_vocabulary(text, register):
+    """`inputs` and `targets` of another vocabulary are text, and not the rows' own fields."""
+    from pathlib import Path
+
+    _, vocabulary = text
+    model = Path(seqio.__file__).parent / "test_data/sentencepiece/sentencepiece.model"
+    theirs = seqio.Feature(seqio.SentencePieceVocabulary(str(model)))
+    columns = {"inputs": ["The dog sleeps."] * 9, "targets": ["Der Hund schläft."] * 9}
+    source = seqio.FunctionDataSource(
+        lambda split, shuffle_files, seed=None: tf.data.Dataset.from_tensor_slices(columns),
+        splits=["train"],
+    )
+    steps = [seqio.preprocessors.tokenize, seqio.preprocessors.append_eos]
+    features = {"inputs": theirs, "targets": theirs}
+    seqio.TaskRegistry.add("wmt_en_de", source, preprocessors=steps, output_features=features)
+    try:
+        preprocessor = TranslationFeatures()
+        name = register("wmt_en_de", preprocessor, vocabulary=vocabulary, languages=["de", "en"])
+        (task,) = seqio.get_mixture_or_task(name).tasks
+        data = task.get_dataset({"inputs": 64, "targets": 64}, "train", shuffle=False)
+        read = {"The dog sleeps.": 0, "Der Hund schläft.": 0}
+        for example in data.as_numpy_iterator():
+            for side in ("inputs", "targets"):
+                ids = [i for i in example[side].tolist() if i not in vocabulary.special_ids]
+                read[vocabulary.decode(ids)] += 1
+        assert min(read.values()) > 0
+    finally:
+        seqio.TaskRegistry.remove("wmt_en_de")

@@ -26,6 +26,10 @@ class LanguageFeature(seqio.Feature):
     language: str = ""
 
 
+AT_ONCE = 1024
+"""Lines that go from Python into TensorFlow in one step."""
+
+
 class TextFiles(seqio.DataSource):
     """Plain files as a SeqIO data source: {"text"} per line, or {"first", "second"} per aligned
     line.
@@ -114,9 +118,15 @@ class TextFiles(seqio.DataSource):
         names = ("text",)
         if isinstance(first, Pair):
             names = SIDES[: len(first.sides)]
-        signature = {name: tf.TensorSpec((), tf.string) for name in names}
+        signature = {name: tf.TensorSpec((None,), tf.string) for name in names}
 
         def lines() -> Iterator[dict[str, str]]:
+            # Many at a time: each step from Python into TensorFlow costs more than a line.
+            selected = iter(selection())
+            while chunk := list(itertools.islice(selected, AT_ONCE)):
+                yield {name: [line[name] for line in chunk] for name in names}
+
+        def selection() -> Iterator[dict[str, str]]:
             if shard_info is None or shard_info.num_shards == 1:
                 return self._lines(split)
             examples = self.num_input_examples(split)
@@ -124,7 +134,10 @@ class TextFiles(seqio.DataSource):
             end = examples * (shard_info.index + 1) // shard_info.num_shards
             return itertools.islice(self._lines(split), begin, end)
 
-        return tf.data.Dataset.from_generator(lines, output_signature=signature)
+        return tf.data.Dataset.from_generator(
+            lines,
+            output_signature=signature,
+        ).unbatch()
 
 
 def _sides(file: Text | Pair) -> tuple[Text, ...]:

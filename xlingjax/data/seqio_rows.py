@@ -55,9 +55,16 @@ class ObjectiveRows:
         self._vocabulary = vocabulary
         self._task = task
         self._languages = tuple(languages)
+        lacking = sorted({*languages} - {*run_languages})
+        if lacking:
+            raise UserError(
+                f"task {task.name} has text in {', '.join(lacking)}, which languages="
+                f"{', '.join(run_languages)} lack: add them",
+            )
         self._ids = [list(run_languages).index(code) for code in languages]
         self._counts = counts
         self._lines = lines
+        self._any_rows = False
 
     def __call__(
         self,
@@ -133,6 +140,13 @@ class ObjectiveRows:
             length,
             self._vocabulary,
         )
+        # Text that is repeated without end would be read for ever, and no row come.
+        if not plan.count and not self._any_rows:
+            raise UserError(
+                f"no {records.name} text of task {self._task.name} fits rows of {length} tokens;"
+                " raise the length or the limit of pieces",
+            )
+        self._any_rows = True
         rows, _ = stack([plan], [self._ids])
         reader = RowReader(
             ids,

@@ -150,7 +150,10 @@ def text_features(task: seqio.Task, spec: Mapping[str, Any]) -> tuple[str, ...]:
     if all(isinstance(one, LanguageFeature) for one in features.values()):
         return tuple(features)
     # T5's language models have an empty `inputs`, or declare one that no example has.
-    present = tuple(name for name in features if name in spec)
+    empty = _left_empty(task)
+    present = tuple(
+        name for name in features if name in spec and name not in empty
+    )
     if len(present) == 1 or {*present} == {"inputs", "targets"}:
         return tuple(sorted(present))
     raise UserError(
@@ -158,6 +161,16 @@ def text_features(task: seqio.Task, spec: Mapping[str, Any]) -> tuple[str, ...]:
         " feature, from `inputs` and `targets`, or from features that are"
         " xlingjax.data.seqio_adapters.LanguageFeature",
     )
+
+
+def _left_empty(task: seqio.Task) -> set[str]:
+    """The features that `rekey` makes empty, as T5's language models do: {"inputs": None}."""
+    empty: set[str] = set()
+    for one in task.preprocessors:
+        if _function(one) is seqio.preprocessors.rekey:
+            keys = getattr(one, "keywords", {}).get("key_map") or {}
+            empty = {new for new, old in keys.items() if not old}
+    return empty
 
 
 def task_languages(
@@ -169,8 +182,7 @@ def task_languages(
     declared = declared_languages(task)
     if declared:
         return declared
-    parts = re.split("[^A-Za-z]+", task.name)
-    of_name = [part for part in parts if part in languages]
+    of_name = _named(task.name, languages)
     if len(of_name) == len(names):
         return tuple(of_name)
     if len(names) == 1 and len({*languages}) == 1:
@@ -180,6 +192,17 @@ def task_languages(
         f" after it, like {task.name}{_example(len(names))}, with LANGUAGES set to the run's, or"
         " give it features of xlingjax.data.seqio_adapters.LanguageFeature",
     )
+
+
+def _named(name: str, languages: Sequence[str]) -> list[str]:
+    """The languages that a name is made of, in its order; SeqIO refuses the hyphen of "zh-Hant"."""
+    spelled = {code.replace("-", "_"): code for code in languages}
+    # Longest first: zh_Hant is not zh.
+    codes = "|".join(map(re.escape, sorted(spelled, key=len, reverse=True)))
+    if not codes:
+        return []
+    found = re.findall(f"(?<![A-Za-z])(?:{codes})(?![A-Za-z])", name)
+    return [spelled[code] for code in found]
 
 
 def declared_languages(task: seqio.Task) -> tuple[str, ...]:
@@ -211,6 +234,11 @@ def _reader(
     """
     feature = task.output_features[name]
     theirs = feature.vocabulary
+    if spec[name].shape.rank != 1:
+        raise UserError(
+            f"task {task.name}: '{name}' has {spec[name].shape.rank} axes, and one line of ids has"
+            " one: let a preprocessor make an example of each line",
+        )
     if isinstance(theirs, SeqioVocabulary):
         if theirs.vocabulary.sha256 != vocabulary.sha256:
             raise UserError(
@@ -226,7 +254,7 @@ def _reader(
     text = f"{name}_pretokenized"
     if text in spec and spec[text].dtype == tf.string:
         _require_unchanged(task)
-        return text, functools.partial(_tokenised, vocabulary)
+        return text, functools.partial(_tokenised, task, vocabulary)
     raise UserError(
         f"task {task.name}: its ids of '{name}' are of {type(theirs).__name__}, not of the run's"
         " VOCABULARY, and it does not keep the text: let seqio.preprocessors.tokenize"
@@ -248,12 +276,15 @@ def _require_unchanged(task: seqio.Task) -> None:
     preprocessors = [_function(one) for one in task.preprocessors]
     allowed = (
         seqio.preprocessors.tokenize,
+        seqio.preprocessors.tokenize_and_append_eos,
         seqio.preprocessors.append_eos,
         seqio.preprocessors.append_eos_after_trim,
     )
-    at = len(preprocessors)
-    if seqio.preprocessors.tokenize in preprocessors:
-        at = preprocessors.index(seqio.preprocessors.tokenize)
+    # From the start where no tokenizer is seen: one of the others tokenises, and may do more.
+    at = 0
+    for tokenizer in allowed[:2]:
+        if tokenizer in preprocessors:
+            at = preprocessors.index(tokenizer)
     for one in preprocessors[at:]:
         if one in allowed or isinstance(one, seqio.CacheDatasetPlaceholder):
             continue
@@ -287,14 +318,23 @@ def _renumbered(
 
 
 def _tokenised(
+    task: seqio.Task,
     vocabulary: Vocabulary,
     lines: Any,
 ) -> tuple[np.ndarray, np.ndarray]:
-    texts = [line.decode() for line in lines.numpy().tolist()]
+    try:
+        texts = [line.decode() for line in lines.numpy().tolist()]
+    except UnicodeDecodeError as error:
+        raise UserError(
+            f"task {task.name}: a text is not UTF-8: {error.object[:60]!r}",
+        ) from None
     return vocabulary.encode_lines(texts)
 
 
 def _flat(ragged: Any) -> tuple[np.ndarray, np.ndarray]:
+    # Lines that are all of one length come as a plain tensor.
+    if not isinstance(ragged, tf.RaggedTensor):
+        ragged = tf.RaggedTensor.from_tensor(ragged)
     ids = ragged.flat_values.numpy().astype(np.int32)
     return ids, ragged.row_lengths().numpy().astype(np.int32)
 
@@ -366,8 +406,27 @@ def _files(task: seqio.Task, split: str, use_cached: bool) -> Any:
         return _stamps(tf.io.gfile.glob(f"{task.cache_dir}/*{split}*"))
     if isinstance(task.source, TextFiles):
         return task.source.keys(split)
+    if isinstance(task.source, seqio.FunctionDataSource):
+        return None
     # Plain files go by content; TFRecords would have to be read whole for that.
-    return _stamps(task.source.list_shards(split))
+    try:
+        stamps = _stamps(task.source.list_shards(split))
+    # TFDS raises many things where a set is not there.
+    except Exception as error:
+        raise _failed(task, error) from error
+    if stamps is None:
+        return None
+    # What `str` leaves out: which part of the files a split of TFDS is, header lines to skip.
+    if isinstance(task.source, seqio.TfdsDataSource):
+        return stamps, [
+            str(part) for part in task.source.tfds_dataset.files(split)
+        ]
+    settings = {
+        name: value
+        for name, value in sorted(vars(task.source).items())
+        if isinstance(value, (str, int, float, bool, type(None)))
+    }
+    return stamps, settings
 
 
 def _stamps(shards: Sequence[str]) -> list[tuple[str, int, int]] | None:
