@@ -141,7 +141,7 @@ def _counts(
     languages: Sequence[str] | None,
 ) -> np.ndarray:
     """[V]: how often each token stands in the text; ones where nothing goes by it."""
-    from xlingjax.data.task_records import task_records
+    from xlingjax.data.task_records import task_text
 
     masking = getattr(preprocessor, "masking", None)
     if masking is None or not masking.exponent(vocabulary):
@@ -150,14 +150,13 @@ def _counts(
     counts = np.zeros(vocabulary.size, np.int64)
     counts[vocabulary.eos_id] = 1
     for task in tasks:
-        records = task_records(
+        text = task_text(
             task,
             "train",
             vocabulary,
             languages=languages or (),
         )
-        for side in records.sides:
-            counts += np.bincount(side.ids, minlength=vocabulary.size)
+        counts += text.counts()
     return counts
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from tests.helpers.plans import BOS, EOS, PAD, read, side
 from xlingjax.data.documents import documents, segment_rows, switched_rows
-from xlingjax.data.token_cache import Records
+from xlingjax.data.tokens import Records
 
 
 @pytest.fixture

@@ -5,8 +5,7 @@ import tensorflow as tf
 
 from xlingjax.data.draws import Draws
 from xlingjax.data.row_reader import RowReader
-from xlingjax.data.rows import stack
-from xlingjax.data.token_cache import Records, Tokens
+from xlingjax.data.tokens import Records, Tokens
 
 
 class Xlm:
@@ -63,11 +62,11 @@ def batch(
         np.uint16
     )
     bases = np.cumsum([1, *(side.ids.size for side in text.sides[:-1])])
-    rows, _ = stack([features.rows(text, bases, length, vocabulary)], [languages])
-    reader = RowReader(
-        ids, rows, columns or length, pad_id=vocabulary.pad_id, bos_id=vocabulary.bos_id
+    rows = features.rows(text, bases, length, vocabulary)
+    reader = RowReader.of_arrays(
+        ids, rows, languages, columns or length, pad_id=vocabulary.pad_id, bos_id=vocabulary.bos_id
     )
-    before = reader(tf.range(rows.count, dtype=tf.int64))
+    before = {n: tf.constant(x) for n, x in reader(np.arange(rows.count)).items()}
     after = features.map(vocabulary, np.ones(vocabulary.size, np.int64), length)(
         before, Draws(3, step, rows.count)
     )

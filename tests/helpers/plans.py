@@ -3,8 +3,7 @@
 import numpy as np
 
 from xlingjax.data.row_reader import RowReader
-from xlingjax.data.rows import stack
-from xlingjax.data.token_cache import Tokens
+from xlingjax.data.tokens import Tokens
 
 EOS, BOS, PAD = 1, 0, 2
 
@@ -17,12 +16,9 @@ def side(*sentences):
 def read(records, rows, length, which, *, bos=EOS, languages=(0, 1)):
     """Token fields of rows `which` as lists, with the ids laid out as the mixture lays them."""
     ids = np.concatenate([[EOS], *(s.ids for s in records.sides)]).astype(np.uint16)
-    plan, _ = stack([rows], [languages])
-    reader = RowReader(ids, plan, length, pad_id=PAD, bos_id=bos)
-    import tensorflow as tf
-
-    fields = reader(tf.constant(which, tf.int64))
+    reader = RowReader.of_arrays(ids, rows, languages, length, pad_id=PAD, bos_id=bos)
+    fields = reader(np.array(which))
     assert all(
-        value.shape == (len(which), length) and value.dtype == tf.int32 for value in fields.values()
+        value.shape == (len(which), length) and value.dtype == np.int32 for value in fields.values()
     )
-    return {name: value.numpy().tolist() for name, value in fields.items()}
+    return {name: value.tolist() for name, value in fields.items()}

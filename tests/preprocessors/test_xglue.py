@@ -9,7 +9,7 @@ from tests.helpers.made import Xlmr
 from xlingjax.data.draws import STARTS, Draws
 from xlingjax.data.row_reader import RowReader
 from xlingjax.data.rows import stack
-from xlingjax.data.token_cache import Records, Tokens
+from xlingjax.data.tokens import Records, Tokens
 from xlingjax.errors import UserError
 from xlingjax.preprocessors.xglue import XfnpFeatures
 

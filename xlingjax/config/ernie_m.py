@@ -97,21 +97,18 @@ def pair_shares(corpus: Corpus, sampling: Sampling) -> dict[int, float]:
     Raises UserError where a language of monolingual text has none.
     """
     from xlingjax.data.sources import find_pairs, find_text
-    from xlingjax.data.token_cache import tokens
+    from xlingjax.data.tokenise import tokenise
 
     counts: dict[str, float] = {}
     pairs = []
     if corpus.parallel:
         pairs = find_pairs(corpus.parallel)
-    for pair in pairs:
-        if not pair.translates:
-            continue
+    pairs = [pair for pair in pairs if pair.translates]
+    firsts = tokenise([pair.first for pair in pairs], corpus.vocabulary)
+    for pair, first in zip(pairs, firsts, strict=True):
         # Both languages count: a pair teaches to translate from either side into the other.
         for language in pair.languages:
-            counts[language] = (
-                counts.get(language, 0)
-                + tokens(pair.first, corpus.vocabulary).sentences
-            )
+            counts[language] = counts.get(language, 0) + sum(first.sentences)
     # The model would write pseudo tokens of a language into which nothing taught it to translate.
     if lacking := sorted(
         {text.language for text in find_text(corpus.mono)} - set(counts),

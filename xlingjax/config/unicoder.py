@@ -4,7 +4,8 @@ two languages."""
 from xlingjax.config.corpus import Corpus
 from xlingjax.config.text import TextSource
 from xlingjax.data.sources import find_pairs
-from xlingjax.data.token_cache import tokens
+from xlingjax.data.token_cache import TokenFile
+from xlingjax.data.tokenise import tokenise
 from xlingjax.errors import UserError
 from xlingjax.objectives.unicoder import CLMLM, CLPC, CLWR
 from xlingjax.preprocessors.unicoder import (
@@ -84,19 +85,24 @@ def check_documents(corpus: Corpus) -> None:
     if not corpus.parallel:
         return
     for pair in find_pairs(corpus.parallel):
-        blank = [
-            # A blank line separates documents, and it has no tokens.
-            tokens(side, corpus.vocabulary).lengths == 0
-            for side in (pair.first, pair.second)
-        ]
-        if blank[0].size != blank[1].size:
-            raise pair.mismatch(blank[0].size, blank[1].size)
-        if not (blank[0] & blank[1]).any():
+        first, second = tokenise([pair.first, pair.second], corpus.vocabulary)
+        if first.lines != second.lines:
+            raise pair.mismatch(sum(first.lines), sum(second.lines))
+        if not _parts_documents(first, second):
             raise UserError(
                 f"cl_mlm: {pair.first.path} has no line that is blank on both sides, so it holds no"
                 " aligned documents; name files of pairs with a blank line after each document in"
                 " DOCUMENTS",
             )
+
+
+def _parts_documents(first: TokenFile, second: TokenFile) -> bool:
+    """Whether a line is blank on both sides."""
+    for one, other in zip(first.shards(), second.shards(), strict=True):
+        # A blank line separates documents, and it has no tokens.
+        if ((one.lengths == 0) & (other.lengths == 0)).any():
+            return True
+    return False
 
 
 OBJECTIVES = {"clwr": clwr, "clpc": clpc, "cl_mlm": cl_mlm}

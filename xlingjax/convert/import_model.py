@@ -14,7 +14,7 @@ from xlingjax.convert.formats import hugging_face, parity, sentence_transformers
 from xlingjax.convert.formats.exported import restored
 from xlingjax.convert.formats.names import Differing
 from xlingjax.convert.formats.sources import reader_of
-from xlingjax.data.token_cache import cache_folder as tokens_folder
+from xlingjax.data.cache_folder import cache_root
 from xlingjax.data.vocabulary.tokenizer_files import PROPHETNET
 from xlingjax.errors import UserError
 from xlingjax.model.parameter_count import count_parameters
@@ -127,7 +127,7 @@ def imported(source: str) -> str:
     # By version, too, since a later one may read the same files otherwise.
     identity = repr((str(folder), sorted(files), __version__))
     mark = hashlib.sha256(identity.encode()).hexdigest()[:12]
-    run = tokens_folder().parent / "imported" / f"{folder.name}-{mark}"
+    run = cache_root() / "imported" / f"{folder.name}-{mark}"
     run.parent.mkdir(parents=True, exist_ok=True)
     # Several processes of one machine begin a run at the same time.
     with open(run.with_suffix(".lock"), "w") as lock:

@@ -8,19 +8,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from xlingjax.data.rows import pair_rows, stream_rows
+from xlingjax.data.blocks import pair_blocks, text_blocks
+from xlingjax.data.row_plans import side_bases
+from xlingjax.data.rows import Rows, pair_rows, stream_rows
 from xlingjax.data.sampling import Sampling, format_table, sampling_table
 from xlingjax.data.scripts import letters_in, main_script, script_of_language
 from xlingjax.data.sources import find_pairs, find_text
 from xlingjax.data.text_files import read_raw_lines
 from xlingjax.data.texts import Pair, Text
-from xlingjax.data.token_cache import (
-    cache_folder,
-    id_dtype,
-    pair_records,
-    text_records,
-    tokens,
-)
+from xlingjax.data.token_cache import cache_folder
+from xlingjax.data.tokenise import tokenise
+from xlingjax.data.tokens import id_dtype
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
 
@@ -28,6 +26,8 @@ LONG_LINE = 5000
 """Characters beyond which a line is probably not a sentence."""
 SHOWN = {"error": 50, "warning": 50, "note": 20}
 """Severities, the worst first, and how many findings of each are printed."""
+LENGTH_BYTES = 4
+"""Of the number of tokens of a line in the token cache."""
 MANY = {"repeated": 0.2, "copied": 0.01, "empty": 0.0, "unknown": 0.01}
 """Shares above which a finding is a warning; below it is a note."""
 
@@ -400,18 +400,19 @@ def _check_pieces(
     """Tokenises the texts and finds those that the vocabulary does not know."""
     pieces: Counter[str] = Counter()
     unknown: Counter[str] = Counter()
-    for text in texts:
-        ids_and_lengths = tokens(text, vocabulary)
-        ids = ids_and_lengths.ids
-        findings.cache_bytes += ids.size * id_dtype(vocabulary).itemsize
-        findings.cache_bytes += ids_and_lengths.lengths.nbytes
+    for text, file in zip(texts, tokenise(texts, vocabulary), strict=True):
+        tokens = sum(file.tokens)
+        findings.cache_bytes += tokens * id_dtype(vocabulary).itemsize
+        findings.cache_bytes += sum(file.lines) * LENGTH_BYTES
         # The `</s>` behind each sentence is no piece of it.
-        pieces[text.language] += ids.size - ids_and_lengths.sentences
-        unknown_ids = ids == vocabulary.unk_id
-        unknown[text.language] += int(unknown_ids.sum())
+        pieces[text.language] += tokens - sum(file.sentences)
+        unknown_ids = 0
+        for shard in file.shards():
+            unknown_ids += int((shard.ids == vocabulary.unk_id).sum())
+        unknown[text.language] += unknown_ids
         rate = 0.0
-        if ids.size:
-            rate = float(unknown_ids.mean())
+        if tokens:
+            rate = unknown_ids / tokens
         if rate > MANY["unknown"]:
             message = f"{rate:.1%} of the pieces are unknown to the vocabulary"
             findings.add("warning", text.path, None, message)
@@ -434,10 +435,22 @@ def _text_sizes(
         by_language.setdefault(text.language, []).append(text)
     sizes = {}
     for language, of_language in sorted(by_language.items()):
-        records = text_records(of_language, vocabulary)
-        # The array of ids begins with a `</s>`, hence 1.
-        sizes[language] = stream_rows(records, 1, length, bos=bos).sizes
+        text = text_blocks(of_language, vocabulary)
+        rows = [
+            # The ids of a block begin with a `</s>`, hence 1.
+            stream_rows(records, 1, length, bos=bos)
+            for records in text.each()
+        ]
+        sizes[language] = _total(rows)
     return sizes
+
+
+def _total(rows: Sequence[Rows]) -> dict[str, Any]:
+    """The sizes of all blocks of a text."""
+    total: Counter[str] = Counter()
+    for of_block in rows:
+        total.update(of_block.sizes)
+    return dict(total)
 
 
 def _pair_sizes(
@@ -456,24 +469,29 @@ def _pair_sizes(
     for languages in sorted(by_languages):
         of_languages = by_languages[languages]
         # All files of two languages together, as a run reads them.
-        records = pair_records(of_languages, vocabulary)
-        first, second = records.sides
-        rows = pair_rows(
-            records,
-            [1, 1 + first.ids.size],
-            length,
-            max_pieces=max_pieces,
-        )
-        sizes[records.name] = rows.sizes
-        # Lines empty on a side have a finding of their own and are not counted again.
-        lines = int(((first.lengths > 0) & (second.lengths > 0)).sum())
-        if rows.sentences == lines:
+        text = pair_blocks(of_languages, vocabulary)
+        rows = []
+        lines = 0
+        for records in text.each():
+            of_block = pair_rows(
+                records,
+                side_bases(records),
+                length,
+                max_pieces=max_pieces,
+            )
+            rows.append(of_block)
+            first, second = records.sides
+            # Lines empty on a side have a finding of their own and are not counted again.
+            lines += int(((first.lengths > 0) & (second.lengths > 0)).sum())
+        sizes[text.name] = _total(rows)
+        read = sum(of_block.sentences for of_block in rows)
+        if read == lines:
             continue
         severity = "note"
-        if rows.sentences == 0:
+        if read == 0:
             severity = "error"
         message = (
-            f"{lines - rows.sentences:,} of {lines:,} {records.name} pairs are longer than"
+            f"{lines - read:,} of {lines:,} {text.name} pairs are longer than"
             f" {max_pieces} pieces a side or {length} tokens and are left out"
         )
         findings.add(severity, of_languages[0].first.path, None, message)

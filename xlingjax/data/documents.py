@@ -19,7 +19,7 @@ from xlingjax.data.rows import (
     slice_dtype,
     starts_and_lengths,
 )
-from xlingjax.data.token_cache import Records, Tokens
+from xlingjax.data.tokens import Records, Tokens
 
 
 def documents(sides: Sequence[Tokens]) -> tuple[np.ndarray, np.ndarray]:

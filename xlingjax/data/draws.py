@@ -26,11 +26,16 @@ def seed_pair(seed: Any, purpose: int, number: Any) -> tf.Tensor:
     # SeqIO's seeds are tensors.
     if tf.is_tensor(seed):
         seed = tf.cast(seed, tf.int64)
-    # Room for 16 purposes; the seed is cut so that the product stays within 64 bits.
-    first = (seed % (1 << 48)) * 16 + purpose
+    first = first_seed(seed, purpose)
     return tf.stack(
         [tf.convert_to_tensor(first, tf.int64), tf.cast(number, tf.int64)],
     )
+
+
+def first_seed(seed: Any, purpose: int) -> Any:
+    """The first of them."""
+    # Room for 16 purposes; the seed is cut so that the product stays within 64 bits.
+    return (seed % (1 << 48)) * 16 + purpose
 
 
 @dataclass(frozen=True)
@@ -68,56 +73,3 @@ class Draws:
         if count is None:
             count = self.rows
         return draw[self.first : self.first + count]
-
-
-_ROUND = 0x1E3779B97F4A7C15
-"""Between the keys of two rounds: far apart, so that no round repeats another shifted."""
-
-
-def _scramble(x: tf.Tensor, key: tf.Tensor) -> tf.Tensor:
-    """A hash of int64 [B] (multiplication wraps around; the shifts carry the high bits down)."""
-    # Odd, so that a product loses no bit; written as signed numbers, since these are int64.
-    first = tf.constant(-7046029254386353131, tf.int64)
-    second = tf.constant(-4417276706812531889, tf.int64)
-    x = (x + key) * first
-    x = (x ^ tf.bitwise.right_shift(x, tf.constant(32, tf.int64))) * second
-    return x ^ tf.bitwise.right_shift(x, tf.constant(29, tf.int64))
-
-
-def permute(index: tf.Tensor, size: tf.Tensor, key: tf.Tensor) -> tf.Tensor:
-    """A random-looking permutation of 0 .. size-1 for every key, without a table. All int64 [B];
-    index < size.
-
-    A four-round Feistel network on the next even number of bits, applied until the result falls
-    below `size`.
-    """
-
-    def too_few(half: tf.Tensor) -> tf.Tensor:
-        return tf.bitwise.left_shift(tf.ones_like(half), 2 * half) < size
-
-    (half,) = tf.while_loop(
-        lambda half: tf.reduce_any(too_few(half)),
-        lambda half: (tf.where(too_few(half), half + 1, half),),
-        (tf.ones_like(size),),
-    )
-    # Two halves of equal width, so the network permutes at most four times `size` numbers.
-    low_bits = tf.bitwise.left_shift(tf.ones_like(half), half) - 1
-
-    def network(x: tf.Tensor) -> tf.Tensor:
-        left = tf.bitwise.right_shift(x, half)
-        right = x & low_bits
-        for number in range(4):
-            changed = left ^ (
-                _scramble(right, key + number * _ROUND) & low_bits
-            )
-            left = right
-            right = changed
-        return tf.bitwise.left_shift(left, half) | right
-
-    # What falls outside goes through again until it falls inside: that keeps it a permutation.
-    (result,) = tf.while_loop(
-        lambda x: tf.reduce_any(x >= size),
-        lambda x: (tf.where(x >= size, network(x), x),),
-        (network(index),),
-    )
-    return result

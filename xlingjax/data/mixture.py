@@ -8,19 +8,19 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import json
 import os
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
+from xlingjax.data.blocks import BlockText
 from xlingjax.data.loader import BatchSource
 from xlingjax.data.preprocessor import Preprocessor
+from xlingjax.data.row_order import RowOrder
+from xlingjax.data.row_plans import RowPlan, options, require_rows
 from xlingjax.data.row_reader import RowReader
-from xlingjax.data.rows import Rows, join, stack
 from xlingjax.data.sampling import Sampling, sampling_table
-from xlingjax.data.token_cache import Records
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
 
@@ -119,29 +119,29 @@ def open_mixture(
     # First of all: TensorFlow cannot be told once it has made a tensor.
     keep_tensorflow_off_accelerators()
     # After that, since it imports TensorFlow.
+    from xlingjax.data.draws import ORDER, first_seed
     from xlingjax.data.stream import BatchPlan, PlannedSource
 
     _check_sizes(batch, length, settings.data_shards)
     tasks = tasks_of(mixture, settings.split)
     if vocabulary is None:
         vocabulary = vocabulary_of(tasks[0])
-    tasks, records = _records(tasks, settings, vocabulary, preprocessor)
-    names = _names(tasks, records)
-    run_languages = _run_languages(settings.languages, records)
+    tasks, texts = _texts(tasks, settings, vocabulary, preprocessor)
+    names = _names(tasks, texts)
+    run_languages = _run_languages(settings.languages, texts)
+    language_ids = _language_ids(run_languages, texts)
 
-    ids, bases = join(records, vocabulary.eos_id)
-    # Of the text itself, since XLM (§3.3) draws the tokens to mask by their frequency.
-    token_counts_V = np.bincount(ids, minlength=vocabulary.size)
-    plans = _plans(preprocessor, names, records, bases, length, vocabulary)
-    rows, first_row = stack(plans, _language_ids(run_languages, records))
-    columns = preprocessor.columns(length)
+    plan_rows = RowPlan(preprocessor, length, vocabulary)
+    plans = [plan_rows.open(text) for text in texts]
+    require_rows(plans, names)
     reader = RowReader(
-        ids,
-        rows,
-        columns,
+        plans,
+        language_ids,
+        preprocessor.columns(length),
         pad_id=vocabulary.pad_id,
         bos_id=vocabulary.bos_id,
     )
+    seed = _seed_of(preprocessor.name, settings.seed)
 
     sampling = settings.sampling
     sizes = {name: plan.sizes for name, plan in zip(names, plans, strict=True)}
@@ -149,12 +149,20 @@ def open_mixture(
 
     plan = BatchPlan(
         reader=reader,
-        map=preprocessor.map(vocabulary, token_counts_V, length),
+        order=RowOrder(
+            tuple(plan.counts for plan in plans),
+            first_seed(seed, ORDER),
+            settings.shuffle,
+        ),
+        map=preprocessor.map(
+            vocabulary,
+            token_counts(texts, vocabulary),
+            length,
+        ),
         fields=preprocessor.fields,
         shares=np.array(list(shares.values())),
-        first_row=first_row,
         batch=batch,
-        seed=_seed_of(preprocessor.name, settings.seed),
+        seed=seed,
         same_language=sampling.same_language,
         shuffle=settings.shuffle,
         epochs=settings.epochs,
@@ -163,13 +171,12 @@ def open_mixture(
     )
     # By content: files may be moved between two runs, but not edited.
     hashes = {
-        name: record.content_hash()
-        for name, record in zip(names, records, strict=True)
+        name: text.content_hash for name, text in zip(names, texts, strict=True)
     }
     # All that changes a batch; prefetch, threads and shards change none and may differ.
     identity = {
         "preprocessor": preprocessor.name,
-        "options": _as_json(preprocessor),
+        "options": options(preprocessor),
         "vocabulary": vocabulary.sha256,
         "languages": list(run_languages),
         "split": settings.split,
@@ -254,18 +261,32 @@ def vocabulary_of(task: Any) -> Vocabulary:
     return feature.vocabulary.vocabulary
 
 
-def _records(
+def token_counts(
+    texts: Sequence[BlockText],
+    vocabulary: Vocabulary,
+) -> np.ndarray:
+    """int64 [V]: how often each token stands in the text, since XLM (§3.3) draws the tokens to mask
+    by their frequency."""
+    counts = np.zeros(vocabulary.size, np.int64)
+    # The `</s>` that opens the first sentence of all.
+    counts[vocabulary.eos_id] = 1
+    for text in texts:
+        counts += text.counts()
+    return counts
+
+
+def _texts(
     tasks: list[Any],
     settings: BatchSettings,
     vocabulary: Vocabulary,
     preprocessor: Preprocessor,
-) -> tuple[list[Any], list[Records]]:
+) -> tuple[list[Any], list[BlockText]]:
     """(the tasks whose languages the preprocessor takes: all, unless it chooses; the text of each,
     of as many sides as the preprocessor reads)."""
-    from xlingjax.data.task_records import declared_languages, task_records
+    from xlingjax.data.task_records import declared_languages, task_text
 
     taken = []
-    records = []
+    texts = []
     left = []
     for task in tasks:
         codes = declared_languages(task)
@@ -275,25 +296,25 @@ def _records(
             if not preprocessor.takes(codes):
                 left.append(codes)
                 continue
-        record = task_records(
+        text = task_text(
             task,
             settings.split,
             vocabulary,
             settings.use_cached,
             settings.languages or (),
         )
-        require_sides(task, len(record.sides), preprocessor)
-        if not preprocessor.takes(record.languages):
-            left.append(record.languages)
+        require_sides(task, text.sides, preprocessor)
+        if not preprocessor.takes(text.languages):
+            left.append(text.languages)
             continue
         taken.append(task)
-        records.append(record)
+        texts.append(text)
     if not taken:
         pairs = ", ".join("-".join(codes) for codes in left)
         raise UserError(
             f"'{preprocessor.name}' reads none of the pairs {pairs}: add others to PARALLEL",
         )
-    return taken, records
+    return taken, texts
 
 
 def require_sides(task: Any, sides: int, preprocessor: Preprocessor) -> None:
@@ -304,11 +325,11 @@ def require_sides(task: Any, sides: int, preprocessor: Preprocessor) -> None:
         )
 
 
-def _names(tasks: list[Any], records: list[Records]) -> list[str]:
+def _names(tasks: list[Any], texts: list[BlockText]) -> list[str]:
     """What each text is called in weights and tables: by its languages, or by its task where
     several texts are in the same languages."""
     # By languages where it can be, since sampling weights and tables are written so.
-    by_language = [record.name for record in records]
+    by_language = [text.name for text in texts]
     names = []
     for task, name in zip(tasks, by_language, strict=True):
         if by_language.count(name) > 1:
@@ -319,57 +340,35 @@ def _names(tasks: list[Any], records: list[Records]) -> list[str]:
 
 def _run_languages(
     languages: Sequence[str] | None,
-    records: list[Records],
+    texts: list[BlockText],
 ) -> tuple[str, ...]:
     """The run's languages in sorted order, so that ids do not depend on the order of tasks."""
-    return tuple(sorted(set(languages or _languages_of(records))))
+    return tuple(sorted(set(languages or _languages_of(texts))))
 
 
-def _languages_of(records: list[Records]) -> set[str]:
+def _languages_of(texts: list[BlockText]) -> set[str]:
     languages: set[str] = set()
-    for record in records:
-        languages.update(record.languages)
+    for text in texts:
+        languages.update(text.languages)
     return languages
 
 
 def _language_ids(
     run_languages: tuple[str, ...],
-    records: list[Records],
+    texts: list[BlockText],
 ) -> list[list[int]]:
     """Of each text the ids of its languages, in the order of its sides."""
-    lacking = _languages_of(records) - set(run_languages)
+    lacking = _languages_of(texts) - set(run_languages)
     if lacking:
-        text_languages = sorted(_languages_of(records))
+        text_languages = sorted(_languages_of(texts))
         raise UserError(
             f"the run's languages {', '.join(run_languages)} lack some of"
             f" {', '.join(text_languages)}: add them to LANGUAGES, or leave their text out",
         )
     ids = []
-    for record in records:
-        ids.append([run_languages.index(code) for code in record.languages])
+    for text in texts:
+        ids.append([run_languages.index(code) for code in text.languages])
     return ids
-
-
-def _plans(
-    preprocessor: Preprocessor,
-    names: list[str],
-    records: list[Records],
-    bases: list[list[int]],
-    length: int,
-    vocabulary: Vocabulary,
-) -> list[Rows]:
-    """The rows of each text. Raises UserError for a text that fits no row."""
-    plans = [
-        preprocessor.rows(record, bases_of_record, length, vocabulary)
-        for record, bases_of_record in zip(records, bases, strict=True)
-    ]
-    for name, plan in zip(names, plans, strict=True):
-        if plan.count == 0:
-            raise UserError(
-                f"no {name} text fits rows of {length} tokens; raise the length or the limit of"
-                " pieces",
-            )
-    return plans
 
 
 def _amounts(
@@ -403,13 +402,6 @@ def _seed_of(name: str, seed: int) -> int:
     digest = hashlib.sha256(f"{name}:{seed}".encode()).digest()
     # Five bytes, because `draws.seed_pair` keeps 48 bits of a seed.
     return int.from_bytes(digest[:5])
-
-
-def _as_json(preprocessor: Preprocessor) -> dict[str, Any]:
-    """Its options as they come back from a checkpoint's JSON: tuples are lists there."""
-    # A dataclass, as all of them are.
-    options = dataclasses.asdict(cast(Any, preprocessor))
-    return json.loads(json.dumps(options))
 
 
 def _shards(data_shards: int) -> tuple[int, ...]:

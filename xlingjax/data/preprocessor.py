@@ -10,7 +10,7 @@ import numpy as np
 
 from xlingjax.data.features import batch_shapes
 from xlingjax.data.rows import Rows
-from xlingjax.data.token_cache import Records
+from xlingjax.data.tokens import Records
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 
 

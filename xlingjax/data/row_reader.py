@@ -1,106 +1,219 @@
-"""Planned rows, looked up in TensorFlow."""
+"""Planned rows, looked up block by block."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from xlingjax.data.rows import SLICES, Rows
+from xlingjax.data.features import TOKEN_FIELDS
+from xlingjax.data.row_plans import BlockRows, Opened, TextRows, compact
+from xlingjax.data.rows import Rows
 
 
 class RowReader:
-    """Looks rows up in TensorFlow: row numbers [B] -> token fields [B, L], and labels and
-    example_weights [B] where the plan has labels. A negative row number gives a padded row."""
+    """Looks rows up: row numbers [B] -> token fields [B, L], int32, and labels int32 [B] and
+    example_weights float32 [B] where the plans have labels. A negative row number gives a padded
+    row.
+
+    Rows are numbered through all texts, and in each through its blocks. languages: of each text the
+    ids of its languages. Blocks are opened with the first row that is read of them.
+    """
 
     def __init__(
         self,
-        ids: np.ndarray,
-        rows: Rows,
+        texts: Sequence[TextRows],
+        languages: Sequence[Sequence[int]],
         length: int,
         *,
         pad_id: int,
         bos_id: int,
     ):
-        import tensorflow as tf
+        opened = Opened()
+        blocks = []
+        for text, table in zip(texts, languages, strict=True):
+            for number in range(text.counts.size):
+                blocks.append(_OpenBlock(opened, text, number, table))
+        counts = np.concatenate([text.counts for text in texts])
+        labelled = any(text.labelled for text in texts)
+        self._take(blocks, counts, labelled, length, pad_id, bos_id)
 
-        self._ids = tf.constant(ids)
-        self._splits = tf.constant(rows.splits)
-        self._starts = tf.constant(rows.starts)
-        # One table of all other fields: one look-up per slice instead of six.
-        self._slices = tf.constant(
-            np.stack([getattr(rows, name) for name in SLICES], axis=1),
+    @classmethod
+    def of_arrays(
+        cls,
+        ids: np.ndarray,
+        rows: Rows,
+        languages: Sequence[int],
+        length: int,
+        *,
+        pad_id: int,
+        bos_id: int,
+    ) -> RowReader:
+        """Of one plan over one array of ids, both in memory."""
+        reader = cls.__new__(cls)
+        block = _Block(
+            lambda: compact(rows, [1], length),
+            lambda side: ids,
+            languages,
         )
-        self._length = length
+        reader._take(
+            [block],
+            np.array([rows.count]),
+            rows.labels is not None,
+            length,
+            pad_id,
+            bos_id,
+        )
+        return reader
+
+    def _take(
+        self,
+        blocks: Sequence[_Block],
+        counts: np.ndarray,
+        labelled: bool,
+        length: int,
+        pad_id: int,
+        bos_id: int,
+    ) -> None:
+        self._blocks = blocks
+        self._ends = np.cumsum(counts)
+        self.length = length
         self._pad_id = pad_id
         self._bos_id = bos_id
-        self._labels = None
-        if rows.labels is not None:
-            self._labels = tf.constant(rows.labels, tf.int32)
+        self.names = TOKEN_FIELDS
+        if labelled:
+            self.names = (*TOKEN_FIELDS, "labels", "example_weights")
 
-    def __call__(self, row: Any) -> Mapping[str, Any]:
-        import tensorflow as tf
-
-        # A negative row number reads row 0's splits, as any would do, and no slice of it.
-        real = tf.maximum(row, 0)
-        first = tf.gather(self._splits, real)
-        last = tf.where(row >= 0, tf.gather(self._splits, real + 1), first)
-        slices_of_row = tf.ragged.range(first, last)  # [B, slices]
-        of_slice = self._of_slice(slices_of_row.flat_values)
-        starts = tf.gather(self._starts, slices_of_row.flat_values)
-        ends = starts + tf.cast(of_slice["lengths"], tf.int64)
-        places = tf.ragged.range(starts, ends)  # [slices, tokens]
-
-        slice_of_token = places.value_rowids()
-        within = tf.cast(
-            places.flat_values - tf.gather(starts, slice_of_token),
-            tf.int32,
-        )
-        of_token = {
-            name: tf.gather(of_slice[name], slice_of_token)
-            for name in SLICES[1:]
-        }
-        ids = tf.cast(tf.gather(self._ids, places.flat_values), tf.int32)
-        ids = tf.where(
-            (within == 0) & (of_token["opens"] > 0),
-            self._bos_id,
-            ids,
-        )
-
-        splits = tf.gather(places.row_splits, slices_of_row.row_splits)
-
-        def padded(values: Any, pad: int = 0) -> Any:
-            ragged = tf.RaggedTensor.from_row_splits(
-                values,
-                splits,
-                validate=False,
-            )
-            return ragged.to_tensor(
-                default_value=pad,
-                shape=[row.shape[0], self._length],
-            )
-
-        fields = {
-            "input_ids": padded(ids, self._pad_id),
-            "position_ids": padded(of_token["positions"] + within),
-            "language_ids": padded(of_token["languages"]),
-            "pack_ids": padded(of_token["packs"]),
-            "sides": padded(of_token["sides"]),
-        }
-        if self._labels is not None:
-            # An empty row has a label like any other, and a weight of 0.
-            fields["example_weights"] = tf.cast(row >= 0, tf.float32)
-            fields["labels"] = tf.where(
-                row >= 0,
-                tf.gather(self._labels, real),
-                0,
-            )
+    def __call__(self, rows: np.ndarray) -> dict[str, np.ndarray]:
+        real = np.flatnonzero(rows >= 0)
+        block_of_row = np.searchsorted(self._ends, rows[real], side="right")
+        fields = self._empty(rows.size)
+        # Together what lies together: a batch in one language is of few blocks.
+        for number in np.unique(block_of_row).tolist():
+            which = real[block_of_row == number]
+            first = 0
+            if number:
+                first = self._ends[number - 1]
+            self._fill(fields, which, rows[which] - first, self._blocks[number])
         return fields
 
-    def _of_slice(self, numbers: Any) -> dict[str, Any]:
-        """The fields of the slices numbered `numbers`."""
-        import tensorflow as tf
+    def _empty(self, count: int) -> dict[str, np.ndarray]:
+        fields = {}
+        for name in TOKEN_FIELDS:
+            fields[name] = np.zeros((count, self.length), np.int32)
+        fields["input_ids"].fill(self._pad_id)
+        if "labels" in self.names:
+            # An empty row has a label like any other, and a weight of 0.
+            fields["labels"] = np.zeros(count, np.int32)
+            fields["example_weights"] = np.zeros(count, np.float32)
+        return fields
 
-        columns = tf.unstack(tf.gather(self._slices, numbers), axis=1)
-        return dict(zip(SLICES, columns, strict=True))
+    def _fill(
+        self,
+        fields: dict[str, np.ndarray],
+        which: np.ndarray,
+        rows: np.ndarray,
+        block: _Block,
+    ) -> None:
+        """Writes rows `rows` of a block to rows `which` of the fields."""
+        plan = block.plan()
+        if plan.labels is not None:
+            fields["labels"][which] = plan.labels[rows]
+            fields["example_weights"][which] = 1.0
+        first = plan.splits[rows]
+        counts = plan.splits[rows + 1] - first
+        slices = plan.slices[_ranges(first, counts)]
+        lengths = slices["lengths"].astype(np.int64)
+        tokens_before = np.concatenate([[0], np.cumsum(lengths)])
+        # Slices stand one behind the other in their row.
+        ends_of_rows = np.cumsum(counts)
+        row_begins = np.repeat(tokens_before[ends_of_rows - counts], counts)
+        columns = tokens_before[:-1] - row_begins
+        places = np.repeat(which, counts) * self.length + columns
+        flat = _ranges(places, lengths)
+        within = _ranges(np.zeros_like(lengths), lengths)
+        fields["input_ids"].reshape(-1)[flat] = self._ids(
+            block,
+            slices,
+            lengths,
+            tokens_before,
+        )
+        of_slice = {
+            "position_ids": slices["positions"],
+            "language_ids": block.languages[slices["languages"]],
+            "pack_ids": slices["packs"],
+            "sides": slices["sides"],
+        }
+        for name, values in of_slice.items():
+            of_token = np.repeat(values.astype(np.int32), lengths)
+            if name == "position_ids":
+                of_token += within.astype(np.int32)
+            fields[name].reshape(-1)[flat] = of_token
+
+    def _ids(
+        self,
+        block: _Block,
+        slices: np.ndarray,
+        lengths: np.ndarray,
+        tokens_before: np.ndarray,
+    ) -> np.ndarray:
+        """[tokens]: the ids of the slices one behind the other."""
+        ids = np.empty(tokens_before[-1], np.int32)
+        starts = slices["start"].astype(np.int64)
+        for side in np.unique(slices["text"]).tolist():
+            here = slices["text"] == side
+            source = block.ids(side)
+            if here.all():
+                ids[:] = source[_ranges(starts, lengths)]
+                break
+            target = _ranges(tokens_before[:-1][here], lengths[here])
+            ids[target] = source[_ranges(starts[here], lengths[here])]
+        opens = (slices["opens"] > 0) & (lengths > 0)
+        ids[tokens_before[:-1][opens]] = self._bos_id
+        return ids
+
+
+def _ranges(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+    """start, start + 1 ... of every start, one behind the other, int64 [sum of lengths]."""
+    ends = np.cumsum(lengths)
+    if not ends.size:
+        return np.zeros(0, np.int64)
+    return np.repeat(starts - ends + lengths, lengths) + np.arange(ends[-1])
+
+
+class _Block:
+    """What the reader needs of a block: its plan, the ids of its sides, its language ids."""
+
+    def __init__(
+        self,
+        plan: Callable[[], BlockRows],
+        ids: Callable[[int], np.ndarray],
+        languages: Sequence[int],
+    ):
+        self._plan = plan
+        self.ids = ids
+        self.languages = np.asarray(languages, np.int32)
+
+    def plan(self) -> BlockRows:
+        return self._plan()
+
+
+class _OpenBlock(_Block):
+    """A block of a text, kept open among others."""
+
+    def __init__(
+        self,
+        opened: Opened,
+        text: TextRows,
+        number: int,
+        languages: Sequence[int],
+    ):
+        key = (id(self), "rows")
+        super().__init__(
+            lambda: opened.get(key, lambda: text.block(number)),
+            lambda side: opened.get(
+                (id(self), side),
+                lambda: text.ids(number, side),
+            ),
+            languages,
+        )

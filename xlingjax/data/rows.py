@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from xlingjax.data.token_cache import Records, Tokens
+from xlingjax.data.tokens import Records, Tokens
 
 OPEN_ROWS = 256
 """Rows that packing keeps open for a shorter example to come."""
@@ -377,54 +377,17 @@ def _equal_lines(sides: Sequence[Tokens]) -> np.ndarray:
 
 
 def join(
-    records: Sequence[Records],
+    records: Records,
     eos_id: int,
-) -> tuple[np.ndarray, list[list[int]]]:
-    """All ids in one array after a first `</s>`, and where each side of each record begins."""
-    sides = []
-    for record in records:
-        sides += [side.ids for side in record.sides]
+) -> tuple[np.ndarray, list[int]]:
+    """All ids in one array after a first `</s>`, and where each side begins."""
     # Every sentence ends in `</s>`. With one in front, the slice that starts a token early is
     # `</s> x </s>` for the very first sentence too.
-    start = np.array([eos_id], sides[0].dtype)
-    ids = np.concatenate([start, *sides])
+    first = np.array([eos_id], records.sides[0].ids.dtype)
+    ids = np.concatenate([first, *(side.ids for side in records.sides)])
     bases = []
-    begin = start.size
-    for record in records:
-        bases_of_record = []
-        for side in record.sides:
-            bases_of_record.append(begin)
-            begin += side.ids.size
-        bases.append(bases_of_record)
+    begin = first.size
+    for side in records.sides:
+        bases.append(begin)
+        begin += side.ids.size
     return ids, bases
-
-
-def stack(
-    plans: Sequence[Rows],
-    languages: Sequence[Sequence[int]],
-) -> tuple[Rows, np.ndarray]:
-    """One plan of all rows, and the first row of each [plans + 1]; `languages[i]` maps plan i's
-    indices to ids."""
-    mapped = []
-    for plan, table in zip(plans, languages, strict=True):
-        ids = np.asarray(table, np.int32)[plan.languages]
-        mapped.append(replace(plan, languages=ids))
-    fields = {}
-    for name in ("starts", *SLICES):
-        fields[name] = np.concatenate([getattr(plan, name) for plan in mapped])
-    splits = [np.zeros(1, np.int64)]
-    slices = 0
-    for plan in plans:
-        splits.append(plan.splits[1:] + slices)
-        slices += plan.starts.size
-    labels = None
-    if plans[0].labels is not None:
-        labels = np.concatenate([plan.labels for plan in plans])
-    rows = Rows(
-        **fields,
-        splits=np.concatenate(splits).astype(np.int64),
-        sentences=sum(plan.sentences for plan in plans),
-        labels=labels,
-    )
-    first_row = np.cumsum([0, *(plan.count for plan in plans)])
-    return rows, first_row

@@ -10,9 +10,9 @@ from pathlib import Path
 import seqio
 import tensorflow as tf
 
+from xlingjax.data.blocks import BlockText, pair_blocks, text_blocks
 from xlingjax.data.holdout import held_out_of
 from xlingjax.data.texts import Pair, Text
-from xlingjax.data.token_cache import Records, pair_records, text_records
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 
 SIDES = ("first", "second", "third")
@@ -73,13 +73,13 @@ class TextFiles(seqio.DataSource):
             return self.files[split], False
         return self.files["train"], split == "validation"
 
-    def records(self, split: str, vocabulary: Vocabulary) -> Records:
+    def blocks(self, split: str, vocabulary: Vocabulary) -> BlockText:
         """The tokenised lines of a split. Raises UserError: unreadable or empty text, sides of
         unequal length."""
         files, held = self._selection(split)
-        read = text_records
+        read = text_blocks
         if isinstance(files[0], Pair):
-            read = pair_records
+            read = pair_blocks
         return read(files, vocabulary, self.holdout, held)
 
     def num_input_examples(self, split: str) -> int:

@@ -18,9 +18,9 @@ from xlingjax.data.draws import Draws
 from xlingjax.data.features import FIELDS, TOKEN_FIELDS
 from xlingjax.data.preprocessor import Preprocessor
 from xlingjax.data.row_reader import RowReader
-from xlingjax.data.rows import join, stack
+from xlingjax.data.rows import join
 from xlingjax.data.task_records import lines_of
-from xlingjax.data.token_cache import Records, Tokens, joined
+from xlingjax.data.tokens import Records, Tokens, joined
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
 
@@ -98,7 +98,7 @@ class ObjectiveRows:
         self,
         dataset: tf.data.Dataset,
         length: int,
-    ) -> Iterator[dict[str, tf.Tensor]]:
+    ) -> Iterator[dict[str, np.ndarray]]:
         """The token fields [n, columns] of the rows, some at a time."""
         sides: list[list[tuple[np.ndarray, np.ndarray]]] | None = None
         read = 0
@@ -128,15 +128,15 @@ class ObjectiveRows:
         self,
         sides: Sequence[Sequence[tuple[np.ndarray, np.ndarray]]],
         length: int,
-    ) -> Iterator[dict[str, tf.Tensor]]:
+    ) -> Iterator[dict[str, np.ndarray]]:
         tokens: list[Tokens] = []
         for chunks in sides:
             tokens.append(joined(chunks, self._vocabulary))
         records = Records(self._languages, tuple(tokens))
-        ids, bases = join([records], self._vocabulary.eos_id)
+        ids, bases = join(records, self._vocabulary.eos_id)
         plan = self._preprocessor.rows(
             records,
-            bases[0],
+            bases,
             length,
             self._vocabulary,
         )
@@ -147,17 +147,17 @@ class ObjectiveRows:
                 " raise the length or the limit of pieces",
             )
         self._any_rows = True
-        rows, _ = stack([plan], [self._ids])
-        reader = RowReader(
+        reader = RowReader.of_arrays(
             ids,
-            rows,
+            plan,
+            self._ids,
             self._preprocessor.columns(length),
             pad_id=self._vocabulary.pad_id,
             bos_id=self._vocabulary.bos_id,
         )
         for first in range(0, plan.count, READ_AT_ONCE):
             last = min(first + READ_AT_ONCE, plan.count)
-            yield dict(reader(tf.range(first, last, dtype=tf.int64)))
+            yield reader(np.arange(first, last))
 
     def _signature(self, length: int) -> dict[str, tf.TensorSpec]:
         columns = self._preprocessor.columns(length)

@@ -9,7 +9,7 @@ and every number of shards sees the same batches.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +17,8 @@ import numpy as np
 import tensorflow as tf
 
 from xlingjax.data import draws as random
-from xlingjax.data.features import FIELDS
+from xlingjax.data.features import FIELDS, TOKEN_FIELDS
+from xlingjax.data.row_order import RowOrder
 from xlingjax.data.row_reader import RowReader
 from xlingjax.errors import UserError
 
@@ -27,10 +28,10 @@ class BatchPlan:
     """Everything a step needs."""
 
     reader: RowReader
+    order: RowOrder
     map: Callable[[dict, Any], dict]
     fields: tuple[str, ...]
     shares: np.ndarray
-    first_row: np.ndarray
     batch: int
     seed: int
     same_language: bool
@@ -43,11 +44,10 @@ class BatchPlan:
         """Row numbers [steps, B] of a source with an end; -1 fills up."""
         # A batch of one language cannot take the rows of the next text, so each text is padded
         # for itself.
-        spans = [(0, self.first_row[-1])]
+        first_row = self.order.first_row
+        spans = [(0, first_row[-1])]
         if self.same_language:
-            spans = list(
-                zip(self.first_row[:-1], self.first_row[1:], strict=True),
-            )
+            spans = list(zip(first_row[:-1], first_row[1:], strict=True))
         rng = np.random.default_rng(self.seed)
         blocks = []
         for _ in range(self.epochs):
@@ -95,8 +95,6 @@ class BatchPlan:
         # Without the last bound: rounding may leave it
         # below 1, and a draw above it would be of no text.
         upper = tf.constant(np.cumsum(self.shares)[:-1], tf.float32)
-        sizes = tf.constant(np.diff(self.first_row), tf.int64)
-        first_row = tf.constant(self.first_row[:-1], tf.int64)
 
         # Every host draws for the whole batch, though it makes only its part of the rows: how
         # many rows of a text are drawn before a row depends on the rows of the other hosts.
@@ -117,9 +115,8 @@ class BatchPlan:
         def make(step: Any, text: Any, place: Any, after: Any) -> Any:
             text = text[first : first + count]
             place = place[first : first + count]
-            index = self._index(text, place, tf.gather(sizes, text))
-            row = tf.gather(first_row, text) + index
-            return self._fields(step, row, first, count), after
+            read = self._read(self._drawn, (text, place), count)
+            return self._fields(step, read, first, count), after
 
         start = tf.constant(positions, tf.int64)
         # Only the cheap draw is sequential; making the fields is a map, which threads can share.
@@ -142,8 +139,9 @@ class BatchPlan:
         start = tf.constant(positions, tf.int64)
 
         def make(step: Any) -> Any:
-            fields = self._fields(step, tf.gather(rows, step), first, count)
-            return fields, start
+            row = tf.gather(rows, step)
+            read = self._read(self.reader, (row,), count)
+            return self._fields(step, read, first, count), start
 
         return self._mapped(tf.data.Dataset.range(step, rows.shape[0]), make)
 
@@ -173,30 +171,48 @@ class BatchPlan:
             [self.batch],
         )
 
-    def _index(self, text: Any, place: Any, size: Any) -> Any:
-        """[B]: the row of the text, of `size` rows, that is the `place`-th drawn of it."""
-        index = place % size
-        if not self.shuffle:
-            return index
-        # A key per text and epoch. The factors keep keys of neighbouring texts and epochs apart;
-        # they stay as they are, or runs that go on would read their rows in another order.
-        epoch = place // size
-        key = random.seed_pair(self.seed, random.ORDER, 0)[0] * 7919 + tf.cast(
-            text,
-            tf.int64,
-        )
-        return random.permute(index, size, key * 1_000_003 + epoch)
+    def _drawn(
+        self,
+        text: np.ndarray,
+        place: np.ndarray,
+    ) -> dict[str, np.ndarray]:
+        """The rows [B] that are the `place`-th drawn of their texts."""
+        return self.reader(self.order.rows(text, place))
+
+    def _read(
+        self,
+        read: Callable[..., dict[str, np.ndarray]],
+        numbers: Sequence[Any],
+        count: int,
+    ) -> dict[str, Any]:
+        """The token fields of `count` rows, in TensorFlow."""
+        names = self.reader.names
+        dtypes = [tf.as_dtype(FIELDS[name].dtype) for name in names]
+
+        def arrays(*numbers: np.ndarray) -> list[np.ndarray]:
+            fields = read(*numbers)
+            return [fields[name] for name in names]
+
+        # Rows are read in NumPy: text larger than memory is no constant of a graph.
+        tensors = tf.numpy_function(arrays, numbers, dtypes)
+        fields = {}
+        for name, tensor in zip(names, tensors, strict=True):
+            shape = [count]
+            if name in TOKEN_FIELDS:
+                shape.append(self.reader.length)
+            fields[name] = tf.ensure_shape(tensor, shape)
+        return fields
 
     def _fields(
         self,
         step: Any,
-        row: Any,
+        read: dict[str, Any],
         first: int,
         count: int,
     ) -> dict[str, Any]:
-        """The fields of the rows numbered `row`, which are first .. first+count of the batch."""
+        """The fields of the rows that were read, which are first .. first+count of the batch."""
         draws = random.Draws(self.seed, step, self.batch, first, count)
-        batch = self.map(self.reader(row), draws)
+        batch = self.map(read, draws)
         # What the map made on its way is dropped here, before it is prefetched and copied.
         return {name: batch[name] for name in self.fields}
 

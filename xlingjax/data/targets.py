@@ -21,7 +21,7 @@ from xlingjax.data.rows import (
     plan_rows,
     starts_and_lengths,
 )
-from xlingjax.data.token_cache import Records
+from xlingjax.data.tokens import Records
 from xlingjax.errors import UserError
 
 

@@ -4,20 +4,27 @@ from __future__ import annotations
 
 import functools
 import re
+import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import seqio
 import tensorflow as tf
 
+from xlingjax.data.blocks import BlockText, blocks_of_files
 from xlingjax.data.seqio_adapters import LanguageFeature, TextFiles
 from xlingjax.data.token_cache import (
-    Records,
-    end_sentences,
-    joined,
-    load_or_write,
+    ShardWriter,
+    TokenFile,
+    cache_folder,
+    complete,
+    find,
+    named_by_content,
+    stem_of,
 )
+from xlingjax.data.tokens import end_sentences
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.data.vocabulary.seqio import SeqioVocabulary
 from xlingjax.errors import UserError
@@ -28,13 +35,13 @@ Lines = Callable[[Any], tuple[np.ndarray, np.ndarray]]
 line, int32 [lines])."""
 
 
-def task_records(
+def task_text(
     task: seqio.Task,
     split: str,
     vocabulary: Vocabulary,
     use_cached: bool = False,
     languages: Sequence[str] = (),
-) -> Records:
+) -> BlockText:
     """The tokens of a SeqIO task of text (one feature) or of aligned text (two or three).
 
     Its features are `LanguageFeature`s, or SeqIO's own: `targets` alone, or `inputs` and `targets`.
@@ -49,7 +56,7 @@ def task_records(
     cache, no language or no vocabulary is known, the task's own code fails.
     """
     if _is_plain(task) and not use_cached:
-        return task.source.records(split, vocabulary)
+        return task.source.blocks(split, vocabulary)
     if use_cached and not task.cache_dir:
         raise UserError(
             f"task {task.name} has no SeqIO cache; write it with `seqio_cache_tasks"
@@ -64,32 +71,48 @@ def task_records(
         names = text_features(task, data().element_spec)
         codes = task_languages(task, names, languages)
 
-    def sides() -> list[list[tuple[np.ndarray, np.ndarray]]]:
-        chunks: list[list[tuple[np.ndarray, np.ndarray]]] = [[] for _ in names]
-        for chunk in lines_of(task, data(), vocabulary):
-            for chunks_of_side, of_side in zip(chunks, chunk, strict=True):
-                chunks_of_side.append(of_side)
-        return chunks
-
     files = _files(task, split, use_cached)
     if files is None:
-        tokens = [joined(chunks, vocabulary) for chunks in sides()]
-        return Records(codes, tuple(tokens))
+        made = _written(
+            task,
+            data(),
+            vocabulary,
+            # A name of this start alone.
+            [cache_folder() / f"{uuid.uuid4().hex}" for _ in names],
+        )
+        tokens = [named_by_content(file, vocabulary) for file in made]
+        return blocks_of_files(codes, tokens, vocabulary, f"task {task.name}")
     key = f"seqio:{task.name}:{split}:{use_cached}:{files}:{task.source}:{task.preprocessors}"
     # Addresses of functions are new in every process.
     key = re.sub(" at 0x[0-9a-f]+", "", key)
-    # All sides come out of one pass, made when the first that is not cached asks for it.
-    sides_once = functools.lru_cache(sides)
-    tokens = []
-    for i, name in enumerate(names):
-        record = load_or_write(
-            f"{key}:{name}",
-            vocabulary,
-            lambda i=i: sides_once()[i],
-            f"task {task.name}",
-        )
-        tokens.append(record)
-    return Records(codes, tuple(tokens))
+    stems = [stem_of(f"{key}:{name}", vocabulary) for name in names]
+    found = [find(stem) for stem in stems]
+    complete_files = [file for file in found if file]
+    if len(complete_files) < len(stems):
+        complete_files = _written(task, data(), vocabulary, stems)
+    return blocks_of_files(
+        codes,
+        complete_files,
+        vocabulary,
+        f"task {task.name}",
+    )
+
+
+def _written(
+    task: seqio.Task,
+    data: tf.data.Dataset,
+    vocabulary: Vocabulary,
+    stems: Sequence[Path],
+) -> list[TokenFile]:
+    """The tokens of all sides of a task, out of one pass, in the cache."""
+    writers = [ShardWriter(stem, vocabulary) for stem in stems]
+    for sides in lines_of(task, data, vocabulary):
+        for writer, (ids, lengths) in zip(writers, sides, strict=True):
+            writer.add(ids, lengths)
+    files = []
+    for stem, writer in zip(stems, writers, strict=True):
+        files.append(complete(stem, writer.close(), f"task {task.name}"))
+    return files
 
 
 def _is_plain(task: seqio.Task) -> bool:

@@ -2,32 +2,65 @@
 
 from __future__ import annotations
 
-import functools
 import gzip
-import hashlib
 import io
 import os
 import zlib
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
+from xlingjax.data.content_hashes import content_hash as content_hash
 from xlingjax.errors import UserError
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
-def content_hash(path: str | os.PathLike) -> str:
-    """sha256 (hex) of a file's bytes, remembered until its size or time of change differ."""
-    # Corpora are large and asked for several times in a run, so a hash is made once.
-    status = os.stat(path)
-    return _content_hash(os.fspath(path), status.st_size, status.st_mtime_ns)
+@dataclass(frozen=True)
+class Part:
+    """Bytes `begin` to `end` of a file, which begin line number `line` (from 1)."""
+
+    begin: int
+    end: int
+    line: int
 
 
-@functools.cache
-def _content_hash(path: str, size: int, changed: int) -> str:
-    with open(path, "rb") as file:
-        # In pieces, so that a file larger than memory has a hash, too.
-        return hashlib.file_digest(file, "sha256").hexdigest()
+def is_compressed(path: Path) -> bool:
+    return path.suffix in (".gz", ".zst")
+
+
+def line_parts(path: Path, lines: int) -> Iterator[Part]:
+    """A file in parts of `lines` lines; the last may have fewer."""
+    begin = 0
+    number = 1
+    for end in _line_ends(path, lines):
+        yield Part(begin, end, number)
+        begin = end
+        number += lines
+    size = os.path.getsize(path)
+    # An empty file is one part of no line.
+    if size > begin or not begin:
+        yield Part(begin, size, number)
+
+
+def _line_ends(path: Path, lines: int) -> Iterator[int]:
+    """Behind which byte each `lines` lines end."""
+    missing = lines
+    offset = 0
+    with open_bytes(path) as file:
+        while block := file.read(1 << 24):
+            ends = block.count(b"\n")
+            if ends < missing:
+                missing -= ends
+            else:
+                # Only where a part ends: finding each end takes longer than counting them.
+                places = np.flatnonzero(np.frombuffer(block, np.uint8) == 10)
+                for place in places[missing - 1 :: lines].tolist():
+                    yield offset + place + 1
+                missing = lines - (ends - missing) % lines
+            offset += len(block)
 
 
 def open_bytes(path: str | os.PathLike) -> io.BufferedIOBase:
@@ -60,9 +93,12 @@ def _open_zst(path: Path) -> io.BufferedIOBase:
     )
 
 
-def read_raw_lines(path: str | os.PathLike) -> Iterator[tuple[int, bytes]]:
-    """(line number from 1, bytes of the line without its end); only LF and CRLF end a line, a BOM
-    is dropped.
+def read_raw_lines(
+    path: str | os.PathLike,
+    part: Part | None = None,
+) -> Iterator[tuple[int, bytes]]:
+    """(line number from 1, bytes of the line without its end), of all the file or a part of it;
+    only LF and CRLF end a line, a BOM is dropped.
 
     Raises UserError: the file cannot be opened, or is a damaged archive.
     """
@@ -71,7 +107,7 @@ def read_raw_lines(path: str | os.PathLike) -> Iterator[tuple[int, bytes]]:
         with open_bytes(path) as file:
             # As bytes: `str.splitlines` and text mode end lines
             # at more characters, and pairs would go apart.
-            for number, raw in enumerate(file, 1):
+            for number, raw in _numbered(file, part):
                 # Windows' editors write it, and the first word would be unknown with it.
                 if number == 1:
                     raw = raw.removeprefix(_BYTE_ORDER_MARK)
@@ -91,10 +127,30 @@ def read_raw_lines(path: str | os.PathLike) -> Iterator[tuple[int, bytes]]:
         ) from None
 
 
-def read_lines(path: str | os.PathLike) -> Iterator[tuple[int, str]]:
+def _numbered(
+    file: io.BufferedIOBase,
+    part: Part | None,
+) -> Iterator[tuple[int, bytes]]:
+    if part is None:
+        yield from enumerate(file, 1)
+        return
+    file.seek(part.begin)
+    left = part.end - part.begin
+    number = part.line
+    while left > 0:
+        raw = file.readline()
+        yield number, raw
+        left -= len(raw)
+        number += 1
+
+
+def read_lines(
+    path: str | os.PathLike,
+    part: Part | None = None,
+) -> Iterator[tuple[int, str]]:
     """`read_raw_lines` as text. Raises UserError naming the file and line of the first byte that is
     not UTF-8, too."""
-    for number, raw in read_raw_lines(path):
+    for number, raw in read_raw_lines(path, part):
         try:
             yield number, raw.decode("utf-8")
         except UnicodeDecodeError as error:

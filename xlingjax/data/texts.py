@@ -9,7 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from xlingjax.data.file_names import PAIR_STEM, file_format
-from xlingjax.data.text_files import content_hash, plain_name, read_lines
+from xlingjax.data.text_files import (
+    Part,
+    content_hash,
+    plain_name,
+    read_lines,
+)
 from xlingjax.errors import UserError
 
 _LANGUAGE_COLUMNS = ("language", "lang")
@@ -39,11 +44,12 @@ class Text:
             language = self.language
         return f"{content_hash(self.path)}:{self.column}:{language}:{self.documents}"
 
-    def lines(self) -> Iterator[str]:
-        """Each line without surrounding space; "" ends a document. Raises UserError naming file and
-        line."""
+    def lines(self, part: Part | None = None) -> Iterator[str]:
+        """Each line without surrounding space; "" ends a document. part: of a file of plain lines.
+        Raises UserError naming file and line."""
         if self.column is None:
-            yield from (line.strip() for _, line in read_lines(self.path))
+            for _, line in read_lines(self.path, part):
+                yield line.strip()
             return
         for cells, where in _rows(self.path):
             if (

@@ -17,10 +17,11 @@ from pathlib import Path
 import jax
 import numpy as np
 
+from xlingjax.data.blocks import pair_blocks
 from xlingjax.data.mixture import BatchSettings
 from xlingjax.data.sources import NEGATIVE, find_pairs
 from xlingjax.data.texts import Pair
-from xlingjax.data.token_cache import Tokens, pair_records
+from xlingjax.data.tokens import Tokens
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import Stopped, UserError
 from xlingjax.inference.forward import compiled
@@ -119,7 +120,7 @@ def _of_languages(
     ):
         say(f"{table}: finished before")
         return table
-    records = pair_records(pairs, vocabulary)
+    records = pair_blocks(pairs, vocabulary).records()
     tokens = [
         records.sides[records.languages.index(code)] for code in languages
     ]
@@ -177,7 +178,7 @@ def _of_languages(
 
 
 def _lines(pairs: Sequence[Pair], languages: Sequence[str]) -> list[list[str]]:
-    """The text of all lines of both sides, in the order of `languages`, as `pair_records` counts
+    """The text of all lines of both sides, in the order of `languages`, as `pair_blocks` counts
     them: several files one after the other, with a blank line behind each."""
     lines: list[list[str]] = [[], []]
     for pair in pairs:

@@ -20,7 +20,7 @@ from xlingjax.data.targets import (
     side,
     translation_rows,
 )
-from xlingjax.data.token_cache import Records
+from xlingjax.data.tokens import Records
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
 from xlingjax.preprocessors.noise import Examples, Noise, Noiser, Text

@@ -13,7 +13,7 @@ from xlingjax.data.documents import switched_rows
 from xlingjax.data.features import SLOT_FIELDS, TOKEN_FIELDS
 from xlingjax.data.preprocessor import Preprocessor
 from xlingjax.data.rows import Rows, pair_rows, paraphrase_rows
-from xlingjax.data.token_cache import Records
+from xlingjax.data.tokens import Records
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
 from xlingjax.preprocessors.xlm import Batch, Masking, is_special, masker

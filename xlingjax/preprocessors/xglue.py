@@ -13,7 +13,7 @@ from xlingjax.data.features import DECODER_FIELDS, TOKEN_FIELDS
 from xlingjax.data.preprocessor import Preprocessor
 from xlingjax.data.rows import Rows
 from xlingjax.data.targets import block_rows, columns_where
-from xlingjax.data.token_cache import Records
+from xlingjax.data.tokens import Records
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
 from xlingjax.preprocessors.noise import Examples, preceding

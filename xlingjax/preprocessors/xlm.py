@@ -18,7 +18,7 @@ import numpy as np
 from xlingjax.data.features import SLOT_FIELDS, TOKEN_FIELDS
 from xlingjax.data.preprocessor import Preprocessor
 from xlingjax.data.rows import Rows, pair_rows, stream_rows
-from xlingjax.data.token_cache import Records
+from xlingjax.data.tokens import Records
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
 

@@ -1,0 +1,80 @@
+"""Hashes of files, remembered from run to run: a corpus is not read again to see that it is the
+same."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import time
+
+from xlingjax.data.cache_folder import cache_root
+
+SMALL_BYTES = 1 << 16
+"""A smaller file is hashed faster than it is looked up."""
+SETTLED_SECONDS = 2
+"""A file that changed less than this before it was hashed may change again without its times
+telling: file systems count in steps."""
+
+_by_path: dict[str, dict[str, tuple]] = {}
+
+
+def content_hash(path: str | os.PathLike) -> str:
+    """sha256 (hex) of a file's bytes, remembered until its size, its times of change or its number
+    on the disk differ."""
+    name = os.path.abspath(path)
+    status = os.stat(path)
+    # The second time of change and the number show a file that was put in another's place with its
+    # times kept, as rsync does.
+    state = (
+        status.st_size,
+        status.st_mtime_ns,
+        status.st_ctime_ns,
+        status.st_ino,
+    )
+    remembered = _remembered()
+    known = remembered.get(name)
+    if known and tuple(known[:-1]) == state:
+        return known[-1]
+    begun = time.time()
+    with open(path, "rb") as file:
+        # In pieces, so that a file larger than memory has a hash, too.
+        made = hashlib.file_digest(file, "sha256").hexdigest()
+    changed = max(status.st_mtime, status.st_ctime)
+    if begun - changed > SETTLED_SECONDS:
+        remembered[name] = (*state, made)
+        if status.st_size > SMALL_BYTES:
+            _remember(name, remembered[name])
+    return made
+
+
+def _file() -> str:
+    return os.path.join(cache_root(), "hashes.jsonl")
+
+
+def _remembered() -> dict[str, tuple]:
+    """{path: (*state, hash)} of this cache folder."""
+    file = _file()
+    if file not in _by_path:
+        known: dict[str, tuple] = {}
+        with (
+            contextlib.suppress(OSError),
+            open(file, encoding="utf-8") as lines,
+        ):
+            for line in lines:
+                # The last line of a run that was cut off may be half a line.
+                with contextlib.suppress(ValueError):
+                    name, *state = json.loads(line)
+                    known[name] = tuple(state)
+        _by_path[file] = known
+    return _by_path[file]
+
+
+def _remember(name: str, state: tuple) -> None:
+    # Where the cache cannot be written the file is hashed again, and what writes to it says so.
+    with contextlib.suppress(OSError):
+        os.makedirs(cache_root(), exist_ok=True)
+        # One short line each, which several processes may append at a time.
+        with open(_file(), "a", encoding="utf-8") as lines:
+            lines.write(json.dumps([name, *state]) + "\n")

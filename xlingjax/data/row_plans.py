@@ -1,0 +1,326 @@
+"""The rows of a text, planned block by block and kept beside its tokens.
+
+Planning a block takes seconds, so a plan is written once per text, preprocessor, length and code of
+the planners. What a run needs before its first batch, how many rows each block has, stands in an
+index; the plans themselves are read with the first row of theirs.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import functools
+import hashlib
+import inspect
+import json
+import sys
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+
+from xlingjax.data.blocks import Block, BlockText
+from xlingjax.data.cache_folder import cache_root
+from xlingjax.data.preprocessor import Preprocessor
+from xlingjax.data.rows import SLICES, Rows
+from xlingjax.data.token_cache import replace_text, replaced, written
+from xlingjax.data.tokens import Records
+from xlingjax.data.vocabulary.sentencepiece import Vocabulary
+from xlingjax.errors import UserError
+
+# Part of every name: another form of plan leaves the old files alone.
+FORMAT = 1
+FEW_LINES = 4096
+"""Text of fewer lines is planned at every start: that is faster than looking for its plan."""
+OPEN_BYTES = 1 << 30
+"""Of plans and ids that are open at a time. They are maps of files: what is closed is still in the
+system's cache, and read again from there."""
+
+
+@dataclasses.dataclass(frozen=True)
+class BlockRows:
+    """The rows of one block: row r has slices splits[r] .. splits[r+1]-1, left to right.
+
+    slices: a structured array [S]: `text`, the side of the text that a slice lies in; `start`, its
+    first token there behind a first `</s>`; and `rows.SLICES`. labels: as `Rows.labels`.
+    """
+
+    splits: np.ndarray
+    slices: np.ndarray
+    labels: np.ndarray | None
+
+    @property
+    def count(self) -> int:
+        return self.splits.size - 1
+
+    @property
+    def nbytes(self) -> int:
+        return self.splits.nbytes + self.slices.nbytes
+
+
+@dataclasses.dataclass(frozen=True)
+class TextRows:
+    """The rows of a text. counts: int64 [blocks], rows of each block. sizes: as `Rows.sizes`, of
+    all of it."""
+
+    text: BlockText
+    plan: RowPlan
+    counts: np.ndarray
+    sizes: dict[str, float]
+    labelled: bool
+    folder: Path | None
+    kept: dict[int, BlockRows]
+
+    @property
+    def count(self) -> int:
+        return int(self.counts.sum())
+
+    def block(self, number: int) -> BlockRows:
+        """The rows of one block: kept since it was opened, from disk, or planned now."""
+        if number in self.kept:
+            return self.kept[number]
+        found = None
+        if self.folder:
+            found = _read(self.folder, number)
+        # The file was deleted while it was in use.
+        if found is None:
+            found, _ = self.plan.of_block(self.text, self.text.blocks[number])
+        return found
+
+    def ids(self, number: int, side: int) -> np.ndarray:
+        return self.text.blocks[number].ids(side)
+
+
+@dataclasses.dataclass(frozen=True)
+class RowPlan:
+    """How rows of `length` tokens are planned over text."""
+
+    preprocessor: Preprocessor
+    length: int
+    vocabulary: Vocabulary
+
+    def open(self, text: BlockText) -> TextRows:
+        """The rows of a text, planned now or found in the cache."""
+        if text.lines < FEW_LINES:
+            return self._made(text, None)
+        folder = cache_root() / "rows" / self._key(text)
+        found = self._found(text, folder)
+        if found:
+            return found
+        return self._made(text, folder)
+
+    def _key(self, text: BlockText) -> str:
+        identity = [
+            FORMAT,
+            text.key,
+            # Which direction is read goes by the names of the languages.
+            text.languages,
+            self.preprocessor.name,
+            options(self.preprocessor),
+            self.length,
+            self.vocabulary.sha256,
+            np.__version__,
+            code_hash(type(self.preprocessor)),
+        ]
+        spelled = json.dumps(identity, sort_keys=True)
+        return hashlib.sha256(spelled.encode()).hexdigest()[:32]
+
+    def _found(self, text: BlockText, folder: Path) -> TextRows | None:
+        try:
+            content = (folder / "rows.json").read_text(encoding="utf-8")
+            index = json.loads(content)
+        except (OSError, ValueError):
+            return None
+        counts = np.array(index["counts"], np.int64)
+        sizes = index["sizes"]
+        return TextRows(text, self, counts, sizes, index["labels"], folder, {})
+
+    def _made(self, text: BlockText, folder: Path | None) -> TextRows:
+        counts = []
+        totals = np.zeros(3, np.int64)
+        passes = 1
+        labelled = False
+        kept = {}
+        for number, block in enumerate(text.blocks):
+            rows, plan = self.of_block(text, block)
+            if folder:
+                _write(folder, number, rows)
+            else:
+                kept[number] = rows
+            counts.append(rows.count)
+            tokens = int(plan.lengths.sum(dtype=np.int64))
+            totals += [plan.sentences, tokens, plan.count]
+            # One number for all blocks: it goes by the options.
+            passes = plan.passes
+            labelled = plan.labels is not None
+        sentences, tokens, rows_of_text = totals.tolist()
+        sizes = {
+            "sentences": sentences,
+            "tokens": tokens / passes,
+            "rows": rows_of_text / passes,
+        }
+        index = {"counts": counts, "sizes": sizes, "labels": labelled}
+        if folder:
+            with written(folder):
+                replace_text(folder / "rows.json", json.dumps(index))
+        return TextRows(
+            text,
+            self,
+            np.array(counts, np.int64),
+            sizes,
+            labelled,
+            folder,
+            kept,
+        )
+
+    def of_block(
+        self,
+        text: BlockText,
+        block: Block,
+    ) -> tuple[BlockRows, Rows]:
+        records = block.records(text.languages)
+        bases = side_bases(records)
+        rows = self.preprocessor.rows(
+            records,
+            bases,
+            self.length,
+            self.vocabulary,
+        )
+        return compact(
+            rows,
+            bases,
+            self.preprocessor.columns(self.length),
+        ), rows
+
+
+def side_bases(records: Records) -> list[int]:
+    """Where each side begins in an array of all ids, of each side behind a `</s>` of its own: the
+    slice that begins a token early is `</s> x </s>` for the first sentence of each side."""
+    bases = []
+    begin = 1
+    for side in records.sides:
+        bases.append(begin)
+        begin += side.ids.size + 1
+    return bases
+
+
+def compact(rows: Rows, bases: Sequence[int], columns: int) -> BlockRows:
+    """A plan over the sides that begin at `bases`, in as few bytes as its numbers need."""
+    numbers: Any = np.uint16
+    if columns >= 1 << 16:
+        numbers = np.uint32
+    kinds = {
+        "text": np.uint8,
+        "start": np.uint32,
+        "lengths": numbers,
+        "positions": numbers,
+        "packs": numbers,
+        "sides": np.uint8,
+        "languages": np.uint8,
+        "opens": np.uint8,
+    }
+    slices = np.empty(rows.starts.size, list(kinds.items()))
+    # One before its base lies the `</s>` of the side.
+    firsts = np.array(bases) - 1
+    text = np.searchsorted(firsts, rows.starts, side="right") - 1
+    slices["text"] = text
+    slices["start"] = rows.starts - firsts[text]
+    for name in SLICES:
+        slices[name] = getattr(rows, name)
+    return BlockRows(rows.splits.astype(np.int64), slices, rows.labels)
+
+
+def options(preprocessor: Preprocessor) -> dict[str, Any]:
+    """A preprocessor's options as they come back from a checkpoint's JSON: tuples are lists
+    there."""
+    # A dataclass, as all of them are.
+    given = dataclasses.asdict(cast(Any, preprocessor))
+    return json.loads(json.dumps(given))
+
+
+@functools.cache
+def code_hash(preprocessor: type) -> str:
+    """Of the files that rows are planned by: a plan of other code must not be found, of a paper of
+    the user's least of all."""
+    modules = {__name__}
+    for name in ("rows", "documents", "targets"):
+        modules.add(f"xlingjax.data.{name}")
+    for one in preprocessor.__mro__:
+        modules.add(one.__module__)
+    digest = hashlib.sha256()
+    for name in sorted(modules):
+        module = sys.modules.get(name)
+        digest.update(_source(module))
+    return digest.hexdigest()
+
+
+def _source(module: Any) -> bytes:
+    try:
+        return inspect.getsource(module).encode()
+    # Of the standard library, or typed in a notebook: then its name is all there is.
+    except (OSError, TypeError):
+        return repr(module).encode()
+
+
+def _write(folder: Path, number: int, rows: BlockRows) -> None:
+    with written(folder):
+        for name in ("splits", "slices", "labels"):
+            array = getattr(rows, name)
+            if array is not None:
+                with replaced(folder / f"{number:05}.{name}.npy") as file:
+                    np.save(file, array)
+
+
+def _read(folder: Path, number: int) -> BlockRows | None:
+    try:
+        arrays = []
+        for name in ("splits", "slices"):
+            path = folder / f"{number:05}.{name}.npy"
+            arrays.append(np.load(path, mmap_mode="r"))
+        labels = folder / f"{number:05}.labels.npy"
+        if labels.is_file():
+            return BlockRows(*arrays, np.load(labels, mmap_mode="r"))
+        return BlockRows(*arrays, None)
+    except (OSError, ValueError):
+        return None
+
+
+class Opened:
+    """What is open of blocks, the last used: at most `OPEN_BYTES`."""
+
+    def __init__(self, most: int = OPEN_BYTES):
+        self._most = most
+        self._bytes = 0
+        self._open: collections.OrderedDict[Any, Any] = (
+            collections.OrderedDict()
+        )
+        # Batches are made by several threads.
+        self._lock = threading.Lock()
+
+    def get(self, key: Any, make: Any) -> Any:
+        with self._lock:
+            if key in self._open:
+                self._open.move_to_end(key)
+                return self._open[key]
+        made = make()
+        with self._lock:
+            if key not in self._open:
+                self._open[key] = made
+                self._bytes += made.nbytes
+            # The one just made stays, however large.
+            while self._bytes > self._most and len(self._open) > 1:
+                _, oldest = self._open.popitem(last=False)
+                self._bytes -= oldest.nbytes
+        return made
+
+
+def require_rows(plans: Sequence[TextRows], names: Sequence[str]) -> None:
+    """Raises UserError for a text that fits no row."""
+    for plan, name in zip(plans, names, strict=True):
+        if plan.count == 0:
+            raise UserError(
+                f"no {name} text fits rows of {plan.plan.length} tokens; raise the length or the"
+                " limit of pieces",
+            )
