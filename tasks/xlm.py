@@ -177,9 +177,9 @@ def _mixtures() -> Any:
 
 def _sentences(vocabulary: Vocabulary, task: Any) -> float:
     """The mixture's own rate of a task: its sentences or pairs."""
-    from xlingjax.data.task_records import task_records
+    from xlingjax.data.task_records import task_text
 
-    return float(task_records(task, "train", vocabulary).sides[0].sentences)
+    return float(task_text(task, "train", vocabulary).sentences[0])
 
 
 def file_batches(

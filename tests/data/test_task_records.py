@@ -8,9 +8,9 @@ import seqio
 import tensorflow as tf
 
 from tests.helpers.files import write
+from tests.helpers.records import task_records
 from xlingjax.data.mixture import mixture_source
 from xlingjax.data.seqio_adapters import TextFiles
-from xlingjax.data.task_records import task_records
 from xlingjax.data.texts import Text
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.data.vocabulary.seqio import SeqioVocabulary
@@ -239,8 +239,8 @@ def test_shards_of_files_are_parts_of_their_lines(tmp_path, vocabulary):
 def test_a_language_may_lie_in_more_files_than_a_process_may_open(tmp_path, vocabulary):
     import resource
 
+    from tests.helpers.records import text_records
     from xlingjax.data.texts import Text
-    from xlingjax.data.token_cache import text_records
 
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     # Each above what is read whole, as a map of it would hold its file open.

@@ -4,15 +4,11 @@ import numpy as np
 import pytest
 
 from tests.helpers.files import write
+from tests.helpers.records import pair_records, text_records
 from xlingjax.data.sources import find_pairs, find_text
-from xlingjax.data.token_cache import (
-    cache_folder,
-    concatenate,
-    is_cached,
-    pair_records,
-    text_records,
-    tokens,
-)
+from xlingjax.data.texts import Text
+from xlingjax.data.token_cache import cache_folder
+from xlingjax.data.tokenise import is_cached, tokens
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
 
@@ -21,16 +17,15 @@ pytestmark = pytest.mark.usefixtures("own_cache")
 
 def test_ids_are_sentences_each_ended_and_blank_lines_empty(tmp_path, vocabulary):
     path = write(tmp_path / "de.txt", "Der Hund schläft.\n\nDie Katze.\n")
-    made = tokens(find_text(str(path))[0], vocabulary)
+    (made,) = tokens(find_text(str(path))[0], vocabulary).shards()
     first, second = vocabulary.encode("Der Hund schläft."), vocabulary.encode("Die Katze.")
     assert made.ids.tolist() == [*first, 1, *second, 1]
     assert made.lengths.tolist() == [len(first) + 1, 0, len(second) + 1] and made.sentences == 2
     assert made.ids.dtype == np.uint16
-    both = concatenate([made, made], [made.ids.size] * 2)
-    assert (
-        both.lengths.tolist() == [*made.lengths, 0, *made.lengths, 0]
-        and both.ids.size == 2 * made.ids.size
-    )
+    texts = [Text(path, "de"), Text(path, "de")]
+    (both,) = text_records(texts, vocabulary).sides
+    assert both.lengths.tolist() == [*made.lengths, 0, *made.lengths, 0]
+    assert both.ids.tolist() == 2 * made.ids.tolist()
 
 
 def test_each_file_is_tokenised_once_per_content_and_vocabulary(
@@ -39,20 +34,22 @@ def test_each_file_is_tokenised_once_per_content_and_vocabulary(
     caplog.set_level(logging.INFO, logger="xlingjax.data.token_cache")
     text = find_text(str(write(tmp_path / "a/de.txt", "Der Hund.\n")))[0]
     assert not is_cached(text, vocabulary)
-    first = tokens(text, vocabulary)
+    (first,) = tokens(text, vocabulary).shards()
     assert (
         is_cached(text, vocabulary)
         and "tokenised" in caplog.text
-        and len(list(cache_folder().iterdir())) == 2
+        and len(list(cache_folder().iterdir())) == 3
     )
     monkeypatch.setattr(Vocabulary, "encode_lines", lambda *_: pytest.fail("tokenised again"))
     moved = find_text(str(write(tmp_path / "b/de.txt", "Der Hund.\n")))[0]
-    np.testing.assert_array_equal(tokens(moved, vocabulary).ids, first.ids)
+    (again,) = tokens(moved, vocabulary).shards()
+    np.testing.assert_array_equal(again.ids, first.ids)
     monkeypatch.undo()
     monkeypatch.setenv("XLINGJAX_CACHE", str(tmp_path / "cache"))
     changed = find_text(str(write(tmp_path / "b/de.txt", "Die Katze.\n")))[0]
     assert not is_cached(changed, vocabulary)
-    assert tokens(changed, vocabulary).ids.tolist() == [*vocabulary.encode("Die Katze."), 1]
+    (made,) = tokens(changed, vocabulary).shards()
+    assert made.ids.tolist() == [*vocabulary.encode("Die Katze."), 1]
 
 
 def test_a_failed_write_or_read_leaves_no_half_file(tmp_path, vocabulary, monkeypatch):

@@ -129,7 +129,7 @@ def test_rows_are_the_trainers_and_masks_are_those_of_their_seed(text, register,
     plain = mixture_source(source_name, preprocessor, batch=1, length=LENGTH)
     counts = np.bincount([], minlength=vocabulary.size)
     for tasks_of_text in seqio.get_mixture_or_task(source_name).tasks:
-        from xlingjax.data.task_records import task_records
+        from tests.helpers.records import task_records
 
         for side in task_records(tasks_of_text, "train", vocabulary).sides:
             counts += np.bincount(side.ids, minlength=vocabulary.size)
@@ -143,16 +143,16 @@ def test_rows_are_the_trainers_and_masks_are_those_of_their_seed(text, register,
                 task.name, lengths, RowConverter(preprocessor), shuffle=False, seed=7, verbose=False
             ).as_numpy_iterator()
         )
-        first, last = plain._plan.first_row[index : index + 2]
+        first, last = plain._plan.order.first_row[index : index + 2]
         assert len(rows) == last - first > 2
         seeds = seeds_of(task, 7, len(rows))
         # The last ones too, which are of the last plan.
         for number in (0, 1, len(rows) - 1):
             row = rows[number]
             assert {*row} == {*preprocessor.fields}
-            fields = plain._plan.reader(tf.constant([first + number], tf.int64))
+            fields = plain._plan.reader(np.array([first + number]))
             draws = Draws(_one_seed(seeds[number]), tf.constant(number, tf.int64), 1)
-            expected = mask(dict(fields), draws)
+            expected = mask({n: tf.constant(x) for n, x in fields.items()}, draws)
             for field, value in row.items():
                 np.testing.assert_array_equal(value, expected[field].numpy()[0], err_msg=field)
                 assert value.shape == tuple(plain.shapes[field][1:])

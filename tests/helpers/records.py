@@ -1,0 +1,17 @@
+"""All tokens of a text in memory, as tests look at them."""
+
+from xlingjax.data.blocks import pair_blocks, text_blocks
+
+
+def text_records(*args, **options):
+    return text_blocks(*args, **options).records()
+
+
+def pair_records(*args, **options):
+    return pair_blocks(*args, **options).records()
+
+
+def task_records(*args, **options):
+    from xlingjax.data.task_records import task_text
+
+    return task_text(*args, **options).records()
