@@ -11,6 +11,8 @@ import numpy as np
 import seqio
 import tensorflow as tf
 
+from xlingjax.data.file_names import is_language_code
+from xlingjax.data.fingerprint import fingerprint
 from xlingjax.data.seqio_adapters import LanguageFeature, TextFiles
 from xlingjax.data.token_cache import (
     Records,
@@ -44,12 +46,18 @@ def task_records(
 
     Plain files come from the token cache; any other source that reads files (TFDS, TFRecords, a
     SeqIO cache with `use_cached`) is read once through the task's preprocessors and kept there too,
-    under the task's name, files and preprocessors. A source without files, a function, is read at
-    every start: nothing would tell that its data changed. Raises UserError: `use_cached` finds no
+    under the task's name, files and what the preprocessors do (`fingerprint`). A source without
+    files, a function, is read at every start, and so is one whose preprocessors hold what cannot be
+    compared: nothing would tell that it changed. Raises UserError: `use_cached` finds no
     cache, no language or no vocabulary is known, the task's own code fails.
     """
     if _is_plain(task) and not use_cached:
         return task.source.records(split, vocabulary)
+    if task.requires_caching and not use_cached:
+        raise UserError(
+            f"task {task.name} is read from its SeqIO cache alone (CacheDatasetPlaceholder(required="
+            "True)): set use_cached=True (a recipe: --gin.USE_CACHED=True)",
+        )
     if use_cached and not task.cache_dir:
         raise UserError(
             f"task {task.name} has no SeqIO cache; write it with `seqio_cache_tasks"
@@ -71,13 +79,10 @@ def task_records(
                 chunks_of_side.append(of_side)
         return chunks
 
-    files = _files(task, split, use_cached)
-    if files is None:
+    key = _key(task, split, use_cached)
+    if key is None:
         tokens = [joined(chunks, vocabulary) for chunks in sides()]
         return Records(codes, tuple(tokens))
-    key = f"seqio:{task.name}:{split}:{use_cached}:{files}:{task.source}:{task.preprocessors}"
-    # Addresses of functions are new in every process.
-    key = re.sub(" at 0x[0-9a-f]+", "", key)
     # All sides come out of one pass, made when the first that is not cached asks for it.
     sides_once = functools.lru_cache(sides)
     tokens = []
@@ -195,12 +200,25 @@ def task_languages(
 
 
 def _named(name: str, languages: Sequence[str]) -> list[str]:
-    """The languages that a name is made of, in its order; SeqIO refuses the hyphen of "zh-Hant"."""
+    """The languages that a name is made of, in its order; SeqIO refuses the hyphen of "zh-Hant".
+    Raises UserError where a language that is none of `languages` stands right beside one: of
+    "it_ca" one of the two would be read as the other."""
     spelled = {code.replace("-", "_"): code for code in languages}
     # Longest first: zh_Hant is not zh.
     codes = "|".join(map(re.escape, sorted(spelled, key=len, reverse=True)))
     if not codes:
         return []
+    part = f"(?:{codes}|[a-z]{{2}})(?![A-Za-z])"
+    for run in re.findall(f"(?<![A-Za-z]){part}(?:_{part})*", name):
+        parts = re.findall(part, run)
+        others = [one for one in parts if one not in spelled]
+        strange = [one for one in others if is_language_code(one)]
+        if strange and len(others) < len(parts):
+            raise UserError(
+                f"task {name}: {run!r} in its name may be several languages, and {strange[0]} is"
+                f" none of LANGUAGES ({', '.join(languages)}): add it there, rename the task, or"
+                " give it features of xlingjax.data.seqio_adapters.LanguageFeature",
+            )
     found = re.findall(f"(?<![A-Za-z])(?:{codes})(?![A-Za-z])", name)
     return [spelled[code] for code in found]
 
@@ -400,8 +418,20 @@ def without_end(
     return ids[keep], (lengths - ended).astype(np.int32)
 
 
+def _key(task: seqio.Task, split: str, use_cached: bool) -> str | None:
+    """What tells that the lines of a task changed; None where nothing does."""
+    files = _files(task, split, use_cached)
+    if files is None:
+        return None
+    code = fingerprint((task.preprocessors, task.output_features))
+    if code is None:
+        return None
+    return f"seqio:{task.name}:{split}:{use_cached}:{files}:{code}"
+
+
 def _files(task: seqio.Task, split: str, use_cached: bool) -> Any:
-    """What tells that the files of a task changed; None for a source that has none."""
+    """What tells that the files of a task, or how they are read, changed; None for a source that
+    has no files, or code that cannot be told from other code."""
     if use_cached:
         return _stamps(tf.io.gfile.glob(f"{task.cache_dir}/*{split}*"))
     if isinstance(task.source, TextFiles):
@@ -416,17 +446,16 @@ def _files(task: seqio.Task, split: str, use_cached: bool) -> Any:
         raise _failed(task, error) from error
     if stamps is None:
         return None
-    # What `str` leaves out: which part of the files a split of TFDS is, header lines to skip.
+    settings = vars(task.source)
+    # Which part of the files a split of TFDS is; what else it holds is found when it is opened.
     if isinstance(task.source, seqio.TfdsDataSource):
-        return stamps, [
-            str(part) for part in task.source.tfds_dataset.files(split)
-        ]
-    settings = {
-        name: value
-        for name, value in sorted(vars(task.source).items())
-        if isinstance(value, (str, int, float, bool, type(None)))
-    }
-    return stamps, settings
+        loader = task.source.tfds_dataset
+        parts = [str(part) for part in loader.files(split)]
+        settings = {"parts": parts, "decoders": loader._decoders}
+    read = fingerprint((type(task.source), settings))
+    if read is None:
+        return None
+    return stamps, read
 
 
 def _stamps(shards: Sequence[str]) -> list[tuple[str, int, int]] | None:
