@@ -53,17 +53,7 @@ def task_records(
     """
     if _is_plain(task) and not use_cached:
         return task.source.records(split, vocabulary)
-    if task.requires_caching and not use_cached:
-        raise UserError(
-            f"task {task.name} is read from its SeqIO cache alone (CacheDatasetPlaceholder(required="
-            "True)): set use_cached=True (a recipe: --gin.USE_CACHED=True)",
-        )
-    if use_cached and not task.cache_dir:
-        raise UserError(
-            f"task {task.name} has no SeqIO cache; write it with `seqio_cache_tasks"
-            f" --tasks={task.name} --output_cache_dir=DIR` and name DIR with"
-            " `seqio.add_global_cache_dirs`, or set use_cached=False",
-        )
+    require_cache(task, use_cached)
     # Opened when it is needed: what is in the token cache takes no reading.
     data = functools.cache(lambda: open_task(task, split, use_cached))
     names = tuple(task.output_features)
@@ -97,6 +87,22 @@ def task_records(
     return Records(codes, tuple(tokens))
 
 
+def require_cache(task: seqio.Task, use_cached: bool) -> None:
+    """Raises UserError for a cache that is asked for and not there, and for one that a task
+    requires and nobody asks for."""
+    if task.requires_caching and not use_cached:
+        raise UserError(
+            f"task {task.name} is read from its SeqIO cache alone, as its CacheDatasetPlaceholder"
+            " says: set use_cached=True (in a recipe USE_CACHED)",
+        )
+    if use_cached and not task.cache_dir:
+        raise UserError(
+            f"task {task.name} has no SeqIO cache; write it with `seqio_cache_tasks"
+            f" --tasks={task.name} --output_cache_dir=DIR` and name DIR with"
+            " `seqio.add_global_cache_dirs`, or set use_cached=False",
+        )
+
+
 def _is_plain(task: seqio.Task) -> bool:
     """Whether its lines are those of files as they stand, so that the token cache has them."""
     if not isinstance(task.source, TextFiles):
@@ -125,7 +131,9 @@ def open_task(
     split: str,
     use_cached: bool = False,
 ) -> tf.data.Dataset:
-    """One pass over a task's examples, in order. Raises UserError where its own code fails."""
+    """One pass over a task's examples, in order. Raises UserError where its own code fails, and as
+    `require_cache`."""
+    require_cache(task, use_cached)
     try:
         return task.get_dataset(
             None,
