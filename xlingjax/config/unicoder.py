@@ -1,6 +1,8 @@
 """Unicoder (Huang et al. 2019) on the text of a run: word recovery, and masked LM on documents of
 two languages."""
 
+import numpy as np
+
 from xlingjax.config.corpus import Corpus
 from xlingjax.config.text import TextSource
 from xlingjax.data.sources import find_pairs
@@ -40,14 +42,19 @@ def clpc(
     negatives: int = 1,
     max_pieces: int = 100,
     reset_positions: bool = True,
+    negatives_mixture: str | None = None,
     weight: Weight = 1.0,
 ) -> ObjectiveRun:
-    """Cross-lingual paraphrase classification (Unicoder §3.2): on the corpus's tables of negatives
-    where it has some, else on its pairs and `negatives` wrong partners of each at random.
+    """Cross-lingual paraphrase classification (Unicoder §3.2): on `negatives_mixture`, of three
+    sides, or the corpus's tables of negatives where it has some, else on its pairs and `negatives`
+    wrong partners of each at random.
     """
+    # Mined negatives are the hard ones, so they replace random partners altogether.
+    mined = bool(negatives_mixture or text.corpus.negatives)
+    if mined:
+        text = text.of_mixture(negatives_mixture)
     features = ClpcFeatures(
-        # Mined negatives are the hard ones, so they replace random partners altogether.
-        bool(text.corpus.negatives),
+        mined,
         negatives,
         max_pieces,
         reset_positions,
@@ -66,11 +73,15 @@ def cl_mlm(
     weight: Weight = 1.0,
 ) -> ObjectiveRun:
     """Cross-lingual masked LM (Unicoder §3.2) on the corpus's aligned documents: pairs whose files
-    have blank lines between documents. parity: see `documents.switched_rows`."""
+    have blank lines between documents, or a mixture's whose sides both are empty there. parity: see
+    `documents.switched_rows`."""
 
     # Reads all of the files, so it waits until training opens them.
     def complete(features: ClMlmFeatures) -> ClMlmFeatures:
-        check_documents(text.corpus)
+        if text.mixture:
+            check_mixture(text)
+        else:
+            check_documents(text.corpus)
         return features
 
     features = ClMlmFeatures(masking, parity, packing)
@@ -96,6 +107,20 @@ def check_documents(corpus: Corpus) -> None:
                 f"cl_mlm: {pair.first.path} has no line that is blank on both sides, so it holds no"
                 " aligned documents; name files of pairs with a blank line after each document in"
                 " DOCUMENTS",
+            )
+
+
+def check_mixture(text: TextSource) -> None:
+    """Raises UserError for text of a mixture without a line that is empty on both sides."""
+    for records in text.records():
+        blank = np.ones(records.sides[0].lengths.size, bool)
+        for side in records.sides:
+            blank &= side.lengths == 0
+        if not blank.any():
+            raise UserError(
+                f"cl_mlm: {records.name} of '{text.mixture}' has no example that is empty on both"
+                " sides, so it holds no aligned documents; let the task give one after each"
+                " document",
             )
 
 
