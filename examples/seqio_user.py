@@ -347,7 +347,7 @@ def a_death(folder, vocabulary):
         for index in range(2)
     ]
     # Nobody waits for ever.
-    watch = threading.Timer(300, lambda: [one.kill() for one in processes])
+    watch = threading.Timer(600, lambda: [one.kill() for one in processes])
     watch.start()
     said = ""
     for line in processes[0].stdout:
