@@ -27,6 +27,7 @@ def register_objective(
     vocabulary: Vocabulary | None = None,
     languages: Sequence[str] | None = None,
     lines: int = LINES,
+    use_cached: bool = False,
 ) -> str:
     """Registers the rows of an objective over a mixture (or task) of text or pairs, as a SeqIO
     mixture with a task for each of its tasks; returns its name.
@@ -40,31 +41,47 @@ def register_objective(
     name: default: MIXTURE.OBJECTIVE, without the ".text", ".pairs" or ".triples" that
     `register_text` ends its mixtures in. vocabulary: default: that of the tasks' features.
     languages: of the run, default: those of the tasks; the index in their sorted order is the
-    language id. Raises UserError: an unknown mixture, tasks of other sides than the objective
-    reads, a name that is taken.
+    language id. use_cached: look at the text in SeqIO's cache, for sources that are not there; a
+    task that requires its cache is looked at there anyway. The rows are read with `use_cached` from
+    the cache of the text. Raises UserError: an unknown mixture, tasks of other sides than the
+    objective reads, a name that is taken; then nothing is registered.
     """
     import seqio
 
     from xlingjax.data.mixture import tasks_of, vocabulary_of
     from xlingjax.data.seqio_rows import ObjectiveRows
+    from xlingjax.data.seqio_tasks import RowTask
 
     tasks = tasks_of(mixture, "train")
     if vocabulary is None:
         vocabulary = vocabulary_of(tasks[0])
-    sides = _sides(tasks, preprocessor, languages or ())
+    sides = _sides(tasks, preprocessor, languages or (), use_cached)
     run_languages = sorted({*(languages or _all(sides))})
     name = name or _name(mixture, preprocessor)
-    if name in {*seqio.MixtureRegistry.names(), *seqio.TaskRegistry.names()}:
+    # As the trainer counts: what the objective does not read is no text of its.
+    taken = []
+    for task, codes in zip(tasks, sides, strict=True):
+        if preprocessor.takes(codes):
+            taken.append(task)
+    if not taken:
         raise UserError(
-            f"the name '{name}' is registered already; choose another with name=",
+            f"'{preprocessor.name}' reads no pair of '{mixture}': give a mixture of others",
         )
     counts = functools.cache(
-        functools.partial(_counts, tasks, preprocessor, vocabulary, languages),
+        functools.partial(
+            _counts,
+            taken,
+            preprocessor,
+            vocabulary,
+            languages,
+            use_cached,
+        ),
     )
     fields = _output_features(preprocessor, vocabulary)
+    named: dict[str, dict[str, Any]] = {}
     entries: list[tuple[str, Callable[[Any], float]]] = []
     for task, codes in zip(tasks, sides, strict=True):
-        if not preprocessor.takes(codes):
+        if task not in taken:
             continue
         rows = ObjectiveRows(
             preprocessor,
@@ -76,20 +93,25 @@ def register_objective(
             lines,
         )
         of_task = f"{name}.{_suffix(task, codes, sides)}".replace("-", "_")
-        seqio.TaskRegistry.add(
-            of_task,
-            source=task.source,
-            preprocessors=[
+        named[of_task] = {
+            "source": task.source,
+            "preprocessors": [
                 *(_as_in(task, one) for one in task.preprocessors),
                 rows,
             ],
-            output_features={**_optional(task), **fields},
-        )
+            "output_features": {**_optional(task), **fields},
+            "text": task,
+        }
         entries.append((of_task, functools.partial(_rate, mixture, task)))
-    if not entries:
-        raise UserError(
-            f"'{preprocessor.name}' reads no pair of '{mixture}': give a mixture of others",
-        )
+    # Before the first is added: half of a mixture would stand in the way of the next try.
+    known = {*seqio.MixtureRegistry.names(), *seqio.TaskRegistry.names()}
+    for one in (name, *named):
+        if one in known:
+            raise UserError(
+                f"the name '{one}' is registered already; choose another with name=",
+            )
+    for of_task, given in named.items():
+        seqio.TaskRegistry.add(of_task, task_cls=RowTask, **given)
     seqio.MixtureRegistry.add(name, entries)
     return name
 
@@ -112,6 +134,7 @@ def _sides(
     tasks: Sequence[Any],
     preprocessor: Preprocessor,
     languages: Sequence[str],
+    use_cached: bool,
 ) -> list[tuple[str, ...]]:
     """The languages of each task's sides, as many as the objective reads."""
     from xlingjax.data.mixture import require_sides
@@ -120,7 +143,8 @@ def _sides(
 
     sides = []
     for task in tasks:
-        names = features_of(task, open_task(task, "train").element_spec)
+        cached = use_cached or task.requires_caching
+        names = features_of(task, open_task(task, "train", cached).element_spec)
         codes = task_languages(task, names, languages)
         require_sides(task, len(codes), preprocessor)
         sides.append(codes)
@@ -139,6 +163,7 @@ def _counts(
     preprocessor: Preprocessor,
     vocabulary: Vocabulary,
     languages: Sequence[str] | None,
+    use_cached: bool,
 ) -> np.ndarray:
     """[V]: how often each token stands in the text; ones where nothing goes by it."""
     from xlingjax.data.task_records import task_text
@@ -154,7 +179,8 @@ def _counts(
             task,
             "train",
             vocabulary,
-            languages=languages or (),
+            use_cached or task.requires_caching,
+            languages or (),
         )
         counts += text.counts()
     return counts

@@ -43,6 +43,8 @@ def not_ours(corpus):
     import seqio
     import tensorflow as tf
 
+    from xlingjax.data.vocabulary.seqio import SeqioVocabulary
+
     def source(columns):
         def dataset_fn(split, shuffle_files, seed=None):
             return tf.data.Dataset.from_tensor_slices(columns)
@@ -55,13 +57,43 @@ def not_ours(corpus):
         register_source(name, source({"said": lines}), [code], vocabulary, keys={"text": "said"})
     keys = {"first": "de", "second": "en"}
     register_source("not_ours.pairs", source(LINES), ["de", "en"], vocabulary, keys=keys)
+    # Documents of nine lines, each followed by an example that is empty on both sides.
+    documents = {code: [] for code in LINES}
+    for code, lines in LINES.items():
+        for begin in range(0, len(lines), 9):
+            documents[code] += [*lines[begin : begin + 9], ""]
+    register_source(
+        "not_ours.documents",
+        source(documents),
+        ["de", "en"],
+        vocabulary,
+        keys=keys,
+    )
+    wrong = {"no": LINES["en"][1:] + LINES["en"][:1]}
+    register_source(
+        "not_ours.triples",
+        source({**LINES, **wrong}),
+        ["de", "en", "en"],
+        vocabulary,
+        keys={**keys, "third": "no"},
+    )
+    plain = {"targets": seqio.Feature(SeqioVocabulary(vocabulary), add_eos=False)}
+    seqio.TaskRegistry.add(
+        "not_ours_plain",
+        source({"targets": LINES["de"]}),
+        preprocessors=[],
+        output_features=plain,
+    )
     rates = [("not_ours.de", 1.0), ("not_ours.en", 1.0)]
     seqio.MixtureRegistry.add("not_ours.text", rates)
+    seqio.MixtureRegistry.add("not_ours.rated", [("not_ours.de", 9.0), ("not_ours.en", 1.0)])
     yield
     # A worker that is given tests of this file twice sets up twice.
-    seqio.MixtureRegistry.remove("not_ours.text")
-    for name in ("not_ours.de", "not_ours.en", "not_ours.pairs"):
-        seqio.TaskRegistry.remove(name)
+    for name in ("not_ours.text", "not_ours.rated"):
+        seqio.MixtureRegistry.remove(name)
+    for name in ("de", "en", "pairs", "documents", "triples"):
+        seqio.TaskRegistry.remove(f"not_ours.{name}")
+    seqio.TaskRegistry.remove("not_ours_plain")
 
 
 def read(files, corpus, **given):
@@ -121,21 +153,103 @@ def test_a_mixture_that_is_not_ours_feeds_objectives_on_text(corpus, not_ours):
     assert texts[0] == texts[1]
 
 
-def test_mixtures_take_the_place_of_text_and_pairs_but_not_of_tables_and_documents(
-    corpus, not_ours, tmp_path
-):
-    for code, lines in {"de": small_corpus.GERMAN, "en": small_corpus.ENGLISH}.items():
-        small_corpus.write(tmp_path / f"documents/de-en.{code}", [*lines, "", *lines])
-    given = {"MONO": None, "LANGUAGES": "de en", "TASKS": "json", "MIXTURE": "not_ours.text"}
-    given |= {"TLM_MIXTURE": "not_ours.pairs", "DOCUMENTS": f"{tmp_path}/documents"}
-    found = read(["objectives/unicoder.gin", "runs/mixture.gin"], corpus, **given)
+def texts_of(found):
+    """{objective: the hash of each text that it reads}."""
     text = {}
     for name, batches in found.items():
-        source = batches()
-        text[name] = source.identity["text"]
-        source.close()
-    assert text["tlm"] == text["clwr"] and {*text["mlm"]} == {"de", "en"}
-    assert len({one["de-en"] for one in (text["tlm"], text["clpc"], text["cl_mlm"])}) == 3
+        with contextlib.closing(batches()) as source:
+            text[name] = source.identity["text"]
+    return text
+
+
+def test_mixtures_take_the_place_of_text_pairs_documents_and_tables(corpus, not_ours, tmp_path):
+    """Of any recipe, with no file of settings added, and not of the files that are named beside."""
+    for code, lines in {"de": small_corpus.GERMAN, "en": small_corpus.ENGLISH}.items():
+        small_corpus.write(tmp_path / f"documents/de-en.{code}", [*lines, "", *lines])
+    given = {"TASKS": "json", "MIXTURE": "not_ours.text", "TLM_MIXTURE": "not_ours.pairs"}
+    given |= {"DOCUMENTS": f"{tmp_path}/documents", "CLPC_LENGTH": 64}
+    files = ["objectives/unicoder.gin"]
+    text = texts_of(read(files, corpus, **given))
+    assert text["tlm"] == text["clwr"] == text["clpc"] and {*text["mlm"]} == {"de", "en"}
+    assert text["tlm"] != text["cl_mlm"]
+    alone = texts_of(read([*files, "runs/mixture.gin"], corpus, **given, LANGUAGES="de en"))
+    assert alone == text
+    given |= {"DOCUMENTS_MIXTURE": "not_ours.documents", "NEGATIVES_MIXTURE": "not_ours.triples"}
+    more = texts_of(read(files, corpus, **given))
+    assert {name for name in text if text[name] != more[name]} == {"clpc", "cl_mlm"}
+    with pytest.raises(UserError, match="de-en of 'not_ours.pairs' has no example that is empty"):
+        texts_of(read(files, corpus, **given | {"DOCUMENTS_MIXTURE": "not_ours.pairs"}))
+    # Tables in files go before the mixture of pairs, which has no wrong partners.
+    table = [
+        "de\ten\tnegative",
+        *(f"{a}\t{b}\t{b} nicht" for a, b in zip(*LINES.values(), strict=True)),
+    ]
+    small_corpus.write(tmp_path / "negatives/de-en.tsv", table)
+    given |= {"NEGATIVES_MIXTURE": None, "NEGATIVES": f"{tmp_path}/negatives/*.tsv"}
+    assert texts_of(read(files, corpus, **given))["clpc"] not in (text["clpc"], more["clpc"])
+
+
+def test_one_objective_has_a_mixture_of_its_own(corpus, not_ours):
+    given = {"tlm.text": "@pairs/mine/text()", "pairs/mine/text.mixture": "not_ours.pairs"}
+    files = texts_of(read([], corpus))
+    own = texts_of(read([], corpus, LANGUAGES="de en", **given))
+    assert own["mlm"] == files["mlm"] and own["tlm"] != files["tlm"]
+
+
+def test_languages_are_those_of_the_mixtures(corpus, not_ours):
+    def languages(**given):
+        given |= {"HELDOUT_TEXT": None, "HELDOUT_PAIRS": None}
+        bound = {**small_corpus.options(corpus), **given}
+        overrides = [f"{name}={value}" for name, value in bound.items()]
+        return recipes.read_recipe(["recipes/xlm_text.gin"], overrides).corpus.languages
+
+    assert languages(MIXTURE="not_ours.de", TLM_MIXTURE="not_ours.de") == ("de",)
+    assert languages(MIXTURE="not_ours.de") == ("de", "en")  # of the pairs, in files
+    with pytest.raises(UserError, match="LANGUAGES is not set, and task not_ours_plain of 'not_ou"):
+        languages(MIXTURE="not_ours_plain", TLM_MIXTURE="not_ours.de")
+
+
+def test_a_mixture_is_drawn_by_its_rates_as_they_are_or_smoothed(corpus, not_ours):
+    """9 : 1; 27 sentences of each language."""
+
+    def shares(**given):
+        found = read(["objectives/mlm.gin"], corpus, MIXTURE="not_ours.rated", **given)
+        with contextlib.closing(found["mlm"]()) as source:
+            table = source.identity["sampling_table"]
+            return {row["name"]: row["share"] for row in table}
+
+    assert shares(ALPHA=None) == {"de": 0.9, "en": 0.1}
+    assert shares() == {"de": 0.5, "en": 0.5}
+    smoothed = shares(ALPHA=0.5, **{"sampling.counts": "mixture"})
+    assert smoothed == {"de": 0.75, "en": 0.25}
+    weights = {"sampling.weights": '{"de": 1, "en": 3}'}
+    assert shares(ALPHA=None, **weights) == {"de": 0.25, "en": 0.75}
+
+
+def test_the_languages_that_btmlm_writes_in_are_those_of_the_mixtures_pairs(corpus, not_ours):
+    given = {"MIXTURE": "not_ours.text", "TLM_MIXTURE": "not_ours.pairs", "LANGUAGES": "de en ru"}
+    given["LANGUAGE_EMBEDDING"] = True
+    files = ["objectives/btmlm.gin"]
+    with contextlib.closing(read(files, corpus, **given)["btmlm"]()) as source:
+        assert source.identity["options"]["targets"] == [[0, 0.5], [1, 0.5]]
+    # Of pairs that are there as files too; and of none.
+    given |= {"TLM_MIXTURE": None}
+    with contextlib.closing(read(files, corpus, **given)["btmlm"]()) as source:
+        assert len(source.identity["options"]["targets"]) == 2
+    with pytest.raises(UserError, match="btmlm: no parallel data for de, en"):
+        read(files, corpus, **given | {"PARALLEL": None})["btmlm"]()
+
+
+def test_files_that_a_mixture_replaces_need_not_be_named(corpus, not_ours):
+    bound = small_corpus.options(corpus) | {"MIXTURE": "not_ours.text"}
+    bound["TLM_MIXTURE"] = "not_ours.pairs"
+    del bound["MONO"], bound["PARALLEL"]
+    overrides = [f"{name}={value}" for name, value in bound.items()]
+    recipe = recipes.read_recipe(["recipes/xlm_text.gin"], overrides)
+    assert recipe.corpus.mono == recipe.corpus.parallel == ()
+    del overrides[-1]
+    with pytest.raises(UserError, match="PARALLEL is not set and this recipe needs it"):
+        recipes.read_recipe(["recipes/xlm_text.gin"], overrides)
 
 
 def test_a_setting_of_text_holds_for_pairs_that_have_none_of_their_own(corpus):
@@ -235,7 +349,7 @@ def test_the_configuration_of_an_older_run_is_understood(corpus, tmp_path):
         "mlm.holdout = 0.5\n"
         "tlm.corpus = @corpus()\n"
         "tlm.sampling = @tlm/sampling()\n"
-        "tlm.seed = %SEED\n"
+        "tlm.seed = %SEED\n",
     )
     found = read([str(old)], corpus)
     own = {"mlm.text": "@mine/text()", "mine/text.seed": 5, "mine/text.holdout": 0.5}
@@ -251,7 +365,8 @@ def test_the_configuration_of_an_older_run_is_understood(corpus, tmp_path):
 
 def test_pairs_that_an_objective_names_are_no_mixtures(corpus, not_ours):
     text = TextSource(
-        make_corpus(vocabulary=f"{corpus}/vocab", languages="de en"), mixture="not_ours.pairs"
+        make_corpus(vocabulary=f"{corpus}/vocab", languages="de en"),
+        mixture="not_ours.pairs",
     )
     count = {}
     for where, files in {"mixture": None, "files": [f"{corpus}/pairs/*"]}.items():

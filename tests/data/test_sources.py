@@ -194,7 +194,7 @@ def test_keys_follow_content_not_place(tmp_path):
 
 
 @pytest.mark.skipif(
-    "XLINGJAX_DATA" not in os.environ, reason="XLINGJAX_DATA names no folder of real data"
+    not os.environ.get("XLINGJAX_DATA"), reason="XLINGJAX_DATA names no folder of real data"
 )
 def test_real_data_is_found_by_folder_and_name():
     root = os.path.join(os.environ["XLINGJAX_DATA"], "pretrain")

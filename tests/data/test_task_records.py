@@ -10,7 +10,8 @@ import tensorflow as tf
 from tests.helpers.files import write
 from tests.helpers.records import task_records
 from xlingjax.data.mixture import mixture_source
-from xlingjax.data.seqio_adapters import TextFiles
+from xlingjax.data.seqio_adapters import LanguageFeature, TextFiles
+from xlingjax.data.task_records import lines_of
 from xlingjax.data.texts import Text
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.data.vocabulary.seqio import SeqioVocabulary
@@ -42,7 +43,10 @@ def register(monkeypatch):
             )
         names.append(name)
         return seqio.TaskRegistry.add(
-            name, source=source, preprocessors=list(preprocessors), output_features=features
+            name,
+            source=source,
+            preprocessors=list(preprocessors),
+            output_features=features,
         )
 
     yield registered
@@ -66,7 +70,7 @@ def test_preprocessors_of_a_task_over_our_files_are_run(register, vocabulary, tm
     path = write(tmp_path / "de.txt", "\n".join(LINES) + "\n")
     source = TextFiles({"train": [Text(path, "de")]})
     short = seqio.map_over_dataset(
-        lambda example: {"text": tf.strings.substr(example["text"], 0, 9)}
+        lambda example: {"text": tf.strings.substr(example["text"], 0, 9)},
     )
     features = {"text": feature(SeqioVocabulary(vocabulary), add_eos=False)}
     task = register("cut.de", source, features, [short, seqio.preprocessors.tokenize])
@@ -213,7 +217,10 @@ def test_what_cannot_be_understood_is_refused(register, vocabulary):
         task_records(task, "train", vocabulary, languages=["de"])
     others = {name: feature(theirs) for name in ("question", "answer", "context")}
     task = register(
-        "three.de", dict.fromkeys(others, LINES), others, [seqio.preprocessors.tokenize]
+        "three.de",
+        dict.fromkeys(others, LINES),
+        others,
+        [seqio.preprocessors.tokenize],
     )
     with pytest.raises(UserError, match="three.de has the features answer, context, question;"):
         task_records(task, "train", vocabulary, languages=["de"])
@@ -291,3 +298,94 @@ def test_lines_of_files_that_are_cut_otherwise_are_read_anew(register, vocabular
         (side,) = task_records(task, "train", vocabulary, languages=["de"]).sides
         assert side.ids.tolist() == stream(vocabulary, LINES[skipped:])
         seqio.TaskRegistry.remove("skipped.de")
+
+
+@pytest.mark.parametrize(
+    ("name", "languages", "other"),
+    [
+        ("mono_it_ca", ["it", "de"], "'it_ca' in its name may be several languages, and ca"),
+        ("wmt14_en_de", ["de"], "'en_de' in its name may be several languages, and en"),
+        ("ted.de_en_fr", ["de", "en"], "'de_en_fr' in its name may be several languages, and fr"),
+    ],
+)
+def test_a_name_with_a_language_that_the_run_lacks_is_not_read_as_the_other(
+    register,
+    vocabulary,
+    name,
+    languages,
+    other,
+):
+    features = {"targets": feature(SeqioVocabulary(vocabulary), add_eos=False)}
+    task = register(name, {"targets": LINES}, features, [seqio.preprocessors.tokenize])
+    with pytest.raises(UserError, match=f"{other} is none of LANGUAGES"):
+        task_records(task, "train", vocabulary, languages=languages)
+    # Words that look like codes, apart from them, are none.
+    task = register("my_text.it", {"targets": LINES}, features, [seqio.preprocessors.tokenize])
+    assert task_records(task, "train", vocabulary, languages=["it", "de"]).languages == ("it",)
+
+
+def test_a_language_feature_names_its_language(vocabulary):
+    with pytest.raises(UserError, match='LanguageFeature: name its language, like language="de"'):
+        LanguageFeature(SeqioVocabulary(vocabulary))
+
+
+def lowered(length):
+    """As T5's users write them: a function that makes the preprocessor."""
+
+    @seqio.map_over_dataset
+    def cut(example):
+        return {"targets": tf.strings.substr(example["targets"], 0, length)}
+
+    return cut
+
+
+class Cut:
+    def __init__(self, length):
+        self.length = length
+
+    def __call__(self, dataset):
+        return lowered(self.length)(dataset)
+
+
+def partly(dataset, length):
+    return lowered(length)(dataset)
+
+
+@pytest.mark.parametrize(
+    "cut", [lowered, Cut, lambda length: functools.partial(partly, length=length)],
+    ids=["closure", "object", "partial"],
+)  # fmt: skip
+def test_what_a_preprocessor_closes_over_is_in_the_token_cache(
+    register,
+    vocabulary,
+    tmp_path,
+    monkeypatch,
+    cut,
+):
+    """Two preprocessors of one name and one text: lines cut at 3 are not those cut at 9."""
+    path = write(tmp_path / "de.txt", "\n".join(LINES) + "\n")
+    features = {"targets": feature(SeqioVocabulary(vocabulary), add_eos=False)}
+    read = []
+
+    def records_of(length):
+        source = seqio.TextLineDataSource({"train": str(path)})
+        steps = [
+            lambda lines: lines.map(lambda line: {"targets": line}),
+            cut(length),
+            seqio.preprocessors.tokenize,
+        ]
+        task = register("cut.de", source, features, steps)
+        (side,) = task_records(task, "train", vocabulary, languages=["de"]).sides
+        seqio.TaskRegistry.remove("cut.de")
+        return side.ids.tolist()
+
+    def counted(*given):
+        read.append(1)
+        return lines_of(*given)
+
+    monkeypatch.setattr("xlingjax.data.task_records.lines_of", counted)
+    for length in (3, 9, 3):
+        expected = stream(vocabulary, [line.encode()[:length].decode() for line in LINES])
+        assert records_of(length) == expected
+    # The third time it was there.
+    assert len(read) == 2

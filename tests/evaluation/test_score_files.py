@@ -17,7 +17,7 @@ from xlingjax.evaluation.submissions import write_predictions
 from xlingjax.tasks import suite_tasks, suites
 
 on_real_data = pytest.mark.skipif(
-    "XLINGJAX_DATA" not in os.environ, reason="XLINGJAX_DATA names no folder of real data"
+    not os.environ.get("XLINGJAX_DATA"), reason="XLINGJAX_DATA names no folder of real data"
 )
 REFERENCE = Path(os.environ.get("XLINGJAX_DATA", "")) / "reference_predictions"
 

@@ -10,11 +10,11 @@ import pytest
 FOLDER = Path(os.environ.get("XLINGJAX_RELEASED", ""))
 DATA = Path(os.environ.get("XLINGJAX_DATA", ""))
 needs_released = pytest.mark.skipif(
-    "XLINGJAX_RELEASED" not in os.environ,
+    not os.environ.get("XLINGJAX_RELEASED"),
     reason="XLINGJAX_RELEASED names no folder of a released encoder",
 )
 needs_data = pytest.mark.skipif(
-    "XLINGJAX_DATA" not in os.environ, reason="XLINGJAX_DATA names no folder of real data"
+    not os.environ.get("XLINGJAX_DATA"), reason="XLINGJAX_DATA names no folder of real data"
 )
 
 

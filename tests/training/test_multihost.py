@@ -10,7 +10,7 @@ import pytest
 from tests.helpers import tiny_run
 
 
-def two_processes(first, second):
+def two_processes(first, second, **variables):
     """Run `tiny_run` as two processes of 4 devices each with these arguments; [(exit status,
     output)] of both."""
     with socket.socket() as free:
@@ -24,6 +24,7 @@ def two_processes(first, second):
             "XLINGJAX_COORDINATOR": coordinator,
             "XLINGJAX_NUM_PROCESSES": "2",
             "XLINGJAX_PROCESS_ID": str(index),
+            **variables,
         }
         command = tiny_run.command(arguments)
         processes.append(
@@ -34,7 +35,7 @@ def two_processes(first, second):
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 text=True,
-            )
+            ),
         )
     try:
         outputs = [process.communicate(timeout=300)[0] for process in processes]
@@ -70,3 +71,20 @@ def test_two_processes_train_the_run_of_one_and_leave_together_on_sigterm(tmp_pa
     assert tiny_run.hashes(two) == tiny_run.hashes(one)
     losses = [[line["loss"] for line in tiny_run.lines(folder)] for folder in (one, two)]
     np.testing.assert_allclose(*losses, rtol=1e-5)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("victim", [0, 1])
+def test_where_one_of_two_processes_is_killed_the_other_ends_with_a_line(tmp_path, victim):
+    run = {"workdir": str(tmp_path / "two"), "steps": 5000, "mesh": (2, 2, 2)}
+    run["objectives"] = ("tlm",)
+    arguments = [run, run]
+    arguments[victim] = {**run, "signal_at": ["SIGKILL", 6]}
+    outcomes = two_processes(*arguments, XLINGJAX_HEARTBEAT="10")
+    assert outcomes[victim][0] == -9
+    status, output = outcomes[1 - victim]
+    assert status != 0
+    said = f"error: process {victim} of this run died or cannot be reached, so this process ends"
+    assert output.splitlines()[-1].startswith(said)
+    for noise in ("Check failure", "Traceback", "coordination_service", "absl::"):
+        assert noise not in output

@@ -3,7 +3,8 @@ itself."""
 
 import dataclasses
 import functools
-from collections.abc import Callable, Collection
+import importlib
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
 from xlingjax.config.evaluators import Files
@@ -12,6 +13,7 @@ from xlingjax.data.sources import split_list
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
 from xlingjax.model.config import ModelConfig
+from xlingjax.runtime.quiet import quiet_stderr
 from xlingjax.training.run_record import read_run_record, run_and_checkpoint
 
 Languages = Callable[[], Collection[str]]
@@ -30,6 +32,8 @@ class Corpus:
     negatives: tuple[str, ...] = ()
     labelled: Languages | None = None
     """Of labelled examples, which the run has beside `asked`; None: `asked` stays as it is."""
+    mixtures: tuple[str, ...] = ()
+    tasks: Files = None
 
     @functools.cached_property
     def vocabulary(self) -> Vocabulary:
@@ -59,7 +63,45 @@ class Corpus:
     def _of_text(self) -> Collection[str]:
         from xlingjax.data.vocabulary.training import texts_by_language
 
-        return texts_by_language(self.mono, self.parallel)
+        if not self.mixtures:
+            return texts_by_language(self.mono, self.parallel)
+        codes = {*_of_mixtures(self.mixtures, self.tasks)}
+        if self.mono or self.parallel:
+            codes.update(texts_by_language(self.mono, self.parallel))
+        return sorted(codes)
+
+
+def _of_mixtures(mixtures: Collection[str], modules: Files) -> set[str]:
+    """The languages that the tasks of mixtures declare. Raises UserError for a task that declares
+    none: its name can be read only where the run's languages are known."""
+    # Opening a mixture imports TensorFlow, which announces itself.
+    with quiet_stderr():
+        from xlingjax.data.mixture import tasks_of
+        from xlingjax.data.task_records import declared_languages
+
+        import_tasks(modules)
+        codes: set[str] = set()
+        for mixture in mixtures:
+            for task in tasks_of(mixture, "train"):
+                declared = declared_languages(task)
+                if not declared:
+                    raise UserError(
+                        f"LANGUAGES is not set, and task {task.name} of '{mixture}' does not say"
+                        ' what it is in: set LANGUAGES, like "de en"',
+                    )
+                codes.update(declared)
+    return codes
+
+
+def import_tasks(modules: Files) -> None:
+    """Raises UserError for a module that cannot be imported."""
+    for module in split_list(modules):
+        try:
+            importlib.import_module(module)
+        except ModuleNotFoundError as error:
+            raise UserError(
+                f"TASKS: {error}; name a module that Python can import from here",
+            ) from None
 
 
 def corpus(
@@ -72,6 +114,8 @@ def corpus(
     negatives: Files = None,
     labelled: Languages | None = None,
     language_embedding: bool | None = None,
+    mixtures: Sequence[str | None] = (),
+    tasks: Files = None,
 ) -> Corpus:
     """The text and the vocabulary of a run.
 
@@ -82,7 +126,7 @@ def corpus(
     beside those of `run` where nothing of its model belongs to one language (an imported encoder's
     has no list of them). language_embedding: that of `model`; False: it is left behind. negatives:
     tables of `xlingjax mine --negatives`. frozen: a folder that `xlingjax freeze` wrote, instead of
-    text.
+    text. mixtures: of SeqIO, of the modules `tasks`, whose languages are the run's too.
     """
     # What a user lists is the whole list, whatever the labelled files hold.
     if languages:
@@ -110,6 +154,8 @@ def corpus(
         frozen,
         split_list(negatives),
         labelled,
+        tuple(filter(None, mixtures)),
+        tasks,
     )
 
 

@@ -1,8 +1,8 @@
 """ERNIE-M (Ouyang et al. 2021) on the text of a run: CAMLM on pairs, BTMLM on monolingual text."""
 
 import dataclasses
+from collections.abc import Iterator
 
-from xlingjax.config.corpus import Corpus
 from xlingjax.config.text import TextSource
 from xlingjax.data.sampling import Sampling
 from xlingjax.errors import UserError
@@ -59,11 +59,12 @@ def btmlm(
     own_masks: str = "self",
     target_languages: str = "share",
     chunk: int = 0,
+    pairs: TextSource | None = None,
     weight: Weight = 1.0,
 ) -> ObjectiveRun:
     """BTMLM (ERNIE-M §3.1) on the corpus's monolingual text. target_languages: pseudo tokens are in
-    a language that the corpus has pairs of, drawn by their `share` as the text is sampled, or
-    `uniform`. decode, special, own_masks: see `BTMLM`.
+    a language that the corpus has pairs of (or the mixture of `pairs`), drawn by their `share` as
+    the text is sampled, or `uniform`. decode, special, own_masks: see `BTMLM`.
     """
     if target_languages not in ("share", "uniform"):
         raise UserError(
@@ -83,35 +84,31 @@ def btmlm(
         if target_languages == "uniform":
             # Shares to the power of 0 are all alike.
             sampling = Sampling(alpha=0.0)
-        shares = pair_shares(text.corpus, sampling)
+        shares = pair_shares(text, sampling, pairs)
         return dataclasses.replace(features, targets=tuple(shares.items()))
 
     source = text.batches(features, batch, length, complete=complete)
     return ObjectiveRun(objective, source, weight)
 
 
-def pair_shares(corpus: Corpus, sampling: Sampling) -> dict[int, float]:
-    """{language id: share} of the languages that the corpus has translations of, by their number of
-    pairs; pairs within one language are none.
+def pair_shares(
+    text: TextSource,
+    sampling: Sampling,
+    pairs: TextSource | None = None,
+) -> dict[int, float]:
+    """{language id: share} of the languages that the corpus, or the mixture of `pairs`, has
+    translations of, by their number of pairs; pairs within one language are none.
 
     Raises UserError where a language of monolingual text has none.
     """
-    from xlingjax.data.sources import find_pairs, find_text
-    from xlingjax.data.tokenise import tokenise
-
     counts: dict[str, float] = {}
-    pairs = []
-    if corpus.parallel:
-        pairs = find_pairs(corpus.parallel)
-    pairs = [pair for pair in pairs if pair.translates]
-    firsts = tokenise([pair.first for pair in pairs], corpus.vocabulary)
-    for pair, first in zip(pairs, firsts, strict=True):
+    for languages, sentences in _translations(text, pairs):
         # Both languages count: a pair teaches to translate from either side into the other.
-        for language in pair.languages:
-            counts[language] = counts.get(language, 0) + sum(first.sentences)
+        for language in languages:
+            counts[language] = counts.get(language, 0) + sentences
     # The model would write pseudo tokens of a language into which nothing taught it to translate.
     if lacking := sorted(
-        {text.language for text in find_text(corpus.mono)} - set(counts),
+        {*_text_languages(text)} - set(counts),
     ):
         raise UserError(
             f"btmlm: no parallel data for {', '.join(lacking)}, so nothing teaches the model to"
@@ -119,9 +116,42 @@ def pair_shares(corpus: Corpus, sampling: Sampling) -> dict[int, float]:
             " MONO",
         )
     return {
-        corpus.languages.index(language): share
+        text.corpus.languages.index(language): share
         for language, share in sampling.shares(counts).items()
     }
+
+
+def _translations(
+    text: TextSource,
+    pairs: TextSource | None,
+) -> Iterator[tuple[tuple[str, ...], int]]:
+    """(the languages, the number of pairs) of each parallel text."""
+    from xlingjax.data.sources import find_pairs
+    from xlingjax.data.tokenise import tokenise
+
+    if pairs is not None and pairs.mixture:
+        for of_task in pairs.texts():
+            if len({*of_task.languages}) > 1:
+                yield of_task.languages, of_task.sentences[0]
+        return
+    corpus = text.corpus
+    found = []
+    if corpus.parallel:
+        found = [one for one in find_pairs(corpus.parallel) if one.translates]
+    firsts = tokenise([pair.first for pair in found], corpus.vocabulary)
+    for pair, first in zip(found, firsts, strict=True):
+        yield pair.languages, sum(first.sentences)
+
+
+def _text_languages(text: TextSource) -> Iterator[str]:
+    from xlingjax.data.sources import find_text
+
+    if text.mixture:
+        for of_task in text.texts():
+            yield from of_task.languages
+        return
+    for file in find_text(text.corpus.mono):
+        yield file.language
 
 
 OBJECTIVES = {"camlm": camlm, "btmlm": btmlm}

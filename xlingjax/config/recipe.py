@@ -29,6 +29,7 @@ from xlingjax.convert import import_model
 from xlingjax.errors import UserError
 
 FOREIGN = "hf:"
+MIXTURES = {"MONO": "MIXTURE", "PARALLEL": "TLM_MIXTURE"}
 _CUT = "\\"
 """What gin writes where a value goes on in the next line."""
 
@@ -107,6 +108,9 @@ def parse_gin(files: Sequence[str], overrides: Sequence[str]) -> None:
     require_types(bound, places_of(texts, overrides))
     # Before values are required: an imported model may bring the vocabulary that is lacking.
     import_foreign(macros)
+    # Older runs read files beside mixtures, and go on as they began.
+    if "corpus.mixtures" in bound:
+        put_mixtures_in_place(macros)
     _require_values(macros, files)
     _require_known_macros(macros, bound)
 
@@ -280,6 +284,15 @@ def import_foreign(macros: Sequence[str]) -> None:
         gin.bind_parameter(f"{macro}/macro.value", run)
         if macro == "INIT_FROM" and lacks_vocabulary:
             gin.bind_parameter("VOCABULARY/macro.value", run)
+
+
+def put_mixtures_in_place(macros: Sequence[str]) -> None:
+    """A macro of files is None where the one of a SeqIO mixture in its place is set."""
+    for files, mixture in MIXTURES.items():
+        if not {files, mixture} <= {*macros}:
+            continue
+        if gin.query_parameter(f"{mixture}/macro.value") is not None:
+            gin.bind_parameter(f"{files}/macro.value", None)
 
 
 def checked_number(

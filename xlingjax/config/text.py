@@ -1,20 +1,19 @@
 """The batches of an objective, from text, a SeqIO mixture or a file of frozen batches."""
 
 import dataclasses
-import importlib
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from xlingjax.config.corpus import Corpus
+from xlingjax.config.corpus import Corpus, import_tasks
 from xlingjax.config.evaluators import Files
+from xlingjax.data.blocks import BlockText
 from xlingjax.data.frozen import frozen_source, read_header
 from xlingjax.data.loader import Batches, BatchSource
-from xlingjax.data.mixture import BatchSettings, open_mixture
+from xlingjax.data.mixture import BatchSettings, open_mixture, tasks_of
 from xlingjax.data.preprocessor import Preprocessor
 from xlingjax.data.sampling import Sampling, format_table
-from xlingjax.data.sources import split_list
 from xlingjax.errors import UserError
 from xlingjax.runtime.machine import is_primary
 from xlingjax.runtime.quiet import quiet_stderr
@@ -27,7 +26,8 @@ class TextSource:
     """The text that objectives read, and how their batches are drawn from it.
 
     From frozen batches if the corpus has them, else from the SeqIO `mixture` that the Python
-    modules `tasks` register, else from the corpus's files. holdout: share of the lines of files
+    modules `tasks` register, else from the corpus's files. A mixture is drawn by its rates as they
+    are, where `sampling` says nothing else (`ALPHA=None`). holdout: share of the lines of files
     left out of training; refused beside a mixture, which has splits. The others: see
     `data.mixture.BatchSettings`.
     """
@@ -51,6 +51,28 @@ class TextSource:
         # The class is frozen, and `stage` is no argument that `replace` could take.
         object.__setattr__(text, "stage", step)
         return text
+
+    def of_mixture(self, mixture: str | None) -> "TextSource":
+        """The same settings for another mixture; None: for the files."""
+        text = dataclasses.replace(self, mixture=mixture)
+        object.__setattr__(text, "stage", self.stage)
+        return text
+
+    def texts(self) -> list[BlockText]:
+        """The text of each task of the mixture. Raises UserError as `data.task_records`."""
+        from xlingjax.data.task_records import task_text
+
+        import_tasks(self.tasks)
+        return [
+            task_text(
+                task,
+                "train",
+                self.corpus.vocabulary,
+                self.use_cached,
+                self.corpus.languages,
+            )
+            for task in tasks_of(self.mixture or "", "train")
+        ]
 
     def batches(
         self,
@@ -134,6 +156,10 @@ class TextSource:
                     " of the mixture's tasks",
                 )
             import_tasks(self.tasks)
+            settings = dataclasses.replace(
+                settings,
+                sampling=of_rates(self.sampling),
+            )
             return open_mixture(
                 self.mixture,
                 features,
@@ -176,15 +202,14 @@ class TextSource:
         return frozen_source(path)
 
 
-def import_tasks(modules: Files) -> None:
-    """Raises UserError for a module that cannot be imported."""
-    for module in split_list(modules):
-        try:
-            importlib.import_module(module)
-        except ModuleNotFoundError as error:
-            raise UserError(
-                f"TASKS: {error}; name a module that Python can import from here",
-            ) from None
+def of_rates(sampling: Sampling) -> Sampling:
+    """How a mixture is drawn: by its rates, where nothing else is asked for."""
+    asked = (sampling.alpha, sampling.temperature, sampling.weights)
+    if sampling.uniform or sampling.counts == "tokens":
+        return sampling
+    if any(one is not None for one in asked):
+        return sampling
+    return dataclasses.replace(sampling, alpha=1.0, counts="mixture")
 
 
 def check_frozen(path: Path, name: str, requested: dict[str, Any]) -> None:

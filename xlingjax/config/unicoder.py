@@ -41,14 +41,19 @@ def clpc(
     negatives: int = 1,
     max_pieces: int = 100,
     reset_positions: bool = True,
+    negatives_mixture: str | None = None,
     weight: Weight = 1.0,
 ) -> ObjectiveRun:
-    """Cross-lingual paraphrase classification (Unicoder §3.2): on the corpus's tables of negatives
-    where it has some, else on its pairs and `negatives` wrong partners of each at random.
+    """Cross-lingual paraphrase classification (Unicoder §3.2): on `negatives_mixture`, of three
+    sides, or the corpus's tables of negatives where it has some, else on its pairs and `negatives`
+    wrong partners of each at random.
     """
+    # Mined negatives are the hard ones, so they replace random partners altogether.
+    mined = bool(negatives_mixture or text.corpus.negatives)
+    if mined:
+        text = text.of_mixture(negatives_mixture)
     features = ClpcFeatures(
-        # Mined negatives are the hard ones, so they replace random partners altogether.
-        bool(text.corpus.negatives),
+        mined,
         negatives,
         max_pieces,
         reset_positions,
@@ -67,11 +72,15 @@ def cl_mlm(
     weight: Weight = 1.0,
 ) -> ObjectiveRun:
     """Cross-lingual masked LM (Unicoder §3.2) on the corpus's aligned documents: pairs whose files
-    have blank lines between documents. parity: see `documents.switched_rows`."""
+    have blank lines between documents, or a mixture's whose sides both are empty there. parity: see
+    `documents.switched_rows`."""
 
     # Reads all of the files, so it waits until training opens them.
     def complete(features: ClMlmFeatures) -> ClMlmFeatures:
-        check_documents(text.corpus)
+        if text.mixture:
+            check_mixture(text)
+        else:
+            check_documents(text.corpus)
         return features
 
     features = ClMlmFeatures(masking, parity, packing)
@@ -103,6 +112,22 @@ def _parts_documents(first: TokenFile, second: TokenFile) -> bool:
         if ((one.lengths == 0) & (other.lengths == 0)).any():
             return True
     return False
+
+
+def check_mixture(text: TextSource) -> None:
+    """Raises UserError for text of a mixture without a line that is empty on both sides."""
+    for of_task in text.texts():
+        parted = False
+        for records in of_task.each():
+            first, second = records.sides
+            blank = (first.lengths == 0) & (second.lengths == 0)
+            parted = parted or bool(blank.any())
+        if not parted:
+            raise UserError(
+                f"cl_mlm: {of_task.name} of '{text.mixture}' has no example that is empty on both"
+                " sides, so it holds no aligned documents; let the task give one after each"
+                " document",
+            )
 
 
 OBJECTIVES = {"clwr": clwr, "clpc": clpc, "cl_mlm": cl_mlm}

@@ -125,21 +125,19 @@ class BlockText:
 
 @dataclasses.dataclass(frozen=True)
 class _Piece:
-    """Lines of one shard of a file, or of aligned files: those of `mask`; None: all of them."""
+    """Lines of one shard of a file, or of aligned files: those of `mask`; None: all of them. ends:
+    whether a document ends behind it."""
 
     files: tuple[TokenFile, ...]
     number: int
     mask: np.ndarray | None
+    ends: bool
 
     @property
     def lines(self) -> int:
         if self.mask is None:
             return self.files[0].lines[self.number]
         return int(self.mask.sum())
-
-    @property
-    def ends_file(self) -> bool:
-        return self.number + 1 == len(self.files[0].lines)
 
     def side(self, side: int) -> Tokens:
         tokens = self.files[side].shard(self.number)
@@ -232,7 +230,7 @@ def blocks_of_files(
     if text is None:
         pieces = []
         for number in range(len(files[0].lines)):
-            pieces.append(_Piece(tuple(files), number, None))
+            pieces.append(_Piece(tuple(files), number, None, ends=False))
         text = blocks_of(languages, key, pieces, vocabulary)
     _require_text(text, [Path(what)], False)
     return text
@@ -265,7 +263,8 @@ def _pieces(
             first += lines
             if of_shard.all():
                 of_shard = None
-            pieces.append(_Piece(of_file, number, of_shard))
+            ends_file = number + 1 == len(of_file[0].lines)
+            pieces.append(_Piece(of_file, number, of_shard, ends_file))
     return pieces
 
 
@@ -390,7 +389,7 @@ def _block(
         tuple(sentences),
         tuple(tokens),
         tuple(names),
-        last.ends_file,
+        last.ends,
     )
 
 
@@ -404,7 +403,7 @@ def _write(
     lengths = []
     for piece in pieces:
         lengths.append(np.array(piece.side(side).lengths))
-        if piece.ends_file and piece is not pieces[-1]:
+        if piece.ends and piece is not pieces[-1]:
             lengths.append(_DOCUMENT_BREAK)
     # Opened anew one by one: there may be more files than a process may hold open.
     ids = (piece.side(side).ids for piece in pieces)

@@ -77,7 +77,7 @@ def mixture_source(
     """Batches of `batch` rows of `length` tokens from a registered SeqIO mixture or task.
 
     The output features of its tasks are `LanguageFeature`s (see `tasks/xlm.py`), one for text, two
-    for pairs, or SeqIO's own, whose names and ids `task_records` understands. vocabulary: the
+    for pairs, or SeqIO's own, whose names and ids `task_text` understands. vocabulary: the
     run's; default: that of the first task's features. The others: see `BatchSettings`.
 
     `identity` holds what must be equal to continue, and `identity["sampling_table"]` the shares and

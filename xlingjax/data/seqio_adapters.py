@@ -14,6 +14,7 @@ from xlingjax.data.blocks import BlockText, pair_blocks, text_blocks
 from xlingjax.data.holdout import held_out_of
 from xlingjax.data.texts import Pair, Text
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
+from xlingjax.errors import UserError
 
 SIDES = ("first", "second", "third")
 """Features of aligned text."""
@@ -21,9 +22,18 @@ SIDES = ("first", "second", "third")
 
 @dataclasses.dataclass(frozen=True)
 class LanguageFeature(seqio.Feature):
-    """A `seqio.Feature` of text in one known language; `mixture_source` reads the language here."""
+    """A `seqio.Feature` of text in one known language; `mixture_source` reads the language here.
+    Raises UserError where none is named."""
 
+    # With a default, since the fields of `seqio.Feature` before it have one.
     language: str = ""
+
+    def __post_init__(self):
+        if not self.language:
+            raise UserError(
+                'LanguageFeature: name its language, like language="de"; a feature whose language'
+                " the task's name tells is a seqio.Feature",
+            )
 
 
 AT_ONCE = 1024

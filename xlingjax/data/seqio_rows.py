@@ -19,7 +19,7 @@ from xlingjax.data.features import FIELDS, TOKEN_FIELDS
 from xlingjax.data.preprocessor import Preprocessor
 from xlingjax.data.row_reader import RowReader
 from xlingjax.data.rows import join
-from xlingjax.data.task_records import lines_of
+from xlingjax.data.task_records import lines_of, open_task
 from xlingjax.data.tokens import Records, Tokens, joined
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
@@ -36,7 +36,8 @@ class ObjectiveRows:
     encoder-decoder, alone, as SeqIO's own `EncDecFeatureConverter` takes it.
 
     Rows are planned over `lines` lines at a time (all, if there are fewer): what is packed together
-    stood that near. Draws are SeqIO's: equal seeds give equal rows and masks.
+    stood that near. Draws are SeqIO's: equal seeds give equal rows and masks. Raises
+    UserError where the text fits no row.
     """
 
     def __init__(
@@ -64,7 +65,7 @@ class ObjectiveRows:
         self._ids = [list(run_languages).index(code) for code in languages]
         self._counts = counts
         self._lines = lines
-        self._any_rows = False
+        self._lines_of_text: int | None = None
 
     def __call__(
         self,
@@ -102,7 +103,9 @@ class ObjectiveRows:
         """The token fields [n, columns] of the rows, some at a time."""
         sides: list[list[tuple[np.ndarray, np.ndarray]]] | None = None
         read = 0
-        most = self._lines_of_a_plan()
+        passed = 0
+        any_rows = False
+        most = self._lines_up_to(self._lines)
         for chunk in lines_of(self._task, dataset, self._vocabulary):
             if sides is None:
                 sides = [[] for _ in chunk]
@@ -110,19 +113,43 @@ class ObjectiveRows:
                 chunks.append((ids, lengths))
             read += chunk[0][1].size
             if read >= most:
-                yield from self._planned(sides, length)
+                for block in self._planned(sides, length):
+                    any_rows = True
+                    yield block
+                passed += read
+                # Text that is repeated without end would be read for ever. Counted only where the
+                # first lines fit no row: it takes a pass.
+                if not any_rows and passed >= self._lines_up_to(None):
+                    raise self._no_rows(length)
                 sides = None
                 read = 0
         if sides is not None:
-            yield from self._planned(sides, length)
+            for block in self._planned(sides, length):
+                any_rows = True
+                yield block
+        if not any_rows:
+            raise self._no_rows(length)
 
-    def _lines_of_a_plan(self) -> int:
-        """No more than the text has: SeqIO repeats a dataset before it comes here, and a small one
-        would be read hundreds of times before its first row."""
-        examples = None
-        if "train" in self._task.splits:
-            examples = self._task.source.num_input_examples("train")
-        return min(self._lines, examples or self._lines)
+    def _no_rows(self, length: int) -> UserError:
+        name = Records(self._languages, ()).name
+        return UserError(
+            f"no {name} text of task {self._task.name} fits rows of {length} tokens; raise the"
+            " length or the limit of pieces",
+        )
+
+    def _lines_up_to(self, most: int | None) -> int:
+        """The lines of the text, counted up to `most`. No more are planned together: SeqIO repeats
+        a dataset before it comes here, and a small one would be read hundreds of times before its
+        first row."""
+        if self._lines_of_text is None:
+            task = self._task
+            cached = bool(task.supports_caching and task.cache_dir)
+            # Behind the task's preprocessors, which may drop lines or make several of an example.
+            count = _examples_in(open_task(task, "train", cached), most)
+            if most is not None and count >= most:
+                return most
+            self._lines_of_text = count
+        return min(self._lines_of_text, most or self._lines_of_text)
 
     def _planned(
         self,
@@ -140,13 +167,8 @@ class ObjectiveRows:
             length,
             self._vocabulary,
         )
-        # Text that is repeated without end would be read for ever, and no row come.
-        if not plan.count and not self._any_rows:
-            raise UserError(
-                f"no {records.name} text of task {self._task.name} fits rows of {length} tokens;"
-                " raise the length or the limit of pieces",
-            )
-        self._any_rows = True
+        if not plan.count:
+            return
         reader = RowReader.of_arrays(
             ids,
             plan,
@@ -186,6 +208,19 @@ class ObjectiveRows:
             lambda number, row: {"number": number, "row": row},
         )
         return seqio.map_over_dataset(masked, num_seeds=1)(numbered)
+
+
+def _examples_in(data: tf.data.Dataset, most: int | None) -> int:
+    """How many a dataset has, counted up to `most`."""
+    known = int(data.cardinality())
+    if known >= 0:
+        return known
+    if most is not None:
+        data = data.take(most)
+    count = 0
+    for batch in data.map(lambda _: 1).batch(1024):
+        count += len(batch)
+    return count
 
 
 def _one_seed(pair: Any) -> Any:

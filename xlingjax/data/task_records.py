@@ -14,6 +14,8 @@ import seqio
 import tensorflow as tf
 
 from xlingjax.data.blocks import BlockText, blocks_of_files
+from xlingjax.data.file_names import is_language_code
+from xlingjax.data.fingerprint import fingerprint
 from xlingjax.data.seqio_adapters import LanguageFeature, TextFiles
 from xlingjax.data.token_cache import (
     ShardWriter,
@@ -51,18 +53,14 @@ def task_text(
 
     Plain files come from the token cache; any other source that reads files (TFDS, TFRecords, a
     SeqIO cache with `use_cached`) is read once through the task's preprocessors and kept there too,
-    under the task's name, files and preprocessors. A source without files, a function, is read at
-    every start: nothing would tell that its data changed. Raises UserError: `use_cached` finds no
+    under the task's name, files and what the preprocessors do (`fingerprint`). A source without
+    files, a function, is read at every start, and so is one whose preprocessors hold what cannot be
+    compared: nothing would tell that it changed. Raises UserError: `use_cached` finds no
     cache, no language or no vocabulary is known, the task's own code fails.
     """
     if _is_plain(task) and not use_cached:
         return task.source.blocks(split, vocabulary)
-    if use_cached and not task.cache_dir:
-        raise UserError(
-            f"task {task.name} has no SeqIO cache; write it with `seqio_cache_tasks"
-            f" --tasks={task.name} --output_cache_dir=DIR` and name DIR with"
-            " `seqio.add_global_cache_dirs`, or set use_cached=False",
-        )
+    require_cache(task, use_cached)
     # Opened when it is needed: what is in the token cache takes no reading.
     data = functools.cache(lambda: open_task(task, split, use_cached))
     names = tuple(task.output_features)
@@ -71,8 +69,8 @@ def task_text(
         names = text_features(task, data().element_spec)
         codes = task_languages(task, names, languages)
 
-    files = _files(task, split, use_cached)
-    if files is None:
+    key = _key(task, split, use_cached)
+    if key is None:
         made = _written(
             task,
             data(),
@@ -82,20 +80,12 @@ def task_text(
         )
         tokens = [named_by_content(file, vocabulary) for file in made]
         return blocks_of_files(codes, tokens, vocabulary, f"task {task.name}")
-    key = f"seqio:{task.name}:{split}:{use_cached}:{files}:{task.source}:{task.preprocessors}"
-    # Addresses of functions are new in every process.
-    key = re.sub(" at 0x[0-9a-f]+", "", key)
     stems = [stem_of(f"{key}:{name}", vocabulary) for name in names]
     found = [find(stem) for stem in stems]
-    complete_files = [file for file in found if file]
-    if len(complete_files) < len(stems):
-        complete_files = _written(task, data(), vocabulary, stems)
-    return blocks_of_files(
-        codes,
-        complete_files,
-        vocabulary,
-        f"task {task.name}",
-    )
+    files = [file for file in found if file]
+    if len(files) < len(stems):
+        files = _written(task, data(), vocabulary, stems)
+    return blocks_of_files(codes, files, vocabulary, f"task {task.name}")
 
 
 def _written(
@@ -113,6 +103,22 @@ def _written(
     for stem, writer in zip(stems, writers, strict=True):
         files.append(complete(stem, writer.close(), f"task {task.name}"))
     return files
+
+
+def require_cache(task: seqio.Task, use_cached: bool) -> None:
+    """Raises UserError for a cache that is asked for and not there, and for one that a task
+    requires and nobody asks for."""
+    if task.requires_caching and not use_cached:
+        raise UserError(
+            f"task {task.name} is read from its SeqIO cache alone, as its CacheDatasetPlaceholder"
+            " says: set use_cached=True (in a recipe USE_CACHED)",
+        )
+    if use_cached and not task.cache_dir:
+        raise UserError(
+            f"task {task.name} has no SeqIO cache; write it with `seqio_cache_tasks"
+            f" --tasks={task.name} --output_cache_dir=DIR` and name DIR with"
+            " `seqio.add_global_cache_dirs`, or set use_cached=False",
+        )
 
 
 def _is_plain(task: seqio.Task) -> bool:
@@ -143,7 +149,9 @@ def open_task(
     split: str,
     use_cached: bool = False,
 ) -> tf.data.Dataset:
-    """One pass over a task's examples, in order. Raises UserError where its own code fails."""
+    """One pass over a task's examples, in order. Raises UserError where its own code fails, and as
+    `require_cache`."""
+    require_cache(task, use_cached)
     try:
         return task.get_dataset(
             None,
@@ -218,12 +226,25 @@ def task_languages(
 
 
 def _named(name: str, languages: Sequence[str]) -> list[str]:
-    """The languages that a name is made of, in its order; SeqIO refuses the hyphen of "zh-Hant"."""
+    """The languages that a name is made of, in its order; SeqIO refuses the hyphen of "zh-Hant".
+    Raises UserError where a language that is none of `languages` stands right beside one: of
+    "it_ca" one of the two would be read as the other."""
     spelled = {code.replace("-", "_"): code for code in languages}
     # Longest first: zh_Hant is not zh.
     codes = "|".join(map(re.escape, sorted(spelled, key=len, reverse=True)))
     if not codes:
         return []
+    part = f"(?:{codes}|[a-z]{{2}})(?![A-Za-z])"
+    for run in re.findall(f"(?<![A-Za-z]){part}(?:_{part})*", name):
+        parts = re.findall(part, run)
+        others = [one for one in parts if one not in spelled]
+        strange = [one for one in others if is_language_code(one)]
+        if strange and len(others) < len(parts):
+            raise UserError(
+                f"task {name}: {run!r} in its name may be several languages, and {strange[0]} is"
+                f" none of LANGUAGES ({', '.join(languages)}): add it there, rename the task, or"
+                " give it features of xlingjax.data.seqio_adapters.LanguageFeature",
+            )
     found = re.findall(f"(?<![A-Za-z])(?:{codes})(?![A-Za-z])", name)
     return [spelled[code] for code in found]
 
@@ -423,8 +444,20 @@ def without_end(
     return ids[keep], (lengths - ended).astype(np.int32)
 
 
+def _key(task: seqio.Task, split: str, use_cached: bool) -> str | None:
+    """What tells that the lines of a task changed; None where nothing does."""
+    files = _files(task, split, use_cached)
+    if files is None:
+        return None
+    code = fingerprint((task.preprocessors, task.output_features))
+    if code is None:
+        return None
+    return f"seqio:{task.name}:{split}:{use_cached}:{files}:{code}"
+
+
 def _files(task: seqio.Task, split: str, use_cached: bool) -> Any:
-    """What tells that the files of a task changed; None for a source that has none."""
+    """What tells that the files of a task, or how they are read, changed; None for a source that
+    has no files, or code that cannot be told from other code."""
     if use_cached:
         return _stamps(tf.io.gfile.glob(f"{task.cache_dir}/*{split}*"))
     if isinstance(task.source, TextFiles):
@@ -439,17 +472,16 @@ def _files(task: seqio.Task, split: str, use_cached: bool) -> Any:
         raise _failed(task, error) from error
     if stamps is None:
         return None
-    # What `str` leaves out: which part of the files a split of TFDS is, header lines to skip.
+    settings = vars(task.source)
+    # Which part of the files a split of TFDS is; what else it holds is found when it is opened.
     if isinstance(task.source, seqio.TfdsDataSource):
-        return stamps, [
-            str(part) for part in task.source.tfds_dataset.files(split)
-        ]
-    settings = {
-        name: value
-        for name, value in sorted(vars(task.source).items())
-        if isinstance(value, (str, int, float, bool, type(None)))
-    }
-    return stamps, settings
+        loader = task.source.tfds_dataset
+        parts = [str(part) for part in loader.files(split)]
+        settings = {"parts": parts, "decoders": loader._decoders}
+    read = fingerprint((type(task.source), settings))
+    if read is None:
+        return None
+    return stamps, read
 
 
 def _stamps(shards: Sequence[str]) -> list[tuple[str, int, int]] | None:

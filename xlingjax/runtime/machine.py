@@ -13,7 +13,10 @@ import numpy as np
 from jax.experimental import multihost_utils
 
 from xlingjax.errors import UserError
+from xlingjax.runtime.survivor import explain_deaths
 
+HEARTBEAT = 100
+"""Seconds without a sign of life after which a process of several counts as dead."""
 BACKENDS = {"cpu": "cpu", "gpu": "cuda", "tpu": "tpu"}
 INSTALL = {
     "cpu": "unset JAX_PLATFORMS",
@@ -124,7 +127,8 @@ def number_in(variable: str, default: int) -> int:
 
 def join_processes(config: RuntimeConfig) -> None:
     """Join the processes of one run: by the configuration, by XLINGJAX_* variables, or as SLURM and
-    TPU pods announce them."""
+    TPU pods announce them. If one dies all end within XLINGJAX_HEARTBEAT seconds, with a line that
+    names it."""
     if jax.distributed.is_initialized():
         return
     coordinator = config.coordinator or os.environ.get(
@@ -151,13 +155,20 @@ def join_processes(config: RuntimeConfig) -> None:
             "several processes need coordinator (host:port), num_processes and process_id"
             f" together; got coordinator={coordinator!r} num_processes={count} process_id={index}",
         )
+    heartbeat = number_in("XLINGJAX_HEARTBEAT", HEARTBEAT)
     # Only used where the devices are CPUs.
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
+    explain_deaths()
     try:
         if coordinator:
-            jax.distributed.initialize(coordinator, count, index)
+            jax.distributed.initialize(
+                coordinator,
+                count,
+                index,
+                heartbeat_timeout_seconds=heartbeat,
+            )
         else:
-            jax.distributed.initialize()
+            jax.distributed.initialize(heartbeat_timeout_seconds=heartbeat)
     except RuntimeError as error:
         raise UserError(
             f"process {index} could not join coordinator {coordinator or 'of the cluster'}:"

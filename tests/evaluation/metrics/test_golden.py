@@ -20,7 +20,7 @@ from xlingjax.evaluation.submissions import (
 )
 
 pytestmark = pytest.mark.skipif(
-    "XLINGJAX_DATA" not in os.environ, reason="XLINGJAX_DATA names no folder of real data"
+    not os.environ.get("XLINGJAX_DATA"), reason="XLINGJAX_DATA names no folder of real data"
 )
 DATA = Path(os.environ.get("XLINGJAX_DATA", ""))
 UNICODER = DATA / "reference_predictions/xglue_unicoder_dev"
