@@ -28,7 +28,6 @@ from xlingjax.data.clean.work import (
 )
 from xlingjax.data.text_files import content_hash
 from xlingjax.errors import UserError
-from xlingjax.workflows.clean_model import run_scorer
 from xlingjax.workflows.clean_report import COLUMNS, table
 
 REPORT = "report.json"
@@ -159,6 +158,9 @@ def scorer_of(path: str, language: str):
     """The language model of a file of KenLM or of a run."""
     if is_kenlm(path):
         return kenlm_scorer(path)
+    # JAX takes seconds to import, in each process of a runner.
+    from xlingjax.workflows.clean_model import run_scorer
+
     return run_scorer(path, language)
 
 

@@ -18,6 +18,14 @@ def package(
     try:
         return importlib.import_module(name)
     except ImportError:
-        raise UserError(
-            f"{step} needs the package {name.partition('.')[0]}: `pip install '{install}'`",
-        ) from None
+        raise missing(name, step, install) from None
+
+
+def missing(
+    name: str,
+    step: str,
+    install: str = "xlingjax[clean]",
+) -> UserError:
+    return UserError(
+        f"{step} needs the package {name}: `pip install '{install}'`",
+    )

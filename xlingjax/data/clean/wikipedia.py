@@ -18,7 +18,7 @@ from xlingjax.data.clean.extras import package
 from xlingjax.data.text_files import open_bytes
 from xlingjax.errors import UserError
 
-_STEM = re.compile(r"^(?P<code>[a-z]{2,3}(?:_[a-z]+)*)wiki(?:-|\.)")
+_STEM = re.compile(r"^(?P<code>simple|[a-z]{2,3}(?:_[a-z]+)*)wiki(?:-|\.)")
 # Wikipedias that are not named by the code of their language.
 _CODES = {"simple": "en", "no": "nb", "zh_classical": "lzh", "zh_yue": "yue"}
 # Tags whose content is no running text.
@@ -40,7 +40,8 @@ _TAGS = {
     "hiero",
     "pre",
 }
-_MAGIC = re.compile(r"__[A-Z]+__")
+# In any language: __NOTOC__, __KEIN_INHALTSVERZEICHNIS__.
+_MAGIC = re.compile(r"__[^\W\da-z]+?__")
 _SPACES = re.compile(r"[ \t\u00a0]+")
 # What is left of parentheses when the templates in them are gone: "( , )".
 _EMPTY = re.compile(r"\s*[(（][\s,;:،、，；]*[)）]")
@@ -53,7 +54,7 @@ def wikipedia_language(path: Path) -> str:
     if match is None:
         raise UserError(
             f"{path}: the name of a dump begins with the code of its language, like"
-            " dewiki-20260101-pages-articles.xml.bz2; or write the code before it, like de={path}",
+            f" dewiki-20260101-pages-articles.xml.bz2; or write the code before it, de={path}",
         )
     code = match["code"]
     return _CODES.get(code, code)
@@ -113,7 +114,8 @@ def plain_text(markup: str, namespaces: frozenset[str]) -> list[str]:
     text = _EMPTY.sub("", text)
     paragraphs = []
     for line in text.split("\n"):
-        line = _SPACES.sub(" ", line).strip(" *#:;")
+        # What is left of list items that the parser did not take for some.
+        line = _SPACES.sub(" ", line).lstrip(" *#:;").rstrip()
         if line:
             paragraphs.append(line)
     return paragraphs
