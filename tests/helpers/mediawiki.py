@@ -51,9 +51,9 @@ KOELN = """{{Begriffsklärungshinweis}}
 |Einwohner = {{EWZ|DE-NW|05315000}}
 }}
 [[Datei:Köln Dom.jpg|mini|hochkant=1.2|Der [[Kölner Dom|Dom]] am [[Rhein]]]]
-'''Köln''' ({{lang|la|Colonia}}) ist mit über einer Million Einwohnern<ref name="EW">{{Internetquelle \
-|url=https://example.org |titel=Zahlen}}</ref> die größte Stadt in [[Nordrhein-Westfalen]]. Sie liegt \
-am [[Rhein#Niederrhein|Niederrhein]].<ref name="EW" />
+'''Köln''' ({{lang|la|Colonia}}) ist mit über einer Million Einwohnern<ref name="EW">\
+{{Internetquelle |url=https://example.org |titel=Zahlen}}</ref> die größte Stadt in \
+[[Nordrhein-Westfalen]]. Sie liegt am [[Rhein#Niederrhein|Niederrhein]].<ref name="EW" />
 
 == Geschichte ==
 <!-- Hier bitte kürzen -->

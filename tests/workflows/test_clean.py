@@ -25,8 +25,9 @@ for name in ("mwxml", "mwparserfromhell", "sentencex", "datasketch"):
 DE = """Die Katze trinkt Milch. Der Hund schläft.
 Москва — столица России, и там живут люди.
 
-Der Hund schlaeft tief und fest in seinem warmen kleinen Haus am Fluss.
 12 345
+
+Der Hund schlaeft tief und fest in seinem warmen kleinen Haus am Fluss.
 
 Die  Katze trinkt Milch!
 """
@@ -76,7 +77,8 @@ def quiet(_):
 def test_raw_files_become_files_that_are_read(tmp_path):
     texts = clean(request(tmp_path), quiet)
     out = bytes_of(tmp_path / "out")
-    # A document is empty after its last line is gone, and the exclamation mark is no difference.
+    # Documents that have lost all their lines leave the others apart; an exclamation mark is no
+    # difference.
     assert out["mono/de/part-00001.txt"].decode() == (
         "Die Katze trinkt Milch.\nDer Hund schläft.\n\nDer Hund schlaeft tief und fest in seinem"
         " warmen kleinen Haus am Fluss.\n"
@@ -206,8 +208,8 @@ def test_two_workers_of_beam_write_the_same_bytes_of_real_text(tmp_path):
     if not data:
         pytest.skip("XLINGJAX_DATA is not set")
     source = {
-        "mono": (f"{data}/pretrain/mono/sw", f"{data}/pretrain/mono/ur"),
-        "parallel": (f"{data}/pretrain/parallel/tico19/en-sw*",),
+        "mono": (f"{data}/pretrain/mono/sw/wikipedia*", f"{data}/pretrain/mono/ur/wikipedia*"),
+        "parallel": (f"{data}/pretrain/parallel/ntrex_a/en-sw*",),
     }
     one = CleanRequest(str(tmp_path / "one"), **source)
     two = CleanRequest(str(tmp_path / "two"), **source, runner="Direct", workers=2)
@@ -230,7 +232,9 @@ def test_a_killed_cleaning_goes_on(tmp_path, runner):
     if runner == "Direct":
         pytest.importorskip("apache_beam")
     for number in range(40):
-        lines = [f"Satz {chr(97 + number % 26)}{chr(97 + line % 26)} {line}." for line in range(900)]
+        lines = [
+            f"Satz {chr(97 + number % 26)}{chr(97 + line % 26)} {line}." for line in range(900)
+        ]
         write(tmp_path / f"mono/de/{number:02d}.txt", "\n".join(lines))
     command = [sys.executable, "-m", "xlingjax", "data", "clean", "--runner", runner]
     command += ["--mono", str(tmp_path / "mono"), "--near", "none", "--output"]

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from xlingjax.errors import UserError
+from xlingjax.runtime.quiet import quiet_stderr
 
 NO_RUNNER = "none"
 """One process, without Beam."""
@@ -58,13 +59,13 @@ def pipeline_options(
                 f"{word!r} is no option of Beam: write them behind `--`, like"
                 " -- --parallelism=8",
             )
-    from apache_beam.options.pipeline_options import PipelineOptions
+    # Its import warns of clients of Google's that nothing here needs.
+    with quiet_stderr():
+        from apache_beam.options.pipeline_options import PipelineOptions
 
-    # Workers tell of every connection that they open.
-    quiet = "--default_sdk_harness_log_level=ERROR"
     if runner != "Direct":
-        return PipelineOptions([f"--runner={RUNNERS[runner]}", quiet, *more])
-    own = [f"--runner={_DIRECT}", f"--direct_num_workers={workers}", quiet]
+        return PipelineOptions([f"--runner={RUNNERS[runner]}", *more])
+    own = [f"--runner={_DIRECT}", f"--direct_num_workers={workers}"]
     if workers > 1:
         own.append("--direct_running_mode=multi_processing")
     return PipelineOptions([*own, *more])

@@ -45,7 +45,7 @@ def test_characters():
 def test_punctuation_is_that_of_sacremoses(language, text):
     moses = pytest.importorskip("sacremoses")
     assert normalizer(language)(text) == moses.MosesPunctNormalizer(lang=language).normalize(text)
-    assert normalizer("en")("It’s “fine”") == "It's \"fine\""
+    assert normalizer("en")("It’s “fine”") == 'It\'s "fine"'
 
 
 # Sentences of 14 scripts, apart as their readers set them apart.
@@ -101,7 +101,7 @@ def test_the_language_of_a_text_is_that_of_facebooks_model():
     model = Identifier(PACKAGED)
     german = "Die Katze trinkt jeden Morgen ihre Milch."
     assert model.probability(german, "de") > 0.9 and model.probability(german, "en") < 0.1
-    assert model.probability("北京是中华人民共和国的首都，也是文化中心。", "zh_Hans") > 0.8
+    assert model.probability("北京是中华人民共和国的首都，也是文化中心。", "zh_Hans") > 0.9
     assert len(model.languages()) == 176
     model.require("sw")
     with pytest.raises(UserError, match="does not know the language 'xx'"):
@@ -125,7 +125,7 @@ def test_ccnet_takes_for_the_same():
     assert key_of("Café No. 12!") == key_of("cafe no 99")
     assert key_of("Café") != key_of("Cafés")
     # Vowel signs of Hindi are letters of the word, and no accents.
-    assert key_of("की") != key_of("का")
+    assert key_of("कु") != key_of("क")
     # Without letters the text itself counts.
     assert key_of("!!") != key_of("??")
     assert pair_key("a", "b") != pair_key("b", "a")

@@ -4,15 +4,16 @@ what these write depends on their part alone, so both write the same bytes."""
 from __future__ import annotations
 
 import functools
-import logging
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from types import ModuleType
 from typing import Any, Protocol
 
 from xlingjax.data.beam import NO_RUNNER, pipeline_options
 from xlingjax.data.clean.parts import Part
 from xlingjax.data.clean.work import Work, write_whole
 from xlingjax.errors import UserError
+from xlingjax.runtime.quiet import quiet_stderr
 
 ForPart = Callable[[Part], None]
 
@@ -75,12 +76,11 @@ class OneProcess:
 
 
 class Beam:
-    """options: of `pipeline_options`."""
+    """options: of `pipeline_options`. What workers log of their connections is shown where a
+    pipeline fails."""
 
     def __init__(self, options: Any):
         self._options = options
-        # It tells of every stage of every pipeline.
-        logging.getLogger("apache_beam").setLevel(logging.ERROR)
 
     def each(
         self,
@@ -88,9 +88,9 @@ class Beam:
         function: ForPart,
         parts: Sequence[Part],
     ) -> None:
-        import apache_beam as beam
+        beam = _beam()
 
-        with beam.Pipeline(options=self._options) as pipeline:
+        with quiet_stderr(), beam.Pipeline(options=self._options) as pipeline:
             _ = (
                 pipeline
                 | beam.Create(list(parts))
@@ -109,10 +109,10 @@ class Beam:
         parts: Sequence[Part],
         rounds: int = 1,
     ) -> None:
-        import apache_beam as beam
+        beam = _beam()
 
         asked = [(part, number) for part in parts for number in range(rounds)]
-        with beam.Pipeline(options=self._options) as pipeline:
+        with quiet_stderr(), beam.Pipeline(options=self._options) as pipeline:
             numbers = (
                 pipeline
                 | "parts and rounds" >> beam.Create(asked)
@@ -143,6 +143,13 @@ def engine(runner: str, workers: int, more: Sequence[str]) -> Engine:
             f" ({more[0]})",
         )
     return OneProcess()
+
+
+def _beam() -> ModuleType:
+    # It warns of clients of Google's that nothing here needs.
+    with quiet_stderr():
+        import apache_beam
+    return apache_beam
 
 
 def _told(work: Work, function: ForPart, part: Part) -> None:

@@ -29,7 +29,8 @@ class Identifier:
             raise UserError(f"--identify {path}: {error}") from None
 
     def languages(self) -> set[str]:
-        labels, _ = self._model.predict("a", k=-1)
+        # Below any probability, for which fastText would leave labels out.
+        labels, _ = self._model.predict("a", k=-1, threshold=-1.0)
         return {label.removeprefix(_LABEL) for label in labels}
 
     def require(self, language: str) -> None:

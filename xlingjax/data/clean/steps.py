@@ -109,11 +109,13 @@ def near_repetitions(
     work: Work,
     values: Iterable[tuple[Position, bytes]],
 ) -> list[Position]:
+    values = list(values)
+    # Almost every band is of one text alone.
+    if len(values) == 1:
+        return []
     texts = []
     for position, signature in values:
         texts.append((position, np.frombuffer(signature, np.uint32)))
-    if len(texts) == 1:
-        return []
     threshold = work.settings.near
     assert threshold is not None
     return duplicates.near_later(texts, threshold)
