@@ -1,20 +1,33 @@
-"""`xlingjax data check`."""
+"""`xlingjax data check` and `xlingjax data clean`."""
 
 import argparse
+import dataclasses
 from argparse import Namespace
+from typing import Any
 
 from xlingjax.cli.arguments import Parser, text_options
-from xlingjax.cli.types import positive
+from xlingjax.cli.types import positive, share
 from xlingjax.cli.verb import Verb
+from xlingjax.errors import UserError
+
+# Those of data/beam.py and data/clean: --help has to answer at once.
+RUNNERS = ("none", "Direct", "Flink", "Spark", "Dataflow")
+UNITS = ("lines", "documents")
+KEEP = ("head", "middle", "tail")
 
 
 def options(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(
         dest="action",
-        metavar="check",
+        metavar="check|clean",
         required=True,
         parser_class=Parser,
     )
+    _check_options(actions)
+    _clean_options(actions)
+
+
+def _check_options(actions: Any) -> None:
     text = (
         "find what is wrong with a corpus, and what a run would read of it; exit 1 when something"
         " must be repaired"
@@ -49,9 +62,204 @@ def options(parser: argparse.ArgumentParser) -> None:
         default=0.7,
         help="languages are drawn by share ** alpha (default %(default)s)",
     )
+    check.set_defaults(run_action=_check)
+
+
+def _clean_options(actions: Any) -> None:
+    text = (
+        "turn raw files into files that pretrain reads: extract, normalise, split, filter,"
+        " deduplicate; an interrupted cleaning goes on when it is called again"
+    )
+    clean = actions.add_parser("clean", help=text, description=text)
+    clean.epilog = "Behind `--` stand Beam's own options: -- --parallelism=8"
+    text_options(clean)
+    clean.add_argument(
+        "--wikipedia",
+        nargs="+",
+        default=[],
+        metavar="GLOB",
+        help="dumps: dewiki-20260101-pages-articles.xml.bz2; CODE=GLOB names the language",
+    )
+    clean.add_argument(
+        "--output",
+        required=True,
+        metavar="FOLDER",
+        help="gets mono/, parallel/ and report.json",
+    )
+    runner_options(clean)
+    _step_options(clean)
+    clean.set_defaults(run_action=_clean)
+
+
+def _step_options(clean: argparse.ArgumentParser) -> None:
+    """One per step, in their order."""
+    switch(clean, "characters", True, "NFC, without control characters")
+    switch(
+        clean,
+        "punctuation",
+        False,
+        "Moses' normalisation of punctuation, as XLM's text has it",
+    )
+    switch(clean, "sentences", True, "one sentence of monolingual text a line")
+    clean.add_argument(
+        "--length",
+        type=limits,
+        default=(1, 5000),
+        metavar="MIN,MAX",
+        help="characters of a line, or none (default 1,5000)",
+    )
+    clean.add_argument(
+        "--tokens",
+        type=limits,
+        default=(1, 250),
+        metavar="MIN,MAX",
+        help="words of a line, or none (default 1,250)",
+    )
+    clean.add_argument(
+        "--script_share",
+        type=share,
+        default=0.5,
+        metavar="SHARE",
+        help="of the letters in the script of the language, at least; 0: any (default %(default)s)",
+    )
+    switch(clean, "copies", True, "leave out pairs whose sides are the same")
+    clean.add_argument(
+        "--ratio",
+        type=number_or_none,
+        default=9.0,
+        metavar="R",
+        help="words of the longer side of a pair over the shorter, at most, or none (default"
+        " %(default)s)",
+    )
+    clean.add_argument(
+        "--identify",
+        metavar="MODEL",
+        help="leave out other languages: a file of fastText, or lid.176.ftz, which the extra clean"
+        " brings (default: no)",
+    )
+    clean.add_argument(
+        "--identify_threshold",
+        type=share,
+        default=0.5,
+        metavar="P",
+        help="probability of the language, at least (default %(default)s)",
+    )
+    switch(clean, "exact", True, "leave out repetitions")
+    clean.add_argument(
+        "--near",
+        type=number_or_none,
+        default=0.8,
+        metavar="SIMILARITY",
+        help="leave out what is so similar to an earlier text, or none (default %(default)s)",
+    )
+    clean.add_argument(
+        "--language_model",
+        nargs="+",
+        default=[],
+        metavar="CODE=MODEL",
+        help="filter by perplexity: a file of KenLM (.arpa, .bin) or a run",
+    )
+    clean.add_argument(
+        "--keep",
+        nargs="+",
+        choices=KEEP,
+        default=["head", "middle"],
+        help="parts by perplexity (default: head middle)",
+    )
+    clean.add_argument(
+        "--percentiles",
+        type=two_percentiles,
+        default=(30.0, 60.0),
+        metavar="A,B",
+        help="where head and middle end (default 30,60)",
+    )
+    clean.add_argument(
+        "--unit",
+        choices=UNITS,
+        default="lines",
+        help="what is identified, compared and scored as one text (default %(default)s)",
+    )
+
+
+def runner_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--runner",
+        choices=RUNNERS,
+        help="of Apache Beam; none: one process without it (default: Direct where the extra beam"
+        " is installed)",
+    )
+    parser.add_argument(
+        "--workers",
+        type=positive,
+        default=1,
+        metavar="N",
+        help="processes of --runner Direct (default %(default)s)",
+    )
+    parser.add_argument(
+        "beam",
+        nargs="*",
+        metavar="-- OPTION",
+        help="Beam's own options",
+    )
+
+
+def switch(
+    parser: argparse.ArgumentParser,
+    name: str,
+    default: bool,
+    help: str,
+) -> None:
+    """--NAME and --no-NAME."""
+    parser.add_argument(
+        f"--{name}",
+        action=argparse.BooleanOptionalAction,
+        default=default,
+        help=help,
+    )
+
+
+def limits(text: str) -> tuple[int, int] | None:
+    if text == "none":
+        return None
+    low, _, high = text.partition(",")
+    if not (low.isdigit() and high.isdigit() and int(low) <= int(high)):
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not MIN,MAX, like 1,250, or none",
+        )
+    return int(low), int(high)
+
+
+def number_or_none(text: str) -> float | None:
+    if text == "none":
+        return None
+    try:
+        # Not true of nan, which is refused below.
+        if float(text) > 0:
+            return float(text)
+    except ValueError:
+        pass
+    raise argparse.ArgumentTypeError(
+        f"{text!r} is not a number above 0, or none",
+    )
+
+
+def two_percentiles(text: str) -> tuple[float, float]:
+    low, _, high = text.partition(",")
+    try:
+        if 0 <= float(low) <= float(high) <= 100:
+            return float(low), float(high)
+    except ValueError:
+        pass
+    raise argparse.ArgumentTypeError(
+        f"{text!r} is not A,B from 0 to 100, like 30,60",
+    )
 
 
 def run(args: Namespace) -> int:
+    return args.run_action(args)
+
+
+def _check(args: Namespace) -> int:
     from xlingjax.data.check import check
     from xlingjax.data.sampling import Sampling
     from xlingjax.data.vocabulary.sentencepiece import Vocabulary
@@ -75,4 +283,52 @@ def run(args: Namespace) -> int:
     return 0
 
 
-VERB = Verb("data", "look at a corpus before a run", options, run)
+def _clean(args: Namespace) -> int:
+    from xlingjax.data.beam import NO_RUNNER, has_beam
+    from xlingjax.data.clean.settings import CleanSettings
+    from xlingjax.workflows.clean import CleanRequest, clean, summary
+
+    runner = args.runner
+    if runner is None:
+        runner = NO_RUNNER
+        if has_beam():
+            runner = "Direct"
+        print(f"--runner {runner}")
+    steps = {}
+    for field in dataclasses.fields(CleanSettings):
+        if field.name in args:
+            steps[field.name] = getattr(args, field.name)
+    settings = CleanSettings(
+        **steps | {"keep": tuple(args.keep)},
+        language_models=_language_models(args.language_model),
+    )
+    request = CleanRequest(
+        args.output,
+        tuple(args.mono),
+        tuple(args.parallel),
+        tuple(args.wikipedia),
+        settings,
+        runner,
+        args.workers,
+        tuple(args.beam),
+    )
+    print(summary(request, clean(request)))
+    return 0
+
+
+def _language_models(words: list[str]) -> tuple[tuple[str, str], ...]:
+    """Raises UserError: no code, two models of a language."""
+    models: dict[str, str] = {}
+    for word in words:
+        code, is_given, path = word.partition("=")
+        if not is_given or not code or not path:
+            raise UserError(
+                f"--language_model {word}: write CODE=MODEL, like de=de.arpa.bin",
+            )
+        if code in models:
+            raise UserError(f"--language_model: {code} has two models")
+        models[code] = path
+    return tuple(sorted(models.items()))
+
+
+VERB = Verb("data", "look at a corpus before a run, or clean it", options, run)

@@ -25,7 +25,9 @@ MARKS = {"ok": "ok    ", "note": "note  ", "broken": "BROKEN"}
 EXTRAS = {
     "dev": ("tests and linter", "pytest"),
     "interop": ("make bench beside transformers", "transformers"),
-    "beam": ("caching large corpora with Beam", "apache_beam"),
+    "beam": ("cleaning and caching large corpora with Beam", "apache_beam"),
+    "clean": ("data clean", "mwxml"),
+    "kenlm": ("perplexities by KenLM files", "kenlm"),
 }
 # Of two distributions that own one folder, the one to keep.
 KEEP = {

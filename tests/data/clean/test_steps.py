@@ -1,0 +1,198 @@
+"""Each step on one line."""
+
+import unicodedata
+
+import numpy as np
+import pytest
+
+from xlingjax.data.clean.characters import normal_characters
+from xlingjax.data.clean.duplicates import (
+    BANDS,
+    PERMUTATIONS,
+    band,
+    key_of,
+    near_later,
+    pair_key,
+    shingles,
+    signature,
+)
+from xlingjax.data.clean.filters import balanced, copied, in_script, words_in
+from xlingjax.data.clean.identification import PACKAGED, Identifier
+from xlingjax.data.clean.language_model import KenLm, limits
+from xlingjax.data.clean.punctuation import normalizer
+from xlingjax.data.clean.sentences import split_sentences
+from xlingjax.errors import UserError
+
+
+def test_characters():
+    decomposed = unicodedata.normalize("NFD", "Köln")
+    assert normal_characters(f"\ufeff {decomposed}\u200b\u00ad\x07 \t\u00a0ist\u2028groß ") == (
+        "Köln ist groß"
+    )
+    # NFKC would make of them "fi", "2", "A"; a joiner changes what Persian and Hindi words are.
+    assert normal_characters("ﬁ² Ａ می\u200cخواهم क्\u200dष") == "ﬁ² Ａ می\u200cخواهم क्\u200dष"
+
+
+@pytest.mark.parametrize(
+    ("language", "text"),
+    [
+        ("de", "„Ja“, sagte er … 1\u00a0000"),
+        ("fr", "«\u00a0Bonjour\u00a0»\u00a0!"),
+        ("en", "It’s “fine” – really"),
+        ("zh", "北京（首都）"),
+    ],
+)
+def test_punctuation_is_that_of_sacremoses(language, text):
+    moses = pytest.importorskip("sacremoses")
+    assert normalizer(language)(text) == moses.MosesPunctNormalizer(lang=language).normalize(text)
+    assert normalizer("en")("It’s “fine”") == 'It\'s "fine"'
+
+
+# Sentences of 14 scripts, apart as their readers set them apart.
+SENTENCES = {
+    "en": ["Dr. Smith arrived at 5 p.m. on Monday.", "Then he left."],
+    "de": ["Am 3. Oktober 1990 kam Prof. Dr. Müller.", "Er lebt in Köln."],
+    "ru": ["Л. Н. Толстой написал роман.", "Он жил в Ясной Поляне."],
+    "el": ["Πήγες ποτέ;", "Ναι, πήγα."],
+    "zh": ["北京是中国的首都。", "你去过吗？"],
+    "ja": ["東京は日本の首都です。", "とても大きい。"],
+    "ko": ["서울은 한국의 수도이다.", "매우 크다."],
+    "hi": ["दिल्ली भारत की राजधानी है।", "यह बहुत बड़ा शहर है।"],
+    "bn": ["ঢাকা বাংলাদেশের রাজধানী।", "এটি বড়।"],
+    "ar": ["القاهرة عاصمة مصر.", "هل زرتها؟"],
+    "ur": ["اسلام آباد پاکستان کا دارالحکومت ہے۔", "یہ خوبصورت ہے۔"],
+    "am": ["አዲስ አበባ የኢትዮጵያ ዋና ከተማ ናት።", "ትልቅ ናት።"],
+    "hy": ["Երևանը Հայաստանի մայրաքաղաքն է։", "Այն մեծ է։"],
+    "my": ["ရန်ကုန်သည် မြို့ကြီးဖြစ်သည်။", "လှပသည်။"],
+    "ka": ["თბილისი საქართველოს დედაქალაქია.", "ის დიდია."],
+}
+
+
+@pytest.mark.parametrize("language", SENTENCES)
+def test_sentences(language):
+    pytest.importorskip("sentencex")
+    sentences = SENTENCES[language]
+    between = "" if language in ("zh", "ja") else " "
+    assert split_sentences(between.join(sentences), language) == sentences
+
+
+def test_words_are_counted_where_there_are_no_spaces():
+    assert words_in("The cat sleeps.") == 3
+    assert words_in("猫は sleeps 24") == 4
+    # Ten characters of Thai.
+    assert words_in("กรุงเทพมหา") == 2
+
+
+def test_the_script_of_a_line():
+    assert in_script("Привет world", "ru", 0.5) and not in_script("Hi world д", "ru", 0.5)
+    # As many letters as asked for are enough.
+    assert in_script("дддд abcd", "ru", 0.5) and not in_script("ддд abcd", "ru", 0.5)
+    assert not in_script("1234 :-)", "en", 0.5)
+    assert in_script("whatever", "xx", 0.5)
+
+
+def test_sides_of_pairs():
+    assert copied("Copyright 2012 ACME", "copyright 2012 Acme") and not copied("Hund", "hound")
+    assert balanced("one two", " ".join(["w"] * 18), 9) and not balanced("a", " ".join("w" * 10), 9)
+
+
+def test_the_language_of_a_text_is_that_of_facebooks_model():
+    pytest.importorskip("fasttext")
+    model = Identifier(PACKAGED)
+    german = "Die Katze trinkt jeden Morgen ihre Milch."
+    assert model.probability(german, "de") > 0.9 and model.probability(german, "en") < 0.1
+    assert model.probability("北京是中华人民共和国的首都，也是文化中心。", "zh_Hans") > 0.9
+    assert len(model.languages()) == 176
+    model.require("sw")
+    with pytest.raises(UserError, match="does not know the language 'xx'"):
+        model.require("xx")
+
+
+def test_a_file_that_is_no_model(tmp_path):
+    pytest.importorskip("fasttext")
+    path = tmp_path / "lid.bin"
+    with pytest.raises(UserError, match="no such file"):
+        Identifier(str(path))
+    path.write_bytes(b"no model")
+    with pytest.raises(UserError, match="wrong file format"):
+        Identifier(str(path))
+
+
+# --- Repetitions ----------------------------------------------------------------------------------
+
+
+def test_ccnet_takes_for_the_same():
+    assert key_of("Café No. 12!") == key_of("cafe no 99")
+    assert key_of("Café") != key_of("Cafés")
+    # Vowel signs of Hindi are letters of the word, and no accents.
+    assert key_of("कु") != key_of("क")
+    # Without letters the text itself counts.
+    assert key_of("!!") != key_of("??")
+    assert pair_key("a", "b") != pair_key("b", "a")
+
+
+def test_signatures_are_those_of_datasketch_and_estimate_similarity():
+    datasketch = pytest.importorskip("datasketch")
+    text = "The cat sat on the mat and looked at the birds in the garden all day."
+    other = text.replace("birds", "bird")
+    theirs = datasketch.MinHash(num_perm=PERMUTATIONS, scheme="affine32")
+    for shingle in shingles(text):
+        theirs.update(shingle)
+    assert np.array_equal(signature(text), theirs.hashvalues)
+    a, b = shingles(text), shingles(other)
+    true = len(a & b) / len(a | b)
+    assert abs((signature(text) == signature(other)).mean() - true) < 0.2
+    # A band is in exactly one place, and all of them are the whole.
+    together = b"".join(band(signature(text), number)[1:] for number in range(BANDS))
+    assert together == signature(text).tobytes()
+
+
+def test_the_earliest_of_near_texts_stays_in_any_order():
+    base = np.arange(PERMUTATIONS, dtype=np.uint32)
+    near = base.copy()
+    near[:10] = 999
+    far = base.copy()
+    far[:40] = 999
+    texts = [((0, 5), base), ((1, 0), near), ((1, 1), far)]
+    for order in (texts, texts[::-1], [texts[1], texts[2], texts[0]]):
+        assert near_later(order, 0.8) == [(1, 0)]
+
+
+# --- Perplexity -----------------------------------------------------------------------------------
+
+ARPA = """\\data\\
+ngram 1=5
+ngram 2=2
+
+\\1-grams:
+-1.0\t<unk>\t0
+0\t<s>\t-0.5
+-1.0\t</s>\t0
+-0.5\tthe\t-0.25
+-0.75\tcat\t0
+
+\\2-grams:
+-0.25\t<s> the
+-0.125\tthe cat
+
+\\end\\
+"""
+
+
+def test_perplexities_of_kenlm(tmp_path):
+    pytest.importorskip("kenlm")
+    path = tmp_path / "en.arpa"
+    path.write_text(ARPA)
+    losses, counts = KenLm(str(path)).losses(["the cat", "cat the dog"])
+    # <s> the, the cat, </s>; then <s> backs off to cat, cat to the, the to <unk>, and </s>.
+    log10 = [0.25 + 0.125 + 1.0, 0.5 + 0.75 + 0.5 + 0.25 + 1.0 + 1.0]
+    assert losses == pytest.approx(np.array(log10) * np.log(10), rel=1e-5)
+    assert counts.tolist() == [3, 4]
+
+
+def test_head_middle_and_tail():
+    perplexities = np.arange(1.0, 101.0)
+    (head,) = limits(perplexities, ["head"], (30, 60))
+    assert [low <= 29.0 < high for low, high in [head]] == [True] and head[1] == 30.0
+    middle, tail = limits(perplexities, ["tail", "middle"], (30, 60))
+    assert middle == (30.0, 60.0) and tail == (60.0, float("inf"))

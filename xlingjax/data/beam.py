@@ -1,0 +1,71 @@
+"""Apache Beam, where one process is outgrown: the runners by their short names, and their options.
+
+Beam itself is imported only here and where a pipeline is built, so that a machine without the extra
+`beam` reads files as before.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Sequence
+from typing import Any
+
+from xlingjax.errors import UserError
+from xlingjax.runtime.quiet import quiet_stderr
+
+NO_RUNNER = "none"
+"""One process, without Beam."""
+RUNNERS = {
+    "Direct": "FnApiRunner",
+    "Flink": "FlinkRunner",
+    "Spark": "SparkRunner",
+    "Dataflow": "DataflowRunner",
+}
+# Beam's DirectRunner picks among three runners by what it finds; this is the one that is in the
+# package and has several processes.
+_DIRECT = "apache_beam.runners.portability.fn_api_runner.FnApiRunner"
+
+
+def has_beam() -> bool:
+    return importlib.util.find_spec("apache_beam") is not None
+
+
+def require_beam(runner: str) -> None:
+    """Raises UserError where the extra is missing."""
+    if not has_beam():
+        raise UserError(
+            f"--runner {runner} needs Apache Beam: `pip install 'xlingjax[beam]'`, or --runner"
+            f" {NO_RUNNER} for one process",
+        )
+
+
+def pipeline_options(
+    runner: str,
+    workers: int = 1,
+    more: Sequence[str] = (),
+) -> Any:
+    """Beam's PipelineOptions of one of `RUNNERS`. workers: processes of `Direct`, which other
+    runners take among `more`, Beam's own options ("--parallelism=8"), the last word on each.
+
+    Raises UserError: an unknown runner, the extra `beam` missing, words that are not options.
+    """
+    if runner not in RUNNERS:
+        known = ", ".join([NO_RUNNER, *RUNNERS])
+        raise UserError(f"unknown runner {runner!r}: choose from {known}")
+    require_beam(runner)
+    for word in more:
+        if not word.startswith("--"):
+            raise UserError(
+                f"{word!r} is no option of Beam: write them behind `--`, like"
+                " -- --parallelism=8",
+            )
+    # Its import warns of clients of Google's that nothing here needs.
+    with quiet_stderr():
+        from apache_beam.options.pipeline_options import PipelineOptions
+
+    if runner != "Direct":
+        return PipelineOptions([f"--runner={RUNNERS[runner]}", *more])
+    own = [f"--runner={_DIRECT}", f"--direct_num_workers={workers}"]
+    if workers > 1:
+        own.append("--direct_running_mode=multi_processing")
+    return PipelineOptions([*own, *more])

@@ -1,0 +1,1 @@
+"""Raw files into text to pretrain on: extraction, normalisation, filters and deduplication."""

@@ -1,0 +1,127 @@
+"""Repetitions of a text, exact and near, and which of them stays.
+
+Exact: the hash of what CCNet hashes (Wenzek et al. 2020, §3.1): lower case, all digits alike,
+without accents and punctuation. Near: MinHash over shingles (Broder 1997), by datasketch. Texts
+that share a band of their signatures are compared; the earliest stays. Nothing here depends on the
+order in which texts come, so that any number of workers keeps the same ones.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import re
+import unicodedata
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from xlingjax.data.clean.extras import package
+
+Position = tuple[int, int]
+"""Of a text in the corpus: the number of its part, its number in it."""
+
+PERMUTATIONS = 64
+BANDS = 8
+"""Of 8 values: a pair of similarity 0.8 shares one with probability 0.77, of 0.9 with 0.99."""
+SHINGLE = 5
+"""Characters; a word of several letters in any script."""
+
+_DIGIT = re.compile(r"\d")
+
+
+def key_of(text: str) -> bytes:
+    """16 bytes, equal of texts that are the same to CCNet; of texts without letters that of the
+    text itself."""
+    decomposed = unicodedata.normalize("NFD", text.casefold())
+    kept = []
+    for character in decomposed:
+        category = unicodedata.category(character)
+        # Accents: "Mn" in scripts of vowel signs is part of the word, and combining class 0 there.
+        if category == "Mn" and unicodedata.combining(character) == 230:
+            continue
+        if category[0] in "PSZC":
+            continue
+        kept.append(character)
+    normal = _DIGIT.sub("0", "".join(kept)) or text
+    return hashlib.blake2b(normal.encode(), digest_size=16).digest()
+
+
+def pair_key(first: str, second: str) -> bytes:
+    """Equal of pairs of which both sides are."""
+    return hashlib.blake2b(
+        key_of(first) + key_of(second),
+        digest_size=16,
+    ).digest()
+
+
+def later(positions: Iterable[Position]) -> list[Position]:
+    """All but the first in the corpus, sorted."""
+    return sorted(positions)[1:]
+
+
+# --- Near -----------------------------------------------------------------------------------------
+
+
+def shingles(text: str) -> set[bytes]:
+    """The runs of `SHINGLE` characters of a text in lower case; a shorter text is its own."""
+    text = " ".join(text.casefold().split())
+    starts = range(max(1, len(text) - SHINGLE + 1))
+    return {text[start : start + SHINGLE].encode() for start in starts}
+
+
+def signature(text: str) -> np.ndarray:
+    """datasketch's MinHash [PERMUTATIONS]. Raises UserError without datasketch."""
+    permutations = _permutations()
+    sketch = package("datasketch", "near duplicates").MinHash(
+        num_perm=PERMUTATIONS,
+        permutations=permutations,
+        scheme="affine32",
+    )
+    # Sorted, since sets of bytes have an order of each process's own.
+    sketch.update_batch(sorted(shingles(text)))
+    return sketch.hashvalues
+
+
+@functools.cache
+def _permutations():
+    # Drawn once: drawing them costs more than hashing a sentence.
+    sketch = package("datasketch", "near duplicates").MinHash(
+        num_perm=PERMUTATIONS,
+        scheme="affine32",
+    )
+    return sketch.permutations
+
+
+def band(signature: np.ndarray, number: int) -> bytes:
+    """The values of band `number`, with the number before them."""
+    width = PERMUTATIONS // BANDS
+    values = signature[number * width : (number + 1) * width]
+    return bytes([number]) + values.tobytes()
+
+
+def near_later(
+    texts: Sequence[tuple[Position, np.ndarray]],
+    threshold: float,
+) -> list[Position]:
+    """Of texts that share a band: each that is at least `threshold` similar, by its signature, to
+    an earlier one that stays in this band."""
+    kept: list[np.ndarray] = []
+    left_out = []
+    for position, values in sorted(texts, key=lambda entry: entry[0]):
+        if _is_near(values, kept, threshold):
+            left_out.append(position)
+        else:
+            kept.append(values)
+    return left_out
+
+
+def _is_near(
+    values: np.ndarray,
+    kept: Sequence[np.ndarray],
+    threshold: float,
+) -> bool:
+    if not kept:
+        return False
+    shares = (np.stack(kept) == values).mean(axis=1)
+    return bool(shares.max() >= threshold)
