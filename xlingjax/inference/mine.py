@@ -1,7 +1,6 @@
 """Bitext mining: which sentences of two texts translate each other? By the margin between a pair's
 cosine and that of each side's neighbours (Artetxe & Schwenk 2019, §3)."""
 
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -152,12 +151,3 @@ def _greedy(
                 taken[i] = True
         kept.append(part[taken])
     return np.concatenate(kept)
-
-
-def unique(lines: Iterable[str]) -> Iterator[tuple[int, str]]:
-    """(number, line) of the first of equal lines; blank lines are left out."""
-    seen = set()
-    for number, line in enumerate(lines):
-        if line and line not in seen:
-            seen.add(line)
-            yield number, line

@@ -139,7 +139,7 @@ def nearest(
     folder: Path | None = None,
 ) -> tuple[Rows, Rows]:
     """(products [Q, k], rows of the index [Q, k]) as `search.neighbours` gives them, best first; of
-    equals the first row wins.
+    equals the first row wins (of ivf among the k + 8 best of a block).
 
     folder: where the results lie, for those that memory does not hold; None: in memory. mesh: see
     `search.neighbours`, of exact search. A query whose lists hold fewer than k rows is searched
@@ -337,7 +337,9 @@ def rescored(
     products_QK = np.where(rows_QK >= 0, products_QK, -np.inf)
     order = np.argsort(-products_QK, axis=1, kind="stable")[:, :k]
     if order.shape[1] < k:
-        raise ValueError(f"{rows_QK.shape[1]} candidates, and {k} are asked for")
+        raise ValueError(
+            f"{rows_QK.shape[1]} candidates, and {k} are asked for",
+        )
     return (
         np.take_along_axis(products_QK, order, axis=1),
         np.take_along_axis(rows_QK, order, axis=1),

@@ -7,6 +7,7 @@ shards), the table (`EN-DE.tsv`, and in `dan/EN-DE/finished.json` what it was ma
 text nor vectors are in memory as a whole, unless they are few.
 """
 
+import array
 import functools
 import hashlib
 import itertools
@@ -200,7 +201,7 @@ def _write_table(
 ) -> tuple[int, float | None]:
     """(rows, mean similarity of the hard ones); without the stamp, which is of another table."""
     written = 0
-    hard = []
+    hard = array.array("d")
     table.parent.mkdir(parents=True, exist_ok=True)
     # A table that was cut short would be trained on as it is.
     partial = table.with_suffix(".partial")
