@@ -137,19 +137,24 @@ def nearest(
     search: Search = Search(),
     mesh: Mesh | None = None,
     folder: Path | None = None,
+    middles: np.ndarray | None = None,
 ) -> tuple[Rows, Rows]:
     """(products [Q, k], rows of the index [Q, k]) as `search.neighbours` gives them, best first; of
     equals the first row wins (of ivf among the k + 8 best of a block).
 
     folder: where the results lie, for those that memory does not hold; None: in memory. mesh: see
-    `search.neighbours`, of exact search. A query whose lists hold fewer than k rows is searched
-    exactly.
+    `search.neighbours`, of exact search. middles: of the lists, where `list_middles` has made them.
+    A query whose lists hold fewer than k rows is searched exactly, and so are fewer queries than
+    lists: it costs less than to fill them.
     """
     k = min(k, len(index))
     in_memory = isinstance(queries, np.ndarray) and isinstance(
         index,
         np.ndarray,
     )
+    few = len(queries) <= search.lists_of(len(index))
+    if few:
+        search = Search()
     if search.exact and in_memory:
         return neighbours(queries, index, k, mesh=mesh)
     found = _Best(len(queries), k, folder)
@@ -161,7 +166,9 @@ def nearest(
         _blocks(queries, index, exactly, found)
         return found.products, found.rows
     with tempfile.TemporaryDirectory(dir=folder) as scratch:
-        lists = Lists(queries, index, k, search, Path(scratch))
+        if middles is None:
+            middles = list_middles(index, search)
+        lists = Lists(queries, middles, k, search, Path(scratch))
         _blocks(queries, index, lists.of_block, found)
     left = found.unfilled()
     if left.size:
@@ -243,49 +250,52 @@ def _blocks(
             found.merge(part, products, known)
 
 
+def list_middles(index: Rows, search: Search) -> np.ndarray:
+    """float32 [lists, D]: what the rows of an index are divided by (k-means on a sample, whose seed
+    is that of `search`)."""
+    lists = search.lists_of(len(index))
+    size = min(len(index), SAMPLE, 32 * lists)
+    # As many rows as lists are needed, which the cap may not give.
+    size = max(size, lists)
+    rng = np.random.default_rng(search.seed)
+    sample = np.sort(rng.choice(len(index), size, replace=False))
+    kmeans = library().Kmeans(
+        index.shape[1],
+        lists,
+        niter=10,
+        seed=search.seed,
+        spherical=True,
+        # Else it draws from the sample again, or warns.
+        max_points_per_centroid=size,
+        min_points_per_centroid=1,
+    )
+    kmeans.train(_floats(index[sample]))
+    return kmeans.centroids
+
+
 class Lists:
     """The lists of an index, and which of them each query looks through."""
 
     def __init__(
         self,
         queries: Rows,
-        index: Rows,
+        middles: np.ndarray,
         k: int,
         search: Search,
         scratch: Path,
     ):
         self.k = k
         self.faiss = library()
-        self.lists = search.lists_of(len(index))
+        self.lists, dim = middles.shape
         self.probes = min(search.probes, self.lists)
-        dim = index.shape[1]
         self.coarse = self.faiss.IndexFlatIP(dim)
-        self.coarse.add(self._centroids(index, search.seed))
+        self.coarse.add(middles)
         shape = (len(queries), self.probes)
         # Once for all blocks: it costs as much as a block's rows.
         self.of_query = DiskRows(scratch / "lists.npy", shape, np.int32)
         for part in _parts(len(queries)):
             _, lists = self.coarse.search(_floats(queries[part]), self.probes)
             self.of_query[part] = lists
-
-    def _centroids(self, index: Rows, seed: int) -> np.ndarray:
-        size = min(len(index), SAMPLE, 32 * self.lists)
-        # A few rows more than lists are needed, which the cap may not give.
-        size = max(size, min(len(index), self.lists))
-        rng = np.random.default_rng(seed)
-        sample = np.sort(rng.choice(len(index), size, replace=False))
-        kmeans = self.faiss.Kmeans(
-            index.shape[1],
-            self.lists,
-            niter=10,
-            seed=seed,
-            spherical=True,
-            # Else it draws from the sample again, or warns.
-            max_points_per_centroid=size,
-            min_points_per_centroid=1,
-        )
-        kmeans.train(_floats(index[sample]))
-        return kmeans.centroids
 
     def of_block(self, block_CD: np.ndarray) -> Callable:
         block_CD = _floats(block_CD)

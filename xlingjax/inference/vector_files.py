@@ -111,14 +111,15 @@ def write_shards(
     encode: Callable[[list[Any]], Sequence[np.ndarray]],
     text_of: Callable[[Any], Sequence[str]],
     say: Callable[[str], None],
-    rows: int = ROWS,
+    rows: int | None = None,
 ) -> list[tuple[ShardedLines, ShardedRows]]:
     """Each side's lines and vectors, of which whole shards of an earlier start are kept.
 
     rows_of_text: the same at every start; encode: vectors [n, D] of each side for n of them;
-    text_of: the lines of one, in the order of `sides`. Raises UserError where there are none, and
-    where the folder cannot be written.
+    text_of: the lines of one, in the order of `sides`; rows: of a shard (None: ROWS).
+    Raises UserError where there are none, and where the folder cannot be written.
     """
+    rows = rows or ROWS
     entries = iter(rows_of_text)
     count = 0
     try:
