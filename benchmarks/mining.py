@@ -47,7 +47,7 @@ def vectors(rows: int, part: int = 0) -> list[np.ndarray]:
 def timed(pairs: int, k: int) -> dict[str, float]:
     """Seconds to find the k nearest of every sentence in the other side."""
     first, second = vectors(pairs)
-    # Two numbers of queries: what they differ by is the cost of queries, the rest that of the index.
+    # Two numbers of queries, which differ by the cost of queries; the rest is that of the index.
     some, more = min(pairs, FEW // 2), min(pairs, FEW)
     exact, ivf = [], []
     for count in (some, more):
@@ -100,7 +100,12 @@ def real_pairs(data: Path, folder: Path, count: int) -> str:
     return str(folder / "en-xx.*")
 
 
-def on_real_text(data: Path, count: int, steps: int) -> Iterator[dict]:
+def on_real_text(
+    data: Path,
+    count: int,
+    steps: int,
+    probes_of: list[int],
+) -> Iterator[dict]:
     """Neighbours and wrong partners by vectors of the deep averaging network of `mine
     --negatives`."""
     with tempfile.TemporaryDirectory() as name:
@@ -130,12 +135,13 @@ def on_real_text(data: Path, count: int, steps: int) -> Iterator[dict]:
             # The second time the network is there.
             yield {"search": search, "table_seconds": round(seconds, 1)}
         same = np.mean(np.array(rows["exact"]) == np.array(rows["ivf"]))
+        yield {"chosen_alike_with_32_probes": round(float(same), 4)}
         (run,) = (folder / "out").glob("dan/*/run-*")
         sides = read_shards(run / "vectors", ("en", "xx")) or []
         meanings = Meanings.of([lines for lines, _ in sides])
         first, second = (rows[:] for _, rows in sides)
         right = nearest_wrong(meanings, first, second, 10)
-        for probes in (8, 16, 32, 64, 128):
+        for probes in probes_of:
             search = Search("ivf", probes=probes)
             started = time.perf_counter()
             found = nearest_wrong(meanings, first, second, 10, search)
@@ -146,7 +152,6 @@ def on_real_text(data: Path, count: int, steps: int) -> Iterator[dict]:
                 "recall@10": round(recall(found, right), 4),
                 "hardest_found": round(recall(found, right[:, :1]), 4),
             }
-        yield {"chosen_alike_with_32_probes": round(float(same), 4)}
 
 
 def peak_memory(pairs: int) -> dict:
@@ -171,7 +176,10 @@ def peak_memory(pairs: int) -> dict:
         # Few probes: they take time and no memory.
         search = Search("ivf", probes=4)
         mined = mine.mine(
-            source, target, search=search, folder=folder / "found"
+            source,
+            target,
+            search=search,
+            folder=folder / "found",
         )
         right = float((mined.source == mined.target).mean())
         return {
@@ -197,6 +205,12 @@ def main() -> None:
     parser.add_argument("--k", type=int, default=10)
     parser.add_argument("--data", type=Path)
     parser.add_argument("--steps", type=int, default=2000)
+    parser.add_argument(
+        "--probes",
+        type=int,
+        nargs="+",
+        default=[8, 16, 32, 64],
+    )
     args = parser.parse_args()
     if args.what == "time":
         for pairs in args.pairs:
@@ -204,7 +218,13 @@ def main() -> None:
     elif args.what == "recall":
         if args.data is None:
             parser.error("recall reads real text: give --data")
-        for row in on_real_text(args.data, args.pairs[0], args.steps):
+        rows = on_real_text(
+            args.data,
+            args.pairs[0],
+            args.steps,
+            args.probes,
+        )
+        for row in rows:
             print(json.dumps(row), flush=True)
     elif args.what == "one":
         print(json.dumps(peak_memory(args.pairs[0])), flush=True)
