@@ -334,3 +334,101 @@ def test_what_was_not_learnt_and_what_came_out_empty_is_told(
     note, told = capsys.readouterr().err.splitlines()
     assert note == f"note: {other} learnt en-de, not de-en"
     assert told.endswith(" tokens/s, 2 of them empty")  # the fifth was before
+
+
+@pytest.fixture
+def corpus(tmp_path):
+    """Two files, and what undivided runs write of each."""
+    more = write(tmp_path / "more.txt", [*GERMAN[1:], *LINES[:6]])
+    return [write(tmp_path / "de.txt", LINES), more]
+
+
+def undivided(run, corpus, folder, *more):
+    for path in corpus:
+        output = folder / path.rpartition("/")[2]
+        assert translate(run, *more, "--input", path, "--output", str(output)) == 0
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def files_in(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("more", [(), ("--n_best", "2")])
+def test_parts_killed_and_begun_again_are_an_undivided_run(
+    run, corpus, tmp_path, capsys, monkeypatch, more
+):
+    monkeypatch.setattr(translate_input, "CHUNK", 2)
+    expected = undivided(run, corpus, tmp_path / "whole", *more)
+    whole, calls = Generator.generate, []
+
+    def interrupted(self, lines, *arguments, **options):
+        calls.append(lines)
+        if len(calls) == 4:
+            raise KeyboardInterrupt
+        return whole(self, lines, *arguments, **options)
+
+    monkeypatch.setattr(Generator, "generate", interrupted)
+    words = (*more, "--part_lines", "4", "--input", *corpus, "--output", str(tmp_path / "out"))
+    assert translate(run, *words) == 130
+    parts = tmp_path / "out.parts"
+    finished = parts / "de.txt-00000-of-00003"
+    begun = {"de.txt-00001-of-00003.partial", "de.txt-00001-of-00003.partial.json"}
+    assert set(files_in(parts)) == {"made_with.json", finished.name} | begun
+    assert finished.read_bytes() == b"".join(
+        expected["de.txt"].splitlines(True)[: 4 + 4 * len(more[1:])]
+    )
+    when = finished.stat().st_mtime_ns
+    capsys.readouterr()
+    assert translate(run, *words, "--beams", "3") == 2
+    assert "out.parts was begun with other beams 2 (now 3): repeat" in one_line(capsys)
+    assert finished.stat().st_mtime_ns == when
+    calls[:] = [None] * 9
+    assert translate(run, *words) == 0
+    # Of the file's eleven lines six were done.
+    assert sum(map(len, calls[9:])) == len(LINES) - 6 + len(GERMAN[1:]) + 6
+    assert files_in(tmp_path / "out") == expected
+    assert not parts.exists()
+
+
+@pytest.mark.long
+def test_shards_together_are_an_undivided_run(run, corpus, tmp_path, capsys, monkeypatch):
+    expected = undivided(run, corpus, tmp_path / "whole")
+    words = ("--part_lines", "4", "--input", *corpus, "--output", str(tmp_path / "out"))
+    seen = []
+    for number in (2, 1):
+        assert translate(run, *words, "--shard", f"{number}/2") == 0
+        told = capsys.readouterr().err
+        seen.append({*files_in(tmp_path / "out.parts")} - {"made_with.json"})
+        assert f"3 parts of shard {number}/2 are there" in told
+        assert not (tmp_path / "out").exists()
+    assert len(seen[0]) == 3 and len(seen[1]) == 6
+    # Nothing is left to translate, and the parts are joined.
+    monkeypatch.setattr(Generator, "generate", None)
+    assert translate(run, *words) == 0
+    assert files_in(tmp_path / "out") == expected
+
+
+@pytest.mark.long
+def test_parts_are_refused_in_one_line(run, corpus, tmp_path, capsys):
+    def refused(*parts, words):
+        assert main.main(["translate", run, "--to", "en", *words]) == 2
+        line = one_line(capsys)
+        assert all(part in line for part in parts), line
+
+    two = ("--input", *corpus)
+    refused("'0/2' is not I/N, from 1/N to N/N", words=("--shard", "0/2"))
+    refused("give --input", words=("--shard", "1/2"))
+    refused("give --output", words=two)
+    refused("--references: parts of files", words=(*two, "--references", corpus[0]))
+    refused("is the file of --input", words=(*two, "--output", str(tmp_path)))
+    (tmp_path / "sub").mkdir()
+    same = write(tmp_path / "sub" / "de.txt", LINES)
+    output = ("--output", str(tmp_path / "out"))
+    refused("two files are named de.txt", words=("--input", corpus[0], same, *output))
+    long = write(tmp_path / "long.txt", ["Es regnet.", "Es regnet " * 30])
+    refused("long.txt, line 2: ", "--truncate", words=("--input", corpus[0], long, *output))
+    refused("no-such.txt", words=("--input", corpus[0], "no-such.txt", *output))
+    assert not (tmp_path / "out").exists()
+    assert not (tmp_path / "out.parts").exists()  # the text may be repaired

@@ -90,7 +90,3 @@ def test_refusals():
         mine.mine(np.eye(3), np.eye(3), margin="mean")
     with pytest.raises(UserError, match="one is empty"):
         mine.mine(np.eye(3), np.zeros((0, 3)))
-
-
-def test_equal_lines_are_searched_once():
-    assert list(mine.unique(["a", "", "b", "a"])) == [(0, "a"), (2, "b")]

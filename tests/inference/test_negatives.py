@@ -13,8 +13,10 @@ from xlingjax.cli import main
 from xlingjax.data.sources import find_negatives
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
-from xlingjax.inference.negatives import NegativesConfig, choose, normalised, write_negatives
+from xlingjax.inference import nearest
+from xlingjax.inference.negatives import NegativesConfig, write_negatives
 from xlingjax.inference.search import unit_rows
+from xlingjax.inference.wrong_partners import choose, normalised
 from xlingjax.runtime.signals import Preemption
 
 WORDS = [
@@ -73,7 +75,7 @@ def test_negatives_are_near_and_never_right():
     ]  # each sentence stands twice, with another translation
     german = [f"t {i % 150}!" for i in range(200)]
     german[7] = german[6].upper()
-    found = choose([english, german], [first, second], NegativesConfig(k=3, random_share=0.2))
+    found = [*choose([english, german], [first, second], NegativesConfig(k=3, random_share=0.2))]
     assert len(found) == 200 and {kind for *_, kind in found} == {"hard", "random"}
     for i, (j, similarity, _) in enumerate(found):
         right = {normalised(german[n]) for n in (i // 2 * 2, i // 2 * 2 + 1)}
@@ -92,7 +94,7 @@ def test_a_sentence_without_any_wrong_partner_has_none():
     found = choose(
         [["a", "b", "c", "d"], ["x", "x", "X", "x."]], [vectors, vectors], NegativesConfig(k=2)
     )
-    assert found == [(-1, 0.0, "")] * 4
+    assert [*found] == [(-1, 0.0, "")] * 4
 
 
 def test_the_nearest_wrong_ones_are_found_behind_many_right_or_equal_ones():
@@ -106,9 +108,11 @@ def test_the_nearest_wrong_ones_are_found_behind_many_right_or_equal_ones():
     german = [f"ja {j}" for j in range(50)] + ["Nein."] * 20 + [f"t {j}" for j in range(70, count)]
     nearest: dict[int, set[int]] = {0: set(), 60: set(), 79: set()}
     for seed in range(30):
-        found = choose(
-            [english, german], [first, second], NegativesConfig(k=3, random_share=0, seed=seed)
-        )
+        found = [
+            *choose(
+                [english, german], [first, second], NegativesConfig(k=3, random_share=0, seed=seed)
+            )
+        ]
         for i, of in nearest.items():
             of.add(found[i][0])
     # "yes" has 50 translations; "nein" stands 20 times, and counts once.
@@ -230,7 +234,7 @@ def test_asked_to_stop_it_writes_no_table_and_the_same_command_goes_on(
     (run,) = output.glob(
         "dan/*/*"
     )  # of one pair of languages: no other was begun, nor a stamp written
-    assert (run.parent.name, (run / "vectors.npz").exists()) == ("en-de", False)
+    assert (run.parent.name, (run / "vectors").exists()) == ("en-de", False)
     assert [path.name for path in output.iterdir()] == ["dan"]
     assert main.main(argv) == 0
     assert [s["step"] for s in json.loads((run / "run.json").read_text())["sessions"]] == [0, 2]
@@ -239,6 +243,45 @@ def test_asked_to_stop_it_writes_no_table_and_the_same_command_goes_on(
         121,
         31,
     ]
+
+
+@pytest.mark.long
+def test_all_lists_choose_as_exact_search_does_and_the_record_says_so(pairs, tmp_path, monkeypatch):
+    """Over disk in small blocks; the network and the vectors are those of the exact table."""
+    config = NegativesConfig(steps=20, batch=32, length=32, dim=32, width=32, k=3)
+    told: list[str] = []
+
+    def run(config):
+        told.clear()
+        (table,) = write_negatives(
+            [str(pairs / "de-en.*")],
+            Vocabulary.load(pairs / "vocab"),
+            tmp_path,
+            config,
+            say=told.append,
+        )
+        record = json.loads((tmp_path / "dan/en-de/finished.json").read_text())
+        return table.read_bytes(), record["made"]["search"]
+
+    expected, search = run(config)
+    assert search == {"kind": "exact"} and "exact search" in told[-1]
+    monkeypatch.setattr(nearest, "BLOCK_BYTES", 1)  # rounded up to what exact search takes at once
+    monkeypatch.setattr(nearest, "QUERIES", 50)
+    found, search = run(replace(config, search="ivf", lists=9, probes=9))
+    # Sentences of the same words in another order are as near, but for the last bit.
+    of_both = [
+        [line.split(b"\t") for line in table.splitlines()[1:]] for table in (expected, found)
+    ]
+    assert len(of_both[0]) == 120
+    for ours, theirs in zip(*of_both, strict=True):
+        assert ours[:2] == theirs[:2] and ours[4] == theirs[4]
+        assert sorted(ours[2].split()) == sorted(theirs[2].split())
+        assert float(ours[3]) == pytest.approx(float(theirs[3]), abs=2e-4)
+    assert (search["kind"], search["lists"], search["probes"]) == ("ivf", 9, 9)
+    assert "approximate search (ivf, 9 of 9 lists)" in told[-1]
+    few, _ = run(replace(config, search="ivf", lists=9, probes=1))
+    assert few != expected
+    assert not any("encoded" in line for line in told)
 
 
 def test_pairs_within_one_language_are_left_out(pairs, tmp_path):

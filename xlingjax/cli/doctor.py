@@ -24,6 +24,7 @@ MARKS = {"ok": "ok    ", "note": "note  ", "broken": "BROKEN"}
 # What each extra is for, and the module that shows it is there.
 EXTRAS = {
     "dev": ("tests and linter", "pytest"),
+    "search": ("approximate search of `mine`", "faiss"),
     "interop": ("make bench beside transformers", "transformers"),
     "beam": ("cleaning and caching large corpora with Beam", "apache_beam"),
     "clean": ("data clean", "mwxml"),

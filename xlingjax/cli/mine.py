@@ -26,9 +26,9 @@ OF_NEGATIVES = (
     "vocabulary",
     "steps",
     "random_share",
-    "seed",
     "platform",
 )
+OF_IVF = ("lists", "probes")
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -94,7 +94,28 @@ def options(parser: argparse.ArgumentParser) -> None:
         type=share,
         help="with --negatives: share left to chance (default 0.1)",
     )
-    parser.add_argument("--seed", type=int, help="with --negatives (default 0)")
+    parser.add_argument(
+        "--seed",
+        type=int,
+        help="of --negatives, and of the lists of ivf (default 0)",
+    )
+    parser.add_argument(
+        "--search",
+        choices=("exact", "ivf"),
+        help="ivf: approximate, for large texts (default: exact; large texts need a choice)",
+    )
+    parser.add_argument(
+        "--lists",
+        type=positive,
+        metavar="N",
+        help="of ivf (default: 4 times the root of the lines)",
+    )
+    parser.add_argument(
+        "--probes",
+        type=positive,
+        metavar="N",
+        help="of ivf: lists that each sentence looks through (default 32)",
+    )
     parser.add_argument(
         "--platform",
         help="with --negatives: cpu, gpu or tpu (default: what JAX finds)",
@@ -104,15 +125,23 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: Namespace) -> int:
+    if args.search != "ivf":
+        require_unread(args, OF_IVF, "only --search ivf reads this")
     if args.negatives:
         return _negatives(args)
-    from xlingjax.workflows.encode import mine
+    from xlingjax.workflows.mine import mine
 
     if not args.run or not args.files or not args.languages:
         raise UserError(
             "mine needs RUN, --files SRC_FILE TGT_FILE and --languages SRC TGT (or --negatives)",
         )
     require_unread(args, OF_NEGATIVES, "only mine --negatives reads this")
+    if args.search != "ivf":
+        require_unread(
+            args,
+            ("seed",),
+            "only mine --negatives and --search ivf read this",
+        )
     print(
         mine(
             workdir_of(args.run),
@@ -126,6 +155,10 @@ def run(args: Namespace) -> int:
             k=args.neighbours or 4,
             margin=args.margin or "ratio",
             threshold=args.threshold,
+            search=args.search,
+            lists=args.lists,
+            probes=args.probes,
+            seed=args.seed or 0,
         ),
     )
     return 0
@@ -145,6 +178,9 @@ def _negatives(args: Namespace) -> int:
         "k": args.neighbours,
         "random_share": args.random_share,
         "seed": args.seed,
+        "search": args.search,
+        "lists": args.lists,
+        "probes": args.probes,
     }
     given = {}
     # The configuration has the defaults of the others.

@@ -4,10 +4,11 @@ import argparse
 from argparse import Namespace
 
 from xlingjax.cli.machine import machine_of, machine_options
-from xlingjax.cli.types import at_most, positive
+from xlingjax.cli.types import at_most, positive, shard
 from xlingjax.cli.verb import Verb, require_unread
 from xlingjax.errors import UserError
 
+OF_WHOLE = ("score", "references")
 OF_DRAWING = ("top_k", "seed")
 # What the search alone reads, and --score refuses.
 OF_SEARCH = (
@@ -58,13 +59,26 @@ def _shared_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--from", dest="source", metavar="CODE", help=text)
     parser.add_argument(
         "--input",
+        nargs="+",
         metavar="FILE",
-        help="a line per text; .gz, .zst too (default: standard input)",
+        help="a line per text; .gz, .zst too; several: --output is a folder (default: a pipe)",
     )
     parser.add_argument(
         "--output",
         metavar="FILE",
         help="written as FILE.partial, which goes on if interrupted (default: a pipe)",
+    )
+    parser.add_argument(
+        "--part_lines",
+        type=positive,
+        metavar="N",
+        help="write parts of N lines in OUTPUT.parts, then join them (of several files 65536)",
+    )
+    parser.add_argument(
+        "--shard",
+        type=shard,
+        metavar="I/N",
+        help="every N-th part alone, from the I-th on: one machine of N",
     )
     parser.add_argument(
         "--beams",
@@ -159,6 +173,12 @@ def run(args: Namespace) -> int:
             OF_DRAWING,
             "only drawn tokens read this, see --temperature",
         )
+    inputs = tuple(args.input or ())
+    in_parts = len(inputs) > 1 or args.part_lines or args.shard
+    if in_parts:
+        require_unread(args, OF_WHOLE, "parts of files are written without it")
+        if not inputs:
+            raise UserError("parts are of files: give --input")
     start(machine_of(args))
     from xlingjax.model.decoding import Decoding
     from xlingjax.workflows.translate import write
@@ -184,21 +204,30 @@ def run(args: Namespace) -> int:
     if args.temperature or args.score:
         beams = 1
     decoding = Decoding(beams=args.beams or beams, **given)
-    write(
-        Request(
-            args.run,
-            source,
-            target,
-            decoding,
-            args.input,
-            args.output,
-            args.score,
-            args.references,
-            args.batch_tokens or 4096,
-            args.truncate,
-            args.seed or 0,
-        ),
+    request = Request(
+        args.run,
+        source,
+        target,
+        decoding,
+        next(iter(inputs), None),
+        args.output,
+        args.score,
+        args.references,
+        args.batch_tokens or 4096,
+        args.truncate,
+        args.seed or 0,
     )
+    if in_parts:
+        from xlingjax.workflows.translate_parts import (
+            LINES,
+            Corpus,
+            write_parts,
+        )
+
+        corpus = Corpus(inputs, args.part_lines or LINES, args.shard)
+        write_parts(request, corpus)
+    else:
+        write(request)
     return 0
 
 

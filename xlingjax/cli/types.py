@@ -65,3 +65,10 @@ def at_most(text: str) -> tuple[float, int]:
         raise argparse.ArgumentTypeError(
             f"{text!r} is not A,B, like 1.5,10",
         ) from None
+
+
+def shard(text: str) -> tuple[int, int]:
+    index, _, count = text.partition("/")
+    if index.isdigit() and count.isdigit() and 1 <= int(index) <= int(count):
+        return int(index), int(count)
+    raise argparse.ArgumentTypeError(f"{text!r} is not I/N, from 1/N to N/N")

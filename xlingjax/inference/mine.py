@@ -1,16 +1,19 @@
 """Bitext mining: which sentences of two texts translate each other? By the margin between a pair's
 cosine and that of each side's neighbours (Artetxe & Schwenk 2019, §3)."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from jax.sharding import Mesh
 
 from xlingjax.errors import UserError
-from xlingjax.inference.search import neighbours, unit_rows
+from xlingjax.inference.nearest import Rows, Search, Unit, nearest
+from xlingjax.inference.search import unit_rows
 
 MARGINS = ("ratio", "distance", "absolute")
+PART = 65536
+"""Sentences that are scored at a time."""
 
 
 @dataclass(frozen=True)
@@ -42,66 +45,109 @@ def margin_scores(
 
 
 def mine(
-    source_SD: np.ndarray,
-    target_TD: np.ndarray,
+    source_SD: Rows,
+    target_TD: Rows,
     *,
     k: int = 4,
     margin: str = "ratio",
     threshold: float | None = None,
     mesh: Mesh | None = None,
+    search: Search = Search(),
+    folder: Path | None = None,
 ) -> Mined:
     """Candidates are every sentence of either side with that of its k neighbours which scores
     highest; they are taken from the best on, each sentence once (the paper's "max" retrieval).
-    threshold: the lowest score kept; None: all. mesh: see `search.neighbours`."""
+    threshold: the lowest score kept; None: all. mesh: see `search.neighbours`; search, folder: see
+    `nearest.nearest`."""
     if not len(source_SD) or not len(target_TD):
         raise UserError(
             "mining needs sentences on both sides, and one is empty",
         )
     # Products of rows of length 1 are cosines.
-    source, target = unit_rows(source_SD), unit_rows(target_TD)
+    source, target = _unit(source_SD), _unit(target_TD)
+    ways: list[tuple[Rows, Rows]] = []
     # Both ways: a sentence's neighbours are those on the other side.
-    forward_Sk, targets_Sk = neighbours(source, target, k, mesh=mesh)
-    backward_Tk, sources_Tk = neighbours(target, source, k, mesh=mesh)
-    left, right = forward_Sk.mean(axis=1), backward_Tk.mean(axis=1)
-    forward_Sk = margin_scores(
-        forward_Sk,
-        left[:, None],
-        right[targets_Sk],
-        margin,
-    )
-    backward_Tk = margin_scores(
-        backward_Tk,
-        left[sources_Tk],
-        right[:, None],
-        margin,
-    )
-    best_S, best_T = forward_Sk.argmax(axis=1), backward_Tk.argmax(axis=1)
-    each_S, each_T = np.arange(len(source)), np.arange(len(target))
-    rows = np.concatenate([each_S, sources_Tk[each_T, best_T]])
-    columns = np.concatenate([targets_Sk[each_S, best_S], each_T])
-    scores = np.concatenate(
-        [forward_Sk[each_S, best_S], backward_Tk[each_T, best_T]],
-    )
-    free_rows, free_columns = (
-        np.ones(len(source), bool),
-        np.ones(len(target), bool),
-    )
-    kept = []
-    # Greedy from the best on, as the paper's "max": a sentence has one translation.
-    for candidate in np.argsort(-scores, kind="stable").tolist():
-        if threshold is not None and scores[candidate] < threshold:
-            break
-        row, column = rows[candidate], columns[candidate]
-        if free_rows[row] and free_columns[column]:
-            free_rows[row] = free_columns[column] = False
-            kept.append(candidate)
+    for name, queries, index in (
+        ("forward", source, target),
+        ("backward", target, source),
+    ):
+        where = None
+        if folder is not None:
+            where = folder / name
+        ways.append(nearest(queries, index, k, search, mesh, where))
+    (forward_Sk, targets_Sk), (backward_Tk, sources_Tk) = ways
+    left, right = _means(forward_Sk), _means(backward_Tk)
+    columns_S, scores_S = _best(forward_Sk, targets_Sk, left, right, margin)
+    rows_T, scores_T = _best(backward_Tk, sources_Tk, right, left, margin)
+    rows = np.concatenate([np.arange(len(source)), rows_T])
+    columns = np.concatenate([columns_S, np.arange(len(target))])
+    scores = np.concatenate([scores_S, scores_T])
+    kept = _greedy(rows, columns, scores, len(source), len(target), threshold)
     return Mined(rows[kept], columns[kept], scores[kept])
 
 
-def unique(lines: list[str]) -> Iterator[tuple[int, str]]:
-    """(number, line) of the first of equal lines; blank lines are left out."""
-    seen = set()
-    for number, line in enumerate(lines):
-        if line and line not in seen:
-            seen.add(line)
-            yield number, line
+def _unit(rows: Rows) -> Rows:
+    if isinstance(rows, np.ndarray):
+        return unit_rows(rows)
+    return Unit(rows)
+
+
+def _means(products_Sk: Rows) -> np.ndarray:
+    """float32 [S]: of each sentence's neighbours."""
+    means = [
+        products_Sk[start : start + PART].mean(axis=1)
+        for start in range(0, len(products_Sk), PART)
+    ]
+    return np.concatenate(means)
+
+
+def _best(
+    products_Sk: Rows,
+    others_Sk: Rows,
+    own_S: np.ndarray,
+    others_T: np.ndarray,
+    margin: str,
+) -> tuple[np.ndarray, np.ndarray]:
+    """([S] which of its neighbours each sentence scores highest with, [S] that score)."""
+    numbers, scores = [], []
+    for start in range(0, len(products_Sk), PART):
+        part = slice(start, start + PART)
+        products, others = products_Sk[part], others_Sk[part]
+        found = margin_scores(
+            products,
+            own_S[part, None],
+            others_T[others],
+            margin,
+        )
+        best = found.argmax(axis=1)
+        each = np.arange(len(found))
+        numbers.append(others[each, best])
+        scores.append(found[each, best])
+    return np.concatenate(numbers), np.concatenate(scores)
+
+
+def _greedy(
+    rows: np.ndarray,
+    columns: np.ndarray,
+    scores: np.ndarray,
+    sources: int,
+    targets: int,
+    threshold: float | None,
+) -> np.ndarray:
+    """Candidates from the best on, as the paper's "max": a sentence has one translation."""
+    free_rows, free_columns = np.ones(sources, bool), np.ones(targets, bool)
+    order = np.argsort(-scores, kind="stable")
+    if threshold is not None:
+        order = order[scores[order] >= threshold]
+    kept = [np.zeros(0, np.int64)]
+    # In parts, since Python's numbers take several times the memory of NumPy's.
+    for start in range(0, len(order), PART):
+        part = order[start : start + PART]
+        taken = np.zeros(len(part), bool)
+        pairs = zip(rows[part].tolist(), columns[part].tolist(), strict=True)
+        for i, (row, column) in enumerate(pairs):
+            if free_rows[row] and free_columns[column]:
+                free_rows[row] = free_columns[column] = False
+                taken[i] = True
+        kept.append(part[taken])
+    return np.concatenate(kept)

@@ -2,30 +2,40 @@
 look like a translation and are none.
 
 Three stages per pair of languages, each kept in the output folder and taken up again: the deep
-averaging network (`dan/EN-DE/run-MARK/`), the vectors of all sentences (`vectors.npz` there), the
-table (`EN-DE.tsv`, and in `dan/EN-DE/finished.json` what it was made from).
+averaging network (`dan/EN-DE/run-MARK/`), the vectors of all sentences (`vectors/` there, in
+shards), the table (`EN-DE.tsv`, and in `dan/EN-DE/finished.json` what it was made from). Neither
+text nor vectors are in memory as a whole, unless they are few.
 """
 
+import array
 import functools
 import hashlib
+import itertools
 import json
-import unicodedata
-from collections.abc import Callable, Sequence
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import jax
 import numpy as np
 
-from xlingjax.data.blocks import pair_blocks
 from xlingjax.data.mixture import BatchSettings
 from xlingjax.data.sources import NEGATIVE, find_pairs
 from xlingjax.data.texts import Pair
-from xlingjax.data.tokens import Tokens
+from xlingjax.data.tokenise import CHUNK_LINES
+from xlingjax.data.tokens import end_sentences
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import Stopped, UserError
 from xlingjax.inference.forward import compiled
-from xlingjax.inference.search import neighbours, unit_rows
+from xlingjax.inference.nearest import LARGEST_EXACT, Rows, chosen_search
+from xlingjax.inference.vector_files import (
+    ShardedLines,
+    ShardedRows,
+    read_shards,
+    write_shards,
+)
+from xlingjax.inference.wrong_partners import choose
 from xlingjax.model.config import ModelConfig
 from xlingjax.model.encoder import Encoder
 from xlingjax.objectives.unicoder import DAN
@@ -39,14 +49,14 @@ from xlingjax.training.loop import train
 from xlingjax.training.optimizer import OptimizerConfig
 
 # Settings that the network does not depend on.
-RETRIEVAL = ("k", "random_share")
+RETRIEVAL = ("k", "random_share", "search", "lists", "probes")
 
 
 @dataclass(frozen=True)
 class NegativesConfig:
     """How wrong partners are found. dim, width: of the word embeddings and of the two tanh layers.
     k: of the nearest so many one is drawn. random_share: of the sentences that get any other one
-    instead."""
+    instead. search, lists, probes: see `nearest.chosen_search`."""
 
     steps: int = 2000
     batch: int = 128
@@ -57,6 +67,9 @@ class NegativesConfig:
     k: int = 10
     random_share: float = 0.1
     seed: int = 0
+    search: str | None = None
+    lists: int | None = None
+    probes: int | None = None
 
 
 def write_negatives(
@@ -113,97 +126,156 @@ def _of_languages(
         keys.append([side.key for side in pair.sides])
     identity = {"text": keys, "vocabulary": vocabulary.sha256, **asdict(config)}
     stamp = folder / "finished.json"
-    if (
-        table.is_file()
-        and stamp.is_file()
-        and json.loads(stamp.read_text(encoding="utf-8")) == identity
-    ):
+    if table.is_file() and _made_from(stamp) == identity:
         say(f"{table}: finished before")
         return table
-    records = pair_blocks(pairs, vocabulary).records()
-    tokens = [
-        records.sides[records.languages.index(code)] for code in languages
-    ]
-    # A line that is blank on one side is no pair, and its mean would be of nothing.
-    full = np.flatnonzero((tokens[0].lengths > 0) & (tokens[1].lengths > 0))
+    count = sum(1 for sides in _lines(pairs, languages) if all(sides))
     # Each sentence needs k others to choose from.
-    sides = []
-    for side in _lines(pairs, languages):
-        sides.append([side[line] for line in full.tolist()])
-    if len(sides[0]) <= config.k:
+    if count <= config.k:
         raise UserError(
-            f"{name}: {len(sides[0])} pairs are too few to find negatives among; {config.k + 1} at"
-            " least",
+            f"{name}: {count} pairs are too few to find negatives among; {config.k + 1} at least",
         )
+    # Before the network is trained: a large text needs a choice.
+    search = chosen_search(
+        config.search,
+        config.lists,
+        config.probes,
+        config.seed,
+        (count, count),
+    )
     trained = {
         name: value for name, value in identity.items() if name not in RETRIEVAL
     }
     # Other settings of the search alone use the network and vectors that are there.
     mark = hashlib.sha256(json.dumps(trained).encode()).hexdigest()[:16]
-    vectors = _vectors(
+    shards = _shards(
         folder / f"run-{mark}",
         pairs,
-        tokens,
-        full,
+        languages,
         vocabulary,
         config,
         runtime,
         say,
     )
-    negatives = choose(sides, vectors, config)
-    rows = ["\t".join((*languages, NEGATIVE, "similarity", "kind"))]
-    rows += [
-        "\t".join(
-            (sides[0][i], sides[1][i], sides[1][j], f"{similarity:.4f}", kind),
+    lines = [of_side for of_side, _ in shards]
+    vectors: list[Rows] = [of_side for _, of_side in shards]
+    where = None
+    with tempfile.TemporaryDirectory(dir=folder) as scratch:
+        if search.exact and count**2 <= LARGEST_EXACT:
+            vectors = [of_side[:] for of_side in vectors]
+        else:
+            where = Path(scratch)
+        written, mean = _write_table(
+            table,
+            stamp,
+            languages,
+            lines,
+            choose(lines, vectors, config, search, where),
         )
-        for i, (j, similarity, kind) in enumerate(negatives)
-        if j >= 0
-    ]
-    table.parent.mkdir(parents=True, exist_ok=True)
-    # A table that was cut short would be trained on as it is.
-    partial = table.with_suffix(".partial")
-    partial.write_text("\n".join(rows) + "\n", encoding="utf-8")
-    # First the old table's stamp: a crash from here on leaves a table without one.
-    stamp.unlink(missing_ok=True)
-    partial.replace(table)
-    write_json(stamp, identity)
-    hard = [similarity for _, similarity, kind in negatives if kind == "hard"]
-    mean = ""
-    if hard:
-        mean = f", mean similarity of the hard ones {np.mean(hard):.3f}"
+    made = {"search": search.record(count), "pairs": written}
+    write_json(stamp, {**identity, "made": made})
+    similarity = ""
+    if mean is not None:
+        similarity = f", mean similarity of the hard ones {mean:.3f}"
     say(
-        f"{table}: {len(rows) - 1} of {len(sides[0])} pairs with a negative{mean}",
+        f"{table}: {written} of {len(lines[0])} pairs with a negative, {search.said(count)}"
+        f"{similarity}",
     )
     return table
 
 
-def _lines(pairs: Sequence[Pair], languages: Sequence[str]) -> list[list[str]]:
-    """The text of all lines of both sides, in the order of `languages`, as `pair_blocks` counts
-    them: several files one after the other, with a blank line behind each."""
-    lines: list[list[str]] = [[], []]
+def _made_from(stamp: Path) -> dict | None:
+    """What a table was made from; None: it is not finished."""
+    if not stamp.is_file():
+        return None
+    written = json.loads(stamp.read_text(encoding="utf-8"))
+    written.pop("made", None)
+    return written
+
+
+def _write_table(
+    table: Path,
+    stamp: Path,
+    languages: Sequence[str],
+    lines: Sequence[ShardedLines],
+    negatives: Iterator[tuple[int, float, str]],
+) -> tuple[int, float | None]:
+    """(rows, mean similarity of the hard ones); without the stamp, which is of another table."""
+    written = 0
+    hard = array.array("d")
+    table.parent.mkdir(parents=True, exist_ok=True)
+    # A table that was cut short would be trained on as it is.
+    partial = table.with_suffix(".partial")
+    with open(partial, "w", encoding="utf-8", newline="\n") as file:
+        names = (*languages, NEGATIVE, "similarity", "kind")
+        file.write("\t".join(names) + "\n")
+        for i, (j, similarity, kind) in enumerate(negatives):
+            if j < 0:
+                continue
+            texts = (lines[0][i], lines[1][i], lines[1][j])
+            file.write("\t".join((*texts, f"{similarity:.4f}", kind)) + "\n")
+            written += 1
+            if kind == "hard":
+                hard.append(similarity)
+    # First the old table's stamp: a crash from here on leaves a table without one.
+    stamp.unlink(missing_ok=True)
+    partial.replace(table)
+    if not hard:
+        return written, None
+    return written, float(np.mean(hard))
+
+
+def _lines(
+    pairs: Sequence[Pair],
+    languages: Sequence[str],
+) -> Iterator[tuple[str, str]]:
+    """The text of all lines of both sides, in the order of `languages`: several files one after the
+    other."""
     for pair in pairs:
-        order = [pair.languages.index(code) for code in languages]
-        for both in (*pair.lines(), ("", "")):
-            for side, which in zip(lines, order, strict=True):
-                side.append(" ".join(both[which].split()))
-    return lines
+        first, second = (pair.languages.index(code) for code in languages)
+        for both in pair.lines():
+            yield " ".join(both[first].split()), " ".join(both[second].split())
 
 
-def _vectors(
+@dataclass(frozen=True)
+class _Tokenised:
+    """A pair: the text of both sides and its ids."""
+
+    texts: tuple[str, str]
+    ids: tuple[np.ndarray, np.ndarray]
+
+
+def _tokenised(
+    pairs: Sequence[Pair],
+    languages: Sequence[str],
+    vocabulary: Vocabulary,
+) -> Iterator[_Tokenised]:
+    """The pairs that have tokens on both sides: a mean would be of nothing."""
+    lines = _lines(pairs, languages)
+    while chunk := list(itertools.islice(lines, CHUNK_LINES)):
+        sides = []
+        for texts in zip(*chunk, strict=True):
+            ids, lengths = vocabulary.encode_lines(list(texts), 2)
+            ids, lengths = end_sentences(ids, lengths, vocabulary.eos_id)
+            sides.append(np.split(ids, np.cumsum(lengths)[:-1]))
+        for texts, *ids in zip(chunk, *sides, strict=True):
+            if len(ids[0]) and len(ids[1]):
+                yield _Tokenised(texts, tuple(ids))
+
+
+def _shards(
     folder,
     pairs,
-    tokens,
-    full,
+    languages,
     vocabulary,
     config,
     runtime,
     say,
-) -> list[np.ndarray]:
-    """float32 [lines, F] of both sides: from disk, or after training the network."""
-    path = folder / "vectors.npz"
-    if path.is_file():
-        with np.load(path) as kept:
-            return [kept["first"], kept["second"]]
+) -> list[tuple[ShardedLines, ShardedRows]]:
+    """Lines and vectors of both sides: from disk, or after training the network."""
+    kept = read_shards(folder / "vectors", languages)
+    if kept is not None:
+        return kept
     model = ModelConfig(
         name="dan",
         # The network is word embeddings and two layers on their mean, so the encoder has none.
@@ -254,113 +326,49 @@ def _vectors(
         jax.jit(encoder.init)(jax.random.key(0)),
         vocabulary=vocabulary.sha256,
     )
-    say(f"{folder}: vectors of {full.size} pairs")
-    found = averages(encoder, params, tokens, full, config.length)
-    # Ends in .npz, which NumPy would append otherwise.
-    partial = folder / "vectors.partial.npz"
-    np.savez(partial, first=found[0], second=found[1])
-    partial.replace(path)
-    return found
+
+    def encode(chunk: list[_Tokenised]) -> list[np.ndarray]:
+        return averages(
+            encoder,
+            params,
+            [pair.ids for pair in chunk],
+            config.length,
+        )
+
+    return write_shards(
+        folder / "vectors",
+        languages,
+        _tokenised(pairs, languages, vocabulary),
+        encode,
+        lambda pair: pair.texts,
+        say,
+    )
 
 
 def averages(
     model: Encoder,
     params,
-    sides: Sequence[Tokens],
-    lines: np.ndarray,
+    pairs: Sequence[Sequence[np.ndarray]],
     length: int,
     rows: int = 512,
 ) -> list[np.ndarray]:
-    """float32 [lines, F] of each side; a line of more than `length` tokens is cut."""
-    ends = [np.cumsum(side.lengths) for side in sides]
+    """float32 [pairs, F] of each side, from the ids of both; one of more than `length` tokens is
+    cut."""
     run = compiled(Encoder.averages, model, None)
-    found: list[list[np.ndarray]] = [[] for _ in sides]
-    for start in range(0, lines.size, rows):
-        chosen = lines[start : start + rows]
+    found: list[list[np.ndarray]] = [[], []]
+    for start in range(0, len(pairs), rows):
+        chosen = pairs[start : start + rows]
         batch = {
             name: np.zeros((rows, 2 * length), np.int32)
             for name in ("input_ids", "pack_ids", "sides")
         }
-        for number, side in enumerate(sides):
-            for row, line in enumerate(chosen.tolist()):
-                size = int(side.lengths[line])
-                ids = side.ids[ends[number][line] - size : ends[number][line]][
-                    :length
-                ]
+        for row, sides in enumerate(chosen):
+            for number, ids in enumerate(sides):
+                ids = ids[:length]
                 columns = slice(number * length, number * length + len(ids))
-                (
-                    batch["input_ids"][row, columns],
-                    batch["pack_ids"][row, columns],
-                ) = (ids, 1)
+                batch["input_ids"][row, columns] = ids
+                batch["pack_ids"][row, columns] = 1
                 batch["sides"][row, columns] = number
         for vectors, kept in zip(run(params, batch), found, strict=True):
             kept.append(np.asarray(vectors)[: len(chosen)])
     return [np.concatenate(kept) for kept in found]
-
-
-def choose(
-    sides: Sequence[Sequence[str]],
-    vectors: Sequence[np.ndarray],
-    config: NegativesConfig,
-) -> list[tuple[int, float, str]]:
-    """(line of the wrong partner, its cosine to the sentence, "hard" or "random") for every line;
-    (-1, 0, "") where there is none.
-
-    Never one that says the translation, or the translation of the same sentence elsewhere: compared
-    without case, punctuation and spaces. Of lines that say the same the first stands for all.
-    """
-    # A sentence may stand in the text several times with several right translations.
-    said = []
-    for side in sides:
-        said.append([normalised(text) for text in side])
-    of_source: dict[str, set[str]] = {}
-    for x, y in zip(*said, strict=True):
-        of_source.setdefault(x, set()).add(y)
-    # Equal sentences would fill the places of the nearest.
-    first_of: dict[str, int] = {}
-    for j, y in enumerate(said[1]):
-        first_of.setdefault(y, j)
-    distinct = np.array([*first_of.values()])
-    first, second = (unit_rows(side) for side in vectors)
-
-    def wrong(i: int, lines: np.ndarray) -> list[int]:
-        right = of_source[said[0][i]]
-        return [j for j in lines.tolist() if said[1][j] not in right]
-
-    nearest = np.full((len(first), config.k), -1)
-    left = np.arange(len(first))
-    width = config.k + 8
-    # Wider for those of which right ones took the places.
-    while left.size:
-        _, found = neighbours(first[left], second[distinct], width)
-        for i, lines in zip(left.tolist(), distinct[found], strict=True):
-            candidates = wrong(i, lines)[: config.k]
-            nearest[i, : len(candidates)] = candidates
-        # All lines were among them.
-        if width >= len(distinct):
-            break
-        left = left[nearest[left, -1] < 0]
-        # So that few rounds do, also where a sentence stands in the text hundreds of times.
-        width *= 4
-    # Drawn in the order of the lines: each draw is the same at every start.
-    rng = np.random.default_rng(config.seed)
-    chosen = []
-    for i in range(len(first)):
-        if rng.random() < config.random_share:
-            # Twenty draws, since some of them may be right ones.
-            kind, candidates = "random", wrong(i, rng.choice(distinct, 20))[:1]
-        else:
-            kind, candidates = "hard", nearest[i][nearest[i] >= 0].tolist()
-        if not candidates:
-            chosen.append((-1, 0.0, ""))
-            continue
-        j = candidates[int(rng.integers(len(candidates)))]
-        chosen.append((j, float(first[i] @ second[j]), kind))
-    return chosen
-
-
-def normalised(text: str) -> str:
-    """Letters and digits of a text, in one case: texts that differ in nothing else say the same."""
-    # NFKC first: full-width letters and ligatures are the same letters.
-    folded = unicodedata.normalize("NFKC", text).casefold()
-    return "".join(c for c in folded if unicodedata.category(c)[0] in "LMN")

@@ -1,5 +1,4 @@
-"""What a trained encoder does with a user's files: sentence vectors, word alignments, mined
-pairs."""
+"""What a trained encoder does with a user's files: sentence vectors and word alignments."""
 
 import dataclasses
 import json
@@ -10,10 +9,8 @@ from typing import Any
 import numpy as np
 
 from xlingjax.data.held_out_pairs import aligned_lines, lines_of
-from xlingjax.data.sources import pair_table
 from xlingjax.errors import UserError
 from xlingjax.evaluation import alignment
-from xlingjax.inference import mine as mining
 from xlingjax.inference.run import TrainedRun, open_run
 from xlingjax.inference.sentences import Sentences
 from xlingjax.training.run_record import run_and_checkpoint
@@ -114,51 +111,6 @@ def _gold_links(path: Path, pairs: Sequence[Any], turned: bool) -> list[Any]:
     for of_pair in alignment.read_links(path, [pair[::-1] for pair in pairs]):
         links.append({(j, i) for i, j in of_pair})
     return links
-
-
-def mine(
-    run: str,
-    files: tuple[str, str],
-    languages: tuple[str, str],
-    output: str,
-    *,
-    layer: int | None,
-    pooling: str | None = None,
-    prefix: str | None = None,
-    k: int,
-    margin: str,
-    threshold: float | None,
-) -> str:
-    """Writes the pairs as `OUTPUT.SRC-TGT.tsv`, columns SRC, TGT and score, best first: a file that
-    PARALLEL reads. layer, pooling, prefix: see `chosen`, None: not given. Returns what was done."""
-    # Checked before the sentences are encoded.
-    table = pair_table(output, languages)
-    trained = open_run(run)
-    way, in_words = chosen(trained, run, layer, pooling, prefix)
-    lines = []
-    for path in files:
-        # Equal lines would be each other's rivals in the margin, and be mined several times.
-        lines.append([line for _, line in mining.unique(lines_of(path))])
-    vectors = []
-    for side, language in zip(lines, languages, strict=True):
-        vectors.append(sentence_vectors(trained, side, language, way))
-    mined = mining.mine(*vectors, k=k, margin=margin, threshold=threshold)
-    rows = ["\t".join((*languages, "score"))]
-    for i, j, score in zip(
-        mined.source,
-        mined.target,
-        mined.scores,
-        strict=True,
-    ):
-        rows.append(f"{cell(lines[0][i])}\t{cell(lines[1][j])}\t{score:.4f}")
-    write(
-        table,
-        lambda: table.write_text("\n".join(rows) + "\n", encoding="utf-8"),
-    )
-    return (
-        f"{table}: {len(mined.scores)} pairs of {len(lines[0])} and {len(lines[1])} different"
-        f" lines, {in_words}"
-    )
 
 
 def cell(text: str) -> str:

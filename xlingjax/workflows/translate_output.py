@@ -114,17 +114,7 @@ class Partial:
                 f"{self.partial} is there, and {self.record.name}, which says of what, is not:"
                 f" {remedy}",
             ) from None
-        differ = []
-        for key in sorted({*begun, *self.made_with}):
-            before = begun.get(key)
-            now = self.made_with.get(key)
-            if before == now:
-                continue
-            if key in HASHED:
-                # Hashes say nothing to a reader.
-                differ.append(f"text of --{key}")
-            else:
-                differ.append(f"{key} {before!r} (now {now!r})")
+        differ = differences(begun, self.made_with)
         if differ:
             raise UserError(
                 f"{self.partial} was begun with other {', '.join(differ)}: {remedy}",
@@ -165,6 +155,20 @@ class Partial:
     def finish(self) -> None:
         os.replace(self.partial, self.path)
         self.record.unlink()
+
+
+def differences(begun: dict[str, Any], now: dict[str, Any]) -> list[str]:
+    """What two records of `made_with` differ in, in words."""
+    differ = []
+    for key in sorted({*begun, *now}):
+        if begun.get(key) == now.get(key):
+            continue
+        if key in HASHED:
+            # Hashes say nothing to a reader.
+            differ.append(f"text of --{key}")
+        else:
+            differ.append(f"{key} {begun.get(key)!r} (now {now.get(key)!r})")
+    return differ
 
 
 def made_with(request: Request, source: str, path: str) -> dict[str, Any]:

@@ -1,0 +1,207 @@
+"""Lines and their vectors in shards on disk, for texts that memory does not hold.
+
+A side `de` of a folder is `de-00000.npy` (float32 [rows, D]) and `de-00000.txt`, its lines; all but
+the last shard have the same number of rows. A shard that is whole is never made again.
+"""
+
+import functools
+import itertools
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from xlingjax.errors import UserError
+from xlingjax.runtime.files import write_json
+
+ROWS = 65536
+"""Of a shard: what a kill costs at most, and what is in memory at a time."""
+FINISHED = "finished.json"
+
+
+class ShardedRows:
+    """float32 [S, D], read by slice or by an array of row numbers into memory; never all at once.
+
+    Of NumPy's arrays it has `shape`, `len` and these two ways to read.
+    """
+
+    def __init__(self, paths: Sequence[Path]):
+        self.paths = tuple(paths)
+        first = np.load(self.paths[0], mmap_mode="r")
+        last = np.load(self.paths[-1], mmap_mode="r")
+        self.rows = len(first)
+        count = self.rows * (len(self.paths) - 1) + len(last)
+        self.shape = (count, first.shape[1])
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, chosen: slice | np.ndarray) -> np.ndarray:
+        if isinstance(chosen, slice):
+            start, stop, _ = chosen.indices(len(self))
+            return self._of_slice(start, stop)
+        found = np.empty((len(chosen), self.shape[1]), np.float32)
+        shards = chosen // self.rows
+        for shard in np.unique(shards).tolist():
+            of_shard = shards == shard
+            # Opened for this alone: pages of a map that is kept count as memory, and maps as files.
+            rows = np.load(self.paths[shard], mmap_mode="r")
+            found[of_shard] = rows[chosen[of_shard] - shard * self.rows]
+        return found
+
+    def _of_slice(self, start: int, stop: int) -> np.ndarray:
+        found = np.empty((max(stop - start, 0), self.shape[1]), np.float32)
+        at = start
+        while at < stop:
+            shard, row = divmod(at, self.rows)
+            end = min(stop, (shard + 1) * self.rows)
+            rows = np.load(self.paths[shard], mmap_mode="r")
+            found[at - start : end - start] = rows[row : row + end - at]
+            at = end
+        return found
+
+
+class ShardedLines:
+    """The lines of a side, by number or one after the other; 8 bytes of memory for each."""
+
+    def __init__(self, paths: Sequence[Path]):
+        self.paths = tuple(paths)
+        self._ends: list[np.ndarray] = []
+        for path in self.paths:
+            text = np.fromfile(path, np.uint8)
+            self._ends.append(np.flatnonzero(text == ord("\n")))
+        self.rows = len(self._ends[0])
+        # A few files at a time: a process may not open any number.
+        self._open = functools.lru_cache(maxsize=64)(_Opened)
+
+    def __len__(self) -> int:
+        return sum(map(len, self._ends))
+
+    def __getitem__(self, number: int) -> str:
+        shard, row = divmod(int(number), self.rows)
+        ends = self._ends[shard]
+        start = 0
+        if row:
+            start = int(ends[row - 1]) + 1
+        raw = self._open(self.paths[shard]).read(start, int(ends[row]))
+        return raw.decode("utf-8")
+
+    def __iter__(self) -> Iterator[str]:
+        for path in self.paths:
+            with open(path, "rb") as file:
+                for raw in file:
+                    yield raw.removesuffix(b"\n").decode("utf-8")
+
+
+class _Opened:
+    def __init__(self, path: Path):
+        self._file = open(path, "rb")  # noqa: SIM115 - closed with the object
+
+    def read(self, start: int, stop: int) -> bytes:
+        return os.pread(self._file.fileno(), stop - start, start)
+
+
+def write_shards(
+    folder: Path,
+    sides: Sequence[str],
+    rows_of_text: Iterable[Sequence[Any]],
+    encode: Callable[[list[Any]], Sequence[np.ndarray]],
+    text_of: Callable[[Any], Sequence[str]],
+    say: Callable[[str], None],
+    rows: int | None = None,
+) -> list[tuple[ShardedLines, ShardedRows]]:
+    """Each side's lines and vectors, of which whole shards of an earlier start are kept.
+
+    rows_of_text: the same at every start; encode: vectors [n, D] of each side for n of them;
+    text_of: the lines of one, in the order of `sides`; rows: of a shard (None: ROWS).
+    Raises UserError where there are none, and where the folder cannot be written.
+    """
+    rows = rows or ROWS
+    entries = iter(rows_of_text)
+    count = 0
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        while chunk := list(itertools.islice(entries, rows)):
+            paths = [shard_path(folder, side, count, "npy") for side in sides]
+            if not all(path.is_file() for path in paths):
+                texts = zip(*map(text_of, chunk), strict=True)
+                for side, lines in zip(sides, texts, strict=True):
+                    _write_lines(shard_path(folder, side, count, "txt"), lines)
+                for path, vectors in zip(paths, encode(chunk), strict=True):
+                    _write_rows(path, vectors)
+                say(f"{folder}: {count * rows + len(chunk):,} lines encoded")
+            count += 1
+    except OSError as error:
+        raise UserError(
+            f"cannot write {folder}: {error.strerror or error}; make room, or choose another"
+            " --output, then go on",
+        ) from None
+    if not count:
+        raise UserError("no sentences: the file is empty")
+    write_json(folder / FINISHED, {"shards": count})
+    return _opened(folder, sides, count)
+
+
+def read_shards(
+    folder: Path,
+    sides: Sequence[str],
+) -> list[tuple[ShardedLines, ShardedRows]] | None:
+    """What `write_shards` gave at its end; None: it has not come there."""
+    finished = folder / FINISHED
+    if not finished.is_file():
+        return None
+    count = json.loads(finished.read_text(encoding="utf-8"))["shards"]
+    return _opened(folder, sides, count)
+
+
+def _opened(
+    folder: Path,
+    sides: Sequence[str],
+    count: int,
+) -> list[tuple[ShardedLines, ShardedRows]]:
+    found = []
+    for side in sides:
+        texts = [shard_path(folder, side, n, "txt") for n in range(count)]
+        vectors = [shard_path(folder, side, n, "npy") for n in range(count)]
+        found.append((ShardedLines(texts), ShardedRows(vectors)))
+    return found
+
+
+def shard_path(folder: Path, side: str, number: int, ending: str) -> Path:
+    return folder / f"{side}-{number:05d}.{ending}"
+
+
+def _write_lines(path: Path, lines: Iterable[str]) -> None:
+    # Bytes, so that no line end within a line is changed.
+    with open(path, "wb") as file:
+        file.writelines(f"{line}\n".encode() for line in lines)
+
+
+def _write_rows(path: Path, vectors: np.ndarray) -> None:
+    partial = path.with_suffix(".partial")
+    with open(partial, "wb") as file:
+        np.save(file, vectors.astype(np.float32, copy=False))
+    # The last of a shard's files, and whole or not at all: where it is, the shard is.
+    partial.replace(path)
+
+
+class DiskRows:
+    """An array [S, K] of one file, read and written by slices, for results that memory does not
+    hold."""
+
+    def __init__(self, path: Path, shape: tuple[int, int], dtype: Any):
+        self.path = path
+        self.shape = shape
+        np.lib.format.open_memmap(path, "w+", dtype=dtype, shape=shape)
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, chosen: slice) -> np.ndarray:
+        return np.array(np.load(self.path, mmap_mode="r")[chosen])
+
+    def __setitem__(self, chosen: slice, values: np.ndarray) -> None:
+        np.load(self.path, mmap_mode="r+")[chosen] = values
