@@ -140,8 +140,13 @@ def test_rows_are_the_trainers_and_masks_are_those_of_their_seed(text, register,
     for index, task in enumerate(tasks):
         rows = list(
             seqio.get_dataset(
-                task.name, lengths, RowConverter(preprocessor), shuffle=False, seed=7, verbose=False
-            ).as_numpy_iterator()
+                task.name,
+                lengths,
+                RowConverter(preprocessor),
+                shuffle=False,
+                seed=7,
+                verbose=False,
+            ).as_numpy_iterator(),
         )
         first, last = plain._plan.first_row[index : index + 2]
         assert len(rows) == last - first > 2

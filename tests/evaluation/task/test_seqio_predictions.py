@@ -38,7 +38,11 @@ def vocabulary(tmp_path_factory, official):
         text += [record.premise, record.hypothesis]
     write(root / "mono/de/a.txt", "\n".join(text) + "\n")
     return train_vocabulary(
-        root / "v", mono=str(root / "mono"), size=120, character_coverage=1.0, threads=1
+        root / "v",
+        mono=str(root / "mono"),
+        size=120,
+        character_coverage=1.0,
+        threads=1,
     )
 
 
