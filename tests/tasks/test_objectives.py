@@ -12,6 +12,7 @@ from xlingjax.data.seqio_rows import RowConverter, _one_seed
 from xlingjax.errors import UserError
 from xlingjax.preprocessors.ernie_m import BtmlmFeatures, CamlmFeatures
 from xlingjax.preprocessors.noise import Noise
+from xlingjax.preprocessors.t5 import SpanCorruptionFeatures
 from xlingjax.preprocessors.translation import (
     BackTranslationFeatures,
     DenoisingFeatures,
@@ -36,6 +37,7 @@ OBJECTIVES = [
     BtmlmFeatures(targets=((0, 0.5), (1, 0.5))),
     DenoisingFeatures(NOISE, languages=("de", "en")),
     XfnpFeatures(block=16, span=3),
+    SpanCorruptionFeatures(),
     BackTranslationFeatures(pivots=((0, (1,)), (1, (0,)))),
     TlmFeatures(),
     CamlmFeatures(),
@@ -46,7 +48,7 @@ OBJECTIVES = [
     TranslationFeatures(),
 ]
 # One of each kind: subsampled masks, an n-stream decoder, packed pairs, labels.
-QUICK = (OBJECTIVES[2], OBJECTIVES[7], TlmFeatures(), ClpcFeatures())
+QUICK = (OBJECTIVES[2], OBJECTIVES[7], OBJECTIVES[8], TlmFeatures(), ClpcFeatures())
 
 
 @pytest.fixture(scope="module")
