@@ -83,7 +83,11 @@ def prediction_of(text: Any, kind: str) -> Any:
         return text
     if KINDS[kind] == "Tagged":
         # Not at any white space: a word may have been given no tag.
-        return text.split(" ")[:-1]
+        tags = text.split(" ")
+        # A model that learnt `target_text` writes no space behind the last.
+        if not tags[-1]:
+            tags.pop()
+        return tags
     if KINDS[kind] == "Bitext":
         try:
             read = json.loads(text)
