@@ -167,7 +167,11 @@ class BenchmarkFiles(seqio.DataSource):
         splits: Sequence[str],
     ):
         self.task, self.folder, self.language = task, folder, language
-        super().__init__(splits=_Splits(splits))
+        super().__init__(splits=tuple(splits))
+
+    @property
+    def splits(self) -> Sequence[str]:
+        return _Splits(super().splits)
 
     @property
     def supports_arbitrary_sharding(self) -> bool:
