@@ -122,9 +122,7 @@ def test_a_mixture_that_is_not_ours_feeds_objectives_on_text(corpus, not_ours):
 
 
 def test_mixtures_take_the_place_of_text_and_pairs_but_not_of_tables_and_documents(
-    corpus,
-    not_ours,
-    tmp_path,
+    corpus, not_ours, tmp_path
 ):
     for code, lines in {"de": small_corpus.GERMAN, "en": small_corpus.ENGLISH}.items():
         small_corpus.write(tmp_path / f"documents/de-en.{code}", [*lines, "", *lines])
@@ -237,7 +235,7 @@ def test_the_configuration_of_an_older_run_is_understood(corpus, tmp_path):
         "mlm.holdout = 0.5\n"
         "tlm.corpus = @corpus()\n"
         "tlm.sampling = @tlm/sampling()\n"
-        "tlm.seed = %SEED\n",
+        "tlm.seed = %SEED\n"
     )
     found = read([str(old)], corpus)
     own = {"mlm.text": "@mine/text()", "mine/text.seed": 5, "mine/text.holdout": 0.5}
@@ -253,8 +251,7 @@ def test_the_configuration_of_an_older_run_is_understood(corpus, tmp_path):
 
 def test_pairs_that_an_objective_names_are_no_mixtures(corpus, not_ours):
     text = TextSource(
-        make_corpus(vocabulary=f"{corpus}/vocab", languages="de en"),
-        mixture="not_ours.pairs",
+        make_corpus(vocabulary=f"{corpus}/vocab", languages="de en"), mixture="not_ours.pairs"
     )
     count = {}
     for where, files in {"mixture": None, "files": [f"{corpus}/pairs/*"]}.items():

@@ -8,9 +8,7 @@ from xlingjax.data.draws import CHOICE, SELECT, Draws, permute
 def permuted(size, key):
     sizes = tf.fill([size], tf.constant(size, tf.int64))
     return permute(
-        tf.range(size, dtype=tf.int64),
-        sizes,
-        tf.fill([size], tf.constant(key, tf.int64)),
+        tf.range(size, dtype=tf.int64), sizes, tf.fill([size], tf.constant(key, tf.int64))
     ).numpy()
 
 

@@ -42,10 +42,7 @@ def register(monkeypatch):
             )
         names.append(name)
         return seqio.TaskRegistry.add(
-            name,
-            source=source,
-            preprocessors=list(preprocessors),
-            output_features=features,
+            name, source=source, preprocessors=list(preprocessors), output_features=features
         )
 
     yield registered
@@ -69,7 +66,7 @@ def test_preprocessors_of_a_task_over_our_files_are_run(register, vocabulary, tm
     path = write(tmp_path / "de.txt", "\n".join(LINES) + "\n")
     source = TextFiles({"train": [Text(path, "de")]})
     short = seqio.map_over_dataset(
-        lambda example: {"text": tf.strings.substr(example["text"], 0, 9)},
+        lambda example: {"text": tf.strings.substr(example["text"], 0, 9)}
     )
     features = {"text": feature(SeqioVocabulary(vocabulary), add_eos=False)}
     task = register("cut.de", source, features, [short, seqio.preprocessors.tokenize])
@@ -216,10 +213,7 @@ def test_what_cannot_be_understood_is_refused(register, vocabulary):
         task_records(task, "train", vocabulary, languages=["de"])
     others = {name: feature(theirs) for name in ("question", "answer", "context")}
     task = register(
-        "three.de",
-        dict.fromkeys(others, LINES),
-        others,
-        [seqio.preprocessors.tokenize],
+        "three.de", dict.fromkeys(others, LINES), others, [seqio.preprocessors.tokenize]
     )
     with pytest.raises(UserError, match="three.de has the features answer, context, question;"):
         task_records(task, "train", vocabulary, languages=["de"])

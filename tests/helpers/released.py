@@ -14,8 +14,7 @@ needs_released = pytest.mark.skipif(
     reason="XLINGJAX_RELEASED names no folder of a released encoder",
 )
 needs_data = pytest.mark.skipif(
-    "XLINGJAX_DATA" not in os.environ,
-    reason="XLINGJAX_DATA names no folder of real data",
+    "XLINGJAX_DATA" not in os.environ, reason="XLINGJAX_DATA names no folder of real data"
 )
 
 

@@ -28,8 +28,7 @@ from xlingjax.runtime.machine import (
 )
 def test_several_processes_need_all_three_values(config):
     with pytest.raises(
-        UserError,
-        match="need coordinator .*, num_processes and process_id together",
+        UserError, match="need coordinator .*, num_processes and process_id together"
     ):
         join_processes(RuntimeConfig(**config))
 
@@ -47,8 +46,7 @@ def test_one_process_needs_none(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "asked, repair",
-    [("", "unset JAX_PLATFORMS"), ("gpu", "install xlingjax[cuda]")],
+    "asked, repair", [("", "unset JAX_PLATFORMS"), ("gpu", "install xlingjax[cuda]")]
 )
 def test_a_platform_that_jax_is_installed_without(asked, repair):
     """In a process of its own, since JAX chooses once."""
@@ -58,11 +56,7 @@ def test_a_platform_that_jax_is_installed_without(asked, repair):
     )
     environment = {**os.environ, "JAX_PLATFORMS": "cuda", "CUDA_VISIBLE_DEVICES": ""}
     done = subprocess.run(
-        [sys.executable, "-c", code],
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=True,
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
     )
     assert f"platform '{asked or 'cuda'}' is not available" in done.stdout and repair in done.stdout
 
@@ -106,7 +100,7 @@ def test_a_step_keeps_its_memory():
 
     def faults(*arguments):
         environment = {k: v for k, v in os.environ.items() if k != "XLA_FLAGS"} | {
-            "JAX_PLATFORMS": "cpu",
+            "JAX_PLATFORMS": "cpu"
         }
         command = [sys.executable, "-c", STEPS, *arguments]
         done = subprocess.run(command, capture_output=True, text=True, env=environment)

@@ -34,7 +34,7 @@ def two_processes(first, second):
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 text=True,
-            ),
+            )
         )
     try:
         outputs = [process.communicate(timeout=300)[0] for process in processes]
