@@ -233,8 +233,8 @@ def own_preprocessors(folder, vocabulary):
 
 
 def many_files(folder, vocabulary):
+    from xlingjax.data.blocks import text_blocks
     from xlingjax.data.sources import find_text
-    from xlingjax.data.token_cache import text_records
 
     for i in range(1300):
         (folder / f"many/de/{i}.txt").parent.mkdir(parents=True, exist_ok=True)
@@ -242,10 +242,10 @@ def many_files(folder, vocabulary):
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (256, limits[1]))
     try:
-        records = text_records(find_text(f"{folder}/many"), vocabulary)
+        text = text_blocks(find_text(f"{folder}/many"), vocabulary)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
-    assert records.sides[0].sentences == 1300
+    assert text.sentences == (1300,)
     yield "1,300 files of one language, 256 may be open", "1,300 sentences"
 
 

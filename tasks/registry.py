@@ -26,7 +26,14 @@ from xlingjax.data.labelled.task import KINDS, Task, find, read
 from xlingjax.data.labelled.tfds import located
 from xlingjax.errors import UserError
 from xlingjax.tasks import suite_tasks
-from xlingjax.tasks.text_to_text import input_text, prediction_of, target_text
+from xlingjax.tasks.t5_metrics import t5_metric
+from xlingjax.tasks.text_to_text import (
+    answerable,
+    has_answer,
+    input_text,
+    prediction_of,
+    target_text,
+)
 
 _TEXT, _TEXTS = tf.TensorSpec((), tf.string), tf.TensorSpec((None,), tf.string)
 FEATURES: dict[str, dict[str, tf.TensorSpec]] = {
@@ -128,14 +135,25 @@ _REGISTERED: dict[str, tuple[Any, ...]] = {}
 
 
 def tasks_of(mixture: str) -> list[tuple[Task, dict[str, seqio.Task]]]:
-    """(task, {language: its SeqIO task}) of a registered mixture."""
+    """(task, {language: its SeqIO task}) of those of a registered mixture that are benchmarks'."""
     found: dict[str, tuple[Task, dict[str, seqio.Task]]] = {}
-    for one in seqio.get_mixture_or_task(mixture).tasks:
+    for one in seqio.get_subtasks(seqio.get_mixture_or_task(mixture)):
+        if not isinstance(one.source, BenchmarkFiles):
+            continue
         # By our own source, and not by the names, in which a hyphen has become another letter.
         found.setdefault(one.source.task.full_name, (one.source.task, {}))[1][
             one.source.language
         ] = one
     return [*found.values()]
+
+
+class _Splits(tuple):
+    """Names of splits; a part of one, "dev[:50%]", is among them, since `seqio.Evaluator` asks."""
+
+    def __contains__(self, split: object) -> bool:
+        if isinstance(split, str):
+            split = split.partition("[")[0]
+        return super().__contains__(split)
 
 
 class BenchmarkFiles(seqio.DataSource):
@@ -150,6 +168,10 @@ class BenchmarkFiles(seqio.DataSource):
     ):
         self.task, self.folder, self.language = task, folder, language
         super().__init__(splits=tuple(splits))
+
+    @property
+    def splits(self) -> Sequence[str]:
+        return _Splits(super().splits)
 
     @property
     def supports_arbitrary_sharding(self) -> bool:
@@ -279,7 +301,9 @@ def _register(
 
 
 def _metric_fn(name: str, metric: Any, kind: str, language: str):
-    """SeqIO's function of (targets: records, predictions: one for each) -> {name: 0..100}."""
+    """SeqIO's function of (targets: records, predictions: one for each) -> {name: 0..100}: T5's
+    where it is the same number (`t5_metrics`)."""
+    of_t5 = t5_metric(name)
 
     def metric_fn(
         targets: Sequence[Any],
@@ -289,6 +313,14 @@ def _metric_fn(name: str, metric: Any, kind: str, language: str):
             raise UserError(
                 f"{name}: {len(predictions)} predictions for {len(targets)} examples",
             )
+        # What a model writes may be no answer: that is wrong, and no error.
+        predictions = [
+            answerable(prediction, target, kind)
+            for target, prediction in zip(targets, predictions, strict=True)
+        ]
+        # Ours says what is wrong with answers that lack.
+        if of_t5 is not None and all(map(has_answer, targets)):
+            return {name: float(of_t5(targets, predictions, language))}
         # The official scripts look answers up by the question's id.
         if kind == "span_qa":
             predictions = {

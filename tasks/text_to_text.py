@@ -4,9 +4,12 @@
 from __future__ import annotations
 
 import json
+import math
+from numbers import Integral
 from typing import Any
 
 from xlingjax.data.labelled.records import (
+    GOLD,
     Bitext,
     Example,
     Question,
@@ -14,6 +17,12 @@ from xlingjax.data.labelled.records import (
     Tagged,
 )
 from xlingjax.data.labelled.task import KINDS
+
+NO_TAG = "O-none"
+"""No word has this tag, and to every metric of chunks it is outside of them: so a word that has it
+is wrong, and no chunk is made of it."""
+WORST_RATING = "-1"
+"""Below the ratings of all pages."""
 
 
 def input_text(record: Any, name: str) -> str:
@@ -68,17 +77,82 @@ def _pair(one: Any) -> Any:
 
 
 def prediction_of(text: Any, kind: str) -> Any:
-    """What `text_of` was made of. What is no text is a prediction already."""
+    """What `text_of` was made of; of any other text what can be read of it. What is no text is a
+    prediction already."""
     if not isinstance(text, str):
         return text
     if KINDS[kind] == "Tagged":
         # Not at any white space: a word may have been given no tag.
-        return text.split(" ")[:-1]
+        tags = text.split(" ")
+        # A model that learnt `target_text` writes no space behind the last.
+        if not tags[-1]:
+            tags.pop()
+        return tags
     if KINDS[kind] == "Bitext":
+        try:
+            read = json.loads(text)
+        # A model may write anything, brackets without end too.
+        except (ValueError, RecursionError):
+            return []
+        if not isinstance(read, list):
+            return []
         found = []
-        for one in json.loads(text):
+        for one in read:
             if isinstance(one, list):
                 one = tuple(one)
             found.append(one)
         return found
     return text
+
+
+def answerable(prediction: Any, record: Any, kind: str) -> Any:
+    """A prediction as the metrics take it: one that is no answer, since a model may write any text,
+    becomes a wrong one.
+
+    Tags of another number than the words are all wrong; a rating that is no number is below all; of
+    a bitext rows that are none are None, which is no sentence, and pairs that are none are left
+    out.
+    """
+    if kind == "tagging":
+        if len(prediction) != len(record.tags):
+            return [NO_TAG] * len(record.tags)
+        return [tag or NO_TAG for tag in prediction]
+    if kind == "ranking":
+        if not _is_number(prediction):
+            return WORST_RATING
+        return prediction
+    if kind == "retrieval":
+        if len(prediction) != len(record.target):
+            return [None] * len(record.target)
+        return [_row(one, len(record.source)) for one in prediction]
+    if kind == "mining":
+        return [tuple(pair) for pair in prediction if _is_pair(pair)]
+    return prediction
+
+
+def _is_number(text: Any) -> bool:
+    try:
+        return math.isfinite(float(text))
+    except (TypeError, ValueError):
+        return False
+
+
+def _row(one: Any, rows: int) -> Any:
+    # True would be taken for row 1. Files of labels alone have no sentences, and any row may be.
+    is_row = isinstance(one, Integral) and not isinstance(one, bool)
+    if is_row and 0 <= one < (rows or math.inf):
+        return one
+    return None
+
+
+def _is_pair(pair: Any) -> bool:
+    return (
+        isinstance(pair, (tuple, list))
+        and len(pair) == 2
+        and all(isinstance(id_, str) for id_ in pair)
+    )
+
+
+def has_answer(record: Any) -> bool:
+    """Whether the official file has what is to be predicted."""
+    return bool(getattr(record, GOLD[type(record)]))

@@ -6,10 +6,10 @@ import json
 import orbax.checkpoint as ocp
 
 
-def write(folder, model, params, step=7, languages=("de", "en", "zh"), vocabulary="abc"):
-    """run.json, and the checkpoint of `step` beside those that are there."""
+def write(folder, model, params, step=7, languages=("de", "en", "zh"), vocabulary=None):
+    """run.json, and the checkpoint of `step` beside those that are there. vocabulary: its hash."""
     identity = {
-        "data": {"mlm": {"vocabulary": {"sha256": vocabulary}}},
+        "data": {"mlm": {"vocabulary": vocabulary or {"sha256": "abc"}}},
         "model": dataclasses.asdict(model),
     }
     record = {

@@ -15,6 +15,7 @@ from xlingjax.data.vocabulary.seqio import SeqioVocabulary
 from xlingjax.errors import UserError
 from xlingjax.preprocessors.ernie_m import BtmlmFeatures, CamlmFeatures
 from xlingjax.preprocessors.noise import Noise
+from xlingjax.preprocessors.t5 import SpanCorruptionFeatures
 from xlingjax.preprocessors.translation import (
     BackTranslationFeatures,
     DenoisingFeatures,
@@ -39,6 +40,7 @@ OBJECTIVES = [
     BtmlmFeatures(targets=((0, 0.5), (1, 0.5))),
     DenoisingFeatures(NOISE, languages=("de", "en")),
     XfnpFeatures(block=16, span=3),
+    SpanCorruptionFeatures(),
     BackTranslationFeatures(pivots=((0, (1,)), (1, (0,)))),
     TlmFeatures(),
     CamlmFeatures(),
@@ -49,7 +51,7 @@ OBJECTIVES = [
     TranslationFeatures(),
 ]
 # One of each kind: subsampled masks, an n-stream decoder, packed pairs, labels.
-QUICK = (OBJECTIVES[2], OBJECTIVES[7], TlmFeatures(), ClpcFeatures())
+QUICK = (OBJECTIVES[2], OBJECTIVES[7], OBJECTIVES[8], TlmFeatures(), ClpcFeatures())
 
 
 @pytest.fixture(scope="module")

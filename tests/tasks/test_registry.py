@@ -44,7 +44,10 @@ def test_examples_of_a_task_are_its_files(official, xtreme, name, split):
     own = seqio.TaskRegistry.get(f"{xtreme}.{task.name}.de")
     found = list(own.get_dataset(None, split, shuffle=False, num_epochs=1))
     assert [record_of(example, task.kind) for example in found] == read(
-        task, official / "xtreme", split, "de"
+        task,
+        official / "xtreme",
+        split,
+        "de",
     )
     assert found[0]["language"].numpy() == b"de"
 
@@ -82,8 +85,9 @@ def test_predictions_reach_a_metric_in_its_form(official):
     assert answers.seen == ([question], {question.id: "im Park"}, "de")
     assert mlqa[1]([question], [question.answers[0]]) == {"mlqa_em": 100}
     bitext = read(task_named("xtreme/tatoeba"), official / "xtreme", "test", "fr")
-    seqio.TaskRegistry.get("xtreme_seen.tatoeba.fr").metric_fns[0](bitext, [[2, 0, 1]])
-    assert rows.seen == (bitext, [2, 0, 1], "fr")
+    found = list(range(len(bitext[0].target)))[::-1]
+    seqio.TaskRegistry.get("xtreme_seen.tatoeba.fr").metric_fns[0](bitext, [found])
+    assert rows.seen == (bitext, found, "fr")
     bucc = read(task_named("xtreme/bucc2018"), official / "xtreme", "dev", "de")
     half = sorted(bucc[0].gold)[: len(bucc[0].gold) // 2]
     scores = [
@@ -114,13 +118,18 @@ def test_files_of_the_chosen_tasks_alone_are_needed(official, tmp_path):
 
 def test_registering(official, xtreme, tmp_path):
     again = register(
-        "xtreme", official / "xtreme", METRICS, allow_missing=True, name="xtreme_small"
+        "xtreme",
+        official / "xtreme",
+        METRICS,
+        allow_missing=True,
+        name="xtreme_small",
     )
     assert again == xtreme
     with pytest.raises(UserError, match="'xtreme_small' is registered for other files"):
         register("xglue", official / "xglue", METRICS, allow_missing=True, name="xtreme_small")
     with pytest.raises(
-        UserError, match=r"xtreme/xnli: no test files of 'ar' in .*: looked for xnli/test-ar.tsv or"
+        UserError,
+        match=r"xtreme/xnli: no test files of 'ar' in .*: looked for xnli/test-ar.tsv or",
     ):
         register("xtreme", official / "xtreme", METRICS)
     with pytest.raises(UserError, match="no files of xglue in"):

@@ -3,7 +3,7 @@
 import argparse
 from argparse import Namespace
 
-from xlingjax.cli import tasks
+from xlingjax.cli import mixtures, tasks
 from xlingjax.cli.machine import machine_of
 from xlingjax.cli.types import POOLINGS, layer, minutes
 from xlingjax.cli.verb import Verb, given_run, require_unread, workdir_of
@@ -24,7 +24,10 @@ def options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--mixture",
         metavar="NAME",
-        help="measure a checkpoint as it is on every task that its head fits",
+        help=(
+            "measure a checkpoint as it is on every task of a benchmark that its head fits, or on a"
+            " mixture or task of SeqIO"
+        ),
     )
     group.add_argument(
         "--follow",
@@ -35,12 +38,18 @@ def options(parser: argparse.ArgumentParser) -> None:
         "--tasks",
         nargs="+",
         metavar="TASK",
-        help="those of the suite (default: all)",
+        help=(
+            "those of the benchmark (default: all); of another --mixture the Python modules that"
+            " register it"
+        ),
     )
     group.add_argument(
         "--split",
         metavar="SPLIT",
-        help="of --mixture: dev, test, dev[50%%:] (default: test, else dev)",
+        help=(
+            "of --mixture: dev, test, dev[50%%:] (default: test, else dev; of other tasks of SeqIO"
+            " validation, else dev, else test)"
+        ),
     )
     text = "minutes in which a followed run may write nothing (default 60; 0: for ever)"
     group.add_argument("--patience", type=minutes, metavar="MINUTES", help=text)
@@ -78,7 +87,7 @@ def run(args: Namespace) -> int:
         return tasks.suite(args)
     if args.mixture:
         require_unread(args, ("workdir",), "--mixture writes to --to")
-        return tasks.mixture(args)
+        return mixtures.mixture(args)
     require_unread(
         args,
         tasks.OF_SUITES,

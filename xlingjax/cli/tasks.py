@@ -2,10 +2,10 @@
 benchmarks."""
 
 import argparse
+import dataclasses
 import functools
 from argparse import Namespace
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from xlingjax.cli.machine import machine_of
@@ -39,7 +39,7 @@ def sweep_options(parser: argparse.ArgumentParser, group: Any) -> None:
     group.add_argument("--strategy", nargs="+", metavar="NAME", help=text)
     text = (
         "pivots, or targets, of the strategy (default: all); of multi_language sets to train on:"
-        " en+de en+de+zh"
+        " en+de en+de+zh; of a --mixture of text to text the languages of inputs and targets"
     )
     group.add_argument("--languages", nargs="+", metavar="CODE", help=text)
     group.add_argument(
@@ -61,7 +61,7 @@ def sweep_options(parser: argparse.ArgumentParser, group: Any) -> None:
     )
 
 
-def _require(args: Namespace, *names: str) -> None:
+def require(args: Namespace, *names: str) -> None:
     # argparse cannot require them: the verbs have uses that read none of them.
     given = {"run": given_run(args), "data": args.data, "output": args.output}
     flags = {"run": "RUN", "data": "--data", "output": "--to"}
@@ -81,7 +81,7 @@ def finetune(args: Namespace) -> int:
     from xlingjax.tasks import task_named
     from xlingjax.workflows.cell import MULTI_TASK
 
-    _require(args, "run", "data", "output")
+    require(args, "run", "data", "output")
     # In one order, so that tasks that train together share a cell however they are typed.
     tasks = sorted(map(task_named, args.task), key=lambda task: task.name)
     for task in tasks:
@@ -111,7 +111,7 @@ def suite(args: Namespace) -> int:
     from xlingjax.data.labelled.task import TRAINED, languages_present
     from xlingjax.tasks import suite_tasks
 
-    _require(args, "run", "data", "output")
+    require(args, "run", "data", "output")
     require_unread(
         args,
         ("split", "follow", "patience", "labels"),
@@ -388,12 +388,13 @@ def measured(
     suite: str,
     tasks: Sequence[str],
 ) -> Any:
+    from xlingjax.tasks import suites
     from xlingjax.workflows.measure_request import Request
 
-    return Request(
+    request = Request(
         suite,
         source,
-        args.data,
+        args.data or "",
         args.output,
         tuple(tasks),
         args.split or "",
@@ -403,78 +404,12 @@ def measured(
         tuple(args.labels or ()),
         args.prefix,
     )
-
-
-def mixture(args: Namespace) -> int:
-    """`evaluate --mixture`: a checkpoint as it is, or with --follow every checkpoint of a run."""
-    from xlingjax.config.recipe import bindings, gin_values
-    from xlingjax.runtime.machine import start
-    from xlingjax.tasks import suite_tasks
-    from xlingjax.training.run_record import run_and_checkpoint
-    from xlingjax.workflows.cell import FILES, READING, values_of
-    from xlingjax.workflows.follow import follow
-    from xlingjax.workflows.measure import measure
-    from xlingjax.workflows.scorecard_cells import SCORES
-    from xlingjax.workflows.scorecard_page import show
-
-    if args.follow and given_run(args):
-        raise UserError(f"--follow names the run; leave {given_run(args)} out")
-    if args.follow:
-        _require(args, "data", "output")
-    else:
-        require_unread(args, ("patience",), "only --follow reads this")
-        _require(args, "data", "output", "run")
-    require_unread(
-        args,
-        ("strategy", "languages", "seeds", "grid"),
-        "--mixture trains nothing",
+    if suite in suites():
+        return request
+    # No benchmark: the modules that register its mixture stand where a benchmark's tasks do.
+    return dataclasses.replace(
+        request,
+        tasks=(),
+        modules=tuple(tasks),
+        languages=tuple(args.languages or ()),
     )
-    tasks = {task.name: task for task in suite_tasks(args.mixture)}
-    unknown = set(args.tasks or ()) - set(tasks)
-    if unknown:
-        raise UserError(
-            f"--tasks {' '.join(unknown)}: {args.mixture} has {', '.join(sorted(tasks))}",
-        )
-    # All of the suite: those whose head does not fit are passed over later.
-    chosen = args.tasks or list(tasks)
-    require_read(args, [task for name, task in tasks.items() if name in chosen])
-    start(machine_of(args))
-    source = args.follow or named_run(args)
-    overrides = gin_values(args.overrides)
-    run, _ = run_and_checkpoint(source)
-    config = run / "config.gin"
-    read = (*READING, "DTYPE")
-
-    # Read when it is needed: a run that is followed may not have begun.
-    def recipe() -> dict[str, Any]:
-        files = list(args.gin_file)
-        if config.is_file():
-            # First, so that what is given wins over the run's own recipe.
-            files.insert(0, str(config))
-        if files:
-            return values_of(bindings(files, overrides))
-        for override in overrides:
-            name, _, _ = override.partition("=")
-            if name not in read:
-                raise UserError(
-                    f"--gin.{name}: --mixture trains nothing, and reads {', '.join(read)} alone",
-                )
-        # The files leave these open, and what is read does not depend on them.
-        stand_ins = ["TASK=''", "DATA=''", "INIT_FROM=''", "TRAIN_STEPS=1"]
-        bound = values_of(bindings(FILES, [*stand_ins, *overrides]))
-        return {name: bound[name] for name in read}
-
-    request = measured(args, source, args.mixture, args.tasks or ())
-    if not args.follow:
-        status = measure(request, recipe)
-        print(show(args.output))
-        return status
-    patience = args.patience
-    if patience is None:
-        patience = 60.0
-    try:
-        return follow(request, args.follow, recipe, patience=patience)
-    finally:
-        # What was measured stands in the card, however the run ended.
-        if next(Path(args.output).glob(f"cells/**/{SCORES}"), None):
-            print(show(args.output))

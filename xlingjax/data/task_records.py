@@ -48,8 +48,8 @@ def task_text(
 
     Its features are `LanguageFeature`s, or SeqIO's own: `targets` alone, or `inputs` and `targets`.
     Then the languages are those of `languages` that the task's name names, or the only one, and
-    ids become the vocabulary's as `_reader` says. The task's own preprocessors are run, and an end
-    of sentence that they append is not doubled.
+    ids become the vocabulary's as `feature_reader` says. The task's own preprocessors are run, and
+    an end of sentence that they append is not doubled.
 
     Plain files come from the token cache; any other source that reads files (TFDS, TFRecords, a
     SeqIO cache with `use_cached`) is read once through the task's preprocessors and kept there too,
@@ -213,7 +213,7 @@ def task_languages(
     declared = declared_languages(task)
     if declared:
         return declared
-    of_name = _named(task.name, languages)
+    of_name = named_languages(task.name, languages)
     if len(of_name) == len(names):
         return tuple(of_name)
     if len(names) == 1 and len({*languages}) == 1:
@@ -225,7 +225,7 @@ def task_languages(
     )
 
 
-def _named(name: str, languages: Sequence[str]) -> list[str]:
+def named_languages(name: str, languages: Sequence[str]) -> list[str]:
     """The languages that a name is made of, in its order; SeqIO refuses the hyphen of "zh-Hant".
     Raises UserError where a language that is none of `languages` stands right beside one: of
     "it_ca" one of the two would be read as the other."""
@@ -263,7 +263,7 @@ def _example(sides: int) -> str:
     return ".de_en"
 
 
-def _reader(
+def feature_reader(
     task: seqio.Task,
     name: str,
     spec: Mapping[str, Any],
@@ -405,7 +405,7 @@ def lines_of(
     line ended. Raises UserError where the task's code fails."""
     readers = {}
     for name in text_features(task, data.element_spec):
-        column, read = _reader(task, name, data.element_spec, vocabulary)
+        column, read = feature_reader(task, name, data.element_spec, vocabulary)
         readers[column] = read
     eos_id = vocabulary.eos_id
     for batch in _batches(task, data, readers):

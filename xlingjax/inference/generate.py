@@ -148,7 +148,7 @@ class Generator:
 
     def generate(
         self,
-        lines: Sequence[str],
+        lines: Sequence[str | Sequence[int]],
         source: str,
         target: str,
         *,
@@ -157,9 +157,9 @@ class Generator:
     ) -> list[list[Generated]]:
         """n_best texts in language `target` for each line in language `source`, the best first.
 
-        first: the number of the first line; progress: called after each batch with its numbers of
-        lines and of tokens. Raises UserError: an unknown language, and, unless `truncate`, a line
-        that is too long.
+        lines: texts, or ids without those that open and close them. first: the number of the first
+        line; progress: called after each batch with its numbers of lines and of tokens. Raises
+        UserError: an unknown language, and, unless `truncate`, a line that is too long.
         """
         # Before any line is tokenised: an unknown language costs nothing.
         from_id, to_id = self.language(source), self.language(target)
@@ -211,7 +211,7 @@ class Generator:
 
     def score(
         self,
-        lines: Sequence[str],
+        lines: Sequence[str | Sequence[int]],
         references: Sequence[str | Sequence[int]],
         source: str,
         target: str,
@@ -328,7 +328,11 @@ class Generator:
             return self.vocabulary.size + language
         return self.vocabulary.eos_id
 
-    def tokens(self, lines: Sequence[str], first: int = 1) -> list[list[int]]:
+    def tokens(
+        self,
+        lines: Sequence[str | Sequence[int]],
+        first: int = 1,
+    ) -> list[list[int]]:
         """As in training, `</s> pieces </s>` (XLM-R's vocabulary: `<s> pieces </s>`) of each line;
         of an empty one nothing. Raises UserError, unless `truncate`, for one that is too long;
         `first` is the number of the first.
@@ -338,14 +342,16 @@ class Generator:
         limit = self.longest_source
         found = []
         for number, line in enumerate(lines, first):
-            pieces = self.vocabulary.encode(line)
+            pieces = line
+            if isinstance(line, str):
+                pieces = self.vocabulary.encode(line)
             if len(pieces) + 2 > limit and not self.truncate:
                 raise UserError(
                     f"line {number}: {len(pieces) + 2} tokens, and the model's position table takes"
                     f" {limit}: shorten the line, or cut such lines with --truncate",
                 )
             ids = []
-            if pieces:
+            if len(pieces):
                 # The end stays, since training has shown no source without one.
                 ids = [begin, *pieces[: limit - 2], end]
             found.append(ids)

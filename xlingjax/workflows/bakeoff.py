@@ -395,8 +395,11 @@ def summary(cell: Mapping[str, Any]) -> dict[str, Any]:
         (tested,) = [
             value for name, value in values.items() if name.endswith("_test")
         ]
-        figures[f"{task}_en"] = tested.get("en")
-        figures[f"{task}_other"] = tested.get("mean_other")
+        # Of texts that are written: BLEU of the languages that were trained on, and of the others.
+        english = tested.get("bleu_trained")
+        other = tested.get("bleu_others")
+        figures[f"{task}_en"] = tested.get("en", english)
+        figures[f"{task}_other"] = tested.get("mean_other", other)
     figures["tokens"] = result["tokens_seen"]
     figures["tokens_per_second"] = result["tokens_per_second"]
     # Of several poolings the first is shown.

@@ -5,9 +5,11 @@ A fine-tuned run does the tasks whose labels its head has; retrieval and mining 
 any. The examples and the metrics are those of the benchmark's SeqIO mixture.
 """
 
+import dataclasses
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
+from xlingjax.config.text import import_tasks
 from xlingjax.data.labelled.task import TRAINED, Task, languages_present, read
 from xlingjax.data.labelled.tfds import located
 from xlingjax.errors import UserError
@@ -23,10 +25,12 @@ from xlingjax.evaluation.tatoeba import chosen_layer
 from xlingjax.inference.run import TrainedRun, open_run
 from xlingjax.model.partition import mesh_of_all
 from xlingjax.runtime.quiet import quiet_stderr
+from xlingjax.tasks import suites
 from xlingjax.training.checkpoint_paths import find_checkpoint
 from xlingjax.training.run_record import labels_of, read_run_record
 from xlingjax.workflows.measure_request import ALL, POOLINGS, Request
 from xlingjax.workflows.measure_task import Checkpoint, measure_task
+from xlingjax.workflows.measure_text import measure_texts
 from xlingjax.workflows.sweep import parameters_hash, require_folder
 
 Macros = Mapping[str, Any]
@@ -44,6 +48,8 @@ def measure(
     """Writes predictions and scores of each task; the exit status. Raises UserError where no task
     can be done."""
     require_folder(request.output)
+    # Before weights are read: a mixture that is not there.
+    _registered(request)
     trained = open_run(request.source, mesh=mesh_of_all())
     step = int(find_checkpoint(request.source).name)
     return measure_checkpoint(request, trained, step, recipe(), say)
@@ -59,7 +65,8 @@ def measure_checkpoint(
     """`measure` of a run that is open."""
     # TensorFlow announces itself.
     with quiet_stderr():
-        from xlingjax.tasks.registry import register, tasks_of
+        from xlingjax.tasks.registry import tasks_of
+        from xlingjax.tasks.seqio_scores import scored_tasks
 
     # A layer that the model lacks is refused before the first task is measured.
     for layer in request.layers:
@@ -67,17 +74,7 @@ def measure_checkpoint(
             chosen_layer(layer, trained.model.config.layers)
     # In the precision of the run's own recipe, as in its training.
     trained = trained.in_dtype(macros.get("DTYPE"))
-    folder = located(request.data)
-    # SeqIO keeps one mixture of a name in a process, so the name tells tasks and files apart.
-    name = "_".join([request.mixture, *request.tasks, str(abs(hash(folder)))])
-    register(
-        request.mixture,
-        folder,
-        METRICS,
-        tasks=request.tasks,
-        allow_missing=request.allow_missing,
-        name=name,
-    )
+    name = _registered(request)
     checkpoint = Checkpoint(
         trained,
         step,
@@ -85,8 +82,19 @@ def measure_checkpoint(
         macros,
     )
     record = read_run_record(request.source)
+    benchmarks = tasks_of(name)
     measured_any = False
-    for task, seqio_tasks in tasks_of(name):
+    texts = scored_tasks(name)
+    if texts:
+        measured_any = _measured_texts(
+            request,
+            checkpoint,
+            texts,
+            bool(benchmarks),
+            say,
+        )
+    for task, seqio_tasks in benchmarks:
+        request = _of_files(request, seqio_tasks)
         labels = _labels(request, trained, task, record)
         fault = _fault(request, trained, task, labels)
         # A suite is measured as far as the model goes,
@@ -112,6 +120,59 @@ def measure_checkpoint(
             " files (above)",
         )
     return 0
+
+
+def _registered(request: Request) -> str:
+    """The name of the mixture, registered: of a benchmark that of its files."""
+    if request.mixture not in suites():
+        # TensorFlow announces itself.
+        with quiet_stderr():
+            from xlingjax.tasks.seqio_scores import scored_tasks
+
+            import_tasks(request.modules)
+            scored_tasks(request.mixture)
+        return request.mixture
+    with quiet_stderr():
+        from xlingjax.tasks.registry import register
+    folder = located(request.data)
+    # SeqIO keeps one mixture of a name in a process, so the name tells tasks and files apart.
+    name = "_".join([request.mixture, *request.tasks, str(abs(hash(folder)))])
+    return register(
+        request.mixture,
+        folder,
+        METRICS,
+        tasks=request.tasks,
+        allow_missing=request.allow_missing,
+        name=name,
+    )
+
+
+def _of_files(request: Request, seqio_tasks: Mapping[str, Any]) -> Request:
+    """The request of a task, whose files lie where it was registered with them."""
+    source = next(iter(seqio_tasks.values())).source
+    return dataclasses.replace(request, data=source.folder)
+
+
+def _measured_texts(
+    request: Request,
+    checkpoint: Checkpoint,
+    tasks: Sequence[Any],
+    beside_others: bool,
+    say: Callable[[str], None],
+) -> bool:
+    """Whether the model writes texts, and the tasks of text to text are measured. beside_others:
+    the mixture has other tasks, which it may do."""
+    if checkpoint.trained.model.config.decoder_layers:
+        measure_texts(request, checkpoint, tasks, say)
+        return True
+    fault = f"{request.source} has no decoder and writes no text: give an encoder-decoder"
+    if not beside_others:
+        raise UserError(
+            f"--mixture {request.mixture}: {tasks[0].name} is a task of text to text, and {fault}",
+        )
+    for task in tasks:
+        say(f"{task.name}: passed over, {fault}")
+    return False
 
 
 # ---- what the run can do -------------------------------------------------------------------------

@@ -20,6 +20,7 @@ class Request:
     """What the command line says."""
 
     mixture: str
+    """A benchmark, or any mixture or task of SeqIO that `modules` register."""
     source: str
     data: str
     output: str
@@ -36,6 +37,10 @@ class Request:
     """Of the head, whose own names do not tell: the task's, in the order of the outputs."""
     prefix: str | None = None
     """None: the run's own, else none."""
+    modules: Sequence[str] = ()
+    """Python modules that register `mixture`, where it is no benchmark."""
+    languages: Sequence[str] = ()
+    """Of a task of text to text: of its inputs and targets, or of both; none: as it says itself."""
 
     @property
     def several(self) -> bool:

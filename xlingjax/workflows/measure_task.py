@@ -15,6 +15,7 @@ from xlingjax.evaluation.metrics.averages import task_metrics
 from xlingjax.evaluation.submissions import write_predictions
 from xlingjax.evaluation.task.predictions import translations
 from xlingjax.evaluation.task.scores import means
+from xlingjax.evaluation.task.seqio_predictions import scores_of_predictions
 from xlingjax.evaluation.task.tested import has_gold
 from xlingjax.evaluation.tatoeba import accuracy, predict_layers
 from xlingjax.inference.encode import POOLINGS as ALL_POOLINGS
@@ -171,6 +172,7 @@ def _measure_language(
     result.scores[language] = _scores(
         measurement.task,
         seqio_task,
+        measurement.split,
         records,
         prediction,
     )
@@ -192,20 +194,23 @@ def _count(task: Task, records: Sequence[Any]) -> int:
 def _scores(
     task: Task,
     seqio_task: Any,
+    split: str,
     records: Sequence[Any],
     prediction: Any,
 ) -> dict[str, float]:
-    """{metric: value} of SeqIO's metrics, which take an output for each record."""
-    # Answers are by the questions' ids, as official files have them.
-    if task.kind == "span_qa":
-        outputs = [prediction[record.id] for record in records]
-    elif task.kind in POOLINGS:
-        outputs = [prediction]
-    else:
-        outputs = prediction
+    """{metric: value} by `seqio.Evaluator`; of a bitext, which has no texts to write, by the task's
+    metrics themselves."""
+    if task.kind not in POOLINGS:
+        return scores_of_predictions(
+            task,
+            seqio_task,
+            split,
+            records,
+            prediction,
+        )
     scores = {}
     for metric in seqio_task.metric_fns:
-        for name, value in metric(records, outputs).items():
+        for name, value in metric(records, [prediction]).items():
             scores[name] = float(value)
     return scores
 

@@ -1,16 +1,19 @@
 """`seqio.Evaluator` on benchmark mixtures: the numbers of the score card."""
 
+from pathlib import Path
+
 import jax
 import pytest
 import seqio
 
+from tests.helpers import written_run
 from tests.helpers.files import write
-from xlingjax.data.labelled.task import read
+from xlingjax.data.labelled.task import languages_present, read
 from xlingjax.data.vocabulary.training import train_vocabulary
 from xlingjax.errors import UserError
 from xlingjax.evaluation.metrics.registry import METRICS
 from xlingjax.evaluation.task.scores import TaskScore
-from xlingjax.evaluation.task.seqio_predictions import seqio_predict_fn
+from xlingjax.evaluation.task.seqio_predictions import scores_of_predictions, seqio_predict_fn
 from xlingjax.model.build import build_model
 from xlingjax.model.config import preset
 from xlingjax.preprocessors.task_rows import Reading
@@ -38,7 +41,11 @@ def vocabulary(tmp_path_factory, official):
         text += [record.premise, record.hypothesis]
     write(root / "mono/de/a.txt", "\n".join(text) + "\n")
     return train_vocabulary(
-        root / "v", mono=str(root / "mono"), size=120, character_coverage=1.0, threads=1
+        root / "v",
+        mono=str(root / "mono"),
+        size=120,
+        character_coverage=1.0,
+        threads=1,
     )
 
 
@@ -90,6 +97,57 @@ def test_numbers_are_the_score_cards(official, mixtures, vocabulary, name):
     assert len(card["by_language"]) > 1
     for language, expected in card["by_language"].items():
         assert found[f"{suite}_evaluated.{task.name}.{language}"] == pytest.approx(expected)
+
+
+@pytest.mark.long
+def test_the_page_shows_what_runs(official, mixtures, vocabulary, tmp_path, capsys):
+    """The program of docs/benchmarks.md, with this run, these files and a model of 96 positions."""
+    task = task_named("xtreme/xnli")
+    codes = languages_present(task, official / "xtreme", "dev")
+    config = preset(
+        "tiny", vocab_size=vocabulary.size, num_languages=len(codes), max_positions=96, layers=1,
+        num_labels=3, classifier="xlm",
+    )  # fmt: skip
+    params = build_model(config).init(jax.random.key(1))
+    run = tmp_path / "run"
+    written_run.write(run, config, params, languages=codes, vocabulary=vocabulary.sha256)
+    for name, content in vocabulary.files().items():
+        (run / name).write_bytes(content)
+    page = Path(__file__).resolve().parents[3] / "docs/benchmarks.md"
+    blocks = page.read_text(encoding="utf-8").split("```python\n")
+    (program,) = [block for block in blocks if "seqio_predict_fn" in block.partition("```")[0]]
+    program = program.partition("```")[0].replace("runs/nli", str(run))
+    program = program.replace("xtreme.xnli", "xtreme_evaluated.xnli").replace("128", "48")
+    found = {}
+    exec(program, found)
+    scores = found["scores"].result()
+    assert str(scores) in capsys.readouterr().out
+    reading = Reading(length=48)
+    card = TaskScore(task, str(official / "xtreme"), vocabulary, codes, reading, "dev", codes)
+    expected = card(build_model(config), params, 0)["by_language"]
+    assert {name.rpartition(".")[2]: values for name, values in scores.items()} == {
+        code: pytest.approx(values) for code, values in expected.items()
+    }
+
+
+def test_predictions_of_a_part_are_scored(official, mixtures):
+    """By `seqio.Evaluator`, which asks for splits by name: halves of dev choose and test."""
+    task = task_named("xtreme/udpos")
+    code = next(iter(languages_present(task, official / "xtreme", "dev")))
+    own = seqio.TaskRegistry.get(f"xtreme_evaluated.udpos.{code}")
+    records = read(task, official / "xtreme", "dev[50%:]", code)
+    predicted = [list(one.tags) for one in records]
+    predicted[0] = predicted[0][:-1]
+    scores = scores_of_predictions(task, own, "dev[50%:]", records, predicted)
+    whole = read(task, official / "xtreme", "dev", code)
+    assert 0 < len(records) < len(whole)
+    for name, value in scores.items():
+        by_hand = METRICS[name].compute(
+            records,
+            [["O-none"] * len(records[0].tags), *predicted[1:]],
+            "de",
+        )
+        assert value == pytest.approx(by_hand) and value < 100, name
 
 
 def test_a_mixture_is_text_to_text_for_any_trainer(mixtures, official):

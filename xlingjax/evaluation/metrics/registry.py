@@ -223,7 +223,8 @@ def tatoeba_accuracy(
     predicted: Sequence[int],
     language: str = "",
 ) -> float:
-    """A bitext without foreign sentences, as XTREME's label files are, has the rows as ids."""
+    """A bitext without foreign sentences, as XTREME's label files are, has the rows as ids. A row
+    None finds nothing."""
     bitext = _bitext(gold)
     _check_number(len(bitext.target), len(predicted), "English sentence")
     right = 0
@@ -231,6 +232,9 @@ def tatoeba_accuracy(
         zip(bitext.target, predicted, strict=True),
         1,
     ):
+        # No answer.
+        if row is None:
+            continue
         if (
             # True would be taken for row 1.
             isinstance(row, bool)

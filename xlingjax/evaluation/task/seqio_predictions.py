@@ -1,8 +1,10 @@
-"""A model's predictions as `seqio.Evaluator` asks for them."""
+"""A model's predictions as `seqio.Evaluator` asks for them: for tasks of benchmarks, and for any
+task of text to text."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -10,6 +12,7 @@ import numpy as np
 from xlingjax.data.labelled.task import KINDS, Task
 from xlingjax.errors import UserError
 from xlingjax.evaluation.task.predictions import predict
+from xlingjax.inference.generate import Generator
 from xlingjax.preprocessors.task_rows import Reading
 
 
@@ -33,7 +36,6 @@ def seqio_predict_fn(
     # Here, since they import TensorFlow.
     from xlingjax.tasks.registry import record_of
     from xlingjax.tasks.seqio_evaluation import encoded
-    from xlingjax.tasks.text_to_text import text_of
 
     if KINDS[task.kind] == "Bitext":
         raise UserError(
@@ -66,10 +68,111 @@ def seqio_predict_fn(
             batch_size,
             mesh,
         )
-        if task.kind == "span_qa":
-            predicted = [predicted[question.id] for question in records]
-        texts = [text_of(one, task.kind) for one in predicted]
+        texts = _texts(task, records, predicted)
         ids = encoded(texts, output_vocabulary)
         return list(zip(numbers, ids, strict=True))
 
     return predict_fn
+
+
+def scores_of_predictions(
+    task: Task,
+    seqio_task: Any,
+    split: str,
+    records: Sequence[Any],
+    predicted: Any,
+) -> dict[str, float]:
+    """{metric: value} that `seqio.Evaluator` gives of predictions that are made already.
+
+    seqio_task: `task` in one language, as it is registered; records: its examples of the split, in
+    their order; predicted: of them, as `predict` gives it.
+    """
+    # Here, since they import TensorFlow.
+    from xlingjax.tasks.seqio_evaluation import RecordConverter, encoded
+    from xlingjax.tasks.seqio_scores import evaluated
+
+    vocabulary = seqio_task.output_features["targets"].vocabulary
+    ids = encoded(_texts(task, records, predicted), vocabulary)
+
+    def predict_fn(
+        dataset: Any,
+        model_feature_shapes: Any = None,
+    ) -> list[tuple[int, np.ndarray]]:
+        return list(enumerate(ids))
+
+    converter = RecordConverter(task.kind)
+    return evaluated(seqio_task, converter, split, predict_fn)
+
+
+def _texts(
+    task: Task,
+    records: Sequence[Any],
+    predicted: Any,
+) -> list[str]:
+    """The text of each prediction, in the order of the records."""
+    from xlingjax.tasks.text_to_text import text_of
+
+    # Answers are by the questions' ids, as official files have them.
+    if task.kind == "span_qa":
+        predicted = [predicted[question.id] for question in records]
+    return [text_of(one, task.kind) for one in predicted]
+
+
+@dataclass
+class TextToText:
+    """`predict_fn` and `score_fn` of an encoder-decoder for a task of text to text.
+
+    examples: `xlingjax.tasks.seqio_evaluation.TextExamples` of the task. source, target: the
+    languages of its inputs and targets.
+    """
+
+    generator: Generator
+    examples: Any
+    source: str
+    target: str
+    texts: list[str] = field(default_factory=list)
+    """What was written for each example, in their order."""
+    cut: int = 0
+    """Inputs that are longer than the model reads."""
+    unspelled: int = 0
+    """Texts that the task's own vocabulary cannot spell: its metrics see others."""
+
+    def predict_fn(
+        self,
+        dataset: Any,
+        model_feature_shapes: Any = None,
+    ) -> list[tuple[int, np.ndarray]]:
+        numbers, sources = self._sources(dataset)
+        made = self.generator.generate(sources, self.source, self.target)
+        best = [texts[0] for texts in made]
+        self.texts = [one.text for one in best]
+        ids, self.unspelled = self.examples.written(
+            self.texts,
+            [one.ids for one in best],
+        )
+        return list(zip(numbers, ids, strict=True))
+
+    def score_fn(
+        self,
+        dataset: Any,
+        model_feature_shapes: Any = None,
+    ) -> list[tuple[int, float]]:
+        """The log-probability of each target, its end included."""
+        numbers, sources = self._sources(dataset)
+        _, targets = self.examples.read("targets", dataset)
+        end = self.generator.vocabulary.eos_id
+        found = self.generator.score(
+            sources,
+            [[*ids, end] for ids in targets],
+            self.source,
+            self.target,
+        )
+        scores = [one.log_probability for one in found]
+        return list(zip(numbers, scores, strict=True))
+
+    def _sources(self, dataset: Any) -> tuple[list[int], list[list[int]]]:
+        numbers, sources = self.examples.read("inputs", dataset)
+        longest = self.generator.longest_source
+        # With the tokens that open and close it.
+        self.cut = sum(len(ids) + 2 > longest for ids in sources)
+        return numbers, sources
