@@ -8,9 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from xlingjax.data.blocks import pair_blocks, text_blocks
-from xlingjax.data.row_plans import side_bases
-from xlingjax.data.rows import Rows, pair_rows, stream_rows
+from xlingjax.data.check_sizes import pair_sizes, text_sizes
 from xlingjax.data.sampling import Sampling, format_table, sampling_table
 from xlingjax.data.scripts import letters_in, main_script, script_of_language
 from xlingjax.data.sources import find_pairs, find_text
@@ -149,8 +147,8 @@ def check(
         good_files += pair.sides
     _check_pieces(good_files, vocabulary, findings)
     sizes = {
-        "text": _text_sizes(good_texts, vocabulary, length),
-        "pairs": _pair_sizes(
+        "text": text_sizes(good_texts, vocabulary, length),
+        "pairs": pair_sizes(
             good_pairs,
             vocabulary,
             findings,
@@ -419,83 +417,6 @@ def _check_pieces(
     # Over all files of a language, since that is what a run reads of it.
     for code in sorted(pieces):
         findings.unknown_rate[code] = unknown[code] / max(pieces[code], 1)
-
-
-def _text_sizes(
-    texts: Sequence[Text],
-    vocabulary: Vocabulary,
-    length: int,
-) -> dict[str, dict[str, Any]]:
-    """{language: sentences, tokens and rows} of a run on the texts."""
-    # As the rows of a run: in layout "xlm" the `</s>`
-    # before a text opens it, and no column is needed.
-    bos = vocabulary.bos_id != vocabulary.eos_id
-    by_language: dict[str, list[Text]] = {}
-    for text in texts:
-        by_language.setdefault(text.language, []).append(text)
-    sizes = {}
-    for language, of_language in sorted(by_language.items()):
-        text = text_blocks(of_language, vocabulary)
-        rows = [
-            # The ids of a block begin with a `</s>`, hence 1.
-            stream_rows(records, 1, length, bos=bos)
-            for records in text.each()
-        ]
-        sizes[language] = _total(rows)
-    return sizes
-
-
-def _total(rows: Sequence[Rows]) -> dict[str, Any]:
-    """The sizes of all blocks of a text."""
-    total: Counter[str] = Counter()
-    for of_block in rows:
-        total.update(of_block.sizes)
-    return dict(total)
-
-
-def _pair_sizes(
-    pairs: Sequence[Pair],
-    vocabulary: Vocabulary,
-    findings: Findings,
-    length: int,
-    max_pieces: int,
-) -> dict[str, dict[str, Any]]:
-    """{pair of languages: sentences, tokens and rows} of a run on the pairs; pairs that no row has
-    room for are a finding."""
-    by_languages: dict[tuple[str, ...], list[Pair]] = {}
-    for pair in pairs:
-        by_languages.setdefault(pair.languages, []).append(pair)
-    sizes = {}
-    for languages in sorted(by_languages):
-        of_languages = by_languages[languages]
-        # All files of two languages together, as a run reads them.
-        text = pair_blocks(of_languages, vocabulary)
-        rows = []
-        lines = 0
-        for records in text.each():
-            of_block = pair_rows(
-                records,
-                side_bases(records),
-                length,
-                max_pieces=max_pieces,
-            )
-            rows.append(of_block)
-            first, second = records.sides
-            # Lines empty on a side have a finding of their own and are not counted again.
-            lines += int(((first.lengths > 0) & (second.lengths > 0)).sum())
-        sizes[text.name] = _total(rows)
-        read = sum(of_block.sentences for of_block in rows)
-        if read == lines:
-            continue
-        severity = "note"
-        if read == 0:
-            severity = "error"
-        message = (
-            f"{lines - read:,} of {lines:,} {text.name} pairs are longer than"
-            f" {max_pieces} pieces a side or {length} tokens and are left out"
-        )
-        findings.add(severity, of_languages[0].first.path, None, message)
-    return sizes
 
 
 def _sampling_table(

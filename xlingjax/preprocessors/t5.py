@@ -16,7 +16,7 @@ import numpy as np
 from xlingjax.data.features import DECODER_FIELDS, TOKEN_FIELDS
 from xlingjax.data.preprocessor import Preprocessor
 from xlingjax.data.rows import Rows, stream_rows
-from xlingjax.data.token_cache import Records
+from xlingjax.data.tokens import Records
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
 from xlingjax.preprocessors.translation import start_ids
