@@ -26,6 +26,7 @@ from xlingjax.data.file_names import (
     file_format,
     language_from_path,
 )
+from xlingjax.data.remote_files import fetched, is_remote
 from xlingjax.data.text_files import find_file, plain_name
 from xlingjax.data.texts import Pair, Text, Triple, languages_in, table_header
 from xlingjax.errors import UserError
@@ -51,7 +52,10 @@ def expand(
         explicit = re.fullmatch(rf"({CODE}(?:-[A-Za-z]+)*)=(.+)", pattern)
         if explicit:
             code, pattern = explicit.groups()
-        paths = _files(pattern)
+        find = _files
+        if is_remote(pattern):
+            find = fetched
+        paths = find(pattern)
         if not paths:
             wanted = f"{what} file"
             if code:

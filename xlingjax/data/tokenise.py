@@ -80,14 +80,8 @@ def tokenise(
     """
     if processes is None:
         processes = default_processes()
-    # Equal files are one: each has the key of its content.
-    missing = {}
-    for text in texts:
-        if not is_cached(text, vocabulary):
-            missing.setdefault(text.key, text)
-    work = []
-    for text in missing.values():
-        work += _work(text, vocabulary)
+    missing = _missing(texts, vocabulary)
+    work = work_of(texts, vocabulary)
     size = sum(text.path.stat().st_size for text in missing.values())
     if processes > 1 and len(work) > 1 and size > FEW_BYTES:
         _in_processes(work, vocabulary, min(processes, len(work)))
@@ -101,6 +95,28 @@ def tokenise(
     made = [find(stem_of(text.key, vocabulary)) for text in texts]
     # Complete a moment ago, or when it was looked for.
     return [file for file in made if file]
+
+
+def _missing(
+    texts: Sequence[Text],
+    vocabulary: Vocabulary,
+) -> dict[str, Text]:
+    """{key: text} of those that the cache does not have. Equal files are one: each has the key of
+    its content."""
+    missing: dict[str, Text] = {}
+    for text in texts:
+        if not is_cached(text, vocabulary):
+            missing.setdefault(text.key, text)
+    return missing
+
+
+def work_of(texts: Sequence[Text], vocabulary: Vocabulary) -> list[Work]:
+    """What is left to do of these texts. Whoever does it, in whatever order: `tokenise` then finds
+    the shards, and does what is still missing."""
+    work = []
+    for text in _missing(texts, vocabulary).values():
+        work += _work(text, vocabulary)
+    return work
 
 
 def _shards(stem: Path) -> int:
