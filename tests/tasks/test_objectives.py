@@ -478,9 +478,14 @@ def test_tokens_are_counted_in_what_the_objective_reads(text, register, forget):
             languages=["de", "en"],
             vocabulary=vocabulary,
         )
-        ids = np.array(source._plan.reader._ids)
+        texts = {*source.identity["text"]}
         source.close()
-        assert counts.tolist() == np.bincount(ids, minlength=vocabulary.size).tolist()
+        assert texts == {"de"}
+        ids = vocabulary.encode("Der Hund.")
+        expected = np.bincount([*ids, vocabulary.eos_id] * 200, minlength=vocabulary.size)
+        # The `</s>` that opens the first sentence of all.
+        expected[vocabulary.eos_id] += 1
+        assert counts.tolist() == expected.tolist()
     finally:
         seqio.MixtureRegistry.remove("chosen")
 

@@ -4,7 +4,7 @@ itself."""
 import dataclasses
 import functools
 import importlib
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 from xlingjax.config.evaluators import Files
@@ -114,7 +114,8 @@ def corpus(
     negatives: Files = None,
     labelled: Languages | None = None,
     language_embedding: bool | None = None,
-    mixtures: Sequence[str | None] = (),
+    mixture: str | None = None,
+    pair_mixture: str | None = None,
     tasks: Files = None,
 ) -> Corpus:
     """The text and the vocabulary of a run.
@@ -125,8 +126,8 @@ def corpus(
     languages of what is fine-tuned on and measured; they come
     beside those of `run` where nothing of its model belongs to one language (an imported encoder's
     has no list of them). language_embedding: that of `model`; False: it is left behind. negatives:
-    tables of `xlingjax mine --negatives`. frozen: a folder that `xlingjax freeze` wrote, instead of
-    text. mixtures: of SeqIO, of the modules `tasks`, whose languages are the run's too.
+    tables of `xlingjax mine --negatives`. frozen: a folder that `xlingjax freeze` wrote, instead
+    of text. mixture, pair_mixture: of SeqIO, of the modules `tasks`, whose languages are the run's too.
     """
     # What a user lists is the whole list, whatever the labelled files hold.
     if languages:
@@ -154,7 +155,7 @@ def corpus(
         frozen,
         split_list(negatives),
         labelled,
-        tuple(filter(None, mixtures)),
+        tuple(filter(None, (mixture, pair_mixture))),
         tasks,
     )
 

@@ -109,7 +109,7 @@ def parse_gin(files: Sequence[str], overrides: Sequence[str]) -> None:
     # Before values are required: an imported model may bring the vocabulary that is lacking.
     import_foreign(macros)
     # Older runs read files beside mixtures, and go on as they began.
-    if "corpus.mixtures" in bound:
+    if "corpus.mixture" in bound:
         put_mixtures_in_place(macros)
     _require_values(macros, files)
     _require_known_macros(macros, bound)

@@ -35,8 +35,10 @@ FORMAT = 1
 FEW_LINES = 4096
 """Text of fewer lines is planned at every start: that is faster than looking for its plan."""
 OPEN_BYTES = 1 << 30
-"""Of plans and ids that are open at a time. They are maps of files: what is closed is still in the
-system's cache, and read again from there."""
+OPEN_FILES = 256
+"""Of plans and ids that all sources of a process have open at a time. They are maps of files, each
+of which holds a file open; what is closed is still in the system's cache, and read again from
+there."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,6 +83,12 @@ class TextRows:
         """The rows of one block: kept since it was opened, from disk, or planned now."""
         if number in self.kept:
             return self.kept[number]
+        return OPENED.get(
+            (self.folder, number),
+            functools.partial(self._read, number),
+        )
+
+    def _read(self, number: int) -> BlockRows:
         found = None
         if self.folder:
             found = _read(self.folder, number)
@@ -90,7 +98,12 @@ class TextRows:
         return found
 
     def ids(self, number: int, side: int) -> np.ndarray:
-        return self.text.blocks[number].ids(side)
+        """As `Block.ids`."""
+        block = self.text.blocks[number]
+        return OPENED.get(
+            (cache_root(), block.shards[side]),
+            functools.partial(block.ids, side),
+        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -288,10 +301,10 @@ def _read(folder: Path, number: int) -> BlockRows | None:
 
 
 class Opened:
-    """What is open of blocks, the last used: at most `OPEN_BYTES`."""
+    """What is open of blocks, the last used: at most `OPEN_BYTES` and `OPEN_FILES`. A key is that
+    of a file, which is never written anew."""
 
-    def __init__(self, most: int = OPEN_BYTES):
-        self._most = most
+    def __init__(self):
         self._bytes = 0
         self._open: collections.OrderedDict[Any, Any] = (
             collections.OrderedDict()
@@ -310,10 +323,16 @@ class Opened:
                 self._open[key] = made
                 self._bytes += made.nbytes
             # The one just made stays, however large.
-            while self._bytes > self._most and len(self._open) > 1:
+            while len(self._open) > 1 and (
+                self._bytes > OPEN_BYTES or len(self._open) > OPEN_FILES
+            ):
                 _, oldest = self._open.popitem(last=False)
                 self._bytes -= oldest.nbytes
         return made
+
+
+OPENED = Opened()
+"""Of this process: objectives of a run read the same text."""
 
 
 def require_rows(plans: Sequence[TextRows], names: Sequence[str]) -> None:

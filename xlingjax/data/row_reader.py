@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from xlingjax.data.features import TOKEN_FIELDS
-from xlingjax.data.row_plans import BlockRows, Opened, TextRows, compact
+from xlingjax.data.row_plans import BlockRows, TextRows, compact
 from xlingjax.data.rows import Rows
 
 
@@ -29,11 +30,15 @@ class RowReader:
         pad_id: int,
         bos_id: int,
     ):
-        opened = Opened()
         blocks = []
         for text, table in zip(texts, languages, strict=True):
             for number in range(text.counts.size):
-                blocks.append(_OpenBlock(opened, text, number, table))
+                block = _Block(
+                    functools.partial(text.block, number),
+                    functools.partial(text.ids, number),
+                    table,
+                )
+                blocks.append(block)
         counts = np.concatenate([text.counts for text in texts])
         labelled = any(text.labelled for text in texts)
         self._take(blocks, counts, labelled, length, pad_id, bos_id)
@@ -190,30 +195,6 @@ class _Block:
         ids: Callable[[int], np.ndarray],
         languages: Sequence[int],
     ):
-        self._plan = plan
+        self.plan = plan
         self.ids = ids
         self.languages = np.asarray(languages, np.int32)
-
-    def plan(self) -> BlockRows:
-        return self._plan()
-
-
-class _OpenBlock(_Block):
-    """A block of a text, kept open among others."""
-
-    def __init__(
-        self,
-        opened: Opened,
-        text: TextRows,
-        number: int,
-        languages: Sequence[int],
-    ):
-        key = (id(self), "rows")
-        super().__init__(
-            lambda: opened.get(key, lambda: text.block(number)),
-            lambda side: opened.get(
-                (id(self), side),
-                lambda: text.ids(number, side),
-            ),
-            languages,
-        )
