@@ -14,7 +14,7 @@ pytestmark = pytest.mark.usefixtures("own_cache")
 
 
 @pytest.fixture
-def corpus(tmp_path):
+def files(tmp_path):
     lines = "".join(f"{i} Hund\n" for i in range(SHARD_LINES + 5))
     write(tmp_path / "text/de/a.txt", lines)
     write(tmp_path / "pairs/de-en.de", "Ja.\nNein.\n")
@@ -22,8 +22,8 @@ def corpus(tmp_path):
     return tmp_path
 
 
-def command(corpus, vocabulary_folder, *more):
-    text = ["--mono", f"{corpus}/text", "--parallel", f"{corpus}/pairs"]
+def command(files, vocabulary_folder, *more):
+    text = ["--mono", f"{files}/text", "--parallel", f"{files}/pairs"]
     return run(["cache", *text, "--vocabulary", str(vocabulary_folder), *more])
 
 
@@ -31,27 +31,27 @@ def shards():
     return {path.name: path.read_bytes() for path in cache_folder().iterdir()}
 
 
-def test_processes_and_what_is_said(corpus, vocabulary_folder, capsys, monkeypatch):
-    assert command(corpus, vocabulary_folder, "--processes", "1") == 0
+def test_processes_and_what_is_said(files, vocabulary_folder, capsys, monkeypatch):
+    assert command(files, vocabulary_folder, "--processes", "1") == 0
     assert "3 files: " in capsys.readouterr().out
     one = shards()
     assert sum(name.endswith(".ids.npy") for name in one) == 4
     # What is there is not made again.
     monkeypatch.setattr(tokenise, "do", lambda *_: pytest.fail("tokenised again"))
-    command(corpus, vocabulary_folder)
+    command(files, vocabulary_folder)
     with pytest.raises(UserError, match="nothing to tokenise: give --mono or --parallel"):
         run(["cache", "--vocabulary", str(vocabulary_folder)])
 
 
 @pytest.mark.long
-def test_beams_workers_write_the_bytes_of_one_process(corpus, vocabulary_folder):
+def test_beams_workers_write_the_bytes_of_one_process(files, vocabulary_folder):
     pytest.importorskip("apache_beam")
-    command(corpus, vocabulary_folder, "--processes", "1")
+    command(files, vocabulary_folder, "--processes", "1")
     one = shards()
     shutil.rmtree(cache_folder())
-    command(corpus, vocabulary_folder, "--runner", "Direct", "--workers", "2")
+    command(files, vocabulary_folder, "--runner", "Direct", "--workers", "2")
     assert shards() == one
     # A file at fault is named, though a worker met it.
-    write(corpus / "text/de/b.txt", b"schl\xe4ft\n")
+    write(files / "text/de/b.txt", b"schl\xe4ft\n")
     with pytest.raises(UserError, match="b.txt, line 1: invalid UTF-8"):
-        command(corpus, vocabulary_folder, "--runner", "Direct")
+        command(files, vocabulary_folder, "--runner", "Direct")

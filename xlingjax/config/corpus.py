@@ -127,7 +127,8 @@ def corpus(
     beside those of `run` where nothing of its model belongs to one language (an imported encoder's
     has no list of them). language_embedding: that of `model`; False: it is left behind. negatives:
     tables of `xlingjax mine --negatives`. frozen: a folder that `xlingjax freeze` wrote, instead
-    of text. mixture, pair_mixture: of SeqIO, of the modules `tasks`, whose languages are the run's too.
+    of text. mixture, pair_mixture: of SeqIO, of the modules `tasks`, whose languages are the run's,
+    too.
     """
     # What a user lists is the whole list, whatever the labelled files hold.
     if languages:
