@@ -24,9 +24,10 @@ MODULES = {
 NAMES = {
     "xlingjax.data.labelled.Bitext": "xlingjax.data.labelled.records.Bitext",
     "xlingjax.data.labelled.Question": "xlingjax.data.labelled.records.Question",
+    "xlingjax.data.token_cache.Records": "xlingjax.data.tokens.Records",
     "xlingjax.data.vocabulary.Vocabulary": "xlingjax.data.vocabulary.sentencepiece.Vocabulary",
 }
-"""Of modules that are folders now."""
+"""Of modules that are folders now, or have less in them."""
 
 
 class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
