@@ -4,7 +4,7 @@ import argparse
 from argparse import Namespace
 
 from xlingjax.cli.arguments import text_options
-from xlingjax.cli.data import RUNNERS
+from xlingjax.cli.data import runner_options
 from xlingjax.cli.types import positive
 from xlingjax.cli.verb import Verb
 
@@ -23,25 +23,7 @@ def options(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="of this machine (default: one a core)",
     )
-    parser.add_argument(
-        "--runner",
-        choices=RUNNERS,
-        default="none",
-        help="of Apache Beam; none: this machine (default %(default)s)",
-    )
-    parser.add_argument(
-        "--workers",
-        type=positive,
-        default=1,
-        metavar="N",
-        help="processes of --runner Direct (default %(default)s)",
-    )
-    parser.add_argument(
-        "beam",
-        nargs="*",
-        metavar="-- OPTION",
-        help="Beam's own options",
-    )
+    runner_options(parser, default="none")
 
 
 def run(args: Namespace) -> int:

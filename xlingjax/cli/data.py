@@ -181,12 +181,17 @@ def _step_options(clean: argparse.ArgumentParser) -> None:
     )
 
 
-def runner_options(parser: argparse.ArgumentParser) -> None:
+def runner_options(
+    parser: argparse.ArgumentParser,
+    default: str | None = None,
+) -> None:
+    """default: a runner; None: Direct where Beam is installed."""
     parser.add_argument(
         "--runner",
         choices=RUNNERS,
-        help="of Apache Beam; none: one process without it (default: Direct where the extra beam"
-        " is installed)",
+        default=default,
+        help="of Apache Beam; none: this machine without it (default:"
+        f" {default or 'Direct where the extra beam is installed'})",
     )
     parser.add_argument(
         "--workers",

@@ -44,7 +44,10 @@ FEW_BYTES = 1 << 24
 
 def default_processes() -> int:
     """As many as this process has cores."""
-    return len(os.sched_getaffinity(0))
+    # Of a machine's cores a process may have fewer, which only Linux tells.
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 @dataclasses.dataclass(frozen=True)
