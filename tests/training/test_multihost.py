@@ -1,18 +1,39 @@
 """Two processes of 4 devices are one process of 8."""
 
 import os
+import shutil
+import signal
 import socket
 import subprocess
+import warnings
 
 import numpy as np
 import pytest
 
 from tests.helpers import tiny_run
 
+PATIENCE = 240
+"""Seconds: such a pair takes 40 of them on a quiet machine of 2 cores, 85 on a busy one."""
+
 
 def two_processes(first, second, **variables):
     """Run `tiny_run` as two processes of 4 devices each with these arguments; [(exit status,
-    output)] of both."""
+    output)] of both.
+
+    Where they wait for each other for ever their stacks are shown. That was seen once in a hundred
+    pairs, and not again to be looked into: a warning the first time, an error the second.
+    """
+    outcomes = attempt(first, second, variables)
+    if None in outcomes:
+        warnings.warn(f"a pair hung:\n{outcomes}", stacklevel=2)
+        shutil.rmtree(first["workdir"], ignore_errors=True)
+        outcomes = attempt(first, second, variables)
+    assert None not in outcomes, outcomes
+    return outcomes
+
+
+def attempt(first, second, variables):
+    """As `two_processes`; None among them, and the stacks, where they have not ended in time."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         coordinator = f"127.0.0.1:{free.getsockname()[1]}"
@@ -24,6 +45,7 @@ def two_processes(first, second, **variables):
             "XLINGJAX_COORDINATOR": coordinator,
             "XLINGJAX_NUM_PROCESSES": "2",
             "XLINGJAX_PROCESS_ID": str(index),
+            "PYTHONFAULTHANDLER": "1",
             **variables,
         }
         command = tiny_run.command(arguments)
@@ -37,14 +59,23 @@ def two_processes(first, second, **variables):
                 text=True,
             ),
         )
+    hung = []
+    outputs = []
     try:
-        outputs = [process.communicate(timeout=300)[0] for process in processes]
+        for process in processes:
+            try:
+                outputs.append(process.communicate(timeout=PATIENCE)[0])
+            except subprocess.TimeoutExpired:
+                hung = [None]
+                # Both, for each waits for the other; Python writes the stacks of its threads.
+                for each in processes:
+                    each.send_signal(signal.SIGABRT)
+                outputs.append(process.communicate(timeout=60)[0])
     finally:
         for process in processes:
             process.kill()
-    return [
-        (process.returncode, output) for process, output in zip(processes, outputs, strict=True)
-    ]
+    statuses = [process.returncode for process in processes]
+    return [*zip(statuses, outputs, strict=True), *hung]
 
 
 @pytest.mark.long
