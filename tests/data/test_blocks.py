@@ -13,7 +13,7 @@ from xlingjax.data import blocks, row_plans, token_cache, tokenise
 from xlingjax.data.blocks import pair_blocks, text_blocks
 from xlingjax.data.content_hashes import content_hash
 from xlingjax.data.mixture import BatchSettings
-from xlingjax.data.row_order import BLOCKS_TOGETHER, RowOrder
+from xlingjax.data.row_order import BLOCKS_TOGETHER, LANES, RowOrder
 from xlingjax.data.row_plans import RowPlan
 from xlingjax.data.sampling import Sampling
 from xlingjax.data.sources import find_pairs, find_text
@@ -203,48 +203,82 @@ def test_a_pass_over_many_blocks_reads_every_pair_once(pair_files, vocabulary, s
     assert sorted(found) == sorted(wanted) and len(wanted) > 150
 
 
-def test_an_epoch_of_many_blocks_mixes_a_few_at_a_time():
+def rows_of(order, text, lane, places):
+    same = np.ones(len(places), np.int64)
+    return order.rows(text * same, lane * same, np.array(places))
+
+
+# Of batches of 3 there is one lane, and four blocks are mixed; of eight, one block in each.
+@pytest.mark.parametrize(("batch", "lanes", "together"), [(3, 1, BLOCKS_TOGETHER), (32, LANES, 1)])
+def test_an_epoch_of_many_blocks_mixes_a_few_at_a_time(batch, lanes, together):
     counts = np.array([7, 30, 12, 25, 18, 3, 40, 22, 9, 14])
-    order = RowOrder((np.array([50]), counts), seed=77, shuffle=True)
+    order = RowOrder((np.array([50]), counts), seed=77, shuffle=True, batch=batch)
+    assert order.lanes == lanes
     size = int(counts.sum())
-    epochs = []
+    before = None
     for epoch in range(2):
-        places = np.arange(epoch * size, (epoch + 1) * size)
-        rows = order.rows(np.ones(size, np.int64), places) - 50
-        assert sorted(rows.tolist()) == list(range(size))
-        block_of_row = np.searchsorted(np.cumsum(counts), rows, side="right")
-        # Once left, a block does not come again; at most four are read at a time.
-        last = {block: np.flatnonzero(block_of_row == block).max() for block in range(10)}
-        first = {block: np.flatnonzero(block_of_row == block).min() for block in range(10)}
-        for place in range(size):
-            assert sum(first[b] <= place <= last[b] for b in range(10)) <= BLOCKS_TOGETHER
+        found = []
+        for lane in range(lanes):
+            begin, end = lane * size // lanes, (lane + 1) * size // lanes
+            places = range(epoch * (end - begin), (epoch + 1) * (end - begin))
+            rows = rows_of(order, 1, lane, places) - 50
+            # A lane is a range of the rows, every row once.
+            assert sorted(rows.tolist()) == list(range(begin, end))
+            assert rows.tolist() != sorted(rows.tolist())
+            block_of_row = np.searchsorted(np.cumsum(counts), rows, side="right")
+            # Once left, a block does not come again; at most four are read at a time.
+            present = np.unique(block_of_row)
+            last = {block: np.flatnonzero(block_of_row == block).max() for block in present}
+            first = {block: np.flatnonzero(block_of_row == block).min() for block in present}
+            for place in range(len(rows)):
+                assert sum(first[b] <= place <= last[b] for b in present) <= together
+            found.append(rows)
+        rows = np.concatenate(found)
         # Within, they are mixed: the next row is seldom of the block that the last one was of.
-        assert (np.diff(block_of_row) != 0).mean() > 0.4
-        epochs.append(rows)
-    assert (epochs[0] == epochs[1]).mean() < 0.1
+        if together > 1:
+            assert (np.diff(block_of_row) != 0).mean() > 0.4
+        if before is not None:
+            assert (rows == before).mean() < 0.2
+        before = rows
     # A place asked for alone gives the row that it gives among others.
-    for place in (0, 17, size - 1):
-        assert order.rows(np.array([1]), np.array([place])) - 50 == epochs[0][place]
-    plain = RowOrder((np.array([50]), counts), seed=77, shuffle=False)
-    assert plain.rows(np.array([1, 1]), np.array([3, size + 3])).tolist() == [53, 53]
+    for place in (0, 17, len(found[0]) - 1):
+        again = rows_of(order, 1, 0, [len(found[0]) + place])
+        assert again - 50 == found[0][place]
+    # A text of few blocks has no lanes.
+    assert rows_of(order, 0, 0, [3]) == rows_of(order, 0, lanes - 1, [3])
+    plain = RowOrder((np.array([50]), counts), seed=77, shuffle=False, batch=batch)
+    assert plain.lanes == 1
+    assert rows_of(plain, 1, 0, [3, size + 3]).tolist() == [53, 53]
 
 
-def test_only_blocks_that_are_read_are_opened(tmp_path, vocabulary, small_shards, monkeypatch):
-    text_file(tmp_path / "mono.de.txt", sentences(40 * 12, blank=0))
-    source = file_batches(
-        MlmFeatures(),
-        vocabulary,
-        8,
-        48,
-        BatchSettings(prefetch=1),
-        mono=str(tmp_path / "mono.de.txt"),
-    )
-    opened = set()
+@pytest.mark.parametrize("hosts", [1, 2, 4])
+def test_a_host_opens_the_blocks_of_its_rows_alone(
+    tmp_path, vocabulary, small_shards, monkeypatch, hosts
+):
+    text_file(tmp_path / "mono.de.txt", sentences(40 * 16, blank=0))
     whole = blocks.ids_behind_end
-    monkeypatch.setattr(blocks, "ids_behind_end", lambda stem: opened.add(stem.name) or whole(stem))
-    source.next()
-    source.close()
-    assert 0 < len(opened) <= BLOCKS_TOGETHER < 12
+    opened = []
+    for host in range(hosts):
+        opened.append(set())
+        monkeypatch.setattr(row_plans, "OPENED", row_plans.Opened())
+        monkeypatch.setattr(
+            blocks, "ids_behind_end", lambda stem: opened[-1].add(stem.name) or whole(stem)
+        )
+        source = file_batches(
+            MlmFeatures(),
+            vocabulary,
+            8,
+            48,
+            BatchSettings(prefetch=1, data_shards=hosts, shards=(host,)),
+            mono=str(tmp_path / "mono.de.txt"),
+        )
+        # More than an epoch.
+        for _ in range(100):
+            source.next()
+        source.close()
+    assert len(set.union(*opened)) == 16
+    # Its part, and the block at either end that it shares with a neighbour.
+    assert max(len(names) for names in opened) <= 16 // hosts + 2 * (hosts > 1)
 
 
 def test_processes_write_the_bytes_of_one_and_go_on_where_they_were_killed(

@@ -153,6 +153,7 @@ def open_mixture(
             tuple(plan.counts for plan in plans),
             first_seed(seed, ORDER),
             settings.shuffle,
+            batch,
         ),
         map=preprocessor.map(
             vocabulary,

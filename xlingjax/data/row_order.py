@@ -1,23 +1,32 @@
-"""In which order an epoch reads the rows of a text: a function of (seed, text, epoch, place), in
-NumPy.
+"""In which order an epoch reads the rows of a text: a function of (seed, text, lane, epoch, place),
+in NumPy.
 
 Rows of a few blocks are in a random order among themselves. Of a text of more blocks, the blocks
 are put in a random order, and a few at a time give their rows in one: what is read at a time is
 then a few files, and not all of them.
+
+Text of many blocks is read in lanes: its rows are cut in equal ranges, and each range feeds the
+same part of every batch. A host that makes one part of the rows then opens one part of the files.
 """
 
 from __future__ import annotations
 
 import functools
+import math
 from dataclasses import dataclass, field
 
 import numpy as np
 
 BLOCKS_TOGETHER = 4
 """Blocks whose rows are mixed."""
+LANES = 8
+"""Most lanes: of a text of so many blocks or more. A number of its own, since the stream of a run
+must not depend on how many hosts read it."""
 
 _ROUND = 0x1E3779B97F4A7C15
 """Between the keys of two rounds: far apart, so that no round repeats another shifted."""
+_LANE = 0x5851F42D4C957F2D
+"""Between the keys of two lanes, likewise."""
 _FIRST = np.int64(-7046029254386353131)
 _SECOND = np.int64(-4417276706812531889)
 """Odd, so that a product loses no bit; written as signed numbers, since these are int64."""
@@ -76,12 +85,13 @@ class RowOrder:
     """The order of the rows of several texts.
 
     counts: of each text, int64 [blocks], the rows of each block. seed: of the first key. shuffle:
-    False reads rows as they stand.
+    False reads rows as they stand. batch: rows of a batch, of which each lane has an equal part.
     """
 
     counts: tuple[np.ndarray, ...]
     seed: int
     shuffle: bool
+    batch: int = 1
     sizes: np.ndarray = field(init=False)
     first_row: np.ndarray = field(init=False)
 
@@ -92,13 +102,33 @@ class RowOrder:
         first_row = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
         object.__setattr__(self, "first_row", first_row)
 
-    def rows(self, text: np.ndarray, place: np.ndarray) -> np.ndarray:
+    @functools.cached_property
+    def in_lanes(self) -> np.ndarray:
+        """bool [texts]: those that are read in lanes."""
+        blocks = np.array([of_text.size for of_text in self.counts])
+        return (blocks >= LANES) & self.shuffle
+
+    @functools.cached_property
+    def lanes(self) -> int:
+        """How many the texts that are read in lanes have; 1 where there is none."""
+        if not self.in_lanes.any():
+            return 1
+        return math.gcd(self.batch, LANES)
+
+    def rows(
+        self,
+        text: np.ndarray,
+        lane: np.ndarray,
+        place: np.ndarray,
+    ) -> np.ndarray:
         """int64 [B]: the number, among the rows of all texts, of the `place`-th row that is drawn
-        of each `text`."""
+        of each `text`; of a text in lanes, the `place`-th of its `lane`."""
         size = self.sizes[text]
-        index = place % size
         if not self.shuffle:
-            return self.first_row[text] + index
+            return self.first_row[text] + place % size
+        lane = np.where(self.in_lanes[text], lane, 0)
+        size = self._lane_ends(text, lane + 1) - self._lane_ends(text, lane)
+        index = place % size
         epoch = place // size
         key = self._key(text, epoch)
         many = self._of_many_blocks[text]
@@ -107,9 +137,10 @@ class RowOrder:
         if few.any():
             shuffled[few] = permute(index[few], size[few], key[few])
         if many.any():
-            # A text and an epoch at a time: each has its own order of blocks.
-            for one in np.unique(np.stack([text, epoch])[:, many], axis=1).T:
-                same = many & (text == one[0]) & (epoch == one[1])
+            # A text, lane and epoch at a time: each has its own order of blocks.
+            numbers = np.stack([text, lane, epoch])
+            for one in np.unique(numbers[:, many], axis=1).T:
+                same = many & (numbers == one[:, None]).all(axis=0)
                 shuffled[same] = self._in_blocks(*one.tolist(), index[same])
         return self.first_row[text] + shuffled
 
@@ -117,6 +148,16 @@ class RowOrder:
     def _of_many_blocks(self) -> np.ndarray:
         blocks = np.array([of_text.size for of_text in self.counts])
         return blocks > BLOCKS_TOGETHER
+
+    def _lane_ends(
+        self,
+        text: np.ndarray,
+        lane: np.ndarray,
+    ) -> np.ndarray:
+        """int64 [B]: the rows of a text that stand before a lane."""
+        lanes = np.where(self.in_lanes[text], self.lanes, 1)
+        # In equal parts, down to a row: every row is read as often as any other.
+        return self.sizes[text] * lane // lanes
 
     def _key(self, text: np.ndarray, epoch: np.ndarray) -> np.ndarray:
         """A key per text and epoch. The factors keep keys of neighbouring texts and epochs apart;
@@ -127,12 +168,17 @@ class RowOrder:
     def _in_blocks(
         self,
         text: int,
+        lane: int,
         epoch: int,
         index: np.ndarray,
     ) -> np.ndarray:
-        """The rows of one text of many blocks, in one epoch."""
-        blocks, ends, key = self._blocks(text, epoch)
-        groups = ends[BLOCKS_TOGETHER - 1 :: BLOCKS_TOGETHER]
+        """The rows of one text of many blocks, of one of its lanes, in one epoch."""
+        first_row, ends, key = self._blocks(text, lane, epoch)
+        # Lanes are mixed with each other in every batch.
+        together = max(1, BLOCKS_TOGETHER // self.lanes)
+        if not self.in_lanes[text]:
+            together = BLOCKS_TOGETHER
+        groups = ends[together - 1 :: together]
         group = np.searchsorted(groups, index, side="right")
         begins = np.concatenate([[0], groups])[group]
         size = np.concatenate([groups, ends[-1:]])[group] - begins
@@ -141,21 +187,38 @@ class RowOrder:
         place = begins + within
         slot = np.searchsorted(ends, place, side="right")
         before = np.concatenate([[0], ends])[slot]
-        first = np.cumsum(self.counts[text]) - self.counts[text]
-        return first[blocks[slot]] + place - before
+        return first_row[slot] + place - before
 
-    @functools.lru_cache(maxsize=256)  # noqa: B019 - a source keeps one for as long as it lives
-    def _blocks(self, text: int, epoch: int) -> tuple:
-        """(the blocks of a text in the order of an epoch, where each ends there, the key)."""
-        count = self.counts[text].size
-        numbers = np.arange(count)
+    @functools.lru_cache(maxsize=1024)  # noqa: B019 - a source keeps one for as long as it lives
+    def _blocks(
+        self,
+        text: int,
+        lane: int,
+        epoch: int,
+    ) -> tuple[np.ndarray, np.ndarray, np.int64]:
+        """(the first rows of a lane's blocks in the order of an epoch, where each block ends there,
+        the key)."""
+        last = np.cumsum(self.counts[text])
+        first = last - self.counts[text]
+        # A lane begins and ends within a block.
+        numbers = np.array([lane, lane + 1])
+        begin, end = self._lane_ends(np.array([text, text]), numbers)
+        first = np.clip(first, begin, end)
+        last = np.clip(last, begin, end)
+        whole = np.ones(first.size, bool)
+        if self.in_lanes[text]:
+            whole = first < last
+        first = first[whole]
+        last = last[whole]
         key = self._key(np.array([text]), np.array([epoch]))
-        blocks = permute(
-            numbers,
-            np.full(count, count, np.int64),
-            np.repeat(key, count),
+        key += np.int64(_wrapped(lane * _LANE))
+        order = permute(
+            np.arange(first.size),
+            np.full(first.size, first.size, np.int64),
+            np.repeat(key, first.size),
         )
-        return blocks, np.cumsum(self.counts[text][blocks]), key[0]
+        first = first[order]
+        return first, np.cumsum(last[order] - first), key[0]
 
     def __hash__(self) -> int:
         return id(self)

@@ -2,8 +2,8 @@
 
 A step draws which text each row comes from; each text goes through its rows in an order that is new
 in every epoch; the preprocessor masks the batch. All of it is stateless, so a position is a step
-and one count per text, restoring takes no reading, prefetching cannot disturb it, and every host
-and every number of shards sees the same batches.
+and a count per text (and per lane, see `row_order`), restoring takes no reading, prefetching cannot
+disturb it, and every host and every number of shards sees the same batches.
 """
 
 from __future__ import annotations
@@ -68,8 +68,8 @@ class BatchPlan:
         first: int,
         count: int,
     ) -> Any:
-        """From `step` on: (fields of rows first .. first+count of the batch, rows drawn so far from
-        each text)."""
+        """From `step` on: (fields of rows first .. first+count of the batch, rows drawn so far by
+        each lane from each text). positions: int64 [lanes, texts]."""
         if self.epochs is None:
             data = self._endless(step, positions, first, count)
         else:
@@ -96,26 +96,33 @@ class BatchPlan:
         # below 1, and a draw above it would be of no text.
         upper = tf.constant(np.cumsum(self.shares)[:-1], tf.float32)
 
+        texts = len(self.shares)
+        lanes = self.order.lanes
+        in_lanes = tf.constant(self.order.in_lanes)
+        lane = tf.repeat(tf.range(lanes, dtype=tf.int64), self.batch // lanes)
+
         # Every host draws for the whole batch, though it makes only its part of the rows: how
         # many rows of a text are drawn before a row depends on the rows of the other hosts.
         def draw_texts(drawn: Any, step: Any) -> Any:
             text = self._texts(upper, step)
             # [B, texts]
-            member = tf.one_hot(text, len(self.shares), dtype=tf.int64)
-            before = tf.gather(
-                # Exclusive: how many rows of the same text stand before this one in the batch.
-                tf.cumsum(member, exclusive=True),
-                text,
-                batch_dims=1,
-            )
-            place = tf.gather(drawn, text) + before
-            after = drawn + tf.reduce_sum(member, axis=0)
+            member = tf.one_hot(text, texts, dtype=tf.int64)
+            # Exclusive: how many rows of the same text stand before this one in the batch.
+            before = tf.cumsum(member, exclusive=True)
+            place = tf.reduce_sum(drawn, axis=0) + before
+            of_lane = tf.reshape(member, [lanes, -1, texts])
+            if lanes > 1:
+                before = tf.cumsum(of_lane, axis=1, exclusive=True)
+                in_lane = tf.reshape(drawn[:, None] + before, [-1, texts])
+                place = tf.where(in_lanes, in_lane, place)
+            place = tf.gather(place, text, batch_dims=1)
+            after = drawn + tf.reduce_sum(of_lane, axis=1)
             return after, (step, text, place, after)
 
         def make(step: Any, text: Any, place: Any, after: Any) -> Any:
-            text = text[first : first + count]
-            place = place[first : first + count]
-            read = self._read(self._drawn, (text, place), count)
+            here = slice(first, first + count)
+            numbers = (text[here], lane[here], place[here])
+            read = self._read(self._drawn, numbers, count)
             return self._fields(step, read, first, count), after
 
         start = tf.constant(positions, tf.int64)
@@ -174,10 +181,11 @@ class BatchPlan:
     def _drawn(
         self,
         text: np.ndarray,
+        lane: np.ndarray,
         place: np.ndarray,
     ) -> dict[str, np.ndarray]:
         """The rows [B] that are the `place`-th drawn of their texts."""
-        return self.reader(self.order.rows(text, place))
+        return self.reader(self.order.rows(text, lane, place))
 
     def _read(
         self,
@@ -249,7 +257,7 @@ class PlannedSource:
         self.shapes = shapes
         self.languages = languages
         self.identity = identity
-        self._seek(0, np.zeros(len(plan.shares), np.int64))
+        self._seek(0, np.zeros((plan.order.lanes, len(plan.shares)), np.int64))
 
     def _seek(self, step: int, positions: np.ndarray) -> None:
         self._step = step
@@ -277,9 +285,13 @@ class PlannedSource:
         }
 
     def state(self) -> dict[str, bytes]:
-        position = json.dumps(
-            {"step": self._step, "rows_drawn": self._positions.tolist()},
-        ).encode()
+        drawn = {
+            "step": self._step,
+            "rows_drawn": self._positions.sum(axis=0).tolist(),
+        }
+        if len(self._positions) > 1:
+            drawn["by_lane"] = self._positions.tolist()
+        position = json.dumps(drawn).encode()
         # Each host writes entries of its own; none waits for another.
         return {f"shard-{shard}": position for shard in self._shards}
 
@@ -289,15 +301,22 @@ class PlannedSource:
         try:
             position = json.loads(next(iter(state.values())))
             step = int(position["step"])
-            positions = np.array(position["rows_drawn"], np.int64)
+            drawn = np.array(position["rows_drawn"], np.int64)
+            positions = np.array(position.get("by_lane", [drawn]), np.int64)
         except (StopIteration, ValueError, KeyError, TypeError):
             raise UserError(
                 "the saved data position cannot be read; resume from the checkpoint before it",
             ) from None
-        if positions.shape != self._positions.shape:
+        lanes, texts = self._positions.shape
+        if drawn.shape != (texts,):
             raise UserError(
-                f"the saved data position is of {positions.size} texts, this source has"
-                f" {self._positions.size}: continue with the text that the run began with",
+                f"the saved data position is of {drawn.size} texts, this source has"
+                f" {texts}: continue with the text that the run began with",
+            )
+        if positions.shape != (lanes, texts):
+            raise UserError(
+                "the saved data position is of an order of rows that this version does not have;"
+                " continue with the version that the run began with, or begin anew",
             )
         self._seek(step, positions)
 
