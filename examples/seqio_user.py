@@ -4,11 +4,13 @@
 
 It writes a little text, registers a data set of TFDS, a task over plain files and a plain T5 task
 of pairs, names them to a recipe, trains five steps with the public command, and evaluates with
-`seqio.Evaluator`. Each row that it prints was checked by an assertion. TASKS=seqio_user in a recipe
-imports this file, which registers the tasks of the folder in SEQIO_USER_FOLDER.
+`seqio.Evaluator`. Each row that it prints was checked by an assertion, but for what is said to be
+skipped: SeqIO's cache is written by Apache Beam, an extra. TASKS=seqio_user in a recipe imports
+this file, which registers the tasks of the folder in SEQIO_USER_FOLDER.
 """
 
 import functools
+import importlib.util
 import os
 import resource
 import signal
@@ -97,7 +99,7 @@ def register_tasks(folder):
     seqio.TaskRegistry.add(
         "wmt_de_en",
         source=seqio.TextLineDataSource(
-            {"train": f"{folder}/pairs.tsv", "validation": f"{folder}/held.tsv"}
+            {"train": f"{folder}/pairs.tsv", "validation": f"{folder}/held.tsv"},
         ),
         preprocessors=[
             split_pair,
@@ -109,6 +111,8 @@ def register_tasks(folder):
         metric_fns=[exact_match],
     )
     seqio.MixtureRegistry.add("text", [("wiki.de", 3), ("plain.en", 1)])
+    # Where `seqio_cache_tasks` writes.
+    seqio.add_global_cache_dirs([f"{folder}/seqio_cache"])
 
 
 if FOLDER := os.environ.get("SEQIO_USER_FOLDER"):
@@ -249,6 +253,18 @@ def many_files(folder, vocabulary):
     yield "1,300 files of one language, 256 may be open", "1,300 sentences"
 
 
+def benchmarks(folder, vocabulary):
+    import seqio_user_t5
+
+    yield from seqio_user_t5.benchmarks(folder, PAIRS[:20])
+
+
+def t5_preprocessors(folder, vocabulary):
+    import seqio_user_t5
+
+    yield from seqio_user_t5.span_corruption(vocabulary, PAIRS)
+
+
 def recipe(folder, steps, objectives):
     settings = {
         "TASKS": "seqio_user",
@@ -274,18 +290,19 @@ def recipe(folder, steps, objectives):
 
 
 def trained(folder, vocabulary):
-    files = ["--gin_file", "gin/recipes/mt_text.gin", "--gin_file", "gin/objectives/denoising.gin"]
-    settings = recipe(folder, 5, "[@translation(), @denoising()]")
+    objectives = "gin/objectives/span_corruption.gin"
+    files = ["--gin_file", "gin/recipes/mt_text.gin", "--gin_file", objectives]
+    settings = recipe(folder, 5, "[@translation(), @span_corruption()]")
     settings.append("--gin.DECODER_LAYERS=1")
     said = run("pretrain", *files, *settings, "--workdir", folder / "run", env=environment(folder))
     assert "step 5/5" in said
     # 3 to 1, as the mixture says.
-    table = said.partition("denoising: what is sampled\n")[2].splitlines()[1:3]
+    table = said.partition("span_corruption: what is sampled\n")[2].splitlines()[1:3]
     shares = {row.split()[0]: row.split()[4] for row in table}
     assert shares == {"de": "75.00%", "en": "25.00%"}, said
     yield (
         "five steps by `xlingjax pretrain --gin.MIXTURE=text`",
-        "translation and denoising, 3 : 1",
+        "translation and T5's span corruption, 3 : 1",
     )
 
 
@@ -320,7 +337,9 @@ def evaluated(folder, vocabulary):
         ]
 
     evaluator = seqio.Evaluator(
-        "wmt_de_en", seqio.EncDecFeatureConverter(pack=False), eval_split="validation"
+        "wmt_de_en",
+        seqio.EncDecFeatureConverter(pack=False),
+        eval_split="validation",
     )
     found, _ = evaluator.evaluate(compute_metrics=True, predict_fn=predict_fn)
     (score,) = found.result()["wmt_de_en"].values()
@@ -328,6 +347,33 @@ def evaluated(folder, vocabulary):
     assert 0 <= score < 100
     assert sorted(read) == sorted(german for german, _ in PAIRS[:20])
     yield ("seqio.Evaluator on one's own task", f"exact match {score:.1f} after five steps")
+
+
+def cached(folder, vocabulary):
+    tried = "seqio_cache_tasks, then USE_CACHED=True"
+    if importlib.util.find_spec("apache_beam") is None:
+        yield tried, "skipped: SeqIO's cache needs pip install 'xlingjax[beam]'"
+        return
+    # The module of the command of that name, which is not on every PATH.
+    words = [sys.executable, "-m", "seqio.scripts.cache_tasks_main", "--module_import=seqio_user"]
+    words += ["--tasks=wmt_de_en", f"--output_cache_dir={folder}/seqio_cache"]
+    done = subprocess.run(words, capture_output=True, text=True, env=environment(folder))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (folder / "seqio_cache/wmt_de_en/COMPLETED").exists()
+    task = seqio.TaskRegistry.get("wmt_de_en")
+    lines = task.get_cached_stats("train")["examples"]
+    assert lines == len(PAIRS) - 20
+
+    # The text itself is gone, and what was tokenised of it.
+    (folder / "pairs.tsv").rename(folder / "away.tsv")
+    files = ["--gin_file", "gin/recipes/xlm_text.gin", "--gin_file", "gin/objectives/tlm.gin"]
+    settings = recipe(folder, 3, "[@tlm()]")
+    settings.append("--gin.USE_CACHED=True")
+    environ = environment(folder, XLINGJAX_CACHE=str(folder / "empty"))
+    said = run("pretrain", *files, *settings, "--workdir", folder / "cached", env=environ)
+    (folder / "away.tsv").rename(folder / "pairs.tsv")
+    assert "step 3/3" in said, said
+    yield tried, f"{lines} pairs written by Beam; three steps without the text itself"
 
 
 def a_death(folder, vocabulary):
@@ -365,7 +411,17 @@ def a_death(folder, vocabulary):
     yield "one of two processes dies", last.partition(";")[0]
 
 
-ROWS = (every_objective, own_preprocessors, many_files, trained, evaluated, a_death)
+ROWS = (
+    every_objective,
+    own_preprocessors,
+    many_files,
+    benchmarks,
+    t5_preprocessors,
+    trained,
+    evaluated,
+    cached,
+    a_death,
+)
 
 
 def main():

@@ -1,5 +1,6 @@
 """The example of a SeqIO user's tasks runs as it stands, and its run ends where others begin."""
 
+import importlib.util
 import os
 import subprocess
 import sys
@@ -24,7 +25,15 @@ def test_every_row_of_the_example_holds():
     assert done.returncode == 0, done.stderr[-3000:]
     rows = [line for line in done.stdout.splitlines() if line.startswith("| ")]
     # The heading, and each row with what happens.
-    assert len(rows) == 11 and all(len(row.split(" | ")) == 2 for row in rows)
+    assert len(rows) == 16 and all(len(row.split(" | ")) == 2 for row in rows)
+    # Beam is an extra.
+    skipped = [row for row in rows if "skipped" in row]
+    expected = 0
+    if importlib.util.find_spec("apache_beam") is None:
+        expected = 1
+    assert len(skipped) == expected
+    for row in skipped:
+        assert "USE_CACHED" in row and "pip install 'xlingjax[beam]'" in row
 
 
 def test_a_t5_task_of_pairs_becomes_a_model_that_transformers_opens(tmp_path, monkeypatch):
