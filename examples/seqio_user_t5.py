@@ -18,9 +18,9 @@ HEADER = ("id", "sentence1", "sentence2", "label")
 
 def write_benchmarks(folder, pairs):
     """PAWS-X and XQuAD in German and English, a question for each pair of sentences."""
-    told = {"de": [german for german, _ in pairs], "en": [english for _, english in pairs]}
+    sides = {"de": [german for german, _ in pairs], "en": [english for _, english in pairs]}
     (folder / "xquad").mkdir(parents=True)
-    for language, sentences in told.items():
+    for language, sentences in sides.items():
         rows = [HEADER]
         articles = []
         for number, sentence in enumerate(sentences):

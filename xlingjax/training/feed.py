@@ -8,8 +8,9 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax.experimental import multihost_utils
 
-from xlingjax.data.features import FIELDS
+from xlingjax.data.features import FIELDS, batch_hash
 from xlingjax.data.loader import Batches, BatchSource, to_global
 from xlingjax.errors import UserError
 from xlingjax.model.encoder import Encoder
@@ -284,6 +285,24 @@ class Feed:
         if turn.summed:
             return batch
         return batch[turn.label]
+
+    def batch_hash(
+        self,
+        name: str,
+        rows: Mapping[str, np.ndarray],
+    ) -> str:
+        """Of the whole batch of a stage, where this host has a part of its rows too. Then every
+        host has to ask: their rows are gathered."""
+        whole = {}
+        for field, array in rows.items():
+            whole[field] = array
+            if len(array) < self.sources[name].shapes[field][0]:
+                # In the order of the processes, in which their rows stand in the batch.
+                whole[field] = multihost_utils.process_allgather(
+                    array,
+                    tiled=True,
+                )
+        return batch_hash(whole)
 
     def close(self) -> None:
         for source in self.sources.values():

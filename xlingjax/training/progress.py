@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from xlingjax.data.features import batch_hash
 from xlingjax.runtime.files import write_json
 from xlingjax.runtime.machine import is_primary
 from xlingjax.training.checkpoint import Checkpoints
@@ -137,7 +136,7 @@ class Progress:
             objective, _ = stage_of(name)
             digest = ""
             if self._hash_batches:
-                digest = batch_hash(rows[name])
+                digest = self._feed.batch_hash(name, rows[name])
             self._intervals[objective].add(own, digest)
 
     def after(self, step: int, state: TrainState, stopping: bool) -> None:
