@@ -25,6 +25,7 @@ LINES = {
 OLD = ("corpus", "sampling", "seed", "mixture", "tasks", "use_cached", "holdout")
 OLD += ("data_shards", "threads", "prefetch")
 OF_TEXT = ("mlm", "clm", "veco_text", "btmlm", "xfnp", "denoising", "back_translation")
+OF_TEXT += ("span_corruption",)
 OF_PAIRS = ("tlm", "clwr", "clpc", "camlm", "veco", "translation", "generation")
 
 

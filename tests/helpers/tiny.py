@@ -6,8 +6,10 @@ import numpy as np
 ROWS, LENGTH, SLOTS, VOCAB, LANGUAGES = 8, 16, 3, 96, ("de", "en", "zh")
 BOS, EOS, PAD, MASK = 0, 0, 2, 5
 FIRST_PIECE = 14
+SENTINELS = (13, 12, 11, 10, 9, 8, 7, 6, 4)
+"""The special tokens that stand for spans, in their order."""
 OBJECTIVES = ("clm", "mlm", "tlm", "veco", "camlm", "btmlm", "clwr", "clpc", "cl_mlm")
-GENERATED = ("translation", "back_translation", "xfnp")
+GENERATED = ("translation", "back_translation", "xfnp", "span_corruption")
 """Objectives with a decoder."""
 LABELLED = ("plug_in",)
 """Fine-tuning: a label per row and no `predictions`."""
@@ -33,6 +35,8 @@ def batch(
         return restored(rng, rows, length, vocab)
     if objective == "xfnp":
         return hidden_runs(rng, rows, length, vocab)
+    if objective == "span_corruption":
+        return hidden_spans(rng, rows, length, vocab)
     if objective in GENERATED:
         return decoded(rng, rows, length, vocab)
     fields = {
@@ -220,6 +224,44 @@ def hidden_runs(rng, rows, length, vocab, block=5, span=3):
     return fields | decoder
 
 
+def hidden_spans(rng, rows, length, vocab, spans=2, longest=2):
+    """A text in each row, with spans behind a sentinel each, and for the decoder every sentinel and
+    what it hides; the last row empty."""
+    sides = {"": length, "decoder_": spans * (1 + longest) + 1}
+    fields = {
+        f"{side}{name}": np.zeros((rows, columns), np.int32)
+        for side, columns in sides.items()
+        for name in ("position_ids", "language_ids", "pack_ids")
+    }
+    fields["input_ids"] = np.full((rows, length), PAD, np.int32)
+    fields["decoder_ids"] = np.full((rows, sides["decoder_"]), PAD, np.int32)
+    fields["decoder_targets"] = np.zeros((rows, sides["decoder_"]), np.int32)
+    fields["decoder_weights"] = np.zeros((rows, sides["decoder_"]), np.float32)
+    for row in range(rows - 1):
+        # The first row is full on both sides.
+        size, count = length - 1, spans
+        if row:
+            size, count = int(rng.integers(length // 2, length)), int(rng.integers(1, spans + 1))
+        columns = np.sort(rng.choice(np.arange(1, size, 2), count, replace=False))
+        source = rng.integers(FIRST_PIECE, vocab, size)
+        source[columns] = SENTINELS[:count]
+        target = []
+        for sentinel in SENTINELS[:count]:
+            hidden = longest if row == 0 else rng.integers(1, longest + 1)
+            target += [sentinel, *rng.integers(FIRST_PIECE, vocab, hidden)]
+        target.append(EOS)
+        language = rng.choice(len(LANGUAGES))
+        for side, used in (("", size + 1), ("decoder_", len(target))):
+            fields[f"{side}position_ids"][row, :used] = np.arange(used)
+            fields[f"{side}language_ids"][row, :used] = language
+            fields[f"{side}pack_ids"][row, :used] = 1
+        fields["input_ids"][row, : size + 1] = [*source, EOS]
+        fields["decoder_ids"][row, : len(target)] = [EOS, *target[:-1]]
+        fields["decoder_targets"][row, : len(target)] = target
+        fields["decoder_weights"][row, : len(target)] = 1
+    return fields
+
+
 def params(model, seed: int = 0, noise: float = 0.0):
     """Parameters of a model, about as large as its own first ones, and noise on all of them. Drawn
     by NumPy: to
@@ -294,4 +336,5 @@ def objective(name: str):
         "translation": translation.Translation(smoothing=0.1),
         "back_translation": back_translation.BackTranslation(),
         "xfnp": xglue.XFNP(smoothing=0.1, alphas=(1.0, 0.5)),
+        "span_corruption": translation.Translation("span_corruption"),
     }[LAYOUTS.get(name, name)]

@@ -129,6 +129,7 @@ NUMPY_EVIDENCE = {
     "btmlm_pseudo": lambda f, q, k: not f["is_mask"][k] or q == k,
     "translation": lambda f, q, k: f["sides"][k] == 0 or k <= q,
     "back_translation": lambda f, q, k: f["sides"][k] == 0 or k <= q,
+    "span_corruption": lambda f, q, k: f["sides"][k] == 0 or k <= q,
     "xfnp_0": lambda f, q, k: f["sides"][k] == 0 or k <= q,
     "xfnp_1": lambda f, q, k: f["sides"][k] == 0 or k < q,
 }

@@ -35,19 +35,22 @@ def reference(params, batch, smoothing=0.0):
     return ((1 - smoothing) * nll - smoothing * log_p.mean(-1)).sum(), nll.sum(), used.sum()
 
 
-@pytest.mark.parametrize("smoothing", [0.0, 0.2])
-def test_translation_equals_numpy(model_and_params, smoothing):
+@pytest.mark.parametrize(
+    "name, smoothing",
+    [("translation", 0.0), ("translation", 0.2), ("span_corruption", 0.2)],
+)
+def test_teacher_forcing_equals_numpy(model_and_params, name, smoothing):
     model, params = model_and_params
-    batch, objective = make_batch("translation"), Translation(smoothing=smoothing)
+    batch, objective = make_batch(name), Translation(name, smoothing=smoothing)
     loss = loss_of(objective, model, params, batch)
     total, nll, count = reference(params, batch, smoothing)
-    np.testing.assert_allclose(loss.terms["translation"], total, rtol=2e-5)
-    np.testing.assert_allclose(loss.metrics["translation/loss"], (nll, count), rtol=2e-5)
-    assert float(objective.weights(batch)["translation"]) == count > 20
+    np.testing.assert_allclose(loss.terms[name], total, rtol=2e-5)
+    np.testing.assert_allclose(loss.metrics[f"{name}/loss"], (nll, count), rtol=2e-5)
+    assert float(objective.weights(batch)[name]) == count > 10
     languages = np.bincount(
         batch["decoder_language_ids"][batch["decoder_weights"] > 0], minlength=LANGUAGES
     )
-    np.testing.assert_array_equal(loss.metrics["translation/loss_by_language"][1], languages)
+    np.testing.assert_array_equal(loss.metrics[f"{name}/loss_by_language"][1], languages)
 
 
 @pytest.mark.long

@@ -24,18 +24,30 @@ class Xlmr(made.Xlmr):
 END, SENTINELS = 1, [13, 12, 11, 10, 9, 8, 7, 6, 4]
 
 
-def rows(length=64, **options):
-    features = SpanCorruptionFeatures(**options)
-    columns = features.columns(length)
-    before, batch = made.batch(
-        features,
-        length,
-        Xlm,
-        languages=(1,),
-        columns=columns,
-        sentences=300,
+LENGTH = 64
+
+
+class InAGraph(SpanCorruptionFeatures):
+    """As the trainer's pipeline runs it; operation by operation takes ten times as long."""
+
+    def map(self, *given):
+        return tf.function(super().map(*given), autograph=False)
+
+
+@pytest.fixture(scope="module")
+def rows():
+    """(token fields before the features' map, the batch)."""
+    features = InAGraph()
+    return tuple(
+        made.batch(
+            features,
+            LENGTH,
+            Xlm,
+            languages=(1,),
+            columns=features.columns(LENGTH),
+            sentences=300,
+        ),
     )
-    return before, batch
 
 
 def texts(batch, name, packs):
@@ -43,11 +55,13 @@ def texts(batch, name, packs):
 
 
 def theirs(text, length):
-    """What `span_corruption` makes of a text, with other draws; its sentinels as ours."""
+    """The rows that `span_corruption` makes of a text, with other draws; its sentinels as ours."""
     vocabulary = seqio.PassThroughVocabulary(Xlm.size + len(SENTINELS), eos_id=END)
     feature = seqio.Feature(vocabulary)
+    # Converting their functions line by line would take seconds, and none of them needs it.
+    span_corruption = tf.autograph.experimental.do_not_convert(t5.span_corruption)
     with seqio.utils.map_seed_manager(5):
-        data = t5.span_corruption(
+        data = span_corruption(
             tf.data.Dataset.from_tensors({"targets": tf.constant(text, tf.int32)}),
             {"inputs": length, "targets": length},
             {"inputs": feature, "targets": feature},
@@ -77,15 +91,16 @@ def spans_of(target):
     return found
 
 
-def test_rows_are_t5s_but_for_the_draws():
-    before, batch = rows()
+def test_rows_are_t5s_but_for_the_draws(rows):
+    before, batch = rows
     whole = texts(before, "input_ids", "pack_ids")
     sources = texts(batch, "input_ids", "pack_ids")
     targets = texts(batch, "decoder_targets", "decoder_pack_ids")
     assert len(whole) > 20
     sizes = set()
-    for text, source, target in zip(whole, sources, targets, strict=True):
-        ((their_source, their_target),) = theirs(text, 64)
+    others = theirs(sum(whole, []), LENGTH)
+    for text, source, target, other in zip(whole, sources, targets, others, strict=True):
+        their_source, their_target = other
         assert (len(source), len(target)) == (len(their_source), len(their_target))
         for of_source, of_target in ((source, target), (their_source, their_target)):
             hidden = spans_of(of_target)
@@ -97,23 +112,26 @@ def test_rows_are_t5s_but_for_the_draws():
             assert restored == text
         sizes.add((len(source), len(target)))
     # All but the last row are full, and no column is empty.
-    assert (64, batch["decoder_targets"].shape[1]) in sizes
+    assert (LENGTH, batch["decoder_targets"].shape[1]) in sizes
     assert len(sizes) <= 2
     assert {*batch["decoder_language_ids"][0]} == {1}
     assert batch["decoder_ids"][0, 0] == END
     np.testing.assert_array_equal(batch["decoder_ids"][0, 1:], batch["decoder_targets"][0, :-1])
 
 
-def test_spans_are_as_long_and_as_far_apart_as_t5s():
+def test_spans_are_as_long_and_as_far_apart_as_t5s(rows):
     """The lengths of spans over many rows, beside those of T5's masks by other draws."""
-    _, batch = rows()
+    _, batch = rows
     own = [
         len(of_span)
         for target in texts(batch, "decoder_targets", "decoder_pack_ids")[:-1]
         for _, of_span in spans_of(target)
     ]
-    columns = SpanCorruptionFeatures().columns(64)
-    mask = functools.partial(t5.random_spans_noise_mask, columns, 0.15)
+    columns = SpanCorruptionFeatures().columns(LENGTH)
+    mask = tf.function(
+        functools.partial(t5.random_spans_noise_mask, columns, 0.15),
+        autograph=False,
+    )
     other = []
     for seed in range(60):
         hidden = mask(seeds=tf.constant([[seed, 1], [seed, 2]])).numpy().astype(int)

@@ -22,7 +22,7 @@ RUNS = {
         "weights": (1, {0: 0, 3: 2}),
     },
     "8-devices": {"mesh": (2, 2, 2), "objectives": ("tlm",)},
-    "8-objectives": {
+    "9-objectives": {
         "objectives": (
             "veco",
             "camlm",
@@ -32,10 +32,11 @@ RUNS = {
             "cl_mlm",
             "xfnp",
             "back_translation",
+            "span_corruption",
         ),
-        "weights": (1,) * 8,
-        "steps": 18,
-        "checkpoint": CheckpointConfig(every=8, keep_last=9),
+        "weights": (1,) * 9,
+        "steps": 20,
+        "checkpoint": CheckpointConfig(every=9, keep_last=9),
     },
 }
 
@@ -83,17 +84,17 @@ def test_killed_run_continues_bitwise(undisturbed, tmp_path):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("undisturbed", ["8-objectives"], indirect=True)
+@pytest.mark.parametrize("undisturbed", ["9-objectives"], indirect=True)
 def test_every_objective_continues_bitwise_from_a_checkpoint(undisturbed, tmp_path):
     """From the checkpoint between the two turns of each; what the run logged after it is taken
     back."""
     run, params, hashes, workdir = undisturbed
     shutil.copytree(workdir, tmp_path / "again")
     for step in checkpoint_steps(workdir / "checkpoints"):
-        if step > 8:
+        if step > 9:
             shutil.rmtree(tmp_path / "again" / "checkpoints" / str(step))
     result = tiny_run.run(tmp_path / "again", **run)
-    assert "checkpoint 8 of" in (tmp_path / "again" / "log.txt").read_text()
+    assert "checkpoint 9 of" in (tmp_path / "again" / "log.txt").read_text()
     assert_same(tiny_run.flat(result.params), params)
     assert tiny_run.hashes(tmp_path / "again") == hashes
 

@@ -162,6 +162,7 @@ DECODERS = {
     "xfnp": XFNP(alphas=(1.0, 0.5)),
     "translation": Translation(),
     "back_translation": BackTranslation(),
+    "span_corruption": Translation("span_corruption"),
 }
 """Objectives of models with a decoder, without label smoothing: metrics then add up to the loss."""
 
@@ -173,7 +174,7 @@ def decoder(tiny_config):
     return model, jax.jit(model.init)(jax.random.key(0))
 
 
-@pytest.mark.parametrize("name", quick(DECODERS, ["xfnp", "back_translation"]))
+@pytest.mark.parametrize("name", quick(DECODERS, ["xfnp", "back_translation", "span_corruption"]))
 def test_four_microbatches_over_eight_devices_change_nothing_for_decoders(decoder, name):
     objective, rows, after = DECODERS[name], tiny.batch(name, rows=16), []
     for mesh, microbatches in ((ONE, 1), (MeshConfig(2, 2, 2), 4)):

@@ -139,6 +139,27 @@ def test_every_mix_reads_the_same_tokens_and_finished_cells_are_not_run_again(co
     assert json.loads((tmp_path / "bakeoff.json").read_text())["cells"] == found["cells"]
 
 
+@pytest.mark.parametrize(
+    "mixes",
+    [
+        ["--gin.MIXES={'spans': ['objectives/span_corruption.gin']}"],
+        pytest.param([], marks=pytest.mark.long),
+    ],
+    ids=["spans", "all"],
+)
+def test_encoder_decoders_are_compared_by_their_own_recipe(commands, tmp_path, mixes):
+    """Whose evaluations read no held-out text: gin itself says what each run may be told."""
+    words = ["bakeoff", "--gin_file", "gin/recipes/bakeoff_seq2seq.gin", "--workdir", str(tmp_path)]
+    words += ["--gin.TASKS={}", "--gin.SEEDS=(0,)", "--gin.TOKENS=12000", *mixes]
+    assert main.main(words) == 0
+    assert len(commands) == (2 if mixes else 8)
+    spans = [line for line in commands if "objectives/span_corruption.gin" in line]
+    first, whole = spans
+    assert "--gin.TRAIN_STEPS=60" in first and "--gin.TRAIN_STEPS=120" in whole
+    told = [word for word in first if word.startswith("--gin.HELDOUT")]
+    assert told == ["--gin.HELDOUT_PAIRS=None"]
+
+
 def test_a_folder_of_other_settings_is_refused(commands, tmp_path):
     """Another learning rate would go on where the old one ended, and old figures would stand for
     the new mix."""

@@ -3,10 +3,9 @@
 import json
 import sys
 
-import jax
 import pytest
 
-from tests.helpers import written_run
+from tests.helpers import tiny, written_run
 from tests.helpers.files import write
 from xlingjax.cli import main
 from xlingjax.data.vocabulary.training import train_vocabulary
@@ -77,7 +76,7 @@ def runs(tmp_path_factory):
             "tiny", vocab_size=vocabulary.size, num_languages=2, max_positions=40, layers=1,
             decoder_layers=layers, dim=16, heads=2, ffn=32, init_std=1.0,
         )  # fmt: skip
-        params = build_model(config).init(jax.random.key(0))
+        params = tiny.params(build_model(config))
         written_run.write(
             root / name,
             config,
