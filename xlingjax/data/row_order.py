@@ -137,11 +137,12 @@ class RowOrder:
         if few.any():
             shuffled[few] = permute(index[few], size[few], key[few])
         if many.any():
-            # A text, lane and epoch at a time: each has its own order of blocks.
-            numbers = np.stack([text, lane, epoch])
-            for one in np.unique(numbers[:, many], axis=1).T:
-                same = many & (numbers == one[:, None]).all(axis=0)
-                shuffled[same] = self._in_blocks(*one.tolist(), index[same])
+            shuffled[many] = self._in_blocks(
+                text[many],
+                lane[many],
+                epoch[many],
+                index[many],
+            )
         return self.first_row[text] + shuffled
 
     @functools.cached_property
@@ -167,58 +168,105 @@ class RowOrder:
 
     def _in_blocks(
         self,
-        text: int,
-        lane: int,
-        epoch: int,
+        text: np.ndarray,
+        lane: np.ndarray,
+        epoch: np.ndarray,
         index: np.ndarray,
     ) -> np.ndarray:
-        """The rows of one text of many blocks, of one of its lanes, in one epoch."""
-        first_row, ends, key = self._blocks(text, lane, epoch)
-        # Lanes are mixed with each other in every batch.
-        together = max(1, BLOCKS_TOGETHER // self.lanes)
-        if not self.in_lanes[text]:
-            together = BLOCKS_TOGETHER
-        groups = ends[together - 1 :: together]
-        group = np.searchsorted(groups, index, side="right")
-        begins = np.concatenate([[0], groups])[group]
-        size = np.concatenate([groups, ends[-1:]])[group] - begins
-        within = permute(index - begins, size, key + 1 + group)
-        # In the order of this epoch; then where the block stands in the text.
-        place = begins + within
-        slot = np.searchsorted(ends, place, side="right")
-        before = np.concatenate([[0], ends])[slot]
-        return first_row[slot] + place - before
+        """The rows of texts of many blocks: the `index`-th of a lane in an epoch."""
+        # A text, lane and epoch at a time: each has its own order of blocks.
+        number = (epoch * len(self.counts) + text) * self.lanes + lane
+        members = []
+        for one in np.unique(number):
+            same = np.flatnonzero(number == one)
+            first = same[0]
+            order = self._blocks(
+                int(text[first]),
+                int(lane[first]),
+                int(epoch[first]),
+            )
+            members.append((same, order))
+        begin = np.empty_like(index)
+        size = np.empty_like(index)
+        key = np.empty_like(index)
+        for same, order in members:
+            group = order.group(index[same])
+            begin[same] = order.begins[group]
+            size[same] = order.sizes[group]
+            key[same] = order.key + 1 + group
+        # All at once: it takes as long for a few as for many.
+        place = begin + permute(index - begin, size, key)
+        rows = np.empty_like(index)
+        for same, order in members:
+            rows[same] = order.rows(place[same])
+        return rows
 
     @functools.lru_cache(maxsize=1024)  # noqa: B019 - a source keeps one for as long as it lives
-    def _blocks(
-        self,
-        text: int,
-        lane: int,
-        epoch: int,
-    ) -> tuple[np.ndarray, np.ndarray, np.int64]:
-        """(the first rows of a lane's blocks in the order of an epoch, where each block ends there,
-        the key)."""
+    def _blocks(self, text: int, lane: int, epoch: int) -> _BlockOrder:
         last = np.cumsum(self.counts[text])
         first = last - self.counts[text]
-        # A lane begins and ends within a block.
-        numbers = np.array([lane, lane + 1])
-        begin, end = self._lane_ends(np.array([text, text]), numbers)
-        first = np.clip(first, begin, end)
-        last = np.clip(last, begin, end)
+        together = BLOCKS_TOGETHER
         whole = np.ones(first.size, bool)
         if self.in_lanes[text]:
+            # Lanes are mixed with each other in every batch.
+            together = max(1, BLOCKS_TOGETHER // self.lanes)
+            # A lane begins and ends within a block.
+            begin, end = self._lane_ends(
+                np.array([text, text]),
+                np.array([lane, lane + 1]),
+            )
+            first = np.clip(first, begin, end)
+            last = np.clip(last, begin, end)
             whole = first < last
         first = first[whole]
-        last = last[whole]
+        count = first.size
         key = self._key(np.array([text]), np.array([epoch]))
         key += np.int64(_wrapped(lane * _LANE))
         order = permute(
-            np.arange(first.size),
-            np.full(first.size, first.size, np.int64),
-            np.repeat(key, first.size),
+            np.arange(count),
+            np.full(count, count, np.int64),
+            np.repeat(key, count),
         )
         first = first[order]
-        return first, np.cumsum(last[order] - first), key[0]
+        ends = np.cumsum(last[whole][order] - first)
+        return _BlockOrder(first, ends, together, key[0])
 
     def __hash__(self) -> int:
         return id(self)
+
+
+class _BlockOrder:
+    """The blocks of a lane in the order of an epoch.
+
+    first: int64 [blocks], their first rows in the text. ends: where each ends in the epoch.
+    together: how many are mixed. key: of the epoch.
+    """
+
+    def __init__(
+        self,
+        first: np.ndarray,
+        ends: np.ndarray,
+        together: int,
+        key: np.int64,
+    ):
+        self.key = key
+        self._ends = ends
+        self._shift = first - np.concatenate([[0], ends[:-1]])
+        # The last group may be of fewer blocks.
+        self._group_ends = np.append(
+            ends[together - 1 : -1 : together],
+            ends[-1],
+        )
+        self.begins = np.concatenate([[0], self._group_ends[:-1]])
+        self.sizes = self._group_ends - self.begins
+
+    def group(self, index: np.ndarray) -> np.ndarray:
+        """The number of the blocks that are mixed where `index` stands in the epoch."""
+        return np.searchsorted(self._group_ends, index, side="right")
+
+    def rows(self, place: np.ndarray) -> np.ndarray:
+        """The rows of the text that stand at `place` in the epoch before blocks are mixed."""
+        return (
+            self._shift[np.searchsorted(self._ends, place, side="right")]
+            + place
+        )

@@ -25,7 +25,12 @@ from xlingjax.data.blocks import Block, BlockText
 from xlingjax.data.cache_folder import cache_root
 from xlingjax.data.preprocessor import Preprocessor
 from xlingjax.data.rows import SLICES, Rows
-from xlingjax.data.token_cache import replace_text, replaced, written
+from xlingjax.data.token_cache import (
+    mapped,
+    replace_text,
+    replaced,
+    written,
+)
 from xlingjax.data.tokens import Records
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
@@ -291,10 +296,10 @@ def _read(folder: Path, number: int) -> BlockRows | None:
         arrays = []
         for name in ("splits", "slices"):
             path = folder / f"{number:05}.{name}.npy"
-            arrays.append(np.load(path, mmap_mode="r"))
+            arrays.append(mapped(path))
         labels = folder / f"{number:05}.labels.npy"
         if labels.is_file():
-            return BlockRows(*arrays, np.load(labels, mmap_mode="r"))
+            return BlockRows(*arrays, mapped(labels))
         return BlockRows(*arrays, None)
     except (OSError, ValueError):
         return None

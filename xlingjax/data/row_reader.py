@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Callable, Sequence
 
@@ -93,13 +94,25 @@ class RowReader:
         real = np.flatnonzero(rows >= 0)
         block_of_row = np.searchsorted(self._ends, rows[real], side="right")
         fields = self._empty(rows.size)
-        # Together what lies together: a batch in one language is of few blocks.
-        for number in np.unique(block_of_row).tolist():
-            which = real[block_of_row == number]
+        # Block by block, and then written at once.
+        order = np.argsort(block_of_row, kind="stable")
+        which = real[order]
+        parts = []
+        begin = 0
+        numbers, counts = np.unique(block_of_row, return_counts=True)
+        for number, count in zip(
+            numbers.tolist(),
+            counts.tolist(),
+            strict=True,
+        ):
             first = 0
             if number:
                 first = self._ends[number - 1]
-            self._fill(fields, which, rows[which] - first, self._blocks[number])
+            of_block = rows[which[begin : begin + count]] - first
+            parts.append(self._blocks[number].read(of_block))
+            begin += count
+        if parts:
+            self._fill(fields, which, _joined(parts))
         return fields
 
     def _empty(self, count: int) -> dict[str, np.ndarray]:
@@ -117,17 +130,14 @@ class RowReader:
         self,
         fields: dict[str, np.ndarray],
         which: np.ndarray,
-        rows: np.ndarray,
-        block: _Block,
+        read: _Read,
     ) -> None:
-        """Writes rows `rows` of a block to rows `which` of the fields."""
-        plan = block.plan()
-        if plan.labels is not None:
-            fields["labels"][which] = plan.labels[rows]
+        """Writes rows that were read to rows `which` of the fields."""
+        if read.labels is not None:
+            fields["labels"][which] = read.labels
             fields["example_weights"][which] = 1.0
-        first = plan.splits[rows]
-        counts = plan.splits[rows + 1] - first
-        slices = plan.slices[_ranges(first, counts)]
+        slices = read.slices
+        counts = read.counts
         lengths = slices["lengths"].astype(np.int64)
         tokens_before = np.concatenate([[0], np.cumsum(lengths)])
         # Slices stand one behind the other in their row.
@@ -136,16 +146,16 @@ class RowReader:
         columns = tokens_before[:-1] - row_begins
         places = np.repeat(which, counts) * self.length + columns
         flat = _ranges(places, lengths)
-        within = _ranges(np.zeros_like(lengths), lengths)
-        fields["input_ids"].reshape(-1)[flat] = self._ids(
-            block,
-            slices,
+        within = np.arange(lengths.sum()) - np.repeat(
+            tokens_before[:-1],
             lengths,
-            tokens_before,
         )
+        opens = (slices["opens"] > 0) & (lengths > 0)
+        read.ids[tokens_before[:-1][opens]] = self._bos_id
+        fields["input_ids"].reshape(-1)[flat] = read.ids
         of_slice = {
             "position_ids": slices["positions"],
-            "language_ids": block.languages[slices["languages"]],
+            "language_ids": read.languages,
             "pack_ids": slices["packs"],
             "sides": slices["sides"],
         }
@@ -155,28 +165,6 @@ class RowReader:
                 of_token += within.astype(np.int32)
             fields[name].reshape(-1)[flat] = of_token
 
-    def _ids(
-        self,
-        block: _Block,
-        slices: np.ndarray,
-        lengths: np.ndarray,
-        tokens_before: np.ndarray,
-    ) -> np.ndarray:
-        """[tokens]: the ids of the slices one behind the other."""
-        ids = np.empty(tokens_before[-1], np.int32)
-        starts = slices["start"].astype(np.int64)
-        for side in np.unique(slices["text"]).tolist():
-            here = slices["text"] == side
-            source = block.ids(side)
-            if here.all():
-                ids[:] = source[_ranges(starts, lengths)]
-                break
-            target = _ranges(tokens_before[:-1][here], lengths[here])
-            ids[target] = source[_ranges(starts[here], lengths[here])]
-        opens = (slices["opens"] > 0) & (lengths > 0)
-        ids[tokens_before[:-1][opens]] = self._bos_id
-        return ids
-
 
 def _ranges(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
     """start, start + 1 ... of every start, one behind the other, int64 [sum of lengths]."""
@@ -184,6 +172,31 @@ def _ranges(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
     if not ends.size:
         return np.zeros(0, np.int64)
     return np.repeat(starts - ends + lengths, lengths) + np.arange(ends[-1])
+
+
+@dataclasses.dataclass(frozen=True)
+class _Read:
+    """Rows that were read. counts: [rows], the slices of each. slices: as `BlockRows.slices`.
+    languages: [slices], ids. ids: int32 [tokens], those of the slices one behind the other. labels:
+    [rows]."""
+
+    counts: np.ndarray
+    slices: np.ndarray
+    languages: np.ndarray
+    ids: np.ndarray
+    labels: np.ndarray | None
+
+
+def _joined(parts: Sequence[_Read]) -> _Read:
+    if len(parts) == 1:
+        return parts[0]
+    values = {}
+    for field in dataclasses.fields(_Read):
+        arrays = [getattr(part, field.name) for part in parts]
+        values[field.name] = None
+        if arrays[0] is not None:
+            values[field.name] = np.concatenate(arrays)
+    return _Read(**values)
 
 
 class _Block:
@@ -195,6 +208,42 @@ class _Block:
         ids: Callable[[int], np.ndarray],
         languages: Sequence[int],
     ):
-        self.plan = plan
-        self.ids = ids
-        self.languages = np.asarray(languages, np.int32)
+        self._plan = plan
+        self._ids = ids
+        self._languages = np.asarray(languages, np.int32)
+
+    def read(self, rows: np.ndarray) -> _Read:
+        """Some of its rows."""
+        plan = self._plan()
+        first = plan.splits[rows]
+        counts = plan.splits[rows + 1] - first
+        slices = plan.slices[_ranges(first, counts)]
+        labels = None
+        if plan.labels is not None:
+            labels = plan.labels[rows]
+        return _Read(
+            counts,
+            slices,
+            self._languages[slices["languages"]],
+            self._ids_of(slices),
+            labels,
+        )
+
+    def _ids_of(self, slices: np.ndarray) -> np.ndarray:
+        """[tokens]: the ids of the slices one behind the other."""
+        lengths = slices["lengths"].astype(np.int64)
+        starts = slices["start"].astype(np.int64)
+        sides = slices["text"]
+        if not sides.size:
+            return np.empty(0, np.int32)
+        if (sides == sides[0]).all():
+            ids = self._ids(int(sides[0]))
+            return ids[_ranges(starts, lengths)].astype(np.int32)
+        tokens_before = np.cumsum(lengths) - lengths
+        found = np.empty(lengths.sum(), np.int32)
+        for side in np.unique(sides).tolist():
+            here = sides == side
+            target = _ranges(tokens_before[here], lengths[here])
+            ids = self._ids(side)
+            found[target] = ids[_ranges(starts[here], lengths[here])]
+        return found

@@ -22,6 +22,10 @@ from xlingjax.data.row_order import RowOrder
 from xlingjax.data.row_reader import RowReader
 from xlingjax.errors import UserError
 
+ROWS_TOGETHER = 512
+"""Rows that are looked up at a time, of several steps where batches are small: a look into a block
+takes as long for one row as for ten."""
+
 
 @dataclass(frozen=True)
 class BatchPlan:
@@ -119,11 +123,21 @@ class BatchPlan:
             after = drawn + tf.reduce_sum(of_lane, axis=1)
             return after, (step, text, place, after)
 
-        def make(step: Any, text: Any, place: Any, after: Any) -> Any:
-            here = slice(first, first + count)
-            numbers = (text[here], lane[here], place[here])
-            read = self._read(self._drawn, numbers, count)
-            return self._fields(step, read, first, count), after
+        together = max(1, ROWS_TOGETHER // count)
+
+        def read(step: Any, text: Any, place: Any, after: Any) -> Any:
+            numbers = []
+            for number in (text, tf.repeat(lane[None], together, 0), place):
+                here = number[:, first : first + count]
+                numbers.append(tf.reshape(here, [-1]))
+            fields = self._read(self._drawn, numbers, together * count)
+            for name, value in fields.items():
+                of_step = [together, count, *value.shape[1:]]
+                fields[name] = tf.reshape(value, of_step)
+            return step, fields, after
+
+        def make(step: Any, fields: Any, after: Any) -> Any:
+            return self._fields(step, fields, first, count), after
 
         start = tf.constant(positions, tf.int64)
         # Only the cheap draw is sequential; making the fields is a map, which threads can share.
@@ -131,6 +145,8 @@ class BatchPlan:
             start,
             _as_written(draw_texts),
         )
+        data = data.batch(together, drop_remainder=True)
+        data = self._mapped(data, read).unbatch()
         return self._mapped(data, make)
 
     def _finite(
