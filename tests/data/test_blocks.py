@@ -246,6 +246,8 @@ def test_an_epoch_of_many_blocks_mixes_a_few_at_a_time(batch, lanes, together):
         assert again - 50 == found[0][place]
     # A text of few blocks has no lanes.
     assert rows_of(order, 0, 0, [3]) == rows_of(order, 0, lanes - 1, [3])
+    sparse = RowOrder((np.eye(12, dtype=np.int64)[4],), seed=77, shuffle=True, batch=batch)
+    assert rows_of(sparse, 0, lanes - 1, range(3)).tolist() == [0, 0, 0]
     plain = RowOrder((np.array([50]), counts), seed=77, shuffle=False, batch=batch)
     assert plain.lanes == 1
     assert rows_of(plain, 1, 0, [3, size + 3]).tolist() == [53, 53]

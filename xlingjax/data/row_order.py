@@ -106,7 +106,9 @@ class RowOrder:
     def in_lanes(self) -> np.ndarray:
         """bool [texts]: those that are read in lanes."""
         blocks = np.array([of_text.size for of_text in self.counts])
-        return (blocks >= LANES) & self.shuffle
+        # A lane without a row would have none to give.
+        enough = (blocks >= LANES) & (self.sizes >= LANES)
+        return enough & self.shuffle
 
     @functools.cached_property
     def lanes(self) -> int:
