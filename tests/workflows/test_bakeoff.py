@@ -14,9 +14,11 @@ from types import SimpleNamespace
 
 import pytest
 
+from tests.helpers.files import write
 from xlingjax.cli import bakeoff as verb
 from xlingjax.cli import main
 from xlingjax.config import recipe as recipes
+from xlingjax.data.vocabulary.training import train_vocabulary
 from xlingjax.errors import Stopped, UserError
 from xlingjax.report import plots
 from xlingjax.runtime.files import write_json
@@ -149,15 +151,22 @@ def test_every_mix_reads_the_same_tokens_and_finished_cells_are_not_run_again(co
 )
 def test_encoder_decoders_are_compared_by_their_own_recipe(commands, tmp_path, mixes):
     """Whose evaluations read no held-out text: gin itself says what each run may be told."""
-    words = ["bakeoff", "--gin_file", "gin/recipes/bakeoff_seq2seq.gin", "--workdir", str(tmp_path)]
+    text = write(
+        tmp_path / "mono/de.txt", "Der Hund schläft im Haus.\nDie Katze trinkt Milch.\n" * 9
+    )
+    train_vocabulary(tmp_path / "vocab", mono=[str(text)], size=40)
+    base = ["recipes/xdae_tiny.gin", "EVAL_EVERY=0", f"MONO='{text}'"]
+    base.append(f"VOCABULARY='{tmp_path}/vocab'")
+    words = ["bakeoff", "--gin_file", "gin/recipes/bakeoff_seq2seq.gin"]
+    words += ["--workdir", str(tmp_path / "out"), f"--gin.BASE={base}"]
     words += ["--gin.TASKS={}", "--gin.SEEDS=(0,)", "--gin.TOKENS=12000", *mixes]
     assert main.main(words) == 0
     assert len(commands) == (2 if mixes else 8)
     spans = [line for line in commands if "objectives/span_corruption.gin" in line]
     first, whole = spans
     assert "--gin.TRAIN_STEPS=60" in first and "--gin.TRAIN_STEPS=120" in whole
-    told = [word for word in first if word.startswith("--gin.HELDOUT")]
-    assert told == ["--gin.HELDOUT_PAIRS=None"]
+    held_out = [word for word in first if word.startswith("--gin.HELDOUT")]
+    assert held_out == ["--gin.HELDOUT_PAIRS=None"]
 
 
 def test_a_folder_of_other_settings_is_refused(commands, tmp_path):
