@@ -131,8 +131,18 @@ def test_shards_that_were_deleted_are_made_again(tmp_path, vocabulary, small_sha
     assert text_blocks(text, vocabulary) == before
 
 
+LONG = pytest.mark.long
+
+
 @pytest.mark.parametrize(
-    "features", [MlmFeatures(), TlmFeatures(), ClwrFeatures(), ClpcFeatures()], ids=lambda f: f.name
+    "features",
+    [
+        MlmFeatures(),
+        TlmFeatures(),
+        pytest.param(ClwrFeatures(), marks=LONG),
+        pytest.param(ClpcFeatures(), marks=LONG),
+    ],
+    ids=lambda f: f.name,
 )
 def test_batches_of_many_blocks_resume_and_do_not_depend_on_shards(
     tmp_path, pair_files, vocabulary, small_shards, features
@@ -253,7 +263,7 @@ def test_an_epoch_of_many_blocks_mixes_a_few_at_a_time(batch, lanes, together):
     assert rows_of(plain, 1, 0, [3, size + 3]).tolist() == [53, 53]
 
 
-@pytest.mark.parametrize("hosts", [1, 2, 4])
+@pytest.mark.parametrize("hosts", [pytest.param(1, marks=LONG), 2, pytest.param(4, marks=LONG)])
 def test_a_host_opens_the_blocks_of_its_rows_alone(
     tmp_path, vocabulary, small_shards, monkeypatch, hosts
 ):

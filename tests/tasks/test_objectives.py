@@ -51,7 +51,7 @@ OBJECTIVES = [
     TranslationFeatures(),
 ]
 # One of each kind: subsampled masks, an n-stream decoder, packed pairs, labels.
-QUICK = (OBJECTIVES[2], OBJECTIVES[7], OBJECTIVES[8], TlmFeatures(), ClpcFeatures())
+QUICK = (OBJECTIVES[2], OBJECTIVES[7], TlmFeatures(), ClpcFeatures())
 
 
 @pytest.fixture(scope="module")
@@ -169,6 +169,7 @@ def test_rows_are_the_trainers_and_masks_are_those_of_their_seed(text, register,
     plain.close()
 
 
+@pytest.mark.long
 def test_seqio_repeats_shards_shuffles_and_mixes_rows(text, register):
     corpus, _ = text
     preprocessor = MlmFeatures()
@@ -355,6 +356,7 @@ def test_shards_draw_apart(text, register, forget):
     assert sum(one == other for one, other in zip(first, second, strict=True)) == 0
 
 
+@pytest.mark.long
 def test_small_text_of_unknown_size_is_not_read_for_ever_and_rows_come_late(text, register, forget):
     _, vocabulary = text
     read = []

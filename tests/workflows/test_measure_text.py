@@ -103,6 +103,7 @@ def evaluate(runs, mixture, *more, run="both"):
     return main.main([*words, "--tasks", module, *more])
 
 
+@pytest.mark.long
 def test_a_users_mixture_is_scored_by_its_own_metrics(runs, capsys):
     root, _ = runs
     assert evaluate(runs, "mine", "--gin.TEST_BEAMS=2", "--gin.NO_REPEAT_NGRAM=0") == 0

@@ -71,7 +71,7 @@ def model_for(task, head, vocabulary):
     "name",
     [
         "xtreme/xnli",
-        "xtreme/mlqa",
+        pytest.param("xtreme/mlqa", marks=pytest.mark.long),
         pytest.param("xtreme/udpos", marks=pytest.mark.long),
         pytest.param("xglue/ntg", marks=pytest.mark.long),
     ],
