@@ -33,6 +33,7 @@ def run(
     objectives=("mlm", "tlm"),
     batch=tiny.batch,
     weights=None,
+    save_every=2,
     **options,
 ):
     """train() on repeated lists of 5 batches. signal_at=(NAME, n): send this process that signal
@@ -106,7 +107,7 @@ def run(
             )
         ],
         optimizer=OptimizerConfig(learning_rate=3e-3, warmup_steps=3, weight_decay=0.1, eps=1e-3),
-        checkpoint=CheckpointConfig(every=2),
+        checkpoint=CheckpointConfig(every=save_every),
     )
     return train(**{**defaults, **options})
 

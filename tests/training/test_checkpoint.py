@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.experimental import multihost_utils
 
 from tests.helpers import tiny_run
 from xlingjax.errors import UserError
@@ -306,3 +307,13 @@ def test_a_switch_of_an_objective_makes_another_run():
         require_same(identity("all"), identity("self"), "checkpoint 3")
     before = {name: value for name, value in identity("all").items() if name != "switches"}
     require_same(before, identity("self"), "a checkpoint of a version that did not write them")
+
+
+def test_orbax_does_not_ask_whether_the_run_is_to_stop(tmp_path, monkeypatch):
+    """It asks with the step that it wrote, of which JAX takes it that the process is there."""
+    asked = []
+    monkeypatch.setattr(
+        multihost_utils, "reached_preemption_sync_point", lambda step: asked.append(step)
+    )
+    tiny_run.run(str(tmp_path), steps=4, objectives=("mlm",))
+    assert (tmp_path / "checkpoints/4").is_dir() and not asked

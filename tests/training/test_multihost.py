@@ -1,11 +1,9 @@
 """Two processes of 4 devices are one process of 8."""
 
 import os
-import shutil
 import signal
 import socket
 import subprocess
-import warnings
 
 import numpy as np
 import pytest
@@ -20,14 +18,9 @@ def two_processes(first, second, **variables):
     """Run `tiny_run` as two processes of 4 devices each with these arguments; [(exit status,
     output)] of both.
 
-    Where they wait for each other for ever their stacks are shown. That was seen once in a hundred
-    pairs, and not again to be looked into: a warning the first time, an error the second.
+    Where they have not ended in time, their stacks.
     """
     outcomes = attempt(first, second, variables)
-    if None in outcomes:
-        warnings.warn(f"a pair hung:\n{outcomes}", stacklevel=2)
-        shutil.rmtree(first["workdir"], ignore_errors=True)
-        outcomes = attempt(first, second, variables)
     assert None not in outcomes, outcomes
     return outcomes
 
@@ -107,7 +100,8 @@ def test_two_processes_train_the_run_of_one_and_leave_together_on_sigterm(tmp_pa
 @pytest.mark.long
 @pytest.mark.parametrize("victim", [0, 1])
 def test_where_one_of_two_processes_is_killed_the_other_ends_with_a_line(tmp_path, victim):
-    run = {"workdir": str(tmp_path / "two"), "steps": 5000, "mesh": (2, 2, 2)}
+    # Nothing is being written when it is killed: Orbax's thread would say so too.
+    run = {"workdir": str(tmp_path / "two"), "steps": 5000, "mesh": (2, 2, 2), "save_every": 1000}
     run["objectives"] = ("tlm",)
     arguments = [run, run]
     arguments[victim] = {**run, "signal_at": ["SIGKILL", 6]}

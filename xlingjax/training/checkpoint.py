@@ -94,6 +94,18 @@ def _best_by(metric: str, config: CheckpointConfig) -> Any:
     )
 
 
+class _Manager(ocp.CheckpointManager):
+    """Orbax's, which asks nobody whether the run is to stop: the loop does.
+
+    Orbax asks JAX too, from a thread of its own, with the step that it has just written. JAX takes
+    that for the step at which the process is; the processes then agree to leave at a step that one
+    of them is past, and that one waits for the others for ever.
+    """
+
+    def reached_preemption(self, step: int) -> bool:
+        return False
+
+
 class Checkpoints:
     """The checkpoints of one run. Every process makes one and calls the same methods at the same
     steps."""
@@ -127,7 +139,7 @@ class Checkpoints:
             # A killed run leaves a half-written checkpoint under another name.
             cleanup_tmp_directories=True,
         )
-        self._manager = ocp.CheckpointManager(
+        self._manager = _Manager(
             self.folder,
             options=options,
             # Named, so that one item can be read without the others.
