@@ -263,6 +263,18 @@ def test_an_epoch_of_many_blocks_mixes_a_few_at_a_time(batch, lanes, together):
     assert rows_of(plain, 1, 0, [3, size + 3]).tolist() == [53, 53]
 
 
+def test_a_position_without_lanes_is_refused_over_text_that_has_them(
+    tmp_path, vocabulary, small_shards
+):
+    """As a version wrote it that read all text in one order: its next row is not known."""
+    text_file(tmp_path / "mono.de.txt", sentences(40 * 9, blank=0))
+    text = str(tmp_path / "mono.de.txt")
+    source = file_batches(MlmFeatures(), vocabulary, 8, 48, BatchSettings(), mono=text)
+    with pytest.raises(UserError, match="of an order of rows that this version does not have"):
+        source.restore({"shard-0": b'{"step": 2, "rows_drawn": [16]}'})
+    source.close()
+
+
 @pytest.mark.parametrize("hosts", [pytest.param(1, marks=LONG), 2, pytest.param(4, marks=LONG)])
 def test_a_host_opens_the_blocks_of_its_rows_alone(
     tmp_path, vocabulary, small_shards, monkeypatch, hosts
