@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks import shapes
-from benchmarks.worker import CONTESTANTS, Worker
+from benchmarks.worker import CONTESTANTS, ON_GPU, Worker
 
 
 def measure(
@@ -29,49 +29,56 @@ def measure(
     rounds: int,
     seconds: float,
 ) -> dict:
-    """Rounds of about `seconds` of ours and of each other contestant in turn: one pair after the
-    other, since three large models at once do not fit the memory of a small machine."""
-    ours = Worker(names[0], shape, platform)
-    mine = []
-    results = {}
-    for name in names[1:] or [""]:
-        pair = [ours]
-        if name:
-            pair.append(Worker(name, shape, platform))
-        steps = [
-            max(1, round(2 * seconds / worker.run(2).get("seconds", seconds)))
-            for worker in pair
-        ]
-        answers = [_turn(pair, steps) for _ in range(rounds)]
-        taken = []
-        for turns in zip(*answers, strict=True):
-            taken.append([turn for turn in turns if "seconds" in turn])
-        rates = []
-        for count, turns in zip(steps, taken, strict=True):
-            tokens = shape.tokens * count
-            rates.append([tokens / turn["seconds"] for turn in turns])
-        mine += zip(rates[0], taken[0], strict=True)
-        for worker, speed, turns in zip(
-            pair[1:],
-            rates[1:],
-            taken[1:],
-            strict=True,
+    """Rounds of about `seconds` of each contestant in turn.
+
+    Ours takes turns with one other at a time: three large models at once do not fit the memory of a
+    small machine, nor that of a GPU.
+    """
+    groups = [(names[0], name) for name in names[1:]] or [(names[0],)]
+    results: dict[str, dict] = {}
+    for group in groups:
+        workers = _ready(group, shape, platform)
+        steps = []
+        for worker in workers:
+            taken = worker.run(2).get("seconds", seconds)
+            steps.append(max(1, round(2 * seconds / taken)))
+        turns = [_turn(workers, steps) for _ in range(rounds)]
+        for index, (worker, count) in enumerate(
+            zip(workers, steps, strict=True),
         ):
-            results[name] = _result(worker, speed, turns)
-            if speed and rates[0]:
-                results[name]["ratio"] = statistics.median(
-                    a / b for a, b in zip(*rates, strict=False)
-                )
+            mine = [turn[index] for turn in turns if "seconds" in turn[index]]
+            rates = [shape.tokens * count / turn["seconds"] for turn in mine]
+            result = _result(worker, rates, mine, results.get(worker.name))
+            results[worker.name] = result
+            if index:
+                first = [turn[0] for turn in turns if "seconds" in turn[0]]
+                ours = [
+                    shape.tokens * steps[0] / turn["seconds"] for turn in first
+                ]
+                if ours and rates:
+                    result["ratio"] = statistics.median(
+                        a / b for a, b in zip(ours, rates, strict=False)
+                    )
+        for worker in workers:
             worker.close()
-    ours.close()
-    return {
-        names[0]: _result(
-            ours,
-            [speed for speed, _ in mine],
-            [turn for _, turn in mine],
-        ),
-        **results,
-    }
+    return results
+
+
+def _ready(
+    names: tuple[str, ...],
+    shape: shapes.Shape,
+    platform: str,
+) -> list[Worker]:
+    """The contestants, their steps compiled: one after the other, or all at once on a GPU, whose
+    machine has cores for that."""
+    workers = []
+    for name in names:
+        workers.append(Worker(name, shape, platform))
+        if platform == "cpu":
+            workers[-1].wait()
+    for worker in workers:
+        worker.wait()
+    return workers
 
 
 def _turn(workers: list[Worker], steps: list[int]) -> list[dict]:
@@ -82,9 +89,18 @@ def _turn(workers: list[Worker], steps: list[int]) -> list[dict]:
     return answers
 
 
-def _result(worker: Worker, rates: list[float], turns: list[dict]) -> dict:
+def _result(
+    worker: Worker,
+    rates: list[float],
+    turns: list[dict],
+    before: dict | None = None,
+) -> dict:
+    """Of these rounds and those `before`, of the same contestant in another group."""
     if worker.failed:
         return {"failed": worker.failed}
+    if before and "failed" not in before:
+        rates = before["rounds"] + rates
+        turns = [*turns, {"peak_bytes": before["peak_bytes"]}]
     return {
         "tokens_per_second": statistics.median(rates),
         "rounds": rates,
@@ -165,17 +181,27 @@ def main(argv: list[str] | None = None) -> int:
         action="store_true",
         help="measure our step alone",
     )
+    parser.add_argument(
+        "--contestants",
+        nargs="+",
+        choices=ON_GPU,
+        metavar="NAME",
+        help=f"these alone, ours first ({', '.join(ON_GPU)})",
+    )
     args = parser.parse_args(argv)
     console = Console()
     platform, device = find_platform()
     grid = shapes.CPU
+    names = list(CONTESTANTS)
     if platform == "gpu":
         grid = shapes.GPU
+        names = list(ON_GPU)
     if args.quick:
         grid = shapes.QUICK
-    names = list(CONTESTANTS)
+    if args.contestants:
+        names = args.contestants
     if args.without_pytorch:
-        names = names[:1]
+        names = [name for name in names if name.startswith("xlingjax")]
     report: dict = {
         "device": device,
         "platform": platform,

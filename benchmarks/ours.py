@@ -1,6 +1,7 @@
 """Our side: the training step that `xlingjax pretrain` runs."""
 
 import time
+from typing import Any
 
 import jax
 
@@ -22,9 +23,15 @@ from xlingjax.training.step import (
 
 
 class Ours:
-    def __init__(self, shape: Shape, platform: str):
+    def __init__(self, shape: Shape, platform: str, variant: str = ""):
         # Compile seconds are part of the result.
         jax.config.update("jax_enable_compilation_cache", False)
+        attention: dict[str, Any] = {}
+        if variant == "cudnn":
+            attention = {"attention_backend": "cudnn", "attention_dropout": 0.0}
+        generator = "rbg"
+        if variant == "threefry":
+            generator = "threefry2x32"
         unroll = 1
         # A chunk of 2048 predictions keeps the logits of a large vocabulary near 2 GB.
         chunk = 2048
@@ -42,6 +49,7 @@ class Ours:
             vocab_size=shape.vocab,
             dtype=shape.dtype,
             unroll=unroll,
+            **attention,
         )
         objective = MLM(packed=False, chunk=chunk)
         settings = OptimizerConfig(
@@ -71,7 +79,7 @@ class Ours:
             config=settings,
             microbatches=1,
         )
-        self.key = run_key(0, "rbg", mesh)
+        self.key = run_key(0, generator, mesh)
         started = time.perf_counter()
         self.step = step.lower(self.state, self.batches[0], self.key).compile()
         self.compile_seconds = time.perf_counter() - started

@@ -59,9 +59,10 @@ CPU = (
     Shape("base-250k 8x128", 12, 768, 12, 3072, 250_002, 8, 128),
     Shape("small-32k 32x128", 4, 256, 4, 1024, 32_000, 32, 128),
 )
+# PyTorch's logits of all positions, in float32 and more than once, must fit beside the others.
 GPU = (
-    Shape("base 128x128", 12, 768, 12, 3072, 250_002, 128, 128, "bfloat16"),
-    Shape("base 32x512", 12, 768, 12, 3072, 250_002, 32, 512, "bfloat16"),
+    Shape("base 64x128", 12, 768, 12, 3072, 250_002, 64, 128, "bfloat16"),
+    Shape("base 16x512", 12, 768, 12, 3072, 250_002, 16, 512, "bfloat16"),
     Shape("large 64x128", 24, 1024, 16, 4096, 250_002, 64, 128, "bfloat16"),
     Shape("large 16x512", 24, 1024, 16, 4096, 250_002, 16, 512, "bfloat16"),
 )

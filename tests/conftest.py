@@ -17,7 +17,8 @@ if hasattr(os, "sched_setaffinity") and WORKERS > 1:
         worker = int(os.environ["PYTEST_XDIST_WORKER"].removeprefix("gw"))
         os.sched_setaffinity(0, {CORES[worker]})
 
-os.environ["JAX_PLATFORMS"] = "cpu"
+# XLINGJAX_TEST_PLATFORM=cuda: the tests that need one, on a machine with an accelerator.
+os.environ["JAX_PLATFORMS"] = os.environ.get("XLINGJAX_TEST_PLATFORM", "cpu")
 if "xla_force_host_platform_device_count" not in os.environ.get("XLA_FLAGS", ""):
     flags = ["--xla_force_host_platform_device_count=8"]
     if metadata.version("jaxlib").startswith("0.10."):

@@ -2,6 +2,7 @@
 
 import io
 import json
+import sys
 
 import numpy as np
 from rich.console import Console
@@ -48,6 +49,16 @@ def test_without_a_terminal_plain_lines_are_printed(tmp_path, capsys):
         capsys.readouterr().out
         == "weights: random [seed 0]\nstep 1/10  mlm 2.5000  1,234 tokens/s  ETA ?\n"
     )
+
+
+def test_without_tensorboard_it_is_said_and_the_rest_is_written(tmp_path, monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "tensorboardX", None)
+    tracker = Tracker(tmp_path, 10)
+    tracker.begin(0)
+    tracker.metrics(1, [LINE])
+    tracker.close()
+    assert "no curves for TensorBoard: tensorboardX is not installed" in capsys.readouterr().out
+    assert json.loads((tmp_path / "metrics.jsonl").read_text())["loss"] == 2.5
 
 
 def test_files_and_tensorboard(tmp_path):

@@ -4,7 +4,7 @@ nothing is substituted.
 | backend | masks | packing | dropout | runs on |
 |---|---|---|---|---|
 | xla | any | yes | yes | everything |
-| cudnn | bidirectional, or causal & bidirectional | no | no | NVIDIA GPU, bfloat16 |
+| cudnn | any | yes | no | NVIDIA GPU, bfloat16 |
 | splash | bidirectional, or causal & bidirectional | yes | no | TPU, 128 n tokens, not float16 |
 """
 
@@ -127,11 +127,16 @@ def attend(
     )
 
 
-def _require_plain(spec: AttentionSpec, backend: str) -> None:
-    # Masks are equal by their names: a conjunction has two.
-    plain = (bidirectional,)
+def _plain_masks(spec: AttentionSpec) -> tuple[Mask, ...]:
+    """The masks that a kernel computes without being given one."""
     if spec.causal:
-        plain = (causal_mask & bidirectional, bidirectional & causal_mask)
+        # Masks are equal by their names: a conjunction has two.
+        return (causal_mask & bidirectional, bidirectional & causal_mask)
+    return (bidirectional,)
+
+
+def _require_plain(spec: AttentionSpec, backend: str) -> None:
+    plain = _plain_masks(spec)
     if spec.mask not in plain:
         raise Refused(
             f"attention backend {backend} cannot honour mask {spec.mask.name}"
@@ -156,11 +161,22 @@ def _prepare_xla(
     keys: Fields,
     mesh: Mesh | None,
 ) -> dict[str, Array]:
-    # Made once for all layers. The lowest number hides a key as -inf does, for every query sees one
-    # key at least, and is finite: nothing that is done with it gives NaN.
+    return {"bias_B1LS": _bias(spec, queries, keys, jnp.float32)}
+
+
+def _bias(
+    spec: AttentionSpec,
+    queries: Fields,
+    keys: Fields,
+    dtype: Any,
+) -> Array:
+    """[B, 1, L, S]: 0 where a query may see a key, the lowest number elsewhere. Made once for all
+    layers."""
+    # The lowest number hides a key as -inf does, for every query sees one key at least, and is
+    # finite: nothing that is done with it gives NaN.
     allowed_BLS = spec.mask(queries, keys)
-    bias_BLS = jnp.where(allowed_BLS, 0.0, jnp.finfo(jnp.float32).min)
-    return {"bias_B1LS": bias_BLS[:, None]}
+    bias_BLS = jnp.where(allowed_BLS, 0.0, jnp.finfo(dtype).min)
+    return bias_BLS[:, None].astype(dtype)
 
 
 def _xla(self: Attention, q_BLHK, k, v, rate, key, axes="BSHK"):
@@ -188,16 +204,19 @@ def _prepare_cudnn(
     keys: Fields,
     mesh: Mesh | None,
 ) -> dict[str, Array]:
-    _require_plain(spec, "cudnn")
-    if spec.packed:
-        raise Refused(
-            f"attention backend cudnn cannot honour packed rows (mask {spec.mask.name}): it would"
-            " let packed examples see each other; do not pack, or use xla",
-        )
     if _platform(mesh) not in ("gpu", "cuda"):
         raise Refused(
             f"attention backend cudnn needs an NVIDIA GPU, and this is {_platform(mesh)}; use xla",
         )
+    if spec.packed or spec.mask not in _plain_masks(spec):
+        length, sources = queries.pack.shape[1], keys.pack.shape[1]
+        if length % 2 or sources % 2:
+            raise Refused(
+                f"attention backend cudnn cannot honour mask {spec.mask.name} over rows of {length}"
+                f" and {sources} tokens, it takes even numbers; make LENGTH even, or use xla",
+            )
+        # One [L, S] for all heads and layers, in the type that the kernel adds it in.
+        return {"bias_B1LS": _bias(spec, queries, keys, jnp.bfloat16)}
     return {
         "q_lengths_B": _length(queries),
         "k_lengths_B": _length(keys),
@@ -222,6 +241,20 @@ def _cudnn(self: Attention, q_BLHK, k_BSHK, v_BSHK, rate, key):
         raise Refused(
             f"attention backend cudnn computes in bfloat16, not {q_BLHK.dtype}; set dtype=bfloat16"
             " or use xla",
+        )
+    size = q_BLHK.shape[-1]
+    if size % 8 or size > 128:
+        raise Refused(
+            f"attention backend cudnn takes heads of a multiple of 8 up to 128, not of {size}; use"
+            " xla",
+        )
+    if "bias_B1LS" in self.arrays:
+        return jax.nn.dot_product_attention(
+            q_BLHK,
+            k_BSHK,
+            v_BSHK,
+            bias=self.arrays["bias_B1LS"],
+            implementation="cudnn",
         )
     o_BLHK = jax.nn.dot_product_attention(
         q_BLHK,

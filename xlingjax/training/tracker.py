@@ -39,6 +39,7 @@ class Tracker:
         self._started = 0.0
         self._shown = 0.0
         self._files: dict[str, TextIO] = {}
+        self._board: Any = None
         # Until `begin`, since a run that is refused leaves no files.
         self._log: Any = io.StringIO()
         self._console = console or Console(
@@ -68,7 +69,14 @@ class Tracker:
             self._files[name] = open(path, "a", encoding="utf-8", buffering=1)  # noqa: SIM115 - open for the run's life
         self._files["log.txt"].write(self._log.getvalue())
         self._log = self._files["log.txt"]
-        self._board = summary_writer(self._workdir / "tensorboard", step)
+        try:
+            self._board = summary_writer(self._workdir / "tensorboard", step)
+        except ModuleNotFoundError as error:
+            # A machine with little more than JAX, as are rented ones, trains all the same.
+            self.say(
+                f"no curves for TensorBoard: {error.name} is not installed; metrics.jsonl has the"
+                " numbers",
+            )
         if self._console.is_terminal:
             self._live = Live(
                 console=self._console,
@@ -147,7 +155,7 @@ class Tracker:
         for file in self._files.values():
             file.close()
         # A run may end before `begin`, as one that is refused.
-        if hasattr(self, "_board"):
+        if self._board is not None:
             self._board.close()
 
     def _write(self, name: str, record: Mapping[str, Any]) -> None:
@@ -162,7 +170,7 @@ class Tracker:
         values: Mapping[str, Any],
         step: int,
     ) -> None:
-        if self._primary:
+        if self._board is not None:
             for key, value in flatten(values).items():
                 self._board.add_scalar(f"{prefix}/{key}", value, step)
 
