@@ -4,6 +4,7 @@ import os
 import signal
 import socket
 import subprocess
+import time
 
 import numpy as np
 import pytest
@@ -113,3 +114,20 @@ def test_where_one_of_two_processes_is_killed_the_other_ends_with_a_line(tmp_pat
     assert output.splitlines()[-1].startswith(said)
     for noise in ("Check failure", "Traceback", "coordination_service", "absl::"):
         assert noise not in output
+
+
+@pytest.mark.long
+def test_a_process_that_ends_in_an_error_does_not_hold_the_others(tmp_path):
+    """JAX would have it wait for them at its end, up to five minutes, and they wait for it."""
+    run = {"workdir": str(tmp_path / "two"), "steps": 5000, "mesh": (2, 2, 2)}
+    run |= {"objectives": ("tlm",), "save_every": 1000}
+    refused = {**run, "init_from": str(tmp_path / "missing")}
+    started = time.monotonic()
+    (status, output), (own_status, own_output) = two_processes(
+        run, refused, XLINGJAX_HEARTBEAT="10"
+    )
+    assert own_status == 1 and "UserError" in own_output and "missing" in own_output
+    assert status != 0
+    said = "error: process 1 of this run died or cannot be reached, so this process ends"
+    assert output.splitlines()[-1].startswith(said)
+    assert time.monotonic() - started < 150

@@ -36,6 +36,7 @@ from xlingjax.cli import (
 from xlingjax.cli.arguments import parser_of
 from xlingjax.cli.machine import prepare_machine
 from xlingjax.errors import EXIT_CODE, Stopped, UserError
+from xlingjax.runtime.leaving import leave_soon
 
 GIN_PREFIX = "--gin."
 # --help lists them in this order.
@@ -110,6 +111,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except UserError as error:
         # gin appends lines about its own call stack to what passes through it; the first is ours.
         print(f"error: {str(error).splitlines()[0]}", file=sys.stderr)
+        leave_soon(2)
         # As argparse's own status for wrong usage.
         return 2
     except Stopped as stopped:

@@ -13,6 +13,7 @@ import numpy as np
 from jax.experimental import multihost_utils
 
 from xlingjax.errors import UserError
+from xlingjax.runtime.leaving import leave_after_errors
 from xlingjax.runtime.survivor import explain_deaths
 
 HEARTBEAT = 100
@@ -159,6 +160,7 @@ def join_processes(config: RuntimeConfig) -> None:
     # Only used where the devices are CPUs.
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
     explain_deaths()
+    leave_after_errors()
     try:
         if coordinator:
             jax.distributed.initialize(

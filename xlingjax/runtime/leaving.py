@@ -1,0 +1,35 @@
+"""A process of several that ends in an error: it does not hold the others.
+
+At its end JAX waits for the other processes, up to five minutes, while they wait in a collective
+for this one.
+"""
+
+import os
+import sys
+import threading
+
+PATIENCE = 15
+"""Seconds in which the others may end as well, where all were refused for the same reason."""
+
+
+def leave_soon(status: int) -> None:
+    """To be called when an error ends this process: it is gone within PATIENCE seconds, and the
+    others hear of that. Nothing happens in a run of one process."""
+    jax = sys.modules.get("jax")
+    if jax is None or not jax.distributed.is_initialized():
+        return
+    # A daemon, so that a process which can end at once does.
+    timer = threading.Timer(PATIENCE, os._exit, [status])
+    timer.daemon = True
+    timer.start()
+
+
+def leave_after_errors() -> None:
+    """From now on an error that nobody catches ends this process soon after it was shown."""
+    shown = sys.excepthook
+
+    def show_and_leave(kind, error, trace) -> None:
+        shown(kind, error, trace)
+        leave_soon(1)
+
+    sys.excepthook = show_and_leave
