@@ -138,7 +138,7 @@ LONG = pytest.mark.long
     "features",
     [
         MlmFeatures(),
-        TlmFeatures(),
+        pytest.param(TlmFeatures(), marks=LONG),
         pytest.param(ClwrFeatures(), marks=LONG),
         pytest.param(ClpcFeatures(), marks=LONG),
     ],

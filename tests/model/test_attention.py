@@ -1,3 +1,5 @@
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -7,7 +9,7 @@ from xlingjax.errors import UserError
 from xlingjax.model import attention as attention_module
 from xlingjax.model.attention import AttentionSpec, Refused, attend, bind
 from xlingjax.model.layers import dropout
-from xlingjax.model.masks import Fields, bidirectional, causal, full
+from xlingjax.model.masks import Fields, bidirectional, camlm, causal, full, partner
 
 PACKS = np.array([[1, 1, 1, 2, 2, 0], [1, 1, 1, 1, 1, 1]], np.int32)
 MLM = AttentionSpec(bidirectional)
@@ -107,6 +109,33 @@ def test_cudnn_refuses_dropout_and_shapes_that_it_cannot_take(monkeypatch):
     with pytest.raises(Refused, match="rows of 5 and 5 tokens, it takes even numbers"):
         bind(MLM, odd, odd, "cudnn")
     bind(AttentionSpec(bidirectional, packed=False), odd, odd, "cudnn")  # lengths, no bias
+
+
+@pytest.mark.parametrize("packed", [True, False])
+@pytest.mark.parametrize("mask", [bidirectional, causal & bidirectional, camlm, partner])
+def test_cudnn_is_given_the_mask_that_xla_computes(monkeypatch, mask, packed):
+    """Its arguments, computed by JAX's own reference in its place (cuDNN needs a GPU; see
+    test_cudnn.py)."""
+    spec = AttentionSpec(mask, causal=mask.name.startswith("(causal"), packed=packed)
+    packs = PACKS if packed else np.array([[1, 1, 1, 1, 0, 0], [1] * 6], np.int32)
+    batch = {"input_ids": jnp.zeros_like(packs), "pack_ids": jnp.asarray(packs)}
+    batch["sides"] = jnp.array([[0, 1, 1, 0, 1, 0], [0, 0, 0, 1, 1, 1]])
+    batch["is_mask"] = jnp.array([[0, 1, 0, 0, 1, 0], [0, 1, 0, 0, 1, 0]])
+    fields = Fields.from_batch(batch)
+    q, k, v = random_qkv((2, 6, 3, 8), jnp.bfloat16)
+    monkeypatch.setattr(attention_module, "_platform", lambda mesh: "gpu")
+    reference = partial(jax.nn.dot_product_attention, implementation="xla")
+    monkeypatch.setattr(
+        jax.nn,
+        "dot_product_attention",
+        lambda *x, implementation, **more: reference(*x, **more),
+    )
+    out = np.asarray(attend(spec, q, k, v, fields, "cudnn"), np.float32)
+    want = np.asarray(attend(spec, q, k, v, fields), np.float32)
+    real = packs > 0
+    np.testing.assert_allclose(out[real], want[real], atol=0.03)
+    by_lengths = not packed and mask.name in (bidirectional.name, (causal & bidirectional).name)
+    assert ("bias_B1LS" in bind(spec, fields, fields, "cudnn").arrays) != by_lengths
 
 
 def test_unknown_backend_names_the_known():

@@ -116,6 +116,7 @@ def test_initial_values_are_those_of_the_papers():
     assert np.abs(xlm["head"]["bias"]).max() == 0
 
 
+@pytest.mark.long
 def test_what_objectives_add_leaves_the_other_initial_values_as_they_are():
     """Mixes of objectives that are compared (`bakeoff.py`) begin from the same weights."""
 

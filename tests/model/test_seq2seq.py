@@ -127,6 +127,7 @@ def test_a_cache_gives_the_states_of_the_whole(kind):
         np.testing.assert_allclose(state, whole[:, column], atol=1e-5)
 
 
+@pytest.mark.long
 def test_what_is_tied_is_the_encoders_last_layers():
     model, params = model_of("tied")
     rows = batch()

@@ -93,12 +93,13 @@ def test_values_and_gradients_are_those_of_xla(spec, lengths, mesh, heads):
         assert np.abs(other).max() > 0.5
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "name, mesh",
     [
         ("mlm", "fsdp"),
-        pytest.param("clm", "tensor", marks=pytest.mark.long),
-        pytest.param("translation", "all", marks=pytest.mark.long),
+        ("clm", "tensor"),
+        ("translation", "all"),
     ],
 )
 def test_a_model_trains_as_on_xla(name, mesh):

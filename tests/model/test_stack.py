@@ -59,7 +59,7 @@ def scanned(params):
 @pytest.mark.parametrize(
     "change",
     [
-        dict(unroll=0),
+        pytest.param(dict(unroll=0), marks=pytest.mark.long),
         dict(remat="full"),
         pytest.param(dict(unroll=0, remat="dots"), marks=pytest.mark.long),
     ],
@@ -160,6 +160,7 @@ def test_cross_attention_reads_the_memory_it_may_see(norm_order):
     assert np.abs(out - apply(None)).max() > 1e-2
 
 
+@pytest.mark.long
 def test_rows_stay_on_their_devices_when_parameters_are_split():
     """fsdp=8: each device gathers kernels, not the states of others' rows; the result is one
     device's."""

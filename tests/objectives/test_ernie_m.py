@@ -202,6 +202,7 @@ def test_chunks_generate_the_same(model_and_params):
         np.testing.assert_array_equal(ids, pseudo_ids(OBJECTIVE, model, params, batch))
 
 
+@pytest.mark.long
 def test_no_gradient_through_the_pseudo_tokens(model_and_params):
     """The gradient is that of MLM on a text with pseudo tokens in it and costs one forward pass
     more; even from the states that the pseudo tokens are read from there is none."""

@@ -43,6 +43,7 @@ def batch(task: str, count: int = 6):
     return rows
 
 
+@pytest.mark.long
 def test_loss_against_numpy_and_zero_gradient_to_the_other_head(model):
     encoder, params = model
     for task, labels in COUNTS:

@@ -87,6 +87,7 @@ def test_loss_and_metrics_equal_numpy(model_and_params, batch):
     np.testing.assert_array_equal(count, np.bincount(languages, minlength=LANGUAGES))
 
 
+@pytest.mark.long
 def test_a_row_of_weight_0_counts_for_nothing(model_and_params, batch):
     model, params = model_and_params
     total = jax.jit(
@@ -149,6 +150,7 @@ def test_each_side_is_classified_with_the_other_and_with_no_other_row(logits, ba
         assert (moved[:, 0] > 1e-6).all() and (moved[:, 1:] == 0).all()
 
 
+@pytest.mark.long
 def test_a_side_knows_the_other_through_its_final_states_alone(
     model_and_params, batch, monkeypatch
 ):

@@ -143,6 +143,7 @@ def test_the_source_of_the_second_pass_is_what_the_model_writes(model_and_params
     assert ((ordinary >= tiny.FIRST_PIECE) | (ordinary == tiny.EOS)).all() and (ordinary < 90).all()
 
 
+@pytest.mark.long
 def test_no_gradient_reaches_the_generation_and_no_dropout_does(model_and_params):
     model, params = model_and_params
     batch = tiny.batch("back_translation", rows=4, length=12, vocab=90)

@@ -153,6 +153,7 @@ def test_no_gradient_reaches_the_other_side(model_and_params, stop):
     assert (np.abs(gradient[y]).max() == 0) == stop
 
 
+@pytest.mark.long
 def test_the_stop_changes_gradients_and_not_the_loss(model_and_params):
     model, params = model_and_params
     batch = make_batch("veco")

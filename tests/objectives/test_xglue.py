@@ -106,7 +106,7 @@ def support(objective, model, params, batch):
     }
 
 
-@pytest.mark.parametrize("n", [1, 3])
+@pytest.mark.parametrize("n", [pytest.param(1, marks=pytest.mark.long), 3])
 def test_a_stream_depends_on_the_words_before_its_own_last_ones(n):
     """The gradient is exactly 0 for y_{t-i} and all words behind it, and for nothing else of the
     example."""
@@ -125,6 +125,7 @@ def test_a_stream_depends_on_the_words_before_its_own_last_ones(n):
             )
 
 
+@pytest.mark.long
 def test_one_stream_depends_on_what_an_ordinary_decoder_does():
     batch = make_batch("translation")
     one = support(XFNP(alphas=(1.0,), skip=False), *random_model(NGRAM.replace(streams=1)), batch)

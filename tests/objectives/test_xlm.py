@@ -203,6 +203,7 @@ def test_tlm_predicts_from_the_other_side(model, params):
     )
 
 
+@pytest.mark.long
 def test_dropout_acts_in_training_only(params):
     model = Encoder(CONFIG.replace(dropout=0.3))
     batch = make_batch("mlm")

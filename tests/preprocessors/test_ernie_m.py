@@ -139,11 +139,11 @@ def test_placeholders_reach_from_the_first_place_to_the_last():
 
 def test_target_languages_are_drawn_by_their_shares():
     drawn = Counter()
-    for step in range(40):
+    for step in range(20):
         _, after = made.batch(BtmlmFeatures(targets=TARGETS), languages=(1,), step=step)
         drawn.update(after["language_ids"][after["is_mask"] > 0].tolist())
     total = drawn.total()
-    assert abs(drawn[2] / total - 6 / 7) < 0.07 and drawn[0] + drawn[2] == total
+    assert abs(drawn[2] / total - 6 / 7) < 0.1 and drawn[0] + drawn[2] == total
 
 
 def test_btmlm_needs_another_language():

@@ -215,6 +215,7 @@ def test_word_recovery_as_a_picture():
     ) and right.get_color() != wrong.get_color()
 
 
+@pytest.mark.long
 def test_an_interrupted_run_reports_what_is_there(tmp_path):
     run = fake_run.write_run(tmp_path / "run", finished=False, steps=(10, 20))
     with open(run / "metrics.jsonl", "a") as file:

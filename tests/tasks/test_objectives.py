@@ -51,7 +51,7 @@ OBJECTIVES = [
     TranslationFeatures(),
 ]
 # One of each kind: subsampled masks, an n-stream decoder, packed pairs, labels.
-QUICK = (OBJECTIVES[2], OBJECTIVES[7], TlmFeatures(), ClpcFeatures())
+QUICK = (OBJECTIVES[2], TlmFeatures(), ClpcFeatures())
 
 
 @pytest.fixture(scope="module")

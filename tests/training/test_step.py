@@ -174,7 +174,8 @@ def decoder(tiny_config):
     return model, jax.jit(model.init)(jax.random.key(0))
 
 
-@pytest.mark.parametrize("name", quick(DECODERS, ["xfnp", "back_translation", "span_corruption"]))
+@pytest.mark.long
+@pytest.mark.parametrize("name", DECODERS)
 def test_four_microbatches_over_eight_devices_change_nothing_for_decoders(decoder, name):
     objective, rows, after = DECODERS[name], tiny.batch(name, rows=16), []
     for mesh, microbatches in ((ONE, 1), (MeshConfig(2, 2, 2), 4)):
@@ -207,6 +208,7 @@ def unclipped(state, sums):
     return jax.tree.map(lambda moment: np.asarray(moment) * scale, state.opt_state[0].mu)
 
 
+@pytest.mark.long
 def test_summed_losses_have_the_sum_of_the_gradients(whole):
     """Each times its factor, over four microbatches and eight devices; metrics and tokens stay each
     one's own."""
@@ -420,6 +422,7 @@ def test_dropout_differs_between_steps_and_microbatches(tiny_config, tiny_params
     assert abs(float(first["total"]) - float(both["total"])) > 1e-3
 
 
+@pytest.mark.long
 def test_stages_train_one_part_at_first_and_leave_the_rest_as_it_is(whole, tiny_batches):
     """VECO's first phase: what is not cross-attention keeps its bits, and so do its moments."""
     first_phase = ["^(?!.*cross_attention)"]

@@ -134,7 +134,12 @@ def test_a_users_mixture_is_scored_by_its_own_metrics(runs, capsys):
         ("nothing", [], "--mixture nothing: no benchmark (xtreme, xglue, xnli, applications) and"),
         ("mine.unnamed", [], "task mine.unnamed: the languages of its inputs and targets are not"),
         ("mine.de", ["--split", "test"], "has no split test, but train, validation: give one by"),
-        ("mine.broken.de", [], "mine.broken.de: its metrics cannot take the predictions: TypeErr"),
+        pytest.param(
+            "mine.broken.de",
+            [],
+            "mine.broken.de: its metrics cannot take the predictions: TypeErr",
+            marks=pytest.mark.long,
+        ),
         ("mine.de", ["--data", "x"], "--data: only a benchmark has files"),
         ("mine.unnamed", ["--languages", "fr"], "language 'fr' is not one of the run's: de, en"),
         ("mine", [], "mine.de is a task of text to text, and .*/encoder has no decoder"),
