@@ -589,7 +589,7 @@ def test_a_platform_that_is_not_there(corpus, refused, tmp_path):
     refused(pretrain(corpus, tmp_path, "--platform", "quantum"), "quantum", "cpu, gpu, tpu")
 
 
-@pytest.mark.parametrize("verb", ["pretrain", "inspect"])
+@pytest.mark.parametrize("verb", ["pretrain", pytest.param("inspect", marks=pytest.mark.long)])
 def test_a_platform_that_jax_is_installed_without(corpus, tmp_path, verb):
     """In a process of its own, since JAX chooses once: one line, and nothing in the new workdir."""
     argv = [*arguments(verb, "xlm_text", options(corpus)), "--platform", "gpu"]

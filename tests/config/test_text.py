@@ -340,6 +340,7 @@ def test_a_recipe_without_a_corpus_says_where_it_is_bound(tmp_path):
         recipes.read_recipe([str(file)], [])
 
 
+@pytest.mark.long
 def test_the_configuration_of_an_older_run_is_understood(corpus, tmp_path):
     """What objectives bound themselves is theirs alone, as it was: the others go on as they are."""
     old = tmp_path / "config.gin"

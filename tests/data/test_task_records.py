@@ -244,6 +244,7 @@ def test_shards_of_files_are_parts_of_their_lines(tmp_path, vocabulary):
     assert [len(shard) for shard in shards] == [4, 5, 5, 5]
 
 
+@pytest.mark.long
 def test_a_language_may_lie_in_more_files_than_a_process_may_open(tmp_path, vocabulary):
     import resource
 

@@ -81,7 +81,7 @@ def test_parameters_are_counted_and_have_their_places(kind):
     )
 
 
-@pytest.mark.parametrize("kind", ["shared", "separate"])
+@pytest.mark.parametrize("kind", ["shared", pytest.param("separate", marks=pytest.mark.long)])
 def test_a_state_depends_on_its_past_and_on_the_source(kind):
     model, params = model_of(kind)
     rows = batch()
@@ -142,6 +142,7 @@ def test_what_is_tied_is_the_encoders_last_layers():
         assert changed == (layer > 0), layer
 
 
+@pytest.mark.long
 def test_heads_and_scale():
     model, params = model_of("tied")
     rows = batch()

@@ -67,9 +67,9 @@ def gradients(spec, backend, mesh, qkv, packs, weights):
 @pytest.mark.parametrize(
     "spec, lengths, mesh, heads",
     [
-        ("bidirectional", (128, 128), "data", 4),
-        ("causal", (128, 128), "fsdp", 4),
-        ("bidirectional", (128, 256), "tensor", 4),
+        pytest.param("bidirectional", (128, 128), "data", 4, marks=pytest.mark.long),
+        pytest.param("causal", (128, 128), "fsdp", 4, marks=pytest.mark.long),
+        pytest.param("bidirectional", (128, 256), "tensor", 4, marks=pytest.mark.long),
         (
             "causal",
             (128, 128),

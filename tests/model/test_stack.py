@@ -137,7 +137,7 @@ def test_cross_attention_slot_adds_its_own_leaves_only(norm_order):
     np.testing.assert_array_equal(encode(slotted, params), encode(plain, without))
 
 
-@pytest.mark.parametrize("norm_order", ["post", "pre"])
+@pytest.mark.parametrize("norm_order", ["post", pytest.param("pre", marks=pytest.mark.long)])
 def test_cross_attention_reads_the_memory_it_may_see(norm_order):
     config = CONFIG.replace(cross_attention=True, norm_order=norm_order)
     block = Block(config)

@@ -214,7 +214,7 @@ def long_rows():
     return random_model(CONFIG.replace(max_positions=128, cross_attention=False))
 
 
-@pytest.mark.parametrize("name", ["mlm", "tlm", "clm"])
+@pytest.mark.parametrize("name", ["mlm", pytest.param("tlm", marks=pytest.mark.long), "clm"])
 def test_splash_leaks_nothing_of_what_it_can_honour(long_rows, name, monkeypatch):
     """The kernel interpreted on CPU, over two layers and packed rows."""
     monkeypatch.setattr(jax, "default_backend", lambda: "tpu")

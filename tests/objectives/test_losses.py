@@ -62,7 +62,10 @@ def test_smoothed_targets_equal_numpy(inputs, chunk):
     assert np.abs(grads[1][VOCAB:]).max() == np.abs(grads[2][VOCAB:]).max() == 0
 
 
-@pytest.mark.parametrize("chunk", [0, 1, 7, 11, 100])  # 7 needs padding, 11 divides
+@pytest.mark.parametrize(
+    "chunk",
+    [0, pytest.param(1, marks=pytest.mark.long), 7, pytest.param(11, marks=pytest.mark.long), 100],
+)  # 7 needs padding, 11 divides
 def test_loss_and_gradients_equal_numpy(inputs, chunk):
     h, table, bias, targets, weights = inputs
 

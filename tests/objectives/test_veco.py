@@ -36,7 +36,7 @@ def side_of(batch, row, column):
     )
 
 
-@pytest.mark.parametrize("query", ["self_attention", "input"])
+@pytest.mark.parametrize("query", ["self_attention", pytest.param("input", marks=pytest.mark.long)])
 def test_the_terms_equal_numpy(query):
     config, objective = CONFIG.replace(cross_attention_query=query), VECO(tlm=True, query=query)
     model, params = random_model(config)

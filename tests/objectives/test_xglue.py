@@ -134,7 +134,7 @@ def test_one_stream_depends_on_what_an_ordinary_decoder_does():
     np.testing.assert_array_equal(one["xfnp_0"][used], ordinary["translation"][used])
 
 
-@pytest.mark.parametrize("packed", [True, False])
+@pytest.mark.parametrize("packed", [True, pytest.param(False, marks=pytest.mark.long)])
 def test_fine_tuning_predicts_the_first_word_too(ngram, packed):
     """Of which stream 1 knows no more than stream 0: the start of the target."""
     batch = make_batch("translation", packed)

@@ -10,6 +10,7 @@ from t5.data import preprocessors as t5
 
 from tests.helpers import made
 from xlingjax.errors import UserError
+from xlingjax.preprocessors.ernie_m import BtmlmFeatures
 from xlingjax.preprocessors.t5 import SpanCorruptionFeatures, sentinel_ids
 
 
@@ -79,12 +80,12 @@ def theirs(text, length):
     return made
 
 
-def spans_of(target):
+def spans_of(target, sentinels=SENTINELS):
     """[(sentinel, what it hides)] of a target."""
     assert target[-1] == END
     found = []
     for i in target[:-1]:
-        if i in SENTINELS:
+        if i in sentinels:
             found.append((i, []))
         else:
             found[-1][1].append(i)
@@ -156,6 +157,38 @@ def test_rows_have_the_sizes_that_t5s_masks_give():
         mask = t5.random_spans_noise_mask(tokens, 0.15, tf.constant([[1, 2], [3, 4]])).numpy()
         spans = (np.diff([0, *mask.astype(int)]) == 1).sum()
         assert mask.sum() + spans + 1 == targets == told + 2
+
+
+class WithSentinels(Xlm):
+    """Of 41, behind the pieces of `made.records`: those of a real vocabulary lie before them."""
+
+    size = 128
+    special_ids = Xlm.special_ids | frozenset(range(100, 128))
+
+
+def test_long_rows_take_the_sentinels_of_a_vocabulary_that_has_them():
+    features = InAGraph()
+    before, batch = made.batch(
+        features, 512, WithSentinels, columns=features.columns(512), sentences=400
+    )
+    sentinels = [*range(127, 99, -1), *SENTINELS]
+    assert sentinel_ids(WithSentinels) == sentinels
+    text = texts(before, "input_ids", "pack_ids")[0]
+    source = texts(batch, "input_ids", "pack_ids")[0]
+    hidden = spans_of(texts(batch, "decoder_targets", "decoder_pack_ids")[0], sentinels)
+    assert len(source) == 512 and [i for i, _ in hidden] == sentinels[:28]
+    restored = []
+    for i in source[:-1]:
+        restored += dict(hidden).get(i, [i])
+    assert restored == text
+
+
+def test_what_must_not_write_special_tokens_knows_sixteen():
+    features = BtmlmFeatures(targets=((0, 1.0), (1, 1.0)))
+    with pytest.raises(
+        UserError, match="btmlm: the vocabulary has 42 special tokens, and it knows"
+    ):
+        features.map(WithSentinels, np.ones(128, np.int64), 48)
 
 
 def test_what_the_vocabulary_cannot_stand_for_is_said():

@@ -46,7 +46,11 @@ def test_one_process_needs_none(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "asked, repair", [("", "unset JAX_PLATFORMS"), ("gpu", "install xlingjax[cuda]")]
+    "asked, repair",
+    [
+        pytest.param("", "unset JAX_PLATFORMS", marks=pytest.mark.long),
+        ("gpu", "install xlingjax[cuda]"),
+    ],
 )
 def test_a_platform_that_jax_is_installed_without(asked, repair):
     """In a process of its own, since JAX chooses once."""

@@ -49,6 +49,13 @@ def options(parser: argparse.ArgumentParser) -> None:
         choices=_NORMALIZATIONS,
         help="nmt_nfkc_cf folds case",
     )
+    parser.add_argument(
+        "--sentinels",
+        type=positive,
+        default=0,
+        metavar="N",
+        help="special tokens for the spans of span corruption (T5 has 100)",
+    )
     parser.add_argument("--seed", type=int, default=0)
     _surgery(parser)
 
@@ -196,6 +203,7 @@ def run(args: Namespace) -> int:
         model_type=args.model_type,
         byte_fallback=args.byte_fallback,
         normalization=args.normalization,
+        sentinels=args.sentinels,
         seed=args.seed,
     )
     # What is printed is what stands on the disk.

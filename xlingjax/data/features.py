@@ -81,7 +81,7 @@ TOKEN_FIELDS = (
     "sides",
 )
 SPECIAL_IDS = 16
-"""Z: room for the special tokens of any vocabulary."""
+"""Z: room for the special tokens of any vocabulary without sentinels of its own."""
 SLOT_FIELDS = ("masked_positions", "masked_targets", "masked_weights")
 
 
@@ -116,6 +116,18 @@ def batch_shapes(
 ) -> dict[str, tuple[int, ...]]:
     """`field_shape` of several fields; what a `BatchSource` publishes as `shapes`."""
     return {name: field_shape(name, **sizes) for name in names}
+
+
+def special_row(special_ids: Iterable[int], user: str) -> np.ndarray:
+    """The ids again and again, int32 [Z]: those that a generation by `user` may not write. Fields
+    have one shape for every vocabulary. Raises UserError for more ids than it holds."""
+    ids = sorted(special_ids)
+    if len(ids) > SPECIAL_IDS:
+        raise UserError(
+            f"{user}: the vocabulary has {len(ids)} special tokens, and it knows"
+            f" {SPECIAL_IDS} that it must not write; use one without --sentinels",
+        )
+    return np.resize(ids, SPECIAL_IDS).astype(np.int32)
 
 
 def batch_hash(batch: Mapping[str, np.ndarray]) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from xlingjax.data.features import SPECIAL_IDS
+from xlingjax.data.features import special_row
 from xlingjax.data.texts import Text
 from xlingjax.evaluation.perplexity import Rows, joined, sentence_rows
 from xlingjax.inference.encode import language_index
@@ -148,12 +148,11 @@ class PseudoSamples(Evaluator):
             )
             for name in behind
         }
-        # The field has a fixed width; an id that stands there twice is banned twice.
-        special = np.resize(sorted(self.vocabulary.special_ids), SPECIAL_IDS)
+        special = special_row(self.vocabulary.special_ids, "pseudo tokens")
         return row | {
             "original_ids": row["input_ids"],
             "is_mask": np.pad(used_BP, [(0, 0), (width, 0)]).astype(np.int32),
-            "special_ids": np.tile(special, (len(used_BP), 1)).astype(np.int32),
+            "special_ids": np.tile(special, (len(used_BP), 1)),
             "pseudo_positions": np.where(
                 used_BP,
                 width + np.arange(most),

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from xlingjax.data.features import SLOT_FIELDS, SPECIAL_IDS, TOKEN_FIELDS
+from xlingjax.data.features import SLOT_FIELDS, TOKEN_FIELDS, special_row
 from xlingjax.data.preprocessor import Preprocessor
 from xlingjax.data.rows import Rows, pair_rows, stream_rows
 from xlingjax.data.tokens import Records
@@ -233,11 +233,7 @@ class BtmlmFeatures(Preprocessor):
         mask = masker(self.masking, vocabulary, counts, self.slots(length))
         text = self.text_length(length)
         places = self.placeholders(length)
-        # Repeated to a fixed width: fields have one shape for every vocabulary.
-        special_Z = tf.constant(
-            np.resize(sorted(vocabulary.special_ids), SPECIAL_IDS),
-            tf.int32,
-        )
+        special_Z = tf.constant(special_row(vocabulary.special_ids, self.name))
         drawn_language = _language_drawer(self.targets)
 
         def extended(batch: Batch, draws: Any) -> Batch:

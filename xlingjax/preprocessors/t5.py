@@ -102,11 +102,12 @@ class SpanCorruptionFeatures(Preprocessor):
         if not free:
             raise UserError(
                 f"{what} (layout {vocabulary.layout}) has no special token left to stand for them:"
-                " train one with `xlingjax vocab`",
+                f" train one with `xlingjax vocab --sentinels {spans}`",
             )
         raise UserError(
             f"{what} has {free} special tokens left to stand for them: set LENGTH to {longest} or"
-            " less, or a longer SPAN_MEAN",
+            f" less, or a longer SPAN_MEAN, or train a vocabulary with `xlingjax vocab --sentinels"
+            f" {spans - free}` or more",
         )
 
     def map(
@@ -220,7 +221,8 @@ def _side(size_B: Any, language_B1: Any, columns: int) -> dict[str, Any]:
 
 def sentinel_ids(vocabulary: Vocabulary) -> list[int]:
     """The special tokens without a role, the last first, as T5 counts its own. Of layout `xlm`
-    `<special9>` to `<special0>` but MASK's; of `xlmr` none."""
+    `<special9>` to `<special0>` but MASK's, behind those of `xlingjax vocab --sentinels`; of `xlmr`
+    none."""
     roles = {
         # To SeqIO 0 is padding, whatever it is here (`<s>`, of layout `xlm`).
         0,

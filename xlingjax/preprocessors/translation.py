@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from xlingjax.data.features import DECODER_FIELDS, SPECIAL_IDS, TOKEN_FIELDS
+from xlingjax.data.features import DECODER_FIELDS, TOKEN_FIELDS, special_row
 from xlingjax.data.preprocessor import Preprocessor
 from xlingjax.data.rows import Rows
 from xlingjax.data.targets import (
@@ -268,10 +268,7 @@ class BackTranslationFeatures(Preprocessor):
         )
         pivot_GC = tf.constant(table, tf.int32)
         count_G = tf.constant(counts_of_language)
-        special_Z = tf.constant(
-            np.resize(sorted(vocabulary.special_ids), SPECIAL_IDS),
-            tf.int32,
-        )
+        special_Z = tf.constant(special_row(vocabulary.special_ids, self.name))
         edges_E = tf.constant(
             [vocabulary.bos_id, vocabulary.eos_id, vocabulary.pad_id],
             tf.int32,

@@ -45,6 +45,20 @@ def test_xlm_layout_has_xlms_special_ids(vocabulary):
     ]
 
 
+def test_sentinels_are_special_tokens_behind_xlms(corpus, tmp_path):
+    """SentencePiece's own control symbols: in a text they are cut up like other words."""
+    train_vocabulary(tmp_path, mono=str(corpus / "mono/*/*.txt"), size=260, sentinels=40)
+    vocabulary = Vocabulary.load(tmp_path)
+    processor = sentencepiece.SentencePieceProcessor(model_file=str(tmp_path / "vocab.model"))
+    assert vocabulary.size == 260 and vocabulary.special_ids == frozenset(range(54))
+    assert vocabulary.pieces([13, 14, 53]) == ["<special9>", "<special10>", "<special49>"]
+    assert all(processor.is_control(i) for i in range(14, 54)) and not processor.is_control(54)
+    assert min(vocabulary.encode("<special10> the dog")) > 2
+    assert not {*vocabulary.encode("<special10> the dog")} & {*range(4, 54)}
+    dog = processor.encode("dog")
+    assert vocabulary.decode([14, *dog, 53]) == processor.decode(dog)
+
+
 def test_xlmr_ids_are_sentencepiece_ids_plus_one(xlmr_model):
     xlmr_model.with_name("vocab.json").write_text(
         '{"layout": 39786, "the": 5}'

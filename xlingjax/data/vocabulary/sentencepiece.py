@@ -1,8 +1,8 @@
 """The shared vocabulary: a SentencePiece model and the rule from its ids to the model's ids.
 
 Three layouts (XLM §3.1 and its code; XLM-R; XLM-ProphetNet):
-- `xlm`: `<s>` 0, `</s>` 1, `<pad>` 2, `<unk>` 3, `<special0..9>` 4-13, then pieces; MASK is
-  `<special1>` = 5 and
+- `xlm`: `<s>` 0, `</s>` 1, `<pad>` 2, `<unk>` 3, `<special0..9>` 4-13, further ones where it was
+  trained with sentinels, then pieces; MASK is `<special1>` = 5 and
   `</s>` both begins and ends a sentence. The SentencePiece model itself has these ids; `xlingjax
   vocab` writes such a model.
 - `xlmr`: `<s>` 0, `<pad>` 1, `</s>` 2, `<unk>` 3, piece i of the SentencePiece model (0 unk, 1 bos,
@@ -145,6 +145,14 @@ class Vocabulary:
                 "the SentencePiece model does not begin with the pieces of layout 'xlm'; "
                 "load it with layout 'xlmr' or train one with `xlingjax vocab`",
             )
+        # Those that a vocabulary with sentinels has beyond the ten; of a text they would be ordinary
+        # pieces.
+        while (
+            specials < count
+            and self._processor.is_control(specials)
+            and self._pieces[specials] == f"<special{specials - 4}>"
+        ):
+            specials += 1
         self.size = count
         self.to_model = np.arange(count, dtype=np.int32)
         self.bos_id = 1

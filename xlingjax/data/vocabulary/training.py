@@ -128,6 +128,7 @@ def train_vocabulary(
     alpha: float = 0.5,
     sentences: int = 1_000_000,
     normalization: str = "nmt_nfkc",
+    sentinels: int = 0,
     seed: int = 0,
     threads: int = 2,
 ) -> Vocabulary:
@@ -136,7 +137,8 @@ def train_vocabulary(
 
     The sample holds at most `sentences` sentences, shared out over languages by `alpha` and
     repeated where a language has fewer. `model_type` is unigram or bpe; `normalization` a
-    SentencePiece rule (nmt_nfkc, nmt_nfkc_cf to fold case, identity). The same files and options
+    SentencePiece rule (nmt_nfkc, nmt_nfkc_cf to fold case, identity). `sentinels`: special tokens
+    beside the ten of XLM, for the spans of span corruption (T5 has 100). The same files and options
     give the same bytes. Raises UserError: no text, a size the text cannot fill or that cannot hold
     its characters, a folder that cannot be written.
     """
@@ -148,6 +150,7 @@ def train_vocabulary(
         )
     by_language = texts_by_language(mono, parallel)
     sample, wanted = smoothed_sample(by_language, alpha, sentences, seed)
+    further = [f"<special{10 + i}>" for i in range(sentinels)]
     model = io.BytesIO()
     try:
         sentencepiece.SentencePieceTrainer.train(
@@ -166,7 +169,7 @@ def train_vocabulary(
             unk_id=3,
             # Control symbols, not user-defined ones: written
             # in a text they are cut up like other words.
-            control_symbols=list(XLM_SPECIAL_PIECES[4:]),
+            control_symbols=[*XLM_SPECIAL_PIECES[4:], *further],
             # The sample is drawn already, by our seed.
             shuffle_input_sentence=False,
             # SentencePiece passes over longer lines than this, by default than 4192 bytes.
