@@ -145,8 +145,8 @@ class Vocabulary:
                 "the SentencePiece model does not begin with the pieces of layout 'xlm'; "
                 "load it with layout 'xlmr' or train one with `xlingjax vocab`",
             )
-        # Those that a vocabulary with sentinels has beyond the ten; of a text they would be ordinary
-        # pieces.
+        # Those that a vocabulary with sentinels has beyond the ten; learnt of a text they would be
+        # ordinary pieces.
         while (
             specials < count
             and self._processor.is_control(specials)
