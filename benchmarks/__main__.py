@@ -189,6 +189,9 @@ def main(argv: list[str] | None = None) -> int:
         help=f"these alone, ours first ({', '.join(ON_GPU)})",
     )
     args = parser.parse_args(argv)
+    if args.contestants and not args.contestants[0].startswith("xlingjax"):
+        # Ratios are of the first to each of the others.
+        parser.error(f"--contestants {args.contestants[0]}: name ours first")
     console = Console()
     platform, device = find_platform()
     grid = shapes.CPU

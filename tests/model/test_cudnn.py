@@ -49,7 +49,8 @@ def test_states_and_gradients_are_those_of_xla(name):
 
 @pytest.mark.parametrize("name", list(cases.MASKS))
 def test_what_a_query_may_not_see_changes_no_bit(name):
-    """Leak test: keys and values of a column that nobody else sees, replaced."""
+    """Leak test: keys and values of a column, replaced: who may see it moves, all others keep their
+    bits."""
     spec = cases.MASKS[name]
     fields = cases.fields(name, ROWS, LENGTH)
     q, k, v, w = inputs()

@@ -81,7 +81,7 @@ TOKEN_FIELDS = (
     "sides",
 )
 SPECIAL_IDS = 16
-"""Z: room for the special tokens of any vocabulary without sentinels of its own."""
+"""Z: room for the special tokens of a vocabulary; one with more is refused by `special_row`."""
 SLOT_FIELDS = ("masked_positions", "masked_targets", "masked_weights")
 
 
@@ -124,8 +124,9 @@ def special_row(special_ids: Iterable[int], user: str) -> np.ndarray:
     ids = sorted(special_ids)
     if len(ids) > SPECIAL_IDS:
         raise UserError(
-            f"{user}: the vocabulary has {len(ids)} special tokens, and it knows"
-            f" {SPECIAL_IDS} that it must not write; use one without --sentinels",
+            f"{user}: the vocabulary has {len(ids)} special tokens, and there is room for"
+            f" {SPECIAL_IDS} that must not be written: use a vocabulary with fewer (of `xlingjax"
+            " vocab`: without --sentinels)",
         )
     return np.resize(ids, SPECIAL_IDS).astype(np.int32)
 
