@@ -95,6 +95,7 @@ def run(argv: Sequence[str]) -> int:
     if overrides and "gin_file" not in args:
         raise UserError(f"--gin.{overrides[0]}: {args.name} reads no recipe")
     args.overrides = overrides
+    args.words = [*argv]
     # Before the verb imports what starts JAX.
     if "platform" in args:
         prepare_machine(args)

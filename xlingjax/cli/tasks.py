@@ -8,12 +8,22 @@ from argparse import Namespace
 from collections.abc import Sequence
 from typing import Any
 
+from xlingjax.cli.jobs import groups_of, jobs_options, run_beside
 from xlingjax.cli.machine import machine_of
 from xlingjax.cli.types import positive
 from xlingjax.cli.verb import given_run, named_run, require_unread, run_option
 from xlingjax.errors import UserError
 
-OF_TASKS = ("data", "output", "strategy", "languages", "seeds", "grid")
+OF_TASKS = (
+    "data",
+    "output",
+    "strategy",
+    "languages",
+    "seeds",
+    "grid",
+    "jobs",
+    "worker",
+)
 OF_SUITES = (
     *OF_TASKS,
     "tasks",
@@ -54,6 +64,7 @@ def sweep_options(parser: argparse.ArgumentParser, group: Any) -> None:
         metavar="MACRO=A,B",
         help="settings to try, the best chosen on dev",
     )
+    jobs_options(group)
     group.add_argument(
         "--allow-missing",
         action="store_true",
@@ -99,10 +110,6 @@ def finetune(args: Namespace) -> int:
     if together:
         # Asked for what it refuses.
         merged([task.full_name for task in tasks])
-    elif len(tasks) > 1:
-        raise UserError(
-            f"--task {' '.join(args.task)}: --strategy {MULTI_TASK} alone takes several; name one",
-        )
     return _sweeps(args, tasks[:1], beside=tasks[1:])
 
 
@@ -245,8 +252,10 @@ def _sweeps(
     from xlingjax.workflows.many import Call, run_all
     from xlingjax.workflows.measure import measure
     from xlingjax.workflows.scorecard_page import show
+    from xlingjax.workflows.sharing import AT_WORK
     from xlingjax.workflows.sweep import run
 
+    groups = groups_of(args)
     machine = machine_of(args)
     start(machine)
     source = named_run(args)
@@ -256,29 +265,35 @@ def _sweeps(
             chosen_layer(layer, read_run_record(source)["model"]["layers"])
     failures = _Failures(tasks)
     # All are checked before the first one trains.
-    requests = _checked(args, source, tasks, beside, failures)
+    requests = _checked(args, source, tasks, beside, failures, groups)
 
     def measure_or_train(task: Any) -> int:
+        left = 0
         if task.kind not in TRAINED:
             measure(measured(args, source, task.suite, [task.name]))
         for request in requests:
             if request.task != task:
                 continue
-            status = run(request, machine)
+            status = run(request, machine, wait=args.worker != "leave")
+            if status == AT_WORK:
+                left = AT_WORK
             # The machine wants it to stop, and would stop the next sweep as well.
-            if status:
+            elif status:
                 return status
-        return 0
+        return left
 
     jobs = []
     for task in tasks:
         jobs.append(
             Call(task.full_name, functools.partial(measure_or_train, task)),
         )
+    if groups:
+        jobs = [Call(args.name, lambda: run_beside(args, groups))]
     status = run_all(jobs, on_error=failures.note)
     if status:
         return status
-    print(show(args.output))
+    if not args.worker:
+        print(show(args.output))
     if failures.names:
         raise UserError(
             f"{', '.join(failures.names)} could not be measured (above); the card is of the others",
@@ -292,6 +307,7 @@ def _checked(
     tasks: Sequence[Any],
     beside: Sequence[Any],
     failures: _Failures,
+    groups: Sequence[Any] = (),
 ) -> list[Any]:
     """A request for each task that is trained, and strategy, without those that fail."""
     from xlingjax.config.recipe import gin_values
@@ -300,6 +316,9 @@ def _checked(
     from xlingjax.workflows.sweep import check
 
     overrides = gin_values(args.overrides)
+    devices = None
+    if groups:
+        devices = groups[0].devices
     requests = []
     for task in tasks:
         if task.kind not in TRAINED:
@@ -323,7 +342,7 @@ def _checked(
                 beside=tuple(beside),
             )
             try:
-                check(request)
+                check(request, devices=devices, jobs=max(1, len(groups)))
                 requests.append(request)
             except UserError as error:
                 failures.note(task.full_name, error)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from xlingjax.config.gin_files import macros_set
+from xlingjax.config.shared_training import dev_name
 from xlingjax.data.labelled.task import Task, languages_present, part_of
 from xlingjax.data.sources import split_list
 from xlingjax.evaluation.task.tested import chosen_languages
@@ -15,6 +16,8 @@ from xlingjax.preprocessors.training_set import Training
 
 FILES = ("optim/adamw_linear.gin", "mesh/data.gin", "runs/task.gin")
 """The gin files that every cell includes first."""
+SHARED = "runs/shared_training.gin"
+"""What tasks that share a training include beside these."""
 LABELLED = "LABELLED"
 """The macro of the sets that a teacher labelled."""
 TEACHER = "transfer"
@@ -72,11 +75,24 @@ class Request:
     allow_missing: bool = False
     """Languages of the task that have neither a test nor a dev set are passed over."""
     beside: Sequence[Task] = ()
-    """Of `MULTI_TASK`: the tasks that are trained together with `task`."""
+    """The tasks that are trained together with `task`: of `MULTI_TASK` each by a head of its own,
+    else on the same examples, once for all."""
 
     @property
     def tasks(self) -> tuple[Task, ...]:
         return (self.task, *self.beside)
+
+    @property
+    def shares(self) -> bool:
+        """Whether several tasks learn the same from the same examples."""
+        return bool(self.beside) and self.strategy != MULTI_TASK
+
+    @property
+    def learnt(self) -> tuple[Task, ...]:
+        """The tasks whose examples are trained on; of tasks that share them one."""
+        if self.shares:
+            return (self.task,)
+        return self.tasks
 
     @property
     def called(self) -> str:
@@ -130,6 +146,18 @@ def macros_given(request: Request) -> set[str]:
     # Macros that nobody gave may be decided by the sweep; those that were given may not.
     typed = {override.partition("=")[0] for override in request.overrides}
     return typed | macros_set(request.files)
+
+
+def dev_of(request: Request, task: Task) -> str:
+    """The evaluator that measures a task on dev."""
+    if request.shares:
+        return dev_name(task.name)
+    return "dev"
+
+
+def chosen_by(request: Request, task: Task, select: str) -> str:
+    """The metric that chooses the checkpoint of a task. select: SELECT."""
+    return f"{dev_of(request, task)}/{select}"
 
 
 def values_of(bound: Mapping[str, str]) -> dict[str, Any]:

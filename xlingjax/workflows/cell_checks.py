@@ -55,7 +55,7 @@ def require_sound(request: Request, bound: Mapping[str, Any]) -> None:
             f" {request.source}",
         )
     # Several tasks that are trained together have heads of another kind.
-    if bound["CLASSIFIER"] == "plug_in" and not request.beside:
+    if bound["CLASSIFIER"] == "plug_in" and len(request.learnt) == 1:
         _require_plug_in(request, model)
 
 

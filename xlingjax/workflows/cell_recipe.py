@@ -17,8 +17,10 @@ from xlingjax.evaluation.task.tested import chosen_languages, require_tested
 from xlingjax.training.run_record import run_and_checkpoint
 from xlingjax.workflows.cell import (
     FILES,
+    SHARED,
     Cell,
     Request,
+    chosen_by,
     macros_given,
     values_of,
 )
@@ -65,7 +67,7 @@ def recipe_of(
     _require_sets_apart(request, bound)
 
     counts = {}
-    for task in request.tasks:
+    for task in request.learnt:
         counts[task.name] = counted(request, task, bound)
     lengths = {}
     for name, value in _lengths(request, given, bound, counts).items():
@@ -102,6 +104,8 @@ def _require_one_source(
 def _gin_files(request: Request, strategy: Path) -> list[str]:
     """What the recipe includes; the strategy is last."""
     files = [*FILES]
+    if request.shares:
+        files.append(SHARED)
     for name in request.files:
         # So that the recipe is read from anywhere.
         if Path(name).is_file():
@@ -122,11 +126,13 @@ def _macros(
 ) -> dict[str, str]:
     """{macro: value as gin reads it} of the options, the variant and the settings of the cell."""
     values = {
-        "TASK": repr(request.called),
+        "TASK": repr(" ".join(task.full_name for task in request.learnt)),
         "DATA": repr(located(request.data)),
         "INIT_FROM": repr(_absolute_run(request.source)),
         "SEED": str(cell.seed),
     }
+    if request.shares:
+        values["SHARED"] = repr(request.called)
     for override in request.overrides:
         name, value = override.split("=", 1)
         values[name] = value
@@ -258,7 +264,8 @@ def _selection(
             raise UserError(
                 f"SELECT={select}: dev is of {', '.join(languages)} alone; give --gin.SELECT=mean",
             )
-    return {"BEST_METRIC": repr(f"dev/{select}")}
+    metrics = [chosen_by(request, task, select) for task in request.tasks]
+    return {"BEST_METRIC": repr(" ".join(dict.fromkeys(metrics)))}
 
 
 # ---- how long it trains --------------------------------------------------------------------------
@@ -286,7 +293,7 @@ def _lengths(
         "EVAL_EVERY": every,
         "CHECKPOINT_EVERY": every,
     }
-    if request.beside:
+    if len(request.learnt) > 1:
         # Each example has its turn once in an epoch, as if the sets of the tasks were one.
         weights = {}
         for name, count in counts.items():

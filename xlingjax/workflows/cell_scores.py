@@ -15,7 +15,14 @@ from xlingjax.evaluation.task.tested import chosen_languages, has_gold
 from xlingjax.inference.run import TrainedRun, open_run
 from xlingjax.model.partition import mesh_of_all
 from xlingjax.training.checkpoint_paths import find_checkpoint
-from xlingjax.workflows.cell import Cell, Request, reading_of, training_of
+from xlingjax.workflows.cell import (
+    Cell,
+    Request,
+    chosen_by,
+    dev_of,
+    reading_of,
+    training_of,
+)
 from xlingjax.workflows.cell_examples import counted
 from xlingjax.workflows.predictions import predicted
 from xlingjax.workflows.scorecard_cells import TESTS
@@ -36,7 +43,7 @@ def scores_of(
     checkpoint = str(run)
     # RUN@METRIC is the checkpoint that dev chose; without one it is the last.
     if bound["KEEP_BEST"]:
-        checkpoint = f"{run}@{bound['BEST_METRIC']}"
+        checkpoint = f"{run}@{chosen_by(request, task, bound['SELECT'])}"
     trained = open_run(checkpoint, mesh=mesh_of_all())
     step = int(find_checkpoint(checkpoint).name)
     test = _test_scores(request, task, folder, bound, trained)
@@ -46,7 +53,7 @@ def scores_of(
         _predict_test_sets(request, task, folder, bound, trained)
 
     # What was measured in training, and not measured again: it is what the choice was made by.
-    dev = _dev_scores(run, step)
+    dev = _dev_scores(run, step, dev_of(request, task))
     if dev is None:
         raise UserError(
             f"{run}: checkpoint {step} was not measured on dev; delete {cell.folder}, start again",
@@ -60,18 +67,22 @@ def scores_of(
     # A choice by fewer examples is another policy, which the card does not compare.
     if bound["DEV_LIMIT"]:
         select["limit"] = bound["DEV_LIMIT"]
-    if request.beside:
+    if len(request.learnt) > 1:
         # One checkpoint is chosen for all tasks: "value" is their common figure.
         if bound["SELECT"] in dev:
             select["value"] = dev[bound["SELECT"]]
         dev = dev["by_task"][task.name]
+    variant = dict(cell.variant)
+    # A training that others share gives what one of its own gives.
+    if request.shares:
+        del variant["TASKS"]
     sessions = json.loads((run / "run.json").read_text(encoding="utf-8"))[
         "sessions"
     ]
     return {
         "task": task.full_name,
         "strategy": cell.strategy,
-        "variant": dict(cell.variant),
+        "variant": variant,
         "settings": dict(cell.settings),
         "seed": cell.seed,
         "start": {"run": request.source, "sha256": start},
@@ -196,12 +207,12 @@ def _predict_test_sets(
         write_predictions(task, to / "predictions", language, outputs)
 
 
-def _dev_scores(run: Path, step: int) -> dict[str, Any] | None:
-    """What the run measured on dev at a step."""
+def _dev_scores(run: Path, step: int, name: str) -> dict[str, Any] | None:
+    """What the run measured by an evaluator at a step."""
     lines = (run / "evaluations.jsonl").read_text(encoding="utf-8").splitlines()
     # A run that was stopped and went on may have measured a step twice: the newest counts.
     for line in reversed(lines):
         entry = json.loads(line)
-        if entry["name"] == "dev" and entry["step"] == step:
+        if entry["name"] == name and entry["step"] == step:
             return entry["values"]
     return None

@@ -9,7 +9,7 @@ from xlingjax.errors import UserError
 from xlingjax.evaluation.task.tested import chosen_languages, has_gold
 from xlingjax.preprocessors.training_set import ALL
 from xlingjax.training.run_record import read_run_record, run_and_checkpoint
-from xlingjax.workflows.cell import MEASURED, MULTI_TASK, Request
+from xlingjax.workflows.cell import MEASURED, Request
 
 NO_DEV = ("train[:90%]", "train[90%:]")
 """Training and dev where there is no dev set."""
@@ -51,7 +51,8 @@ def _part_of_train(
     # The training sets of the others would be cut as well, since TRAIN_SPLIT is one macro for all.
     if request.beside:
         raise UserError(
-            f"{task.full_name}: no dev set below {request.data}, which {MULTI_TASK} needs of each",
+            f"{task.full_name}: no dev set below {request.data}, which {request.strategy} needs of"
+            " each",
         )
     if bound["TRAIN_SPLIT"] != "train":
         raise UserError(

@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import jax
+
 from xlingjax.config.recipe import bindings, read_recipe
 from xlingjax.data.labelled.records import is_lost
 from xlingjax.data.labelled.task import Task, edited, find, hashes, read
@@ -22,11 +24,13 @@ from xlingjax.workflows.cell import (
     values_of,
 )
 from xlingjax.workflows.cell_examples import counted, lost_rows
+from xlingjax.workflows.cell_mesh import rows_apart
 from xlingjax.workflows.cell_recipe import recipe_of
 from xlingjax.workflows.cell_scores import scores_of
 from xlingjax.workflows.launch import launch
-from xlingjax.workflows.many import Job, difference
+from xlingjax.workflows.many import difference
 from xlingjax.workflows.scorecard_cells import SCORES
+from xlingjax.workflows.sharing import SharedJob
 
 PREDICTED = ("dev", "test", "translate_test")
 """Splits that are read to be predicted, not to be trained on."""
@@ -52,7 +56,7 @@ def has_begun(cell: Cell) -> bool:
 
 
 @dataclasses.dataclass
-class CellTraining(Job):
+class CellTraining(SharedJob):
     """A cell is trained and scored. Raises UserError where it was begun with something else."""
 
     request: Request
@@ -67,6 +71,7 @@ class CellTraining(Job):
 
     def __post_init__(self):
         self.name = str(self.cell.folder)
+        self.folder = self.cell.folder
 
     def is_finished(self) -> bool:
         """Whether its scores are there. A cell that has not begun gets its recipe, which says what
@@ -110,7 +115,7 @@ class CellTraining(Job):
         bound = values_of(bindings([str(recipe)], ()))
         # Before the training, so that a fault of a test set is not found only after it.
         _read_predicted(self.request, bound, self.say)
-        for task in self.request.tasks:
+        for task in self.request.learnt:
             for line in lost_rows(
                 task,
                 counted(self.request, task, bound).lost,
@@ -119,8 +124,10 @@ class CellTraining(Job):
         # Before the training too, so that an edit meanwhile shows when it is gone on with.
         files = _hashes(self.request, bound)
         write_json(self.cell.folder / READ, {START: self.start, **files})
+        # Not in the recipe, which is the same on machines of other devices.
+        copies = rows_apart(bound, jax.device_count())
         status = launch(
-            read_recipe([str(recipe)], ()),
+            read_recipe([str(recipe)], (f"MESH_DATA={copies}",)),
             self.cell.folder / "run",
             "finetune",
             self.machine,

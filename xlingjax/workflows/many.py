@@ -8,10 +8,11 @@ own (`Command`), which `Stop` ends.
 import abc
 import contextlib
 import dataclasses
+import os
 import signal
 import subprocess
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -79,15 +80,25 @@ class Command(Job):
     say: Callable[[str], None]
     log: Path | None = None
     """The file of all that it prints; None: the terminal."""
+    prefix: str = ""
+    """Before each line that it prints on the terminal; "": it has the terminal for itself."""
+    environment: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    """Variables that differ from this process's."""
+    passed: Collection[int] = ()
+    """Statuses, beside 0, that are no failure."""
 
     def run(self) -> int:
         # Without `python -m xlingjax`.
         self.say(f"{self.name}: {' '.join(self.line[3:])}")
-        if self.log is None:
-            status = self._status()
-        else:
+        if self.log is not None:
             with open(self.log, "w", encoding="utf-8") as output:
                 status = self._status(stdout=output, stderr=subprocess.STDOUT)
+        elif self.prefix:
+            status = self._prefixed()
+        else:
+            status = self._status()
+        if status in self.passed:
+            return status
         if status:
             # A run that was made to stop has not failed.
             self.stop.leave_if_requested()
@@ -96,6 +107,24 @@ class Command(Job):
             )
         return 0
 
+    def _prefixed(self) -> int:
+        """Its exit status; its lines are said, each behind the prefix."""
+        reading, writing = os.pipe()
+
+        def pass_on() -> None:
+            with open(reading, encoding="utf-8", errors="replace") as lines:
+                for line in lines:
+                    self.say(f"{self.prefix}{line.rstrip()}")
+
+        teller = threading.Thread(target=pass_on)
+        teller.start()
+        try:
+            return self._status(stdout=writing, stderr=subprocess.STDOUT)
+        finally:
+            # Else the reader would wait for more.
+            os.close(writing)
+            teller.join()
+
     def _status(self, **output) -> int:
         # In a group of its own: Ctrl-C reaches this process alone, which has the run save.
         child = subprocess.Popen(
@@ -103,6 +132,7 @@ class Command(Job):
             # In a group of its own a child that read the terminal would be stopped by SIGTTIN.
             stdin=subprocess.DEVNULL,
             process_group=0,
+            env=os.environ | self.environment,
             **output,
         )
         while child.poll() is None and not self.stop.requested.wait(0.5):
@@ -186,7 +216,7 @@ def _tried(
     on_error: Callable[[str, UserError], None] | None,
 ) -> int:
     try:
-        return _run(job, say, stop)
+        return run_job(job, say, stop)
     except UserError as error:
         if on_error is None:
             raise
@@ -194,7 +224,12 @@ def _tried(
         return 0
 
 
-def _run(job: Job, say: Callable[[str], None], stop: Stop | None) -> int:
+def run_job(
+    job: Job,
+    say: Callable[[str], None],
+    stop: Stop | None = None,
+) -> int:
+    """Run a job unless it is finished. Its exit status; raises as it does, and Stopped."""
     # Before the stop is heeded, so that a folder of another run is refused whenever it is seen.
     finished = job.is_finished()
     if stop is not None:

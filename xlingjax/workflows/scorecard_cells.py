@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from xlingjax.config.shared_training import dev_name
 from xlingjax.errors import UserError
 
 SCORES = "scores.json"
@@ -41,18 +42,20 @@ def read_scores(folder: str | Path) -> list[Cell]:
 
 def _curve(folder: Path, cell: Cell) -> list[list[float]]:
     together = "TASKS" in cell["variant"]
+    _, _, task = cell["task"].partition("/")
     run = folder / "run"
-    if together:
-        # One training, above the folders of its tasks.
+    names = ("dev",)
+    if not run.is_dir():
+        # One training of several tasks, above their folders.
         run = folder.parent / "run"
+        names = ("dev", dev_name(task))
     path = run / "evaluations.jsonl"
     if not path.is_file():
         return []
-    _, _, task = cell["task"].partition("/")
     means_by_step = {}
     for line in path.read_text(encoding="utf-8").splitlines():
         entry = json.loads(line)
-        if entry["name"] != "dev":
+        if entry["name"] not in names:
             continue
         values = entry["values"]
         if together:

@@ -21,6 +21,7 @@ import numpy as np
 
 from xlingjax.config.gin_files import find_gin
 from xlingjax.config.recipe import bindings, read_recipe
+from xlingjax.config.shared_training import require_one_training
 from xlingjax.data.labelled.task import Task, find, read
 from xlingjax.data.sources import split_list
 from xlingjax.errors import UserError
@@ -44,9 +45,10 @@ from xlingjax.workflows.cell import (
     macros_given,
     values_of,
 )
+from xlingjax.workflows.cell_mesh import idle
 from xlingjax.workflows.cell_recipe import recipe_of
 from xlingjax.workflows.cell_training import PREDICTED, CellTraining
-from xlingjax.workflows.many import run_all
+from xlingjax.workflows.sharing import share_all
 from xlingjax.workflows.strategies import TAUGHT, is_tested, variants
 from xlingjax.workflows.teacher import label
 
@@ -57,9 +59,15 @@ def require_folder(output: str) -> None:
         raise UserError(f"--to {output}: it is a file; give a folder")
 
 
-def check(request: Request, say: Callable[[str], None] = print) -> None:
+def check(
+    request: Request,
+    say: Callable[[str], None] = print,
+    devices: int | None = None,
+    jobs: int = 1,
+) -> None:
     """Raise UserError for all that can be known before any training of the sweep: settings, files,
-    their faults."""
+    their faults, batches that no devices share out. devices: that a cell trains on, None: all of
+    this process; jobs: cells side by side."""
     require_folder(request.output)
     # A baseline trains nothing, and its faults are said when it is scored.
     if request.strategy in BASELINES:
@@ -68,8 +76,12 @@ def check(request: Request, say: Callable[[str], None] = print) -> None:
     if plan.taught:
         # What the student trains on is there only when the teacher has labelled it, so the teacher
         # is what can be checked.
-        check(dataclasses.replace(request, strategy=TEACHER), say)
+        teacher = dataclasses.replace(request, strategy=TEACHER)
+        check(teacher, say, devices, jobs)
         return
+    if devices is None:
+        devices = jax.device_count()
+    told = set()
     sound: set[tuple[Task, str, str]] = set()
     for variant, settings in itertools.product(plan.variants, _grid(request)):
         # One seed is enough: all bind the same files.
@@ -82,19 +94,25 @@ def check(request: Request, say: Callable[[str], None] = print) -> None:
             0,
         )
         bound = _tried(request, cell, plan.strategy)
+        if line := idle(bound, devices, jobs):
+            told.add(f"{request.called}, {plan.strategy.stem}: {line}")
         for task in request.tasks:
             _require_readable(task, request.data, bound, sound)
             if bound["CLASSIFIER"] == "plug_in":
                 _require_beside(request, task, bound)
+    for line in sorted(told):
+        say(line)
 
 
 def run(
     request: Request,
     machine: RuntimeConfig,
     say: Callable[[str], None] = print,
+    wait: bool = True,
 ) -> int:
-    """Run the cells that are missing. The exit status: 0, or that of a training that was asked to
-    stop. Raises UserError; `check` raises most of them before any training."""
+    """Run the cells that are missing, but for those that other processes are at. The exit status:
+    0, that of a training that was asked to stop, or, unless it is to wait for the others, `AT_WORK`
+    (see `share_all`). Raises UserError; `check` raises most of them before any training."""
     require_folder(request.output)
     if request.strategy in BASELINES:
         score_baseline(request, say)
@@ -116,6 +134,7 @@ def run(
             dataclasses.replace(request, strategy=TEACHER),
             machine,
             say,
+            wait,
         )
         if status:
             return status
@@ -146,7 +165,7 @@ def run(
                 say,
             ),
         )
-    return run_all(jobs, say=say)
+    return share_all(jobs, say, wait)
 
 
 def _added(request: Request, plan: "_Plan", cell: Cell) -> dict[str, str]:
@@ -188,11 +207,13 @@ class _Plan:
 
 def _planned(request: Request, say: Callable[[str], None]) -> _Plan:
     """What the strategy's gin file asks for. Raises UserError where it does not suit the tasks."""
-    if (request.strategy == MULTI_TASK) != bool(request.beside):
+    if request.strategy == MULTI_TASK and not request.beside:
         raise UserError(
             f"--strategy {request.strategy}: several tasks are for {MULTI_TASK}, which needs two or"
             " more",
         )
+    if request.shares:
+        require_one_training([*request.tasks], request.data)
     strategy = _strategy_file(request.strategy)
     text = strategy.read_text(encoding="utf-8")
     # Read as text: it cannot be bound before a cell fills in what it leaves open.
@@ -206,22 +227,29 @@ def _planned(request: Request, say: Callable[[str], None]) -> _Plan:
             f" {request.task.full_name} is of {request.task.kind}; multi_language trains on the"
             " translations' own answers",
         )
+    if request.shares and (taught or "TARGET" in required):
+        raise UserError(
+            f"--strategy {request.strategy}: its trainings are of one task each; name one",
+        )
     over = variants(
         request.strategy,
         required,
-        request.tasks,
+        request.learnt,
         request.data,
         request.languages,
         macros_given(request),
     )
     if "TARGET" in required and request.allow_missing and not request.languages:
         over = _tested_targets(request, strategy.stem, over, say)
+    if request.shares:
+        together = "+".join(task.name for task in request.tasks)
+        over = [{"TASKS": together, **variant} for variant in over]
     random = "train.init_from = None" in text
     if not random:
         for task in request.tasks:
             head = None
             # Each of several tasks has a head of its own.
-            if request.beside:
+            if len(request.learnt) > 1:
                 head = task.name
             require_labels(request.source, request.source, task.labels, head)
     return _Plan(strategy, over, taught, random)

@@ -1,0 +1,93 @@
+"""Jobs that several processes share, on this host or others: each is done by one of them.
+
+A process takes the jobs in their order, but for those that another has at hand. It comes back to
+these, and goes on with what a process that died has left.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from xlingjax.runtime.claim import Claim, claim
+from xlingjax.runtime.machine import all_agree, barrier, is_primary
+from xlingjax.workflows.many import Job, run_job
+
+CLAIM = "claim.json"
+"""In the folder of a job: who is at it."""
+AT_WORK = 3
+"""The exit status of a command that has left jobs to others, who are at them."""
+LOOK = 2.0
+"""Seconds between two looks at what the others have done."""
+
+
+class SharedJob(Job):
+    """A job that one process does at a time."""
+
+    folder: Path
+    """Its own."""
+
+
+def share_all(
+    jobs: Sequence[SharedJob],
+    say: Callable[[str], None] = print,
+    wait: bool = True,
+) -> int:
+    """Run the jobs that are not finished. The exit status: 0, that of the first one that was asked
+    to stop, or `AT_WORK` where others are at the rest and it is not to wait for them. Raises
+    UserError where a job fails."""
+    left = [*jobs]
+    told: set[str] = set()
+    while left:
+        busy = []
+        for job in left:
+            claimed = _claimed(job, say, told)
+            if claimed is None:
+                busy.append(job)
+                continue
+            with claimed:
+                status = run_job(job, say)
+            if status:
+                return status
+        if busy and not wait:
+            return AT_WORK
+        if len(busy) == len(left):
+            time.sleep(LOOK)
+        left = busy
+    return 0
+
+
+class _Together:
+    """The claim of the first of several processes that run one job."""
+
+    def __init__(self, own: Claim | None):
+        self._own = own
+
+    def __enter__(self) -> "_Together":
+        return self
+
+    def __exit__(self, *error) -> None:
+        # The others may still write where the first has ended.
+        if error == (None, None, None):
+            barrier("job")
+        if self._own is not None:
+            self._own.give_up()
+
+
+def _claimed(
+    job: SharedJob,
+    say: Callable[[str], None],
+    told: set[str],
+) -> _Together | None:
+    """None: others are at it, which is said once. told: the jobs of which it was said."""
+    own = None
+    if is_primary():
+        found = claim(job.folder / CLAIM)
+        if isinstance(found, Claim):
+            own = found
+        elif job.name not in told:
+            say(f"{job.name}: left to {found}")
+            told.add(job.name)
+    # One decides for all processes of a run.
+    if not all_agree(own is not None or not is_primary()):
+        return None
+    return _Together(own)

@@ -1,0 +1,133 @@
+"""One command as several, side by side on groups of this machine's devices: they share its work
+through the claims on it (see `sharing`)."""
+
+import dataclasses
+import importlib.util
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from xlingjax.errors import UserError
+from xlingjax.workflows.many import Command, Stop, run_all
+
+VISIBLE = "CUDA_VISIBLE_DEVICES"
+
+
+@dataclasses.dataclass(frozen=True)
+class Group:
+    """The devices of one of several commands."""
+
+    devices: int
+    words: tuple[str, ...] = ()
+    """That its command line has more."""
+    environment: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+
+def device_groups(
+    jobs: int,
+    platform: str = "",
+    devices: int | None = None,
+) -> list[Group]:
+    """A group of devices for each of so many commands. platform, devices: as the command line has
+    them. JAX is not started, which would take the devices. Raises UserError where there are too few
+    devices, or some that cannot be shared out."""
+    if jobs < 1:
+        raise UserError(f"--jobs {jobs}: must be at least 1")
+    if devices is not None or platform == "cpu":
+        return _cpu_groups(jobs, devices or jobs)
+    if platform == "tpu" or (not platform and _has_tpu()):
+        raise UserError(
+            f"--jobs {jobs}: a TPU's chips are one process's: start the same command on each host,"
+            " with one --to, and they share the work",
+        )
+    cards = _cards()
+    if cards:
+        return _gpu_groups(jobs, cards)
+    if platform == "gpu":
+        raise UserError(f"--jobs {jobs}: nvidia-smi names no GPU")
+    return _cpu_groups(jobs, jobs)
+
+
+def _cpu_groups(jobs: int, devices: int) -> list[Group]:
+    each = _each(jobs, devices, "CPU devices (--devices)")
+    return [Group(each, ("--devices", str(each)))] * jobs
+
+
+def _gpu_groups(jobs: int, cards: Sequence[str]) -> list[Group]:
+    each = _each(jobs, len(cards), "GPUs")
+    groups = []
+    for number in range(jobs):
+        own = cards[number * each : (number + 1) * each]
+        groups.append(Group(each, (), {VISIBLE: ",".join(own)}))
+    return groups
+
+
+def _each(jobs: int, devices: int, what: str) -> int:
+    if devices % jobs or devices < jobs:
+        fitting = [n for n in range(1, devices + 1) if devices % n == 0]
+        raise UserError(
+            f"--jobs {jobs} does not share out {devices} {what}: give one of"
+            f" {', '.join(map(str, fitting))}",
+        )
+    return devices // jobs
+
+
+def _cards() -> list[str]:
+    """The GPUs that this process may use, as CUDA_VISIBLE_DEVICES names them."""
+    if VISIBLE in os.environ:
+        return [one for one in os.environ[VISIBLE].split(",") if one]
+    # Without JAX's plugin for them they are of no use.
+    if not _has_plugin():
+        return []
+    try:
+        listed = subprocess.run(
+            ["nvidia-smi", "-L"],
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+    except (OSError, subprocess.CalledProcessError):
+        return []
+    names = [line for line in listed.splitlines() if line.startswith("GPU ")]
+    return [str(number) for number in range(len(names))]
+
+
+def _has_plugin() -> bool:
+    names = ("jax_cuda12_plugin", "jax_cuda13_plugin")
+    return any(importlib.util.find_spec(name) for name in names)
+
+
+def _has_tpu() -> bool:
+    if importlib.util.find_spec("libtpu") is None:
+        return False
+    return any(Path("/dev").glob("accel*")) or Path("/dev/vfio/0").exists()
+
+
+def run_groups(
+    verb: str,
+    words: Sequence[str],
+    groups: Sequence[Group],
+    say: Callable[[str], None] = print,
+) -> None:
+    """Run the command `xlingjax WORDS` once for each group, to their end; what they print has the
+    number of its group before it. Raises UserError where one failed, when all have ended; Stopped
+    after SIGTERM, SIGINT or SIGHUP, when all have saved."""
+    stop = Stop(verb)
+    jobs = []
+    for number, group in enumerate(groups):
+        line = [sys.executable, "-m", "xlingjax", *words, *group.words]
+        jobs.append(
+            Command(
+                f"job {number + 1}",
+                line,
+                stop,
+                say,
+                prefix=f"[{number + 1}] ",
+                environment=group.environment,
+            ),
+        )
+    with stop.listen():
+        run_all(jobs, len(jobs), say, stop)
+        stop.leave_if_requested()
