@@ -3,11 +3,19 @@
 import argparse
 from argparse import Namespace
 
+from xlingjax.cli.jobs import groups_of, jobs_options, run_beside
 from xlingjax.cli.machine import machine_words
 from xlingjax.cli.verb import Verb
+from xlingjax.errors import UserError
 
 
 def options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "table",
+        nargs="?",
+        metavar="NAME",
+        help="one of gin/recipes/tables: xlm_1, veco_2 ...; or --gin_file",
+    )
     parser.add_argument(
         "--data",
         required=True,
@@ -21,27 +29,71 @@ def options(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="a folder ENCODER/ROW for each sweep",
     )
+    parser.add_argument(
+        "--dry-run",
+        action="store_true",
+        help="train nothing: every training, what it reads and costs, and all that is missing",
+    )
+    jobs_options(parser)
 
 
 def run(args: Namespace) -> int:
     from xlingjax.config.recipe import read_part
-    from xlingjax.workflows import paper_tables
+    from xlingjax.workflows import paper_tables, table_plan
     from xlingjax.workflows.scorecard_page import show
 
+    _name_file(args)
+    words = machine_words(args)
+    groups = groups_of(args)
     config = read_part(
         "table",
         paper_tables.Table,
         args.gin_file,
         args.overrides,
     )
-    paper_tables.run(config, args.data, args.output, machine_words(args))
-    print(show(*config.folders(args.output), output=args.output))
+    if not args.worker:
+        devices = args.devices
+        if groups:
+            devices = groups[0].devices
+        plan = table_plan.planned(
+            config,
+            args.data,
+            args.output,
+            devices,
+            max(1, len(groups)),
+        )
+        if args.dry_run:
+            return table_plan.show(plan)
+        plan.require_sound()
+    if groups:
+        run_beside(args, groups)
+    else:
+        paper_tables.run(config, args.data, args.output, words)
+    if not args.worker:
+        print(show(*config.folders(args.output), output=args.output))
     return 0
+
+
+def _name_file(args: Namespace) -> None:
+    """Puts the table that is named among the gin files. Raises UserError for one that is not
+    there."""
+    from xlingjax.config.gin_files import find_gin
+
+    if not args.table:
+        return
+    file = find_gin(f"recipes/tables/{args.table}.gin")
+    if file is None:
+        folder = find_gin("recipes/tables/xlm_1.gin").parent
+        known = sorted(path.stem for path in folder.glob("*.gin"))
+        raise UserError(
+            f"table {args.table}: there are {', '.join(known)}; or give --gin_file",
+        )
+    args.gin_file = [str(file), *args.gin_file]
 
 
 VERB = Verb(
     "table",
-    "run the fine-tunings behind a table of a paper, gin/recipes/tables, from your encoders",
+    "run the trainings behind a table of a paper, gin/recipes/tables, from your encoders",
     options,
     run,
     recipe=True,

@@ -1,17 +1,18 @@
 """Tasks that are trained on the same examples, measured in one training: XQuAD and MLQA are both
 trained on SQuAD."""
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from xlingjax.config.corpus import Corpus
 from xlingjax.config.evaluators import Evaluators, Files
 from xlingjax.config.task import task_score
-from xlingjax.data.labelled.task import Task, find, languages_present
+from xlingjax.data.labelled.task import Task, find
 from xlingjax.data.sources import split_list
 from xlingjax.errors import UserError
 from xlingjax.preprocessors.task_rows import Reading
-
-_TRAINED_ON = ("train", "translate_train")
+from xlingjax.preprocessors.training_set import Training
 
 
 def dev_name(task: str) -> str:
@@ -19,31 +20,44 @@ def dev_name(task: str) -> str:
     return f"{task}_dev"
 
 
-def require_one_training(tasks: list[Task], data: str | Path) -> None:
-    """Raise UserError unless the tasks learn the same from the same files."""
+def require_alike(tasks: Sequence[Task]) -> None:
+    """Raise UserError unless one model may be of all these tasks."""
     first = tasks[0]
     for task in tasks[1:]:
-        alike = (
-            task.kind == first.kind
-            and task.labels == first.labels
-            and task.trained_on == first.trained_on
-            and task != first
-        )
-        if not alike or _files(task, data) != _files(first, data):
-            raise UserError(
-                f"{first.full_name} and {task.full_name} are not trained on the same examples, so"
-                " they are not one training: name one of them, or --strategy multi_task, a head for"
-                " each",
-            )
+        for name in ("suite", "kind", "labels", "trained_on"):
+            if getattr(task, name) != getattr(first, name) or task == first:
+                raise _not_one(first, task)
 
 
-def _files(task: Task, data: str | Path) -> dict[tuple[str, str], list[Path]]:
-    """{(split, language): files} that training may read."""
-    found = {}
-    for split in _TRAINED_ON:
-        for language in languages_present(task, data, split):
-            place = find(task, data, split, language)
-            found[split, language] = [path.resolve() for path in place.paths]
+def require_one_training(
+    tasks: Sequence[Task],
+    data: str | Path,
+    training: Training,
+) -> None:
+    """Raise UserError unless the tasks learn the same from the same files."""
+    require_alike(tasks)
+    first = tasks[0]
+    for task in tasks[1:]:
+        if _files(task, data, training) != _files(first, data, training):
+            raise _not_one(first, task)
+
+
+def _not_one(first: Task, task: Task) -> UserError:
+    return UserError(
+        f"{first.full_name} and {task.full_name} are not trained on the same examples, so they are"
+        " not one training: name one of them, or --strategy multi_task, which has a head for each",
+    )
+
+
+def _files(task: Task, data: str | Path, training: Training) -> list[Any]:
+    """(origin, language, files) of all that a task is trained on."""
+    found = []
+    for origin, language in training.parts(task, data):
+        split = "translate_train"
+        if origin == "gold":
+            split = "train"
+        paths = find(task, data, split, language).paths
+        found.append((origin, language, [path.resolve() for path in paths]))
     return found
 
 

@@ -118,6 +118,18 @@ def claim(path: Path) -> Claim | Holder:
         ) from error
 
 
+def holder_of(path: Path) -> Holder | None:
+    """Who has the claim at `path`; None: nobody who is alive."""
+    try:
+        holder, silence = _holder(path)
+    # The folder cannot be written, or is gone.
+    except OSError:
+        return None
+    if holder is None or holder.is_dead(silence):
+        return None
+    return holder
+
+
 def _taken_over(path: Path) -> Claim | Holder:
     """The claim of a process that has died; or who was faster."""
     # Of several that see a dead claim one takes it: each holds this second one while it looks again

@@ -9,6 +9,7 @@ from typing import Any
 
 from xlingjax.config.gin_files import find_gin, macros_set
 from xlingjax.config.recipe import bindings
+from xlingjax.config.shared_training import require_one_training
 from xlingjax.data.labelled.task import find, part_of
 from xlingjax.data.labelled.tfds import located
 from xlingjax.data.sources import split_list
@@ -22,6 +23,7 @@ from xlingjax.workflows.cell import (
     Request,
     chosen_by,
     macros_given,
+    training_of,
     values_of,
 )
 from xlingjax.workflows.cell_checks import (
@@ -63,6 +65,8 @@ def recipe_of(
     for name, value in splits.items():
         values[name] = repr(value)
     bound |= splits
+    if request.shares:
+        require_one_training(request.tasks, request.data, training_of(bound))
     # Before examples are counted, which tokenises all of them.
     _require_sets_apart(request, bound)
 

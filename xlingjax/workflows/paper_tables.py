@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from xlingjax.config.multi_task import merged
+from xlingjax.config.shared_training import require_alike
 from xlingjax.data.labelled.task import TRAINED
 from xlingjax.data.sources import split_list
 from xlingjax.errors import UserError
@@ -21,15 +22,15 @@ from xlingjax.training.run_record import read_run_record, run_and_checkpoint
 from xlingjax.workflows import table_rows
 from xlingjax.workflows.bakeoff import slug
 from xlingjax.workflows.cell import MULTI_TASK
-from xlingjax.workflows.many import Stop, run_all
+from xlingjax.workflows.many import Stop
 from xlingjax.workflows.table_jobs import (
     MEASURE,
     SWEEP,
     THEN,
     TableJob,
     command_line,
-    command_of,
 )
+from xlingjax.workflows.table_run import share_jobs
 
 TRAINING = {"strategy", "settings", "grid", "languages"}
 """What a row says of its training; retrieval and mining have none."""
@@ -41,7 +42,8 @@ OF_NONE = "rows"
 @dataclass(frozen=True)
 class Table:
     rows: Mapping[str, Mapping[str, Any]]
-    """Name -> "task" (SUITE/NAME; of the strategy multi_task a list) and, where they differ from
+    """Name -> "task" (SUITE/NAME; of the strategy multi_task a list; of others
+    too, where the tasks are trained on the same examples) and, where they differ from
     those of `finetune --task`, "strategy", "settings" (gin files and NAME=VALUE, in the order they
     are read), "grid" ({macro: "A,B"}), "languages" (pivots or targets); of retrieval and mining
     "layer" alone, see `evaluate --layer`; "encoders": those that the row is for, default: all.
@@ -58,6 +60,8 @@ class Table:
     out."""
     select: str | None = None
     """SELECT of every row; None: that of its strategy."""
+    settings: Sequence[str] = ()
+    """Of every sweep, before its own: gin files ("mesh/fsdp.gin") and NAME=VALUE."""
     dtype: str | None = None
     """DTYPE of every row that trains and does not set its own; None: that of its encoder."""
 
@@ -353,7 +357,7 @@ class Table:
         if self.dtype and not _says(row, "DTYPE"):
             words.append(f"--gin.DTYPE={self.dtype}")
         # Last, so that the settings of a row are stronger than those of the table.
-        for word in row.get("settings", ()):
+        for word in (*self.settings, *row.get("settings", ())):
             if "=" in word:
                 words.append(f"--gin.{word}")
             else:
@@ -391,14 +395,13 @@ def _require_sound(row: Mapping[str, Any]) -> None:
         tasks = [*names]
     if not tasks or not all(isinstance(task, str) for task in tasks):
         raise UserError(
-            'say which task it is: "task": "SUITE/NAME", or of multi_task a list of them',
+            'say which task it is: "task": "SUITE/NAME", or a list of those that are trained'
+            " together",
         )
     if row.get("strategy") == MULTI_TASK:
         merged(tasks)
-    elif not isinstance(names, str):
-        raise UserError(
-            f"several tasks ({', '.join(tasks)}) are for the strategy {MULTI_TASK}; name one",
-        )
+    else:
+        require_alike([task_named(name) for name in tasks])
     task = task_named(tasks[0])
     if _is_trained(row):
         if "layer" in row:
@@ -407,6 +410,10 @@ def _require_sound(row: Mapping[str, Any]) -> None:
                 " it out",
             )
         return
+    if len(tasks) > 1:
+        raise UserError(
+            f"{task.full_name} is measured without training: name it alone",
+        )
     given = sorted(field for field in TRAINING if row.get(field))
     if given:
         raise UserError(
@@ -418,22 +425,20 @@ def _require_sound(row: Mapping[str, Any]) -> None:
         )
 
 
-def _require_layers(table: Table) -> None:
+def require_layers(table: Table, encoder: str, name: str) -> None:
     """Raise UserError where a row reads a layer that its encoder does not have; a model of Hugging
-    Face is not looked at before its row."""
-    for encoder, name in table.cells():
-        layer = table.rows[name].get("layer")
-        if layer is None:
-            continue
-        source = table.encoders[encoder]
-        # One that the table trains may not be there yet.
-        if not isinstance(source, str) or source.startswith("hf:"):
-            continue
-        model = read_run_record(run_and_checkpoint(source)[0])["model"]
-        try:
-            chosen_layer(layer, model["layers"])
-        except UserError as fault:
-            raise UserError(f"table: {encoder}, {name}: {fault}") from None
+    Face is not looked at before its row, one that the table trains may not be there yet."""
+    layer = table.rows[name].get("layer")
+    source = table.encoders[encoder]
+    if layer is None or not isinstance(source, str):
+        return
+    if source.startswith("hf:"):
+        return
+    model = read_run_record(run_and_checkpoint(source)[0])["model"]
+    try:
+        chosen_layer(layer, model["layers"])
+    except UserError as fault:
+        raise UserError(f"table: {encoder}, {name}: {fault}") from None
 
 
 def run(
@@ -443,19 +448,17 @@ def run(
     arguments: Sequence[str] = (),
     say: Callable[[str], None] = print,
 ) -> None:
-    """Run the jobs one after another. data: folder of the benchmarks' files. output: of the
-    folders of the sweeps. arguments: given to every command (`--platform cpu`). Raises UserError
-    naming the row that failed, before any of them where an encoder lacks the layer that a row
-    reads; Stopped after SIGTERM, SIGINT or SIGHUP.
+    """Run the jobs, but for those that another command on `output` is at. data: folder of the
+    benchmarks' files. output: of the folders of the sweeps. arguments: given to every command
+    (`--platform cpu`). Raises UserError naming the row that failed, before any of them where an
+    encoder lacks the layer that a row reads; Stopped after SIGTERM, SIGINT or SIGHUP.
     """
-    _require_layers(table)
+    for encoder, name in table.cells():
+        require_layers(table, encoder, name)
     for name in table.left_out():
         say(f"left out, since {table.lacks(name)}: {name}")
     stop = Stop("table")
-    commands = []
-    for job in table.jobs(data, output):
-        commands.append(command_of(job, arguments, stop, say))
     with stop.listen():
-        run_all(commands, say=say, stop=stop)
+        share_jobs(table.jobs(data, output), arguments, stop, say)
         # A signal that found the last sweep at its end is a request to stop all the same.
         stop.leave_if_requested()

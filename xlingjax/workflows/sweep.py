@@ -12,7 +12,7 @@ import hashlib
 import itertools
 import re
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ import numpy as np
 
 from xlingjax.config.gin_files import find_gin
 from xlingjax.config.recipe import bindings, read_recipe
-from xlingjax.config.shared_training import require_one_training
+from xlingjax.config.shared_training import require_alike
 from xlingjax.data.labelled.task import Task, find, read
 from xlingjax.data.sources import split_list
 from xlingjax.errors import UserError
@@ -72,19 +72,51 @@ def check(
     # A baseline trains nothing, and its faults are said when it is scored.
     if request.strategy in BASELINES:
         return
-    plan = _planned(request, say)
-    if plan.taught:
-        # What the student trains on is there only when the teacher has labelled it, so the teacher
-        # is what can be checked.
-        teacher = dataclasses.replace(request, strategy=TEACHER)
-        check(teacher, say, devices, jobs)
-        return
     if devices is None:
         devices = jax.device_count()
     told = set()
     sound: set[tuple[Task, str, str]] = set()
+    for cell in planned_cells(request, say):
+        if line := idle(cell.bound, devices, jobs):
+            told.add(f"{request.called}: {line}")
+        for task in request.tasks:
+            _require_readable(task, request.data, cell.bound, sound)
+            if cell.bound["CLASSIFIER"] == "plug_in":
+                _require_beside(request, task, cell.bound)
+    for line in sorted(told):
+        say(line)
+
+
+@dataclasses.dataclass(frozen=True)
+class PlannedCell:
+    """A cell before it is trained; one for all seeds, which bind the same files."""
+
+    name: str
+    recipe: str
+    """The text of its gin file."""
+    bound: Mapping[str, Any]
+    """{macro: value}"""
+    reads: str
+    """What it is trained on, and how many sets choose and test."""
+
+
+def planned_cells(
+    request: Request,
+    say: Callable[[str], None] = print,
+) -> Iterator[PlannedCell]:
+    """The cells of a sweep. What a student is trained on is there only when the teacher has
+    labelled it: of these the teacher's. Raises UserError for all that their recipes are refused
+    for."""
+    plan = _planned(request, say)
+    if plan.taught:
+        say(
+            f"{request.called}, {request.strategy}: students are trained on what the teacher"
+            " labels, which is not counted here",
+        )
+        teacher = dataclasses.replace(request, strategy=TEACHER)
+        yield from planned_cells(teacher, say)
+        return
     for variant, settings in itertools.product(plan.variants, _grid(request)):
-        # One seed is enough: all bind the same files.
         cell = Cell.of(
             request.output,
             request.task,
@@ -93,15 +125,32 @@ def check(
             settings,
             0,
         )
-        bound = _tried(request, cell, plan.strategy)
-        if line := idle(bound, devices, jobs):
-            told.add(f"{request.called}, {plan.strategy.stem}: {line}")
+        text = recipe_of(request, cell, plan.strategy, {})
+        bound = _tried(text)
+        folder = Path(request.output).absolute() / "cells"
+        yield PlannedCell(
+            str(cell.folder.parent.relative_to(folder)),
+            text,
+            bound,
+            _read_by(request, text, bound),
+        )
+
+
+def _read_by(request: Request, recipe: str, bound: Mapping[str, Any]) -> str:
+    """What a cell reads, in words."""
+    # Its first line counts the examples.
+    _, _, counted = recipe.splitlines()[0].partition(", seed 0: ")
+    trained, _, _ = counted.partition("; ")
+    sets = []
+    for split_macro, languages_macro in MEASURED:
+        split = bound[split_macro]
+        count = 0
         for task in request.tasks:
-            _require_readable(task, request.data, bound, sound)
-            if bound["CLASSIFIER"] == "plug_in":
-                _require_beside(request, task, bound)
-    for line in sorted(told):
-        say(line)
+            languages = split_list(bound[languages_macro])
+            found = chosen_languages(task, request.data, split, languages)
+            count += len(found)
+        sets.append(f"{split} of {count}")
+    return f"{trained}, {', '.join(sets)}"
 
 
 def run(
@@ -213,7 +262,7 @@ def _planned(request: Request, say: Callable[[str], None]) -> _Plan:
             " more",
         )
     if request.shares:
-        require_one_training([*request.tasks], request.data)
+        require_alike(request.tasks)
     strategy = _strategy_file(request.strategy)
     text = strategy.read_text(encoding="utf-8")
     # Read as text: it cannot be bound before a cell fills in what it leaves open.
@@ -299,16 +348,12 @@ def _tested_targets(
 # ---- what is checked before any training ---------------------------------------------------------
 
 
-def _tried(request: Request, cell: Cell, strategy: Path) -> dict[str, Any]:
-    """{macro: value} of the recipe that the cell would have. Raises UserError for what the recipe
-    is refused for."""
+def _tried(text: str) -> dict[str, Any]:
+    """{macro: value} of a recipe. Raises UserError for what it is refused for."""
     # Elsewhere than in its cell, so that a refused sweep leaves no folder behind.
     with tempfile.TemporaryDirectory() as folder:
         recipe = Path(folder) / RECIPE
-        recipe.write_text(
-            recipe_of(request, cell, strategy, {}),
-            encoding="utf-8",
-        )
+        recipe.write_text(text, encoding="utf-8")
         bound = values_of(bindings([str(recipe)], ()))
         # Builds all parts and opens nothing, so types and missing bindings show.
         read_recipe([str(recipe)], ())
