@@ -19,14 +19,14 @@ def options(parser: argparse.ArgumentParser) -> None:
         dest="output",
         required=True,
         metavar="DIR",
-        help="a folder ENCODER/ROW for each sweep",
+        help="a folder ENCODER/ROW for each sweep; encoders/ENCODER, rows/ROW",
     )
 
 
 def run(args: Namespace) -> int:
     from xlingjax.config.recipe import read_part
     from xlingjax.workflows import paper_tables
-    from xlingjax.workflows.scorecard_page import show
+    from xlingjax.workflows.table_page import show
 
     config = read_part(
         "table",
@@ -35,7 +35,7 @@ def run(args: Namespace) -> int:
         args.overrides,
     )
     paper_tables.run(config, args.data, args.output, machine_words(args))
-    print(show(*config.folders(args.output), output=args.output))
+    print(show(config, args.data, args.output))
     return 0
 
 
