@@ -14,6 +14,7 @@ import json
 from pathlib import Path
 
 from xlingjax.data import tinyworld
+from xlingjax.data.labelled.task import find
 from xlingjax.tasks import suite_tasks
 
 LANGUAGES = ("de", "en", "fr", "ru")
@@ -88,6 +89,27 @@ class Told:
         """Sentences that translate none of those."""
         lines = (self.root / "mono" / language / "tinyworld.txt").read_text("utf-8").splitlines()
         return [line for line in lines if line]
+
+
+def fill(folder, suite) -> None:
+    """The files of all languages of a benchmark that lack, as copies of those of another, which are
+    told apart by their languages alone."""
+    for task in suite_tasks(suite):
+        for split, places in task.files.items():
+            codes = (*task.languages, task.trained_on)
+            there = [code for code in codes if find(task, folder, split, code)]
+            for code in codes:
+                if not there or code in there:
+                    continue
+                if split.startswith("translate_") and code == task.trained_on:
+                    continue
+                given = find(task, folder, split, there[0])
+                for place in places:
+                    paths = place.paths(Path(folder), code)
+                    if paths and len(paths) == len(given.paths) and place is given.files:
+                        for path, source in zip(paths, given.paths, strict=True):
+                            path.parent.mkdir(parents=True, exist_ok=True)
+                            path.write_bytes(source.read_bytes())
 
 
 def _lines(path, lines):

@@ -27,7 +27,7 @@ def options(parser: argparse.ArgumentParser) -> None:
         dest="output",
         required=True,
         metavar="DIR",
-        help="a folder ENCODER/ROW for each sweep",
+        help="a folder ENCODER/ROW for each sweep; encoders/ENCODER, rows/ROW",
     )
     parser.add_argument(
         "--dry-run",
@@ -40,7 +40,7 @@ def options(parser: argparse.ArgumentParser) -> None:
 def run(args: Namespace) -> int:
     from xlingjax.config.recipe import read_part
     from xlingjax.workflows import paper_tables, table_plan
-    from xlingjax.workflows.scorecard_page import show
+    from xlingjax.workflows.table_page import show
 
     _name_file(args)
     words = machine_words(args)
@@ -70,7 +70,7 @@ def run(args: Namespace) -> int:
     else:
         paper_tables.run(config, args.data, args.output, words)
     if not args.worker:
-        print(show(*config.folders(args.output), output=args.output))
+        print(show(config, args.data, args.output))
     return 0
 
 

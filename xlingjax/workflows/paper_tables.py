@@ -66,7 +66,11 @@ class Table:
     """DTYPE of every row that trains and does not set its own; None: that of its encoder."""
 
     def __post_init__(self):
-        if not self.encoders or not isinstance(self.encoders, Mapping):
+        rows = self.rows.values()
+        needed = any(map(table_rows.is_of_an_encoder, rows)) or not rows
+        if not isinstance(self.encoders, Mapping) or (
+            needed and not self.encoders
+        ):
             raise UserError(
                 f'ENCODERS={self.encoders!r}: give {{name: pretrained run}}, \'{{"base":'
                 ' "runs/x"}\'',
@@ -97,16 +101,14 @@ class Table:
         """(encoder, row) of every row that is run, of sweeps first; ("rows", row) of one that is of
         no encoder. Raises UserError where there is none."""
         cells = []
-        alone = []
         for encoder in self.encoders:
             for name, row in self.rows.items():
-                if self._lacks(encoder, row):
-                    continue
                 if table_rows.is_of_an_encoder(row):
                     cells.append((encoder, name))
-                elif (OF_NONE, name) not in alone:
-                    alone.append((OF_NONE, name))
-        cells += alone
+        for name, row in self.rows.items():
+            if not table_rows.is_of_an_encoder(row):
+                cells.append((OF_NONE, name))
+        cells = [cell for cell in cells if not self._lacks(*cell)]
         if not cells:
             raise UserError(self._no_cell())
         return cells
@@ -123,26 +125,28 @@ class Table:
         name = next(iter(self.rows))
         return f"table: no row can be run; {name!r}: {self.lacks(name)}"
 
-    def _lacks(self, encoder: str, row: Mapping[str, Any]) -> str:
+    def _lacks(self, encoder: str, name: str) -> str:
         """Why a row is not run with an encoder; "": it is."""
+        row = self.rows[name]
         names = split_list(row.get("encoders"))
         if names and encoder not in names:
             return f"ENCODERS does not name {' or '.join(names)}"
-        missing = table_rows.unset(row, self.encoders, self.given)
-        if table_rows.is_of_an_encoder(row):
-            missing += table_rows.unset(
-                {"from": encoder},
-                self.encoders,
-                self.given,
-            )
+        read = [row]
+        if encoder != OF_NONE:
+            read.append({"from": encoder})
+        missing = []
+        for one in read:
+            missing += table_rows.unset(one, self.encoders, self.given)
         if missing:
             return f"{' and '.join(dict.fromkeys(missing))} is not set"
         return ""
 
     def lacks(self, name: str) -> str:
         """Why a row is run with no encoder."""
-        reasons = [self._lacks(one, self.rows[name]) for one in self.encoders]
-        return reasons[0]
+        encoders = [OF_NONE]
+        if table_rows.is_of_an_encoder(self.rows[name]):
+            encoders = [*self.encoders]
+        return self._lacks(encoders[0], name)
 
     def left_out(self) -> list[str]:
         """Rows whose encoders, or what they read, are not given."""

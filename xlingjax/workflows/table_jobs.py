@@ -2,6 +2,7 @@
 recipes, sweeps, measurements, and commands on what was trained."""
 
 import shlex
+import shutil
 import sys
 import threading
 from collections.abc import Callable, Sequence
@@ -88,7 +89,7 @@ def command_of(
     if job.kind in TRAINED_BY_RECIPE:
         return RecipeRun(job.name, line, stop, say, job=job)
     if job.kind == THEN:
-        return Then(job.name, line, stop, say, job.log, job)
+        return Then(job.name, line, stop, say, job.log, job=job)
     # Sweeps and measurements know themselves which of their cells are done.
     return Command(job.name, line, stop, say)
 
@@ -97,15 +98,14 @@ def command_of(
 _GIN = threading.Lock()
 
 
-@dataclass
+@dataclass(kw_only=True)
 class RecipeRun(Command):
     """A training by a recipe, whose settings stand in its folder from its start on."""
 
-    job: TableJob | None = None
+    job: TableJob
 
     def is_finished(self) -> bool:
         """Raises UserError where the folder holds a finished run of other settings."""
-        assert self.job is not None
         if not finished(self.job.folder):
             return False
         settings = self._settings()
@@ -121,7 +121,6 @@ class RecipeRun(Command):
         )
 
     def run(self) -> int:
-        assert self.job is not None
         settings = self._settings()
         self.job.folder.mkdir(parents=True, exist_ok=True)
         # Before the start: a run that was cut short has its settings, too.
@@ -130,44 +129,58 @@ class RecipeRun(Command):
 
     @property
     def _record(self) -> Path:
-        assert self.job is not None
         return self.job.folder / SETTINGS
 
     def _settings(self) -> str:
-        assert self.job is not None
         # The operative configuration and not the words: a gin file may have been edited meanwhile.
         with _GIN:
             return read_recipe(*self.job.recipe()).config
 
 
-@dataclass
+@dataclass(kw_only=True)
 class Then(Command):
     """A command whose printed text is kept, below the command line itself."""
 
-    job: TableJob | None = None
+    job: TableJob
 
     def is_finished(self) -> bool:
-        assert self.job is not None
-        assert self.job.printed is not None
-        if not self.job.printed.is_file():
-            return False
+        printed = printed_by(self.job)
         # With other words it is another command, and is run anew.
-        head = self.job.printed.read_text(encoding="utf-8").partition("\n")[0]
-        return head == self._head()
+        return printed is not None and printed[0] == as_typed(self.job)
 
     def run(self) -> int:
-        assert self.job is not None
         assert self.job.printed is not None
         assert self.log is not None
         self.job.folder.mkdir(parents=True, exist_ok=True)
+        self._clear()
         status = super().run()
         text = self.log.read_text(encoding="utf-8")
         # The log becomes the result only now, when the command has ended well.
-        self.log.write_text(f"{self._head()}\n{text}", encoding="utf-8")
+        self.log.write_text(f"{as_typed(self.job)}\n{text}", encoding="utf-8")
         self.log.replace(self.job.printed)
         self.say(text.rstrip())
         return status
 
-    def _head(self) -> str:
-        assert self.job is not None
-        return f"$ {shlex.join(('xlingjax', *self.job.line[3:]))}"
+    def _clear(self) -> None:
+        """Deletes what an average that was cut short has left in the row's folder: it writes to an
+        empty folder alone."""
+        words = self.job.line
+        if self.job.verb != "average" or "--output" not in words[:-1]:
+            return
+        left = Path(words[words.index("--output") + 1])
+        if left.is_dir() and self.job.folder in left.parents:
+            shutil.rmtree(left)
+
+
+def as_typed(job: TableJob) -> str:
+    """The command line of a job, as a user would type it."""
+    return f"$ {shlex.join(('xlingjax', *job.line[3:]))}"
+
+
+def printed_by(job: TableJob) -> tuple[str, str] | None:
+    """(command line, what it printed) of a job of kind "then"; None: it has not ended."""
+    if job.printed is None or not job.printed.is_file():
+        return None
+    text = job.printed.read_text(encoding="utf-8")
+    command, _, printed = text.partition("\n")
+    return command, printed.rstrip()

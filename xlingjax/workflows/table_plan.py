@@ -28,7 +28,12 @@ from xlingjax.workflows.cell_mesh import idle, rows_apart
 from xlingjax.workflows.launch import evaluators_of, stages_of
 from xlingjax.workflows.paper_tables import Table, require_layers
 from xlingjax.workflows.sweep import planned_cells
-from xlingjax.workflows.table_flops import ASSUMED, gpu_hours, recipe_flops
+from xlingjax.workflows.table_flops import (
+    H100,
+    UTILISATION,
+    gpu_hours,
+    training_flops,
+)
 from xlingjax.workflows.table_jobs import (
     MEASURE,
     SWEEP,
@@ -159,7 +164,7 @@ class _Planner:
                 cell.bound["BATCH"],
                 cell.bound["BATCH"] // shared,
                 recipe.bound["steps"],
-                recipe_flops(recipe),
+                _flops(recipe),
                 request.seeds,
             )
 
@@ -217,7 +222,7 @@ class _Planner:
             max(batches),
             max(batches) // row_devices(mesh),
             recipe.bound["steps"],
-            recipe_flops(recipe),
+            _flops(recipe),
         )
 
     def _put_stand_in(self, job: TableJob, recipe: Recipe) -> None:
@@ -285,12 +290,21 @@ def show(plan: Plan) -> int:
     line = (
         f"{cells:,} trainings, {plan.measured} measured rows and commands,"
         f" {len(plan.faults)} refused; {_power(total)} FLOPs,"
-        f" {gpu_hours(total):,.1f} GPU-hours ({ASSUMED})"
+        f" {gpu_hours(total):,.1f} hours of one H100 ({UTILISATION:.0%} of"
+        f" {H100 / 1e12:.0f} TFLOP/s)"
     )
     if len(counted) < len(plan.trainings):
         line += f"; {len(plan.trainings) - len(counted)} trainings not counted"
     console.print(Text(line))
     return int(bool(plan.faults))
+
+
+def _flops(recipe: Recipe) -> float | None:
+    try:
+        return training_flops(recipe).total
+    # An objective of a user's own.
+    except UserError:
+        return None
 
 
 def _power(flops: float | None) -> str:

@@ -1,0 +1,124 @@
+"""What came of a table of a paper: the score card of its sweeps, the figures of the trainings that
+its rows are, and what the commands on them printed."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from xlingjax.training.tracker import scalars
+from xlingjax.workflows import scorecard_page
+from xlingjax.workflows.bakeoff import finished
+from xlingjax.workflows.paper_tables import Table
+from xlingjax.workflows.table_jobs import (
+    THEN,
+    TRAINED_BY_RECIPE,
+    TableJob,
+    printed_by,
+)
+
+PAGE = "table.md"
+
+
+def show(table: Table, data: str | Path, output: str | Path) -> str:
+    """Writes the score card of the sweeps, and of the other rows table.md and table.json, into
+    `output`; returns all of it as Markdown, and where it is."""
+    parts = []
+    folders = table.folders(output)
+    if folders:
+        parts.append(scorecard_page.show(*folders, output=output))
+    jobs = [job for job in table.jobs(data, output) if job.row]
+    trained = [job for job in jobs if job.kind in TRAINED_BY_RECIPE]
+    commands = [job for job in jobs if job.kind == THEN]
+    if trained or commands:
+        rows = [_figures(job) for job in trained if finished(job.folder)]
+        text = _markdown(rows, commands)
+        folder = Path(output)
+        page = folder / PAGE
+        page.write_text(text, encoding="utf-8")
+        record = page.with_suffix(".json")
+        record.write_text(
+            json.dumps(rows, indent=1, ensure_ascii=False) + "\n",
+            encoding="utf-8",
+        )
+        parts.append(f"{text}\nrows: {page}, {record}")
+    return "\n".join(parts)
+
+
+def _figures(job: TableJob) -> dict[str, Any]:
+    """{"row", "encoder", "step", "by", "figures": {EVALUATOR/NAME: value}} of a training: of the
+    checkpoint that is the best by `by`, "": of the last."""
+    result = json.loads(
+        (job.folder / "result.json").read_text(encoding="utf-8"),
+    )
+    step = result["steps"]
+    # Several metrics have each a best of its own: the first is the table's.
+    by = next(iter(result.get("best", {})), "")
+    if by:
+        step = result["best"][by]["step"]
+    figures = {}
+    for name, values in _evaluations(job.folder, step).items():
+        for key, value in scalars(values).items():
+            figures[f"{name}/{key}"] = value
+    return {
+        "row": job.row,
+        "encoder": job.encoder,
+        "step": step,
+        "by": by,
+        "figures": figures,
+    }
+
+
+def _evaluations(folder: Path, step: int) -> dict[str, Mapping[str, Any]]:
+    """What was measured at a step."""
+    path = folder / "evaluations.jsonl"
+    values = {}
+    if path.is_file():
+        for line in path.read_text(encoding="utf-8").splitlines():
+            entry = json.loads(line)
+            # A step that was measured twice, after a stop: the later line is of the same weights.
+            if entry["step"] == step:
+                values[entry["name"]] = entry["values"]
+    return values
+
+
+def _markdown(
+    rows: Sequence[Mapping[str, Any]],
+    commands: Sequence[TableJob],
+) -> str:
+    parts = ["# Rows"]
+    if rows:
+        parts.append(_grid(rows))
+    for job in commands:
+        printed = printed_by(job)
+        if printed is not None:
+            command, text = printed
+            parts.append(f"## {job.name}\n\n```\n{command}\n{text}\n```")
+    return "\n\n".join(parts) + "\n"
+
+
+def _grid(rows: Sequence[Mapping[str, Any]]) -> str:
+    names: dict[str, None] = {}
+    for row in rows:
+        names.update(dict.fromkeys(row["figures"]))
+    encoders = any(row["encoder"] for row in rows)
+    head = ["row", "checkpoint", *names]
+    if encoders:
+        head.insert(1, "encoder")
+    lines = [head, ["---"] * len(head)]
+    for row in rows:
+        cells = [row["row"]]
+        if encoders:
+            cells.append(row["encoder"])
+        which = f"{row['step']}, the last"
+        if row["by"]:
+            which = f"{row['step']}, the best by {row['by']}"
+        cells.append(which)
+        for name in names:
+            value = row["figures"].get(name)
+            text = "–"
+            if value is not None:
+                text = f"{value:.4g}"
+            cells.append(text)
+        lines.append(cells)
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
