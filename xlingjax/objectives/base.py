@@ -263,12 +263,9 @@ def flops_at_slots(config: ModelConfig, shapes: Shapes) -> float:
     return flops_per_token(config, length, slots / length)
 
 
-def flops_of_labels(config: ModelConfig, shapes: Shapes) -> float | None:
-    """`flops_per_token` of one pass that predicts no words; None where the model has a
-    cross-attention, which plug-in fine-tuning uses."""
-    # Plug-in fine-tuning takes a second pass, which the formula of one does not count.
-    if config.cross_attention:
-        return None
+def flops_of_labels(config: ModelConfig, shapes: Shapes) -> float:
+    """`flops_per_token` of one pass that predicts no words. No cross-attention is passed through:
+    plugged in, another objective reads it."""
     return flops_per_token(config, shapes["input_ids"][1], 0.0)
 
 

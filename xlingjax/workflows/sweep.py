@@ -20,7 +20,7 @@ import jax
 import numpy as np
 
 from xlingjax.config.gin_files import find_gin
-from xlingjax.config.recipe import bindings, read_recipe
+from xlingjax.config.recipe import Recipe, config_lines, read_recipe
 from xlingjax.config.shared_training import require_alike
 from xlingjax.data.labelled.task import Task, find, read
 from xlingjax.data.sources import split_list
@@ -92,8 +92,7 @@ class PlannedCell:
     """A cell before it is trained; one for all seeds, which bind the same files."""
 
     name: str
-    recipe: str
-    """The text of its gin file."""
+    recipe: Recipe
     bound: Mapping[str, Any]
     """{macro: value}"""
     reads: str
@@ -126,11 +125,11 @@ def planned_cells(
             0,
         )
         text = recipe_of(request, cell, plan.strategy, {})
-        bound = _tried(text)
+        recipe, bound = _tried(text)
         folder = Path(request.output).absolute() / "cells"
         yield PlannedCell(
             str(cell.folder.parent.relative_to(folder)),
-            text,
+            recipe,
             bound,
             _read_by(request, text, bound),
         )
@@ -348,16 +347,17 @@ def _tested_targets(
 # ---- what is checked before any training ---------------------------------------------------------
 
 
-def _tried(text: str) -> dict[str, Any]:
-    """{macro: value} of a recipe. Raises UserError for what it is refused for."""
+def _tried(text: str) -> tuple[Recipe, dict[str, Any]]:
+    """(the recipe of this text, {macro: value} of it). Raises UserError for what it is refused
+    for."""
     # Elsewhere than in its cell, so that a refused sweep leaves no folder behind.
     with tempfile.TemporaryDirectory() as folder:
-        recipe = Path(folder) / RECIPE
-        recipe.write_text(text, encoding="utf-8")
-        bound = values_of(bindings([str(recipe)], ()))
+        file = Path(folder) / RECIPE
+        file.write_text(text, encoding="utf-8")
         # Builds all parts and opens nothing, so types and missing bindings show.
-        read_recipe([str(recipe)], ())
-    return bound
+        recipe = read_recipe([str(file)], ())
+        # Of what it has just bound: to read it again takes as long as all the rest.
+        return recipe, values_of(config_lines())
 
 
 def _require_readable(

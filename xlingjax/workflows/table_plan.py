@@ -153,25 +153,16 @@ class _Planner:
             copies = rows_apart(cell.bound, self._devices)
             if line := idle(cell.bound, self._devices, self._jobs):
                 plan.notes.append(f"{job.name}: {line}")
-            recipe = read_recipe(
-                [self._written(cell.recipe)],
-                [f"MESH_DATA={copies}"],
-            )
             shared = copies * cell.bound["MESH_FSDP"]
             yield Training(
                 f"{job.name}: {cell.name}",
                 cell.reads,
                 cell.bound["BATCH"],
                 cell.bound["BATCH"] // shared,
-                recipe.bound["steps"],
-                _flops(recipe),
+                cell.recipe.bound["steps"],
+                _flops(cell.recipe),
                 request.seeds,
             )
-
-    def _written(self, text: str) -> str:
-        path = self._scratch / "cell.gin"
-        path.write_text(text, encoding="utf-8")
-        return str(path)
 
     def _request(self, job: TableJob) -> Request:
         row = self._table.rows[job.row]
