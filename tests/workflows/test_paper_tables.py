@@ -19,7 +19,7 @@ from xlingjax.data.labelled.task import part_of
 from xlingjax.data.sources import split_list
 from xlingjax.errors import Stopped, UserError
 from xlingjax.tasks import task_named
-from xlingjax.workflows import paper_tables
+from xlingjax.workflows import paper_tables, table_plan
 from xlingjax.workflows.paper_tables import Table
 
 TABLES = sorted((gin_files.gin_folder() / "recipes" / "tables").glob("*.gin"))
@@ -317,7 +317,8 @@ def test_sweeps_run_one_after_another_and_a_failure_ends_the_table(commands):
     rows = {"one": ROW, "two": ROW | {"encoders": "large"}, "bad": ROW, "three": ROW}
     with pytest.raises(UserError, match="table: e, bad ended with status 2"):
         paper_tables.run(Table(rows, {"e": "r"}), "data", "out", ["--platform", "cpu"], said.append)
-    assert commands() == ["one --platform cpu", "bad --platform cpu"]
+    shared = "--platform cpu --worker leave"
+    assert commands() == [f"one {shared}", f"bad {shared}"]
     assert said[0] == "left out, since ENCODERS does not name large: two"
 
 
@@ -342,7 +343,7 @@ def test_a_layer_that_an_encoder_lacks_is_said_before_any_row(commands, tmp_path
         )
     assert not (tmp_path / "ran").exists()
     paper_tables.run(Table(rows, large), "data", "out", say=lambda _: None)
-    assert commands() == ["one ", "tatoeba "] * 2
+    assert commands() == ["one --worker leave", "tatoeba "] * 2
 
 
 def test_a_signal_stops_the_sweep_and_the_table(commands, tmp_path):
@@ -383,6 +384,7 @@ def test_a_table_has_one_card(monkeypatch, tmp_path, capsys):
             (folder / "cells" / "scores.json").write_text(json.dumps(cell))
 
     monkeypatch.setattr(paper_tables, "run", write)
+    monkeypatch.setattr(table_plan, "planned", lambda *_: table_plan.Plan([], 0, [], []))
     encoders = f"--gin.ENCODERS={json.dumps({'my base': 'r'})}"
     recipe = tmp_path / "table.gin"
     recipe.write_text((gin_files.gin_folder() / "recipes/tables/xlm_1.gin").read_text("utf-8"))

@@ -23,7 +23,8 @@ KIND_OF_VERB = {"pretrain": PRETRAIN, "finetune": FINETUNE_RECIPE}
 COMMANDS = ("align", "average", "encode", "evaluate", "generate", "mine")
 COMMANDS += ("score", "translate", "words")
 """Verbs that may stand in "then"."""
-_PLACEHOLDER = re.compile(r"\{([A-Za-z_]\w*)\}")
+# {language} and {task} are of patterns of files, which recipes fill in themselves.
+_PLACEHOLDER = re.compile(r"\{(?!(?:language|task)\})([A-Za-z_]\w*)\}")
 _OF_ROW = ("data", "folder", "run", "encoder")
 _LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 
