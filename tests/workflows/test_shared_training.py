@@ -36,8 +36,8 @@ def words(tasks, start, files, output, *more):
 
 def told(path):
     scores = json.loads(path.read_text())
-    # Where it was trained says nothing of what it is.
-    del scores["machine"]
+    # Where it was trained says nothing of what it is; one training reads the files of all its tasks.
+    del scores["machine"], scores["files"]
     return scores
 
 

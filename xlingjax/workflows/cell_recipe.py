@@ -60,13 +60,13 @@ def recipe_of(
     files = _gin_files(request, strategy)
     values = _macros(request, cell, more)
     bound = _bound(request, cell, strategy, files, values)
+    if request.shares:
+        require_one_training(request.tasks, request.data, training_of(bound))
     # Which sets there are decides what can choose, so it comes before anything is counted.
     splits = _sets(request, cell, given, bound)
     for name, value in splits.items():
         values[name] = repr(value)
     bound |= splits
-    if request.shares:
-        require_one_training(request.tasks, request.data, training_of(bound))
     # Before examples are counted, which tokenises all of them.
     _require_sets_apart(request, bound)
 
