@@ -89,6 +89,22 @@ PRESETS = {
 }
 """Table, or paper -> the encoders that its rows start from, one for each row of the paper's own
 model, and their shape."""
+ENCODERS = (
+    "xlm_clm",
+    "xlm_15_mlm",
+    "xlm_15_mlm_tlm",
+    "unicoder",
+    "xlmr_base",
+    "xlmr_large",
+    "unicoder_lc",
+    "xdae",
+    "xfnp",
+    "veco_large",
+    "ernie_m_base",
+    "ernie_m_15",
+    "ernie_m_large",
+)
+"""Recipes of what tables start from."""
 JOINT = 60_000
 """Pieces of a vocabulary that a recipe would look for in files: XLM's of two languages."""
 OF_NEPALI = 100_000
@@ -274,6 +290,18 @@ def training(
     return steps * read["BATCH"] * columns * per_token
 
 
+def recipe_flops(name: str) -> float:
+    file = f"recipes/{name}.gin"
+    path = gin_folder() / file
+    text = path.read_text(encoding="utf-8")
+    given = ["MONO=given", "VOCABULARY=given", "LANGUAGES=de en"]
+    for macro in re.findall(r"^([A-Z_]+) = %gin", text, re.MULTILINE):
+        given.append(f"{macro}=given")
+    if "ernie_m" in name:
+        given += ["INIT_FROM=given", "PARALLEL=given"]
+    return training_flops(read_recipe([file], given)).total
+
+
 def shown(hours: float) -> str:
     if hours < 10:
         return f"{hours:.1f}"
@@ -302,6 +330,10 @@ def main() -> None:
             shown(hours),
         ]
         print(f"| {' | '.join(cells)} |")
+    print("\n| encoder | FLOPs | H100-hours |\n|---|--:|--:|")
+    for name in ENCODERS:
+        flops = recipe_flops(name)
+        print(f"| {name} | {flops:.2g} | {shown(gpu_hours(flops))} |")
 
 
 if __name__ == "__main__":
