@@ -23,25 +23,40 @@ MORE = None                   # nothing is given: its row is left out
 DTYPE = "float32"
 GIVEN = {"TEXT": %TEXT, "PAIRS": %PAIRS, "VOCABULARY": %VOCABULARY, "MORE": %MORE}
 ENCODERS = {
-    "both": {"recipe": "recipes/xlm_tiny.gin", "from": "mlm", "settings": [SMALL, "PARALLEL={PAIRS}"]},
-    "mlm": {"recipe": "recipes/xlm_tiny.gin", "settings": ["objectives/mlm.gin", SMALL, "PARALLEL=None"]},
+    "both": {
+        "recipe": "recipes/xlm_tiny.gin",
+        "from": "mlm", "settings": [SMALL, "PARALLEL={PAIRS}"],
+    },
+    "mlm": {
+        "recipe": "recipes/xlm_tiny.gin",
+        "settings": ["objectives/mlm.gin", SMALL, "PARALLEL=None"],
+    },
 }
 ROWS = {
     "xnli": {"task": "xtreme/xnli", "settings": [TUNED]},
     "mt": {
         "recipe": "recipes/xlm_mt_tiny.gin",
-        "settings": [SMALL, "PARALLEL={PAIRS}", "HELDOUT_PAIRS={PAIRS}", "INIT_ENCODER={encoder}",
-                     "INIT_DECODER={mlm}", "LANGUAGE_EMBEDDING=None", "LANGUAGE_TOKENS=True", "DECODER_LAYERS=1",
-                     "EVAL_EVERY=2", "KEEP_BEST=1", "BEST_METRIC=generation_dev/bleu_mean", "BEST_MODE=max"],
+        "settings": [SMALL, "PARALLEL={PAIRS}", "HELDOUT_PAIRS={PAIRS}", "DECODER_LAYERS=1",
+                     "INIT_ENCODER={encoder}", "INIT_DECODER={mlm}", "LANGUAGE_EMBEDDING=None",
+                     "LANGUAGE_TOKENS=True", "EVAL_EVERY=2", "KEEP_BEST=1", "BEST_MODE=max",
+                     "BEST_METRIC=generation_dev/bleu_mean"],
         "then": {
             "average": "average {run} --last 2 --output {folder}/averaged",
-            "test": "translate {folder}/averaged --from de --to en --beams 1 --input {data}/de.txt --references {data}/en.txt --output {folder}/en.txt",
+            "test": TRANSLATE,
         },
     },
-    "words": {"then": {"words": "words {run} --dictionary de-en={data}/words.txt --pieces mean"}, "encoders": "both"},
+    "words": {
+        "then": {"words": "words {run} --dictionary de-en={data}/words.txt --pieces mean"},
+        "encoders": "both",
+    },
     "more": {"recipe": "recipes/xlm_tiny.gin", "settings": ["MONO={MORE}"]},
 }
 """
+
+TRANSLATE = (
+    '"translate {folder}/averaged --from de --to en --beams 1 --input {data}/de.txt'
+    ' --references {data}/en.txt --output {folder}/en.txt"'
+)
 
 
 def words(settings):
@@ -63,7 +78,7 @@ def root(tmp_path_factory, files):
     mt = {name: value for name, value in small.items() if name != "EVAL_EVERY"}
     tuned = {"LENGTH": 24, "BATCH": 8, "MESH_DATA": 1, "EPOCHS": 1, "LEARNING_RATE": 1e-2}
     tuned |= {"DEV_LANGUAGES": "\\'de en\\'", "TEST_LANGUAGES": "\\'de en\\'"}
-    text = TABLE.replace("TUNED", words(tuned))
+    text = TABLE.replace("TUNED", words(tuned)).replace("TRANSLATE", TRANSLATE)
     encoders, rows = text.split("ROWS = {")
     encoders = encoders.replace("SMALL", words(small | {"HELDOUT_TEXT": None}))
     del mt["HELDOUT_PAIRS"]
@@ -111,55 +126,43 @@ def test_two_encoders_are_trained_and_read_by_rows(ran, root, capsys):
     assert not (ran / "rows/more").exists()
 
 
-def test_nothing_is_done_twice(ran, root, capsys):
-    before = {path: path.stat().st_mtime_ns for path in ran.rglob("checkpoints/*")}
-    assert table(root, ran) == 0
-    said = capsys.readouterr().out
-    assert "left out, since MORE is not set: more" in said
-    for job in ("encoder mlm", "encoder both", "both, mt", "both, mt: test", "both, words: words"):
-        assert f"{job}: finished before" in said
-    assert before == {path: path.stat().st_mtime_ns for path in ran.rglob("checkpoints/*")}
-
-
-def test_what_was_cut_short_goes_on_to_the_same_weights(ran, root):
-    again = root / "again"
-    shutil.copytree(ran, again)
+def test_what_was_cut_short_goes_on_to_the_same_weights(ran, root, capfd):
+    """In place: a sweep knows by its path what it started from."""
+    runs = ("encoders/both", "both/mt/run", "mlm/mt/averaged")
+    before = [hash_of(ran / run) for run in runs]
+    texts = [(ran / name).read_text() for name in ("table.json", "card.json")]
     # Killed while the second encoder trained: nothing of it was used yet.
-    run = again / "encoders/both"
+    run = ran / "encoders/both"
     (run / "result.json").unlink()
     for folder in ("checkpoints/4", "data_state/4"):
         shutil.rmtree(run / folder)
-    shutil.rmtree(again / "both")
+    shutil.rmtree(ran / "both")
     # And as it would be had it been killed while it averaged.
-    average = again / "mlm/mt"
-    (average / "average.txt").unlink()
-    (average / "averaged/run.json").unlink()
-    shutil.rmtree(average / "averaged/checkpoints")
-    whole = hash_of(ran / "encoders/both")
-    shutil.rmtree(ran.with_name("elsewhere"), ignore_errors=True)
-    assert table(root, again) == 0
+    row = ran / "mlm/mt"
+    (row / "average.txt").unlink()
+    (row / "averaged/run.json").unlink()
+    shutil.rmtree(row / "averaged/checkpoints")
+    whole = {path: path.stat().st_mtime_ns for path in ran.rglob("run/checkpoints/*")}
+    assert table(root, ran) == 0
+    said = capfd.readouterr().out
+    assert "left out, since MORE is not set: more" in said
+    for job in ("encoder mlm", "mlm, mt", "mlm, mt: test"):
+        assert f"{job}: finished before" in said
+    assert (
+        whole.items() <= {p: p.stat().st_mtime_ns for p in ran.rglob("run/checkpoints/*")}.items()
+    )
     sessions = json.loads((run / "run.json").read_text())["sessions"]
     assert [session["step"] for session in sessions] == [0, 2]
-    assert hash_of(run) == whole
-    for path in ("both/mt/run", "mlm/mt/averaged"):
-        assert hash_of(again / path) == hash_of(ran / path)
-    assert json.loads((again / "table.json").read_text()) == json.loads(
-        (ran / "table.json").read_text()
-    )
-    means = [
-        [row["means"] for row in json.loads((one / "card.json").read_text())["tables"][0]["rows"]]
-        for one in (ran, again)
-    ]
-    assert means[0] == means[1]
+    assert [hash_of(ran / run) for run in runs] == before
+    assert [(ran / name).read_text() for name in ("table.json", "card.json")] == texts
 
 
 def test_a_finished_run_of_other_settings_is_refused(ran, root, capsys):
+    capsys.readouterr()
     text = (root / "table.gin").read_text()
-    (root / "table.gin").write_text(
-        text.replace(
-            '"from": "mlm", "settings": [', '"from": "mlm", "settings": ["MASK_RATE=0.5", ', 1
-        )
-    )
+    before = '"from": "mlm", "settings": ['
+    assert before in text
+    (root / "table.gin").write_text(text.replace(before, f'{before}"MASK_RATE=0.5", '))
     assert table(root, ran) == 2
     said = capsys.readouterr().err
     (root / "table.gin").write_text(text)
