@@ -8,9 +8,11 @@ import sys
 import threading
 import time
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
+from benchmarks import table_hours
 from xlingjax.cli import main
 from xlingjax.cli.main import parser
 from xlingjax.config import gin_files
@@ -18,8 +20,11 @@ from xlingjax.config import recipe as recipes
 from xlingjax.data.labelled.task import part_of
 from xlingjax.data.sources import split_list
 from xlingjax.errors import Stopped, UserError
+from xlingjax.model.build import build_model
+from xlingjax.model.partition import make_mesh
 from xlingjax.tasks import task_named
-from xlingjax.workflows import paper_tables, table_plan
+from xlingjax.training.feed import Feed
+from xlingjax.workflows import paper_tables, table_jobs, table_plan, table_rows
 from xlingjax.workflows.paper_tables import Table
 
 TABLES = sorted((gin_files.gin_folder() / "recipes" / "tables").glob("*.gin"))
@@ -30,9 +35,11 @@ TATOEBA = {"task": "xtreme/tatoeba"}
 
 
 def read(name, encoders=ENCODERS):
-    return recipes.read_part(
-        "table", Table, [f"recipes/tables/{name}.gin"], [f"ENCODERS={json.dumps(encoders)}"]
-    )
+    path = gin_files.gin_folder() / f"recipes/tables/{name}.gin"
+    given = [f"{macro}=given/{macro.lower()}" for macro in table_hours.required(path)]
+    if "\nENCODERS" not in path.read_text("utf-8"):
+        given.append(f"ENCODERS={json.dumps(encoders)}")
+    return recipes.read_part("table", Table, [str(path)], given)
 
 
 @pytest.mark.parametrize("path", TABLES, ids=lambda path: path.stem)
@@ -48,6 +55,8 @@ def test_every_row_names_files_and_macros_that_are_there(path):
     }  # of sweeps
     assert not table.left_out()
     for row in table.rows.values():
+        if not table_rows.is_sweep(row):
+            continue
         for task in split_list(row["task"]):
             assert task_named(task).full_name == task
         assert (
@@ -87,12 +96,132 @@ def test_the_papers_rows():
     assert {name for path in TABLES if read(name := path.stem).select == "mean"} == {
         "veco_2",
         *(
-            f"xglue_{name}" for name in ("4", "4_generation", "6", "7", "8", "9")
+            f"xglue_{name}" for name in ("4", "4_generation", "6", "7", "8", "9", "11", "12")
         ),  # whose papers say so
     }
     together = read("xglue_9").rows["mt"]["task"]
     assert sorted(together) == [f"xglue/{name}" for name in ("nc", "pawsx", "qadsm", "qam", "xnli")]
     assert [row["task"] for name, row in read("xglue_9").rows.items() if name != "mt"] == together
+
+
+TRAINS = [path for path in TABLES if '"recipe":' in path.read_text("utf-8")]
+"""Tables with trainings by recipes."""
+
+
+@pytest.mark.parametrize("path", TRAINS, ids=lambda path: path.stem)
+def test_every_recipe_of_a_table_binds_with_its_settings(path):
+    names, kinds = set(), set()
+    for job in read(path.stem).jobs("data", "out"):
+        assert {*job.needs} <= names, "what comes first stands first"
+        names.add(job.name)
+        if job.kind in table_jobs.TRAINED_BY_RECIPE:
+            files, overrides = job.recipe()
+            kind = (*files, *(re.sub("=given.*|=out.*", "", word) for word in overrides))
+            # Those of one kind differ in the names of what they are given.
+            if kind not in kinds:
+                assert table_hours.bound(job, 64_000).bound["steps"] > 0
+            kinds.add(kind)
+        if job.kind == "then":
+            assert parser().parse_args(job.line[3:]).name == job.verb
+            assert "{" not in str(job.line[3:])
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("path", TRAINS, ids=lambda path: path.stem)
+def test_every_recipe_of_a_table_fits_its_shapes(path):
+    """All that a training would be refused for before it opens a file."""
+    seen = set()
+    for job in read(path.stem).jobs("data", "out"):
+        if job.kind in table_jobs.TRAINED_BY_RECIPE:
+            bound = table_hours.bound(job, 64_000).bound
+            key = repr(bound["objectives"]) + repr(bound["model"])
+            if key not in seen:
+                Feed(bound["objectives"], build_model(bound["model"]), make_mesh(bound["mesh"]), 1)
+            seen.add(key)
+
+
+def objectives_of(job):
+    return [
+        run.objective.name
+        for entry in table_hours.bound(job, 64_000).bound["objectives"]
+        for run in [entry[0] if isinstance(entry, dict) else entry]
+        if run.weight
+    ]
+
+
+def test_ablations_leave_out_what_the_papers_leave_out():
+    jobs = {job.name: job for job in read("unicoder_2_ablation").jobs("data", "out")}
+    assert {
+        name: {*objectives_of(jobs[f"encoder {name}"])}
+        for name in ("unicoder", "w_o word recovery", "w_o cross-lingual language model")
+    } == {
+        "unicoder": {"mlm", "tlm", "clwr", "clpc", "cl_mlm"},
+        "w_o word recovery": {"mlm", "tlm", "clpc", "cl_mlm"},
+        "w_o cross-lingual language model": {"mlm", "tlm", "clwr", "clpc"},
+    }
+    assert all(job.needs == () for name, job in jobs.items() if name.startswith("encoder"))
+    jobs = {job.name: job for job in read("ernie_m_6").jobs("data", "out")}
+    wanted = {
+        "exp1 MMLM": ["mlm"],
+        "exp2 MMLM TLM": ["mlm", "tlm"],
+        "exp3 MMLM CAMLM": ["mlm", "camlm"],
+        "exp4 MMLM BTMLM CAMLM": ["mlm", "camlm", "btmlm"],
+    }
+    for name, objectives in wanted.items():
+        assert objectives_of(jobs[f"encoder {name}"]) == objectives
+        bound = table_hours.bound(jobs[f"encoder {name}"], 64_000).bound
+        assert (bound["steps"], bound["init_from"]) == (50_000, "given/init_from")
+    jobs = {job.name: job for job in read("veco_5").jobs("data", "out")}
+    for name, objectives, plugged in (
+        ("xlm mono", ["mlm"], False),
+        ("veco mono", ["veco_text"], True),
+        ("xlm mono bili", ["mlm", "tlm"], False),
+        ("veco mono bili", ["veco_text", "veco"], True),
+    ):
+        assert objectives_of(jobs[f"encoder {name}"]) == objectives
+        bound = table_hours.bound(jobs[f"encoder {name}"], 64_000).bound
+        assert bound["model"].cross_attention == plugged and bound["model"].layers == 6
+        assert bound["optimizer"].learning_rate == 3e-4 and bound.get("init_from") is None
+        assert jobs[f"{name}, iwslt14 de-en"].needs == (f"encoder {name}",)
+
+
+def test_unsupervised_translation_starts_from_each_of_the_papers_grid():
+    jobs = [job for job in read("xlm_2").jobs("data", "out") if job.kind == "pretrain" and job.row]
+    starts = Counter()
+    for job in jobs:
+        said = dict(word.split("=", 1) for word in job.recipe()[1])
+        donors = [said[f"INIT_{name}"] for name in ("ENCODER", "DECODER")]
+        donors.append(said.get("INIT_EMBEDDINGS", "None"))
+        pair = job.row.partition(",")[0].replace("-", "_")
+        assert {"None"} >= {donor for donor in donors if not donor.endswith(pair)}
+        starts[tuple(Path(donor).name[:3] for donor in donors)] += 1
+    kinds = ("Non", "clm", "mlm")
+    grid = {(a, b, "Non") for a in kinds for b in kinds}
+    assert starts == dict.fromkeys(grid | {("Non", "Non", "mlm")}, 3)
+
+
+def test_what_is_not_given_is_left_out_and_not_trained():
+    rows = {
+        "mt": {"recipe": "recipes/xlm_mt_ro_en.gin", "settings": ["INIT_ENCODER={mlm}"]},
+        "other": {"recipe": "recipes/xlm_clm.gin", "settings": ["MONO={TEXT}"]},
+    }
+    encoders = {
+        "mlm": {"recipe": "recipes/xlm_15_mlm.gin", "settings": ["MONO={NONE}"]},
+        "spare": {"recipe": "recipes/xlm_clm.gin"},
+    }
+    table = Table(rows, encoders, given={"NONE": None, "TEXT": "a b"})
+    assert table.left_out() == ["mt"] and table.lacks("mt") == "NONE is not set"
+    (job,) = table.jobs("data", "out")
+    assert job.line[3:] == (
+        "pretrain",
+        "--workdir",
+        "out/rows/other/run",
+        "--gin_file",
+        "recipes/xlm_clm.gin",
+        "--gin.MONO=a b",
+    )
+    with pytest.raises(UserError, match="no row can be run; 'mt': NONE is not set"):
+        Table({"mt": rows["mt"]}, encoders, given={"NONE": None})
 
 
 def test_vecos_rows():
@@ -280,6 +409,43 @@ def test_rows_are_for_their_encoders():
             {"x": TATOEBA | {"grid": {"BATCH": "1,2"}}},
             {"e": "r"},
             "xtreme/tatoeba is measured without .* 'grid' out",
+        ),
+        (
+            {"x": {"recipe": "r.gin", "then": ["score x"]}},
+            {"e": "r"},
+            "row 'x': \"then\": .* must be {name: command}",
+        ),
+        (
+            {"x": {"then": {"a": "rm -r {run}"}}},
+            {"e": "r"},
+            "row 'x': \"then\", 'a': 'rm' is not one of align",
+        ),
+        (
+            {"x": {"then": {"a/b": "words {run}"}}},
+            {"e": "r"},
+            "row 'x': \"then\", 'a/b': a name is",
+        ),
+        ({"x": {"then": {"a": "words '{run}"}}}, {"e": "r"}, "row 'x': .* No closing quotation"),
+        (
+            {"x": {"recipe": "r", "verb": "train"}},
+            {},
+            "row 'x': \"verb\": 'train' is not one of pre",
+        ),
+        ({"x": {"recipe": "r", "task": "xnli/xnli"}}, {}, "row 'x': 'task' is not one of enc"),
+        (
+            {"x": {"recipe": "r", "settings": ["MONO={TEXT}"]}},
+            {"e": "r"},
+            "row 'x': {TEXT} is not one of e, data",
+        ),
+        ({"x": ROW}, {"e": 3}, "encoder 'e': 3 is neither a run nor"),
+        ({"x": ROW}, {"e": {"recipe": "r", "from": "f"}}, "encoder 'e': \"from\": 'f' is none of"),
+        (
+            {"x": ROW},
+            {
+                "e": {"recipe": "r", "from": "f"},
+                "f": {"recipe": "r", "settings": ["INIT_FROM={e}"]},
+            },
+            "e from f from e: none can begin",
         ),
         ({"x": ROW}, {}, "give {name: pretrained run}"),
         ({"x": ROW}, "runs/x", "give {name: pretrained run}"),

@@ -66,16 +66,6 @@ class Table:
     """DTYPE of every row that trains and does not set its own; None: that of its encoder."""
 
     def __post_init__(self):
-        rows = self.rows.values()
-        needed = any(map(table_rows.is_of_an_encoder, rows)) or not rows
-        if not isinstance(self.encoders, Mapping) or (
-            needed and not self.encoders
-        ):
-            raise UserError(
-                f'ENCODERS={self.encoders!r}: give {{name: pretrained run}}, \'{{"base":'
-                ' "runs/x"}\'',
-            )
-        table_rows.require_sound_encoders(self.encoders)
         for name, row in self.rows.items():
             try:
                 # All rows before any is run: a fault of the last
@@ -84,6 +74,11 @@ class Table:
                     _require_sound(row)
                 else:
                     table_rows.require_sound(row)
+            except UserError as fault:
+                raise UserError(f"table, row {name!r}: {fault}") from None
+        self._require_encoders()
+        for name, row in self.rows.items():
+            try:
                 table_rows.unset(row, self.encoders, self.given)
             except UserError as fault:
                 raise UserError(f"table, row {name!r}: {fault}") from None
@@ -96,6 +91,18 @@ class Table:
                 f"table: two rows or encoders would share a folder: {', '.join(folders)};"
                 " rename one",
             )
+
+    def _require_encoders(self) -> None:
+        rows = self.rows.values()
+        needed = any(map(table_rows.is_of_an_encoder, rows)) or not rows
+        if not isinstance(self.encoders, Mapping) or (
+            needed and not self.encoders
+        ):
+            raise UserError(
+                f'ENCODERS={self.encoders!r}: give {{name: pretrained run}}, \'{{"base":'
+                ' "runs/x"}\'',
+            )
+        table_rows.require_sound_encoders(self.encoders)
 
     def cells(self) -> list[tuple[str, str]]:
         """(encoder, row) of every row that is run, of sweeps first; ("rows", row) of one that is of

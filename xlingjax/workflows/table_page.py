@@ -93,6 +93,13 @@ def _markdown(
         printed = printed_by(job)
         if printed is not None:
             command, text = printed
+            # Orbax warns of every checkpoint that has no description of its own.
+            lines = [
+                line
+                for line in text.splitlines()
+                if not line.startswith("WARNING:absl:")
+            ]
+            text = "\n".join(lines)
             parts.append(f"## {job.name}\n\n```\n{command}\n{text}\n```")
     return "\n\n".join(parts) + "\n"
 
