@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from xlingjax.training.initialisation import Initialisation
     from xlingjax.training.loop import train
     from xlingjax.training.optimizer import OptimizerConfig
+    from xlingjax.training.stopping import StoppingConfig
 
 _HOMES = {
     "CheckpointConfig": "training.checkpoint",
@@ -36,6 +37,7 @@ _HOMES = {
     "ModelConfig": "model.config",
     "ObjectiveRun": "training.feed",
     "OptimizerConfig": "training.optimizer",
+    "StoppingConfig": "training.stopping",
     "TrainedRun": "inference.run",
     "UserError": "errors",
     "Vocabulary": "data.vocabulary.sentencepiece",
@@ -52,6 +54,7 @@ __all__ = [
     "ModelConfig",
     "ObjectiveRun",
     "OptimizerConfig",
+    "StoppingConfig",
     "TrainedRun",
     "UserError",
     "Vocabulary",

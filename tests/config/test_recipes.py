@@ -81,6 +81,16 @@ RECIPES = {
     "ernie_m_large": (TEXT | PAIRS | {"INIT_FROM": "run", "LANGUAGES": XNLI}, 560.16),
     "ernie_m_15": (TEXT | PAIRS | {"INIT_FROM": "run"}, 278.3),
     "ernie_m_tiny": (TINY, 0.8),
+    "ernie_m_tatoeba": (
+        PAIRS
+        | {
+            "INIT_FROM": "run",
+            "VOCABULARY": "vocab",
+            "LANGUAGES": TINY["LANGUAGES"],
+            "RETRIEVAL_LAYER": 3,
+        },
+        2.65,
+    ),
     "xfnp": (TEXT | {"LANGUAGES": XNLI}, 616.1),
     "xfnp_tiny": (TINY, 1.2),
     "xdae": (TEXT | GIVEN, 349.9),
@@ -94,6 +104,7 @@ RECIPES = {
     "xlm_mt_tiny": (TINY | {"LANGUAGES": "de en"}, 1.2),
     "veco_mt_en_de": (PAIRS | GIVEN | {"VOCABULARY": "vocab"}, 963.3),
     "veco_mt_en_fr": (PAIRS | GIVEN | {"VOCABULARY": "vocab"}, 963.3),
+    "veco_mt_iwslt14_de_en": (PAIRS | GIVEN | {"VOCABULARY": "vocab"}, 292.5),
     "veco_mt_tiny": (TINY, 1.2),
     "mt_text": (PAIRS | TINY | {"VOCABULARY": "vocab"}, 4.4),
 }

@@ -4,7 +4,7 @@ import pytest
 
 from tests.helpers import toy
 from xlingjax.data.texts import Text
-from xlingjax.evaluation.pseudo_tokens import PseudoSamples
+from xlingjax.evaluation.pseudo_tokens import PseudoSamples, with_placeholders
 from xlingjax.model.attention import AttentionSpec
 from xlingjax.model.masks import pseudo_tokens
 
@@ -73,7 +73,7 @@ def test_rows_are_those_that_btmlm_trains_on(texts):
     vocabulary = toy.ToyVocabulary()
     evaluator = PseudoSamples(texts, vocabulary, toy.LANGUAGES, toy.LANGUAGES, reset_positions=True)
     text = evaluator._sentences(texts["fr"], 2)
-    rows = evaluator._with_placeholders(text, [np.array([1]), np.array([0, 3])], [0, 1])
+    rows = with_placeholders(text, [np.array([1]), np.array([0, 3])], [0, 1], vocabulary, True)
     assert {*BTMLM().reads} - {*rows} == {"masked_positions", "masked_targets", "masked_weights"}
     width = text["pack_ids"].shape[1]
     assert rows["pseudo_positions"].tolist() == [[width, 0], [width, width + 1]]

@@ -34,17 +34,31 @@ def run(
     batch=tiny.batch,
     weights=None,
     save_every=2,
+    dev=None,
     **options,
 ):
     """train() on repeated lists of 5 batches. signal_at=(NAME, n): send this process that signal
-    before batch n of
-    the first objective."""
+    before batch n of the first objective. dev: values of an evaluation after each step, of which
+    two that are not lower stop the run."""
     from xlingjax.data.loader import array_source
     from xlingjax.model.config import preset
     from xlingjax.model.partition import MeshConfig
+    from xlingjax.training.evaluator import Evaluator
     from xlingjax.training.feed import ObjectiveRun
     from xlingjax.training.loop import CheckpointConfig, train
     from xlingjax.training.optimizer import OptimizerConfig
+    from xlingjax.training.stopping import StoppingConfig
+
+    class Dev(Evaluator):
+        name = "dev"
+
+        def __call__(self, model, params, step, mesh):
+            return {"loss": dev[step]}
+
+    if dev:
+        options["evaluators"] = [Dev()]
+        options["eval_every"] = 1
+        options["stopping"] = StoppingConfig(2, "dev/loss")
 
     class Signalling:
         def __init__(self, source):

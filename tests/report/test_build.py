@@ -274,3 +274,32 @@ def test_pictures(tmp_path):
         "similarity",
     }
     assert all(path.read_bytes().startswith(b"\x89PNG") for path in paths)
+
+
+def test_perplexity_by_pseudo_tokens_is_drawn_by_share(tmp_path):
+    run = fake_run.write_run(tmp_path / "run")
+    lines = []
+    for step, by_share in ((10, {"0": 9.0, "0.2": 8.5}), (20, {"0": 7.25, "0.2": 5.75})):
+        values = {"kind": "pseudo_perplexity"}
+        for share, value in by_share.items():
+            values[f"share_{share}"] = value
+        values["by_language"] = {share: {"de": value} for share, value in by_share.items()}
+        lines.append(json.dumps({"step": step, "name": "pseudo_perplexity", "values": values}))
+    with open(run / "evaluations.jsonl", "a") as file:
+        file.write("\n".join(lines) + "\n")
+    source = build_report(run).read_text()
+    part = source[source.index('id="shares"') :]
+    part = part[: part.index("</section>")]
+    assert "<svg" in part and "7.25" in part and "5.75" in part and "20 %" in part
+    assert 'id="shares"' not in build_report(fake_run.write_run(tmp_path / "other")).read_text()
+
+
+def test_a_run_that_stopped_early_says_so(tmp_path):
+    run = fake_run.write_run(tmp_path / "run")
+    result = json.loads((run / "result.json").read_text())
+    stopped = {"metric": "dev/mean", "patience": 3, "best": 0.5, "best_step": 8}
+    (run / "result.json").write_text(json.dumps({**result, "stopped_early": stopped}))
+    page = build_report(run)
+    said = "stopped early: dev/mean not better in 3 evaluations than 0.5 of step 8"
+    assert said in page.read_text()
+    assert json.loads((run / "report.json").read_text())["summary"]["stopped_early"] == stopped

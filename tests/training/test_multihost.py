@@ -131,3 +131,17 @@ def test_a_process_that_ends_in_an_error_does_not_hold_the_others(tmp_path):
     said = "error: process 1 of this run died or cannot be reached, so this process ends"
     assert output.splitlines()[-1].startswith(said)
     assert time.monotonic() - started < 150
+
+
+@pytest.mark.long
+def test_two_processes_stop_early_at_the_step_of_the_first(tmp_path):
+    """Whose values differ, as the last digits of an evaluation may: one by itself would wait for
+    the other for ever."""
+    run = {"workdir": str(tmp_path / "two"), "steps": 6, "mesh": (2, 2, 2), "objectives": ("tlm",)}
+    first = {**run, "dev": [9.0, 5.0, 6.0, 5.5, 4.0, 3.0, 2.0]}
+    second = {**run, "dev": [9.0, 5.0, 4.0, 3.0, 2.0, 1.0, 0.0]}
+    outcomes = two_processes(first, second)
+    assert [status for status, _ in outcomes] == [0, 0], outcomes
+    for _, output in outcomes:
+        assert output.strip().splitlines()[-1] == "exit reason finished at step 3"
+    assert "early stopping: dev/loss was not better in 2 evaluations" in outcomes[0][1]

@@ -111,6 +111,22 @@ def test_each_seed_is_tested_at_its_own_best_step(swept, start, files, tmp_path)
 
 
 @pytest.mark.long
+def test_a_cell_that_stops_early_is_finished_and_scored(start, files, tmp_path, capsys):
+    """As good as without learning: no evaluation is better than the first."""
+    more = ["--gin.LEARNING_RATE=1e-12", "--gin.EVALUATIONS=3", "--gin.PATIENCE=2"]
+    assert finetune("xtreme/xnli", start, files, tmp_path, *more) == 0
+    cell = tmp_path / "cells/xtreme/xnli/transfer/seed-0"
+    result = json.loads((cell / "run/result.json").read_text())
+    assert (result["steps"], result["stopped_early"]["best_step"]) == (3, 1)
+    assert result["stopped_early"]["metric"] == "dev/mean"
+    assert {*dev_of(cell / "run")} == {1, 2, 3}
+    assert scores(tmp_path, "xtreme/xnli/transfer/seed-0")["test"]["means"]
+    capsys.readouterr()
+    assert finetune("xtreme/xnli", start, files, tmp_path, *more) == 0
+    assert "finished before" in capsys.readouterr().out
+
+
+@pytest.mark.long
 def test_a_sweep_that_was_stopped_gives_the_table_of_one_that_was_not(
     swept, start, files, tmp_path, capsys
 ):

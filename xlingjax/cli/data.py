@@ -1,4 +1,4 @@
-"""`xlingjax data check` and `xlingjax data clean`."""
+"""`xlingjax data check`, `xlingjax data clean` and `xlingjax data iwslt14`."""
 
 import argparse
 import dataclasses
@@ -14,17 +14,29 @@ from xlingjax.errors import UserError
 RUNNERS = ("none", "Direct", "Flink", "Spark", "Dataflow")
 UNITS = ("lines", "documents")
 KEEP = ("head", "middle", "tail")
+# That of evaluation/metrics/moses.py.
+MOSES = (
+    "punctuation",
+    "romanian",
+    "diacritics",
+    "tokenise",
+    "hyphens",
+    "compounds",
+    "lowercase",
+)
 
 
 def options(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(
         dest="action",
-        metavar="check|clean",
+        metavar="check|clean|iwslt14|moses",
         required=True,
         parser_class=Parser,
     )
     _check_options(actions)
     _clean_options(actions)
+    _iwslt_options(actions)
+    _moses_options(actions)
 
 
 def _check_options(actions: Any) -> None:
@@ -89,6 +101,52 @@ def _clean_options(actions: Any) -> None:
     runner_options(clean)
     _step_options(clean)
     clean.set_defaults(run_action=_clean)
+
+
+def _iwslt_options(actions: Any) -> None:
+    text = (
+        "IWSLT14 German and English as line-aligned files: train, valid, test as fairseq's"
+        " prepare-iwslt14.sh splits them"
+    )
+    iwslt = actions.add_parser("iwslt14", help=text, description=text)
+    iwslt.add_argument(
+        "folder",
+        metavar="FOLDER",
+        help="de-en, of the archive de-en.tgz",
+    )
+    iwslt.add_argument(
+        "--output",
+        required=True,
+        metavar="FOLDER",
+        help="gets train.de-en.de, train.de-en.en, valid.*, test.*",
+    )
+    text = (
+        "what is done to every line; fairseq's files: tokenise lowercase (default: the text as it"
+        " is)"
+    )
+    iwslt.add_argument(
+        "--moses",
+        nargs="+",
+        choices=MOSES,
+        default=[],
+        metavar="STEP",
+        help=text,
+    )
+    iwslt.set_defaults(run_action=_iwslt)
+
+
+def _moses_options(actions: Any) -> None:
+    text = "the steps of Moses and of the scripts around it on lines: standard input to output"
+    moses = actions.add_parser("moses", help=text, description=text)
+    moses.add_argument(
+        "steps",
+        nargs="+",
+        choices=MOSES,
+        metavar="STEP",
+        help=f"{', '.join(MOSES)}; taken in this order",
+    )
+    moses.add_argument("--language", required=True, metavar="CODE")
+    moses.set_defaults(run_action=_moses)
 
 
 def _step_options(clean: argparse.ArgumentParser) -> None:
@@ -318,6 +376,37 @@ def _clean(args: Namespace) -> int:
         tuple(args.beam),
     )
     print(summary(request, clean(request)))
+    return 0
+
+
+def _iwslt(args: Namespace) -> int:
+    from pathlib import Path
+
+    from xlingjax.data.iwslt import read_iwslt
+    from xlingjax.evaluation.metrics.moses import moses_steps
+
+    languages = ("de", "en")
+    steps = [moses_steps(args.moses, code) for code in languages]
+    counted = [moses_steps(("tokenise",), code) for code in languages]
+    output = Path(args.output)
+    output.mkdir(parents=True, exist_ok=True)
+    for name, pairs in read_iwslt(args.folder, languages, counted).items():
+        for side, language in enumerate(languages):
+            lines = [steps[side](pair[side]) + "\n" for pair in pairs]
+            path = output / f"{name}.de-en.{language}"
+            path.write_text("".join(lines), encoding="utf-8")
+        print(f"{output / name}.de-en: {len(pairs):,} pairs")
+    return 0
+
+
+def _moses(args: Namespace) -> int:
+    import sys
+
+    from xlingjax.evaluation.metrics.moses import moses_steps
+
+    taken = moses_steps(args.steps, args.language)
+    for line in sys.stdin:
+        print(taken(line.rstrip("\n")))
     return 0
 
 

@@ -3,14 +3,15 @@
 import argparse
 import sys
 from argparse import Namespace
+from pathlib import Path
 
 from xlingjax.cli.verb import Verb
+from xlingjax.errors import UserError
 
 
 def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--suite",
-        required=True,
         choices=("xtreme", "xglue", "xnli", "applications"),
     )
     text = "TASK/test-CODE.tsv, or TASK/CODE.prediction"
@@ -18,13 +19,31 @@ def options(parser: argparse.ArgumentParser) -> None:
         "--predictions",
         required=True,
         metavar="DIR",
-        help=text,
+        help=f"{text}; of --metric a file of one text a line",
     )
     text = (
         "the benchmark's folder; of xtreme also labels, one per line, in files named as its"
         " predictions"
     )
     parser.add_argument("--gold", required=True, metavar="DIR", help=text)
+    group = parser.add_argument_group(
+        "two files of lines, instead of --suite",
+    )
+    group.add_argument(
+        "--metric",
+        choices=("tokenised_bleu", "bleu", "chrf"),
+        help="tokenised_bleu: as multi-bleu.perl; bleu, chrf: sacreBLEU's",
+    )
+    group.add_argument(
+        "--language",
+        metavar="CODE",
+        help="of the lines",
+    )
+    text = (
+        "of tokenised_bleu, on both files before it: punctuation, romanian, diacritics, tokenise,"
+        " hyphens, compounds, lowercase"
+    )
+    group.add_argument("--moses", nargs="+", metavar="STEP", help=text)
     text = "of the gold files (default %(default)s)"
     parser.add_argument(
         "--split",
@@ -45,7 +64,56 @@ def options(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _of_lines(args: Namespace) -> int:
+    """Two files of lines by one metric."""
+    from xlingjax.data.text_files import read_lines
+    from xlingjax.evaluation.metrics.moses import moses_bleu
+    from xlingjax.evaluation.metrics.text import bleu, chrf
+    from xlingjax.runtime.files import write_json
+
+    if not args.language:
+        raise UserError("--metric needs --language, that of the lines")
+    if args.moses and args.metric != "tokenised_bleu":
+        raise UserError(
+            f"--moses: {args.metric} has a tokenisation of its own; leave it out, or give --metric"
+            " tokenised_bleu",
+        )
+    sides = []
+    for path in (args.predictions, args.gold):
+        if not Path(path).is_file():
+            raise UserError(f"missing file: {path}; --metric reads two files")
+        sides.append([line for _, line in read_lines(path)])
+    made, wanted = sides
+    if args.metric == "tokenised_bleu":
+        value, signature = moses_bleu(
+            made,
+            wanted,
+            args.moses or (),
+            args.language,
+        )
+    elif args.metric == "bleu":
+        value, signature = bleu(made, wanted, args.language)
+    else:
+        value, signature = chrf(made, wanted)
+    print(f"{args.metric} {value:.2f} of {len(made):,} lines ({signature})")
+    if args.output:
+        record = {
+            "metric": args.metric,
+            "value": value,
+            "signature": signature,
+            "lines": len(made),
+        }
+        write_json(Path(args.output), record)
+    return 0
+
+
 def run(args: Namespace) -> int:
+    if bool(args.metric) == bool(args.suite):
+        raise UserError(
+            "score: give --suite for a benchmark's folders, or --metric for two files of lines",
+        )
+    if args.metric:
+        return _of_lines(args)
     from rich.console import Console
 
     from xlingjax.evaluation.score_files import (

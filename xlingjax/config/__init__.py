@@ -24,6 +24,7 @@ from xlingjax.training.initialisation import Initialisation
 from xlingjax.training.loop import train
 from xlingjax.training.optimizer import OptimizerConfig
 from xlingjax.training.stages import of_last_stage, staged
+from xlingjax.training.stopping import StoppingConfig
 
 
 def planned_train() -> Callable:
@@ -53,6 +54,7 @@ def bindable() -> dict[str, Callable]:
         "optimizer": OptimizerConfig,
         "mesh": MeshConfig,
         "checkpoint": CheckpointConfig,
+        "stopping": StoppingConfig,
         "initialisation": Initialisation,
         "sampling": staged(Sampling),
         "masking": staged(Masking),

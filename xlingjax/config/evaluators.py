@@ -241,18 +241,11 @@ def pseudo_samples(
     def make():
         from xlingjax.evaluation.pseudo_tokens import PseudoSamples
 
-        translated: set[str] = set()
-        if corpus.parallel:
-            for pair in find_pairs(corpus.parallel):
-                if pair.translates:
-                    translated.update(pair.languages)
-        targets = sorted(translated & {*corpus.languages})
         return PseudoSamples(
             heldout_texts(text, corpus.languages),
             corpus.vocabulary,
             corpus.languages,
-            # A run without pairs still shows what it writes, in any of its languages.
-            targets or corpus.languages,
+            _pseudo_languages(corpus),
             proportion=proportion,
             reset_positions=reset_positions,
             per_language=per_language,
@@ -261,6 +254,68 @@ def pseudo_samples(
         )
 
     return unless_missing(text, make)
+
+
+def pseudo_perplexity(
+    corpus: Any,
+    text: str | None = None,
+    shares: str | Sequence[float] | None = None,
+    most: float = 0.15,
+    reset_positions: bool = False,
+    own_masks: str = "self",
+    special: bool = False,
+    length: int = 128,
+    limit: int = 64,
+    name: str = "pseudo_perplexity",
+) -> Evaluators:
+    """BTMLM's perplexity on held-out `text` at several `shares` of pseudo tokens (either None: not
+    run), at most `limit` rows per language. most: the share that `length` is for; the others: those
+    of `btmlm`."""
+
+    def make():
+        from xlingjax.evaluation.pseudo_perplexity import PseudoPerplexity
+        from xlingjax.objectives.ernie_m import BTMLM
+
+        return PseudoPerplexity(
+            heldout_texts(text, corpus.languages),
+            corpus.vocabulary,
+            corpus.languages,
+            _pseudo_languages(corpus),
+            _shares(shares),
+            BTMLM(own_masks=own_masks, special=special),
+            most=most,
+            reset_positions=reset_positions,
+            length=length,
+            limit=limit,
+            name=name,
+        )
+
+    if not shares:
+        text = None
+    return unless_missing(text, make)
+
+
+def _shares(shares: str | Sequence[float]) -> tuple[float, ...]:
+    found = []
+    for share in split_list(shares):
+        try:
+            found.append(float(share))
+        except ValueError:
+            raise UserError(
+                f"PSEUDO_SHARES: {share!r} is no number; give shares like 0,0.05,0.1,0.15,0.2",
+            ) from None
+    return tuple(found)
+
+
+def _pseudo_languages(corpus: Any) -> Sequence[str]:
+    """Those that pseudo tokens are written in: that the corpus has translations of."""
+    translated: set[str] = set()
+    if corpus.parallel:
+        for pair in find_pairs(corpus.parallel):
+            if pair.translates:
+                translated.update(pair.languages)
+    # A run without pairs still shows what it writes, in any of its languages.
+    return sorted(translated & {*corpus.languages}) or corpus.languages
 
 
 def unless_missing(path: Files, make: Callable[[], Any]) -> Evaluators:
@@ -295,4 +350,5 @@ EVALUATORS = {
     "samples": samples,
     "recovery_samples": recovery_samples,
     "pseudo_samples": pseudo_samples,
+    "pseudo_perplexity": pseudo_perplexity,
 }

@@ -406,8 +406,9 @@ def gin_value(text: str) -> str:
     # Shells write them in lower case, and such a value would arrive as a string.
     if text.lower() in ("true", "false"):
         return text.capitalize()
-    # Numbers of layers, and ramps: gin would read the first number alone.
-    if re.fullmatch(r"\d+([ ,]+\d+)+|\d+:[^,]+(,\d+:[^,]+)*", text):
+    # Numbers of layers, shares, and ramps: gin would read the first number alone.
+    numbers = r"[\d.]+([ ,]+[\d.]+)+"
+    if re.fullmatch(rf"{numbers}|\d+:[^,]+(,\d+:[^,]+)*", text):
         return repr(text)
     try:
         gin.config.parse_value(text)

@@ -73,7 +73,13 @@ class PseudoSamples(Evaluator):
                 targets.append(language_index(target, self.languages, model))
         if not samples:
             return {"kind": "pseudo_samples", "samples": []}
-        batch = self._with_placeholders(joined(parts), offsets, targets)
+        batch = with_placeholders(
+            joined(parts),
+            offsets,
+            targets,
+            self.vocabulary,
+            self.reset_positions,
+        )
         run = compiled(_placeholders, model, mesh)
         ids_BP = by_row(run, params, batch, len(samples), mesh)
         for sample, places, ids_P in zip(samples, offsets, ids_BP, strict=True):
@@ -91,8 +97,7 @@ class PseudoSamples(Evaluator):
         language: str,
     ) -> tuple[np.ndarray, str]:
         """(offsets, sorted, the language) of a sentence's pseudo tokens."""
-        # Less a little: a product may come out above a whole number, as 0.07 x 100 does.
-        count = int(np.ceil(self.proportion * tokens - 1e-6))
+        count = placeholder_count(self.proportion, tokens)
         places = np.sort(rng.choice(tokens, count, replace=False))
         # As in training: pseudo tokens are of another language than the text.
         others = [code for code in self.targets if code != language]
@@ -113,50 +118,57 @@ class PseudoSamples(Evaluator):
             self.per_language,
         )
 
-    def _with_placeholders(
-        self,
-        text: Rows,
-        offsets: Sequence[np.ndarray],
-        targets: Sequence[int],
-    ) -> Rows:
-        """The rows that `BtmlmFeatures` makes, nothing of the text masked."""
-        width = text["pack_ids"].shape[1]
-        counts_B1 = np.array([[len(places)] for places in offsets])
-        most = int(counts_B1.max())
-        used_BP = np.arange(most) < counts_B1
-        offset_BP = np.zeros(used_BP.shape, int)
-        for row, places in enumerate(offsets):
-            offset_BP[row, : len(places)] = places
-        # Positions run on behind the sentence, unless each text starts from 0 again.
-        base_B1 = text["pack_ids"].sum(axis=1, keepdims=True)
-        if self.reset_positions:
-            base_B1 = np.zeros_like(base_B1)
-        behind = {
-            "input_ids": np.where(
-                used_BP,
-                self.vocabulary.mask_id,
-                self.vocabulary.pad_id,
-            ),
-            "position_ids": np.where(used_BP, base_B1 + offset_BP, 0),
-            "language_ids": np.where(used_BP, np.array(targets)[:, None], 0),
-            "pack_ids": used_BP,
-            "sides": used_BP,
-        }
-        row = {
-            name: np.concatenate([text[name], behind[name]], axis=1).astype(
-                np.int32,
-            )
-            for name in behind
-        }
-        special = special_row(self.vocabulary.special_ids, "pseudo tokens")
-        return row | {
-            "original_ids": row["input_ids"],
-            "is_mask": np.pad(used_BP, [(0, 0), (width, 0)]).astype(np.int32),
-            "special_ids": np.tile(special, (len(used_BP), 1)),
-            "pseudo_positions": np.where(
-                used_BP,
-                width + np.arange(most),
-                0,
-            ).astype(np.int32),
-            "pseudo_weights": used_BP.astype(np.float32),
-        }
+
+def with_placeholders(
+    text: Rows,
+    offsets: Sequence[np.ndarray],
+    targets: Sequence[int],
+    vocabulary: Any,
+    reset_positions: bool,
+    places: int = 0,
+) -> Rows:
+    """The rows that `BtmlmFeatures` makes, nothing of the text masked.
+
+    offsets: of each row's pseudo tokens, sorted; targets: their language ids; places: columns
+    behind the text, at least as many as a row's pseudo tokens (0: as many).
+    """
+    width = text["pack_ids"].shape[1]
+    counts_B1 = np.array([[len(chosen)] for chosen in offsets])
+    most = places or int(counts_B1.max())
+    used_BP = np.arange(most) < counts_B1
+    offset_BP = np.zeros(used_BP.shape, int)
+    for row, chosen in enumerate(offsets):
+        offset_BP[row, : len(chosen)] = chosen
+    # Positions run on behind the sentence, unless each text starts from 0 again.
+    base_B1 = text["pack_ids"].sum(axis=1, keepdims=True)
+    if reset_positions:
+        base_B1 = np.zeros_like(base_B1)
+    behind = {
+        "input_ids": np.where(used_BP, vocabulary.mask_id, vocabulary.pad_id),
+        "position_ids": np.where(used_BP, base_B1 + offset_BP, 0),
+        "language_ids": np.where(used_BP, np.array(targets)[:, None], 0),
+        "pack_ids": used_BP,
+        "sides": used_BP,
+    }
+    row = {}
+    for name, columns in behind.items():
+        whole = np.concatenate([text[name], columns], axis=1)
+        row[name] = whole.astype(np.int32)
+    special = special_row(vocabulary.special_ids, "pseudo tokens")
+    return row | {
+        "original_ids": row["input_ids"],
+        "is_mask": np.pad(used_BP, [(0, 0), (width, 0)]).astype(np.int32),
+        "special_ids": np.tile(special, (len(used_BP), 1)),
+        "pseudo_positions": np.where(
+            used_BP,
+            width + np.arange(most),
+            0,
+        ).astype(np.int32),
+        "pseudo_weights": used_BP.astype(np.float32),
+    }
+
+
+def placeholder_count(proportion: float, tokens: int) -> int:
+    """Pseudo tokens of a text, as `BtmlmFeatures` counts them."""
+    # Less a little: a product may come out above a whole number, as 0.07 x 100 does.
+    return int(np.ceil(proportion * tokens - 1e-6))

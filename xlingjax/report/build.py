@@ -11,6 +11,7 @@ from xlingjax.report import (
     generated,
     html,
     negatives,
+    pseudo_perplexity,
     schedule,
     sections,
 )
@@ -130,6 +131,10 @@ def render(
             sections.similarity(run),
         ),
         "perplexity": ("Held-out perplexity", sections.perplexity(runs)),
+        "shares": (
+            "Perplexity by pseudo tokens",
+            pseudo_perplexity.section(runs),
+        ),
         "generated": ("Generated text", generated.section(runs, tuned)),
         "accuracy": (
             "Zero-shot classification",
@@ -161,6 +166,13 @@ def render(
     subtitle = (
         f"{state} at step {run.step:,} of {run.record.get('steps') or '?'}"
     )
+    stopped = run.result.get("stopped_early")
+    if stopped:
+        subtitle += (
+            f" · stopped early: {stopped['metric']} not better in"
+            f" {stopped['patience']} evaluations than {stopped['best']:.4g} of"
+            f" step {stopped['best_step']:,}"
+        )
     machine = run.last_start.get("machine", "")
     if machine:
         subtitle += f" · {machine}"

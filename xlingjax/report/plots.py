@@ -340,6 +340,32 @@ def perplexities(run: Run) -> Any:
 
 
 @styled
+def pseudo_perplexities(run: Run) -> Any:
+    """BTMLM's perplexity by share of pseudo tokens over training. None without two evaluations."""
+    found = first_evaluated(run.evaluated("pseudo_perplexity"))
+    if len(found) < 2:
+        return None
+    figure, axes = panels(1)
+    shares = found[-1][1]["by_language"]
+    for share, colour in zip(shares, RUN_COLOURS * len(shares), strict=False):
+        key = f"share_{share}"
+        # A run may have gone on with other shares.
+        with_it = [one for one in found if key in one[1]]
+        steps, values = course(with_it, key)
+        label = f"{100 * float(share):g} %"
+        curve(axes[0], run, steps, values, color=colour, label=label)
+    axes[0].set(
+        title="held-out text (BTMLM)",
+        xlabel="million tokens",
+        ylabel="perplexity",
+        yscale="log",
+    )
+    _plain_numbers(axes[0])
+    axes[0].legend(ncols=2)
+    return figure
+
+
+@styled
 def machinery(run: Run) -> Any:
     """Learning rate, gradient norm and speed over training."""
     titles = {

@@ -69,6 +69,7 @@ def summarise(
         "steps": run.result.get("steps", run.step),
         "steps_planned": run.record.get("steps"),
         "exit_reason": run.result.get("exit_reason", "not finished"),
+        "stopped_early": run.result.get("stopped_early"),
         "parameters": run.record.get("parameters"),
         "tokens_seen": run.result.get("tokens_seen", tokens),
         "tokens_per_second": tokens_per_second(run),

@@ -216,6 +216,13 @@ def all_agree(ok: bool) -> bool:
     return bool(np.all(multihost_utils.process_allgather(np.array(ok))))
 
 
+def primary_says(decision: bool) -> bool:
+    """What the first process has decided, in every process."""
+    if jax.process_count() == 1:
+        return decision
+    return bool(multihost_utils.broadcast_one_to_all(np.array(decision)))
+
+
 def barrier(name: str) -> None:
     if jax.process_count() > 1:
         multihost_utils.sync_global_devices(name)

@@ -36,6 +36,7 @@ from xlingjax.training.progress import Progress, Timetable
 from xlingjax.training.run_record import run_identity, write_run
 from xlingjax.training.schedule import check as check_schedule
 from xlingjax.training.step import abstract_state, random_state, run_key
+from xlingjax.training.stopping import Stopping, StoppingConfig
 from xlingjax.training.tracker import Tracker
 
 # What a pretrained model may lack.
@@ -84,6 +85,7 @@ def train(
     eval_every: int = 0,
     log_every: int = 50,
     checkpoint: CheckpointConfig = CheckpointConfig(),
+    stopping: StoppingConfig = StoppingConfig(),
     init_from: str | Path | Initialisation | None = None,
     init_new: Sequence[str] = ADDED,
     max_bad_steps: int = 20,
@@ -102,6 +104,8 @@ def train(
     them (see `Initialisation`); parameters whose path matches a regular expression of init_new may
     be missing in the one. eval_every, log_every: steps between evaluations and log lines (0: only
     at the end).
+    stopping: ends the run before its last step where held-out data no longer gain by it; learning
+    rate and stages go by `steps` all the same. A run that has stopped so stays as it is.
     rng_impl: "rbg" makes dropout cheaper and its bits dependent on the mesh. hash_batches: put a
     hash of the batches into metrics.jsonl. extra_config: kept in run.json. files: {name: content},
     kept in workdir, written like run.json when nothing is left to refuse. on_start: called then, by
@@ -117,6 +121,8 @@ def train(
     every["checkpoint_every"] = checkpoint.every
     check_counts(microbatches, **every)
     _require_evaluators(evaluators)
+    early = Stopping(stopping)
+    early.check(evaluators, eval_every)
     # The first that touches a device: processes must have met before.
     machine = start(runtime)
     device_mesh = make_mesh(mesh)
@@ -166,12 +172,27 @@ def train(
             first = new_run(state, seed, load, feed.languages, identity)
         step = first.step
         state = first.state
-        for line in first.described(count_parameters(model), steps):
+        if first.continued:
+            early.recall(workdir, step)
+        ends = early.last_step(steps)
+        for line in first.described(count_parameters(model), ends):
             tracker.say(line)
+        if ends < steps:
+            tracker.say(early.reason())
+        if step < ends and early.is_unknown():
+            # Its values show their names, and a wrong one is told before the first step.
+            early.require(
+                early.chosen(evaluators)(
+                    encoder,
+                    state.params,
+                    step,
+                    device_mesh,
+                ),
+            )
 
         # ---- what the run is, on disk ------------------------------------------------------------
         # A finished run keeps the record that it has.
-        kept = step >= steps and (workdir / "run.json").exists()
+        kept = step >= ends and (workdir / "run.json").exists()
         # Only now, when nothing is left to refuse.
         if is_primary() and not kept:
             _write_files(workdir, files or {})
@@ -182,7 +203,7 @@ def train(
                 on_start()
 
         # ---- what happens now and then -----------------------------------------------------------
-        timetable = Timetable(steps, evaluators, **every)
+        timetable = Timetable(ends, evaluators, **every)
         # By the process that writes the file; the others follow it in `all_agree`.
         measured = not is_primary() or timetable.measured(workdir, step)
         tracker.begin(step)
@@ -193,6 +214,7 @@ def train(
             guard,
             checkpoints,
             rule.learning_rate,
+            early,
             hash_batches=hash_batches,
             tokens_seen=first.tokens_seen,
         )
@@ -204,7 +226,7 @@ def train(
         # ---- the loop ----------------------------------------------------------------------------
         key = run_key(seed, rng_impl, device_mesh)
         stopping = False
-        while step < steps and not stopping:
+        while step < early.last_step(steps) and not stopping:
             if step in feed.starts:
                 # An objective's terms may be others from here on, and a line is of one stage.
                 progress.log(step)
@@ -223,7 +245,7 @@ def train(
         # ---- the end -----------------------------------------------------------------------------
         # The result says that the run ended, so its last checkpoint is on disk first.
         checkpoints.close()
-        reason = _exit_reason(step, steps)
+        reason = _exit_reason(step, early.last_step(steps))
         progress.finish(workdir, step, reason, int(state.skipped))
         tracker.say(f"{reason} at step {step}")
     return Result(state.params, step, reason, progress.lines, progress.values)

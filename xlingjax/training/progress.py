@@ -15,6 +15,7 @@ from xlingjax.training.feed import Feed, Turn
 from xlingjax.training.guard import Guard
 from xlingjax.training.stages import stage_of
 from xlingjax.training.step import TrainState
+from xlingjax.training.stopping import Stopping
 from xlingjax.training.sums import Interval, apart
 from xlingjax.training.tracker import Tracker, evaluated_at, finite, flatten
 
@@ -38,6 +39,10 @@ class Timetable:
 
     def last(self, step: int) -> bool:
         return step == self._steps
+
+    def end_at(self, step: int) -> None:
+        """The run stops early: `step` is its last."""
+        self._steps = step
 
     def logs(self, step: int) -> bool:
         return self.last(step) or _divides(self._log_every, step)
@@ -85,6 +90,7 @@ class Progress:
         guard: Guard,
         checkpoints: Checkpoints,
         learning_rate: Callable[[int], Any],
+        stopping: Stopping,
         *,
         hash_batches: bool,
         tokens_seen: int,
@@ -97,6 +103,7 @@ class Progress:
         self._clock = Stopwatch()
         self._checkpoints = checkpoints
         self._learning_rate = learning_rate
+        self._stopping = stopping
         self._hash_batches = hash_batches
         self._tokens_before = tokens_seen
         self._tokens_seen = tokens_seen
@@ -187,9 +194,32 @@ class Progress:
 
     def evaluate(self, step: int, state: TrainState) -> None:
         self._guard.drain()
+        due = self._timetable.evaluators(step)
+        self._measure(due, step, state)
+        measured = {name: self.values[name] for name in due}
+        if self._timetable.last(step) or not self._stopping.measured(
+            step,
+            measured,
+        ):
+            return
+        self._tracker.say(f"step {step}: {self._stopping.reason()}")
+        self._timetable.end_at(step)
+        # What is measured at the end alone.
+        at_end = {}
+        for name, evaluator in self._timetable.evaluators(step).items():
+            if name not in due:
+                at_end[name] = evaluator
+        self._measure(at_end, step, state)
+
+    def _measure(
+        self,
+        evaluators: Mapping[str, Evaluator],
+        step: int,
+        state: TrainState,
+    ) -> None:
         # Tokens per second are of training alone.
         with self._clock.paused():
-            for name, evaluator in self._timetable.evaluators(step).items():
+            for name, evaluator in evaluators.items():
                 values = evaluator(
                     self._feed.model,
                     state.params,
@@ -213,7 +243,10 @@ class Progress:
             step,
             state,
             positions,
-            {"tokens_seen": self._tokens_seen},
+            {
+                "tokens_seen": self._tokens_seen,
+                "stopped_early": self._stopping.record(),
+            },
             values,
         )
 
@@ -264,6 +297,10 @@ class Progress:
             "metrics": self.lines,
             "evaluations": self.values,
         }
+        # Only of runs that stopped early.
+        stopped = self._stopping.record()
+        if stopped:
+            totals["stopped_early"] = stopped
         # Only of runs that keep the best.
         if self._checkpoints.best:
             totals["best"] = self._checkpoints.best

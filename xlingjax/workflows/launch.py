@@ -15,9 +15,10 @@ from xlingjax.config.recipe import Recipe
 from xlingjax.data.loader import Peekable
 from xlingjax.errors import UserError
 from xlingjax.evaluation.retrieval import RetrievalEvaluator
-from xlingjax.inference.sentences import sentences_of
+from xlingjax.inference.sentences import Sentences, sentences_of
 from xlingjax.model.build import build_model
 from xlingjax.model.partition import make_mesh, param_shardings
+from xlingjax.objectives.retrieval import HardestNegative
 from xlingjax.report.build import build_report
 from xlingjax.report.inspector import first_rows
 from xlingjax.report.negatives import read as read_negatives
@@ -68,6 +69,7 @@ def launch(
             recipe.bound.get("init_from"),
             evaluators,
         )
+    record |= sentences_tuned(recipe.bound["objectives"])
     objectives, opened = watched(recipe.bound["objectives"])
     result = recipe.plan(
         objectives=objectives,
@@ -257,6 +259,17 @@ def sentences_kept(
         )
         print(f'{message}; --gin.retrieval.prefix="{own.prefix!r}" sets it')
     return {"sentences": dataclasses.asdict(own)}
+
+
+def sentences_tuned(objectives: Iterable[Any]) -> dict[str, Any]:
+    """{"sentences": how sentence vectors are made}, where the run trains them; {}: it does not."""
+    for stages in objectives:
+        for run in in_stages(stages).values():
+            objective = run.objective
+            if isinstance(objective, HardestNegative):
+                own = Sentences(objective.layer, "mean")
+                return {"sentences": dataclasses.asdict(own)}
+    return {}
 
 
 def _lacks_prefix(evaluators: Iterable[Any]) -> bool:
