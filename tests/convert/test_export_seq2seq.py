@@ -18,6 +18,7 @@ from xlingjax.model.params import flattened
 from xlingjax.training.workdir import write_trained
 
 torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
+from tests.helpers import foreign_models as foreign  # noqa: E402 - needs torch
 from tests.helpers import small_xlmr  # noqa: E402 - needs transformers
 
 LANGUAGES = ("de", "en", "ru")
@@ -168,3 +169,225 @@ def test_their_classes_write_what_the_run_writes(shape, vocabularies, tmp_path, 
     if config.language_tokens:
         with pytest.raises(ValueError, match="decoder_start_token_id"):
             model.generate(**tokenizer("a", return_tensors="pt"))
+
+
+def original(path, family, **changes):
+    """A random model of transformers' own, in a folder with XLM-R's tokenizer; 6 texts long."""
+    path.mkdir()
+    pieces = small_xlmr.tokenizer_model(path)
+    sizes = dict(vocab_size=pieces + 2, max_position_embeddings=90)
+    if family == "ProphetNet":
+        sizes |= dict(hidden_size=24, num_encoder_layers=2, num_decoder_layers=1)
+        sizes |= dict(num_encoder_attention_heads=4, num_decoder_attention_heads=4)
+    else:
+        sizes |= dict(d_model=24, encoder_layers=1, decoder_layers=2)
+        sizes |= dict(encoder_attention_heads=4, decoder_attention_heads=4)
+    sizes |= dict(encoder_ffn_dim=40, decoder_ffn_dim=40)
+    config = getattr(transformers, f"{family}Config")(**{**sizes, **changes})
+    made = getattr(transformers, f"{family}ForConditionalGeneration")(config)
+    model = foreign.randomised(made)
+    if family == "Bart":
+        bias_1V = torch.linspace(-2, 2, config.vocab_size)[None]
+        model.final_logits_bias = torch.nn.Buffer(bias_1V)
+    if not config.tie_word_embeddings:
+        model.lm_head.weight.data = model.model.decoder.embed_tokens.weight.data.clone()
+    model.save_pretrained(path)
+    (path / "tokenizer_config.json").write_text('{"tokenizer_class": "XLMRobertaTokenizer"}')
+    return model
+
+
+ORIGINALS = {
+    "mBART": ("MBart", dict(scale_embedding=True)),
+    "BART": ("Bart", {}),
+    "BART, nothing tied": ("Bart", dict(tie_word_embeddings=False)),
+    "ProphetNet": ("ProphetNet", dict(ngram=2, pad_token_id=0)),
+}
+
+
+def of_our_folder(folder):
+    """The model, and a batch of three sources and of what a decoder reads."""
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    model = transformers.AutoModelForSeq2SeqLM.from_pretrained(folder).eval()
+    given = tokenizer(list(SENTENCES[:3]), padding=True, return_tensors="pt")
+    return model, {**given}
+
+
+def compare_generation(model, theirs, given, **more):
+    """Their original, told to search as the folder says, and the model of the folder."""
+    # Its own config would have the end forced at the longest length.
+    theirs.generation_config = model.generation_config
+    for beams in (1, 4):
+        options = dict(num_beams=beams, max_new_tokens=12, **more)
+        found = model.generate(**given, **options)
+        wanted = theirs.generate(**given, **options)
+        assert found.tolist() == wanted.tolist()
+    assert len({tuple(ids) for ids in found[:, 1:].tolist()}) > 1
+
+
+@pytest.mark.parametrize("name", ORIGINALS)
+def test_their_own_models_come_back_the_same(name, tmp_path, capsys):
+    family, changes = ORIGINALS[name]
+    theirs = original(tmp_path / "theirs", family, **changes)
+    assert command("import", tmp_path / "theirs", tmp_path / "run", "--unverified") == 0
+    assert command("export", tmp_path / "run", tmp_path / "hf", "--unverified") == 0
+    model, given = of_our_folder(tmp_path / "hf")
+    assert type(model) is type(theirs)
+    compare_generation(model, theirs, given)
+    # A column at a time, as they compute ProphetNet rightly.
+    given["decoder_input_ids"] = torch.full((3, 1), 2)
+    with torch.no_grad():
+        found, wanted = model(**given).logits, theirs(**given).logits
+    assert wanted.std() > 0.5
+    torch.testing.assert_close(found, wanted, atol=0, rtol=0)
+    # Every weight of theirs is the same bits.
+    weights = dict(model.named_parameters())
+    for key, value in theirs.named_parameters():
+        if "position" in key or (key == "model.shared.weight" and "nothing" in name):
+            continue  # rows before the first; a table that nothing reads
+        torch.testing.assert_close(weights[key], value, atol=0, rtol=0, msg=key)
+
+
+def test_mbart_keeps_its_language_codes(tmp_path, capsys):
+    """Their rows are in another order here; the tokenizer of the folder knows them by name."""
+    from tests.convert.formats import test_mbart
+
+    before = test_mbart.save(tmp_path / "theirs", test_mbart.OF_25)
+    assert command("import", tmp_path / "theirs", tmp_path / "run", "--unverified") == 0
+    more = ["--unverified", "--language", "en-ro"]
+    assert command("export", tmp_path / "run", tmp_path / "hf", *more) == 0
+    assert "`generate` begins with ro_RO" in capsys.readouterr().out
+    theirs = transformers.MBartForConditionalGeneration.from_pretrained(tmp_path / "theirs")
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "hf")
+    model, given = of_our_folder(tmp_path / "hf")
+    code = tokenizer.convert_tokens_to_ids("ro_RO")
+    assert model.generation_config.decoder_start_token_id == code
+    pieces = tokenizer.convert_tokens_to_ids("<mask>")
+    assert pieces == len(tokenizer) - 26
+    read = {**given, "decoder_input_ids": torch.tensor([[code]] * 3)}
+    with torch.no_grad():
+        found = model(**read).logits
+        read["decoder_input_ids"] = torch.full((3, 1), before.convert_tokens_to_ids("ro_RO"))
+        wanted = theirs.eval()(**read).logits
+    torch.testing.assert_close(found[..., :pieces], wanted[..., :pieces], atol=0, rtol=0)
+    assert (found[..., pieces + 1 :] < -1e8).all()
+    # Without our description, too, the codes are known.
+    (tmp_path / "hf" / "xlingjax.json").unlink()
+    assert command("import", tmp_path / "hf", tmp_path / "again", "--unverified") == 0
+    records = [json.loads((tmp_path / name / "run.json").read_text()) for name in ("run", "again")]
+    assert records[0]["languages"] == records[1]["languages"]
+    assert records[0]["model"]["language_tokens"] == records[1]["model"]["language_tokens"] == 25
+
+
+def test_a_tokenizer_of_words_comes_back_to_the_byte(tmp_path, capsys):
+    """ProphetNet's own puts nothing before a source, and ours stands between [CLS] and [SEP]."""
+    from tests.helpers import imported_folders
+    from xlingjax.inference.run import open_run
+
+    imported_folders.prophetnet(tmp_path / "theirs")
+    assert command("import", tmp_path / "theirs", tmp_path / "run", "--unverified") == 0
+    assert command("export", tmp_path / "run", tmp_path / "hf", "--unverified") == 0
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "hf")
+    vocabulary = open_run(tmp_path / "run").vocabulary
+    ids = tokenizer(SENTENCES[0]).input_ids
+    assert ids == [vocabulary.bos_id, *vocabulary.encode(SENTENCES[0]), vocabulary.eos_id]
+    before = transformers.AutoTokenizer.from_pretrained(tmp_path / "theirs")
+    assert before(SENTENCES[0]).input_ids == ids[1:]
+    assert command("import", tmp_path / "hf", tmp_path / "again", "--unverified") == 0
+    assert open_run(tmp_path / "again").vocabulary.sha256 == vocabulary.sha256
+
+
+REFUSED = {
+    "head='transform'": ("xlmr_base", dict(), []),
+    "norm_eps=1e-06": ("tiny", dict(norm_eps=1e-6), []),
+    "embedding_norm=False": ("mini", dict(embedding_norm=False), []),
+    "norm_order='pre'": ("mini", dict(streams=2, head="plain"), []),
+    "head='tied'": ("tiny", dict(streams=2), []),
+    "decoder_layers=3 above layers=2": (
+        "tiny",
+        dict(streams=2, decoder_layers=3, head="plain"),
+        [],
+    ),
+    "--language FROM-TO exports it for one direction of de, en, ru": (
+        "mini",
+        dict(num_languages=3),
+        [],
+    ),
+    "give one of them, or two as en-de": ("mini", dict(num_languages=3), ["--language", "de-fr"]),
+    "embeds no languages; leave it out": ("mini", dict(), ["--language", "de"]),
+}
+
+
+@pytest.mark.parametrize("message", REFUSED)
+def test_what_no_class_computes_is_refused_by_its_setting(message, vocabularies, tmp_path, capsys):
+    name, options, more = REFUSED[message]
+    run_of(tmp_path / "run", vocabularies["xlm"], name, **options)
+    assert command("export", tmp_path / "run", tmp_path / "hf", *more) == 2
+    told = capsys.readouterr().err
+    assert message in told and len(told.splitlines()) == 1
+    assert not (tmp_path / "hf").exists()
+
+
+def test_a_folder_that_writes_something_else_is_no_export(
+    vocabularies, tmp_path, capsys, monkeypatch
+):
+    """Logits may agree where the search does not: here it may not end."""
+    from xlingjax.convert import export_model
+
+    run_of(tmp_path / "run", vocabularies["xlm"], "mini", language_tokens=3)
+    right = export_model.generation_config
+
+    def wrong(*given):
+        fields = right(*given)
+        fields["suppress_tokens"] = list(range(100))
+        return fields
+
+    monkeypatch.setattr(export_model, "generation_config", wrong)
+    assert command("export", tmp_path / "run", tmp_path / "hf") == 2
+    assert "transformers writes [" in capsys.readouterr().err
+    assert not (tmp_path / "hf").exists()
+
+
+RECIPES = {
+    "xdae_tiny": ({}, [], "MBart"),
+    "xlm_mt_tiny": ({}, ["--language", "de-en"], "MBart"),
+    "mt_text": ({}, ["--language", "en"], "Bart"),
+    # `xfnp_tiny` is pre-LN, which ProphetNet's class is not.
+    "xfnp_tiny": ({"MODEL": "tiny", "LAYERS": 2}, [], "ProphetNet"),
+}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_a_run_of_a_recipe_is_exported(recipe, tmp_path, capsys):
+    from tests.helpers import small_corpus
+
+    bindings, more, architecture = RECIPES[recipe]
+    small_corpus.build(tmp_path)
+    bindings = {
+        "VOCABULARY": tmp_path / "vocab",
+        "HELDOUT_PAIRS": None,
+        "TRAIN_STEPS": 2,
+        "WARMUP_STEPS": 1,
+        "EVAL_EVERY": 0,
+        "BATCH": 4,
+        "MESH_DATA": 1,
+        **bindings,
+    }
+    if recipe in ("xdae_tiny", "xfnp_tiny"):
+        bindings["MONO"] = tmp_path / "mono"
+    else:
+        bindings["PARALLEL"] = f"{tmp_path}/pairs/*"
+    run = tmp_path / "run"
+    words = small_corpus.arguments("pretrain", recipe, bindings, "--workdir", str(run))
+    assert main(words) == 0, capsys.readouterr().err
+    assert command("export", run, tmp_path / "hf", *more) == 0, capsys.readouterr().err
+    told = capsys.readouterr().out
+    assert f"{architecture}ForConditionalGeneration" in told
+    assert "texts written greedily: the same ids" in told
+    card = (tmp_path / "hf" / "README.md").read_text()
+    assert "AutoModelForSeq2SeqLM" in card
+    # The card's own code runs.
+    code = card.split("```python\n")[1].split("```")[0]
+    found = {}
+    exec(code.replace('folder = "."', f'folder = "{tmp_path / "hf"}"'), found)
+    assert isinstance(found["text"], str)

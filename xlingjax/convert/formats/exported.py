@@ -223,6 +223,11 @@ def restored(folder: Path, foreign: Foreign) -> Foreign:
                 f"{path} and config.json describe different models: {name} is {ours[name]!r} and"
                 f" {theirs.get(name)!r}; give files that belong together",
             )
+    if config.decoder_layers and config.head == "plain" != foreign.config.head:
+        raise UserError(
+            f"{path} describes a model without a bias in its head, and the weights have one; delete"
+            " it to read them as they are",
+        )
     abstract = build_model(form).abstract()
     _, without = places(family.written_names(form), form, abstract)
     leaves = flattened(abstract)

@@ -38,8 +38,8 @@ def generation_config(
     decoding = Decoding()
     longest = config.max_positions - config.position_offset
     fields = {
-        # Theirs counts the start, too; an n-stream decoder reads a position ahead.
-        "max_length": longest - bool(config.streams) + 1,
+        # An n-stream decoder reads a position ahead.
+        "max_new_tokens": longest - bool(config.streams),
         "num_beams": BEAMS,
         "early_stopping": False,
         "length_penalty": decoding.length_penalty,
