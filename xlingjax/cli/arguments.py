@@ -87,7 +87,7 @@ def card_options(parser: argparse.ArgumentParser) -> None:
         "--language",
         default="",
         metavar="CODE",
-        help="of all texts, where the model embeds languages",
+        help="of all texts, where the model embeds languages; of an encoder-decoder also FROM-TO",
     )
     parser.add_argument(
         "--license",

@@ -54,8 +54,8 @@ def run(args: Namespace) -> int:
 
 VERB = Verb(
     "export",
-    "write a trained model as a folder that AutoModel of transformers opens, compared with it"
-    " first",
+    "write a trained model as a folder that AutoModel or AutoModelForSeq2SeqLM of transformers"
+    " opens, compared with it first",
     options,
     run,
 )

@@ -1,5 +1,5 @@
 """`xlingjax export`: a trained run as a folder that `AutoModel` and `AutoTokenizer` of transformers
-open."""
+open, an encoder-decoder as one that `AutoModelForSeq2SeqLM` opens."""
 
 import dataclasses
 import json
@@ -10,7 +10,12 @@ from typing import Any
 import jax
 import numpy as np
 
-from xlingjax.convert.formats import hugging_face, parity, sentence_transformers
+from xlingjax.convert.formats import (
+    hugging_face,
+    parity,
+    parity_of_texts,
+    sentence_transformers,
+)
 from xlingjax.convert.formats.exported import (
     BESIDE,
     DESCRIPTION,
@@ -23,9 +28,15 @@ from xlingjax.convert.formats.exported import (
     restored,
     without_beside,
 )
-from xlingjax.convert.formats.hugging_face import OURS
+from xlingjax.convert.formats.generation_config import generation_config
+from xlingjax.convert.formats.hugging_face import OURS, TOKENIZER_OF_RUN
 from xlingjax.convert.formats.names import OF_WORDS
 from xlingjax.convert.formats.tokenizer_json import tokenizer_files
+from xlingjax.convert.formats.writing_languages import (
+    Writing,
+    direction_of,
+    writing_of,
+)
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
 from xlingjax.inference.run import TrainedRun, open_run
@@ -59,8 +70,10 @@ def export_model(
     `output`. Returns what was done.
 
     The folder is read back, which must give the same bits, and its logits compared with those that
-    transformers computes of it (`verify`), before it gets its name. language: where the model
-    embeds languages and the class there does not, the one that all texts will be of. licence, base,
+    transformers computes of it (`verify`), before it gets its name; an encoder-decoder's texts,
+    too. language: where the model embeds languages and the class there does not, the one that all
+    texts will be of; of an encoder-decoder that of its sources and, behind a hyphen, that of what
+    it writes. licence, base,
     name (that of the folder), before_after (rows "figure", "before", "after"): of the model card.
     head: of a model with heads of several tasks, the one that is written. Raises UserError, and
     writes nothing.
@@ -74,6 +87,16 @@ def export_model(
         run,
     )
     labels = labels_of(record, head or None)
+    writing = None
+    if config.decoder_layers:
+        writing = writing_of(
+            config,
+            trained.vocabulary,
+            trained.languages,
+            language,
+            run,
+        )
+        notes += writing.notes()
     if head:
         notes.append(
             f"the head of {head} alone, of {_heads(trained.model.config)}",
@@ -97,7 +120,8 @@ def export_model(
             folder,
             made,
             trained.vocabulary,
-            config.max_positions - config.position_offset,
+            config,
+            writing,
         )
         notes += _write_sentences(folder, trained.sentences, config)
         total = sum(value.size for value in made.tensors.values())
@@ -112,6 +136,17 @@ def export_model(
             notes.append(
                 _compare(folder, config, params, made, trained.vocabulary, run),
             )
+            if writing:
+                notes.append(
+                    _compare_texts(
+                        folder,
+                        config,
+                        params,
+                        made,
+                        trained.vocabulary,
+                        writing,
+                    ),
+                )
         else:
             notes.append("not compared with transformers (--unverified)")
         _write_card(
@@ -125,6 +160,7 @@ def export_model(
             base,
             before_after,
             trained.sentences,
+            writing,
         )
     first = f"{output}: {made.architecture}, {total:,} parameters, from {run}"
     return "\n".join([first, *notes])
@@ -143,11 +179,21 @@ def require_exportable(
         language,
         run,
     )
+    languages = None
+    if config.decoder_layers:
+        languages = writing_of(
+            config,
+            trained.vocabulary,
+            trained.languages,
+            language,
+            run,
+        ).tokens
     # Asked for what it refuses.
     embeds_languages(config)
     tokenizer_files(
         trained.vocabulary,
         config.max_positions - config.position_offset,
+        languages,
     )
     if verify:
         parity.interop()
@@ -190,11 +236,13 @@ def _for_their_class(
     config = trained.model.config
     params = jax.tree.map(np.asarray, trained.params)
     if not config.has_languages or (embeds_languages(config) and not language):
-        if language:
+        if language and not config.language_tokens:
             raise UserError(
                 f"--language {language}: {run} embeds no languages; leave it out",
             )
         return config, params, []
+    if config.decoder_layers:
+        return _in_direction(trained, params, language, run)
     if language:
         if language not in trained.languages:
             raise UserError(
@@ -219,13 +267,47 @@ def _for_their_class(
     )
 
 
+def _in_direction(
+    trained: TrainedRun,
+    params: Any,
+    language: str,
+    run: str,
+) -> tuple[Any, Any, list[str]]:
+    """Of an encoder-decoder that embeds languages. Raises UserError where none are given."""
+    if not language:
+        raise UserError(
+            f"{run} embeds languages, and the class of transformers does not: --language FROM-TO"
+            f" exports it for one direction of {', '.join(trained.languages)}, or train with"
+            " LANGUAGE_EMBEDDING=False and LANGUAGE_TOKENS=True",
+        )
+    read, written = direction_of(language, trained.languages, run)
+    # A class refuses by the settings of the run, so that its message names none that is made here.
+    embeds_languages(trained.model.config)
+    config, params = in_language(
+        trained.model.config,
+        params,
+        read,
+        written,
+    )
+    note = (
+        f"for texts from {trained.languages[read]} to {trained.languages[written]} alone: their"
+        " language embeddings are part of each side's positions"
+    )
+    return config, params, [note]
+
+
 def _write(
     folder: Path,
     made: Exported,
     vocabulary: Vocabulary,
-    length: int,
+    config: ModelConfig,
+    writing: Writing | None,
 ) -> None:
     from safetensors.numpy import save_file
+
+    languages = None
+    if writing:
+        languages = writing.tokens
 
     # Of this layout tokenizer.json tells transformers, and we read the model itself.
     if vocabulary.layout == "xlm" and vocabulary.model_bytes:
@@ -234,9 +316,28 @@ def _write(
     if vocabulary.layout == "xprophetnet":
         for name, content in vocabulary.files().items():
             (folder / name).write_bytes(content)
-    for name, content in tokenizer_files(vocabulary, length).items():
+    files = tokenizer_files(
+        vocabulary,
+        config.max_positions - config.position_offset,
+        languages,
+    )
+    # Its ids are the run's, and so must its bytes be when it is read again.
+    if vocabulary.layout == "tokenizer" and (
+        files["tokenizer.json"] != vocabulary.content
+    ):
+        files[TOKENIZER_OF_RUN] = vocabulary.content
+    for name, content in files.items():
         (folder / name).write_bytes(content)
-    _write_json(folder / "config.json", made.described)
+    described = made.described
+    if writing:
+        described = described | {"decoder_start_token_id": writing.start}
+        never = sorted({*vocabulary.special_ids} - {vocabulary.eos_id})
+        never += range(vocabulary.size, config.true_rows)
+        _write_json(
+            folder / "generation_config.json",
+            generation_config(config, vocabulary, writing.start, never),
+        )
+    _write_json(folder / "config.json", described)
     _write_json(folder / DESCRIPTION, made.description)
     # transformers refuses a file that does not say whose tensors it holds.
     save_file(made.tensors, folder / WEIGHTS, metadata={"format": "pt"})
@@ -291,6 +392,25 @@ def _compare(
     return str(compared)
 
 
+def _compare_texts(
+    folder: Path,
+    config: ModelConfig,
+    params: Any,
+    made: Exported,
+    vocabulary: Vocabulary,
+    writing: Writing,
+) -> str:
+    plain, known = without_beside(config, params, made)
+    return parity_of_texts.compare_texts(
+        folder,
+        plain,
+        known,
+        vocabulary,
+        writing.starts,
+        writing.tokens,
+    )
+
+
 def _write_card(
     folder: Path,
     run: str,
@@ -302,6 +422,7 @@ def _write_card(
     base: str,
     before_after: Sequence[Mapping[str, Any]],
     sentences: Sentences | None,
+    writing: Writing | None,
 ) -> None:
     """The model card, and the recipe of the run. language: the one that the model is for, where it
     is for one alone."""
@@ -313,6 +434,15 @@ def _write_card(
     languages = workdir.languages
     if language:
         languages = [language]
+    start = ""
+    if writing:
+        # One that depends on the language is said in the call; that of the first, as an example.
+        if writing.start is None:
+            start = writing.tokens[0]
+        if language:
+            codes = read_run_record(run)["languages"]
+            of_both = direction_of(language, codes, run)
+            languages = [codes[number] for number in dict.fromkeys(of_both)]
     text = model_card(
         workdir,
         int(find_checkpoint(run).name),
@@ -324,6 +454,7 @@ def _write_card(
         base,
         before_after,
         sentences,
+        start,
     )
     (folder / "README.md").write_text(text, encoding="utf-8")
 
@@ -339,8 +470,11 @@ def _require_same(read_back: Any, written: Any, config: ModelConfig) -> None:
     read_back = flattened(read_back)
     for name, value in flattened(written).items():
         rows = slice(None)
-        if name == POSITIONS:
+        if name.endswith(POSITIONS):
             rows = slice(config.position_offset, None)
+        elif config.decoder_layers and name.endswith("head/bias"):
+            # Rows without a piece are put out of reach there, and no text has them here.
+            rows = slice(config.vocab_size - config.language_tokens)
         elif name.endswith(OF_WORDS):
             rows = slice(config.true_rows)
         if not np.array_equal(read_back[name][rows], value[rows]):

@@ -23,6 +23,10 @@ _TASKS = {
         "AutoModelForTokenClassification",
         "token-classification",
     ),
+    "ForConditionalGeneration": (
+        "AutoModelForSeq2SeqLM",
+        "text2text-generation",
+    ),
     "ForQuestionAnsweringSimple": (
         "AutoModelForQuestionAnswering",
         "question-answering",
@@ -88,6 +92,12 @@ with torch.no_grad():
     outputs = model(**inputs)
 labels = [model.config.id2label[int(i)] for i in outputs.logits[0].argmax(-1)]  # of pieces"""
     ),
+    "text2text-generation": (
+        """inputs = tokenizer("Hello, world.", return_tensors="pt")
+with torch.no_grad():
+    written = model.generate(**inputs{start})
+text = tokenizer.decode(written[0], skip_special_tokens=True)"""
+    ),
     "question-answering": (
         """question, context = "Who says hello?", "The world says hello."
 inputs = tokenizer(question, context, return_tensors="pt"){langs}
@@ -120,12 +130,14 @@ def model_card(
     base: str = "",
     before_after: Sequence[Mapping[str, Any]] = (),
     vectors: Sentences | None = None,
+    start: str = "",
 ) -> str:
     """Markdown, after the hub's metadata. step: of the checkpoint; figures are the last that were
     measured by then. described: config.json, languages: of the texts that the exported model is
     for. notes: what the export said. licence, base (the model that training began from):
     identifiers of the hub. before_after: rows "figure", "before", "after". vectors: the model's own
-    way to make sentence vectors; None: means of the last layer.
+    way to make sentence vectors; None: means of the last layer. start: of a model that writes in
+    several languages, the token of one, with which its decoder begins.
     """
     # Later figures are of other weights than those that were exported.
     until = dataclasses.replace(
@@ -158,7 +170,7 @@ def model_card(
             f"{architecture}: {shape['layers']} layers of {shape['dim']}, {shape['vocab_size']:,}"
             f" pieces; {how} by xlingjax, checkpoint {step}."
         ),
-        _code(auto, task, embedded, vectors),
+        _code(auto, task, embedded, vectors, start),
     ]
     if embeds_languages:
         sections.append(_LANGS)
@@ -191,9 +203,16 @@ def _code(
     task: str,
     embedded: Sequence[str],
     vectors: Sentences,
+    start: str,
 ) -> str:
     """How the model is used, from the folder in which the card lies. embedded: the languages that
-    it embeds."""
+    it embeds; start: see `model_card`."""
+    begun = ""
+    if start:
+        token = json.dumps(start, ensure_ascii=False)
+        begun = (
+            f", decoder_start_token_id=tokenizer.convert_tokens_to_ids({token})"
+        )
     langs = ""
     if embedded:
         # The first of its languages, so that the example runs as it stands.
@@ -217,6 +236,7 @@ def _code(
         prefix=prefix,
         states=states,
         pooled=pooled,
+        start=begun,
     )
     return _CODE.format(auto=auto, read=read)
 

@@ -10,7 +10,13 @@ from typing import Any
 import jax
 import numpy as np
 
-from xlingjax.convert.formats import roberta_prelayernorm, xlm, xlm_roberta
+from xlingjax.convert.formats import (
+    bart,
+    prophetnet,
+    roberta_prelayernorm,
+    xlm,
+    xlm_roberta,
+)
 from xlingjax.convert.formats.hugging_face import Foreign
 from xlingjax.convert.formats.names import (
     Differing,
@@ -18,6 +24,7 @@ from xlingjax.convert.formats.names import (
     places,
     to_theirs,
 )
+from xlingjax.convert.formats.seq2seq_form import form_of, formed, unformed
 from xlingjax.convert.formats.tensors import safetensors
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
@@ -31,7 +38,11 @@ WEIGHTS = "model.safetensors"
 BESIDE = "xlingjax.safetensors"
 DESCRIPTION = "xlingjax.json"
 POSITIONS = "embeddings/positions/embedding"
-_LANGUAGES = "embeddings/languages/embedding"
+"""How the names of tables of positions end."""
+_TABLES = "embeddings/"
+_OF_DECODER = "decoder_embeddings/"
+_LANGUAGES = "languages/embedding"
+_BIAS = "head/bias"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,7 +64,9 @@ class Exported:
     @property
     def vocabulary_head(self) -> bool:
         """The class has one."""
-        return self.architecture.endswith(("ForMaskedLM", "WithLMHeadModel"))
+        return self.architecture.endswith(
+            ("ForMaskedLM", "WithLMHeadModel", "ForConditionalGeneration"),
+        )
 
 
 def exported(
@@ -66,10 +79,12 @@ def exported(
     """languages: of the run, the index is the language id; labels: of the classes. Raises UserError
     for a model that no class there computes."""
     family = _family(config)
-    abstract = build_model(config).abstract()
-    table, without = places(family.written_names(config), config, abstract)
+    form = form_of(config)
+    params = formed(config, params)
+    abstract = build_model(form).abstract()
+    table, without = places(family.written_names(form), form, abstract)
     tensors = to_theirs(table, params)
-    family.unfold(tensors, config, vocabulary.pad_id)
+    family.unfold(tensors, form, vocabulary.pad_id)
     flat = flattened(params)
     description = {
         "model": dataclasses.asdict(config),
@@ -83,7 +98,7 @@ def exported(
     # Cross-attention, word recovery and other heads, lost if only the class's tensors were written.
     beside = {name: np.asarray(flat[name]) for name in without}
     return Exported(
-        family.described(config, vocabulary, labels, languages),
+        family.described(form, vocabulary, labels, languages),
         tensors,
         beside,
         description,
@@ -92,14 +107,28 @@ def exported(
 
 def _family(config: ModelConfig) -> Any:
     reasons = []
-    for family in FAMILIES:
+    for family in _families(config):
         unfit = family.unfit(config)
         if not unfit:
             return family
         reasons.append(f"{family.MODEL_TYPE} has another {unfit}")
+    remedy = ""
+    if config.decoder_layers:
+        remedy = (
+            "; train with these settings changed, or write its texts with `xlingjax translate` and"
+            " `xlingjax generate`"
+        )
     raise UserError(
-        f"no class of transformers computes model {config.name}: {'; '.join(reasons)}",
+        f"no class of transformers computes model {config.name}: {'; '.join(reasons)}{remedy}",
     )
+
+
+def _families(config: ModelConfig) -> Sequence[Any]:
+    if config.streams:
+        return (prophetnet,)
+    if config.decoder_layers:
+        return (bart,)
+    return FAMILIES
 
 
 def embeds_languages(config: ModelConfig) -> bool:
@@ -111,15 +140,36 @@ def in_language(
     config: ModelConfig,
     params: Any,
     row: int,
+    written: int | None = None,
 ) -> tuple[ModelConfig, Any]:
     """The model for texts of one language alone: its row of the language embedding is part of what
-    positions give."""
-    flat = flattened(params)
-    # Both are added to every token, so one row for all of them can move into the positions.
-    flat[POSITIONS] = (
-        np.asarray(flat[POSITIONS]) + np.asarray(flat.pop(_LANGUAGES))[row]
-    )
+    positions give. written: the row of what a decoder writes; None: the same."""
+    flat = {
+        name: np.asarray(value) for name, value in flattened(params).items()
+    }
+    if config.decoder_layers:
+        if config.decoder_embeddings == "shared" and written not in (None, row):
+            # Each side then has positions, and so all but the words, of its own.
+            config = config.replace(decoder_embeddings="shared_tokens")
+            for name in list(flat):
+                if name.startswith(_TABLES) and "/tokens/" not in name:
+                    flat[name.replace(_TABLES, _OF_DECODER, 1)] = flat[name]
+        if config.decoder_embeddings != "shared":
+            if written is None:
+                written = row
+            _move_into_positions(flat, _OF_DECODER, written)
+    _move_into_positions(flat, _TABLES, row)
     return config.replace(num_languages=0), nested(flat)
+
+
+def _move_into_positions(
+    flat: dict[str, np.ndarray],
+    tables: str,
+    row: int,
+) -> None:
+    # Both are added to every token, so one row for all of them can move into the positions.
+    positions = f"{tables}positions/embedding"
+    flat[positions] = flat[positions] + flat.pop(f"{tables}{_LANGUAGES}")[row]
 
 
 def without_beside(
@@ -163,7 +213,8 @@ def restored(folder: Path, foreign: Foreign) -> Foreign:
             " read the folder without what lies beside transformers' files",
         ) from None
     family = _family(config)
-    ours = family.described(config, foreign.vocabulary)
+    form = form_of(config)
+    ours = family.described(form, foreign.vocabulary)
     theirs = family.described(foreign.config, foreign.vocabulary)
     # Either of the two files may have been edited since the export.
     for name in ours:
@@ -172,8 +223,13 @@ def restored(folder: Path, foreign: Foreign) -> Foreign:
                 f"{path} and config.json describe different models: {name} is {ours[name]!r} and"
                 f" {theirs.get(name)!r}; give files that belong together",
             )
-    abstract = build_model(config).abstract()
-    _, without = places(family.written_names(config), config, abstract)
+    if config.decoder_layers and config.head == "plain" != foreign.config.head:
+        raise UserError(
+            f"{path} describes a model without a bias in its head, and the weights have one; delete"
+            " it to read them as they are",
+        )
+    abstract = build_model(form).abstract()
+    _, without = places(family.written_names(form), form, abstract)
     leaves = flattened(abstract)
     # Where nothing lies beside, there is no such file.
     if without:
@@ -187,6 +243,9 @@ def restored(folder: Path, foreign: Foreign) -> Foreign:
     for name, leaf in leaves.items():
         if name in without:
             params[name] = beside.read(name)
+        elif name.endswith(_BIAS) and name not in flat:
+            # Of an encoder-decoder that has no bias anywhere the importer makes none.
+            params[name] = np.zeros(leaf.shape, np.float32)
         else:
             params[name] = _resized(
                 name,
@@ -198,7 +257,7 @@ def restored(folder: Path, foreign: Foreign) -> Foreign:
     return dataclasses.replace(
         foreign,
         config=config,
-        params=nested(params),
+        params=unformed(config, nested(params)),
         languages=languages,
         # The run may not have named its classes; config.json has a name for each.
         labels=labels or foreign.labels,
@@ -216,7 +275,10 @@ def _resized(
     ours: ModelConfig,
 ) -> np.ndarray:
     """Ours may count positions from another row, and have other padding behind the words."""
-    if name == POSITIONS and theirs.position_offset != ours.position_offset:
+    if (
+        name.endswith(POSITIONS)
+        and theirs.position_offset != ours.position_offset
+    ):
         # No text reads the rows before the first position's.
         before = np.zeros((ours.position_offset, ours.dim), np.float32)
         return np.concatenate([before, value[theirs.position_offset :]])

@@ -9,6 +9,7 @@ from xlingjax.convert.formats import (
     bart,
     bert,
     ernie_m,
+    language_tokens,
     prophetnet,
     roberta_prelayernorm,
     xlm,
@@ -22,7 +23,11 @@ from xlingjax.convert.formats.tensors import open_tensors
 from xlingjax.data.vocabulary.fastbpe import FastBpeVocabulary
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.data.vocabulary.tokenizer import TokenizerVocabulary
-from xlingjax.data.vocabulary.tokenizer_files import PROPHETNET, read_object
+from xlingjax.data.vocabulary.tokenizer_files import (
+    PROPHETNET,
+    read_object,
+    special_of,
+)
 from xlingjax.errors import UserError
 from xlingjax.model.config import ModelConfig
 
@@ -38,6 +43,9 @@ FAMILIES: dict[str, ModuleType] = {
 }
 TOKENIZER = "sentencepiece.bpe.model"
 OURS = "vocab.model"
+TOKENIZER_OF_RUN = "xlingjax.tokenizer.json"
+"""The run's own, where the tokenizer.json that transformers reads has language tokens or another
+template."""
 _SPARE, _MULTIPLE, _PADDING = 64, 64, 1024
 """More rows than pieces are spare ones, or padding to a multiple; many more are of a table that
 belongs to another tokenizer."""
@@ -77,9 +85,13 @@ def read(folder: Path) -> Foreign:
     # The small files first: what they contradict is found before gigabytes are read.
     vocabulary = vocabulary_of(folder, model_type)
     rows = None
-    if model_type == "mbart":
-        rows = language_rows(folder, config.vocab_size, vocabulary)
     codes = ()
+    if config.decoder_layers:
+        codes = language_tokens.written(folder, vocabulary)
+    # An export of ours has its rows in our order.
+    in_order = codes
+    if model_type == "mbart" and not in_order:
+        rows = language_rows(folder, config.vocab_size, vocabulary)
     if rows:
         codes = rows.codes
     config, notes = _fitted(
@@ -89,6 +101,7 @@ def read(folder: Path) -> Foreign:
         model_type == "mbart",
         folder,
     )
+    config = config.replace(language_tokens=len(in_order))
     notes += _other_roles(family, fields, vocabulary)
     model = converted(family, config, open_tensors(folder))
     # What was found of the tokenizer stands before what was found of the weights.
@@ -105,7 +118,7 @@ def read(folder: Path) -> Foreign:
             labels=labels,
             rows=rows,
         )
-    languages = ()
+    languages = in_order
     if config.has_languages:
         languages = family.languages_of(fields)
     return Foreign.of(model, vocabulary, languages=languages, labels=labels)
@@ -138,6 +151,8 @@ def _fitted(
     # Tables are padded for the speed of matrix products, or have rows for pieces to come.
     spare = more <= _SPARE
     padding = config.vocab_size % _MULTIPLE == 0 and more < _PADDING
+    # Of an export of ours the codes are known by name.
+    of_languages = of_languages and not codes
     if of_languages or not (spare or padding):
         raise UserError(
             f"{where}: these are not of one model; give the tokenizer that it was trained with, or"
@@ -148,7 +163,7 @@ def _fitted(
         " predicted"
     )
     fitted = config.replace(
-        vocab_size=vocabulary.size,
+        vocab_size=vocabulary.size + codes,
         table_rows=config.vocab_size,
     )
     return fitted, [note]
@@ -193,6 +208,9 @@ def vocabulary_of(folder: Path, model_type: str = "") -> Vocabulary:
     # Our export writes it for us, beside what transformers reads.
     if (folder / OURS).is_file():
         return Vocabulary.load(folder / OURS)
+    if (folder / TOKENIZER_OF_RUN).is_file():
+        content = (folder / TOKENIZER_OF_RUN).read_bytes()
+        return TokenizerVocabulary(content, special_of(folder, content))
     # XLM-R's family: the model itself, before the tokenizer.json that was made of it.
     if (folder / TOKENIZER).is_file():
         vocabulary = Vocabulary.load(folder / TOKENIZER, "xlmr")
@@ -248,4 +266,6 @@ def _added_beside(path: Path, vocabulary: Vocabulary) -> list[str]:
             f"{path} is no whole tokenizer.json; fetch it again",
         ) from None
     known = {*vocabulary.pieces(range(vocabulary.size))}
+    if language_tokens.written(path.parent, vocabulary):
+        return []
     return [token for token in added if token not in known]

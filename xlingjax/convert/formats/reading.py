@@ -4,7 +4,8 @@ A family is a file of this folder:
 
 - `config_of(fields, name)`: our configuration of what its config.json describes;
 - `names_of(config)`: the table of names;
-- `usual(tensors)`: each tensor under its name in that table, and under one name;
+- `usual(tensors)`: each tensor under its name in that table, and under one name; or, where the
+  tensors tell more of the model, `prepared(config, tensors)`, which gives both;
 - `HEAD`: how the names of its vocabulary head begin; None where the head has no weights of its own;
 - `LEFT`, `WITHOUT_MEANING`: how the names begin of what is left behind, with a word about it and
   without.
@@ -43,7 +44,10 @@ def converted(
     """Raises `Differing` for weights that the configuration does not describe, UserError for NaN in
     them."""
     # First of all: everything below asks by the names in the family's table.
-    tensors = family.usual(tensors)
+    if hasattr(family, "prepared"):
+        config, tensors = family.prepared(config, tensors)
+    else:
+        tensors = family.usual(tensors)
     abstract = build_model(config).abstract()
     table, without = places(family.names_of(config), config, abstract)
     notes = list(tensors.notes)

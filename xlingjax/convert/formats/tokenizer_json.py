@@ -12,6 +12,7 @@ Where it does not:
 """
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 from xlingjax.convert.formats.charsmap import SPACE, normalizer, rules
@@ -29,6 +30,7 @@ NEVER = -1e6
 def tokenizer_files(
     vocabulary: Vocabulary,
     max_length: int,
+    languages: Sequence[str] | None = None,
 ) -> dict[str, bytes]:
     """{file name: content} of what transformers' AutoTokenizer opens; `max_length` in tokens,
     specials counted.
@@ -36,14 +38,22 @@ def tokenizer_files(
     The class is PreTrainedTokenizerFast, which takes tokenizer.json as it is: transformers'
     XLMRobertaTokenizer keeps only its scores and table, and so loses combining characters (see
     `charsmap`). It opens the files of layout `xlmr`, too, with that loss. XLM's byte pair codes
-    have files of their own, of XLMTokenizer. Raises UserError for a SentencePiece model that
-    tokenizer.json cannot say.
+    have files of their own, of XLMTokenizer. languages: of an encoder-decoder, whose sources stand
+    between bos and eos: the names of its language tokens, added behind the vocabulary. Raises
+    UserError for a SentencePiece model that tokenizer.json cannot say.
     """
     # The `tokenizers` library merges otherwise than XLM's code, so no tokenizer.json is written.
     if isinstance(vocabulary, FastBpeVocabulary):
         files = vocabulary.files()
         config = json.loads(files["tokenizer_config.json"])
         config["model_max_length"] = max_length
+        if languages is not None:
+            # An encoder-decoder of transformers has no segments, and `generate` refuses them.
+            config["model_input_names"] = ["input_ids", "attention_mask"]
+            config["added_tokens_decoder"] = {
+                str(number): _added(name)
+                for number, name in enumerate(languages, vocabulary.size)
+            }
         return {**files, "tokenizer_config.json": _bytes(config, indent=2)}
     names = _names(vocabulary)
     bos = names[vocabulary.bos_id]
@@ -64,8 +74,17 @@ def tokenizer_files(
         "pad_token": names[vocabulary.pad_id],
         "mask_token": {"__type": "AddedToken", **_mask(vocabulary, mask)},
     }
+    content = tokenizer_json(vocabulary)
+    if languages is not None:
+        tokens = list(content.get("added_tokens") or ())
+        for number, name in enumerate(languages, vocabulary.size):
+            tokens.append({"id": number, **_added(name)})
+        content |= {
+            "added_tokens": tokens,
+            "post_processor": _template(vocabulary, names),
+        }
     files = {
-        "tokenizer.json": _bytes(tokenizer_json(vocabulary)),
+        "tokenizer.json": _bytes(content),
         "tokenizer_config.json": _bytes(config, indent=2),
     }
     if vocabulary.layout == "xlmr":

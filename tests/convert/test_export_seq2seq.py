@@ -1,0 +1,399 @@
+"""An encoder-decoder as a Hugging Face folder: AutoModelForSeq2SeqLM and AutoTokenizer open it and
+write what the run writes, and the way back gives the same bits."""
+
+import dataclasses
+import json
+
+import jax
+import numpy as np
+import pytest
+
+from xlingjax.cli.main import main
+from xlingjax.convert.formats.sentences import SENTENCES
+from xlingjax.data.vocabulary.sentencepiece import Vocabulary
+from xlingjax.model.build import build_model
+from xlingjax.model.config import preset
+from xlingjax.model.decoding import Decoding
+from xlingjax.model.params import flattened
+from xlingjax.training.workdir import write_trained
+
+torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
+from tests.helpers import foreign_models as foreign  # noqa: E402 - needs torch
+from tests.helpers import small_xlmr  # noqa: E402 - needs transformers
+
+LANGUAGES = ("de", "en", "ru")
+LINES = ["The lake is cold.", "Das Wasser", "сегодня"]
+SIZES = dict(layers=2, decoder_layers=2, dim=24, heads=4, ffn=40, max_positions=90, init_std=0.3)
+
+
+@pytest.fixture(scope="module")
+def vocabularies(tmp_path_factory):
+    from xlingjax.data.vocabulary.training import train_vocabulary
+
+    folder = tmp_path_factory.mktemp("vocabularies")
+    small_xlmr.tokenizer_model(folder)
+    (folder / "text.en.txt").write_text("\n".join(SENTENCES * 4) + "\n", encoding="utf-8")
+    train_vocabulary(
+        folder / "xlm", mono=[f"en={folder / 'text.en.txt'}"], size=270, character_coverage=1.0
+    )
+    xlmr = Vocabulary.load(folder / "sentencepiece.bpe.model", "xlmr")
+    return {"xlmr": xlmr, "xlm": Vocabulary.load(folder / "xlm")}
+
+
+def run_of(folder, vocabulary, name, **options):
+    """A workdir of a model of that preset with random weights that write different texts."""
+    tokens = options.get("language_tokens", 0)
+    config = preset(name).replace(
+        **{"vocab_size": vocabulary.size + tokens, **SIZES, "unroll": 1, **options}
+    )
+    rng = np.random.default_rng(0)
+    params = build_model(config).init(jax.random.key(0))
+    params = jax.tree.map(lambda x: np.array(x + rng.normal(0, 0.1, x.shape), np.float32), params)
+    record = {
+        "identity": {
+            "model": dataclasses.asdict(config),
+            "data": {"x": {"vocabulary": vocabulary.sha256}},
+        },
+        "languages": list(LANGUAGES),
+        "model": dataclasses.asdict(config),
+        "labels": [],
+    }
+    write_trained(str(folder), record, 7, params, vocabulary.files())
+    return config, params
+
+
+def command(verb, source, output, *more):
+    return main([verb, "--from", str(source), "--to", str(output), *more])
+
+
+def rows_of_text(name, config):
+    """The rows of a parameter that some text reads or predicts."""
+    pieces = config.vocab_size - config.language_tokens
+    if name.endswith("head/bias"):
+        return slice(pieces)
+    if name.endswith("positions/embedding"):
+        return slice(config.position_offset, None)
+    return slice(config.vocab_size if name.endswith("tokens/embedding") else None)
+
+
+def require_equal(found, wanted, config):
+    found, wanted = flattened(found), flattened(wanted)
+    assert {*found} == {*wanted}
+    for name, value in wanted.items():
+        rows = rows_of_text(name, config)
+        np.testing.assert_array_equal(
+            np.asarray(found[name])[rows], np.asarray(value)[rows], err_msg=name
+        )
+
+
+def our_texts(run, source, target, beams):
+    from xlingjax.inference.generate import Generator
+    from xlingjax.inference.run import open_run
+
+    opened = open_run(run)
+    decoding = Decoding(beams=beams, max_length=(0, 20))
+    generator = Generator(
+        opened.model, opened.params, opened.vocabulary, opened.languages, decoding
+    )
+    return [list(best.ids) for (best, *_) in generator.generate(LINES, source, target)]
+
+
+def their_texts(folder, beams, start=None):
+    """By the folder's own conventions, but for the width and the length of the search."""
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    model = transformers.AutoModelForSeq2SeqLM.from_pretrained(folder).eval()
+    more = {}
+    if start:
+        more["decoder_start_token_id"] = tokenizer.convert_tokens_to_ids(start)
+    texts = []
+    for line in LINES:
+        given = tokenizer(line, return_tensors="pt")
+        found = model.generate(**given, num_beams=beams, max_new_tokens=20, **more)
+        texts.append(found[0, 1:].tolist())
+    return texts, model, tokenizer
+
+
+def some_long(cases, *quick):
+    """All but these are of `make test-long`."""
+    return [name if name in quick else pytest.param(name, marks=pytest.mark.long) for name in cases]
+
+
+SHAPES = {
+    # of the recipes xdae_tiny, mt_text, xlm_mt_tiny, xlm_unmt, xfnp
+    "pre-LN": ("mini", "xlm", dict(language_tokens=3), "MBart"),
+    "post-LN": ("tiny", "xlm", dict(language_tokens=3, tied_self_attention=True), "Bart"),
+    "a direction": ("mini", "xlm", dict(num_languages=3), "MBart"),
+    "two tables": ("tiny", "xlm", dict(num_languages=3, decoder_embeddings="separate"), "Bart"),
+    "XLM-R's pieces": (
+        "xlmr_base",
+        "xlmr",
+        dict(head="plain", language_tokens=3, embedding_scale=True),
+        "Bart",
+    ),
+    "streams": ("xfnp", "xlmr", dict(ffn=96, language_tokens=3), "ProphetNet"),
+    "three streams": (
+        "tiny",
+        "xlm",
+        dict(head="plain", streams=3, layers=3, decoder_embeddings="shared", ffn=24),
+        "ProphetNet",
+    ),
+}
+
+
+@pytest.mark.parametrize("shape", some_long(SHAPES, "a direction"))
+def test_their_classes_write_what_the_run_writes(shape, vocabularies, tmp_path, capsys):
+    from xlingjax.inference.run import open_run
+
+    name, layout, options, architecture = SHAPES[shape]
+    vocabulary = vocabularies[layout]
+    config, params = run_of(tmp_path / "run", vocabulary, name, **options)
+    more = ["--language", "de-en"] if config.has_languages else []
+    assert command("export", tmp_path / "run", tmp_path / "hf", *more) == 0, capsys.readouterr().err
+    told = capsys.readouterr().out
+    assert f"{architecture}ForConditionalGeneration" in told
+    assert "logits of the next piece: largest difference" in told
+    assert "the same ids for 16 of 16 sentences" in told
+    start = "__en__" if config.language_tokens else None
+    ours = our_texts(tmp_path / "run", "de", "en", 4)
+    theirs, model, tokenizer = their_texts(tmp_path / "hf", 4, start)
+    assert ours == [[i for i in ids if i != vocabulary.pad_id] for ids in theirs]
+    assert len({tuple(ids) for ids in ours}) == len(LINES)
+    assert type(model).__name__ == f"{architecture}ForConditionalGeneration"
+    # And back.
+    assert command("import", tmp_path / "hf", tmp_path / "again", "--unverified") == 0
+    again = open_run(tmp_path / "again")
+    assert again.vocabulary == vocabulary and again.languages == LANGUAGES
+    if not config.has_languages:
+        assert again.model.config == config
+        require_equal(again.params, params, config)
+    # A second time nothing changes.
+    assert command("export", tmp_path / "again", tmp_path / "twice", "--unverified") == 0
+    for path in sorted((tmp_path / "hf").iterdir()):
+        if path.name not in ("README.md",):
+            assert path.read_bytes() == (tmp_path / "twice" / path.name).read_bytes(), path.name
+    if config.language_tokens:
+        with pytest.raises(ValueError, match="decoder_start_token_id"):
+            model.generate(**tokenizer("a", return_tensors="pt"))
+
+
+def original(path, family, **changes):
+    """A random model of transformers' own, in a folder with XLM-R's tokenizer; 6 texts long."""
+    path.mkdir()
+    pieces = small_xlmr.tokenizer_model(path)
+    sizes = dict(vocab_size=pieces + 2, max_position_embeddings=90)
+    if family == "ProphetNet":
+        sizes |= dict(hidden_size=24, num_encoder_layers=2, num_decoder_layers=1)
+        sizes |= dict(num_encoder_attention_heads=4, num_decoder_attention_heads=4)
+    else:
+        sizes |= dict(d_model=24, encoder_layers=1, decoder_layers=2)
+        sizes |= dict(encoder_attention_heads=4, decoder_attention_heads=4)
+    sizes |= dict(encoder_ffn_dim=40, decoder_ffn_dim=40)
+    config = getattr(transformers, f"{family}Config")(**{**sizes, **changes})
+    made = getattr(transformers, f"{family}ForConditionalGeneration")(config)
+    model = foreign.randomised(made)
+    if family == "Bart":
+        bias_1V = torch.linspace(-0.3, 0.3, config.vocab_size)[None]
+        model.final_logits_bias = torch.nn.Buffer(bias_1V)
+    if not config.tie_word_embeddings:
+        model.lm_head.weight.data = model.model.decoder.embed_tokens.weight.data.clone()
+    model.save_pretrained(path)
+    (path / "tokenizer_config.json").write_text('{"tokenizer_class": "XLMRobertaTokenizer"}')
+    return model
+
+
+ORIGINALS = {
+    "mBART": ("MBart", dict(scale_embedding=True)),
+    "BART": ("Bart", {}),
+    "BART, nothing tied": ("Bart", dict(tie_word_embeddings=False)),
+    "ProphetNet": ("ProphetNet", dict(ngram=2, pad_token_id=0)),
+}
+
+
+def of_our_folder(folder):
+    """The model, and a batch of three sources and of what a decoder reads."""
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    model = transformers.AutoModelForSeq2SeqLM.from_pretrained(folder).eval()
+    given = tokenizer(list(SENTENCES[:3]), padding=True, return_tensors="pt")
+    return model, {**given}
+
+
+def compare_generation(model, theirs, given, **more):
+    """Their original, told to search as the folder says, and the model of the folder."""
+    # Its own config would have the end forced at the longest length.
+    theirs.generation_config = model.generation_config
+    for beams in (1, 4):
+        options = dict(num_beams=beams, max_new_tokens=12, **more)
+        found = model.generate(**given, **options)
+        wanted = theirs.generate(**given, **options)
+        assert found.tolist() == wanted.tolist()
+    assert len({tuple(ids) for ids in found[:, 1:].tolist()}) > 1
+
+
+@pytest.mark.parametrize("name", some_long(ORIGINALS, "mBART", "ProphetNet"))
+def test_their_own_models_come_back_the_same(name, tmp_path, capsys):
+    family, changes = ORIGINALS[name]
+    theirs = original(tmp_path / "theirs", family, **changes)
+    assert command("import", tmp_path / "theirs", tmp_path / "run", "--unverified") == 0
+    assert command("export", tmp_path / "run", tmp_path / "hf", "--unverified") == 0
+    model, given = of_our_folder(tmp_path / "hf")
+    assert type(model) is type(theirs)
+    compare_generation(model, theirs, given)
+    # A column at a time, as they compute ProphetNet rightly.
+    given["decoder_input_ids"] = torch.full((3, 1), 2)
+    with torch.no_grad():
+        found, wanted = model(**given).logits, theirs(**given).logits
+    assert wanted.std() > 0.5
+    torch.testing.assert_close(found, wanted, atol=0, rtol=0)
+    # Every weight of theirs is the same bits.
+    weights = dict(model.named_parameters())
+    for key, value in theirs.named_parameters():
+        if "position" in key or (key == "model.shared.weight" and "nothing" in name):
+            continue  # rows before the first; a table that nothing reads
+        torch.testing.assert_close(weights[key], value, atol=0, rtol=0, msg=key)
+
+
+def test_mbart_keeps_its_language_codes(tmp_path, capsys):
+    """Their rows are in another order here; the tokenizer of the folder knows them by name."""
+    from tests.convert.formats import test_mbart
+
+    before = test_mbart.save(tmp_path / "theirs", test_mbart.OF_25)
+    assert command("import", tmp_path / "theirs", tmp_path / "run", "--unverified") == 0
+    more = ["--unverified", "--language", "en-ro"]
+    assert command("export", tmp_path / "run", tmp_path / "hf", *more) == 0
+    assert "`generate` begins with ro_RO" in capsys.readouterr().out
+    theirs = transformers.MBartForConditionalGeneration.from_pretrained(tmp_path / "theirs")
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "hf")
+    model, given = of_our_folder(tmp_path / "hf")
+    code = tokenizer.convert_tokens_to_ids("ro_RO")
+    assert model.generation_config.decoder_start_token_id == code
+    pieces = tokenizer.convert_tokens_to_ids("<mask>")
+    assert pieces == len(tokenizer) - 26
+    read = {**given, "decoder_input_ids": torch.tensor([[code]] * 3)}
+    with torch.no_grad():
+        found = model(**read).logits
+        read["decoder_input_ids"] = torch.full((3, 1), before.convert_tokens_to_ids("ro_RO"))
+        wanted = theirs.eval()(**read).logits
+    torch.testing.assert_close(found[..., :pieces], wanted[..., :pieces], atol=0, rtol=0)
+    assert (found[..., pieces + 1 :] < -1e8).all()
+    # Without our description, too, the codes are known.
+    (tmp_path / "hf" / "xlingjax.json").unlink()
+    assert command("import", tmp_path / "hf", tmp_path / "again", "--unverified") == 0
+    records = [json.loads((tmp_path / name / "run.json").read_text()) for name in ("run", "again")]
+    assert records[0]["languages"] == records[1]["languages"]
+    assert records[0]["model"]["language_tokens"] == records[1]["model"]["language_tokens"] == 25
+
+
+def test_a_tokenizer_of_words_comes_back_to_the_byte(tmp_path, capsys):
+    """ProphetNet's own puts nothing before a source, and ours stands between [CLS] and [SEP]."""
+    from tests.helpers import imported_folders
+    from xlingjax.inference.run import open_run
+
+    imported_folders.prophetnet(tmp_path / "theirs")
+    assert command("import", tmp_path / "theirs", tmp_path / "run", "--unverified") == 0
+    assert command("export", tmp_path / "run", tmp_path / "hf", "--unverified") == 0
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "hf")
+    vocabulary = open_run(tmp_path / "run").vocabulary
+    ids = tokenizer(SENTENCES[0]).input_ids
+    assert ids == [vocabulary.bos_id, *vocabulary.encode(SENTENCES[0]), vocabulary.eos_id]
+    before = transformers.AutoTokenizer.from_pretrained(tmp_path / "theirs")
+    assert before(SENTENCES[0]).input_ids == ids[1:]
+    assert command("import", tmp_path / "hf", tmp_path / "again", "--unverified") == 0
+    assert open_run(tmp_path / "again").vocabulary.sha256 == vocabulary.sha256
+
+
+REFUSED = {
+    "head='transform'": ("xlmr_base", dict(), []),
+    "norm_eps=1e-06": ("tiny", dict(norm_eps=1e-6), []),
+    "embedding_norm=False": ("mini", dict(embedding_norm=False), []),
+    "norm_order='pre'": ("mini", dict(streams=2, head="plain"), []),
+    "head='tied'": ("tiny", dict(streams=2), []),
+    "decoder_layers=3 above layers=2": (
+        "tiny",
+        dict(streams=2, decoder_layers=3, head="plain"),
+        [],
+    ),
+    "--language FROM-TO exports it for one direction of de, en, ru": (
+        "mini",
+        dict(num_languages=3),
+        [],
+    ),
+    "give one of them, or two as en-de": ("mini", dict(num_languages=3), ["--language", "de-fr"]),
+    "embeds no languages; leave it out": ("mini", dict(), ["--language", "de"]),
+}
+
+
+@pytest.mark.parametrize("message", REFUSED)
+def test_what_no_class_computes_is_refused_by_its_setting(message, vocabularies, tmp_path, capsys):
+    name, options, more = REFUSED[message]
+    run_of(tmp_path / "run", vocabularies["xlm"], name, **options)
+    assert command("export", tmp_path / "run", tmp_path / "hf", *more) == 2
+    told = capsys.readouterr().err
+    assert message in told and len(told.splitlines()) == 1
+    assert not (tmp_path / "hf").exists()
+
+
+@pytest.mark.long
+def test_a_folder_that_writes_something_else_is_no_export(
+    vocabularies, tmp_path, capsys, monkeypatch
+):
+    """Logits may agree where the search does not: here it may not end."""
+    from xlingjax.convert import export_model
+
+    run_of(tmp_path / "run", vocabularies["xlm"], "mini", language_tokens=3)
+    right = export_model.generation_config
+
+    def wrong(*given):
+        fields = right(*given)
+        fields["suppress_tokens"] = list(range(100))
+        return fields
+
+    monkeypatch.setattr(export_model, "generation_config", wrong)
+    assert command("export", tmp_path / "run", tmp_path / "hf") == 2
+    assert "transformers writes [" in capsys.readouterr().err
+    assert not (tmp_path / "hf").exists()
+
+
+RECIPES = {
+    "xdae_tiny": ({}, [], "MBart"),
+    "xlm_mt_tiny": ({}, ["--language", "de-en"], "MBart"),
+    "mt_text": ({}, ["--language", "en"], "Bart"),
+    # `xfnp_tiny` is pre-LN, which ProphetNet's class is not.
+    "xfnp_tiny": ({"MODEL": "tiny", "LAYERS": 2}, [], "ProphetNet"),
+}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_a_run_of_a_recipe_is_exported(recipe, tmp_path, capsys):
+    from tests.helpers import small_corpus
+
+    bindings, more, architecture = RECIPES[recipe]
+    small_corpus.build(tmp_path)
+    bindings = {
+        "VOCABULARY": tmp_path / "vocab",
+        "HELDOUT_PAIRS": None,
+        "TRAIN_STEPS": 2,
+        "WARMUP_STEPS": 1,
+        "EVAL_EVERY": 0,
+        "BATCH": 4,
+        "MESH_DATA": 1,
+        **bindings,
+    }
+    if recipe in ("xdae_tiny", "xfnp_tiny"):
+        bindings["MONO"] = tmp_path / "mono"
+    else:
+        bindings["PARALLEL"] = f"{tmp_path}/pairs/*"
+    run = tmp_path / "run"
+    words = small_corpus.arguments("pretrain", recipe, bindings, "--workdir", str(run))
+    assert main(words) == 0, capsys.readouterr().err
+    assert command("export", run, tmp_path / "hf", *more) == 0, capsys.readouterr().err
+    told = capsys.readouterr().out
+    assert f"{architecture}ForConditionalGeneration" in told
+    assert "texts written greedily: the same ids" in told
+    card = (tmp_path / "hf" / "README.md").read_text()
+    assert "AutoModelForSeq2SeqLM" in card
+    # The card's own code runs.
+    code = card.split("```python\n")[1].split("```")[0]
+    found = {}
+    exec(code.replace('folder = "."', f'folder = "{tmp_path / "hf"}"'), found)
+    assert isinstance(found["text"], str)
