@@ -82,14 +82,14 @@ def run_of(name, weight):
 def test_steps_are_those_of_the_schedule(schedule, weights):
     entries = [{0: run_of(name, weight)} for name, weight in zip("abc", weights, strict=True)]
     # One that changes within a cycle.
-    entries[1][25] = entries[1][0]
-    taken = table_flops.steps_by_stage(entries, 47, schedule)
+    entries[1][24] = entries[1][0]
+    taken = table_flops.steps_by_stage(entries, 46, schedule)
     expected = Counter()
-    for step in range(47):
+    for step in range(46):
         for index in turns(step, 0, weights, schedule):
             name = "abc"[index]
-            expected[name if name != "b" or step < 25 else "b@25"] += 1
-    assert taken == {name: expected[name] for name in ("a", "b", "b@25", "c")}
+            expected[name if name != "b" or step < 24 else "b@24"] += 1
+    assert taken == {name: expected[name] for name in ("a", "b", "b@24", "c")}
 
 
 def test_drawn_turns_are_expected_ones():
