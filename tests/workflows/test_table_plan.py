@@ -49,9 +49,7 @@ def test_a_cell_is_its_rows_steps_and_operations(start, files, tmp_path):
     assert any("BATCH=12 trains on 6 of 8 devices" in note for note in plan.notes)
 
 
-def test_all_that_is_wrong_is_listed_at_once_and_nothing_is_trained(
-    start, files, tmp_path, capsys
-):
+def test_all_that_is_wrong_is_listed_at_once_and_nothing_is_trained(start, files, tmp_path, capsys):
     rows = {
         "fine": XNLI,
         "no file": {"task": "xtreme/pawsx", "settings": ["LENGTH=24"]},

@@ -1,0 +1,32 @@
+"""Every table of the papers, planned on small files in the official layouts."""
+
+import re
+
+import pytest
+
+from tests.helpers import table_data
+from xlingjax.cli import main
+from xlingjax.config import gin_files
+
+TABLES = sorted((gin_files.gin_folder() / "recipes/tables").glob("*.gin"))
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory):
+    return table_data.write(tmp_path_factory.mktemp("tables"))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("path", TABLES, ids=lambda path: path.stem)
+def test_nothing_of_it_is_refused(path, found, tmp_path, capsys):
+    words = ["table", path.stem, "--data", found["data"], "--to", str(tmp_path / "out")]
+    status = main.main([*words, "--dry-run", *table_data.macros(path.stem, found)])
+    printed = capsys.readouterr().out
+    assert status == 0, printed
+    *_, last = printed.strip().splitlines()
+    trained, measured, refused = re.match(
+        r"([\d,]+) trainings, (\d+) measured rows and commands, (\d+) refused; ", last
+    ).groups()
+    assert refused == "0" and (trained, measured) != ("0", "0")
+    assert "not counted" not in printed
+    assert not (tmp_path / "out").exists()
