@@ -28,7 +28,7 @@ from xlingjax.workflows.launch import launch
 from xlingjax.workflows.many import Job, difference
 from xlingjax.workflows.scorecard_cells import SCORES
 
-PREDICTED = ("dev", "test", "translate_test")
+PREDICTED = ("dev", "test", "translate_dev", "translate_test")
 """Splits that are read to be predicted, not to be trained on."""
 
 
@@ -111,10 +111,8 @@ class CellTraining(Job):
         # Before the training, so that a fault of a test set is not found only after it.
         _read_predicted(self.request, bound, self.say)
         for task in self.request.tasks:
-            for line in lost_rows(
-                task,
-                counted(self.request, task, bound).lost,
-            ):
+            count = counted(self.request, task, bound)
+            for line in (*lost_rows(task, count.lost), *count.unpaired):
                 self.say(line)
         # Before the training too, so that an edit meanwhile shows when it is gone on with.
         files = _hashes(self.request, bound)

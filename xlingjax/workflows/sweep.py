@@ -24,11 +24,10 @@ from xlingjax.config.recipe import bindings, read_recipe
 from xlingjax.data.labelled.task import Task, find, read
 from xlingjax.data.sources import split_list
 from xlingjax.errors import UserError
-from xlingjax.evaluation.task.predictions import pivot_of
 from xlingjax.evaluation.task.tested import chosen_languages
 from xlingjax.inference.run import open_run
 from xlingjax.model.params import flattened
-from xlingjax.preprocessors.task_rows import require_parallel
+from xlingjax.preprocessors.beside import standing_beside
 from xlingjax.runtime.machine import RuntimeConfig
 from xlingjax.training.first_state import require_labels
 from xlingjax.workflows.baselines import BASELINES, score_baseline
@@ -71,6 +70,7 @@ def check(request: Request, say: Callable[[str], None] = print) -> None:
         check(dataclasses.replace(request, strategy=TEACHER), say)
         return
     sound: set[tuple[Task, str, str]] = set()
+    told: set[str] = set()
     for variant, settings in itertools.product(plan.variants, _grid(request)):
         # One seed is enough: all bind the same files.
         cell = Cell.of(
@@ -85,7 +85,7 @@ def check(request: Request, say: Callable[[str], None] = print) -> None:
         for task in request.tasks:
             _require_readable(task, request.data, bound, sound)
             if bound["CLASSIFIER"] == "plug_in":
-                _require_beside(request, task, bound)
+                _require_beside(request, task, bound, told, say)
 
 
 def run(
@@ -308,9 +308,11 @@ def _require_beside(
     request: Request,
     task: Task,
     bound: Mapping[str, Any],
+    told: set[str],
+    say: Callable[[str], None],
 ) -> None:
     """Raise UserError where what a plugged-in model reads beside the examples does not correspond
-    to them."""
+    to them. told: the lines that were said, which is added to: cells share most sets."""
     data = request.data
     for split_macro, languages_macro in MEASURED:
         split = bound[split_macro]
@@ -320,11 +322,10 @@ def _require_beside(
             split,
             split_list(bound[languages_macro]),
         ):
-            records = read(task, data, split, language)
-            pivot = pivot_of(task, data, split, language)
-            translated = read(task, data, *pivot)
-            path = find(task, data, *pivot).paths[0]
-            require_parallel(task, records, translated, language, str(path))
+            found = standing_beside(task, data, split, language)
+            if found.unpaired and found.unpaired not in told:
+                say(found.unpaired)
+            told.add(found.unpaired)
 
 
 def parameters_hash(params: Any) -> str:
