@@ -12,7 +12,7 @@ demo=$1 out=$2 seeds=${3:-2} questions=${4:-3000} tagged=${5:-1500}
 veco=${VECO:-$out/veco}
 [ -d "$out/data/xquad" ] || {
   "$xlingjax" tinyworld "$out/told" --seed 1 --languages de,en,ru,zh --train_languages de,en,ru,zh \
-    --size "mono=20,pairs=20,qa_train=$questions,qa_dev=100,qa_test=200,pos_train=$tagged,pos_dev=100,pos_test=200"
+    --size "mono=20,pairs=20,qa_train=$questions,qa_dev=60,qa_test=100,pos_train=$tagged,pos_dev=60,pos_test=100"
   "$python" - "$out/told" "$out/data" <<'END'
 import shutil
 import sys
@@ -65,6 +65,6 @@ sweep() { # LOG TASK STRATEGIES, settings
   run "$out/$1.log" finetune --task "xtreme/$2" --from "$veco" --data "$out/data" --to "$out/scores" --strategy $3 --seeds "$seeds" \
     --allow-missing --gin.BATCH=32 --gin.LEARNING_RATE=1e-3 "${@:4}"
 }
-sweep questions xquad 'transfer multi_language plug_in' --gin.LENGTH=80 --gin.STRIDE=40 --gin.MAX_QUESTION=24 --gin.EPOCHS=3
-sweep tags udpos 'transfer multi_language teacher plug_in plug_in_teacher' --gin.LENGTH=40 --gin.EPOCHS=6
+sweep questions xquad 'plug_in multi_language transfer' --gin.LENGTH=80 --gin.STRIDE=40 --gin.MAX_QUESTION=24 --gin.EPOCHS=3
+sweep tags udpos 'plug_in multi_language transfer plug_in_teacher teacher' --gin.LENGTH=24 --gin.EPOCHS=6
 wait

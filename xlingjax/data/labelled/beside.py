@@ -3,6 +3,7 @@ or by id. Plug-in fine-tuning reads each beside the other (VECO §3.1)."""
 
 from __future__ import annotations
 
+import functools
 import re
 import unicodedata
 from collections import Counter
@@ -171,11 +172,19 @@ def _originals(records: Sequence[Example]) -> list[tuple[str, ...]]:
     return [tuple(map(_letters, record.original)) for record in records]
 
 
+_MARKS = re.compile(r"[\W_]+")
+
+
+# A premise stands in several examples, one after the other.
+@functools.lru_cache(maxsize=1024)
 def _letters(text: str) -> str:
     """Its letters and digits, small: what tokenising, quoting and spaces leave as it is."""
-    folded = unicodedata.normalize("NFKC", text).casefold()
+    if text.isascii():
+        folded = text.lower()
+    else:
+        folded = unicodedata.normalize("NFKC", text).casefold()
     # A text of marks alone is what it is.
-    return re.sub(r"[\W_]+", "", folded) or text
+    return _MARKS.sub("", folded) or text
 
 
 def _by_text(
