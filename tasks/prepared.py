@@ -38,7 +38,7 @@ _TRANSLATED_XNLI = (
 _TRANSLATED_PAWSX = ("de", "es", "fr", "ja", "ko", "zh")
 _TRANSLATED_SQUAD = ("ar", "de", "el", "es", "hi", "ru", "th", "tr", "vi", "zh")
 # TyDiQA's ids begin with the language in words; the training set of all languages is one split.
-_TYDIQA = {
+TYDIQA_LANGUAGES = {
     "ar": "arabic",
     "bn": "bengali",
     "en": "english",
@@ -145,8 +145,8 @@ TYDIQA = {
         Prepared(
             "tydi_qa/goldp:3.0.0",
             "train",
-            functools.partial(questions, named=_TYDIQA),
-            (*_TYDIQA,),
+            functools.partial(questions, named=TYDIQA_LANGUAGES),
+            (*TYDIQA_LANGUAGES,),
         ),
     ),
     "test": (
@@ -154,7 +154,7 @@ TYDIQA = {
             "tydi_qa/goldp:3.0.0",
             "validation-{language}",
             questions,
-            (*_TYDIQA,),
+            (*TYDIQA_LANGUAGES,),
         ),
     ),
 }

@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from collections.abc import Sequence
+from pathlib import Path
 
 from xlingjax.data.labelled.pairs import read_bucc, read_tatoeba
 from xlingjax.data.labelled.questions import read_squad
+from xlingjax.data.labelled.records import Question
 from xlingjax.data.labelled.task import Files, Task
 from xlingjax.data.labelled.text import Table, read_translated
 from xlingjax.data.labelled.words import (
@@ -19,6 +22,7 @@ from xlingjax.data.labelled.words import (
     read_tagged_lines,
     read_wikiann,
 )
+from xlingjax.errors import UserError
 from xlingjax.tasks import prepared
 
 XNLI = "ar bg de el en es fr hi ru sw th tr ur vi zh"
@@ -43,10 +47,42 @@ _UPOS = "ADJ ADP ADV AUX CCONJ DET INTJ NOUN NUM PART PRON PROPN PUNCT SCONJ SYM
 UPOS = tuple(_UPOS.split())
 PANX_TAGS = ("B-LOC", "B-ORG", "B-PER", "I-LOC", "I-ORG", "I-PER", "O")
 
+
+def _with_whole_ids(
+    read_numbered,
+    paths: Sequence[Path],
+    task,
+    language: str,
+) -> list[Question]:
+    """TyDiQA's training questions of a language with their whole ids, which XTREME's script cuts
+    off: those of the file that it was made from, which the script leaves beside it."""
+    questions = read_numbered(paths[:1], task, language)
+    wanted = prepared.TYDIQA_LANGUAGES[language] + "-"
+    whole = []
+    for question in read_squad(paths[1:], task, language):
+        if question.id.startswith(wanted):
+            whole.append(question)
+    texts = [one.question for one in questions]
+    if [one.question for one in whole] != texts:
+        raise UserError(
+            f"{paths[0]} does not hold the questions of {paths[1]} that begin with {wanted!r}, in"
+            " their order: fetch both again",
+        )
+    return [
+        dataclasses.replace(question, key=named.id)
+        for question, named in zip(questions, whole, strict=True)
+    ]
+
+
 # XTREME writes some of its files with Python's csv module, which quotes fields; others are plain.
 _csv = Table(quoted=None)
 # XTREME's script cuts the ids of TyDiQA's training set.
 _numbered = functools.partial(read_squad, numbered=True)
+_named_tydiqa = functools.partial(_with_whole_ids, _numbered)
+_sentences = functools.partial(read_tagged_lines, every_line=True)
+_TYDIQA_TRAIN = (
+    "tydiqa/tydiqa-goldp-v1.1-train/tydiqa.goldp.{language}.train.json"
+)
 _translated_squad = functools.partial(read_squad, translated=True)
 _translated_numbered = functools.partial(
     read_squad,
@@ -152,6 +188,30 @@ TRANSLATED_TYDIQA = translations(
     _translated_numbered,
     "tydiqa",
 )
+
+
+def translated_questions(
+    task: str,
+    folder: str,
+) -> tuple[Files, ...]:
+    """XTREME's test sets of questions, translated into English."""
+    path = f"translate-test/{folder}.translate.test.{{language}}-en.json"
+    return translations(task, path, _translated_squad, folder)
+
+
+def translated_sentences(task: str) -> dict[str, tuple[Files, ...]]:
+    """Dev and test sets of tagged sentences, translated into English: a line for each, words with
+    spaces between. XTREME has none; so FILTER's authors lay theirs out."""
+    found = {}
+    for part in ("dev", "test"):
+        found[f"translate_{part}"] = places(
+            f"{task}/translate-{part}/{part}-{{language}}-en.tsv",
+            f"{task}/translations/{part}-{{language}}-en.tsv",
+            read=_sentences,
+        )
+    return found
+
+
 TRANSLATED_MLQA = (
     TRANSLATED_SQUAD
     + places(  # MLQA's own machine translations, mlqa-translate-train.tar.gz
@@ -313,7 +373,8 @@ TASKS = (
                 "udpos/translate-train/train-{language}.mt.tsv",
                 read=read_tagged_lines,
             ),
-        },
+        }
+        | translated_sentences("udpos"),
         # XTREME's script counts chunks of equal tags; the share of right tags stands beside it.
         ("seqeval_f1", "token_accuracy"),
         UPOS,
@@ -335,7 +396,8 @@ TASKS = (
                 "panx/translate-train/train-{language}.mt.tsv",
                 read=read_tagged_lines,
             ),
-        },
+        }
+        | translated_sentences("panx"),
         ("seqeval_f1", "conll_f1"),
         PANX_TAGS,
         tfds=prepared.PANX,
@@ -348,6 +410,7 @@ TASKS = (
         | {
             "test": places("xquad/xquad.{language}.json", read=read_squad),
             "translate_train": TRANSLATED_SQUAD,
+            "translate_test": translated_questions("XQuAD", "xquad"),
         },
         ("squad_f1", "squad_em"),
         end="json",
@@ -364,6 +427,7 @@ TASKS = (
             "dev": mlqa("dev"),
             "test": mlqa("test"),
             "translate_train": TRANSLATED_MLQA,
+            "translate_test": translated_questions("MLQA", "mlqa"),
         },
         ("mlqa_f1", "mlqa_em"),
         end="json",
@@ -375,9 +439,15 @@ TASKS = (
         "span_qa",
         TYDIQA,
         {
-            "train": places(
-                "tydiqa/tydiqa-goldp-v1.1-train/tydiqa.goldp.{language}.train.json",
-                read=_numbered,
+            "train": (
+                Files(
+                    (
+                        _TYDIQA_TRAIN,
+                        "tydiqa/tydiqa-goldp-v1.1-train/tydiqa-goldp-v1.1-train.json",
+                    ),
+                    _named_tydiqa,
+                ),
+                Files((_TYDIQA_TRAIN,), _numbered),
             ),
             "test": places(
                 # TyDiQA keeps its test set: XTREME tests on
@@ -386,6 +456,7 @@ TASKS = (
                 read=read_squad,
             ),
             "translate_train": TRANSLATED_TYDIQA,
+            "translate_test": translated_questions("TyDiQA-GoldP", "tydiqa"),
         },
         ("squad_f1", "squad_em"),
         end="json",

@@ -36,7 +36,7 @@ def words(tasks, start, files, output, *more):
 
 def told(path):
     scores = json.loads(path.read_text())
-    # Where it was trained says nothing of what it is; one training reads the files of all its tasks.
+    # Where it was trained says nothing of it; one training reads the files of all its tasks.
     del scores["machine"], scores["files"]
     return scores
 

@@ -533,10 +533,14 @@ def test_strategies_that_lack_files_are_passed_over_in_a_suite(files, tmp_path):
     none = "no answers to test with in the languages of its translations"
     assert lacking("TARGET = %gin.REQUIRED", questions, tmp_path) == none
     assert lacking("LABELLED = %gin.REQUIRED", questions, data) == "no classes or tags to label"
-    assert (
-        lacking(f'{translated}\nCLASSIFIER = "plug_in"', questions, data)
-        == "no classes of pairs of translations"
+    plugged = f'{translated}\nCLASSIFIER = "plug_in"'
+    assert lacking(plugged, questions, data) == ""
+    titles = task_named("xglue/ntg")
+    assert lacking(plugged, titles, files / "xglue") == (
+        "no classes, tags or spans of examples in two languages"
     )
+    none = "answers for translated test sets that are none for the test sets"
+    assert lacking(tested, questions, data) == none
 
 
 def test_options_of_tasks_need_a_task(start, capsys):

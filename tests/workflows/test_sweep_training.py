@@ -147,7 +147,7 @@ def test_translated_questions_are_learnt_without_those_whose_answer_was_lost(
         ),
         (
             "plug_in",
-            "CLASSIFIER=plug_in is for classification and ranking; xtreme/xquad is of span_qa",
+            "CLASSIFIER=plug_in goes through cross-attention, which",
         ),
     ):
         assert finetune("xtreme/xquad", start, questions, tmp_path / "out", *ASKED, strategy) == 2

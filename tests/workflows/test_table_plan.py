@@ -1,17 +1,13 @@
 """What a table will train, before anything is trained."""
 
-import json
 import re
 
 import pytest
 
-from tests.helpers import official_files, sweeping
+from tests.helpers import sweeping
 from tests.helpers.sweeping import LANGUAGES, random_run
 from xlingjax.cli import main
-from xlingjax.config import gin_files
-from xlingjax.config import recipe as recipes
 from xlingjax.errors import UserError
-from xlingjax.model.flops import flops_per_token
 from xlingjax.training.run_record import read_run_record
 from xlingjax.workflows import table_plan
 from xlingjax.workflows.paper_tables import Table

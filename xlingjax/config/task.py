@@ -24,6 +24,7 @@ from xlingjax.data.sources import split_list
 from xlingjax.errors import UserError
 from xlingjax.evaluation.task.scores import TaskScore
 from xlingjax.objectives.finetuning import Classification, PlugIn, Tagging
+from xlingjax.objectives.plug_in import PlugInSpans, PlugInTagging
 from xlingjax.objectives.span_qa import SpanQA
 from xlingjax.preprocessors.task import task_source
 from xlingjax.preprocessors.task_rows import Reading
@@ -58,6 +59,9 @@ def task_classifier(task: str, classifier: str | None = None) -> str | None:
     of_kind = {"tagging": "tagging", "span_qa": "spans"}.get(
         trained_task(task).kind,
     )
+    # Plugged in, a head of the same kind reads states of twice the width.
+    if classifier == "plug_in" and of_kind:
+        return f"plug_in_{of_kind}"
     if classifier and of_kind and classifier != of_kind:
         raise UserError(
             f"CLASSIFIER={classifier}: {task} needs {of_kind!r}: leave it out",
@@ -195,8 +199,12 @@ def task(
         )
     classes = len(task_labels(name))
     paired = classifier == "plug_in"
-    if found.kind == "tagging":
+    if found.kind == "tagging" and paired:
+        objective = PlugInTagging(classes)
+    elif found.kind == "tagging":
         objective = Tagging(classes)
+    elif found.kind == "span_qa" and paired:
+        objective = PlugInSpans()
     elif paired:
         objective = PlugIn(classes)
     elif found.kind == "span_qa":
@@ -244,7 +252,8 @@ def on_rows(
         # A row holds an example in both languages.
         length *= 2
     shapes = batch_shapes(objective.reads, batch=batch, length=length)
-    return ObjectiveRun(objective, Batches(shapes, opened), weight)
+    batches = Batches(shapes, opened, positions=reading.length)
+    return ObjectiveRun(objective, batches, weight)
 
 
 def _generation(

@@ -68,6 +68,8 @@ FIELDS: dict[str, Field] = _fields(
     ("answer_columns", "BL", np.int32, "1 = an answer may begin or end here", "span_qa", "span_qa"),
     ("start_positions", "B", np.int32, "column of the answer's first piece; 0: not in the row", "span_qa", "span_qa"),
     ("end_positions", "B", np.int32, "column of its last piece; 0: not in the row", "span_qa", "span_qa"),
+    ("beside_start_positions", "B", np.int32, "start_positions of side 1; its first token: not in the row", "plug_in", "plug_in"),
+    ("beside_end_positions", "B", np.int32, "end_positions of side 1", "plug_in", "plug_in"),
     ("example_weights", "B", np.float32, "0 for rows that only fill the batch", "finetuning, unicoder", "classifiers"),
 )
 # fmt: on

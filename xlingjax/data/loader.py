@@ -60,7 +60,8 @@ class Batches:
     settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     """How they are made, for the run's record."""
     positions: int = 0
-    """How many of the model's positions the rows use, where these are more than their columns."""
+    """How many of the model's positions the rows use, where these are not as many as their columns;
+    0: they are."""
     preprocessor: Preprocessor | None = None
     """What makes them of text; None: they are not made of text."""
 

@@ -1,13 +1,16 @@
 """Answers of a fine-tuned model as spans of the original contexts."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from xlingjax.data.labelled.records import Question
 from xlingjax.errors import UserError
 from xlingjax.inference.forward import by_row, compiled
+from xlingjax.objectives.plug_in import PlugInSpans
 from xlingjax.objectives.span_qa import SpanQA
+from xlingjax.preprocessors.plug_in import Beside, paired_span_rows
 from xlingjax.preprocessors.span_qa import Window, span_rows
 from xlingjax.training.run_record import check_length
 
@@ -16,8 +19,14 @@ CANDIDATES = 20
 """
 
 
+def _objective(config) -> SpanQA | PlugInSpans:
+    if config.plugged_in:
+        return PlugInSpans()
+    return SpanQA()
+
+
 def _logits(model, params, batch):
-    return SpanQA().logits(model, params, batch)
+    return _objective(model.config).logits(model, params, batch)
 
 
 def predict(
@@ -28,10 +37,10 @@ def predict(
     batch_size: int = 64,
     mesh=None,
 ) -> np.ndarray:
-    """float32[N, L, 2]: logits of first and last column (see `span_rows`). The last batch is filled
-    up with empty rows."""
+    """float32[N, L, 2]: logits of first and last column (see `span_rows`, `paired_span_rows`). The
+    last batch is filled up with empty rows."""
     fields = {}
-    for name in SpanQA().reads:
+    for name in _objective(model.config).reads:
         # Gold answers, one number a row, are not read.
         if name in rows and rows[name].ndim == 2:
             fields[name] = rows[name]
@@ -131,14 +140,17 @@ def predict_answers(
     longest: int = 30,
     candidates: int = CANDIDATES,
     reset_positions: bool = False,
+    beside: Beside | None = None,
     batch_size: int = 64,
     mesh=None,
 ) -> dict[str, str]:
     """{id: answer} of questions in one language (see `best_answers`).
 
     length ... reset_positions: see `span_rows`; those that the model was trained with. longest:
-    pieces of an answer. Raises UserError for sizes that leave no room or that the model has no
-    positions for, an id that stands twice, and a model that is not for spans.
+    pieces of an answer. beside: of a model that is plugged in, the translation of each question and
+    its context; answers are those of `questions`, in their contexts. Raises UserError for sizes
+    that leave no room or that the model has no positions for, an id that stands twice, and a model
+    that is not for spans.
     """
     check_length("span_qa", length, model.config)
     # Predictions are kept by id, and one would hide the other.
@@ -150,16 +162,30 @@ def predict_answers(
                 " so give each its own",
             )
         seen.add(question.id)
-    rows, windows = span_rows(
-        questions,
-        vocabulary,
-        length,
-        language_id,
-        stride=stride,
-        max_question=max_question,
-        reset_positions=reset_positions,
-        answers=False,
-    )
+    how: dict[str, Any] = {
+        "stride": stride,
+        "max_question": max_question,
+        "reset_positions": reset_positions,
+        "answers": False,
+    }
+    if beside is None:
+        rows, windows = span_rows(
+            questions,
+            vocabulary,
+            length,
+            language_id,
+            **how,
+        )
+    else:
+        # Columns of the first side, whose windows these are, are those of its rows alone.
+        rows, windows = paired_span_rows(
+            questions,
+            beside.records,
+            vocabulary,
+            length,
+            (language_id, beside.language_id),
+            **how,
+        )
     # All windows first, since an answer is chosen over those of a question.
     logits = predict(model, params, rows, batch_size=batch_size, mesh=mesh)
     return best_answers(

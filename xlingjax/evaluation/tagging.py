@@ -1,19 +1,28 @@
 """Tags of words, of a fine-tuned model."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from xlingjax.data.labelled.records import Tagged
 from xlingjax.inference.forward import by_row, compiled
 from xlingjax.objectives.finetuning import Tagging
+from xlingjax.objectives.plug_in import PlugInTagging
 from xlingjax.preprocessors.finetuning import tagged_parts, tagged_rows
+from xlingjax.preprocessors.plug_in import Beside, paired_tagged_rows
 
 NO_TAG = "O"
 
 
 def _likeliest(model, objective: Tagging, params, batch):
     return objective.logits(model, params, batch).argmax(-1)
+
+
+def _objective(config) -> Tagging:
+    if config.plugged_in:
+        return PlugInTagging(config.num_labels)
+    return Tagging(config.num_labels)
 
 
 def predict(
@@ -24,12 +33,12 @@ def predict(
     batch_size: int = 64,
     mesh=None,
 ) -> np.ndarray:
-    """int[N, L]: the likeliest tag at every piece (see `tagged_rows`)."""
+    """int[N, L]: the likeliest tag at every piece (see `tagged_rows`, `paired_tagged_rows`)."""
     fields = {}
     for name, values in rows.items():
         if not name.startswith("tag_"):
             fields[name] = values
-    run = compiled(_likeliest, model, mesh, Tagging(model.config.num_labels))
+    run = compiled(_likeliest, model, mesh, _objective(model.config))
     return by_row(run, params, fields, batch_size, mesh)
 
 
@@ -47,21 +56,35 @@ def predict_tags(
     mesh=None,
     apart: bool = True,
     marks: str = "kept",
+    beside: Beside | None = None,
 ) -> list[list[str]]:
     """A tag for every word of every sentence, that of its first piece, from all rows that the
     sentence takes (see `tagged_parts`). A word without a piece of its own gets "O", or of tags
     without it that of the word before, whose piece it shares. apart, marks: see `pieces_of_words`.
+    beside: of a model that is plugged in, the translation of each sentence.
     """
-    rows = tagged_rows(
-        sentences,
-        vocabulary,
-        length,
-        tags,
-        language,
-        language_id,
-        apart=apart,
-        marks=marks,
-    )
+    how: dict[str, Any] = {"apart": apart, "marks": marks}
+    if beside is None:
+        rows = tagged_rows(
+            sentences,
+            vocabulary,
+            length,
+            tags,
+            language,
+            language_id,
+            **how,
+        )
+    else:
+        rows = paired_tagged_rows(
+            sentences,
+            beside.records,
+            vocabulary,
+            length,
+            tags,
+            (language, beside.language),
+            (language_id, beside.language_id),
+            **how,
+        )
     # At every piece: which one is a word's first is looked up below.
     found = predict(model, params, rows, batch_size=batch_size, mesh=mesh)
     made = [[""] * len(sentence.words) for sentence in sentences]

@@ -28,6 +28,8 @@ CHOICES: dict[str, tuple[str, ...]] = {
         "tagging",
         "spans",
         "plug_in",
+        "plug_in_tagging",
+        "plug_in_spans",
     ),
     "language_init": ("random", "zero"),
     "dtype": ("float32", "bfloat16", "float16"),
@@ -99,7 +101,7 @@ class ModelConfig:
     maximum of all states; "difference": compares the mean states of the two texts of a pair, of
     which the encoder sees each alone; "tagging": dropout, linear on every state; "spans": the same,
     with two outputs, where an answer begins and ends; "plug_in": as "xlmr", on [H; S] of a side of
-    a pair (VECO)."""
+    a pair (VECO); "plug_in_tagging", "plug_in_spans": as these, on [H; S] of every token."""
     num_labels: int = 0
     """Classes of the classification head; 0 = no such head."""
     task_labels: tuple[tuple[str, int], ...] | None = None
@@ -307,6 +309,11 @@ class ModelConfig:
     def true_rows(self) -> int:
         """Rows of the token table without those of padding."""
         return self.table_rows or self.vocab_size
+
+    @property
+    def plugged_in(self) -> bool:
+        """Whether the classifier reads [H; S] of an example in two languages."""
+        return self.classifier.startswith("plug_in")
 
     @property
     def has_languages(self) -> bool:

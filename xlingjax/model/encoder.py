@@ -194,7 +194,7 @@ class _Modules(nn.Module):
         h_BLD = self.encoder(x_BLD, None, attention, (x_BLD, attention))
         self.head(h_BLD)
         read_BLE = h_BLD
-        if self.config.classifier == "plug_in":
+        if self.config.plugged_in:
             # It reads [H; S].
             read_BLE = jnp.concatenate([h_BLD, h_BLD], axis=-1)
         if self.config.num_labels:
@@ -273,6 +273,7 @@ class Encoder:
         words_BLD: Array | None = None,
         shift_BLD: Array | None = None,
         states_BLD: Array | None = None,
+        texts: int = 1,
     ) -> Array:
         """h_BLD in the compute type; with `all_layers` h_[N+1]BLD, the embedding output first.
 
@@ -281,11 +282,11 @@ class Encoder:
         besides (sides, is_mask) too. `rng` None = no dropout. memory: h_BLD of the same rows for
         the cross-attention slot, and who sees whom there. words_BLD: the word embeddings, instead
         of the rows' own; shift_BLD: what to add to them; states_BLD: instead of all that the
-        embeddings give. Raises `UserError` when the rows are longer than the position table or the
-        model lacks the slot for `memory`, `Refused` when the attention backend cannot honour
-        `spec`.
+        embeddings give. texts: equal parts of a row, in each of which positions begin anew. Raises
+        `UserError` when they are longer than the position table or the model lacks the slot for
+        `memory`, `Refused` when the attention backend cannot honour `spec`.
         """
-        self._check(batch)
+        self._check(batch, texts=texts)
         if memory is not None and not self.config.cross_attention:
             raise UserError(
                 f"model {self.config.name} has no cross-attention; set cross_attention=True",
@@ -432,11 +433,11 @@ class Encoder:
     def _abstract_boxed(self):
         return _abstract_boxed(type(self), self.config)
 
-    def _check(self, batch: Batch, ahead: int = 0) -> None:
-        """`ahead`: positions that are read beyond the last token's."""
+    def _check(self, batch: Batch, ahead: int = 0, texts: int = 1) -> None:
+        """`ahead`: positions that are read beyond the last token's; `texts`: see `encode`."""
         c = self.config
         # A lookup beyond the table raises nothing inside a compiled program.
-        length = batch["input_ids"].shape[-1]
+        length = batch["input_ids"].shape[-1] // texts
         rows = c.max_positions - c.position_offset - ahead
         if length > rows:
             raise UserError(

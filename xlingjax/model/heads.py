@@ -18,6 +18,9 @@ from xlingjax.model.masks import Fields
 
 Array = jax.Array
 
+OF_TOKENS = ("tagging", "spans", "plug_in_tagging", "plug_in_spans")
+"""Classifiers that read every state, and not one of the row."""
+
 
 class VocabularyHead(nn.Module):
     """h_...D -> (g_...D, bias_V); logits are g @ token_table.T + bias. XLM-R transforms h first,
@@ -44,8 +47,7 @@ class VocabularyHead(nn.Module):
 
 
 class Classifier(nn.Module):
-    """States -> float32 logits_BC (of "tagging" and "spans" logits_BLC), by the model's
-    `classifier`.
+    """States -> float32 logits_BC (of `OF_TOKENS` logits_BLC), by the model's `classifier`.
 
     "xlm" reads the first state (XLM §5.1), "xlmr" has a dense layer with tanh between, "pooler" has
     no dropout before it; "mean" and "max" read the mean and the maximum of all states of the row.
@@ -53,7 +55,7 @@ class Classifier(nn.Module):
     length sqrt(D): the sentence classifier of XNLI's baselines (Conneau et al. 2018, §4.1) without
     u, v and u * v themselves, since only in a difference of two sentences of one language
     everything cancels that all its sentences have in common. "plug_in" is "xlmr" on states of
-    twice the width.
+    twice the width, "plug_in_tagging" and "plug_in_spans" are the others on such.
     """
 
     config: ModelConfig
@@ -79,7 +81,7 @@ class Classifier(nn.Module):
                 both_BE,
             )
             x = dropout(gelu(c, h_BF), rate, keys[0])
-        elif c.classifier in ("tagging", "spans"):
+        elif c.classifier in OF_TOKENS:
             x = dropout(h_BLD, rate, keys[0])
         elif c.classifier in ("mean", "max"):
             x = dropout(

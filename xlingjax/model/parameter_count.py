@@ -66,6 +66,8 @@ def _count_classifier(c: ModelConfig, labels: int) -> int:
         dense = (2 * c.dim, c.ffn)
     elif c.classifier == "plug_in":
         dense = (2 * c.dim, c.dim)
+    elif c.plugged_in:
+        return (2 * c.dim + 1) * labels
     else:
         return (c.dim + 1) * labels
     inputs, outputs = dense

@@ -28,7 +28,12 @@ from xlingjax.objectives.base import (
     flops_of_labels,
     metrics_by_language,
 )
-from xlingjax.objectives.veco import VECO
+from xlingjax.objectives.plugged import (
+    first_columns,
+    plugged_states,
+    require_plugged_in,
+    side_languages,
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -162,6 +167,12 @@ class Classification(Objective):
             "spans": "runs/span_qa.gin",
             "plug_in": "runs/plug_in.gin",
         }
+        if config.plugged_in and config.classifier not in recipes:
+            raise UserError(
+                f"classifier={config.classifier!r} is of `xlingjax finetune --task` with"
+                " --strategy plug_in; of a single labelled text or pair set CLASSIFIER to xlm, xlmr"
+                " or difference",
+            )
         if config.classifier in recipes:
             raise UserError(
                 f"classifier={config.classifier!r} is not one of a single labelled text or"
@@ -194,7 +205,7 @@ class Tagging(Objective):
         return AttentionSpec(bidirectional, packed=False)
 
     def weights(self, batch: Batch) -> dict[str, Array]:
-        return {"tagging": batch["tag_weights"].sum()}
+        return {self.name: batch["tag_weights"].sum()}
 
     def loss(
         self,
@@ -227,7 +238,7 @@ class Tagging(Objective):
             languages,
         )
         return Loss(
-            terms={"tagging": (values["loss"] * weights_T).sum()},
+            terms={self.name: (values["loss"] * weights_T).sum()},
             metrics=metrics,
         )
 
@@ -302,20 +313,12 @@ class PlugIn(Objective):
         nll_T = -jnp.take_along_axis(log_p_TC, labels_T[:, None], axis=-1)[:, 0]
         correct_T = (logits_TC.argmax(-1) == labels_T).astype(jnp.float32)
         values = {"loss": nll_T, "accuracy": correct_T}
-        # Each prediction counts for the language of its side's first token.
-        languages_BL = batch["language_ids"]
-        _, second_B1 = _first_columns(batch)
-        x_languages_B = languages_BL[:, 0]
-        y_languages_B = jnp.take_along_axis(languages_BL, second_B1, axis=1)[
-            :,
-            0,
-        ]
-        languages_T = jnp.concatenate([x_languages_B, y_languages_B])
         metrics = metrics_by_language(
             self.name,
             values,
             weights_T,
-            languages_T,
+            # Each prediction counts for the language of its side.
+            side_languages(batch),
             languages,
         )
         return Loss(
@@ -331,31 +334,18 @@ class PlugIn(Objective):
         rng: Array | None = None,
     ) -> tuple[Array, Array]:
         """float32 logits_BC of x and of y."""
-        config = model.config
-        if (
-            config.num_labels != self.num_labels
-            or config.classifier != "plug_in"
-        ):
-            raise UserError(
-                f"model {config.name} has num_labels={config.num_labels},"
-                f" classifier={config.classifier!r}; the task has {self.num_labels} labels"
-                ' and needs classifier="plug_in"',
-            )
-        if not config.cross_attention:
-            raise UserError(
-                f"model {config.name} has no cross-attention, which plug-in fine-tuning goes"
-                " through: let INIT_FROM be a VECO run, or what `xlingjax plug in RUN --source"
-                " VECO_RUN` writes",
-            )
+        require_plugged_in(model.config, "plug_in", self.num_labels, "labels")
         keys = split_key(rng, 4)
-        veco = VECO(
-            stop_gradient=self.stop_gradient,
-            query=config.cross_attention_query,
+        both_BLE = plugged_states(
+            model,
+            params,
+            batch,
+            keys[0],
+            keys[1],
+            self.stop_gradient,
         )
-        h_BLD, s_BLD = veco.states(model, params, batch, keys[0], keys[1])
-        both_BLE = jnp.concatenate([h_BLD, s_BLD], axis=-1)
         logits = []
-        for column_B1, key in zip(_first_columns(batch), keys[2:], strict=True):
+        for column_B1, key in zip(first_columns(batch), keys[2:], strict=True):
             first_B1E = jnp.take_along_axis(
                 both_BLE,
                 column_B1[..., None],
@@ -364,10 +354,3 @@ class PlugIn(Objective):
             logits.append(model.classify(params, first_B1E, batch, rng=key))
         x_BC, y_BC = logits
         return x_BC, y_BC
-
-
-def _first_columns(batch: Batch) -> tuple[Array, Array]:
-    """([B, 1], [B, 1]): the first column of each side."""
-    # `argmax` gives the first of equal values.
-    second_B1 = batch["sides"].argmax(axis=1)[:, None]
-    return jnp.zeros_like(second_B1), second_B1

@@ -139,8 +139,10 @@ class VECO(TokenObjective):
         h_rng: Array | None = None,
         s_rng: Array | None = None,
         shift_BLD: Array | None = None,
+        texts: int = 1,
     ) -> tuple[Array, Array]:
-        """(H_BLD, S_BLD) of both sides."""
+        """(H_BLD, S_BLD) of both sides. texts: 2 where each side has half of the row (see
+        `Encoder.encode`)."""
         if model.config.cross_attention_query != self.query:
             raise UserError(
                 f"model {model.config.name} has"
@@ -154,6 +156,7 @@ class VECO(TokenObjective):
             self.attention(),
             rng=h_rng,
             shift_BLD=shift_BLD,
+            texts=texts,
         )
         # Keys and values of every layer of S are the other side's final H (§2.1), so that one pass
         # gives them for all layers.
@@ -168,6 +171,7 @@ class VECO(TokenObjective):
             rng=s_rng,
             memory=memory,
             shift_BLD=shift_BLD,
+            texts=texts,
         )
         return h_BLD, s_BLD
 

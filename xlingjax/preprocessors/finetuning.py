@@ -244,7 +244,9 @@ def tagged_parts(
                 begins.append(i)
         # Rows of this sentence begin here: no row goes on from the sentence before.
         first = len(parts)
-        for begin, end in zip(begins, [*begins[1:], len(ids)], strict=True):
+        # Of a sentence without pieces there is an end and no begin.
+        ends = [*begins[1:], len(ids)]
+        for begin, end in zip(begins, ends, strict=False):
             end = min(end, begin + room)
             # A word is not divided between rows: at the cut its tag would have two places.
             if len(parts) == first or len(parts[-1][1]) + end - begin > room:

@@ -8,16 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from xlingjax.data.labelled.records import is_lost, learnable
+from xlingjax.data.labelled.records import learnable
 from xlingjax.data.labelled.task import Task
 from xlingjax.data.loader import BatchSource
 from xlingjax.errors import UserError
+from xlingjax.preprocessors.beside import training_pairs
 from xlingjax.preprocessors.finetuning import shuffled_rows
 from xlingjax.preprocessors.span_qa import checked_separators
 from xlingjax.preprocessors.task_rows import (
     Reading,
     beside_rows,
-    require_parallel,
     task_rows,
 )
 from xlingjax.preprocessors.training_set import Training
@@ -137,24 +137,14 @@ def _rows_beside_pivot(
 ) -> tuple[dict[str, np.ndarray], str]:
     """(rows [N, 2 * length] of one translated part, how many examples they hold and beside
     which)."""
-    records = training.records(task, data, origin, language)
-    # Line by line the text that the set was translated from.
-    pivot = training.records(task, data, "gold", task.trained_on)
-    # With what was lost, so that rows correspond.
-    require_parallel(task, records, pivot, language)
-    learnt = []
-    beside = []
-    for record, translated in zip(records, pivot, strict=True):
-        if not is_lost(record):
-            learnt.append(record)
-            beside.append(translated)
+    pairs = training_pairs(task, data, training, origin, language)
     rows = beside_rows(
         task,
-        learnt,
-        beside,
+        pairs.records,
+        pairs.beside,
         vocabulary,
         reading,
         language,
         (ids[language], ids[task.trained_on]),
     )
-    return rows, f"{len(learnt)} beside {task.trained_on}"
+    return rows, f"{len(pairs.records)} beside {task.trained_on}"

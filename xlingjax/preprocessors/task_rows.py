@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from xlingjax.data.labelled.beside import require_parallel
 from xlingjax.data.labelled.task import Task
 from xlingjax.errors import UserError
 from xlingjax.preprocessors.finetuning import (
@@ -16,7 +16,11 @@ from xlingjax.preprocessors.finetuning import (
     tagged_parts,
     tagged_rows,
 )
-from xlingjax.preprocessors.plug_in import paired_rows
+from xlingjax.preprocessors.plug_in import (
+    paired_rows,
+    paired_span_rows,
+    paired_tagged_rows,
+)
 from xlingjax.preprocessors.span_qa import count_windows, span_rows
 
 
@@ -124,51 +128,52 @@ def count_rows(
     return len(records)
 
 
-def require_parallel(
-    task: Task,
-    records: Sequence[Any],
-    pivot: Sequence[Any],
-    language: str,
-    path: str | Path = "",
-) -> None:
-    """Raise UserError where `records` of a language and their translations `pivot` do not
-    correspond. path: the file
-    of `pivot`."""
-    there = f"{task.trained_on!r}"
-    if path:
-        there += f" ({path})"
-    if len(records) != len(pivot):
-        raise UserError(
-            f"{task.full_name}: {len(records)} examples in {language!r} and {len(pivot)} in"
-            f" {there}: plug-in fine-tuning reads every example in two languages, line by line",
-        )
-    for first, second in zip(records, pivot, strict=True):
-        if (
-            None not in (first.label, second.label)
-            and first.label != second.label
-        ):
-            raise UserError(
-                f"{task.full_name}, line {first.line} in {language!r} is {first.label!r}, line"
-                f" {second.line} in {there} {second.label!r}: the two files must hold the same"
-                " examples in the same order",
-            )
-
-
 def beside_rows(
     task: Task,
     records: Sequence[Any],
-    pivot: Sequence[Any],
+    beside: Sequence[Any],
     vocabulary,
     reading: Reading,
     language: str,
     language_ids: tuple[int, int],
 ) -> dict[str, np.ndarray]:
-    """Rows of plug-in fine-tuning: arrays [N, 2 * length], `records` of a language beside their
-    translations `pivot`. Raises UserError where they do not correspond."""
-    require_parallel(task, records, pivot, language)
+    """Rows of plug-in fine-tuning: arrays [N, 2 * length] and [N], `records` of a language beside
+    their partners in `Task.trained_on`, row by row. Raises UserError where they do not correspond.
+    """
+    require_parallel(
+        task.full_name,
+        records,
+        beside,
+        language,
+        repr(task.trained_on),
+    )
+    if task.kind == "span_qa":
+        return paired_span_rows(
+            records,
+            beside,
+            vocabulary,
+            reading.length,
+            language_ids,
+            stride=reading.stride,
+            max_question=reading.max_question,
+            reset_positions=reading.reset_positions,
+        )[0]
+    if task.kind == "tagging":
+        return paired_tagged_rows(
+            records,
+            beside,
+            vocabulary,
+            reading.length,
+            task.labels,
+            (language, task.trained_on),
+            language_ids,
+            reading.pieces,
+            reading.apart,
+            reading.marks or task.marks,
+        )
     return paired_rows(
         records,
-        pivot,
+        beside,
         vocabulary,
         reading.length,
         task.labels,

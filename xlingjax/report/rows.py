@@ -162,6 +162,12 @@ def _targets(
             one["start_positions"][0],
             one["end_positions"][0] + 1,
         )
+        if "beside_start_positions" in objective.reads:
+            beside = np.arange(
+                one["beside_start_positions"][0],
+                one["beside_end_positions"][0] + 1,
+            )
+            columns = np.concatenate([columns, beside])
         return _at(columns, ids[columns], "answer")
     if objective.attention().causal:
         packs = one["pack_ids"][0]

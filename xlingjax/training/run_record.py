@@ -179,7 +179,8 @@ def check_length(
     positions: int = 0,
 ) -> None:
     """Raise UserError when an objective's rows are longer than the model's position table, or use
-    `positions` more than it has."""
+    `positions` more than it has. positions: 0: as many as columns; fewer where they begin anew
+    within a row."""
     room = model.max_positions - model.position_offset
     if length <= room < positions:
         raise UserError(
@@ -188,6 +189,8 @@ def check_length(
             " BTMLM_LENGTH, set PSEUDO_RESET_POSITIONS=True, or for a new model"
             f" model.max_positions={positions + model.position_offset}",
         )
+    if 0 < positions < length:
+        length = positions
     if length > room:
         raise UserError(
             f"objective {name}: rows of {length} tokens do not fit the {room} positions of model"

@@ -225,8 +225,9 @@ def files_read(
             parts.append(("test", language))
     if bound["CLASSIFIER"] == "plug_in":
         # Such a model reads each example beside its translation.
-        for language in languages_present(task, data, "translate_test"):
-            parts.append(("translate_test", language))
+        for name in ("translate_dev", "translate_test"):
+            for language in languages_present(task, data, name):
+                parts.append((name, language))
         for split in ("train", dev, test):
             parts.append((split, task.trained_on))
     # Parts of one set may both choose and test.

@@ -17,7 +17,7 @@ from xlingjax.evaluation.task.tested import chosen_languages
 from xlingjax.training.run_record import read_run_record, run_and_checkpoint
 from xlingjax.workflows.cell import Request, training_of
 from xlingjax.workflows.cell_splits import NO_DEV
-from xlingjax.workflows.strategies import PAIRED
+from xlingjax.workflows.strategies import PAIRED, TRANSLATABLE
 
 LEAST = {
     "BATCH": 1,
@@ -47,6 +47,13 @@ def require_sound(request: Request, bound: Mapping[str, Any]) -> None:
             raise UserError(
                 f"{name}={value}: must be a whole number, {least} or more",
             )
+    for task in request.tasks:
+        of_translations = part_of(bound["TEST_SPLIT"])[0] == "translate_test"
+        if of_translations and task.kind not in TRANSLATABLE:
+            raise UserError(
+                f"TEST_SPLIT={bound['TEST_SPLIT']}: {task.kind} of a translation is none of what"
+                f" was translated, so {task.full_name} cannot be tested on it",
+            )
     model = read_run_record(run_and_checkpoint(request.source)[0])["model"]
     room = model["max_positions"] - model.get("position_offset", 0)
     if bound["LENGTH"] > room:
@@ -62,7 +69,7 @@ def require_sound(request: Request, bound: Mapping[str, Any]) -> None:
 def _require_plug_in(request: Request, model: Mapping[str, Any]) -> None:
     if request.task.kind not in PAIRED:
         raise UserError(
-            f"CLASSIFIER=plug_in is for {' and '.join(PAIRED)}; {request.called} is of"
+            f"CLASSIFIER=plug_in is for {', '.join(PAIRED)}; {request.called} is of"
             f" {request.task.kind}",
         )
     if not model.get("cross_attention"):
@@ -163,6 +170,9 @@ def require_as_many(request: Request, bound: Mapping[str, Any]) -> None:
     numbers (of MLQA, in percent, by their ids). Raises UserError where a translation has more or
     fewer rows."""
     for task in request.tasks:
+        # Pairs tell which of them translate the rows that are held out.
+        if bound["CLASSIFIER"] == "plug_in":
+            continue
         # A percentage cuts by ids there, which translations have in common whatever their number.
         if task.shared_ids and "%" in bound["TRAIN_SPLIT"]:
             continue

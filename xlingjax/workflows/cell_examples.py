@@ -9,6 +9,7 @@ from xlingjax.data.labelled.records import learnable
 from xlingjax.data.labelled.task import Task, hashes
 from xlingjax.data.labelled.tfds import located
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
+from xlingjax.preprocessors.beside import training_pairs
 from xlingjax.preprocessors.task_rows import Reading, count_rows
 from xlingjax.preprocessors.training_set import Training
 from xlingjax.tasks import task_named
@@ -44,6 +45,8 @@ class Count:
     """Of the model: a long example is several."""
     lost: tuple[Lost, ...]
     """The translated rows that are left out."""
+    unpaired: tuple[str, ...] = ()
+    """Plugged in: what is said of translated rows without a partner, a line for each file."""
 
 
 def lost_rows(task: Task, parts: Sequence[Lost]) -> list[str]:
@@ -92,9 +95,27 @@ def _counted(
     examples = 0
     rows = 0
     lost = []
+    unpaired = []
     for origin, language in training.parts(task, data):
         # A model that is plugged in reads the gold example beside each translation of it.
         if origin == "gold" and paired:
+            continue
+        if paired:
+            pairs = training_pairs(task, data, training, origin, language)
+            if pairs.lost:
+                place = training.described(task, data, origin, language)
+                read = len(pairs.records) + pairs.lost
+                lost.append(Lost(place, pairs.lost, read))
+            if pairs.unpaired:
+                unpaired.append(pairs.unpaired)
+            examples += len(pairs.records)
+            rows += count_rows(
+                task,
+                pairs.records,
+                vocabulary,
+                reading,
+                language,
+            )
             continue
         records = training.records(task, data, origin, language)
         learnt = records
@@ -108,4 +129,4 @@ def _counted(
         examples += len(learnt)
         # Steps are planned by rows, since a question over a long context is several of them.
         rows += count_rows(task, learnt, vocabulary, reading, language)
-    return Count(examples, rows, tuple(lost))
+    return Count(examples, rows, tuple(lost), tuple(unpaired))

@@ -32,7 +32,7 @@ from xlingjax.workflows.many import difference
 from xlingjax.workflows.scorecard_cells import SCORES
 from xlingjax.workflows.sharing import SharedJob
 
-PREDICTED = ("dev", "test", "translate_test")
+PREDICTED = ("dev", "test", "translate_dev", "translate_test")
 """Splits that are read to be predicted, not to be trained on."""
 
 
@@ -116,10 +116,8 @@ class CellTraining(SharedJob):
         # Before the training, so that a fault of a test set is not found only after it.
         _read_predicted(self.request, bound, self.say)
         for task in self.request.learnt:
-            for line in lost_rows(
-                task,
-                counted(self.request, task, bound).lost,
-            ):
+            count = counted(self.request, task, bound)
+            for line in (*lost_rows(task, count.lost), *count.unpaired):
                 self.say(line)
         # Before the training too, so that an edit meanwhile shows when it is gone on with.
         files = _hashes(self.request, bound)

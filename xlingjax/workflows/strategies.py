@@ -12,8 +12,11 @@ OVER = ("PIVOT", "TARGET")
 """Macros of a strategy that each language in turn is put in."""
 TAUGHT = ("classification", "ranking", "tagging")
 """The kinds of tasks whose examples a teacher can label."""
-PAIRED = ("classification", "ranking")
+PAIRED = ("classification", "ranking", "tagging", "span_qa")
 """Those that plug-in fine-tuning is defined for (VECO §3.1)."""
+TRANSLATABLE = ("classification", "ranking")
+"""Those whose answers for a translation are answers for what was translated: not tags of its words,
+nor spans of its text."""
 STUDIED = "multi_language"
 """The strategy that runs over sets of languages, where they are given."""
 
@@ -119,7 +122,7 @@ def lacking(text: str, task: Task, data: str) -> str:
     if has("LABELLED =") and task.kind not in TAUGHT:
         return "no classes or tags to label"
     if has('CLASSIFIER = "plug_in"') and task.kind not in PAIRED:
-        return "no classes of pairs of translations"
+        return "no classes, tags or spans of examples in two languages"
     reads_translations = (
         has('TRANSLATED = "all"') or has("TARGET =") or has("LABELLED =")
     )
@@ -130,6 +133,10 @@ def lacking(text: str, task: Task, data: str) -> str:
         is_tested(task, data, name) for name in translated
     ):
         return "no answers to test with in the languages of its translations"
+    if "translate_test" in text and task.kind not in TRANSLATABLE:
+        return (
+            "answers for translated test sets that are none for the test sets"
+        )
     if "translate_test" in text and not languages_present(
         task,
         data,

@@ -25,11 +25,10 @@ from xlingjax.config.shared_training import require_alike
 from xlingjax.data.labelled.task import Task, find, read
 from xlingjax.data.sources import split_list
 from xlingjax.errors import UserError
-from xlingjax.evaluation.task.predictions import pivot_of
 from xlingjax.evaluation.task.tested import chosen_languages
 from xlingjax.inference.run import open_run
 from xlingjax.model.params import flattened
-from xlingjax.preprocessors.task_rows import require_parallel
+from xlingjax.preprocessors.beside import standing_beside
 from xlingjax.runtime.machine import RuntimeConfig
 from xlingjax.training.first_state import require_labels
 from xlingjax.workflows.baselines import BASELINES, score_baseline
@@ -74,17 +73,18 @@ def check(
         return
     if devices is None:
         devices = jax.device_count()
-    told = set()
-    sound: set[tuple[Task, str, str]] = set()
+    told: set[str] = set()
+    sound: Sound = set()
     for cell in planned_cells(request, say):
-        if line := idle(cell.bound, devices, jobs):
-            told.add(f"{request.called}: {line}")
-        for task in request.tasks:
-            _require_readable(task, request.data, cell.bound, sound)
-            if cell.bound["CLASSIFIER"] == "plug_in":
-                _require_beside(request, task, cell.bound)
-    for line in sorted(told):
-        say(line)
+        line = idle(cell.bound, devices, jobs)
+        if line and line not in told:
+            say(f"{request.called}: {line}")
+            told.add(line)
+        require_sets(request, cell, sound, told, say)
+
+
+Sound = set[tuple[Task, str, str]]
+"""(task, split, language) of sets that were read."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -133,6 +133,22 @@ def planned_cells(
             bound,
             _read_by(request, text, bound),
         )
+
+
+def require_sets(
+    request: Request,
+    cell: PlannedCell,
+    sound: Sound,
+    told: set[str],
+    say: Callable[[str], None] = print,
+) -> None:
+    """Raise UserError for a fault of a set that chooses or tests, and where what stands beside it
+    does not correspond. sound, told: what was read and said, which are added to: cells of a sweep
+    share most of them."""
+    for task in request.tasks:
+        _require_readable(task, request.data, cell.bound, sound)
+        if cell.bound["CLASSIFIER"] == "plug_in":
+            _require_beside(request, task, cell.bound, told, say)
 
 
 def _read_by(request: Request, recipe: str, bound: Mapping[str, Any]) -> str:
@@ -364,7 +380,7 @@ def _require_readable(
     task: Task,
     data: str,
     bound: Mapping[str, Any],
-    sound: set[tuple[Task, str, str]],
+    sound: Sound,
 ) -> None:
     """Raise UserError for a fault of a set that chooses or tests. sound: the sets that were read,
     which is added to: cells of a sweep share most of them."""
@@ -381,9 +397,11 @@ def _require_beside(
     request: Request,
     task: Task,
     bound: Mapping[str, Any],
+    told: set[str],
+    say: Callable[[str], None],
 ) -> None:
     """Raise UserError where what a plugged-in model reads beside the examples does not correspond
-    to them."""
+    to them. told: the lines that were said, which is added to: cells share most sets."""
     data = request.data
     for split_macro, languages_macro in MEASURED:
         split = bound[split_macro]
@@ -393,11 +411,10 @@ def _require_beside(
             split,
             split_list(bound[languages_macro]),
         ):
-            records = read(task, data, split, language)
-            pivot = pivot_of(task, data, split, language)
-            translated = read(task, data, *pivot)
-            path = find(task, data, *pivot).paths[0]
-            require_parallel(task, records, translated, language, str(path))
+            found = standing_beside(task, data, split, language)
+            if found.unpaired and found.unpaired not in told:
+                say(found.unpaired)
+            told.add(found.unpaired)
 
 
 def parameters_hash(params: Any) -> str:

@@ -17,6 +17,7 @@ from xlingjax.model.flops import decoder_flops_per_token, flops_per_token
 from xlingjax.objectives.back_translation import BackTranslation
 from xlingjax.objectives.ernie_m import BTMLM
 from xlingjax.objectives.finetuning import PlugIn
+from xlingjax.objectives.plug_in import PlugInSpans, PlugInTagging
 from xlingjax.objectives.translation import Translation
 from xlingjax.objectives.unicoder import CLWR
 from xlingjax.objectives.veco import VECO
@@ -182,7 +183,7 @@ def _veco(objective: VECO, config: ModelConfig, shapes: Shapes) -> float:
     return total
 
 
-def _plug_in(objective: PlugIn, config: ModelConfig, shapes: Shapes) -> float:
+def _plug_in(objective: Any, config: ModelConfig, shapes: Shapes) -> float:
     """H and S."""
     length = shapes["input_ids"][1]
     plain = flops_per_token(config, length, 0.0)
@@ -252,6 +253,8 @@ def _back_translation(
 _COUNTS = {
     VECO: _veco,
     PlugIn: _plug_in,
+    PlugInSpans: _plug_in,
+    PlugInTagging: _plug_in,
     BTMLM: _btmlm,
     CLWR: _clwr,
     BackTranslation: _back_translation,

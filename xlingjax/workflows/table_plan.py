@@ -27,7 +27,7 @@ from xlingjax.workflows.cell import Request
 from xlingjax.workflows.cell_mesh import idle, rows_apart
 from xlingjax.workflows.launch import evaluators_of, stages_of
 from xlingjax.workflows.paper_tables import Table, require_layers
-from xlingjax.workflows.sweep import planned_cells
+from xlingjax.workflows.sweep import Sound, planned_cells, require_sets
 from xlingjax.workflows.table_flops import (
     H100,
     UTILISATION,
@@ -149,7 +149,10 @@ class _Planner:
 
     def _of_sweep(self, job: TableJob, plan: Plan) -> Iterator[Training]:
         request = self._request(job)
+        sound: Sound = set()
+        told: set[str] = set()
         for cell in planned_cells(request, plan.notes.append):
+            require_sets(request, cell, sound, told, plan.notes.append)
             copies = rows_apart(cell.bound, self._devices)
             if line := idle(cell.bound, self._devices, self._jobs):
                 plan.notes.append(f"{job.name}: {line}")

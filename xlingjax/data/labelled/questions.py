@@ -22,7 +22,8 @@ def read_squad(
     translated: bool = False,
 ) -> list[Question]:
     """The questions of one file. An answer with empty text is none: XTREME so blanks those of its
-    test sets. numbered: the ids are the rows, from 0, whatever the file says (ids come twice).
+    test sets. numbered: the ids are the rows, from 0, whatever the file says (ids come twice), and
+    what it says is the `key`.
     translated: by a machine; an answer that it lost (blank, null, or not in its context where it is
     said to stand) is none either; a question or context that it lost (blank or null) is "" and has
     no answers; and a question that comes once for each of its answers, as XTREME writes them, is
@@ -52,7 +53,11 @@ def read_squad(
                 )
                 if numbered:
                     # Before ids are compared, so that none comes twice.
-                    question = replace(question, id=str(len(found)))
+                    question = replace(
+                        question,
+                        id=str(len(found)),
+                        key=question.id,
+                    )
                 before = found.get(question.id)
                 if before is not None:
                     same_text = before.question == question.question

@@ -22,6 +22,8 @@ class Example:
     """None: the official file has none (a test set)."""
     line: int = field(default=0, compare=False)
     """Of its file, from 1."""
+    original: tuple[str, ...] = field(default=(), compare=False)
+    """Of a translation whose file holds it: the text it was translated from."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,8 @@ class Question:
     """Every gold answer; empty: the official file has none."""
     starts: tuple[int, ...]
     """Where each begins in `context`, in characters."""
+    key: str = field(default="", compare=False)
+    """Of a numbered question: the id by which its translations know it; "": that is `id`."""
 
 
 @dataclass(frozen=True)

@@ -44,7 +44,14 @@ TRAINED = ("classification", "ranking", "tagging", "span_qa", "generation")
 """Kinds that are fine-tuned; the others read the states of a model as it is."""
 
 
-SPLITS = ("train", "dev", "test", "translate_train", "translate_test")
+SPLITS = (
+    "train",
+    "dev",
+    "test",
+    "translate_train",
+    "translate_dev",
+    "translate_test",
+)
 
 # The files of Tatoeba, as LASER and XTREME have them, are named by three letters.
 _LANGUAGE3 = """
@@ -124,8 +131,8 @@ class Task:
     files: Mapping[str, tuple[Files | Listed, ...]] = field(hash=False)
     """Split -> the places where its files may lie, the first that is there is read. Splits
     (`SPLITS`): "train", "dev", "test", "translate_train" (the English training set, translated into
-    {language}), "translate_test" (the test set
-    of {language}, translated into English)."""
+    {language}), "translate_dev" and "translate_test" (the dev or test set of {language}, translated
+    into English)."""
     metrics: tuple[str, ...]
     """Names of `evaluation/metrics/registry.py`; the first is the task's score."""
     submission: str

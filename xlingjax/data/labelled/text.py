@@ -98,6 +98,8 @@ class Table:
     translated: bool = False
     """By a machine, which lost texts here and there: they are "" (see `is_lost`), but not in every
     row."""
+    original: tuple[str, ...] = ()
+    """Columns of the text that was translated; empty: it is not there."""
 
     def __call__(
         self,
@@ -151,7 +153,10 @@ class Table:
             label = row.get(self.label)
             if label is not None:
                 label = known_label(_RENAMED.get(label, label), labels, where)
-            examples.append(Example(premise, hypothesis, label, number))
+            original = tuple(row[name] for name in self.original)
+            examples.append(
+                Example(premise, hypothesis, label, number, original),
+            )
         if not examples and languages:
             raise UserError(
                 f"{path}: no rows of {language!r}; its column {self.language} has"
@@ -259,9 +264,17 @@ def read_translated(
     quoted = is_quoted(path)
     _, first = next(_rows(path, quoted), (1, []))
     columns = Table.columns
+    original: tuple[str, ...] = ()
     if len(first) == 5:
-        columns = ("original premise", "original hypothesis", *columns)
-    table = Table(columns, quoted=quoted, unlabelled=False, translated=True)
+        original = ("original premise", "original hypothesis")
+        columns = (*original, *columns)
+    table = Table(
+        columns,
+        quoted=quoted,
+        unlabelled=False,
+        translated=True,
+        original=original,
+    )
     return table.examples(path, task.labels or None)
 
 

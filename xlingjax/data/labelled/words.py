@@ -190,10 +190,13 @@ def read_tagged_lines(
     paths: Sequence[Path],
     task,
     language: str,
+    *,
+    every_line: bool = False,
 ) -> list[Tagged]:
     """A sentence per line: its words, a tab, their tags, with single spaces between (XTREME's
     `.mt.tsv`); or in every line its words alone, for a teacher to tag. A line without words between
-    others keeps its row (see `is_lost`). Raises UserError naming the line."""
+    others keeps its row (see `is_lost`). every_line: so do those at the end, as the file translates
+    another line by line. Raises UserError naming the line."""
     path = existing(paths[0])
     sentences = []
     width = 0
@@ -230,9 +233,9 @@ def read_tagged_lines(
             known_tag(tag, task.labels or None, where)
         sentences.append(Tagged(tuple(words), tuple(tags), number))
     # Blank lines at the end are no rows; nothing of another language corresponds to them.
-    while sentences and is_lost(sentences[-1]):
+    while not every_line and sentences and is_lost(sentences[-1]):
         sentences.pop()
-    if not sentences:
+    if all(map(is_lost, sentences)):
         raise UserError(
             f"{path}: no sentences in this file; a line is words TAB tags",
         )

@@ -6,7 +6,12 @@ from collections.abc import Sequence
 from xlingjax.data.labelled.task import Task
 from xlingjax.errors import UserError
 
-_KIND_OF_CLASSIFIER = {"tagging": "tagging", "spans": "span_qa"}
+_KIND_OF_CLASSIFIER = {
+    "tagging": "tagging",
+    "plug_in_tagging": "tagging",
+    "spans": "span_qa",
+    "plug_in_spans": "span_qa",
+}
 """Of the others it is "classification"."""
 
 

@@ -157,7 +157,7 @@ class OwnScore(TaskScore):
     def _require_labels(self, model) -> None:
         config = model.config
         labels = self.task.labels
-        plugged_in = config.classifier == "plug_in"
+        plugged_in = config.plugged_in
         if self._pivot is not None:
             if not plugged_in or config.num_labels != len(labels):
                 raise UserError(

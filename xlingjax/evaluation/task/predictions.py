@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from xlingjax.data.labelled.task import Task, languages_present, read
+from xlingjax.data.labelled.task import Task
 from xlingjax.errors import UserError
 from xlingjax.evaluation import classification
 from xlingjax.evaluation.span_qa import predict_answers
@@ -13,7 +13,9 @@ from xlingjax.evaluation.task.heads import head_of, require_head
 from xlingjax.inference.encode import language_index
 from xlingjax.inference.generate import Generator
 from xlingjax.model.decoding import Decoding
+from xlingjax.preprocessors.beside import standing_beside
 from xlingjax.preprocessors.finetuning import classification_rows
+from xlingjax.preprocessors.plug_in import Beside
 from xlingjax.preprocessors.task_rows import Reading, beside_rows
 
 
@@ -31,8 +33,8 @@ def predict(
     pivot: Sequence[Any] | None = None,
 ) -> Any:
     """What the task's metrics take: label strings, tags of every word, {id: answer}. languages: the
-    run's, sorted. pivot: of a model that is plugged in, the same examples in `Task.trained_on` (see
-    `translations`).
+    run's, sorted. pivot: of a model that is plugged in, what stands beside each record, in
+    `Task.trained_on` (see `translations`).
 
     Raises UserError where the model's head is not the task's, or the language not one that the
     model embeds.
@@ -40,6 +42,10 @@ def predict(
     # First of all: a language that the model does not embed is refused before rows are made.
     index = language_index(language, languages, model)
     how: dict[str, Any] = {"batch_size": batch_size, "mesh": mesh}
+    beside = None
+    if pivot is not None:
+        second = language_index(task.trained_on, languages, model)
+        beside = Beside(pivot, task.trained_on, second)
     if task.kind == "span_qa":
         return predict_answers(
             model,
@@ -52,6 +58,7 @@ def predict(
             max_question=reading.max_question,
             longest=reading.longest,
             reset_positions=reading.reset_positions,
+            beside=beside,
             **how,
         )
     # Not of spans: `predict_answers` refuses a model that is not for them.
@@ -86,6 +93,7 @@ def predict(
             length=reading.length,
             apart=reading.apart,
             marks=reading.marks or task.marks,
+            beside=beside,
             **how,
         )
     if pivot is not None:
@@ -154,27 +162,10 @@ def translations(
     split: str,
     language: str,
 ) -> Sequence[Any] | None:
-    """What a model that is plugged in reads beside the examples of a language: those of a test set
-    translated into `Task.trained_on`, else that language's own set, whose rows must be parallel.
-    None: the model is not plugged in.
+    """What a model that is plugged in reads beside the examples of a language, in their order:
+    their translations into `Task.trained_on` (see `standing_beside`). None: the model is not
+    plugged in.
     """
-    if model.config.classifier != "plug_in":
+    if not model.config.plugged_in:
         return None
-    return read(task, data, *pivot_of(task, data, split, language))
-
-
-def pivot_of(
-    task: Task,
-    data: str | Path,
-    split: str,
-    language: str,
-) -> tuple[str, str]:
-    """(split, language) of what `translations` reads."""
-    # Benchmarks come with translations of test sets alone.
-    if split == "test" and language in languages_present(
-        task,
-        data,
-        "translate_test",
-    ):
-        return "translate_test", language
-    return split, task.trained_on
+    return standing_beside(task, data, split, language).records

@@ -1,0 +1,260 @@
+"""Plug-in fine-tuning of tags and of spans: [H; S] of every token, of both sides of a row."""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from tests.helpers import numpy_transformer as transformer
+from tests.helpers.reference import CONFIG, LANGUAGES, loss_of, make_batch, random_model
+from tests.training.test_step import assert_close, step_of
+from xlingjax.data.features import check_batch
+from xlingjax.errors import UserError
+from xlingjax.model.attention import AttentionSpec
+from xlingjax.model.encoder import Encoder
+from xlingjax.model.partition import MeshConfig
+from xlingjax.objectives.finetuning import Classification
+from xlingjax.objectives.leak import visibility
+from xlingjax.objectives.plug_in import PlugInSpans, PlugInTagging
+from xlingjax.objectives.veco import as_two_texts
+
+TAGS = 3
+CONFIGS = {
+    "plug_in_tagging": CONFIG.replace(num_labels=TAGS, classifier="plug_in_tagging"),
+    "plug_in_spans": CONFIG.replace(num_labels=2, classifier="plug_in_spans"),
+}
+OBJECTIVES = {"plug_in_tagging": PlugInTagging(TAGS), "plug_in_spans": PlugInSpans()}
+BOTH = pytest.mark.parametrize("name", [*OBJECTIVES])
+
+
+def make(name, rows=3, length=12):
+    """Rows of two sides of unequal width, the last of which counts for nothing. Tags: y of the
+    first row has none. Spans: x's answer of the first row, y's of the second is not in its window.
+    """
+    batch = make_batch("plug_in", packed=False, rows=rows, length=length)
+    weights = batch.pop("example_weights")
+    del batch["labels"]
+    rng = np.random.default_rng(4)
+    real = batch["pack_ids"] > 0
+    if name == "plug_in_tagging":
+        chosen = real & (rng.random(real.shape) < 0.6) & (weights[:, None] > 0)
+        chosen[0] &= batch["sides"][0] == 0
+        labels = rng.integers(0, TAGS, real.shape).astype(np.int32)
+        return batch | {"tag_labels": labels * chosen, "tag_weights": chosen.astype(np.float32)}
+    columns = np.zeros(real.shape, np.int32)
+    batch["example_weights"] = weights
+    for side, prefix, without in ((0, "", 0), (1, "beside_", 1)):
+        for end in ("start_positions", "end_positions"):
+            batch[prefix + end] = np.zeros(rows, np.int32)
+        for row in range(rows):
+            own = np.flatnonzero(real[row] & (batch["sides"][row] == side))
+            context = own[2:]
+            columns[row, [own[0], *context]] = 1
+            ends = (own[0], own[0])
+            if row % rows != without:
+                ends = np.sort(rng.choice(context, 2))
+            batch[f"{prefix}start_positions"][row], batch[f"{prefix}end_positions"][row] = ends
+    return batch | {"answer_columns": columns}
+
+
+def own(fields, q, k):
+    return fields["sides"][q] == fields["sides"][k]
+
+
+def other(fields, q, k):
+    return not own(fields, q, k)
+
+
+def logits_in_numpy(name, params, batch):
+    h = transformer.encode(CONFIGS[name], params, batch, sees=own)
+    s = transformer.encode(CONFIGS[name], params, batch, sees=own, memory=(h, other))
+    head = jax.tree.map(np.float64, params["classifier"]["out"])
+    return np.concatenate([h, s], -1) @ head["kernel"] + head["bias"]
+
+
+def opened(batch):
+    """y opens as x does."""
+    ids = batch["input_ids"].copy()
+    rows = np.arange(len(ids))
+    ids[rows, batch["sides"].argmax(1)] = ids[:, 0]
+    return batch | {"input_ids": ids}
+
+
+def test_loss_of_tags_equals_numpy():
+    model, params = random_model(CONFIGS["plug_in_tagging"])
+    batch, objective = make("plug_in_tagging"), OBJECTIVES["plug_in_tagging"]
+    check_batch(batch, objective.reads)
+    loss = loss_of(objective, model, params, batch)
+    logits = logits_in_numpy("plug_in_tagging", params, opened(batch))
+    nll = (
+        np.log(np.exp(logits).sum(-1))
+        - np.take_along_axis(
+            logits,
+            batch["tag_labels"][..., None],
+            -1,
+        )[..., 0]
+    )
+    weights = batch["tag_weights"]
+    per_side = [(weights * (batch["sides"] == side)).sum() for side in (0, 1)]
+    assert min(per_side) > 0 and not (weights * batch["sides"])[0].any()
+    np.testing.assert_allclose(loss.terms["plug_in_tagging"], (nll * weights).sum(), rtol=2e-5)
+    assert float(objective.weights(batch)["plug_in_tagging"]) == weights.sum()
+    right = (logits.argmax(-1) == batch["tag_labels"]) * weights
+    np.testing.assert_allclose(
+        loss.metrics["plug_in_tagging/accuracy"],
+        (right.sum(), weights.sum()),
+    )
+
+
+def test_loss_of_spans_equals_numpy():
+    model, params = random_model(CONFIGS["plug_in_spans"])
+    batch, objective = make("plug_in_spans"), OBJECTIVES["plug_in_spans"]
+    check_batch(batch, objective.reads)
+    loss = loss_of(objective, model, params, batch)
+    logits = logits_in_numpy("plug_in_spans", params, opened(batch))
+    losses, languages = [], []
+    for side, prefix in ((0, ""), (1, "beside_")):
+        for row in (0, 1):  # the third has weight 0
+            columns = np.flatnonzero(
+                batch["answer_columns"][row] * (batch["sides"][row] == side),
+            )
+            nll = []
+            for end, key in enumerate(("start_positions", "end_positions")):
+                scores = logits[row, columns, end]
+                (at,) = np.flatnonzero(columns == batch[prefix + key][row])
+                nll.append(np.log(np.exp(scores).sum()) - scores[at])
+            losses.append(np.mean(nll))
+            first = np.flatnonzero(batch["sides"][row] == side)[0]
+            languages.append(batch["language_ids"][row, first])
+    np.testing.assert_allclose(loss.terms["plug_in_spans"], sum(losses), rtol=2e-5)
+    assert float(objective.weights(batch)["plug_in_spans"]) == 4
+    assert len({round(float(value), 3) for value in losses}) == 4
+    total, count = loss.metrics["plug_in_spans/loss_by_language"]
+    np.testing.assert_allclose(total, np.bincount(languages, losses, LANGUAGES), rtol=2e-5)
+    np.testing.assert_array_equal(count, np.bincount(languages, minlength=LANGUAGES))
+
+
+@BOTH
+def test_the_masks_stated_are_the_masks_used(name, monkeypatch):
+    model, params = random_model(CONFIGS[name])
+    batch, objective = make(name), OBJECTIVES[name]
+    two = {field: np.asarray(value) for field, value in as_two_texts(batch).items()}
+    seen = visibility(model, params, two, objective.attention())
+    assert seen.leaks.tolist() == [] and seen.blocked.tolist() == []
+    real = batch["pack_ids"] > 0
+    same = batch["sides"][:, :, None] == batch["sides"][:, None, :]
+    np.testing.assert_array_equal(
+        seen.moved,
+        (same & real[:, :, None] & real[:, None, :]) | np.eye(real.shape[1], dtype=bool),
+    )
+    used = []
+    encode = Encoder.encode
+
+    def watched(self, params, batch, spec, *, memory=None, **options):
+        used.append((spec, memory and memory[1]))
+        return encode(self, params, batch, spec, memory=memory, **options)
+
+    monkeypatch.setattr(Encoder, "encode", watched)
+    objective.logits(model, params, batch)
+    stated = objective.masks()
+    specs = AttentionSpec(stated["self-attention"]), AttentionSpec(stated["cross-attention"])
+    assert objective.attention() == specs[0]
+    assert used == [(specs[0], None), specs]
+
+
+@BOTH
+def test_a_side_knows_the_other_through_its_final_states_alone(name, monkeypatch):
+    """x's logits change with y's words; with H of the other side held constant no gradient of them
+    reaches y's words, without it does."""
+    model, params = random_model(CONFIGS[name])
+    batch, encode = make(name), Encoder.encode
+    objective = OBJECTIVES[name]
+    moved = batch | {"input_ids": batch["input_ids"].copy()}
+    second = int(batch["sides"][0].argmax()) + 1
+    moved["input_ids"][0, second] = 14 + (moved["input_ids"][0, second] - 13) % 70
+    run = jax.jit(partial(objective.logits, model, params))
+    of_x = (batch["sides"] == 0) & (batch["pack_ids"] > 0)
+    if name == "plug_in_spans":
+        of_x &= batch["answer_columns"] > 0
+    change = np.abs(np.asarray(run(batch)) - np.asarray(run(moved))).max(-1)
+    assert change[0][of_x[0]].min() > 1e-6 and change[1:].max() == 0
+
+    def total(shift, side, objective):
+        monkeypatch.setattr(
+            Encoder,
+            "encode",
+            lambda *arguments, **options: encode(*arguments, **options | {"shift_BLD": shift}),
+        )
+        logits = objective.logits(model, params, batch)
+        chosen = (batch["sides"] == side) & (batch["pack_ids"] > 0)
+        if name == "plug_in_spans":
+            chosen = chosen & (batch["answer_columns"] > 0)
+        return jnp.where(chosen[..., None], logits, 0).sum()
+
+    shift = np.zeros((*batch["input_ids"].shape, CONFIG.dim), np.float32)
+    real = batch["pack_ids"] > 0
+    for stop in (True, False):
+        kind = type(objective)
+        options = {"num_labels": TAGS} if name == "plug_in_tagging" else {}
+        gradient_of = jax.jit(
+            jax.grad(partial(total, objective=kind(**options, stop_gradient=stop))),
+        )
+        for side in (0, 1):
+            size = np.abs(gradient_of(shift, side)).max(-1)
+            assert size[real & (batch["sides"] == side)].min() > 1e-6
+            assert (size[real & (batch["sides"] != side)].max() == 0) == stop
+
+
+@BOTH
+@pytest.mark.long
+def test_four_microbatches_over_eight_devices_change_nothing(name):
+    model, params = random_model(CONFIGS[name])
+    objective, rows = OBJECTIVES[name], make(name, rows=16)
+    state, step = step_of(model, params, objective)
+    expected, expected_sums = step(state, rows)
+    state, step = step_of(model, params, objective, MeshConfig(2, 2, 2), microbatches=4)
+    state, sums = step(state, rows)
+    assert_close(state.params, expected.params)
+    assert_close(sums, expected_sums)
+    head = expected.params["classifier"]["out"]["kernel"]
+    assert np.abs(np.asarray(head) - np.asarray(params["classifier"]["out"]["kernel"])).max() > 5e-3
+
+
+@BOTH
+def test_models_that_do_not_fit_are_refused(name):
+    batch, objective = make(name), OBJECTIVES[name]
+
+    def refused(objective, part, **changes):
+        model = Encoder(CONFIGS[name].replace(**changes))
+        with pytest.raises(UserError, match=part):
+            jax.eval_shape(
+                lambda p: objective.loss(model, p, batch, None, LANGUAGES),
+                model.abstract(),
+            )
+
+    refused(objective, "no cross-attention.*VECO run.*xlingjax plug in", cross_attention=False)
+    refused(objective, "num_labels=5.*needs classifier", num_labels=5)
+    refused(objective, f"classifier='plug_in'.*needs classifier=\"{name}\"", classifier="plug_in")
+    refused(Classification(CONFIGS[name].num_labels), f"'{name}' is of `xlingjax finetune --task`")
+
+
+@BOTH
+def test_an_empty_row_has_a_finite_loss(name):
+    model, params = random_model(CONFIGS[name])
+    batch, objective = make(name), OBJECTIVES[name]
+    empty = {
+        field: np.where(np.arange(3).reshape(3, *[1] * (value.ndim - 1)) == 2, 0, value).astype(
+            value.dtype,
+        )
+        for field, value in batch.items()
+    }
+    (value, gradient) = jax.jit(
+        jax.value_and_grad(
+            lambda p, b: objective.loss(model, p, b, None, LANGUAGES).terms[name],
+        ),
+    )(params, empty)
+    want = loss_of(objective, model, params, batch).terms[name]
+    np.testing.assert_allclose(value, want, rtol=1e-5)
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(gradient))
