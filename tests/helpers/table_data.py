@@ -8,6 +8,8 @@ from benchmarks import table_hours
 from tests.helpers import official_files
 from tests.helpers.sweeping import random_run
 from xlingjax.config import gin_files
+from xlingjax.data.labelled.task import read
+from xlingjax.tasks import task_named
 
 LANGUAGES = ("de", "en", "ru")
 RUNS = {
@@ -52,6 +54,17 @@ def _translations(data: Path) -> None:
     for language in ("ar", "bn", "fi", "id", "ko", "ru", "sw", "te"):
         source = data / "tydiqa/tydiqa-goldp-v1.1-train/tydiqa.goldp.en.train.json"
         shutil.copy(source, tydiqa / f"tydiqa.translate.train.en-{language}.json")
+    for name in ("udpos", "panx"):
+        task = task_named(f"xtreme/{name}")
+        for language in task.languages:
+            if language == task.trained_on:
+                continue
+            train = read(task, data, "train", task.trained_on)
+            lines = [f"{' '.join(one.words)}\t{' '.join(one.tags)}" for one in train]
+            _lines(data / f"{name}/translate-train/train-{language}.mt.tsv", lines)
+            for part in ("dev", "test"):
+                lines = [" ".join(one.words) for one in read(task, data, part, language)]
+                _lines(data / f"{name}/translate-{part}/{part}-{language}-en.tsv", lines)
 
 
 def _applications(told: Path, data: Path) -> None:
