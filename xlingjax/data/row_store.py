@@ -30,6 +30,7 @@ FORMAT = 1
 _META = "part.json"
 _MAPPED_BYTES = 1 << 16
 """A smaller file is read whole: a map of each would be many."""
+_IDS = np.dtype(np.int32)
 _COLUMNS = ("start_positions", "end_positions")
 """Fields that are columns of the row."""
 _DERIVED = ("pack_ids", "language_ids")
@@ -62,7 +63,7 @@ class RaggedRows:
         rows: Rows,
         length: int,
         pad_id: int,
-        id_dtype: np.dtype = np.dtype(np.int32),
+        id_dtype: np.dtype = _IDS,
     ) -> RaggedRows:
         """The same rows. rows: arrays [N, H * length] and [N]. id_dtype: that their ids fit in.
         Raises ValueError for rows that cannot be stored so."""
@@ -251,9 +252,8 @@ class _Writer:
         for name, values in rows.arrays.items():
             if name not in self._files:
                 path = self._folder / f"{name}.bin"
-                self._files[name] = self._closing.enter_context(
-                    open(path, "wb"),
-                )
+                file = open(path, "wb")  # noqa: SIM115 - closed with the others
+                self._files[name] = self._closing.enter_context(file)
                 self._hashes[name] = hashlib.sha256()
                 self._arrays[name] = (values.dtype.str, 0)
             content = np.ascontiguousarray(values).tobytes()
@@ -296,6 +296,7 @@ def write_part(
     partial = folder.with_name(own)
     try:
         with storing(folder.parent):
+            _remove_abandoned(folder)
             partial.mkdir(parents=True)
         with contextlib.ExitStack() as files:
             writer = _Writer(partial, files)
@@ -308,6 +309,26 @@ def write_part(
             _rename(partial, folder)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
+
+
+def _remove_abandoned(folder: Path) -> None:
+    """Deletes what processes of this machine left that were killed while they wrote."""
+    of_machine = f"{folder.name}.{socket.gethostname()}."
+    for path in folder.parent.glob(f"{of_machine}*.partial"):
+        process = path.name.removeprefix(of_machine).partition(".")[0]
+        if process == str(os.getpid()) or not _is_alive(int(process)):
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def _is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        # It is another user's.
+        return True
+    return True
 
 
 def _rename(partial: Path, folder: Path) -> None:

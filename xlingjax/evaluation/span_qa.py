@@ -6,7 +6,7 @@ import numpy as np
 
 from xlingjax.data.labelled.records import Question
 from xlingjax.errors import UserError
-from xlingjax.inference.forward import by_row, compiled
+from xlingjax.inference.forward import by_length, compiled
 from xlingjax.objectives.span_qa import SpanQA
 from xlingjax.preprocessors.span_qa import Window, span_rows
 from xlingjax.training.run_record import check_length
@@ -36,7 +36,7 @@ def predict(
         if name in rows and rows[name].ndim == 2:
             fields[name] = rows[name]
     run = compiled(_logits, model, mesh)
-    return by_row(run, params, fields, batch_size, mesh)
+    return by_length(run, params, fields, batch_size, mesh, of_tokens=True)
 
 
 def n_best(

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from xlingjax.data.labelled.records import Tagged
-from xlingjax.inference.forward import by_row, compiled
+from xlingjax.inference.forward import by_length, compiled
 from xlingjax.objectives.finetuning import Tagging
 from xlingjax.preprocessors.finetuning import tagged_parts, tagged_rows
 
@@ -30,7 +30,7 @@ def predict(
         if not name.startswith("tag_"):
             fields[name] = values
     run = compiled(_likeliest, model, mesh, Tagging(model.config.num_labels))
-    return by_row(run, params, fields, batch_size, mesh)
+    return by_length(run, params, fields, batch_size, mesh, of_tokens=True)
 
 
 def predict_tags(

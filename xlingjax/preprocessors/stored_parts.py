@@ -7,7 +7,7 @@ Much text is tokenised in several processes, a part in each. They are programs o
 
 from __future__ import annotations
 
-import dataclasses
+import contextlib
 import json
 import os
 import pickle
@@ -15,7 +15,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -211,51 +211,46 @@ def stored(parts: Sequence[Part], vocabulary) -> list[StoredPart]:
     """The rows of each part: made now, where the store does not have them. `facts`: "records" of
     its files, "learnt" of these. Raises UserError for faults of the files and where the store
     cannot be written."""
-    _make_in_processes(_missing(parts, vocabulary), vocabulary)
-    return [_stored(part, vocabulary) for part in parts]
-
-
-def _missing(parts: Sequence[Part], vocabulary) -> list[Part]:
+    folders = [part_folder(part.key(vocabulary)) for part in parts]
     missing = {}
-    for part in parts:
-        folder = part_folder(part.key(vocabulary))
+    for part, folder in zip(parts, folders, strict=True):
         if not folder.is_dir():
             missing[folder] = part
-    return [*missing.values()]
+    _make_in_processes(missing, vocabulary)
+    found = []
+    for part, folder in zip(parts, folders, strict=True):
+        found.append(_stored(part, vocabulary, folder))
+    return found
 
 
-def _stored(part: Part, vocabulary) -> StoredPart:
-    folder = part_folder(part.key(vocabulary))
-    found = _found(part, folder)
-    if found:
-        return found
+def _stored(part: Part, vocabulary, folder: Path) -> StoredPart:
+    # What is damaged is seen again below, where nobody else mends it.
+    with contextlib.suppress(ValueError):
+        found = read_part(folder)
+        if found:
+            return found
 
     def waits() -> None:
         _say(f"{part.shown}: another process makes its rows; waiting for it")
 
     with alone(folder, waits):
-        # Who held the lock has made it.
-        found = _found(part, folder)
-        if found:
-            return found
-        _make(part, vocabulary, folder)
-    found = read_part(folder)
+        try:
+            # Who held the lock has made it.
+            found = read_part(folder)
+        except ValueError as fault:
+            _say(
+                f"{part.shown}: its rows in {folder} are damaged ({fault}); they are made again",
+            )
+            shutil.rmtree(folder, ignore_errors=True)
+            found = None
+        if not found:
+            _make(part, vocabulary, folder)
+            found = read_part(folder)
     if not found:
         raise UserError(
             f"{folder}: the rows of {part.shown} were deleted while they were made: start again",
         )
     return found
-
-
-def _found(part: Part, folder: Path) -> StoredPart | None:
-    """What the store has of a part. One that is damaged is deleted."""
-    try:
-        return read_part(folder)
-    except ValueError as fault:
-        _say(f"{part.shown}: its rows in {folder} are damaged ({fault});"
-             " they are made again")
-        shutil.rmtree(folder, ignore_errors=True)
-        return None
 
 
 def _make(part: Part, vocabulary, folder: Path) -> None:
@@ -283,14 +278,14 @@ def _say(line: str) -> None:
 # --- in several processes -------------------------------------------------------------------------
 
 
-def _make_in_processes(parts: Sequence[Part], vocabulary) -> None:
-    """Makes parts, where there is much to do. Raises UserError with the words of the first that
-    fails."""
-    processes = min(default_processes(), len(parts))
+def _make_in_processes(missing: Mapping[Path, Part], vocabulary) -> None:
+    """Makes parts, where there is much to do. missing: {where it goes: the part}. Raises UserError
+    with the words of the first that fails."""
+    processes = min(default_processes(), len(missing))
     if processes < 2 or not isinstance(vocabulary, Vocabulary):
         return
     size = 0
-    for part in parts:
+    for part in missing.values():
         size += sum(path.stat().st_size for path in part.paths())
     if size < MUCH_BYTES:
         return
@@ -299,14 +294,16 @@ def _make_in_processes(parts: Sequence[Part], vocabulary) -> None:
         for file, content in vocabulary.files().items():
             (folder / file).write_bytes(content)
         jobs = []
-        for number, part in enumerate(parts):
+        for number, (target, part) in enumerate(missing.items()):
             job = folder / f"{number}.part"
             try:
-                job.write_bytes(pickle.dumps(part))
+                job.write_bytes(pickle.dumps((part, target)))
             # A task of one's own may hold what no other program can import; it is made here.
             except (pickle.PicklingError, AttributeError, TypeError):
                 continue
             jobs.append((part, job))
+        if not jobs:
+            return
         with ThreadPoolExecutor(processes) as pool:
             errors = [*pool.map(_in_process, *zip(*jobs, strict=True))]
     for error in filter(None, errors):
@@ -345,8 +342,8 @@ def main(job: str) -> None:
     """Makes the part that is pickled there, with the vocabulary beside it."""
     path = Path(job)
     try:
-        part = pickle.loads(path.read_bytes())
-        _stored(part, Vocabulary.load(path.parent))
+        part, folder = pickle.loads(path.read_bytes())
+        _stored(part, Vocabulary.load(path.parent), folder)
     except UserError as error:
         path.with_suffix(".error").write_text(str(error), encoding="utf-8")
 

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from xlingjax.data.fingerprint import fingerprint
 from xlingjax.data.labelled.task import (
     Task,
     find,
@@ -108,8 +109,8 @@ class Training:
         origin: str,
         language: str,
     ) -> tuple[str, tuple[Path, ...]]:
-        """(what tells the reader, the files) of the examples of one part; ("", ()): there are
-        none."""
+        """(what tells how they are read, the files) of the examples of one part; ("", ()): there
+        are none."""
         if origin == "labelled":
             return "labelled", (labelled_path(self.labelled, task, language),)
         split = "translate_train"
@@ -118,7 +119,9 @@ class Training:
         found = find(task, data, split, language)
         if found is None:
             return "", ()
-        return found.files.place, found.paths
+        # With what its code does, which may be a user's and change.
+        reader = fingerprint(found.files.read)
+        return f"{found.files.place} {reader}", found.paths
 
     def described(
         self,
