@@ -14,6 +14,7 @@ import json
 import os
 import shutil
 import socket
+import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,8 +27,9 @@ from xlingjax.data.features import FIELDS
 from xlingjax.errors import UserError
 
 FORMAT = 1
-"""Part of every name. Raise it with any change of what rows are made of a record."""
+"""Part of every name: another form of the files leaves the old ones alone."""
 _META = "part.json"
+_PARTIAL = ".partial"
 _MAPPED_BYTES = 1 << 16
 """A smaller file is read whole: a map of each would be many."""
 _IDS = np.dtype(np.int32)
@@ -291,13 +293,13 @@ def write_part(
 ) -> None:
     """Writes a part whole or not at all; where another process did so meanwhile, its part stays.
     Raises UserError: no room."""
-    # Of this process alone, on a disk that several machines may share.
-    own = f"{folder.name}.{socket.gethostname()}.{os.getpid()}.partial"
-    partial = folder.with_name(own)
+    with storing(folder.parent):
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        _remove_abandoned(folder)
+        own = f"{os.getpid()}.{uuid.uuid4().hex[:8]}{_PARTIAL}"
+        partial = folder.with_name(_of_machine(folder) + own)
+        partial.mkdir()
     try:
-        with storing(folder.parent):
-            _remove_abandoned(folder)
-            partial.mkdir(parents=True)
         with contextlib.ExitStack() as files:
             writer = _Writer(partial, files)
             for chunk in chunks:
@@ -313,11 +315,17 @@ def write_part(
 
 def _remove_abandoned(folder: Path) -> None:
     """Deletes what processes of this machine left that were killed while they wrote."""
-    of_machine = f"{folder.name}.{socket.gethostname()}."
-    for path in folder.parent.glob(f"{of_machine}*.partial"):
-        process = path.name.removeprefix(of_machine).partition(".")[0]
-        if process == str(os.getpid()) or not _is_alive(int(process)):
+    begin = _of_machine(folder)
+    for path in folder.parent.glob(f"{begin}*{_PARTIAL}"):
+        process, _, _ = path.name.removeprefix(begin).partition(".")
+        if not _is_alive(int(process)):
             shutil.rmtree(path, ignore_errors=True)
+
+
+def _of_machine(folder: Path) -> str:
+    """What the names begin with under which this machine writes a part: several may share the
+    disk."""
+    return f"{folder.name}.{socket.gethostname()}."
 
 
 def _is_alive(process: int) -> bool:

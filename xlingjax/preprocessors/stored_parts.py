@@ -8,6 +8,7 @@ Much text is tokenised in several processes, a part in each. They are programs o
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import pickle
@@ -24,6 +25,7 @@ from typing import Any
 import numpy as np
 
 from xlingjax.data.content_hashes import content_hash
+from xlingjax.data.fingerprint import fingerprint
 from xlingjax.data.labelled.records import is_lost, learnable
 from xlingjax.data.labelled.task import Task
 from xlingjax.data.row_store import (
@@ -114,6 +116,7 @@ class Part:
                 "part": [self.origin, self.training.split, self.language],
                 "files": files,
                 "reading": reading,
+                "rows": _made_by(),
                 # Of one's own class too, whose hash may be another's.
                 "vocabulary": [
                     vocabulary.sha256,
@@ -205,6 +208,12 @@ class Part:
                 self.language,
             )
             raise UserError(f"{where}: {error}") from None
+
+
+@functools.cache
+def _made_by() -> str | None:
+    """What the code that makes rows does."""
+    return fingerprint((Part.rows, task_rows, beside_rows))
 
 
 def stored(parts: Sequence[Part], vocabulary) -> list[StoredPart]:
