@@ -178,7 +178,7 @@ def main() -> None:
     for start in ("first", "second"):
         found = measured(run, data, folder / start, arguments.length)
         print(json.dumps({"start": start, **found}), flush=True)
-    stored = folder / "cache/rows"
+    stored = folder / "cache/task_rows"
     if stored.is_dir():
         size = sum(path.stat().st_size for path in stored.rglob("*.bin"))
         print(json.dumps({"stored_gb": round(size / 1e9, 2)}))

@@ -78,7 +78,7 @@ def cells(batches, texts=1):
         columns = batch["pack_ids"].reshape(len(batch["pack_ids"]), texts, -1)
         for i, valid in enumerate(columns > 0):
             row = []
-            for name, values in sorted(batch.items()):
+            for _, values in sorted(batch.items()):
                 if values.ndim == 1:
                     row.append(values[i].tobytes())
                 else:

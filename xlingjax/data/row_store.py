@@ -1,9 +1,9 @@
 """Rows of labelled tasks on disk: made once, without their padding, and read through a memory map.
 
-A part (the examples of one language) is a folder below `$XLINGJAX_CACHE/rows`, named by the hash of
-all that its rows depend on. A row is stored up to its last token; what follows from that (padding,
-positions, sides) is a number or nothing. A row that is read in several languages has several texts
-side by side, each padded by itself, and each is stored so.
+A part (the examples of one language) is a folder below `$XLINGJAX_CACHE/task_rows`, named by the
+hash of all that its rows depend on. A row is stored up to its last token; what follows from that
+(padding, positions, sides) is a number or nothing. A row that is read in several languages has
+several texts side by side, each padded by itself, and each is stored so.
 """
 
 from __future__ import annotations
@@ -195,7 +195,7 @@ class StoredPart:
 def part_folder(key: str) -> Path:
     """Where a part lies. key: all that its rows depend on."""
     name = hashlib.sha256(f"{FORMAT}:{key}".encode()).hexdigest()[:32]
-    return cache_root() / "rows" / name
+    return cache_root() / "task_rows" / name
 
 
 def read_part(folder: Path) -> StoredPart | None:

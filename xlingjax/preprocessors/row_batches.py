@@ -234,7 +234,7 @@ def _hash_of(
     if by_length:
         return digest
     # Of the padded rows, as it always was: a run that was begun so goes on.
-    path = cache_root() / "rows" / f"{digest[:32]}.padded"
+    path = cache_root() / "task_rows" / f"{digest[:32]}.padded"
     if path.is_file():
         return path.read_text(encoding="utf-8")
     made = rows.padded_hash()
