@@ -33,7 +33,12 @@ _PARTIAL = ".partial"
 _MAPPED_BYTES = 1 << 16
 """A smaller file is read whole: a map of each would be many."""
 _IDS = np.dtype(np.int32)
-_COLUMNS = ("start_positions", "end_positions")
+_COLUMNS = (
+    "start_positions",
+    "end_positions",
+    "beside_start_positions",
+    "beside_end_positions",
+)
 """Fields that are columns of the row."""
 _DERIVED = ("pack_ids", "language_ids")
 """Of every token alike: not stored."""
