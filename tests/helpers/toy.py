@@ -3,6 +3,8 @@ fine-tuning tests."""
 
 import functools
 
+import numpy as np
+
 PIECES = tuple("abcdefghijklmnopqrstuvwxyz")
 LANGUAGES = ("de", "en", "fr")
 
@@ -25,6 +27,11 @@ class ToyVocabulary:
 
     def encode(self, text):
         return [self._ids.get(piece, self.unk_id) for piece in text.split()]
+
+    def encode_lines(self, lines, threads=1):
+        encoded = [self.encode(line) for line in lines]
+        lengths = np.array([len(ids) for ids in encoded], np.int32)
+        return np.array([i for ids in encoded for i in ids], np.int32), lengths
 
     def encode_words(self, words):
         return [self.encode(word) for word in words]

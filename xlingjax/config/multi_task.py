@@ -171,6 +171,7 @@ def merged_tasks(
     classifier: str | None = None,
     seed: int = 0,
     run: str | None = None,
+    by_length: bool = False,
 ) -> list[ObjectiveRun]:
     """An objective "classification_TASK" for each of `tasks` ("SUITE/NAME"), on what
     `single_task.task` reads. weights: {TASK: weight}, None: all alike. Raises UserError for weights
@@ -202,6 +203,7 @@ def merged_tasks(
             classifier,
             seed,
             run,
+            by_length=by_length,
         )
         objective = Classification.of_task(
             task.name,

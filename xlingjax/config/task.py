@@ -20,6 +20,7 @@ from xlingjax.data.labelled.task import (
     read,
 )
 from xlingjax.data.loader import Batches, BatchSource
+from xlingjax.data.row_lengths import row_lengths
 from xlingjax.data.sources import split_list
 from xlingjax.errors import UserError
 from xlingjax.evaluation.task.scores import TaskScore
@@ -169,6 +170,7 @@ def task(
     run: str | None = None,
     smoothing: float = 0.1,
     streams: int = 0,
+    by_length: bool = False,
 ) -> ObjectiveRun:
     """The objective of the task's kind, on its official files below `data`.
 
@@ -176,6 +178,7 @@ def task(
     the training set was translated ("all": that have them), labelled: a folder of examples that a
     teacher labelled.
     run: that the weights come from; smoothing, streams: of texts to write, see `generation`.
+    by_length: rows of one length together, see `shuffled_batches`; not of texts to write.
     """
     found = trained_task(name)
     training = Training(
@@ -220,6 +223,7 @@ def task(
         reading,
         seed,
         paired,
+        by_length=by_length,
     )
 
 
@@ -232,9 +236,10 @@ def on_rows(
     seed: int,
     paired: bool = False,
     weight: Weight = 1.0,
+    by_length: bool = False,
 ) -> ObjectiveRun:
     """The objective on the rows of a task. task: gives it, the folder of its files and what of them
-    is trained on, when training starts. paired: see `task_source`."""
+    is trained on, when training starts. paired, by_length: see `task_source`."""
 
     def opened() -> BatchSource:
         return task_source(
@@ -245,14 +250,30 @@ def on_rows(
             batch_size=batch,
             seed=seed,
             paired=paired,
+            by_length=by_length,
         )
 
-    length = reading.length
+    texts = 1
     if paired:
         # A row holds an example in both languages.
-        length *= 2
-    shapes = batch_shapes(objective.reads, batch=batch, length=length)
-    batches = Batches(shapes, opened, positions=reading.length)
+        texts = 2
+
+    def shapes(length: int) -> dict[str, tuple[int, ...]]:
+        return batch_shapes(
+            objective.reads,
+            batch=batch,
+            length=texts * length,
+        )
+
+    shortest = {}
+    if by_length:
+        shortest = shapes(row_lengths(reading.length)[0])
+    batches = Batches(
+        shapes(reading.length),
+        opened,
+        positions=reading.length,
+        shortest=shortest,
+    )
     return ObjectiveRun(objective, batches, weight)
 
 

@@ -27,7 +27,8 @@ class BatchSource(Protocol):
     """
 
     shapes: dict[str, tuple[int, ...]]
-    """Global shape of every field; dtypes are in `features.FIELDS`."""
+    """Global shape of every field; dtypes are in `features.FIELDS`. Batches may be shorter in the
+    axis of tokens, all hosts' alike."""
     languages: tuple[str, ...]
     """Sorted run languages: the index is the language id."""
     identity: dict[str, Any]
@@ -64,6 +65,10 @@ class Batches:
     0: they are."""
     preprocessor: Preprocessor | None = None
     """What makes them of text; None: they are not made of text."""
+    shortest: Mapping[str, tuple[int, ...]] = dataclasses.field(
+        default_factory=dict,
+    )
+    """Shapes of the shortest batch; {}: all batches have `shapes`."""
 
     def __call__(self) -> BatchSource:
         return self.opener()
@@ -84,17 +89,20 @@ class CountedSource:
         languages: Sequence[str],
         identity: dict[str, Any],
         epochs: int | None,
+        shapes: Mapping[str, tuple[int, ...]] | None = None,
     ):
+        """shapes: of the largest batch; None: all are as the first."""
         if count < 1:
             raise UserError("a batch source needs at least one batch")
         self._read = read
         self._count = count
         self._epochs = epochs
         self._position = 0
-        # The first batch tells for all: a run compiles its step once, for one set of shapes.
-        self.shapes = {
-            name: tuple(array.shape) for name, array in read(0).items()
-        }
+        if shapes is None:
+            # The first batch tells for all.
+            first = read(0)
+            shapes = {name: tuple(one.shape) for name, one in first.items()}
+        self.shapes = dict(shapes)
         self.languages = tuple(languages)
         self.identity = identity
 

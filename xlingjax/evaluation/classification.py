@@ -6,7 +6,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from xlingjax.inference.forward import by_row, compiled
+from xlingjax.inference.forward import by_length, compiled
 from xlingjax.objectives.base import Objective
 from xlingjax.objectives.finetuning import Classification, PlugIn
 
@@ -46,7 +46,11 @@ def predict(
     fields = {name: values for name, values in rows.items() if name not in GOLD}
     # Rows in and out on axis 0, as batches are cut and joined; sides come first again below.
     run = compiled(_likeliest, model, mesh, _objective(model.config, task))
-    return by_row(run, params, fields, batch_size, mesh).T
+    texts = 1
+    if model.config.classifier == "plug_in":
+        texts = 2
+    found = by_length(run, params, fields, batch_size, mesh, texts=texts)
+    return found.T
 
 
 def summarise(

@@ -7,7 +7,7 @@ import numpy as np
 
 from xlingjax.data.labelled.records import Question
 from xlingjax.errors import UserError
-from xlingjax.inference.forward import by_row, compiled
+from xlingjax.inference.forward import by_length, compiled
 from xlingjax.objectives.plug_in import PlugInSpans
 from xlingjax.objectives.span_qa import SpanQA
 from xlingjax.preprocessors.plug_in import Beside, paired_span_rows
@@ -45,7 +45,15 @@ def predict(
         if name in rows and rows[name].ndim == 2:
             fields[name] = rows[name]
     run = compiled(_logits, model, mesh)
-    return by_row(run, params, fields, batch_size, mesh)
+    return by_length(
+        run,
+        params,
+        fields,
+        batch_size,
+        mesh,
+        texts=1 + model.config.plugged_in,
+        of_tokens=True,
+    )
 
 
 def n_best(

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from xlingjax.data.labelled.records import Tagged
-from xlingjax.inference.forward import by_row, compiled
+from xlingjax.inference.forward import by_length, compiled
 from xlingjax.objectives.finetuning import Tagging
 from xlingjax.objectives.plug_in import PlugInTagging
 from xlingjax.preprocessors.finetuning import tagged_parts, tagged_rows
@@ -39,7 +39,15 @@ def predict(
         if not name.startswith("tag_"):
             fields[name] = values
     run = compiled(_likeliest, model, mesh, _objective(model.config))
-    return by_row(run, params, fields, batch_size, mesh)
+    return by_length(
+        run,
+        params,
+        fields,
+        batch_size,
+        mesh,
+        texts=1 + model.config.plugged_in,
+        of_tokens=True,
+    )
 
 
 def predict_tags(

@@ -9,11 +9,15 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from xlingjax.data.loader import to_global
+from xlingjax.data.row_lengths import padded_length
 from xlingjax.model.build import build_model
 from xlingjax.model.encoder import Encoder
 from xlingjax.model.partition import batch_sharding
 
 Rows = Mapping[str, np.ndarray]
+
+GROUPED_BATCHES = 8
+"""Fewer batches are all padded alike."""
 
 
 @functools.lru_cache(maxsize=256)
@@ -80,6 +84,56 @@ def by_row(
         raise ValueError("no rows to run the model on")
     whole = [np.concatenate(pieces) for pieces in zip(*parts, strict=True)]
     return jax.tree.unflatten(form, whole)
+
+
+def by_length(
+    run: Callable,
+    params: Any,
+    rows: Rows,
+    size: int,
+    mesh: Mesh | None = None,
+    *,
+    texts: int = 1,
+    of_tokens: bool = False,
+) -> Any:
+    """As `by_row`, one array alone: of many rows those of about one length together, padded to one
+    of a few lengths. texts: side by side in a row, each padded by itself. of_tokens: what `run`
+    gives has tokens on axis 1, and has zeros where it was not computed."""
+    pack_NHL = _by_text(rows["pack_ids"], texts)
+    total, _, length = pack_NHL.shape
+    # A program for each length costs more than the padding of a few batches.
+    if total < GROUPED_BATCHES * size:
+        return by_row(run, params, rows, size, mesh)
+    longest_N = (pack_NHL > 0).sum(axis=-1).max(axis=-1)
+    order = np.argsort(longest_N, kind="stable")
+    whole = None
+    for start in range(0, total, size):
+        chosen = order[start : start + size]
+        padded = padded_length(int(longest_N[chosen[-1]]), length)
+        batch = {}
+        for name, values in rows.items():
+            batch[name] = values[chosen]
+            if values.ndim > 1:
+                kept = _by_text(batch[name], texts)[:, :, :padded]
+                batch[name] = kept.reshape(len(chosen), -1)
+        found = by_row(run, params, batch, size, mesh)
+        if whole is None:
+            shape = found.shape[1:]
+            if of_tokens:
+                shape = (texts, length, *shape[1:])
+            whole = np.zeros((total, *shape), found.dtype)
+        if of_tokens:
+            whole[chosen, :, :padded] = _by_text(found, texts)
+        else:
+            whole[chosen] = found
+    if of_tokens:
+        whole = whole.reshape(total, texts * length, *whole.shape[3:])
+    return whole
+
+
+def _by_text(values: np.ndarray, texts: int) -> np.ndarray:
+    """[N, H, L, ...] of [N, H * L, ...]."""
+    return values.reshape(len(values), texts, -1, *values.shape[2:])
 
 
 def _filled_up(values: np.ndarray, size: int) -> np.ndarray:

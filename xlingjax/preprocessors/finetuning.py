@@ -1,23 +1,18 @@
-"""Labelled text pairs and tagged sentences to rows: the pair layouts of XLM and XLM-R, and sources
-of shuffled batches.
-
-Fine-tuning sets are small, so they are tokenised once and kept in memory.
-"""
+"""Labelled text pairs and tagged sentences to rows: the pair layouts of XLM and XLM-R."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
-from xlingjax.data.features import batch_hash
 from xlingjax.data.labelled.records import Example, Tagged
-from xlingjax.data.loader import BatchSource, CountedSource
+from xlingjax.data.tokenise import default_processes
 from xlingjax.data.vocabulary.word_pieces import pieces_of_words
 from xlingjax.errors import UserError
 
-_ENDLESS = 2**62  # batches
 PIECES = ("first", "all")
 """Which pieces of a word have its tag."""
+_MANY = 1024
+"""Texts that are worth several threads."""
 
 
 def kept_lengths(first: int, second: int, budget: int) -> tuple[int, int]:
@@ -48,11 +43,7 @@ def pair_row(
     separators = pair_separators(vocabulary, reset_positions)
     if second is None:
         separators = 2
-    if length < separators + 2:
-        raise UserError(
-            f"length {length} leaves no room for a pair between {separators} separators: use at"
-            f" least {separators + 2}",
-        )
+    _require_room(length, separators)
     if second is None:
         ids = [vocabulary.bos_id, *first[: length - 2], vocabulary.eos_id]
         turn = len(ids)
@@ -81,6 +72,14 @@ def pair_row(
         "pack_ids": valid.astype(np.int32),
         "sides": (valid & (columns >= turn)).astype(np.int32),
     }
+
+
+def _require_room(length: int, separators: int) -> None:
+    if length < separators + 2:
+        raise UserError(
+            f"length {length} leaves no room for a pair between {separators} separators: use at"
+            f" least {separators + 2}",
+        )
 
 
 def pair_separators(vocabulary, reset_positions: bool) -> int:
@@ -118,93 +117,96 @@ def classification_rows(
     index: dict[str | None, int] = {label: i for i, label in enumerate(labels)}
     # Its weight is 0, so any class will do.
     index[None] = 0
-    rows = []
-    classes = []
-    weights = []
-    for example in examples:
-        first = vocabulary.encode(example.premise)
-        second = None
-        if example.hypothesis is not None:
-            second = vocabulary.encode(example.hypothesis)
-        rows.append(
-            pair_row(first, second, vocabulary, length, reset_positions),
-        )
-        classes.append(index[example.label])
-        weights.append(example.label is not None)
-    arrays = stacked(rows)
+    classes = [index[example.label] for example in examples]
+    weights = [example.label is not None for example in examples]
+    arrays = _pair_rows(examples, vocabulary, length, reset_positions)
     return arrays | {
-        "language_ids": (language_id * arrays["pack_ids"]).astype(np.int32),
+        "language_ids": language_id * arrays["pack_ids"],
         "labels": np.array(classes, np.int32),
         "example_weights": np.array(weights, np.float32),
     }
 
 
-# --- Batches --------------------------------------------------------------------------------------
-
-
-def shuffled_rows(
-    parts: Sequence[dict[str, np.ndarray]],
-    batch_size: int,
-    *,
-    languages: Sequence[str],
-    seed: int,
-    identity: dict[str, Any],
-    names: Sequence[str] = (),
-) -> BatchSource:
-    """An endless source over the rows of all `parts`, in memory: every epoch is a fresh permutation
-    of all rows, and batches run on over its end.
-
-    Epoch e orders rows by a number drawn for each from (seed, e, the name of its part, its place
-    there), so that the rows of a part come in one order whatever other parts there are: English
-    alone reads what translate-train-all reads without the other languages. names: of the parts,
-    each its own, as their languages; default: their numbers. The position is one number, so that a
-    restored source goes on exactly.
-    """
-    rows = {}
-    for field in parts[0]:
-        # Held whole, since every epoch reads all rows in another order.
-        rows[field] = np.concatenate([part[field] for part in parts])
-    examples = len(rows["input_ids"])
-    drawn = []
-    for name, part in zip(names or range(len(parts)), parts, strict=True):
-        # NumPy is seeded by numbers: the bytes of the name.
-        drawn.append((list(str(name).encode()), len(part["input_ids"])))
-    order: dict[int, np.ndarray] = {}
-
-    def row(n: int) -> int:
-        epoch, offset = divmod(n, examples)
-        if epoch not in order:
-            # One epoch at a time: no batch reaches back.
-            order.clear()
-            numbers = []
-            for name, count in drawn:
-                rng = np.random.default_rng((seed, epoch, *name))
-                # A number for each row, and not a permutation: parts can
-                # be added without changing the order within one.
-                numbers.append(rng.random(count))
-            order[epoch] = np.argsort(np.concatenate(numbers), kind="stable")
-        return order[epoch][offset]
-
-    def read(index: int) -> dict[str, np.ndarray]:
-        first = index * batch_size
-        chosen = np.array(list(map(row, range(first, first + batch_size))))
-        return {name: values[chosen] for name, values in rows.items()}
-
-    identity = identity | {
-        "examples": examples,
-        "sha256": batch_hash(rows),
-        "batch_size": batch_size,
-        "seed": seed,
-    }
-    # A run of an older version had another order, and must not go on in this one.
-    identity |= {"order": "by part"}
-    return CountedSource(
-        read,
-        _ENDLESS,
-        languages=languages,
-        identity=identity,
-        epochs=None,
+def _pair_rows(
+    examples: Sequence[Example],
+    vocabulary,
+    length: int,
+    reset_positions: bool,
+) -> dict[str, np.ndarray]:
+    """The rows of `pair_row`, all at once: one at a time they take longer than their tokens."""
+    single = np.array([one.hypothesis is None for one in examples], bool)
+    between = pair_separators(vocabulary, reset_positions)
+    separators = np.where(single, 2, between)
+    _require_room(length, int(separators.max(initial=2)))
+    first_ids, first_lengths = _encoded(
+        [example.premise for example in examples],
+        vocabulary,
     )
+    second_ids, second_lengths = _encoded(
+        [example.hypothesis or "" for example in examples],
+        vocabulary,
+    )
+    # As `kept_lengths`, of a single text too: its second one is empty.
+    budgets = length - separators
+    kept = np.maximum(budgets - second_lengths, (budgets + 1) // 2)
+    first = np.minimum(first_lengths, kept)
+    second = np.minimum(second_lengths, budgets - first)
+
+    columns = np.arange(length, dtype=np.int32)
+    turns = (first + 2)[:, None]
+    lengths = (first + second + separators)[:, None]
+    valid = columns < lengths
+    # What is no piece of a text stands between or behind them.
+    ids = np.where(valid, vocabulary.eos_id, vocabulary.pad_id)
+    ids[:, 0] = vocabulary.bos_id
+    ids[_between(columns, 1, first)] = _begins(first_ids, first_lengths, first)
+    ids[_between(columns, lengths[:, 0] - 1 - second, second)] = _begins(
+        second_ids,
+        second_lengths,
+        second,
+    )
+    positions = np.broadcast_to(columns, ids.shape)
+    if reset_positions:
+        positions = np.where(columns >= turns, columns - turns, columns)
+    return {
+        "input_ids": ids.astype(np.int32),
+        "position_ids": np.where(valid, positions, 0).astype(np.int32),
+        "pack_ids": valid.astype(np.int32),
+        "sides": (valid & (columns >= turns)).astype(np.int32),
+    }
+
+
+def _encoded(
+    texts: Sequence[str],
+    vocabulary,
+) -> tuple[np.ndarray, np.ndarray]:
+    """(ids of all texts, one behind the other; int64[N]: how many each has)."""
+    threads = 1
+    if len(texts) >= _MANY:
+        threads = default_processes()
+    ids, lengths = vocabulary.encode_lines(texts, threads)
+    return ids, lengths.astype(np.int64)
+
+
+def _between(
+    columns: np.ndarray,
+    begins: int | np.ndarray,
+    counts: np.ndarray,
+) -> np.ndarray:
+    """bool[N, L]: so many columns of each row, from that where it begins."""
+    begins_N1 = np.broadcast_to(begins, counts.shape)[:, None]
+    return (columns >= begins_N1) & (columns < begins_N1 + counts[:, None])
+
+
+def _begins(
+    ids: np.ndarray,
+    lengths: np.ndarray,
+    kept: np.ndarray,
+) -> np.ndarray:
+    """The first so many ids of each text, one text behind the other."""
+    starts = np.cumsum(lengths) - lengths
+    places = np.arange(len(ids)) - np.repeat(starts, lengths)
+    return ids[places < np.repeat(kept, lengths)]
 
 
 # --- Tagged sentences -----------------------------------------------------------------------------

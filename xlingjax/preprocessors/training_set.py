@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from xlingjax.data.fingerprint import fingerprint
 from xlingjax.data.labelled.task import (
     Task,
     find,
@@ -101,6 +102,27 @@ class Training:
             require_gold(task, data, language, found)
         return found
 
+    def place(
+        self,
+        task: Task,
+        data: str | Path,
+        origin: str,
+        language: str,
+    ) -> tuple[str, tuple[Path, ...]]:
+        """(what tells how they are read, the files) of the examples of one part; ("", ()): there
+        are none."""
+        if origin == "labelled":
+            return "labelled", (labelled_path(self.labelled, task, language),)
+        split = "translate_train"
+        if origin == "gold":
+            split = "train"
+        found = find(task, data, split, language)
+        if found is None:
+            return "", ()
+        # With what its code does, which may be a user's and change.
+        reader = fingerprint(found.files.read)
+        return f"{found.files.place} {reader}", found.paths
+
     def described(
         self,
         task: Task,
@@ -109,13 +131,8 @@ class Training:
         language: str,
     ) -> str:
         """What an error in the examples of one part names: their file and language."""
-        if origin == "labelled":
-            return f"{labelled_path(self.labelled, task, language)}, {language}"
-        split = "translate_train"
-        if origin == "gold":
-            split = "train"
-        found = find(task, data, split, language)
-        return f"{found.paths[0]}, {language}"
+        _, paths = self.place(task, data, origin, language)
+        return f"{paths[0]}, {language}"
 
     def requested(self, task: Task, data: str | Path, language: str) -> str:
         """What an error says is not one of the run's languages."""
@@ -164,6 +181,16 @@ class OwnFiles(Training):
         # Not by `read`: a question without an answer is named, also where none has one.
         found = find(task, data, "train", language)
         return found.files.read(found.paths, task, language)
+
+    def place(
+        self,
+        task: Task,
+        data: str | Path,
+        origin: str,
+        language: str,
+    ) -> tuple[str, tuple[Path, ...]]:
+        # Those of the pivot, which it is asked for as gold, lie beside the others.
+        return super().place(task, data, "gold", language)
 
     def described(
         self,

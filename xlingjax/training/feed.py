@@ -126,6 +126,8 @@ class Feed:
             # What a source says of its shapes spares the reading of a large corpus.
             if run.batches.shapes:
                 self._check(name, run.batches.shapes)
+            if run.batches.shortest:
+                self._check_shortest(name)
 
     def open(self) -> None:
         """Raises UserError for data that does not fit its objective, the model or the mesh."""
@@ -187,8 +189,24 @@ class Feed:
         rows, length = shapes["input_ids"]
         check_length(name, length, self.model.config, run.batches.positions)
         check_rows(self.mesh, rows, self.microbatches, f"objective {name}")
+        self._trace(objective, required)
+
+    def _check_shortest(self, name: str) -> None:
+        """Lengths are multiples of the shortest: a backend that takes that takes all."""
+        run = self.runs[name]
+        objective = run.objective
+        shapes = required_fields(name, objective.reads, run.batches.shortest)
+        try:
+            self._trace(objective, shapes)
+        except UserError as error:
+            raise UserError(
+                f"{error}; or set GROUP_BY_LENGTH=False, and all rows have LENGTH tokens",
+            ) from None
+
+    def _trace(self, objective: Objective, shapes: Mapping[str, Any]) -> None:
+        """Computes nothing, but the model or the attention backend may refuse."""
         batch = {}
-        for field, shape in required.items():
+        for field, shape in shapes.items():
             batch[field] = jax.ShapeDtypeStruct(shape, FIELDS[field].dtype)
         loss = partial(
             objective.loss,
@@ -196,7 +214,6 @@ class Feed:
             rng=jax.random.key(0),
             languages=1,
         )
-        # Computes nothing, but the model or the attention backend may refuse.
         jax.eval_shape(loss, self.model.abstract(), batch)
 
     def _check_language_tokens(
@@ -278,8 +295,12 @@ class Feed:
         sharding = batch_sharding(self.mesh)
         batch = {}
         for name in turn.factors:
-            shapes = self.shapes[name]
-            read = {field: rows[name][field] for field in shapes}
+            read = {}
+            shapes = {}
+            for field, shape in self.shapes[name].items():
+                read[field] = rows[name][field]
+                # A batch may be padded less than the longest; of its rows this host may have some.
+                shapes[field] = (shape[0], *read[field].shape[1:])
             # What no objective reads stays on the host: copying it would take the step's time.
             batch[name] = to_global(read, sharding, shapes)
         if turn.summed:

@@ -13,7 +13,7 @@ from xlingjax.training.step import TrainState, make_train_step
 
 class Programs:
     """Compiles a step when it is first needed: one for each set of objectives with their factors,
-    and each set of parameters that is trained."""
+    each set of parameters that is trained, and each length of rows."""
 
     def __init__(
         self,
@@ -49,7 +49,8 @@ class Programs:
         # One program serves all steps that train the same parameters.
         stage = latest(self._frozen_from, step)
         # The factors are constants of the program, so other factors are another one.
-        program = (*turn.factors.items(), stage)
+        shapes = [array.shape for array in jax.tree.leaves(batch)]
+        program = (*turn.factors.items(), stage, *shapes)
         if program not in self._compiled:
             self._compiled[program] = self._compile(
                 turn,

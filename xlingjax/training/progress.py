@@ -121,7 +121,9 @@ class Progress:
         with self._clock.paused():
             yield
         seconds = time.perf_counter() - started
-        self._compile_seconds[label] = seconds
+        # Of all lengths that its rows are padded to.
+        before = self._compile_seconds.get(label, 0.0)
+        self._compile_seconds[label] = before + seconds
         self._tracker.say(f"compiled the {label} step in {seconds:.1f} s")
 
     def add(

@@ -5,12 +5,11 @@ import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from xlingjax.data.labelled.records import learnable
 from xlingjax.data.labelled.task import Task, hashes
 from xlingjax.data.labelled.tfds import located
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
-from xlingjax.preprocessors.beside import training_pairs
-from xlingjax.preprocessors.task_rows import Reading, count_rows
+from xlingjax.preprocessors.stored_parts import Part, stored
+from xlingjax.preprocessors.task_rows import Reading
 from xlingjax.preprocessors.training_set import Training
 from xlingjax.tasks import task_named
 from xlingjax.training.run_record import run_and_checkpoint
@@ -78,7 +77,7 @@ def counted(request: Request, task: Task, bound: Mapping[str, Any]) -> Count:
     )
 
 
-# The cells of a sweep train on the same examples, and counting tokenises all of them.
+# The cells of a sweep train on the same examples.
 @functools.cache
 def _counted(
     name: str,
@@ -91,42 +90,31 @@ def _counted(
 ) -> Count:
     """files: what tells an edited set from itself."""
     task = task_named(name)
-    vocabulary = Vocabulary.load(run)
-    examples = 0
-    rows = 0
-    lost = []
-    unpaired = []
+    parts = []
     for origin, language in training.parts(task, data):
         # A model that is plugged in reads the gold example beside each translation of it.
         if origin == "gold" and paired:
             continue
-        if paired:
-            pairs = training_pairs(task, data, training, origin, language)
-            if pairs.lost:
-                place = training.described(task, data, origin, language)
-                read = len(pairs.records) + pairs.lost
-                lost.append(Lost(place, pairs.lost, read))
-            if pairs.unpaired:
-                unpaired.append(pairs.unpaired)
-            examples += len(pairs.records)
-            rows += count_rows(
-                task,
-                pairs.records,
-                vocabulary,
-                reading,
-                language,
-            )
-            continue
-        records = training.records(task, data, origin, language)
-        learnt = records
-        if origin != "gold":
-            # Gold rows are read as they are; machine
-            # translation leaves blank sides and lost answers.
-            learnt = learnable(records)
-        if len(learnt) < len(records):
-            place = training.described(task, data, origin, language)
-            lost.append(Lost(place, len(records) - len(learnt), len(records)))
-        examples += len(learnt)
+        part = Part(task, data, training, reading, origin, language, paired)
+        parts.append(part)
+    examples = 0
+    rows = 0
+    lost = []
+    unpaired = []
+    # The training reads the same parts, which are made only once.
+    for part, found in zip(
+        parts,
+        stored(parts, Vocabulary.load(run)),
+        strict=True,
+    ):
+        records = found.facts["records"]
+        learnt = found.facts["learnt"]
+        if learnt < records:
+            place = training.described(task, data, part.origin, part.language)
+            lost.append(Lost(place, records - learnt, records))
+        if found.facts["unpaired"]:
+            unpaired.append(found.facts["unpaired"])
+        examples += learnt
         # Steps are planned by rows, since a question over a long context is several of them.
-        rows += count_rows(task, learnt, vocabulary, reading, language)
+        rows += len(found.rows)
     return Count(examples, rows, tuple(lost), tuple(unpaired))

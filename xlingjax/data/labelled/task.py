@@ -90,6 +90,11 @@ class Files:
     languages: tuple[str, ...] | None = None
     """The languages that lie there; None: all."""
 
+    @property
+    def place(self) -> str:
+        """What tells it from the other places of a split."""
+        return " ".join(self.patterns)
+
     def paths(self, folder: Path, language: str) -> tuple[Path, ...] | None:
         """The paths of a language, whether or not they exist; None: it does not lie here, or no
         file fits a `*`."""
@@ -116,6 +121,7 @@ class Listed:
 
     by_language: Mapping[str, tuple[Path, ...]]
     read: Callable[..., Sequence[Any]]
+    place: str = ""
 
     def paths(self, folder: Path, language: str) -> tuple[Path, ...] | None:
         return self.by_language.get(language)
@@ -178,10 +184,18 @@ class Found:
     paths: tuple[Path, ...]
 
 
+def _read_own_words(
+    paths: Sequence[Path],
+    task: Task,
+    language: str,
+) -> Sequence[Any]:
+    # Test files may have tags that are not learnt.
+    return read_tagged(paths[0])
+
+
 _OWN_READERS = {
     "classification": read_own_table,
-    # Test files may have tags that are not learnt.
-    "tagging": lambda paths, task, language: read_tagged(paths[0]),
+    "tagging": _read_own_words,
     # Numbered: the ids of TyDiQA's files come twice.
     "span_qa": functools.partial(read_squad, numbered=True),
 }

@@ -68,6 +68,11 @@ class Prepared:
     languages: tuple[str, ...] | None = None
     """The languages that it holds; None: all of the task."""
 
+    @property
+    def place(self) -> str:
+        """What tells it from the other places of a split."""
+        return f"{PREFIX}{self.name} {self.split}"
+
     def paths(self, folder: Path, language: str) -> tuple[Path, ...] | None:
         """The metadata of the sets that are prepared; None: none is."""
         if self.languages is not None and language not in self.languages:

@@ -1,0 +1,144 @@
+"""Batches of stored rows: in any order as they always were, and by length."""
+
+import collections
+import hashlib
+
+import numpy as np
+import pytest
+
+from tests.preprocessors import test_task
+from tests.preprocessors.test_task import LANGUAGES, Hashed
+from xlingjax.data.features import batch_hash
+from xlingjax.data.row_lengths import row_lengths
+from xlingjax.preprocessors.task import task_source
+from xlingjax.preprocessors.task_rows import Reading
+from xlingjax.preprocessors.training_set import Training
+from xlingjax.tasks import task_named
+
+folder = test_task.folder
+TRANSLATED = Training(("en",), ("all",))
+# What the code made that kept all rows padded in memory: identity's sha256, 40 batches' (the first
+# 16 digits).
+BEFORE = {
+    "xnli": (Reading(24), TRANSLATED, "7a38df9660f91755", "f07ac655fdef3bfc"),
+    "plug_in": (
+        Reading(24, reset_positions=True),
+        Training((), ("all",)),
+        "43af65fd7e578a40",
+        "5f8c041257113470",
+    ),
+    "udpos": (Reading(7), Training(("all",)), "a4a47c47a1f1e1a3", "bddc3ecf30d84d53"),
+    "xquad": (
+        Reading(20, stride=6, max_question=8),
+        TRANSLATED,
+        "7aba5c9e330e8dbe",
+        "d18608e366094db0",
+    ),
+}
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("XLINGJAX_CACHE", str(tmp_path / "cache"))
+
+
+def source(folder, name, reading, training, batch_size=8, **options):
+    task = {"plug_in": "xnli"}.get(name, name)
+    return task_source(
+        task_named(f"xtreme/{task}"),
+        folder,
+        training,
+        Hashed(),
+        LANGUAGES,
+        reading,
+        batch_size=batch_size,
+        seed=3,
+        paired=name == "plug_in",
+        **options,
+    )
+
+
+@pytest.mark.parametrize("name", BEFORE)
+def test_in_any_order_batches_are_those_of_before_bit_for_bit(folder, name):
+    reading, training, rows, batches = BEFORE[name]
+    # The second start remembers what it hashed.
+    for _ in range(2):
+        made = source(folder, name, reading, training)
+        digest = hashlib.sha256()
+        for _ in range(40):
+            digest.update(batch_hash(made.next()).encode())
+        assert made.identity["sha256"][:16] == rows and made.identity["order"] == "by part"
+        assert digest.hexdigest()[:16] == batches
+
+
+def cells(batches, texts=1):
+    """{what a row holds without its padding: how often}."""
+    found = collections.Counter()
+    for batch in batches:
+        columns = batch["pack_ids"].reshape(len(batch["pack_ids"]), texts, -1)
+        for i, valid in enumerate(columns > 0):
+            row = []
+            for _, values in sorted(batch.items()):
+                if values.ndim == 1:
+                    row.append(values[i].tobytes())
+                else:
+                    row.append(values[i].reshape(texts, -1)[valid].tobytes())
+            found[b"".join(row)] += 1
+    return found
+
+
+@pytest.mark.parametrize("name", BEFORE)
+def test_by_length_an_epoch_is_every_row_once_and_shorter(folder, name):
+    reading, training, _, _ = BEFORE[name]
+    texts = 1 + (name == "plug_in")
+    plain = source(folder, name, reading, training)
+    made = source(folder, name, reading, training, by_length=True)
+    assert made.shapes == plain.shapes and made.identity["order"] == "by length"
+    assert {key for key in made.identity if made.identity[key] != plain.identity[key]} == {
+        "order",
+        "sha256",
+    }
+    rows = made.identity["examples"]
+    epochs = 3
+    count = epochs * rows // 8
+    before = [plain.next() for _ in range(count)]
+    batches = [made.next() for _ in range(count)]
+    widths = [batch["input_ids"].shape[1] // texts for batch in batches]
+    assert {*widths} <= {*row_lengths(reading.length)}
+    for batch, width in zip(batches, widths, strict=True):
+        used = (batch["pack_ids"].reshape(8 * texts, width) > 0).sum(axis=1).max()
+        shorter = [one for one in row_lengths(reading.length) if one < width]
+        assert max(shorter, default=0) < used <= width
+        for field, values in batch.items():
+            assert values.dtype == plain.next()[field].dtype
+            assert values.shape == (8, *[texts * width] * (values.ndim - 1))
+    # Where an epoch ends within a batch the two take the same rows from it.
+    assert cells(batches, texts) == cells(before, texts)
+    begin = 0
+    for epoch in range(1, epochs + 1):
+        end = epoch * rows // 8
+        assert cells(batches[begin:end], texts) == cells(before[begin:end], texts)
+        begin = end
+    hashes = [batch_hash(batch) for batch in batches]
+    assert len({*hashes}) == len(hashes)
+    # Goes on exactly; another start reads the same.
+    again = source(folder, name, reading, training, by_length=True)
+    again.restore({"shard-0": b'{"position": 17}'})
+    assert [batch_hash(again.next()) for _ in range(4)] == hashes[17:21]
+
+
+def test_batches_are_of_about_one_length_in_no_order_of_lengths(folder):
+    reading, training, _, _ = BEFORE["xnli"]
+    reading = Reading(64)
+
+    def longest(**options):
+        made = source(folder, "xnli", reading, training, batch_size=5, **options)
+        batches = [made.next()["pack_ids"].sum(axis=1) for _ in range(54)]  # three epochs
+        return np.array(batches)
+
+    plain, grouped = longest(), longest(by_length=True)
+    assert grouped.std(axis=1).mean() < 0.6 * plain.std(axis=1).mean()
+    # A window is a quarter of a small set: neither sorted throughout nor alike in each epoch.
+    tops = grouped.max(axis=1)
+    assert (np.diff(tops[:18]) < 0).sum() > 3 and (np.diff(tops[:18]) > 0).sum() > 3
+    assert (tops[:18] != tops[18:36]).any()
