@@ -403,7 +403,7 @@ def test_a_model_that_embeds_languages_is_exported_for_one_of_them(vocabularies,
         (dict(norm_order="pre", embedding_norm=False), "embedding_norm=False"),
         (dict(gelu="tanh"), "gelu='tanh'"),
         (dict(head="plain"), "head='plain'"),
-        (dict(decoder_layers=1), "decoder_layers=1"),
+        (dict(decoder_layers=1), "head='transform'"),
     ],
 )
 def test_a_model_that_no_class_computes_is_refused(
