@@ -1,6 +1,7 @@
 """Small files of everything that the papers' tables read, in the official layouts: one folder of
 benchmarks, text, and runs to start from."""
 
+import json
 import shutil
 from pathlib import Path
 
@@ -51,9 +52,19 @@ def _translations(data: Path) -> None:
     """Of the tasks whose translations the small files lack: TyDiQA's, and English sides of tags."""
     tydiqa = data / "tydiqa/translate-train"
     tydiqa.mkdir(exist_ok=True)
+    english = data / "tydiqa/tydiqa-goldp-v1.1-train/tydiqa.goldp.en.train.json"
+    whole = json.loads(english.read_text("utf-8"))
+    # Its files of one language have shortened ids, the whole file and translations the full ones.
+    number = 0
+    for article in whole["data"]:
+        for paragraph in article["paragraphs"]:
+            for question in paragraph["qas"]:
+                number += 1
+                question["id"] = f"english-{number}"
+    text = json.dumps(whole, ensure_ascii=False)
+    english.with_name("tydiqa-goldp-v1.1-train.json").write_text(text, "utf-8")
     for language in ("ar", "bn", "fi", "id", "ko", "ru", "sw", "te"):
-        source = data / "tydiqa/tydiqa-goldp-v1.1-train/tydiqa.goldp.en.train.json"
-        shutil.copy(source, tydiqa / f"tydiqa.translate.train.en-{language}.json")
+        (tydiqa / f"tydiqa.translate.train.en-{language}.json").write_text(text, "utf-8")
     for name in ("udpos", "panx"):
         task = task_named(f"xtreme/{name}")
         for language in task.languages:
