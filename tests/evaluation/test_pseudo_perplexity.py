@@ -55,6 +55,7 @@ def encoded(encoder, params, row, spec):
     return np.asarray(encoder.encode(params, batch, spec))[0]
 
 
+@pytest.mark.long
 def test_the_perplexity_is_that_of_both_stages_by_hand(evaluator):
     """Row for row, without padding: a pseudo token is the likeliest ordinary piece at one MASK
     behind the whole text; then the masked pieces are predicted beside all of them."""

@@ -74,7 +74,8 @@ def test_rows_are_those_that_the_records_make(folder, kind):
         records = read(task, folder, split, part.language)
         made = task_rows(task, records, Hashed(), reading, part.language, 2)
         assert_same(found, made, 2)
-        assert found.facts == {"records": len(records), "learnt": len(records)}
+        count = len(records)
+        assert found.facts == {"records": count, "learnt": count, "unpaired": ""}
 
 
 def test_rows_of_two_texts_are_too(folder):

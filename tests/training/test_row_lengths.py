@@ -77,6 +77,7 @@ def lines(workdir):
     return [json.loads(line) for line in (workdir / "metrics.jsonl").read_text().splitlines()]
 
 
+@pytest.mark.long
 def test_microbatches_devices_and_a_restart_give_the_same(folder, tmp_path, capsys):
     whole = run(folder, tmp_path / "whole")
     # A length each, and no more.

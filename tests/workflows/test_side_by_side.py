@@ -34,6 +34,7 @@ def test_gpus_are_those_that_nvidia_smi_lists(monkeypatch):
         "GPU 1: NVIDIA H100 80GB HBM3 (UUID: GPU-2)\n"
     )
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.delenv("JAX_PLATFORMS", raising=False)
     monkeypatch.setattr(side_by_side, "_has_plugin", lambda: True)
     monkeypatch.setattr(side_by_side, "_has_tpu", lambda: False)
 

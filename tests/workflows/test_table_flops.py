@@ -115,15 +115,19 @@ def test_a_training_by_hand():
     assert found.hours == pytest.approx(found.total / (0.25 * 758e12) / 3600)
 
 
+@pytest.mark.long
 def test_the_cells_of_vecos_second_table():
-    """45 settings of each of 13 rows and one without a grid, two measurements beside them."""
+    """45 settings of 6 rows from English, 4 from translations and 7 plugged in, of which 2 have a
+    teacher of each setting beside; and one row without a grid."""
     path = gin_files.gin_folder() / "recipes/tables/veco_2.gin"
-    assert table_hours.cost(path).cells == 13 * 45 + 1
+    assert table_hours.cost(path).cells == (6 + 4 + 7 + 2) * 45 + 1
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("path", sorted((gin_files.gin_folder() / "recipes/tables").glob("*.gin")))
 def test_every_table_is_counted(path):
+    if path.stem == table_hours.OF_A_RUN:
+        pytest.skip("its model is that of the run that it is given")
     cost = table_hours.cost(path)
     trained = cost.encoders + cost.rows
     assert (cost.pretraining > 0) == (trained > 0) and (cost.finetuning > 0) == (cost.cells > 0)

@@ -1,6 +1,7 @@
 """`--jobs`: one command as several that share its work, each on its part of the devices."""
 
 import argparse
+import os
 from argparse import Namespace
 from collections.abc import Sequence
 from typing import Any
@@ -32,7 +33,14 @@ def groups_of(args: Namespace) -> list[Any]:
 
     if (args.jobs or 1) == 1:
         return []
-    if getattr(args, "num_processes", 0) or getattr(args, "coordinator", ""):
+    several = getattr(args, "num_processes", 0) or getattr(
+        args,
+        "coordinator",
+        "",
+    )
+    for name in ("XLINGJAX_COORDINATOR", "XLINGJAX_NUM_PROCESSES"):
+        several = several or os.environ.get(name)
+    if several or int(os.environ.get("SLURM_NTASKS", 1)) > 1:
         raise UserError(
             f"--jobs {args.jobs}: several processes are one training (--coordinator,"
             " --num_processes), which has none beside it; leave it out",
@@ -49,5 +57,4 @@ def run_beside(args: Namespace, groups: Sequence[Any]) -> int:
 
     # What stands last counts, wherever the options were.
     words = [*args.words, "--jobs", "1", "--worker", "wait"]
-    run_groups(args.name, words, groups)
-    return 0
+    return run_groups(args.name, words, groups)

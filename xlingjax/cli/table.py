@@ -39,12 +39,17 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 def run(args: Namespace) -> int:
     from xlingjax.config.recipe import read_part
+    from xlingjax.runtime.machine import require_platform
     from xlingjax.workflows import paper_tables, table_plan
+    from xlingjax.workflows.side_by_side import devices_here
     from xlingjax.workflows.table_page import show
 
     _name_file(args)
     words = machine_words(args)
+    devices = devices_here(args.platform, args.devices)
     groups = groups_of(args)
+    # This process plans and starts others, which have the devices.
+    require_platform("cpu")
     config = read_part(
         "table",
         paper_tables.Table,
@@ -52,7 +57,6 @@ def run(args: Namespace) -> int:
         args.overrides,
     )
     if not args.worker:
-        devices = args.devices
         if groups:
             devices = groups[0].devices
         plan = table_plan.planned(
@@ -66,7 +70,9 @@ def run(args: Namespace) -> int:
             return table_plan.show(plan)
         plan.require_sound()
     if groups:
-        run_beside(args, groups)
+        status = run_beside(args, groups)
+        if status:
+            return status
     else:
         paper_tables.run(config, args.data, args.output, words)
     if not args.worker:

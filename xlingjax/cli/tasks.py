@@ -288,8 +288,9 @@ def _sweeps(
             Call(task.full_name, functools.partial(measure_or_train, task)),
         )
     if groups:
-        jobs = [Call(args.name, lambda: run_beside(args, groups))]
-    status = run_all(jobs, on_error=failures.note)
+        status = run_beside(args, groups)
+    else:
+        status = run_all(jobs, on_error=failures.note)
     if status:
         return status
     if not args.worker:

@@ -323,7 +323,8 @@ def _remove_abandoned(folder: Path) -> None:
     begin = _of_machine(folder)
     for path in folder.parent.glob(f"{begin}*{_PARTIAL}"):
         process, _, _ = path.name.removeprefix(begin).partition(".")
-        if not _is_alive(int(process)):
+        # Of a machine whose name begins with this one's it is more of the name.
+        if process.isdigit() and not _is_alive(int(process)):
             shutil.rmtree(path, ignore_errors=True)
 
 

@@ -28,6 +28,7 @@ from xlingjax.data.content_hashes import content_hash
 from xlingjax.data.fingerprint import fingerprint
 from xlingjax.data.labelled.records import learnable
 from xlingjax.data.labelled.task import Task
+from xlingjax.data.labelled.teacher import read_labelled
 from xlingjax.data.row_store import (
     RaggedRows,
     StoredPart,
@@ -42,7 +43,7 @@ from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
 from xlingjax.preprocessors.beside import training_pairs
 from xlingjax.preprocessors.task_rows import Reading, beside_rows, task_rows
-from xlingjax.preprocessors.training_set import Training
+from xlingjax.preprocessors.training_set import Training, told
 
 CHUNK_RECORDS = 4096
 """Records whose padded rows are in memory at a time."""
@@ -107,11 +108,18 @@ class Part:
         kind = type(vocabulary)
         return json.dumps(
             {
-                "task": [task.full_name, task.kind, task.labels, task.marks],
+                "task": [
+                    task.full_name,
+                    task.kind,
+                    task.labels,
+                    task.marks,
+                    task.trained_on,
+                    task.shared_ids,
+                ],
                 "part": [self.origin, self.training.split, self.language],
                 "files": files,
                 "reading": reading,
-                "rows": _made_by(),
+                "rows": _made_by(type(self.training), kind),
                 # Of one's own class too, whose hash may be another's.
                 "vocabulary": [
                     vocabulary.sha256,
@@ -219,9 +227,22 @@ class Part:
 
 
 @functools.cache
-def _made_by() -> str | None:
-    """What the code that makes rows does."""
-    return fingerprint((Part.rows, task_rows, beside_rows, training_pairs))
+def _made_by(training: type[Training], vocabulary: type) -> str:
+    """What the code that makes rows does; where that cannot be told, a word of this process alone:
+    another one makes them anew."""
+    code: list[Any] = [
+        Part.examples,
+        Part._pairs,
+        Part.rows,
+        training.records,
+        read_labelled,
+        task_rows,
+        beside_rows,
+        training_pairs,
+    ]
+    if vocabulary is not Vocabulary:
+        code.append(vocabulary)
+    return told(fingerprint(tuple(code)))
 
 
 def stored(parts: Sequence[Part], vocabulary) -> list[StoredPart]:
@@ -360,6 +381,10 @@ def main(job: str) -> None:
     path = Path(job)
     try:
         part, folder = pickle.loads(path.read_bytes())
+    # Of a program that this one cannot import, as the user's own script: made there.
+    except (AttributeError, ImportError):
+        return
+    try:
         _stored(part, Vocabulary.load(path.parent), folder)
     except UserError as error:
         path.with_suffix(".error").write_text(str(error), encoding="utf-8")

@@ -3,6 +3,7 @@ files of a user's task."""
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -22,6 +23,12 @@ from xlingjax.errors import UserError
 from xlingjax.preprocessors.task_rows import Reading
 
 ALL = "all"
+_THIS_PROCESS = uuid.uuid4().hex
+
+
+def told(code: str | None) -> str:
+    """A fingerprint; of code that has none a word of this process, in which it stays the same."""
+    return code or _THIS_PROCESS
 
 
 @dataclass(frozen=True)
@@ -120,7 +127,7 @@ class Training:
         if found is None:
             return "", ()
         # With what its code does, which may be a user's and change.
-        reader = fingerprint(found.files.read)
+        reader = told(fingerprint(found.files.read))
         return f"{found.files.place} {reader}", found.paths
 
     def described(

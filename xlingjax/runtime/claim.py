@@ -13,6 +13,7 @@ import os
 import socket
 import threading
 import time
+import uuid
 from pathlib import Path
 from types import TracebackType
 
@@ -66,6 +67,9 @@ class Holder:
         return f"process {self.process} on {self.host}, for {minutes:.0f} min"
 
 
+_UNKNOWN = Holder("a host that is not named", "", 0, "", 0.0)
+
+
 class Claim:
     """A claim that this process has; a context manager, which gives it up."""
 
@@ -79,6 +83,10 @@ class Claim:
         while not self._ended.wait(SIGN_OF_LIFE):
             # The folder may be gone, which is for the work in it to say.
             with contextlib.suppress(OSError):
+                holder, _ = _holder(self._path)
+                # Lost to another process, whose sign of life it would be.
+                if holder is None or not holder.is_this_process():
+                    return
                 os.utime(self._path)
 
     def give_up(self) -> None:
@@ -157,7 +165,8 @@ def _taken_over(path: Path) -> Claim | Holder:
 def _linked(path: Path) -> bool:
     """Whether a file that names this process is at `path` now, and was not there before."""
     here = Holder.here()
-    whole = path.with_name(f"{path.name}.{here.host}.{here.process}")
+    # Hosts of one name may have processes of one number.
+    whole = path.with_name(f"{path.name}.{uuid.uuid4().hex}")
     whole.write_text(json.dumps(dataclasses.asdict(here)), encoding="utf-8")
     try:
         # Linking fails where the name is taken, in one step; the file is whole already.
@@ -188,15 +197,21 @@ def _holder(path: Path) -> tuple[Holder | None, float]:
     names nobody."""
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
-        silence = _now(path.parent) - path.stat().st_mtime
-        return Holder(**record), silence
-    except (FileNotFoundError, ValueError, TypeError):
+        return Holder(**record), _now(path.parent) - path.stat().st_mtime
+    except FileNotFoundError:
         return None, 0.0
+    except (ValueError, TypeError):
+        pass
+    silence = _now(path.parent) - path.stat().st_mtime
+    # Without links a file is empty for a moment before it names its process.
+    if silence < SIGN_OF_LIFE:
+        return _UNKNOWN, silence
+    return None, silence
 
 
 def _now(folder: Path) -> float:
     """By the clock of the file system, which may be that of a server."""
-    probe = folder / f".now.{socket.gethostname()}.{os.getpid()}"
+    probe = folder / f".now.{uuid.uuid4().hex}"
     probe.touch()
     now = probe.stat().st_mtime
     probe.unlink()

@@ -8,9 +8,15 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from xlingjax.errors import UserError
 from xlingjax.runtime.claim import Claim, claim
-from xlingjax.runtime.machine import all_agree, barrier, is_primary
-from xlingjax.workflows.many import Job, run_job
+from xlingjax.runtime.machine import (
+    all_agree,
+    barrier,
+    is_primary,
+    primary_says,
+)
+from xlingjax.workflows.many import Job
 
 CLAIM = "claim.json"
 """In the folder of a job: who is at it."""
@@ -40,12 +46,19 @@ def share_all(
     while left:
         busy = []
         for job in left:
-            claimed = _claimed(job, say, told)
+            try:
+                claimed = _claimed(job, say, told)
+            except UserError:
+                # Its folder cannot be written, and need not be where all is done.
+                if not job.is_finished():
+                    raise
+                say(f"{job.name}: finished before")
+                continue
             if claimed is None:
                 busy.append(job)
                 continue
             with claimed:
-                status = run_job(job, say)
+                status = _run(job, say)
             if status:
                 return status
         if busy and not wait:
@@ -54,6 +67,14 @@ def share_all(
             time.sleep(LOOK)
         left = busy
     return 0
+
+
+def _run(job: SharedJob, say: Callable[[str], None]) -> int:
+    # What another command has just written may not be seen by each host yet: one looks for all.
+    if primary_says(job.is_finished()):
+        say(f"{job.name}: finished before")
+        return 0
+    return job.run()
 
 
 class _Together:

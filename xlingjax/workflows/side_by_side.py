@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from xlingjax.errors import UserError
+from xlingjax.errors import EXIT_CODE, UserError
 from xlingjax.workflows.many import Command, Stop, run_all
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
@@ -35,7 +35,7 @@ def device_groups(
     devices, or some that cannot be shared out."""
     if jobs < 1:
         raise UserError(f"--jobs {jobs}: must be at least 1")
-    if devices is not None or platform == "cpu":
+    if devices is not None or _is_cpu(platform):
         return _cpu_groups(jobs, devices or jobs)
     if platform == "tpu" or (not platform and _has_tpu()):
         raise UserError(
@@ -48,6 +48,23 @@ def device_groups(
     if platform == "gpu":
         raise UserError(f"--jobs {jobs}: nvidia-smi names no GPU")
     return _cpu_groups(jobs, jobs)
+
+
+def devices_here(platform: str = "", devices: int | None = None) -> int:
+    """How many devices a command has, as far as it can be told without JAX, which would take
+    them."""
+    if devices is not None:
+        return devices
+    if _is_cpu(platform):
+        return 1
+    if platform != "gpu" and _has_tpu():
+        return len([*Path("/dev").glob("accel*")]) or 1
+    return len(_cards()) or 1
+
+
+def _is_cpu(platform: str) -> bool:
+    """Whether the CPU was chosen."""
+    return (platform or os.environ.get("JAX_PLATFORMS")) == "cpu"
 
 
 def _cpu_groups(jobs: int, devices: int) -> list[Group]:
@@ -77,7 +94,9 @@ def _each(jobs: int, devices: int, what: str) -> int:
 def _cards() -> list[str]:
     """The GPUs that this process may use, as CUDA_VISIBLE_DEVICES names them."""
     if VISIBLE in os.environ:
-        return [one for one in os.environ[VISIBLE].split(",") if one]
+        # CUDA takes -1, as any number that is none, for no GPU at all.
+        named = os.environ[VISIBLE].split(",")
+        return [one for one in named if one and not one.startswith("-")]
     # Without JAX's plugin for them they are of no use.
     if not _has_plugin():
         return []
@@ -110,10 +129,11 @@ def run_groups(
     words: Sequence[str],
     groups: Sequence[Group],
     say: Callable[[str], None] = print,
-) -> None:
+) -> int:
     """Run the command `xlingjax WORDS` once for each group, to their end; what they print has the
-    number of its group before it. Raises UserError where one failed, when all have ended; Stopped
-    after SIGTERM, SIGINT or SIGHUP, when all have saved."""
+    number of its group before it. The exit status: 0, or that of one that was asked to stop and has
+    saved. Raises UserError where one failed, when all have ended; Stopped after SIGTERM, SIGINT or
+    SIGHUP, when all have saved."""
     stop = Stop(verb)
     jobs = []
     for number, group in enumerate(groups):
@@ -126,8 +146,10 @@ def run_groups(
                 say,
                 prefix=f"[{number + 1}] ",
                 environment=group.environment,
+                passed=(EXIT_CODE,),
             ),
         )
     with stop.listen():
-        run_all(jobs, len(jobs), say, stop)
+        status = run_all(jobs, len(jobs), say, stop)
         stop.leave_if_requested()
+    return status

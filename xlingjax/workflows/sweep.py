@@ -44,7 +44,7 @@ from xlingjax.workflows.cell import (
     macros_given,
     values_of,
 )
-from xlingjax.workflows.cell_mesh import idle
+from xlingjax.workflows.cell_mesh import idle, rows_apart
 from xlingjax.workflows.cell_recipe import recipe_of
 from xlingjax.workflows.cell_training import PREDICTED, CellTraining
 from xlingjax.workflows.sharing import share_all
@@ -76,6 +76,7 @@ def check(
     told: set[str] = set()
     sound: Sound = set()
     for cell in planned_cells(request, say):
+        rows_apart(cell.bound, devices, jax.process_count())
         line = idle(cell.bound, devices, jobs)
         if line and line not in told:
             say(f"{request.called}: {line}")

@@ -7,12 +7,17 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-import jax
 from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from xlingjax.config.recipe import Recipe, gin_values, read_recipe
+from xlingjax.config.recipe import (
+    FOREIGN,
+    Recipe,
+    gin_values,
+    read_recipe,
+)
+from xlingjax.convert.import_model import imported
 from xlingjax.data.sources import (
     find_negatives,
     find_pairs,
@@ -20,11 +25,14 @@ from xlingjax.data.sources import (
     split_list,
 )
 from xlingjax.errors import UserError
-from xlingjax.model.partition import check_rows, make_mesh, row_devices
 from xlingjax.tasks import task_named
 from xlingjax.training.run_record import read_run_record
 from xlingjax.workflows.cell import Request
-from xlingjax.workflows.cell_mesh import idle, rows_apart
+from xlingjax.workflows.cell_mesh import (
+    idle,
+    require_shared_out,
+    rows_apart,
+)
 from xlingjax.workflows.launch import evaluators_of, stages_of
 from xlingjax.workflows.paper_tables import Table, require_layers
 from xlingjax.workflows.sweep import Sound, planned_cells, require_sets
@@ -82,14 +90,12 @@ def planned(
     table: Table,
     data: str | Path,
     output: str | Path,
-    devices: int | None = None,
+    devices: int = 1,
     jobs: int = 1,
 ) -> Plan:
-    """The plan of a table. devices: that a training has, None: all of this process; jobs: trainings
+    """The plan of a table. devices: that a training has, none of which is touched; jobs: trainings
     side by side."""
     plan = Plan([], 0, [], [])
-    if devices is None:
-        devices = jax.device_count()
     with tempfile.TemporaryDirectory() as scratch:
         planner = _Planner(table, data, output, devices, jobs, Path(scratch))
         for job in table.jobs(data, output):
@@ -131,18 +137,20 @@ class _Planner:
             plan.trainings += self._of_sweep(job, plan)
         else:
             plan.measured += 1
-            if job.encoder:
+            # A model of Hugging Face is not imported before its row.
+            foreign = f"{self._table.encoders.get(job.encoder)}"
+            if job.encoder and not foreign.startswith(FOREIGN):
                 self._require_run(job.encoder)
             if job.kind == MEASURE:
                 require_layers(self._table, job.encoder, job.row)
 
     def _require_run(self, encoder: str) -> None:
-        run = self._run(encoder)
-        if not run.startswith("hf:"):
-            read_run_record(run)
+        read_run_record(self._run(encoder))
 
     def _run(self, encoder: str) -> str:
         run = self._table.run_of(encoder, self._output)
+        if run.startswith(FOREIGN):
+            return str(imported(run.removeprefix(FOREIGN)))
         return self._stand_ins.get(run, run)
 
     # ---- sweeps ----------------------------------------------------------------------------------
@@ -197,24 +205,30 @@ class _Planner:
         files, overrides = job.recipe()
         # Encoders that it starts from may not be trained yet.
         for run, stand_in in self._stand_ins.items():
-            overrides = [one.replace(run, stand_in) for one in overrides]
+            overrides = [_replaced(one, run, stand_in) for one in overrides]
         recipe = read_recipe(files, overrides)
         _require_text(recipe)
         evaluators_of(recipe)
         self._put_stand_in(job, recipe)
-        mesh = make_mesh(recipe.bound["mesh"])
         names = []
         batches = []
+        apart = 1
         for name, run in stages_of(recipe):
             names.append(name)
             rows = run.batches.shapes["input_ids"][0]
-            check_rows(mesh, rows, recipe.bound["microbatches"], name)
+            apart = require_shared_out(
+                name,
+                rows,
+                recipe.bound["microbatches"],
+                recipe.bound["mesh"],
+                self._devices,
+            )
             batches.append(rows)
         return Training(
             job.name,
             ", ".join(dict.fromkeys(names)),
             max(batches),
-            max(batches) // row_devices(mesh),
+            max(batches) // apart,
             recipe.bound["steps"],
             _flops(recipe),
         )
@@ -236,6 +250,14 @@ class _Planner:
         for name, content in recipe.corpus.vocabulary.files().items():
             (folder / name).write_bytes(content)
         self._stand_ins[str(job.folder)] = str(folder)
+
+
+def _replaced(override: str, run: str, other: str) -> str:
+    """NAME=VALUE with another run in place of one, whose name may be the begin of a third's."""
+    name, _, value = override.partition("=")
+    if value == run:
+        return f"{name}={other}"
+    return override
 
 
 def _require_text(recipe: Recipe) -> None:
