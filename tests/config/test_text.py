@@ -163,6 +163,7 @@ def texts_of(found):
     return text
 
 
+@pytest.mark.long
 def test_mixtures_take_the_place_of_text_pairs_documents_and_tables(corpus, not_ours, tmp_path):
     """Of any recipe, with no file of settings added, and not of the files that are named beside."""
     for code, lines in {"de": small_corpus.GERMAN, "en": small_corpus.ENGLISH}.items():

@@ -110,6 +110,7 @@ def test_a_published_classifier_is_scored_as_it_is(
     assert by_language["de"]["accuracy"] == pytest.approx(100 * right)
 
 
+@pytest.mark.long
 def test_names_that_do_not_tell_are_refused_and_can_be_given(files, tmp_path, monkeypatch, capsys):
     saved(
         tmp_path / "hf",

@@ -305,6 +305,7 @@ def test_a_host_opens_the_blocks_of_its_rows_alone(
     assert max(len(names) for names in opened) <= 16 // hosts + 2 * (hosts > 1)
 
 
+@pytest.mark.long
 def test_processes_write_the_bytes_of_one_and_go_on_where_they_were_killed(
     tmp_path, vocabulary, vocabulary_folder, monkeypatch
 ):

@@ -36,6 +36,7 @@ def test_every_row_of_the_example_holds():
         assert "USE_CACHED" in row and "pip install 'xlingjax[beam]'" in row
 
 
+@pytest.mark.long
 def test_a_t5_task_of_pairs_becomes_a_model_that_transformers_opens(tmp_path, monkeypatch):
     """Registered by another's module, named in a recipe, trained, exported: the vectors agree."""
     transformers = pytest.importorskip("transformers")

@@ -219,6 +219,7 @@ def evaluator(**options):
     return found
 
 
+@pytest.mark.long
 def test_the_evaluator_of_translations(model, tmp_path):
     german, english, french = (toy.sentences(9, seed) for seed in range(3))
     for stem, sides in (("de-en", (german, english)), ("en-fr", (english, french))):

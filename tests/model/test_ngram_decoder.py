@@ -281,6 +281,7 @@ def test_rows_see_nothing_of_each_other():
     np.testing.assert_array_equal(h_NBTD[:, 0], streams(CONFIG, params, other, memory_BSD)[:, 0])
 
 
+@pytest.mark.long
 def test_packed_examples_equal_those_alone():
     params, memory_BSD = random_params(CONFIG), random_memory(PACKED)
     packed = streams(CONFIG, params, PACKED, memory_BSD)

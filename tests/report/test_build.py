@@ -276,6 +276,7 @@ def test_pictures(tmp_path):
     assert all(path.read_bytes().startswith(b"\x89PNG") for path in paths)
 
 
+@pytest.mark.long
 def test_perplexity_by_pseudo_tokens_is_drawn_by_share(tmp_path):
     run = fake_run.write_run(tmp_path / "run")
     lines = []
@@ -294,6 +295,7 @@ def test_perplexity_by_pseudo_tokens_is_drawn_by_share(tmp_path):
     assert 'id="shares"' not in build_report(fake_run.write_run(tmp_path / "other")).read_text()
 
 
+@pytest.mark.long
 def test_a_run_that_stopped_early_says_so(tmp_path):
     run = fake_run.write_run(tmp_path / "run")
     result = json.loads((run / "result.json").read_text())

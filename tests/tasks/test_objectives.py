@@ -326,6 +326,7 @@ def forget():
         seqio.TaskRegistry.remove(name)
 
 
+@pytest.mark.long
 def test_shards_draw_apart(text, register, forget):
     """SeqIO gives row i of every shard one seed: here both shards hold the same rows."""
     _, vocabulary = text

@@ -387,6 +387,7 @@ def test_out_of_memory_names_what_to_change(tmp_path):
         tiny_run.run(tmp_path, steps=1, evaluators=[Exhausted()], checkpoint=tiny_run_every(0))
 
 
+@pytest.mark.long
 def test_finite_data_that_ends_too_early(tmp_path):
     from xlingjax.data.loader import array_source
     from xlingjax.objectives.xlm import MLM
@@ -413,6 +414,7 @@ def test_what_the_source_publishes_is_checked_before_it_is_opened(tmp_path):
             tiny_run.run(tmp_path, objectives=(objective,), **options)
 
 
+@pytest.mark.long
 def test_no_log_line_but_the_last(tmp_path):
     tiny_run.run(tmp_path, steps=3, objectives=("mlm",), log_every=0, checkpoint=tiny_run_every(0))
     assert [line["step"] for line in tiny_run.lines(tmp_path)] == [3]

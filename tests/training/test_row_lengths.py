@@ -99,6 +99,7 @@ def test_microbatches_devices_and_a_restart_give_the_same(folder, tmp_path, caps
     assert record["shapes"]["classification"]["input_ids"] == [8, LENGTH]
 
 
+@pytest.mark.long
 def test_a_run_that_was_begun_in_any_order_is_refused(folder, tmp_path):
     run(folder, tmp_path / "run", steps=3, by_length=False)
     with pytest.raises(UserError, match='order: checkpoint has "by part", this run has "by length'):

@@ -110,6 +110,7 @@ TRAINS = [path for path in TRAINS if path.stem != table_hours.OF_A_RUN]
 """Tables with trainings by recipes, of which none reads the run that it starts from."""
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("path", TRAINS, ids=lambda path: path.stem)
 def test_every_recipe_of_a_table_binds_with_its_settings(path):
     names, kinds = set(), set()
@@ -151,6 +152,7 @@ def objectives_of(job):
     ]
 
 
+@pytest.mark.long
 def test_ablations_leave_out_what_the_papers_leave_out():
     jobs = {job.name: job for job in read("unicoder_2_ablation").jobs("data", "out")}
     assert {

@@ -94,7 +94,7 @@ def test_a_sweep_of_two_jobs_that_was_stopped_and_two_commands_give_the_serial_s
 ):
     """On 8 devices, 4 for each job; the serial one on 6, over which its batches divide."""
     task = ["xtreme/xquad"]
-    more = ["--seeds", "3", "--platform", "cpu", "--devices", "8"]
+    more = ["--seeds", "2", "--platform", "cpu", "--devices", "8"]
     jobs = words(task, start, files, tmp_path / "jobs", *more, "--jobs", "2")
     stopped = command(jobs)
     while not [*(tmp_path / "jobs").rglob("run.json")] and stopped.poll() is None:
@@ -110,7 +110,7 @@ def test_a_sweep_of_two_jobs_that_was_stopped_and_two_commands_give_the_serial_s
     for process in (again, *both, serial):
         said = process.communicate(timeout=900)[0]
         assert process.returncode == 0, said[-2000:]
-    for seed in range(3):
+    for seed in range(2):
         cell = f"cells/xtreme/xquad/transfer/seed-{seed}/scores.json"
         expected = told(tmp_path / "serial" / cell)
         assert told(tmp_path / "jobs" / cell) == expected

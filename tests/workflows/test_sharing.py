@@ -59,6 +59,7 @@ def test_two_processes_do_each_job_once_and_both_end_when_all_are_done(tmp_path)
     assert not [*tmp_path.rglob("claim.json*")]
 
 
+@pytest.mark.long
 def test_what_a_killed_process_left_is_gone_on_with(tmp_path):
     first = worker(tmp_path, 60)
     while not (tmp_path / "0" / "runs").exists():

@@ -319,6 +319,7 @@ def test_what_is_not_understood_is_refused(change, words, tmp_path):
     assert str(tmp_path) in str(caught.value) and "\n" not in str(caught.value)
 
 
+@pytest.mark.long
 @released.needs_released
 @released.needs_data
 def test_a_released_tokenizer_on_real_sentences():

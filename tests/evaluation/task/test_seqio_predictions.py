@@ -150,6 +150,7 @@ def test_predictions_of_a_part_are_scored(official, mixtures):
         assert value == pytest.approx(by_hand) and value < 100, name
 
 
+@pytest.mark.long
 def test_a_mixture_is_text_to_text_for_any_trainer(mixtures, official):
     """T5X's view: `inputs` and `targets` of bytes, `</s>` (1) behind both."""
     data = seqio.get_dataset(
