@@ -8,6 +8,8 @@ import pytest
 from xlingjax.cli import main
 from xlingjax.data.iwslt import TEST
 
+pytest.importorskip("sacremoses", reason="needs the extra clean")
+
 TALK = """<url>http://www.ted.com/talks/a_talk.html</url>
 <keywords>talks, science</keywords>
 <talkid>{talk}</talkid>
