@@ -22,6 +22,10 @@ RUNS = {
 }
 OF_TEXT = ("ar", "bg", "de", "el", "en", "es", "fr", "hi", "ne", "nl", "ro", "ru", "sw", "th", "tr")
 OF_TEXT += ("ur", "vi", "zh")
+TYDIQA = {
+    "ar": "arabic", "bn": "bengali", "en": "english", "fi": "finnish", "id": "indonesian",
+    "ko": "korean", "ru": "russian", "sw": "swahili", "te": "telugu",
+}  # fmt: skip
 ROOM = {"max_positions": 520, "position_offset": 2}
 """Rows of 512, as the longest of the recipes."""
 ENCODERS = {"xglue_6": "xdae", "xglue_8": "xdae", "xglue_12": "xdae", "xlm_5": "base"}
@@ -52,19 +56,25 @@ def _translations(data: Path) -> None:
     """Of the tasks whose translations the small files lack: TyDiQA's, and English sides of tags."""
     tydiqa = data / "tydiqa/translate-train"
     tydiqa.mkdir(exist_ok=True)
-    english = data / "tydiqa/tydiqa-goldp-v1.1-train/tydiqa.goldp.en.train.json"
-    whole = json.loads(english.read_text("utf-8"))
+    folder = data / "tydiqa/tydiqa-goldp-v1.1-train"
     # Its files of one language have shortened ids, the whole file and translations the full ones.
-    number = 0
-    for article in whole["data"]:
-        for paragraph in article["paragraphs"]:
-            for question in paragraph["qas"]:
-                number += 1
-                question["id"] = f"english-{number}"
-    text = json.dumps(whole, ensure_ascii=False)
-    english.with_name("tydiqa-goldp-v1.1-train.json").write_text(text, "utf-8")
-    for language in ("ar", "bn", "fi", "id", "ko", "ru", "sw", "te"):
-        (tydiqa / f"tydiqa.translate.train.en-{language}.json").write_text(text, "utf-8")
+    articles = []
+    for code, name in TYDIQA.items():
+        told = json.loads((folder / f"tydiqa.goldp.{code}.train.json").read_text("utf-8"))
+        number = 0
+        for article in told["data"]:
+            for paragraph in article["paragraphs"]:
+                for question in paragraph["qas"]:
+                    number += 1
+                    question["id"] = f"{name}-{number}"
+        articles += told["data"]
+        if code == "en":
+            english = json.dumps(told, ensure_ascii=False)
+    text = json.dumps({"data": articles}, ensure_ascii=False)
+    (folder / "tydiqa-goldp-v1.1-train.json").write_text(text, "utf-8")
+    for code in TYDIQA:
+        if code != "en":
+            (tydiqa / f"tydiqa.translate.train.en-{code}.json").write_text(english, "utf-8")
     for name in ("udpos", "panx"):
         task = task_named(f"xtreme/{name}")
         for language in task.languages:

@@ -177,10 +177,17 @@ class Part:
             self.origin,
             self.language,
         )
+        place = self.training.described(
+            self.task,
+            self.data,
+            self.origin,
+            self.language,
+        )
         facts = {
             "records": len(pairs.records) + pairs.lost,
             "learnt": len(pairs.records),
-            "unpaired": pairs.unpaired,
+            # Without the path, which may be another's whose files are the same.
+            "unpaired": pairs.unpaired.removeprefix(f"{place}: "),
         }
         return facts, [*zip(pairs.records, pairs.beside, strict=True)]
 

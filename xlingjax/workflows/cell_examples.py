@@ -90,6 +90,12 @@ def _counted(
 ) -> Count:
     """files: what tells an edited set from itself."""
     task = task_named(name)
+    if task.kind == "generation":
+        # Texts to write are batched by the pipeline of text, an example a row.
+        examples = 0
+        for origin, language in training.parts(task, data):
+            examples += len(training.records(task, data, origin, language))
+        return Count(examples, examples, ())
     parts = []
     for origin, language in training.parts(task, data):
         # A model that is plugged in reads the gold example beside each translation of it.
@@ -113,7 +119,8 @@ def _counted(
             place = training.described(task, data, part.origin, part.language)
             lost.append(Lost(place, records - learnt, records))
         if found.facts["unpaired"]:
-            unpaired.append(found.facts["unpaired"])
+            place = training.described(task, data, part.origin, part.language)
+            unpaired.append(f"{place}: {found.facts['unpaired']}")
         examples += learnt
         # Steps are planned by rows, since a question over a long context is several of them.
         rows += len(found.rows)
