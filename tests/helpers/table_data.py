@@ -75,6 +75,10 @@ def _translations(data: Path) -> None:
     for code in TYDIQA:
         if code != "en":
             (tydiqa / f"tydiqa.translate.train.en-{code}.json").write_text(english, "utf-8")
+            told = data / f"tydiqa/tydiqa-goldp-v1.1-dev/tydiqa.goldp.{code}.dev.json"
+            path = data / f"tydiqa/translate-test/tydiqa.translate.test.{code}-en.json"
+            path.parent.mkdir(exist_ok=True)
+            shutil.copy(told, path)
     for name in ("udpos", "panx"):
         task = task_named(f"xtreme/{name}")
         for language in task.languages:
