@@ -1,7 +1,7 @@
 """Labelled files of a user, {language: path}, as a source of batches and as an evaluator."""
 
 from tests.helpers import toy
-from xlingjax.data.labelled.task import own_task
+from xlingjax.data.labelled.own_task import own_task
 from xlingjax.evaluation.task.own_files import OwnScore
 from xlingjax.preprocessors.task import task_source
 from xlingjax.preprocessors.task_rows import Reading

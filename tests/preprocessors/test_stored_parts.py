@@ -14,8 +14,9 @@ import pytest
 from tests.helpers import released
 from tests.preprocessors import test_task
 from tests.preprocessors.test_task import XNLI, Hashed
+from xlingjax.data.labelled.own_task import own_task
 from xlingjax.data.labelled.records import Example, learnable
-from xlingjax.data.labelled.task import own_task, read
+from xlingjax.data.labelled.task import read
 from xlingjax.data.row_store import part_folder
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError

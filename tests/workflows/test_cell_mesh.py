@@ -33,6 +33,7 @@ def bound(batch, data=-1, fsdp=1, tensor=1, parts=1):
         # As it was given.
         (12, {"data": 2}, 2),
         (32, {"fsdp": -1, "data": 1}, 1),
+        (8, {"fsdp": 8}, 1),
     ],
 )
 def test_the_most_devices_that_share_a_batch_out(batch, more, copies):
@@ -42,7 +43,11 @@ def test_the_most_devices_that_share_a_batch_out(batch, more, copies):
 @pytest.mark.parametrize(
     "batch, more, said",
     [
-        (12, {"data": 8}, "BATCH=12 does not divide by MESH_DATA=8 x MESH_FSDP=1 devices"),
+        (
+            12,
+            {"data": 8},
+            "BATCH=12: a batch of 12 rows does not divide by 1 microbatches x 8 devices",
+        ),
         (3, {"fsdp": 2}, "BATCH=3 does not divide by MESH_FSDP=2 devices x MICROBATCHES=1"),
         (3, {"parts": 2}, "x MICROBATCHES=2: choose others"),
     ],
@@ -50,6 +55,14 @@ def test_the_most_devices_that_share_a_batch_out(batch, more, copies):
 def test_what_no_devices_share_out_is_refused(batch, more, said):
     with pytest.raises(UserError, match=said):
         rows_apart(bound(batch, **more), 8)
+
+
+def test_several_processes_have_no_device_without_rows():
+    assert rows_apart(bound(16), 8, processes=2) == -1
+    with pytest.raises(UserError, match="BATCH=12: a batch of 12 rows does not divide by .* 8 dev"):
+        rows_apart(bound(12), 8, processes=2)
+    with pytest.raises(UserError, match="needs 4 devices, 8 are there"):
+        rows_apart(bound(12, data=4), 8, processes=2)
 
 
 def test_what_is_said_of_devices_without_work():

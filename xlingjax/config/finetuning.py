@@ -11,7 +11,8 @@ from xlingjax.config.labelled_files import (
     paired_files,
 )
 from xlingjax.config.task import on_rows
-from xlingjax.data.labelled.task import Task, own_task
+from xlingjax.data.labelled.own_task import own_task
+from xlingjax.data.labelled.task import Task
 from xlingjax.data.sources import split_list
 from xlingjax.objectives.finetuning import Classification, PlugIn, Tagging
 from xlingjax.objectives.span_qa import SpanQA

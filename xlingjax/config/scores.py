@@ -9,7 +9,7 @@ from typing import Any
 
 from xlingjax.config.evaluators import Evaluators, Files, unless_missing
 from xlingjax.config.labelled_files import labelled_files, paired_files
-from xlingjax.data.labelled.task import own_task
+from xlingjax.data.labelled.own_task import own_task
 from xlingjax.data.sources import expand, find_pairs, split_list, stem_pairs
 from xlingjax.errors import UserError
 from xlingjax.preprocessors.task_rows import Reading

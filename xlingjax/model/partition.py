@@ -47,6 +47,25 @@ def make_mesh(
     """
     if devices is None:
         devices = jax.devices()
+    sizes = mesh_sizes(config, len(devices), jax.process_count())
+    used = math.prod(sizes)
+    # Auto: XLA decides on the shardings of what stands between those that are given.
+    axis_types = (AxisType.Auto,) * len(AXES)
+    return jax.make_mesh(
+        sizes,
+        AXES,
+        axis_types=axis_types,
+        devices=devices[:used],
+    )
+
+
+def mesh_sizes(
+    config: MeshConfig,
+    devices: int,
+    processes: int = 1,
+) -> tuple[int, int, int]:
+    """How long the axes ("data", "fsdp", "tensor") are on so many devices, of which none is looked
+    at. Raises UserError as `make_mesh` does."""
     sizes = [config.data, config.fsdp, config.tensor]
     requested = " x ".join(
         f"{axis}={size}" for axis, size in zip(AXES, sizes, strict=True)
@@ -58,28 +77,21 @@ def make_mesh(
         )
     if -1 in sizes:
         fixed = math.prod(size for size in sizes if size != -1)
-        if len(devices) % fixed:
+        if devices % fixed:
             raise UserError(
-                f"mesh {requested} does not divide {len(devices)} devices; choose sizes whose"
-                " product does",
+                f"mesh {requested} does not divide {devices} devices; choose sizes whose product"
+                " does",
             )
-        sizes[sizes.index(-1)] = len(devices) // fixed
+        sizes[sizes.index(-1)] = devices // fixed
     used = math.prod(sizes)
     # Devices left out would leave a process without any, or with fewer than the others.
-    several_processes = jax.process_count() > 1
-    if used > len(devices) or (used < len(devices) and several_processes):
+    if used > devices or (used < devices and processes > 1):
         raise UserError(
-            f"mesh {requested} needs {used} devices, {len(devices)} are there; set one size to -1"
-            " to take what is left",
+            f"mesh {requested} needs {used} devices, {devices} are there; set one size to -1 to"
+            " take what is left",
         )
-    # Auto: XLA decides on the shardings of what stands between those that are given.
-    axis_types = (AxisType.Auto,) * len(AXES)
-    return jax.make_mesh(
-        tuple(sizes),
-        AXES,
-        axis_types=axis_types,
-        devices=devices[:used],
-    )
+    data, fsdp, tensor = sizes
+    return data, fsdp, tensor
 
 
 def mesh_of_all() -> Mesh | None:
@@ -203,10 +215,22 @@ def check_counts(microbatches: int, **every: int) -> None:
 def check_rows(mesh: Mesh, rows: int, microbatches: int, what: str) -> None:
     """Raise UserError unless every device gets the same number of rows in each of the
     microbatches."""
-    devices = row_devices(mesh)
+    data, fsdp = mesh.shape["data"], mesh.shape["fsdp"]
+    check_shares(data, fsdp, rows, microbatches, what)
+
+
+def check_shares(
+    data: int,
+    fsdp: int,
+    rows: int,
+    microbatches: int,
+    what: str,
+) -> None:
+    """As `check_rows`, of a mesh that is known by its sizes."""
+    devices = data * fsdp
     if rows % (devices * microbatches):
         raise UserError(
             f"{what}: a batch of {rows} rows does not divide by {microbatches} microbatches x"
-            f" {devices} devices (mesh data={mesh.shape['data']} x fsdp={mesh.shape['fsdp']}); set"
-            f" its BATCH (tlm: TLM_BATCH) to a multiple of {devices * microbatches}",
+            f" {devices} devices (mesh data={data} x fsdp={fsdp}); set its BATCH (tlm: TLM_BATCH)"
+            f" to a multiple of {devices * microbatches}",
         )

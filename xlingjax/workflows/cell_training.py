@@ -123,7 +123,7 @@ class CellTraining(SharedJob):
         files = _hashes(self.request, bound)
         write_json(self.cell.folder / READ, {START: self.start, **files})
         # Not in the recipe, which is the same on machines of other devices.
-        copies = rows_apart(bound, jax.device_count())
+        copies = rows_apart(bound, jax.device_count(), jax.process_count())
         status = launch(
             read_recipe([str(recipe)], (f"MESH_DATA={copies}",)),
             self.cell.folder / "run",

@@ -25,14 +25,11 @@ from xlingjax.data.sources import (
     split_list,
 )
 from xlingjax.errors import UserError
+from xlingjax.model.partition import check_shares, mesh_sizes
 from xlingjax.tasks import task_named
 from xlingjax.training.run_record import read_run_record
 from xlingjax.workflows.cell import Request
-from xlingjax.workflows.cell_mesh import (
-    idle,
-    require_shared_out,
-    rows_apart,
-)
+from xlingjax.workflows.cell_mesh import idle, sizes_of
 from xlingjax.workflows.launch import evaluators_of, stages_of
 from xlingjax.workflows.paper_tables import Table, require_layers
 from xlingjax.workflows.sweep import Sound, planned_cells, require_sets
@@ -161,15 +158,14 @@ class _Planner:
         told: set[str] = set()
         for cell in planned_cells(request, plan.notes.append):
             require_sets(request, cell, sound, told, plan.notes.append)
-            copies = rows_apart(cell.bound, self._devices)
+            data, fsdp, _ = sizes_of(cell.bound, self._devices)
             if line := idle(cell.bound, self._devices, self._jobs):
                 plan.notes.append(f"{job.name}: {line}")
-            shared = copies * cell.bound["MESH_FSDP"]
             yield Training(
                 f"{job.name}: {cell.name}",
                 cell.reads,
                 cell.bound["BATCH"],
-                cell.bound["BATCH"] // shared,
+                cell.bound["BATCH"] // (data * fsdp),
                 cell.recipe.bound["steps"],
                 _flops(cell.recipe),
                 request.seeds,
@@ -212,23 +208,17 @@ class _Planner:
         self._put_stand_in(job, recipe)
         names = []
         batches = []
-        apart = 1
+        data, fsdp, _ = mesh_sizes(recipe.bound["mesh"], self._devices)
         for name, run in stages_of(recipe):
             names.append(name)
             rows = run.batches.shapes["input_ids"][0]
-            apart = require_shared_out(
-                name,
-                rows,
-                recipe.bound["microbatches"],
-                recipe.bound["mesh"],
-                self._devices,
-            )
+            check_shares(data, fsdp, rows, recipe.bound["microbatches"], name)
             batches.append(rows)
         return Training(
             job.name,
             ", ".join(dict.fromkeys(names)),
             max(batches),
-            max(batches) // apart,
+            max(batches) // (data * fsdp),
             recipe.bound["steps"],
             _flops(recipe),
         )

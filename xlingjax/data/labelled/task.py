@@ -2,7 +2,7 @@
 
 Those of benchmarks stand in `tasks/` (xtreme, xglue, xnli, applications) and have official files.
 Such a task is called "SUITE/NAME": "xtreme/udpos"; `xlingjax.tasks.task_named` finds it. The files
-of a user are one too: see `own_task`. A split may be cut as TFDS writes it:
+of a user are one too: see `labelled.own_task`. A split may be cut as TFDS writes it:
 "dev[:50%]", "dev[50%:]", "train[-400:]". The sets whose rows are parallel over the languages (XNLI,
 PAWS-X, XQuAD, SIB-200) are cut alike in each, and so is MLQA, whose questions stand in some
 languages each: by their ids.
@@ -10,7 +10,6 @@ languages each: by their ids.
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import re
 import string
@@ -19,11 +18,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from xlingjax.data.labelled.questions import read_squad
 from xlingjax.data.labelled.records import GOLD, learnable
-from xlingjax.data.labelled.text import read_own_table
 from xlingjax.data.labelled.tfds import Prepared, data_dir, is_tfds
-from xlingjax.data.labelled.words import read_tagged
 from xlingjax.data.text_files import content_hash
 from xlingjax.errors import UserError
 
@@ -182,58 +178,6 @@ class Found:
 
     files: Files | Listed | Prepared
     paths: tuple[Path, ...]
-
-
-def _read_own_words(
-    paths: Sequence[Path],
-    task: Task,
-    language: str,
-) -> Sequence[Any]:
-    # Test files may have tags that are not learnt.
-    return read_tagged(paths[0])
-
-
-_OWN_READERS = {
-    "classification": read_own_table,
-    "tagging": _read_own_words,
-    # Numbered: the ids of TyDiQA's files come twice.
-    "span_qa": functools.partial(read_squad, numbered=True),
-}
-
-
-def own_task(
-    kind: str,
-    split: str,
-    files: Mapping[str, str | Path],
-    labels: Sequence[str] = (),
-    metrics: Sequence[str] = (),
-    pivot: str | None = None,
-    head: str | None = None,
-) -> Task:
-    """The files of a user, {language: path}, as a task that has this split alone.
-
-    pivot: of plug-in fine-tuning: the language whose file the others translate, line by line; the
-    task's `trained_on`, and none of its languages. head: the name of the task's, of a model with
-    several.
-    """
-    languages = tuple(sorted({*files} - {pivot}))
-    paths = {language: (Path(files[language]),) for language in languages}
-    if pivot is not None:
-        pivot_path = Path(files[pivot])
-        for language in languages:
-            paths[language] += (pivot_path,)
-        paths[pivot] = (pivot_path,)
-    return Task(
-        suite="files",
-        name=head or kind,
-        kind=kind,
-        languages=languages,
-        files={split: (Listed(paths, _OWN_READERS[kind]),)},
-        metrics=tuple(metrics),
-        submission="",
-        labels=tuple(labels),
-        trained_on=pivot or "",
-    )
 
 
 def part_of(split: str) -> tuple[str, Callable[[int], slice]]:
