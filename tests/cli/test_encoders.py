@@ -456,7 +456,7 @@ def test_plug_in_fine_tuning_refuses_what_is_no_pair(corpus, run, tmp_path, caps
     refused("de.tsv, line 1", "en.tsv, line 1", "same order", TRAIN_FILES=pattern)
     refused("TRAIN_LANGUAGES", "two languages", TRAIN_LANGUAGES="en")
     refused("missing file", "train-fr.tsv", "TRAIN_LANGUAGES", TRAIN_LANGUAGES="de fr")
-    refused("plug_in", "rows of 1200 tokens", "lower LENGTH", LENGTH=600)
+    refused("plug_in", "rows of 600 tokens", "lower LENGTH", LENGTH=600)
     assert main.main(["plug", "out", str(run), "--output", str(tmp_path / "out")]) == 0
     capsys.readouterr()
     refused("no cross-attention", "xlingjax plug in", run=tmp_path / "out")

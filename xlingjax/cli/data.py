@@ -389,24 +389,29 @@ def _iwslt(args: Namespace) -> int:
     steps = [moses_steps(args.moses, code) for code in languages]
     counted = [moses_steps(("tokenise",), code) for code in languages]
     output = Path(args.output)
-    output.mkdir(parents=True, exist_ok=True)
-    for name, pairs in read_iwslt(args.folder, languages, counted).items():
-        for side, language in enumerate(languages):
-            lines = [steps[side](pair[side]) + "\n" for pair in pairs]
-            path = output / f"{name}.de-en.{language}"
-            path.write_text("".join(lines), encoding="utf-8")
-        print(f"{output / name}.de-en: {len(pairs):,} pairs")
+    found = read_iwslt(args.folder, languages, counted)
+    try:
+        output.mkdir(parents=True, exist_ok=True)
+        for name, pairs in found.items():
+            for side, language in enumerate(languages):
+                lines = [steps[side](pair[side]) + "\n" for pair in pairs]
+                path = output / f"{name}.de-en.{language}"
+                path.write_text("".join(lines), encoding="utf-8")
+            print(f"{output / name}.de-en: {len(pairs):,} pairs")
+    except OSError as error:
+        raise UserError(
+            f"--output {output}: cannot be written ({error.strerror}); choose another folder",
+        ) from None
     return 0
 
 
 def _moses(args: Namespace) -> int:
-    import sys
-
     from xlingjax.evaluation.metrics.moses import moses_steps
+    from xlingjax.workflows.translate_input import texts
 
     taken = moses_steps(args.steps, args.language)
-    for line in sys.stdin:
-        print(taken(line.rstrip("\n")))
+    for line in texts(None):
+        print(taken(line))
     return 0
 
 

@@ -95,6 +95,7 @@ def test_two_files_of_lines_are_scored(tmp_path, capsys):
 
 
 def test_lines_are_taken_through_the_steps(monkeypatch, capsys):
-    monkeypatch.setattr("sys.stdin", io.StringIO("Well-known, it is.\n\n"))
+    lines = io.BytesIO(b"Well-known, it is.\n\n")
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(lines))
     assert main.main(["data", "moses", "lowercase", "tokenise", "hyphens", "--language", "en"]) == 0
     assert capsys.readouterr().out == "well @-@ known , it is .\n\n"
