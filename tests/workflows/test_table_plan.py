@@ -1,6 +1,7 @@
 """What a table will train, before anything is trained."""
 
 import re
+import shutil
 
 import pytest
 
@@ -76,6 +77,28 @@ def test_all_that_is_wrong_is_listed_at_once_and_nothing_is_trained(start, files
     assert table_plan.show(plan) == 1
     printed = capsys.readouterr().out
     assert "1 trainings, 1 measured rows and commands, 6 refused; " in printed
+
+
+def test_test_sets_that_are_not_there_are_passed_over_where_that_is_allowed(start, files, tmp_path):
+    rows = {
+        "xnli": XNLI | {"settings": [*SHORT, "TEST_LANGUAGES=all"]},
+        "bucc": {"task": "xtreme/bucc2018"},
+    }
+    encoders = {"e": str(start)}
+    shutil.copytree(files / "xtreme", tmp_path / "xtreme")
+    shutil.rmtree(tmp_path / "xtreme/bucc2018")
+    files = tmp_path
+    # Retrieval is never measured on languages that are not there, but on some it must be.
+    none = "e, bucc: xtreme/bucc2018: no test or dev files below "
+    plan = planned(rows, encoders, files, tmp_path)
+    missing, measured = plan.faults
+    assert missing.startswith("e, xnli: xtreme/xnli: no test set of ar, bg, ")
+    assert measured.startswith(none)
+    plan = planned(rows, encoders, files, tmp_path, allow_missing=True)
+    assert len(plan.faults) == 1 and plan.faults[0].startswith(none)
+    assert plan.trainings[0].reads == "24 training examples, dev of 1, test of 3"
+    command = Table(rows, encoders, allow_missing=True).command("e", "xnli", files, tmp_path)
+    assert "--allow-missing" in command
 
 
 def test_a_sweep_from_an_encoder_that_the_table_trains(files, tmp_path):

@@ -1,6 +1,7 @@
 """`xlingjax table`."""
 
 import argparse
+import dataclasses
 from argparse import Namespace
 
 from xlingjax.cli.jobs import groups_of, jobs_options, run_beside
@@ -34,6 +35,11 @@ def options(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="train nothing: every training, what it reads and costs, and all that is missing",
     )
+    parser.add_argument(
+        "--allow-missing",
+        action="store_true",
+        help="go on without the test sets that are not there",
+    )
     jobs_options(parser)
 
 
@@ -56,6 +62,8 @@ def run(args: Namespace) -> int:
         args.gin_file,
         args.overrides,
     )
+    allow_missing = args.allow_missing or config.allow_missing
+    config = dataclasses.replace(config, allow_missing=allow_missing)
     if not args.worker:
         if groups:
             devices = groups[0].devices

@@ -64,6 +64,8 @@ class Table:
     """Of every sweep, before its own: gin files ("mesh/fsdp.gin") and NAME=VALUE."""
     dtype: str | None = None
     """DTYPE of every row that trains and does not set its own; None: that of its encoder."""
+    allow_missing: bool = False
+    """Whether a row that trains passes over the test sets that are not there."""
 
     def __post_init__(self):
         for name, row in self.rows.items():
@@ -355,6 +357,8 @@ class Table:
     def _training(self, row: Mapping[str, Any]) -> list[str]:
         """The options of a row's training."""
         words = ["--strategy", row.get("strategy", "transfer")]
+        if self.allow_missing:
+            words.append("--allow-missing")
         words += ["--seeds", str(self.seeds)]
         if row.get("languages"):
             words += ["--languages", *split_list(row["languages"])]

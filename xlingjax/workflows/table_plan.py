@@ -18,6 +18,7 @@ from xlingjax.config.recipe import (
     read_recipe,
 )
 from xlingjax.convert.import_model import imported
+from xlingjax.data.labelled.task import languages_present
 from xlingjax.data.sources import (
     find_negatives,
     find_pairs,
@@ -140,6 +141,18 @@ class _Planner:
                 self._require_run(job.encoder)
             if job.kind == MEASURE:
                 require_layers(self._table, job.encoder, job.row)
+                self._require_files(job)
+
+    def _require_files(self, job: TableJob) -> None:
+        """Raises UserError where no language of a task that is measured has a set."""
+        task = task_named(split_list(self._table.rows[job.row]["task"])[0])
+        present = []
+        for part in ("test", "dev"):
+            present += languages_present(task, self._data, part)
+        if not present:
+            raise UserError(
+                f"{task.full_name}: no test or dev files below {self._data}",
+            )
 
     def _require_run(self, encoder: str) -> None:
         read_run_record(self._run(encoder))
@@ -192,6 +205,7 @@ class _Planner:
             tuple(split_list(row.get("languages"))),
             tuple(files),
             tuple(gin_values(overrides)),
+            self._table.allow_missing,
             beside=tuple(tasks[1:]),
         )
 
