@@ -26,6 +26,11 @@ TYDIQA = {
     "ar": "arabic", "bn": "bengali", "en": "english", "fi": "finnish", "id": "indonesian",
     "ko": "korean", "ru": "russian", "sw": "swahili", "te": "telugu",
 }  # fmt: skip
+TRAINED = 24
+"""English examples of a set, before they are copied."""
+COPIES = 500
+TRANSLATED = 100
+"""Of the copies: so many are translated."""
 ROOM = {"max_positions": 520, "position_offset": 2}
 """Rows of 512, as the longest of the recipes."""
 ENCODERS = {"xglue_6": "xdae", "xglue_8": "xdae", "xglue_12": "xdae", "xlm_5": "base"}
@@ -34,12 +39,13 @@ ENCODERS = {"xglue_6": "xdae", "xglue_8": "xdae", "xglue_12": "xdae", "xlm_5": "
 
 def write(root: Path) -> dict[str, str]:
     """Writes all; {"data": folder, name of a run: run}."""
-    told = official_files.write(root / "told", LANGUAGES, train=24, dev=12, test=12)
+    told = official_files.write(root / "told", LANGUAGES, train=TRAINED, dev=12, test=12)
     data = root / "data"
     for suite in ("xtreme", "xglue"):
         official_files.fill(told / suite, suite)
         shutil.copytree(told / suite, data, dirs_exist_ok=True)
     _applications(told / "told", data)
+    _more_questions(data)
     _translations(data)
     text = root / "text"
     shutil.copytree(told / "told", text)
@@ -69,6 +75,7 @@ def _translations(data: Path) -> None:
                     question["id"] = f"{name}-{number}"
         articles += told["data"]
         if code == "en":
+            told["data"] = told["data"][: TRAINED * TRANSLATED]
             english = json.dumps(told, ensure_ascii=False)
     text = json.dumps({"data": articles}, ensure_ascii=False)
     (folder / "tydiqa-goldp-v1.1-train.json").write_text(text, "utf-8")
@@ -90,6 +97,31 @@ def _translations(data: Path) -> None:
             for part in ("dev", "test"):
                 lines = [" ".join(one.words) for one in read(task, data, part, language)]
                 _lines(data / f"{name}/translate-{part}/{part}-{language}-en.tsv", lines)
+
+
+def _more_questions(data: Path) -> None:
+    """English questions and their translations several times over: VECO's warm-up of 500 steps must
+    leave steps for a decay, in its largest batch and fewest epochs."""
+    _repeat(data / "squad/train-v1.1.json", COPIES)
+    _repeat(data / "tydiqa/tydiqa-goldp-v1.1-train/tydiqa.goldp.en.train.json", COPIES)
+    for path in sorted((data / "squad/translate-train").iterdir()):
+        _repeat(path, TRANSLATED)
+
+
+def _repeat(path: Path, times: int) -> None:
+    """The articles of a file of SQuAD's layout, whose ids get the number of the copy."""
+    told = json.loads(path.read_text("utf-8"))
+    text = json.dumps(told["data"])
+    articles = []
+    for copy in range(times):
+        again = json.loads(text)
+        for article in again:
+            for paragraph in article["paragraphs"]:
+                for question in paragraph["qas"]:
+                    question["id"] = f"{question['id']}-{copy}"
+        articles += again
+    told["data"] = articles
+    path.write_text(json.dumps(told), "utf-8")
 
 
 def _applications(told: Path, data: Path) -> None:

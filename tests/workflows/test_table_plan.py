@@ -53,11 +53,12 @@ def test_all_that_is_wrong_is_listed_at_once_and_nothing_is_trained(start, files
         "too long": XNLI | {"settings": [*SHORT, "LENGTH=1000"]},
         "no such": XNLI | {"settings": [*SHORT, "EPOCHS=0"]},
         "apart": XNLI | {"settings": [*SHORT, "BATCH=3", "MICROBATCHES=2"]},
+        "warm-up": XNLI | {"settings": [*SHORT, "WARMUP_SHARE=None", "WARMUP_STEPS=500"]},
         "layer": {"task": "xtreme/tatoeba", "layer": 19},
         "other run": XNLI | {"encoders": "gone"},
     }
     encoders = {"e": str(start), "gone": str(tmp_path / "nothing")}
-    for name in ("fine", "no file", "too long", "no such", "apart", "layer"):
+    for name in ("fine", "no file", "too long", "no such", "apart", "warm-up", "layer"):
         rows[name] = rows[name] | {"encoders": "e"}
     plan = planned(rows, encoders, files, tmp_path)
     assert [one.name for one in plan.trainings] == ["e, fine: xtreme/xnli/transfer"]
@@ -66,17 +67,18 @@ def test_all_that_is_wrong_is_listed_at_once_and_nothing_is_trained(start, files
         r"e, too long: LENGTH=1000: such rows do not fit the 64 positions",
         r"e, no such: EPOCHS=0: must be a number above 0",
         r"e, apart: BATCH=3 does not divide by .* x MICROBATCHES=2",
+        r"e, warm-up: warmup_steps=500 leaves nothing of steps=\d+ for a linear decay: lower",
         r"e, layer: .*layer 19: this model has layers 0 .* to 1",
         r"gone, other run: missing file: .*nothing/run.json",
     ]
     assert len(plan.faults) == len(said)
     for pattern in said:
         assert any(re.match(pattern, fault) for fault in plan.faults), pattern
-    with pytest.raises(UserError, match="6 of its rows cannot be run .*nothing was trained"):
+    with pytest.raises(UserError, match="7 of its rows cannot be run .*nothing was trained"):
         plan.require_sound()
     assert table_plan.show(plan) == 1
     printed = capsys.readouterr().out
-    assert "1 trainings, 1 measured rows and commands, 6 refused; " in printed
+    assert "1 trainings, 1 measured rows and commands, 7 refused; " in printed
 
 
 def test_test_sets_that_are_not_there_are_passed_over_where_that_is_allowed(start, files, tmp_path):
@@ -115,6 +117,7 @@ def test_a_sweep_from_an_encoder_that_the_table_trains(files, tmp_path):
             "HELDOUT_TEXT=None",
             "HELDOUT_PAIRS=None",
             "TRAIN_STEPS=7",
+            "WARMUP_STEPS=2",
         ],
     }
     settings = encoder["settings"]

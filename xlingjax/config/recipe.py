@@ -373,6 +373,9 @@ def read_recipe(files: Sequence[str], overrides: Sequence[str]) -> Recipe:
     """Everything that the files and overrides bind, built, and nothing run. Raises UserError."""
     parse_gin(files, overrides)
     plan = build("train")
+    # Here, so that a plan of many trainings says it of each before the first begins.
+    if optimizer := plan.keywords.get("optimizer"):
+        optimizer.require_decay(plan.keywords["steps"])
     # Training asks each part for its own corpus; verbs beside it need one for the whole run.
     corpus = build("corpus")
     check_used(overrides)

@@ -128,6 +128,16 @@ class OptimizerConfig:
             return self.warmup_steps
         return round(self.warmup_share * steps)
 
+    def require_decay(self, steps: int) -> None:
+        """Raise UserError where the warm-up leaves nothing of a run of `steps` for a linear
+        decay."""
+        warmup = self.warmup(steps)
+        if self.schedule.startswith("linear") and warmup >= steps:
+            raise UserError(
+                f"warmup_steps={warmup} leaves nothing of steps={steps} for a linear decay: lower"
+                " warmup_steps (WARMUP_STEPS), or train longer (TRAIN_STEPS)",
+            )
+
 
 class Optimizer(NamedTuple):
     transformation: optax.GradientTransformationExtraArgs
@@ -266,11 +276,7 @@ def learning_rate_schedule(
     """
     peak = config.learning_rate
     warmup = config.warmup(steps)
-    if config.schedule.startswith("linear") and warmup >= steps:
-        raise UserError(
-            f"warmup_steps={warmup} leaves nothing of steps={steps} for a linear decay: lower"
-            " warmup_steps (WARMUP_STEPS), or train longer (TRAIN_STEPS)",
-        )
+    config.require_decay(steps)
 
     def rate(step):
         step = xp.asarray(step, xp.float32)

@@ -149,7 +149,7 @@ def require_sets(
     for task in request.tasks:
         _require_readable(task, request.data, cell.bound, sound)
         if cell.bound["CLASSIFIER"] == "plug_in":
-            _require_beside(request, task, cell.bound, told, say)
+            _require_beside(request, task, cell.bound, sound, told, say)
 
 
 def _read_by(request: Request, recipe: str, bound: Mapping[str, Any]) -> str:
@@ -398,11 +398,13 @@ def _require_beside(
     request: Request,
     task: Task,
     bound: Mapping[str, Any],
+    sound: Sound,
     told: set[str],
     say: Callable[[str], None],
 ) -> None:
     """Raise UserError where what a plugged-in model reads beside the examples does not correspond
-    to them. told: the lines that were said, which is added to: cells share most sets."""
+    to them. sound, told: what was read and the lines that were said, which are added to: cells
+    share most sets."""
     data = request.data
     for split_macro, languages_macro in MEASURED:
         split = bound[split_macro]
@@ -412,7 +414,11 @@ def _require_beside(
             split,
             split_list(bound[languages_macro]),
         ):
+            read_beside = (task, f"beside {split}", language)
+            if read_beside in sound:
+                continue
             found = standing_beside(task, data, split, language)
+            sound.add(read_beside)
             if found.unpaired and found.unpaired not in told:
                 say(found.unpaired)
             told.add(found.unpaired)
