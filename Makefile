@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup pretrain negatives test test-long test-tpu lint docs inspect bench clean
+.PHONY: help setup pretrain negatives test test-long test-tpu lint docs inspect bench wheel clean
 
 # The first interpreter that really starts and is 3.11 or 3.12.
 PYTHON ?= $(shell for p in python3.11 python3.12 python3; do \
@@ -17,14 +17,14 @@ TEST_WORKERS ?= 2
 
 help: ## this list
 	@echo "make <target>   (PYTHON=$(if $(PYTHON),$(PYTHON),none found: set PYTHON=/path/to/python3.11) VENV=$(VENV))"
-	@sed -n 's/^\([a-z]*\):[^#]*## \(.*\)/  \1\t\2/p' Makefile | expand -t 14
+	@sed -n 's/^\([^#[:space:]:]*\):[^#]*## \(.*\)/  \1\t\2/p' Makefile | sed 's|$$(VENV)|$(VENV)|; s/%/EXTRA/' | expand -t 32
 
 # --- Set-up: one stamp per extra, so that it runs once and again only when the pins change ------------------------------------------------
 
 setup: $(VENV)/.ready ## virtual environment and pinned packages
 	@$(BIN)/xlingjax --version
 
-$(VENV)/.created:
+$(VENV)/.created: ## the virtual environment, empty
 	@test -n "$(PYTHON)" || { echo "error: no Python 3.11 or 3.12 found; install one or run: make PYTHON=/path/to/python3.11 ..." >&2; exit 2; }
 	@echo "== virtual environment in $(VENV) ($$($(PYTHON) --version))"
 	$(PYTHON) -m venv $(VENV)
@@ -32,29 +32,29 @@ $(VENV)/.created:
 
 # t5 declares seqio-nightly and tfds-nightly, which overwrite seqio and tensorflow-datasets: it comes without its dependencies,
 # and what it truly imports is the extra t5-needs.
-$(VENV)/.ready: $(VENV)/.created pyproject.toml constraints.txt
+$(VENV)/.ready: $(VENV)/.created pyproject.toml constraints.txt ## with the pinned packages: what setup makes
 	@echo "== packages (a few minutes, once)"
 	$(PIP) install -q -c constraints.txt -e '.[t5-needs]'
 	$(PIP) install -q --no-deps t5==0.9.4
 	touch $@
 
-$(VENV)/.ready-%: $(VENV)/.ready
+$(VENV)/.ready-%: $(VENV)/.ready ## with an extra of pyproject.toml: interop (transformers, PyTorch), cuda, tpu, beam, clean, kenlm, search, dev, docs
 	$(PIP) install -q -c constraints.txt -e '.[$*]'
 	touch $@
 
 # The compiler of TPUs stands beside the environment: inside, every command on a machine without a TPU would print its complaints.
-$(VENV)/tpu/.ready: $(VENV)/.ready-dev
+$(VENV)/tpu/.ready: $(VENV)/.ready-dev ## the compiler of TPUs, for test-tpu
 	@echo "== the compiler of TPUs (700 MB)"
 	$(PIP) install -q -c constraints.txt --no-deps --upgrade --target $(VENV)/tpu libtpu
 	touch $@
 
 # --- The demonstration: every line is a command to type ------------------------------------------------------------------------------------
 
-runs/demo/data/manifest.json: | $(VENV)/.ready
+runs/demo/data/manifest.json: | $(VENV)/.ready ## the demonstration's text, from the embedded corpus
 	@# Seed 1: the settings of the recipes were chosen on seed 0 (but nli_tiny's classifier and learning rate on seed 1, its test set seen).
 	$(XLINGJAX) tinyworld runs/demo/data --languages $(DEMO_LANGUAGES) --seed 1 --size pairs=24000,other_pairs=24000,rewordings=12000
 
-runs/demo/vocab/vocab.json: runs/demo/data/manifest.json
+runs/demo/vocab/vocab.json: runs/demo/data/manifest.json ## the demonstration's vocabulary
 	$(XLINGJAX) vocab --mono runs/demo/data/mono --parallel runs/demo/data/parallel --size 5000 --character_coverage 1 --output runs/demo/vocab
 
 pretrain: $(VENV)/.ready runs/demo/vocab/vocab.json ## embedded corpus -> MLM + TLM and MLM alone -> zero-shot NLI -> report
@@ -92,6 +92,12 @@ inspect: $(VENV)/.ready runs/demo/vocab/vocab.json ## what a recipe feeds the mo
 
 bench: $(VENV)/.ready-interop ## training speed beside Hugging Face transformers on PyTorch; writes bench.json
 	$(BIN)/python -m benchmarks --output bench.json
+
+wheel: $(VENV)/.created ## dist/xlingjax-*.whl, with recipes, tasks and tables inside; another machine: pip install that file
+	rm -rf build # of an earlier one, whose files would come along
+	$(PIP) wheel -q --no-deps --wheel-dir dist .
+	rm -rf build ./*.egg-info
+	@ls dist/*.whl
 
 clean: ## remove the demonstration's run, caches and build folders (keeps the virtual environment)
 	rm -rf runs/demo site build dist ./*.egg-info .pytest_cache .ruff_cache .cache

@@ -151,6 +151,24 @@ def test_before_and_after_are_measured_on_lines_that_were_not_trained_on(adapted
 
 
 @pytest.mark.long
+def test_a_model_that_got_worse_is_not_the_one_that_comes_out(adapted, place, tmp_path, capsys):
+    """Steps that are far too long: the first model's weights come out, and the others beside."""
+    given = ["--mono", str(place / "de-en.*"), "--batch", "8", "--length", "32", "--steps", "2"]
+    rate = ["--gin.LEARNING_RATE=1.0", "--gin.WARMUP_STEPS=0", "--unverified"]
+    out = tmp_path / "out"
+    assert main(["adapt", str(adapted / "run"), "--to", str(out), *given, *rate]) == 0
+    said = capsys.readouterr().out
+    assert "the adapted model is worse than the first: perplexity, mean" in said
+    assert json.loads((out / "adapted.json").read_text())["worse"]
+    folders = (place / "out" / "model", out / "model", out / "adapted")
+    first, kept, beside = (
+        transformers.AutoModelForMaskedLM.from_pretrained(folder).state_dict() for folder in folders
+    )
+    assert all(torch.equal(first[name], kept[name]) for name in first)
+    assert not all(torch.equal(first[name], beside[name]) for name in first)
+
+
+@pytest.mark.long
 def test_the_same_command_has_nothing_left_to_do_and_another_is_refused(
     adapted, place, tmp_path, capsys
 ):

@@ -60,6 +60,11 @@ def options(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="export without comparing with transformers",
     )
+    parser.add_argument(
+        "--keep-worse",
+        action="store_true",
+        help="export the adapted model even where it is worse on what was held out than the first",
+    )
 
 
 def run(args: Namespace) -> int:
@@ -103,6 +108,7 @@ def run(args: Namespace) -> int:
         args.language,
         args.license,
         args.base,
+        args.keep_worse,
     )
 
 

@@ -3,12 +3,13 @@
 
 Everything lies in one folder: `start` (the model as it came), `heldout`, `recipe.gin` (all that was
 decided, to be read, changed and run again), `run`, `model` (the export), `adapted.json`. The same
-command goes on where it was stopped.
+command goes on where it was stopped. Where the training made the model worse on what was held out,
+`model` is the first model and `adapted` what became of it.
 """
 
 import dataclasses
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,13 @@ from xlingjax.training.run_record import run_and_checkpoint
 from xlingjax.training.workdir import require_empty
 from xlingjax.workflows.adapt_prepare import prepare
 from xlingjax.workflows.adapt_request import STAND_INS, Request
-from xlingjax.workflows.before_after import compared, table
+from xlingjax.workflows.before_after import (
+    compared,
+    notes,
+    pairs_of,
+    table,
+    worse,
+)
 from xlingjax.workflows.launch import launch
 
 RECORD = "adapted.json"
@@ -38,9 +45,11 @@ def adapt(
     language: str = "",
     licence: str = "",
     base: str = "",
+    keep_worse: bool = False,
 ) -> int:
     """The exit status: 0 done; that of the training where it was asked to stop. verify, language,
-    licence, base: of `export_model`. Raises UserError."""
+    licence, base: of `export_model`. keep_worse: `model` is the adapted one even where it is worse
+    than the first. Raises UserError."""
     folder = Path(output).absolute()
     if " " in str(folder) or "," in str(folder):
         raise UserError(
@@ -57,11 +66,14 @@ def adapt(
         "--language": language,
         "--license": licence,
         "--base": base,
+        "--keep-worse": keep_worse,
     }
     if model.is_dir():
         # The model is not written a second time, so options
         # that it lacks would be dropped in silence.
-        _require_same_export(folder, record.get("export", export), export)
+        # Without a word of it the adapted one was written in any case.
+        before = {"--keep-worse": True} | record.get("export", export)
+        _require_same_export(folder, before, export)
     if "settings" not in record:
         # What cannot be exported is refused before hours of training, not after.
         record |= prepare(
@@ -81,32 +93,65 @@ def adapt(
         return status
 
     # Kept before the export, whose model card shows it and which may still fail.
-    rows = compared(read_run(folder / "start"), read_run(folder / "run"))
+    after = read_run(folder / "run")
+    rows = compared(read_run(folder / "start"), after)
+    pairs = pairs_of(after)
+    worsened = worse(rows, pairs)
     record["before_after"] = rows
+    record["worse"] = worsened
     if not model.is_dir():
         record["export"] = export
     write_json(folder / RECORD, record)
     if rows:
-        print(table(rows))
+        print("\n".join([table(rows), *notes(rows, pairs)]))
     else:
         print("nothing was measured: no text was held out")
-    if not model.is_dir():
-        exported = export_model(
-            str(folder / "run"),
-            str(model),
-            verify,
-            language,
-            licence,
-            base or _base_of(request.source),
-            name=folder.name,
-            before_after=rows,
+
+    card = (language, licence, base or _base_of(request.source))
+    if worsened and not keep_worse:
+        # `model` last: while it is not there, the same command goes on.
+        _export(folder, "run", "adapted", verify, card, rows)
+        _export(folder, "start", "model", verify, card, ())
+        print(
+            f"the adapted model is worse than the first: {'; '.join(worsened)}. {model} is the"
+            f" first model as it came, {folder / 'adapted'} the adapted one; --keep-worse exports"
+            " it all the same; a lower --gin.LEARNING_RATE, fewer steps or more text may help",
         )
-        print(exported)
+    else:
+        _export(folder, "run", "model", verify, card, rows)
+    if worsened and keep_worse:
+        print(
+            f"worse than the first model, and kept (--keep-worse): {'; '.join(worsened)}",
+        )
     print(
         f"{model} opens with AutoModel; {folder / 'run' / 'report.html'} shows the run;"
         f" to train it again: xlingjax pretrain --gin_file {folder / 'recipe.gin'} --workdir DIR",
     )
     return 0
+
+
+def _export(
+    folder: Path,
+    run: str,
+    name: str,
+    verify: bool,
+    card: tuple[str, str, str],
+    rows: Sequence[Mapping[str, Any]],
+) -> None:
+    """The run `run` of the folder as its model `name`, unless that is there. card: language,
+    licence and base of the model card; rows: before and after, of the card."""
+    if (folder / name).is_dir():
+        return
+    print(
+        export_model(
+            str(folder / run),
+            str(folder / name),
+            verify,
+            *card,
+            name=folder.name,
+            before_after=rows,
+        ),
+    )
 
 
 def _base_of(source: str) -> str:

@@ -1,0 +1,39 @@
+"""`make help` has a line for every target, and names every extra that `.ready-EXTRA` installs."""
+
+import re
+import shutil
+import subprocess
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture(scope="module")
+def lines():
+    """{target: what it does}, as they are printed."""
+    if shutil.which("make") is None:
+        pytest.skip("no make on this machine")
+    said = subprocess.run(
+        ["make", "help", "VENV=.venv"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout
+    return dict(line.strip().split(maxsplit=1) for line in said.splitlines()[1:])
+
+
+def test_every_target_has_its_line(lines):
+    text = (ROOT / "Makefile").read_text(encoding="utf-8")
+    # A rule begins its line; `:=` and `?=` set variables.
+    targets = re.findall(r"^([^\s#.=:][^\s=:]*):(?!=)", text, re.MULTILINE)
+    shown = [target.replace("$(VENV)", ".venv").replace("%", "EXTRA") for target in targets]
+    assert [*lines] == shown and {"help", "test-long", ".venv/.ready-EXTRA"} < {*shown}
+    phony = re.search(r"^\.PHONY: (.+)$", text, re.MULTILINE)[1].split()
+    assert {*phony} == {target for target in targets if re.fullmatch(r"[a-z-]+", target)}
+
+
+def test_the_extras_are_named(lines):
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = {*project["optional-dependencies"]} - {"t5-needs"}  # which .ready has
+    named = re.findall(r"\b[a-z]+\b", lines[".venv/.ready-EXTRA"].split(":")[1])
+    assert extras <= {*named}
