@@ -20,7 +20,8 @@ LINE = {
 
 def test_terminal_shows_one_live_line_and_the_log_plain_ones(tmp_path):
     screen = io.StringIO()
-    tracker = Tracker(tmp_path, 10, console=Console(file=screen, force_terminal=True, width=100))
+    console = Console(file=screen, force_terminal=True, width=100, highlight=False)
+    tracker = Tracker(tmp_path, 10, console=console)
     tracker.begin(0)
     tracker.tick(1)
     tracker.metrics(
@@ -31,6 +32,9 @@ def test_terminal_shows_one_live_line_and_the_log_plain_ones(tmp_path):
     tracker.evaluation(2, "probe", {"mean": 0.25, "grid": [1, 2]})
     tracker.close()
     assert "step 2/10  mlm 2.5000  tlm skipped  1,234 tokens/s  ETA 0:0" in screen.getvalue()
+    # The live line goes with the run; its losses stay, as a line that ends.
+    last = screen.getvalue().splitlines(keepends=True)[-1]
+    assert "mlm 2.5000" in last and last.endswith("\n")
     log = (tmp_path / "log.txt").read_text()
     assert (
         "step 1/10  mlm 2.5000" in log

@@ -1,6 +1,5 @@
 """The report of a run: report.html, one self-contained page, and report.json, its figures."""
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from xlingjax.report import (
 from xlingjax.report.pictures import save_pictures
 from xlingjax.report.run import Run, read_run
 from xlingjax.report.summary import summarise
+from xlingjax.runtime.files import write_json, write_text
 
 BEFORE = (
     "The run had not logged a step when this page was written; `xlingjax report` writes it"
@@ -55,13 +55,12 @@ def build_report(
     try:
         folder.mkdir(parents=True, exist_ok=True)
         page = folder / "report.html"
-        page.write_text(render(main, others, tuned, summary), encoding="utf-8")
-        record = json.dumps(
+        # Each whole or not at all: a run writes its page while someone reads it.
+        write_text(page, render(main, others, tuned, summary))
+        write_json(
+            folder / "report.json",
             figures(main, others, tuned, summary),
-            indent=2,
-            ensure_ascii=False,
         )
-        (folder / "report.json").write_text(record + "\n", encoding="utf-8")
         if pictures:
             runs = {_name(main, others): main} | others
             save_pictures(

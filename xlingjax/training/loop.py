@@ -31,6 +31,7 @@ from xlingjax.training.first_state import first_weights, new_run, restored
 from xlingjax.training.guard import Guard
 from xlingjax.training.initialisation import Initialisation
 from xlingjax.training.optimizer import OptimizerConfig, make_optimizer
+from xlingjax.training.page import Page
 from xlingjax.training.programs import Programs
 from xlingjax.training.progress import Progress, Timetable
 from xlingjax.training.run_record import run_identity, write_run
@@ -94,6 +95,7 @@ def train(
     extra_config: dict[str, Any] | None = None,
     files: Mapping[str, bytes] | None = None,
     on_start: Callable[[], None] | None = None,
+    write_page: Callable[[], Path] | None = None,
     runtime: RuntimeConfig = RuntimeConfig(),
 ) -> Result:
     """Train `model` on several objectives for `steps` steps; go on from the newest checkpoint in
@@ -109,7 +111,9 @@ def train(
     rng_impl: "rbg" makes dropout cheaper and its bits dependent on the mesh. hash_batches: put a
     hash of the batches into metrics.jsonl. extra_config: kept in run.json. files: {name: content},
     kept in workdir, written like run.json when nothing is left to refuse. on_start: called then, by
-    one process, before the first step.
+    one process, before the first step. write_page: writes a page of the run's files and returns its
+    path; called by one process after evaluations and at the end. It takes a small part of the run's
+    time, and what it raises is one line.
 
     A continued run takes the same batches, turns and random numbers as one that was never stopped.
     With several processes each calls train() with equal arguments. Raises UserError for everything
@@ -207,6 +211,9 @@ def train(
         # By the process that writes the file; the others follow it in `all_agree`.
         measured = not is_primary() or timetable.measured(workdir, step)
         tracker.begin(step)
+        if not is_primary():
+            write_page = None
+        page = Page(write_page, tracker.say)
         progress = Progress(
             timetable,
             feed,
@@ -215,6 +222,7 @@ def train(
             checkpoints,
             rule.learning_rate,
             early,
+            page,
             hash_batches=hash_batches,
             tokens_seen=first.tokens_seen,
         )
@@ -246,8 +254,16 @@ def train(
         # The result says that the run ended, so its last checkpoint is on disk first.
         checkpoints.close()
         reason = _exit_reason(step, early.last_step(steps))
+        took_steps = step > first.step
         progress.finish(workdir, step, reason, int(state.skipped))
-        tracker.say(f"{reason} at step {step}")
+        tracker.end_live()
+        said = f"{reason} at step {step}"
+        # A run that was asked to stop has little time left.
+        if took_steps and reason == "finished":
+            written = page.written()
+            if written:
+                said += f"; its report: {written}"
+        tracker.say(said)
     return Result(state.params, step, reason, progress.lines, progress.values)
 
 

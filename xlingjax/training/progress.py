@@ -13,6 +13,7 @@ from xlingjax.training.cost import Stopwatch, peak_memory_bytes
 from xlingjax.training.evaluator import Evaluator
 from xlingjax.training.feed import Feed, Turn
 from xlingjax.training.guard import Guard
+from xlingjax.training.page import Page
 from xlingjax.training.stages import stage_of
 from xlingjax.training.step import TrainState
 from xlingjax.training.stopping import Stopping
@@ -91,6 +92,7 @@ class Progress:
         checkpoints: Checkpoints,
         learning_rate: Callable[[int], Any],
         stopping: Stopping,
+        page: Page,
         *,
         hash_batches: bool,
         tokens_seen: int,
@@ -104,6 +106,7 @@ class Progress:
         self._checkpoints = checkpoints
         self._learning_rate = learning_rate
         self._stopping = stopping
+        self._page = page
         self._hash_batches = hash_batches
         self._tokens_before = tokens_seen
         self._tokens_seen = tokens_seen
@@ -167,6 +170,10 @@ class Progress:
                 raise
         if stopping or self._timetable.saves(step):
             self.save(step, state, evaluated=bool(evaluates))
+        # At the last step the run's result is to be in it, which comes later.
+        if evaluates and not self._timetable.last(step):
+            with self._clock.paused():
+                self._page.refresh()
         self._tracker.tick(step)
 
     def log(self, step: int) -> None:

@@ -36,6 +36,7 @@ class Tracker:
         self._losses: dict[str, float | None] = {}
         self._rate = 0.0
         self._first = 0
+        self._step = 0
         self._started = 0.0
         self._shown = 0.0
         self._files: dict[str, TextIO] = {}
@@ -88,6 +89,7 @@ class Tracker:
 
     def tick(self, step: int) -> None:
         """After every step; redraws the live line a few times a second."""
+        self._step = step
         now = time.monotonic()
         if not self._started:
             # After the first step, so that its compilation does not count in the time to go.
@@ -148,10 +150,17 @@ class Tracker:
             shown.append(f"{key} {value:.4f}")
         self.say(f"step {step}: {name}: {', '.join(shown)}")
 
+    def end_live(self) -> None:
+        """The run has ended: its last line stays on the terminal as a plain one."""
+        if self._live is None:
+            return
+        self._live.stop()
+        self._live = None
+        if self._losses:
+            self._console.print(self.line(self._step), markup=False)
+
     def close(self) -> None:
-        if self._live is not None:
-            self._live.stop()
-            self._live = None
+        self.end_live()
         for file in self._files.values():
             file.close()
         # A run may end before `begin`, as one that is refused.

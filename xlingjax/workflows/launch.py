@@ -83,6 +83,7 @@ def launch(
             opened,
             corpus.vocabulary,
         ),
+        write_page=functools.partial(build_report, workdir),
         # Written by `train` once the run is accepted: a start
         # that is refused leaves a finished run's files alone.
         files={
