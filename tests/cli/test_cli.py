@@ -233,7 +233,7 @@ def test_wrong_usage_is_one_line(line, refused):
 @pytest.mark.parametrize("verb", ["pretrain", "report runs/x", "encode runs/x", "pretrian"])
 def test_a_value_behind_a_space_is_said(verb, refused):
     line = f"{verb} --gin.TRAIN_STEPS 5"
-    refused(main.main(line.split()), "--gin.TRAIN_STEPS: write --gin.TRAIN_STEPS=VALUE, without a")
+    refused(main.main(line.split()), "--gin.TRAIN_STEPS: write --gin.TRAIN_STEPS=5, without a")
 
 
 @pytest.mark.parametrize(

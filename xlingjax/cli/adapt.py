@@ -5,7 +5,7 @@ from argparse import Namespace
 
 from xlingjax.cli.arguments import card_options, text_options
 from xlingjax.cli.machine import machine_of
-from xlingjax.cli.types import positive
+from xlingjax.cli.types import above_zero, positive
 from xlingjax.cli.verb import FOREIGN, Verb, given_run, run_option
 from xlingjax.errors import UserError
 
@@ -24,7 +24,7 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--objectives", default="mlm", metavar="A,B", help=text)
     parser.add_argument(
         "--hours",
-        type=float,
+        type=above_zero,
         metavar="H",
         help="of training and evaluation, as many steps as fit",
     )

@@ -3,6 +3,7 @@
 import argparse
 from argparse import Namespace
 
+from xlingjax.cli.types import count, whole
 from xlingjax.cli.verb import Verb, workdir_of
 
 
@@ -19,7 +20,7 @@ def options(parser: argparse.ArgumentParser) -> None:
         help="the links; the picture is PATH.png",
     )
     text = "0: the embeddings (default: two thirds of the way up)"
-    parser.add_argument("--layer", type=int, metavar="N", help=text)
+    parser.add_argument("--layer", type=whole, metavar="N", help=text)
     parser.add_argument(
         "--languages",
         nargs=2,
@@ -39,7 +40,7 @@ def options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--picture",
-        type=int,
+        type=count,
         default=0,
         metavar="N",
         help="draw pair N too",

@@ -3,14 +3,14 @@
 import argparse
 from argparse import Namespace
 
-from xlingjax.cli.types import steps
+from xlingjax.cli.types import positive, steps
 from xlingjax.cli.verb import Verb
 
 
 def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", metavar="RUN", help="workdir of a run")
     text = "of its newest N checkpoints (KEEP_CHECKPOINTS keeps them)"
-    parser.add_argument("--last", type=int, metavar="N", help=text)
+    parser.add_argument("--last", type=positive, metavar="N", help=text)
     parser.add_argument(
         "--steps",
         type=steps,

@@ -6,9 +6,10 @@ from argparse import Namespace
 from typing import Any
 
 from xlingjax.cli.arguments import Parser, text_options
-from xlingjax.cli.types import positive, share
+from xlingjax.cli.types import not_negative, positive, share
 from xlingjax.cli.verb import Verb
 from xlingjax.errors import UserError
+from xlingjax.runtime.numerals import is_number, is_whole
 
 # Those of data/beam.py and data/clean: --help has to answer at once.
 RUNNERS = ("none", "Direct", "Flink", "Spark", "Dataflow")
@@ -70,7 +71,7 @@ def _check_options(actions: Any) -> None:
     )
     check.add_argument(
         "--alpha",
-        type=float,
+        type=not_negative,
         default=0.7,
         help="languages are drawn by share ** alpha (default %(default)s)",
     )
@@ -285,7 +286,7 @@ def limits(text: str) -> tuple[int, int] | None:
     if text == "none":
         return None
     low, _, high = text.partition(",")
-    if not (low.isdigit() and high.isdigit() and int(low) <= int(high)):
+    if not is_whole(low) or not is_whole(high) or int(low) > int(high):
         raise argparse.ArgumentTypeError(
             f"{text!r} is not MIN,MAX, like 1,250, or none",
         )
@@ -295,24 +296,18 @@ def limits(text: str) -> tuple[int, int] | None:
 def number_or_none(text: str) -> float | None:
     if text == "none":
         return None
-    try:
-        # Not true of nan, which is refused below.
-        if float(text) > 0:
-            return float(text)
-    except ValueError:
-        pass
-    raise argparse.ArgumentTypeError(
-        f"{text!r} is not a number above 0, or none",
-    )
+    if not is_number(text) or float(text) <= 0:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a number above 0, or none",
+        )
+    return float(text)
 
 
 def two_percentiles(text: str) -> tuple[float, float]:
     low, _, high = text.partition(",")
-    try:
-        if 0 <= float(low) <= float(high) <= 100:
-            return float(low), float(high)
-    except ValueError:
-        pass
+    two = is_number(low) and is_number(high)
+    if two and 0 <= float(low) <= float(high) <= 100:
+        return float(low), float(high)
     raise argparse.ArgumentTypeError(
         f"{text!r} is not A,B from 0 to 100, like 30,60",
     )

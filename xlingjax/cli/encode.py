@@ -3,7 +3,7 @@
 import argparse
 from argparse import Namespace
 
-from xlingjax.cli.types import POOLINGS
+from xlingjax.cli.types import POOLINGS, whole
 from xlingjax.cli.verb import Verb, workdir_of
 
 LAYER = "the run's own, else best of its retrieval, else the last"
@@ -24,7 +24,7 @@ def options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--layer",
-        type=int,
+        type=whole,
         metavar="N",
         help=f"0: the embeddings (default: {LAYER})",
     )

@@ -3,7 +3,7 @@
 import argparse
 from argparse import Namespace
 
-from xlingjax.cli.types import POOLINGS
+from xlingjax.cli.types import POOLINGS, whole
 from xlingjax.cli.verb import FOREIGN, Verb, given_run, run_option
 from xlingjax.errors import UserError
 
@@ -34,7 +34,7 @@ def options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--layer",
-        type=int,
+        type=whole,
         metavar="N",
         help="of them, 0: the embeddings (default: the last)",
     )

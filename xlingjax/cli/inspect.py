@@ -5,13 +5,14 @@ from argparse import Namespace
 from typing import Any
 
 from xlingjax.cli.machine import machine_of
+from xlingjax.cli.types import positive
 from xlingjax.cli.verb import Verb
 
 
 def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--rows",
-        type=int,
+        type=positive,
         default=2,
         help="rows shown per objective (default %(default)s)",
     )

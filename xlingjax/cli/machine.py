@@ -6,7 +6,7 @@ import logging
 import os
 from argparse import Namespace
 
-from xlingjax.cli.types import positive
+from xlingjax.cli.types import count, positive
 from xlingjax.errors import UserError
 
 
@@ -33,14 +33,14 @@ def process_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--num_processes",
-        type=int,
+        type=count,
         default=0,
         metavar="N",
         help="of all hosts together",
     )
     parser.add_argument(
         "--process_id",
-        type=int,
+        type=count,
         default=-1,
         metavar="I",
         help="of this one, from 0",

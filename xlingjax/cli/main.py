@@ -4,6 +4,7 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from itertools import pairwise
 
 from xlingjax.cli import (
     adapt,
@@ -33,7 +34,7 @@ from xlingjax.cli import (
     vocab,
     words,
 )
-from xlingjax.cli.arguments import parser_of
+from xlingjax.cli.arguments import parser_of, unread
 from xlingjax.cli.machine import prepare_machine
 from xlingjax.errors import EXIT_CODE, Stopped, UserError
 from xlingjax.runtime.leaving import leave_soon
@@ -80,18 +81,20 @@ def run(argv: Sequence[str]) -> int:
     # argparse knows no options of any name, so gin's are taken out before it.
     overrides = []
     words = []
-    for word in argv:
+    for word, following in pairwise([*argv, "--"]):
         if not word.startswith(GIN_PREFIX):
             words.append(word)
             continue
-        override = word.removeprefix(GIN_PREFIX)
         # Before argparse, which would complain of the value behind a space, and not of the space.
-        if "=" not in override:
-            raise UserError(
-                f"--gin.{override}: write --gin.{override}=VALUE, without a space",
-            )
-        overrides.append(override)
-    args = parser().parse_args(words)
+        if "=" not in word:
+            value = following
+            if following.startswith("--"):
+                value = "VALUE"
+            raise UserError(f"{word}: write {word}={value}, without a space")
+        overrides.append(word.removeprefix(GIN_PREFIX))
+    args, rest = parser().parse_known_args(words)
+    if rest:
+        raise UserError(unread(args, rest))
     if overrides and "gin_file" not in args:
         raise UserError(f"--gin.{overrides[0]}: {args.name} reads no recipe")
     args.overrides = overrides

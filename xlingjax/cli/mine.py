@@ -6,7 +6,7 @@ from pathlib import Path
 
 from xlingjax.cli.encode import LAYER, PREFIX
 from xlingjax.cli.machine import machine_of
-from xlingjax.cli.types import POOLINGS, positive, share
+from xlingjax.cli.types import POOLINGS, number, positive, seed, share, whole
 from xlingjax.cli.verb import Verb, require_unread, workdir_of
 from xlingjax.errors import UserError
 
@@ -49,7 +49,7 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--files", nargs=2, metavar=("SRC_FILE", "TGT_FILE"))
     parser.add_argument(
         "--layer",
-        type=int,
+        type=whole,
         metavar="N",
         help=f"0: the embeddings (default: {LAYER})",
     )
@@ -72,7 +72,7 @@ def options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--threshold",
-        type=float,
+        type=number,
         help="lowest score kept (default: all)",
     )
     text = "tables for CLPC: sentences that look like a translation"
@@ -96,7 +96,7 @@ def options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--seed",
-        type=int,
+        type=seed,
         help="of --negatives, and of the lists of ivf (default 0)",
     )
     parser.add_argument(

@@ -3,6 +3,7 @@
 import argparse
 from argparse import Namespace
 
+from xlingjax.cli.types import seed
 from xlingjax.cli.verb import Verb, require_unread, workdir_of
 
 
@@ -26,7 +27,7 @@ def options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--seed",
-        type=int,
+        type=seed,
         help="with in: of a random one (default 0)",
     )
 

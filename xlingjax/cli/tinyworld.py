@@ -5,14 +5,14 @@ from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
-from xlingjax.cli.types import positive
+from xlingjax.cli.types import count, not_negative, positive, seed
 from xlingjax.cli.verb import Verb
 from xlingjax.errors import UserError
 
 
 def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("folder", metavar="DIR")
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seed", type=seed, default=0)
     text = "demo, full, or counts: mono=2000,pairs=1000 (default %(default)s)"
     parser.add_argument("--size", default="demo", help=text)
     parser.add_argument(
@@ -26,7 +26,7 @@ def options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--skew",
-        type=float,
+        type=not_negative,
         default=0.0,
         help=text + " (default %(default)s)",
     )
@@ -51,10 +51,10 @@ def run(args: Namespace) -> int:
         try:
             counts = {}
             for entry in size.split(","):
-                name, count = entry.split("=")
-                counts[name] = int(count)
+                name, number = entry.split("=")
+                counts[name] = count(number)
             size = counts
-        except ValueError:
+        except (ValueError, argparse.ArgumentTypeError):
             raise UserError(
                 f"--size {size!r}: write demo, full, or counts like mono=2000,pairs=1000",
             ) from None

@@ -4,7 +4,14 @@ import argparse
 from argparse import Namespace
 
 from xlingjax.cli.machine import machine_of, machine_options
-from xlingjax.cli.types import at_most, positive, shard
+from xlingjax.cli.types import (
+    at_most,
+    not_negative,
+    number,
+    positive,
+    seed,
+    shard,
+)
 from xlingjax.cli.verb import Verb, require_unread
 from xlingjax.errors import UserError
 
@@ -88,7 +95,7 @@ def _shared_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--length_penalty",
-        type=float,
+        type=number,
         metavar="P",
         help="score: log-probability / tokens ** P (1.0)",
     )
@@ -114,7 +121,7 @@ def _shared_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--temperature",
-        type=float,
+        type=not_negative,
         metavar="T",
         help="draw tokens instead of searching",
     )
@@ -126,7 +133,7 @@ def _shared_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--seed",
-        type=int,
+        type=seed,
         metavar="N",
         help="with --temperature (default 0)",
     )

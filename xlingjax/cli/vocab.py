@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from xlingjax.cli.arguments import Parser, text_options
-from xlingjax.cli.types import positive
+from xlingjax.cli.types import not_negative, positive, seed, share
 from xlingjax.cli.verb import Verb, named_run, run_option
 from xlingjax.errors import UserError
 
@@ -56,12 +56,12 @@ def options(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="special tokens for the spans of span corruption (T5 has 100)",
     )
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seed", type=seed, default=0)
     _surgery(parser)
 
 
 def _sample_options(parser: argparse.ArgumentParser, alpha: str) -> None:
-    parser.add_argument("--alpha", type=float, default=0.5, help=alpha)
+    parser.add_argument("--alpha", type=not_negative, default=0.5, help=alpha)
     parser.add_argument(
         "--sentences",
         type=positive,
@@ -71,7 +71,7 @@ def _sample_options(parser: argparse.ArgumentParser, alpha: str) -> None:
     text = "share of characters with a piece (%(default)s)"
     parser.add_argument(
         "--character_coverage",
-        type=float,
+        type=share,
         default=0.9995,
         help=text,
     )
@@ -178,7 +178,7 @@ def _row_options(parser: argparse.ArgumentParser) -> None:
         choices=("mean", "overlap", "random"),
         help=text + " (default %(default)s)",
     )
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seed", type=seed, default=0)
 
 
 def run(args: Namespace) -> int:

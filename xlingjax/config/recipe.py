@@ -27,6 +27,7 @@ from xlingjax.config.gin_files import (
 from xlingjax.config.old_bindings import renewed
 from xlingjax.convert import import_model
 from xlingjax.errors import UserError
+from xlingjax.runtime.numerals import is_number
 
 FOREIGN = "hf:"
 MIXTURES = {"MONO": "MIXTURE", "PARALLEL": "TLM_MIXTURE"}
@@ -129,6 +130,7 @@ def _bind_overrides(
     for override in overrides:
         key, _, value = override.partition("=")
         where = f"--gin.{key}"
+        require_digits(where, value)
         if re.fullmatch(MACRO, key):
             if key not in macros:
                 near = nearest(key, macros)
@@ -295,6 +297,20 @@ def put_mixtures_in_place(macros: Sequence[str]) -> None:
             gin.bind_parameter(f"{files}/macro.value", None)
 
 
+def require_digits(where: str, value: str) -> None:
+    """Raises UserError for what Python alone takes for a number: 1_000, ١٢; and for 1e999."""
+    try:
+        float(value)
+    except ValueError:
+        return
+    # Of "nan" and "inf", words like others, the check of types says what is needed instead.
+    has_digits = any(character.isdigit() for character in value)
+    if has_digits and not is_number(value.strip()):
+        raise UserError(
+            f"{where}={value}: write a finite number, in the digits 0 to 9 alone",
+        )
+
+
 def checked_number(
     where: str,
     value: str,
@@ -313,12 +329,11 @@ def checked_number(
         return value
     if weighs:
         before = float(before)
-    try:
-        number = float(value)
-    except ValueError:
+    if not is_number(value):
         raise UserError(
             f"{where}={value}: a number is needed, like {before}",
-        ) from None
+        )
+    number = float(value)
     if isinstance(before, int) and number != int(number):
         raise UserError(
             f"{where}={value}: a whole number is needed, like {before}",
@@ -411,7 +426,7 @@ def gin_value(text: str) -> str:
         return text.capitalize()
     # Numbers of layers, shares, and ramps: gin would read the first number alone.
     numbers = r"[\d.]+([ ,]+[\d.]+)+"
-    if re.fullmatch(rf"{numbers}|\d+:[^,]+(,\d+:[^,]+)*", text):
+    if re.fullmatch(rf"{numbers}|\d+:[^,]+(,\d+:[^,]+)*", text, re.ASCII):
         return repr(text)
     try:
         gin.config.parse_value(text)

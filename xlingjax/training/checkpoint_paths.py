@@ -53,7 +53,7 @@ def find_checkpoint(path: str | Path) -> Path:
 def _named_checkpoint(run: Path, which: str) -> Path:
     best = read_best(run)
     steps = checkpoint_steps(run / "checkpoints")
-    if which.isdigit():
+    if which.isascii() and which.isdigit():
         step = int(which)
     elif which in best:
         step = best[which]["step"]

@@ -12,6 +12,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 from xlingjax.errors import UserError
 from xlingjax.model.config import ModelConfig
 from xlingjax.model.params import flattened, nested
+from xlingjax.runtime.numerals import is_whole
 from xlingjax.training.checkpoint_params import read_params, saved_params
 from xlingjax.training.checkpoint_paths import find_checkpoint
 from xlingjax.training.run_record import read_run_record
@@ -38,7 +39,7 @@ def numbers_of(layers: Layers, macro: str) -> list[int] | None:
         numbers = list(layers)
     else:
         numbers = [layers]
-    if not numbers or not all(map(str.isdigit, map(str, numbers))):
+    if not numbers or not all(map(is_whole, map(str, numbers))):
         raise UserError(
             f"{macro}={layers}: give first, last, or numbers of layers from 0 with commas between",
         )

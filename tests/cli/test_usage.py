@@ -1,0 +1,103 @@
+"""Words of the command line that were mistyped: one line that says what was probably meant."""
+
+import argparse
+
+import pytest
+
+from xlingjax.cli import main, types
+from xlingjax.config import recipe as recipes
+from xlingjax.errors import UserError
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("pretrian", "invalid choice: 'pretrian'; did you mean pretrain?"),
+        ("data chek", "invalid choice: 'chek'; did you mean check?"),
+        ("mine r --search exat", "'exat'; did you mean exact?"),
+        ("mine r --search scann", "(choose from 'exact', 'ivf')"),
+        # Not that --workdir is lacking.
+        ("pretrain --workdri w", "no option --workdri; did you mean --workdir?"),
+        ("encode r --layr=3", "no option --layr; did you mean --layer?"),
+        ("pretrain --TRAIN_STEPS=5", "a setting of the recipe is --gin.TRAIN_STEPS=5 "),
+        ("pretrain --TRAIN_STEPS 5", "a setting of the recipe is --gin.TRAIN_STEPS=5 "),
+        ("pretrain --TRAIN_STEPS", "a setting of the recipe is --gin.TRAIN_STEPS=VALUE "),
+        ("pretrain --workdir w TRAIN_STEPS=5", "a setting of the recipe is --gin.TRAIN_STEPS=5 "),
+        # It reads no recipe.
+        ("encode r --TRAIN_STEPS=5", "no option --TRAIN_STEPS (see"),
+        ("pretrain --gin.TRAIN_STEPS 5", "--gin.TRAIN_STEPS: write --gin.TRAIN_STEPS=5, without a"),
+        ("pretrain --gin.TRAIN_STEPS --workdir w", "write --gin.TRAIN_STEPS=VALUE, without a"),
+    ],
+)
+def test_what_was_meant_is_said(line, said, capsys):
+    assert main.main(line.split()) == 2
+    (only,) = capsys.readouterr().err.splitlines()
+    assert said in only
+
+
+def test_an_option_may_be_cut_short_and_a_value_look_like_one():
+    args = main.parser().parse_args(["recipe", "xlm_tiny"])
+    assert args.name == "recipe"
+    line = ["encode", "r", "--inp", "x", "--lang", "de", "--output", "y", "--prefix", "--a b"]
+    args = main.parser().parse_args(line)
+    assert (args.input, args.language, args.prefix) == ("x", "de", "--a b")
+
+
+ODD = ("²", "1_000", "١٢", "nan", "inf", "1e999", "", " 1", "0x10", "−1")
+"""What Python's own `int`, `float` or `isdigit` take, or a browser copies, and no user means."""
+
+
+@pytest.mark.parametrize(
+    ("kind", "good", "bad"),
+    [
+        (types.positive, {"12": 12}, ("0", "-1", "1e3", "1.0", *ODD)),
+        (types.count, {"0": 0, "12": 12}, ("-1", "1e3", "+1", *ODD)),
+        (types.seed, {"0": 0, "2147483647": 2147483647}, ("-1", "2147483648", *ODD)),
+        (types.whole, {"-1": -1, "3": 3}, ("--1", "1.0", *ODD)),
+        (types.number, {"-1.5": -1.5, "1e-3": 1e-3, ".5": 0.5}, ("1.5.0", "e5", *ODD)),
+        (types.not_negative, {"0": 0.0, "2.5": 2.5}, ("-1", *ODD)),
+        (types.above_zero, {"0.1": 0.1}, ("0", "-1", *ODD)),
+        (types.minutes, {"0": 0.0, "1.5": 1.5}, ("-1", "soon", *ODD)),
+        (types.share, {"0": 0.0, "1": 1.0}, ("1.1", "-0.1", *ODD)),
+        (types.layer, {"0": 0, "all": "all"}, ("-1", *ODD)),
+        (types.steps, {"10,20": [10, 20]}, ("²", "1_0,20", "10;20", "")),
+        (types.at_most, {"1.5,10": (1.5, 10)}, ("1.5", "inf,10", "1.5,1_0", "1.5,²")),
+        (types.shard, {"2/3": (2, 3)}, ("4/3", "0/3", "²/3", "1/1_0")),
+    ],
+)
+def test_numbers_are_written_in_plain_digits(kind, good, bad):
+    assert {text: kind(text) for text in good} == good
+    for text in bad:
+        with pytest.raises(argparse.ArgumentTypeError):
+            kind(text)
+
+
+def test_every_option_that_is_a_number_has_a_kind_of_this_project():
+    """Python's own would take "1_000" and "nan"."""
+
+    def options(parser):
+        for action in parser._actions:
+            if isinstance(action, argparse._SubParsersAction):
+                for one in action.choices.values():
+                    yield from options(one)
+            yield action
+
+    assert not [one.dest for one in options(main.parser()) if one.type in (int, float)]
+
+
+@pytest.mark.parametrize(
+    ("override", "said"),
+    [
+        ("BATCH=1_000", "--gin.BATCH=1_000: write a finite number, in the digits 0 to 9 alone"),
+        ("mlm.batch=1_0", "--gin.mlm.batch=1_0: write a finite number"),
+        ("LEARNING_RATE=1e999", "write a finite number"),
+        ("BATCH=²", "--gin.BATCH=²: a number is needed"),
+        ("BATCH=١٢", "write a finite number"),
+        ("MASK_RATE=nan", "--gin.MASK_RATE=nan: a number is needed"),
+    ],
+)
+def test_numbers_of_settings_too(override, said):
+    given = ["LANGUAGES=de en", "VOCABULARY_SIZE=80", override]
+    with pytest.raises(UserError) as error:
+        recipes.read_recipe(["xlm_tiny"], given)
+    assert said in str(error.value)
