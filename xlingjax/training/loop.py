@@ -24,7 +24,10 @@ from xlingjax.runtime.machine import (
 )
 from xlingjax.runtime.signals import Preemption
 from xlingjax.training.checkpoint import CheckpointConfig, Checkpoints
-from xlingjax.training.checkpoint_paths import checkpoint_steps
+from xlingjax.training.checkpoint_paths import (
+    checkpoint_steps,
+    require_not_lost,
+)
 from xlingjax.training.evaluator import Evaluator
 from xlingjax.training.feed import Feed, ObjectiveRun
 from xlingjax.training.first_state import first_weights, new_run, restored
@@ -128,6 +131,8 @@ def train(
     device_mesh = make_mesh(mesh)
     # Before anything is compiled: a full disk would be noticed at the first checkpoint.
     saved = checkpoint_steps(workdir / "checkpoints")
+    if not saved:
+        require_not_lost(workdir)
     check_workdir(workdir, _bytes_to_come(model, checkpoint, len(saved)))
     with contextlib.ExitStack() as stack, out_of_memory_explained():
         # What is opened is closed in the reverse order, whatever ends the run: the log comes last.
