@@ -4,6 +4,7 @@ import argparse
 from argparse import Namespace
 
 from xlingjax.cli.verb import Verb, workdir_of
+from xlingjax.runtime.claim import alone_at
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -50,15 +51,16 @@ def run(args: Namespace) -> int:
     from xlingjax.workflows.encode import align
 
     how = {"layer": args.layer, "method": args.method, "picture": args.picture}
-    print(
-        align(
-            workdir_of(args.run),
-            args.stem,
-            tuple(args.languages),
-            args.output,
-            **how,
-        ),
-    )
+    with alone_at(args.output):
+        print(
+            align(
+                workdir_of(args.run),
+                args.stem,
+                tuple(args.languages),
+                args.output,
+                **how,
+            ),
+        )
     return 0
 
 

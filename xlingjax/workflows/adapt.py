@@ -16,6 +16,7 @@ from xlingjax.config.recipe import bindings, read_recipe
 from xlingjax.convert.export_model import export_model, require_exportable
 from xlingjax.errors import UserError
 from xlingjax.report.run import read_run
+from xlingjax.runtime.claim import alone_in
 from xlingjax.runtime.files import write_json
 from xlingjax.runtime.machine import RuntimeConfig
 from xlingjax.training.run_record import run_and_checkpoint
@@ -46,18 +47,34 @@ def adapt(
         raise UserError(
             f"--to {folder}: a recipe separates paths by spaces and commas; give another",
         )
+    with alone_in(folder, "choose another --to"):
+        return _adapted(
+            request,
+            folder,
+            machine,
+            {
+                "--unverified": not verify,
+                "--language": language,
+                "--license": licence,
+                "--base": base,
+            },
+        )
+
+
+def _adapted(
+    request: Request,
+    folder: Path,
+    machine: RuntimeConfig,
+    export: dict[str, Any],
+) -> int:
+    verify = not export["--unverified"]
+    language = export["--language"]
     model = folder / "model"
     files = [*request.included_files, *request.files]
     # What is bound is known without the model and the text, so a folder
     # that was begun with other options is refused at once.
     bound = bindings(files, [*STAND_INS, *request.overrides])
     record = _begun(request, folder, bound)
-    export = {
-        "--unverified": not verify,
-        "--language": language,
-        "--license": licence,
-        "--base": base,
-    }
     if model.is_dir():
         # The model is not written a second time, so options
         # that it lacks would be dropped in silence.
@@ -96,8 +113,8 @@ def adapt(
             str(model),
             verify,
             language,
-            licence,
-            base or _base_of(request.source),
+            export["--license"],
+            export["--base"] or _base_of(request.source),
             name=folder.name,
             before_after=rows,
         )
