@@ -4,6 +4,8 @@ import dataclasses
 import errno
 import json
 import os
+import re
+import shutil
 import socket
 import subprocess
 import sys
@@ -12,7 +14,7 @@ import pytest
 
 from xlingjax.errors import UserError
 from xlingjax.runtime import claim as claims
-from xlingjax.runtime.claim import Claim, Holder, claim, holder_of
+from xlingjax.runtime.claim import Claim, Holder, alone_at, alone_in, claim, holder_of
 
 OTHER = """
 import sys, time
@@ -137,3 +139,70 @@ def test_a_folder_that_cannot_be_written_is_said(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match=r"file: cannot be written \(.*\); choose another folder"):
         claim(tmp_path / "file" / "claim.json")
+
+
+@pytest.mark.parametrize("alone, place", [(alone_in, "run"), (alone_at, "run/model")])
+def test_who_comes_second_is_told_who_is_there_and_since_when(tmp_path, alone, place):
+    place = tmp_path / place
+    with alone(place, "choose another --to"):
+        with pytest.raises(UserError) as refused, alone(place, "choose another --to"):
+            pass
+        # Refusing did no harm.
+        with pytest.raises(UserError), alone(place):
+            pass
+    said = rf"{place} is in use: process {os.getpid()} on {socket.gethostname()} has it since"
+    said += r" \d{4}-\d\d-\d\d \d\d:\d\d:\d\d \(0 min\); let that end, or choose another --to"
+    assert re.match(said, str(refused.value)) and "\n" not in str(refused.value)
+    with alone(place):
+        pass
+    # A folder that was made for nothing does not stay.
+    assert not [*tmp_path.glob("**/*.json*")] and not place.exists()
+
+
+def test_a_folder_keeps_what_was_written_in_it(tmp_path):
+    with alone_in(tmp_path / "run"):
+        (tmp_path / "run" / "log.txt").write_text("")
+    assert [path.name for path in (tmp_path / "run").iterdir()] == ["log.txt"]
+
+
+@pytest.mark.parametrize("lives", [True, False])
+def test_a_process_that_cannot_be_seen_is_waited_for(lives, tmp_path, monkeypatch, capsys):
+    """As that of a job which a cluster starts again on another host, a moment after its death."""
+    path = tmp_path / claims.IN_USE
+    write(path, 5, host="far", machine="another boot")
+    looks = []
+
+    def look(seconds):
+        looks.append(seconds)
+        if lives and len(looks) == 2:
+            os.utime(path)
+        if len(looks) == 4:
+            os.utime(path, (0, 0))
+
+    monkeypatch.setattr(claims.time, "sleep", look)
+    if lives:
+        with pytest.raises(UserError, match="on far has it since"), alone_in(tmp_path):
+            pass
+        assert len(looks) == 2
+    else:
+        monkeypatch.setattr(claims, "_sign", lambda path: 0.0)
+        with alone_in(tmp_path):
+            assert json.loads(path.read_text())["process"] == os.getpid()
+        assert len(looks) == 4
+    assert capsys.readouterr().err.count("waiting for a sign of life of process") == 1
+
+
+def test_a_claim_whose_folder_is_gone_is_given_up_in_silence(tmp_path):
+    with alone_in(tmp_path / "run"):
+        shutil.rmtree(tmp_path / "run")
+
+
+def test_a_full_disk_leaves_nothing_of_a_claim(tmp_path, monkeypatch):
+    def full(self, *_, **__):
+        self.touch()
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("pathlib.Path.write_text", full)
+    with pytest.raises(UserError, match="No space left on device"):
+        claim(tmp_path / "claim.json")
+    assert [*tmp_path.iterdir()] == []

@@ -14,7 +14,12 @@ from tests.helpers import tiny_run
 from xlingjax.errors import UserError
 from xlingjax.objectives.ernie_m import CAMLM
 from xlingjax.training.checkpoint import CheckpointConfig, Checkpoints
-from xlingjax.training.checkpoint_paths import checkpoint_steps, find_checkpoint
+from xlingjax.training.checkpoint_params import saved_params
+from xlingjax.training.checkpoint_paths import (
+    checkpoint_steps,
+    find_checkpoint,
+    require_not_lost,
+)
 from xlingjax.training.optimizer import OptimizerConfig
 from xlingjax.training.run_record import differences, require_same, run_and_checkpoint, run_identity
 from xlingjax.training.step import TrainState
@@ -139,6 +144,75 @@ def test_never_afresh_over_unreadable_checkpoints(tmp_path):
 def test_an_interrupted_write_is_not_a_checkpoint(tmp_path):
     (tmp_path / "checkpoints" / "7.orbax-checkpoint-tmp").mkdir(parents=True)
     assert read(tmp_path)[0] is None
+
+
+def test_what_else_lies_among_checkpoints_is_none(tmp_path):
+    """int() would take digits of other scripts, and Orbax's names are of ASCII alone."""
+    strays = ("x1", "²", "٣", "007", "-4", "+9", "1_0")
+    write(tmp_path, [3])
+    for name in strays:
+        (tmp_path / "checkpoints" / name).mkdir()
+    (tmp_path / "checkpoints" / "1").write_text("a file")
+    assert checkpoint_steps(tmp_path / "checkpoints") == [3]
+    assert find_checkpoint(tmp_path).name == "3"
+    with pytest.raises(UserError, match="kept no best checkpoint by ²"):
+        (tmp_path / "run.json").write_text("{}")
+        find_checkpoint(f"{tmp_path}@²")
+    assert read(tmp_path)[0].step == 3
+    write(tmp_path, [5, 7])
+    assert read(tmp_path)[0].step == 7
+    assert checkpoint_steps(tmp_path / "checkpoints") == [5, 7]
+    assert all((tmp_path / "checkpoints" / name).is_dir() for name in strays)
+    # Orbax takes this for a later step, and would leave out those before it in silence.
+    (tmp_path / "checkpoints" / "1٣").mkdir()
+    with pytest.raises(UserError, match=r"checkpoint 8 .* holds one of step 13; move it away"):
+        write(tmp_path, [8])
+
+
+@pytest.mark.parametrize(
+    "evidence, refused",
+    [
+        ({"result.json": '{"steps": 9, "exit_reason": "preempted"}'}, True),
+        ({"run.json": '{"sessions": [{"step": 0}, {"step": 9}]}'}, True),
+        # That of step 9 was whole when those of step 12 were written.
+        ({"data_state/9/mlm/a.bin": "", "data_state/12/mlm/a.bin": ""}, True),
+        # Killed before its first checkpoint was whole, or while it wrote it.
+        ({"run.json": '{"sessions": [{"step": 0}]}', "metrics.jsonl": '{"step": 9}\n'}, False),
+        ({"data_state/9/mlm/a.bin": ""}, False),
+        (
+            {
+                "data_state/9/a": "",
+                "data_state/12/a": "",
+                "checkpoints/9.orbax-checkpoint-tmp/a": "",
+            },
+            False,
+        ),
+        ({"run.json": "[1", "result.json": "[]"}, False),
+        ({}, False),
+    ],
+)
+def test_a_run_whose_checkpoints_are_gone_does_not_start_afresh(tmp_path, evidence, refused):
+    for name, content in evidence.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(content)
+    if not refused:
+        return require_not_lost(tmp_path)
+    with pytest.raises(UserError, match="has saved step 9, and its checkpoints are gone: put"):
+        require_not_lost(tmp_path)
+
+
+def test_positions_of_checkpoints_that_were_cut_off_are_dropped(tmp_path):
+    (tmp_path / "data_state" / "9" / "mlm").mkdir(parents=True)
+    assert read(tmp_path)[0] is None
+    assert not [*(tmp_path / "data_state").iterdir()]
+
+
+def test_reading_a_checkpoint_warns_of_nothing(tmp_path, caplog):
+    """Orbax's Checkpointer warns that parameters alone have no `_CHECKPOINT_METADATA`."""
+    write(tmp_path, [3])
+    shapes, _ = saved_params(tmp_path / "checkpoints" / "3")
+    assert shapes == {"head/bias": (4,)}
+    assert not [record for record in caplog.records if record.levelname == "WARNING"]
 
 
 def test_foreign_checkpoint_is_refused_with_field_and_values(tmp_path):

@@ -1,6 +1,7 @@
 """What a run writes, and what it refuses."""
 
 import json
+import os
 import shutil
 from types import SimpleNamespace
 
@@ -17,6 +18,7 @@ from xlingjax.model.config import preset
 from xlingjax.model.encoder import Encoder
 from xlingjax.objectives.unicoder import DAN
 from xlingjax.objectives.xlm import MLM
+from xlingjax.runtime.claim import alone_in
 from xlingjax.runtime.machine import RuntimeConfig
 from xlingjax.training import programs
 from xlingjax.training.checkpoint_params import load_params
@@ -372,6 +374,20 @@ def test_workdir_without_permission_or_space(tmp_path, monkeypatch):
         UserError, match=r"workdir .* has 0.0 GB free, .*; make room or choose another --workdir"
     ):
         tiny_run.run(tmp_path / "full")
+
+
+def test_a_second_run_in_a_workdir_is_refused_and_changes_nothing(tmp_path):
+    with alone_in(tmp_path):
+        (tmp_path / "metrics.jsonl").write_text('{"step": 9}\n')
+        before = sorted(path.name for path in tmp_path.iterdir())
+        with pytest.raises(
+            UserError,
+            match=rf"{tmp_path} is in use: process {os.getpid()} on .*; let that end, or choose"
+            " another --workdir",
+        ):
+            tiny_run.run(tmp_path)
+        assert sorted(path.name for path in tmp_path.iterdir()) == before
+    assert (tmp_path / "metrics.jsonl").read_text() == '{"step": 9}\n'
 
 
 def test_out_of_memory_names_what_to_change(tmp_path):

@@ -5,6 +5,7 @@ from argparse import Namespace
 
 from xlingjax.cli.types import count, whole
 from xlingjax.cli.verb import Verb, workdir_of
+from xlingjax.runtime.claim import alone_at
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -51,15 +52,16 @@ def run(args: Namespace) -> int:
     from xlingjax.workflows.encode import align
 
     how = {"layer": args.layer, "method": args.method, "picture": args.picture}
-    print(
-        align(
-            workdir_of(args.run),
-            args.stem,
-            tuple(args.languages),
-            args.output,
-            **how,
-        ),
-    )
+    with alone_at(args.output):
+        print(
+            align(
+                workdir_of(args.run),
+                args.stem,
+                tuple(args.languages),
+                args.output,
+                **how,
+            ),
+        )
     return 0
 
 

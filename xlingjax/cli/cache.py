@@ -7,6 +7,7 @@ from xlingjax.cli.arguments import text_options
 from xlingjax.cli.data import runner_options
 from xlingjax.cli.types import positive
 from xlingjax.cli.verb import Verb
+from xlingjax.runtime.claim import alone_at
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -27,17 +28,20 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: Namespace) -> int:
+    from xlingjax.data.token_cache import cache_folder
     from xlingjax.workflows.cache import fill_cache
 
-    fill_cache(
-        args.mono,
-        args.parallel,
-        args.vocabulary,
-        args.processes,
-        args.runner,
-        args.workers,
-        args.beam,
-    )
+    # Runs that meanwhile tokenise the same write what is equal, each for itself.
+    with alone_at(cache_folder(), "set XLINGJAX_CACHE to another folder"):
+        fill_cache(
+            args.mono,
+            args.parallel,
+            args.vocabulary,
+            args.processes,
+            args.runner,
+            args.workers,
+            args.beam,
+        )
     return 0
 
 

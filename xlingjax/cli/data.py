@@ -9,6 +9,7 @@ from xlingjax.cli.arguments import Parser, text_options
 from xlingjax.cli.types import not_negative, positive, share
 from xlingjax.cli.verb import Verb
 from xlingjax.errors import UserError
+from xlingjax.runtime.claim import alone_at
 from xlingjax.runtime.numerals import is_number, is_whole
 
 # Those of data/beam.py and data/clean: --help has to answer at once.
@@ -370,7 +371,8 @@ def _clean(args: Namespace) -> int:
         args.workers,
         tuple(args.beam),
     )
-    print(summary(request, clean(request)))
+    with alone_at(args.output):
+        print(summary(request, clean(request)))
     return 0
 
 

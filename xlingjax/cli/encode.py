@@ -5,6 +5,7 @@ from argparse import Namespace
 
 from xlingjax.cli.types import POOLINGS, whole
 from xlingjax.cli.verb import Verb, workdir_of
+from xlingjax.runtime.claim import alone_at
 
 LAYER = "the run's own, else best of its retrieval, else the last"
 PREFIX = "text before every sentence, as 'query: ' (default: the run's own)"
@@ -47,15 +48,16 @@ def run(args: Namespace) -> int:
     from xlingjax.workflows.encode import encode
 
     how = {"layer": args.layer, "pooling": args.pooling, "prefix": args.prefix}
-    print(
-        encode(
-            workdir_of(args.run),
-            args.input,
-            args.language,
-            args.output,
-            **how,
-        ),
-    )
+    with alone_at(args.output):
+        print(
+            encode(
+                workdir_of(args.run),
+                args.input,
+                args.language,
+                args.output,
+                **how,
+            ),
+        )
     return 0
 
 

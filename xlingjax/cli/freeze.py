@@ -7,6 +7,7 @@ from pathlib import Path
 from xlingjax.cli.machine import machine_of
 from xlingjax.cli.types import positive
 from xlingjax.cli.verb import Verb
+from xlingjax.runtime.claim import alone_at
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -26,6 +27,11 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: Namespace) -> int:
+    with alone_at(args.output):
+        return _freeze(args)
+
+
+def _freeze(args: Namespace) -> int:
     """OBJECTIVE.frozen for every objective, and the vocabulary, in one folder: all that training
     needs elsewhere."""
     from xlingjax.config.recipe import read_recipe

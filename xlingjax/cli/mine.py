@@ -9,6 +9,7 @@ from xlingjax.cli.machine import machine_of
 from xlingjax.cli.types import POOLINGS, number, positive, seed, share, whole
 from xlingjax.cli.verb import Verb, require_unread, workdir_of
 from xlingjax.errors import UserError
+from xlingjax.runtime.claim import alone_at
 
 # What either use of the verb reads, and the other refuses.
 OF_RUN = (
@@ -128,7 +129,8 @@ def run(args: Namespace) -> int:
     if args.search != "ivf":
         require_unread(args, OF_IVF, "only --search ivf reads this")
     if args.negatives:
-        return _negatives(args)
+        with alone_at(args.output):
+            return _negatives(args)
     from xlingjax.workflows.mine import mine
 
     if not args.run or not args.files or not args.languages:
@@ -142,25 +144,27 @@ def run(args: Namespace) -> int:
             ("seed",),
             "only mine --negatives and --search ivf read this",
         )
-    print(
-        mine(
-            workdir_of(args.run),
-            tuple(args.files),
-            tuple(args.languages),
-            args.output,
-            layer=args.layer,
-            pooling=args.pooling,
-            prefix=args.prefix,
-            # The paper's default, and another one of --negatives, so argparse can have none.
-            k=args.neighbours or 4,
-            margin=args.margin or "ratio",
-            threshold=args.threshold,
-            search=args.search,
-            lists=args.lists,
-            probes=args.probes,
-            seed=args.seed or 0,
-        ),
-    )
+    table = f"{args.output}.{'-'.join(args.languages)}.tsv"
+    with alone_at(table):
+        print(
+            mine(
+                workdir_of(args.run),
+                tuple(args.files),
+                tuple(args.languages),
+                args.output,
+                layer=args.layer,
+                pooling=args.pooling,
+                prefix=args.prefix,
+                # The paper's default, and another one of --negatives, so argparse can have none.
+                k=args.neighbours or 4,
+                margin=args.margin or "ratio",
+                threshold=args.threshold,
+                search=args.search,
+                lists=args.lists,
+                probes=args.probes,
+                seed=args.seed or 0,
+            ),
+        )
     return 0
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from xlingjax.cli.types import count, not_negative, positive, seed
 from xlingjax.cli.verb import Verb
 from xlingjax.errors import UserError
+from xlingjax.runtime.claim import alone_at
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -64,19 +65,21 @@ def run(args: Namespace) -> int:
         codes = split_list(getattr(args, name))
         if codes:
             given[name] = codes
-    try:
-        written = write(
-            Path(args.folder),
-            seed=args.seed,
-            size=size,
-            skew=args.skew,
-            workers=args.workers,
-            **given,
-        )
-    except OSError as error:
-        raise UserError(
-            f"{args.folder} cannot be written: {error.strerror or error}; choose another folder",
-        ) from None
+    with alone_at(args.folder, "choose another folder"):
+        try:
+            written = write(
+                Path(args.folder),
+                seed=args.seed,
+                size=size,
+                skew=args.skew,
+                workers=args.workers,
+                **given,
+            )
+        except OSError as error:
+            raise UserError(
+                f"{args.folder} cannot be written: {error.strerror or error}; choose another"
+                " folder",
+            ) from None
     languages = ", ".join(written["languages"])
     print(
         f"tinyworld in {args.folder}: {languages}; {len(written['files'])} files",

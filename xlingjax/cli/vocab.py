@@ -11,6 +11,7 @@ from xlingjax.cli.arguments import Parser, text_options
 from xlingjax.cli.types import not_negative, positive, seed, share
 from xlingjax.cli.verb import Verb, named_run, run_option
 from xlingjax.errors import UserError
+from xlingjax.runtime.claim import alone_at
 
 _NORMALIZATIONS = ("nmt_nfkc", "nmt_nfkc_cf", "nfkc", "nfkc_cf", "identity")
 """SentencePiece's."""
@@ -192,24 +193,25 @@ def run(args: Namespace) -> int:
         raise UserError(
             "the following arguments are required: --output (see xlingjax vocab --help)",
         )
-    train_vocabulary(
-        args.output,
-        mono=args.mono,
-        parallel=args.parallel,
-        size=args.size,
-        alpha=args.alpha,
-        sentences=args.sentences,
-        character_coverage=args.character_coverage,
-        model_type=args.model_type,
-        byte_fallback=args.byte_fallback,
-        normalization=args.normalization,
-        sentinels=args.sentinels,
-        seed=args.seed,
-    )
-    # What is printed is what stands on the disk.
-    report = json.loads(
-        (Path(args.output) / "vocab.json").read_text(encoding="utf-8"),
-    )
+    with alone_at(args.output):
+        train_vocabulary(
+            args.output,
+            mono=args.mono,
+            parallel=args.parallel,
+            size=args.size,
+            alpha=args.alpha,
+            sentences=args.sentences,
+            character_coverage=args.character_coverage,
+            model_type=args.model_type,
+            byte_fallback=args.byte_fallback,
+            normalization=args.normalization,
+            sentinels=args.sentinels,
+            seed=args.seed,
+        )
+        # What is printed is what stands on the disk.
+        report = json.loads(
+            (Path(args.output) / "vocab.json").read_text(encoding="utf-8"),
+        )
     print(format_report(report["languages"]))
     print(f"vocabulary in {args.output}: {report['size']} pieces")
     return 0

@@ -46,7 +46,7 @@ from xlingjax.model.config import ModelConfig
 from xlingjax.model.params import flattened
 from xlingjax.report.card import model_card
 from xlingjax.report.run import read_run
-from xlingjax.training.checkpoint_paths import find_checkpoint
+from xlingjax.training.checkpoint_paths import find_checkpoint, step_of
 from xlingjax.training.run_record import (
     labels_of,
     read_run_record,
@@ -445,7 +445,7 @@ def _write_card(
             languages = [codes[number] for number in dict.fromkeys(of_both)]
     text = model_card(
         workdir,
-        int(find_checkpoint(run).name),
+        step_of(find_checkpoint(run).name) or 0,
         name,
         described,
         languages,

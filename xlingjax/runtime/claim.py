@@ -3,6 +3,8 @@
 A claim is a file: who has it (host, process, since when), and a sign of life that its process gives
 by touching it. It is linked into its place, which is atomic on NFS too. One whose process has
 died is known and taken over.
+
+`alone_in` and `alone_at` refuse whoever comes second; `claim` tells him, who may do something else.
 """
 
 import contextlib
@@ -11,9 +13,11 @@ import errno
 import json
 import os
 import socket
+import sys
 import threading
 import time
 import uuid
+from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 
@@ -23,6 +27,11 @@ SIGN_OF_LIFE = 20.0
 """Seconds between two."""
 SILENCE = 300.0
 """Seconds without one after which a process of another host counts as dead."""
+
+IN_USE = "in_use.json"
+"""In a folder, or behind the name of a file: who works there."""
+LOOK = 2.0
+"""Seconds between two looks for a sign of life."""
 
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK)
 
@@ -63,8 +72,10 @@ class Holder:
         return (self.machine, self.process) == (_machine(), os.getpid())
 
     def __str__(self) -> str:
-        minutes = (time.time() - self.since) / 60
-        return f"process {self.process} on {self.host}, for {minutes:.0f} min"
+        return (
+            f"process {self.process} on {self.host}, for"
+            f" {_minutes(self):.0f} min"
+        )
 
 
 _UNKNOWN = Holder("a host that is not named", "", 0, "", 0.0)
@@ -92,10 +103,12 @@ class Claim:
     def give_up(self) -> None:
         self._ended.set()
         self._alive.join()
-        holder, _ = _holder(self._path)
-        # A process that was silent for too long has lost it to another.
-        if holder is not None and holder.is_this_process():
-            self._path.unlink(missing_ok=True)
+        # The folder may be gone or its disk full, and that is not what ends the work in it.
+        with contextlib.suppress(OSError):
+            holder, _ = _holder(self._path)
+            # A process that was silent for too long has lost it to another.
+            if holder is not None and holder.is_this_process():
+                self._path.unlink(missing_ok=True)
 
     def __enter__(self) -> "Claim":
         return self
@@ -107,6 +120,97 @@ class Claim:
         trace: TracebackType | None,
     ) -> None:
         self.give_up()
+
+
+@contextlib.contextmanager
+def alone_in(
+    folder: Path,
+    other: str = "choose another folder",
+) -> Iterator[None]:
+    """While it is open this process alone works in `folder`, which is made. other: what a second
+    one can do instead. Raises UserError where another process works there."""
+    with _alone(folder / IN_USE, folder, other):
+        yield
+
+
+@contextlib.contextmanager
+def alone_at(
+    path: str | Path,
+    other: str = "choose another --output",
+) -> Iterator[None]:
+    """As `alone_in`, of a file, or a folder that is made later: who writes it is told beside it."""
+    place = Path(os.path.abspath(path))
+    beside = place.with_name(f"{place.name or 'root'}.{IN_USE}")
+    # A folder that others have made, as a mount is.
+    if place.is_dir() and not os.access(place.parent, os.W_OK):
+        beside = place / IN_USE
+    with _alone(beside, Path(path), other):
+        yield
+
+
+@contextlib.contextmanager
+def _alone(path: Path, place: Path, other: str) -> Iterator[None]:
+    there = path.parent.is_dir()
+    try:
+        with _own(path, place, other):
+            yield
+    finally:
+        # Of a work that was refused nothing stays.
+        if not there:
+            with contextlib.suppress(OSError):
+                path.parent.rmdir()
+
+
+def _own(path: Path, place: Path, other: str) -> Claim:
+    found = claim(path)
+    if isinstance(found, Holder):
+        found = _heard_of(path, found)
+    if isinstance(found, Claim):
+        return found
+    since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(found.since))
+    raise UserError(
+        f"{place} is in use: process {found.process} on {found.host} has it since {since}"
+        f" ({_minutes(found):.0f} min); let that end, or {other} (if there is no such process,"
+        f" delete {path})",
+    )
+
+
+def _heard_of(path: Path, holder: Holder) -> Claim | Holder:
+    """The holder, who is alive; or his claim: a process that cannot be seen from here may have
+    died since its last sign of life, as that of a job that is started again elsewhere has."""
+    found: Claim | Holder = holder
+    told = False
+    before = _sign(path)
+    while (
+        isinstance(found, Holder)
+        and found.machine != _machine()
+        and _sign(path) == before
+    ):
+        if not told:
+            told = True
+            print(
+                f"{path}: waiting for a sign of life of process {found.process} on {found.host},"
+                f" at most {SILENCE:.0f} s",
+                file=sys.stderr,
+                flush=True,
+            )
+        time.sleep(LOOK)
+        found = claim(path)
+    return found
+
+
+def _sign(path: Path) -> float:
+    """The time of the last sign of life; 0: the claim is gone."""
+    try:
+        # Opened, for NFS then asks the server.
+        with open(path, "rb") as file:
+            return os.fstat(file.fileno()).st_mtime
+    except OSError:
+        return 0.0
+
+
+def _minutes(holder: Holder) -> float:
+    return (time.time() - holder.since) / 60
 
 
 def claim(path: Path) -> Claim | Holder:
@@ -167,8 +271,11 @@ def _linked(path: Path) -> bool:
     here = Holder.here()
     # Hosts of one name may have processes of one number.
     whole = path.with_name(f"{path.name}.{uuid.uuid4().hex}")
-    whole.write_text(json.dumps(dataclasses.asdict(here)), encoding="utf-8")
     try:
+        whole.write_text(
+            json.dumps(dataclasses.asdict(here)),
+            encoding="utf-8",
+        )
         # Linking fails where the name is taken, in one step; the file is whole already.
         os.link(whole, path)
     except FileExistsError:
@@ -178,7 +285,7 @@ def _linked(path: Path) -> bool:
             raise
         return _created(path, whole.read_bytes())
     finally:
-        whole.unlink()
+        whole.unlink(missing_ok=True)
     return True
 
 

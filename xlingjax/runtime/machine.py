@@ -13,6 +13,7 @@ import numpy as np
 from jax.experimental import multihost_utils
 
 from xlingjax.errors import UserError
+from xlingjax.runtime.claim import alone_in
 from xlingjax.runtime.leaving import leave_after_errors
 from xlingjax.runtime.survivor import explain_deaths
 
@@ -247,6 +248,26 @@ def check_workdir(workdir: Path, needed_bytes: int) -> None:
             f"workdir {workdir} has {free / 1e9:.1f} GB free, the checkpoints of this run take "
             f"{needed_bytes / 1e9:.1f} GB; make room or choose another --workdir",
         )
+
+
+@contextlib.contextmanager
+def one_run_in(workdir: Path) -> Iterator[None]:
+    """While it is open no other run is in `workdir`; one of several processes is one run. Raises
+    UserError where another is."""
+    with contextlib.ExitStack() as stack:
+        refused = None
+        if is_primary():
+            try:
+                stack.enter_context(
+                    alone_in(workdir, "choose another --workdir"),
+                )
+            except UserError as error:
+                refused = error
+        if not all_agree(refused is None):
+            raise refused or UserError(
+                f"{workdir} is in use: the first process of this run says by whom",
+            )
+        yield
 
 
 @contextlib.contextmanager

@@ -186,7 +186,7 @@ class Checkpoints:
             raise explained(failed, self.folder)
         training = _without_params(state)
         try:
-            self._manager.save(
+            taken = self._manager.save(
                 step,
                 args=ocp.args.Composite(
                     params=ocp.args.StandardSave(state.params),
@@ -197,6 +197,11 @@ class Checkpoints:
                 ),
                 metrics=metrics or None,
             )
+            if not taken:
+                raise UserError(
+                    f"checkpoint {step} was not written: {self.folder} holds one of step"
+                    f" {max(self._manager.all_steps())}; move it away and start again",
+                )
             # After the manager has taken it, so that
             # best.json names no checkpoint that was refused.
             self._note_best(step, metrics, values)
@@ -303,6 +308,9 @@ class Checkpoints:
                 f" {step}: {why}); repair it, move it away, or choose another --workdir: a run"
                 " never starts afresh over it",
             )
+        if is_primary():
+            # Of checkpoints that were cut off.
+            keep_positions(self._positions, ())
         return None
 
     def _set_aside(self, unreadable: Sequence[tuple[int, str]]) -> None:

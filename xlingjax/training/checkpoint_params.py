@@ -106,11 +106,10 @@ def saved_params(checkpoint: Path) -> tuple[dict[str, tuple[int, ...]], Any]:
     run = checkpoint / "run"
     try:
         # Shapes alone, so that a checkpoint that does not fit is refused before it is read.
-        metadata = ocp.Checkpointer(ocp.PyTreeCheckpointHandler()).metadata(
-            checkpoint / "params",
-        )
+        # By the handler, which looks for no description of a whole checkpoint and warns of none.
+        metadata = ocp.PyTreeCheckpointHandler().metadata(checkpoint / "params")
         shapes = {}
-        for name, leaf in flattened(metadata.item_metadata.tree).items():
+        for name, leaf in flattened(metadata.tree).items():
             shapes[name] = tuple(leaf.shape)
         # Not there in a checkpoint that did not come from training.
         if not run.is_dir():

@@ -1,6 +1,7 @@
 """Which checkpoints a run has: its steps, its best, and what RUN@STEP names."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,67 @@ def checkpoint_steps(folder: Path) -> list[int]:
     name and does not count."""
     if not folder.is_dir():
         return []
-    return sorted(
-        int(path.name) for path in folder.glob("*") if path.name.isdigit()
-    )
+    steps = []
+    for path in folder.iterdir():
+        step = step_of(path.name)
+        if step is not None and path.is_dir():
+            steps.append(step)
+    return sorted(steps)
+
+
+def step_of(name: str) -> int | None:
+    """The step whose checkpoint a folder of this name is; None: it is none's."""
+    # Not by int(): it takes digits of every script, spaces and zeros before them.
+    if re.fullmatch("0|[1-9][0-9]*", name):
+        return int(name)
+    return None
+
+
+def require_not_lost(workdir: Path) -> None:
+    """Raise UserError where a run without checkpoints once had some: it would start afresh over
+    its logs."""
+    steps = _steps_saved(workdir)
+    if steps:
+        raise UserError(
+            f"{workdir} is a run that has saved step {steps}, and its checkpoints are gone: put"
+            f" them back into {workdir / 'checkpoints'}, or choose another --workdir; a run never"
+            " starts afresh over one",
+        )
+
+
+def _steps_saved(workdir: Path) -> int:
+    """The last step of which a run's other files tell that its checkpoint was whole; 0: none."""
+    steps = [0]
+    # Of a run that ended, behind its last checkpoint.
+    steps.append(_number(_read(workdir / "result.json"), "steps"))
+    # Each start tells from which checkpoint it went on.
+    sessions = _read(workdir / "run.json").get("sessions")
+    if isinstance(sessions, list):
+        steps += [_number(session, "step") for session in sessions]
+    # One that was cut off while it wrote its first checkpoint has lost none.
+    if not any((workdir / "checkpoints").glob("*-tmp*")):
+        positions = [
+            step_of(path.name) or 0 for path in workdir.glob("data_state/*")
+        ]
+        # They are written before their checkpoint: the last may be without one.
+        steps += sorted(positions)[:-1]
+    return max(steps)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    if isinstance(record, dict):
+        return record
+    return {}
+
+
+def _number(record: Any, name: str) -> int:
+    if isinstance(record, dict) and isinstance(record.get(name), int):
+        return record[name]
+    return 0
 
 
 def read_best(workdir: Path) -> dict[str, dict[str, Any]]:
@@ -53,11 +112,10 @@ def find_checkpoint(path: str | Path) -> Path:
 def _named_checkpoint(run: Path, which: str) -> Path:
     best = read_best(run)
     steps = checkpoint_steps(run / "checkpoints")
-    if which.isascii() and which.isdigit():
-        step = int(which)
-    elif which in best:
+    step = step_of(which)
+    if step is None and which in best:
         step = best[which]["step"]
-    else:
+    elif step is None:
         raise UserError(
             f"{run} kept no best checkpoint by {which} (but by {', '.join(best) or 'nothing'});"
             f" train with KEEP_BEST=1 and BEST_METRIC={which}",

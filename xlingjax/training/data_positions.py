@@ -34,7 +34,7 @@ def write_positions(folder: Path, step: int, positions: Positions) -> None:
 def keep_positions(folder: Path, steps: Iterable[int]) -> None:
     """Remove those of all other steps."""
     names = set(map(str, steps))
-    for of_step in folder.iterdir():
+    for of_step in folder.glob("*"):
         if of_step.name not in names:
             shutil.rmtree(of_step, ignore_errors=True)
 

@@ -19,12 +19,16 @@ from xlingjax.runtime.machine import (
     all_agree,
     check_workdir,
     is_primary,
+    one_run_in,
     out_of_memory_explained,
     start,
 )
 from xlingjax.runtime.signals import Preemption
 from xlingjax.training.checkpoint import CheckpointConfig, Checkpoints
-from xlingjax.training.checkpoint_paths import checkpoint_steps
+from xlingjax.training.checkpoint_paths import (
+    checkpoint_steps,
+    require_not_lost,
+)
 from xlingjax.training.evaluator import Evaluator
 from xlingjax.training.feed import Feed, ObjectiveRun
 from xlingjax.training.first_state import first_weights, new_run, restored
@@ -131,10 +135,14 @@ def train(
     machine = start(runtime)
     device_mesh = make_mesh(mesh)
     # Before anything is compiled: a full disk would be noticed at the first checkpoint.
-    saved = checkpoint_steps(workdir / "checkpoints")
-    check_workdir(workdir, _bytes_to_come(model, checkpoint, len(saved)))
+    check_workdir(workdir, _bytes_to_come(model, checkpoint, workdir))
     with contextlib.ExitStack() as stack, out_of_memory_explained():
-        # What is opened is closed in the reverse order, whatever ends the run: the log comes last.
+        # What is opened is closed in the reverse order, whatever ends the run: the log comes last,
+        # and then the folder is another's to have.
+        stack.enter_context(one_run_in(workdir))
+        saved = checkpoint_steps(workdir / "checkpoints")
+        if not saved:
+            require_not_lost(workdir)
         tracker = Tracker(workdir, steps, is_primary())
         stack.callback(tracker.close)
         # From here on a signal ends the run at the next step and not within one.
@@ -277,9 +285,10 @@ def _write_files(workdir: Path, files: Mapping[str, bytes]) -> None:
 def _bytes_to_come(
     model: ModelConfig,
     checkpoint: CheckpointConfig,
-    saved: int,
+    workdir: Path,
 ) -> int:
     """What the checkpoints that are still to be written will need on disk."""
+    saved = len(checkpoint_steps(workdir / "checkpoints"))
     # One more than are kept: the oldest goes when the newest is whole.
     to_come = max(checkpoint.kept + 1 - saved, 1)
     return count_parameters(model) * BYTES_PER_PARAMETER * to_come

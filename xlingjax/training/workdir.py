@@ -13,6 +13,7 @@ from xlingjax.data.vocabulary.sentencepiece import VOCABULARY_FILES
 from xlingjax.errors import UserError
 from xlingjax.model.config import ModelConfig
 from xlingjax.model.parameter_count import count_parameters
+from xlingjax.runtime.claim import IN_USE, alone_at
 from xlingjax.training.run_record import read_run_record, run_and_checkpoint
 
 
@@ -52,25 +53,31 @@ def whole(output: str) -> Iterator[Path]:
     folder = Path(output).absolute()
     # Beside the folder, so on the same disk: to rename is then one operation.
     partial = folder.with_name(f"{folder.name}.partial")
-    try:
-        shutil.rmtree(partial, ignore_errors=True)
-        partial.mkdir(parents=True)
-        yield partial
-        if folder.is_dir():  # empty
-            folder.rmdir()
-        partial.replace(folder)
-    except OSError as error:
-        raise UserError(
-            f"cannot write {folder}: {error.strerror or error}; choose another folder",
-        ) from None
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
+    with alone_at(folder, "choose another folder"):
+        try:
+            shutil.rmtree(partial, ignore_errors=True)
+            partial.mkdir(parents=True)
+            yield partial
+            if folder.is_dir():  # empty
+                folder.rmdir()
+            partial.replace(folder)
+        except OSError as error:
+            raise UserError(
+                f"cannot write {folder}: {error.strerror or error}; choose another folder",
+            ) from None
+        finally:
+            shutil.rmtree(partial, ignore_errors=True)
 
 
 def require_empty(output: str) -> None:
     """Raise UserError where `output` holds something already."""
     folder = Path(output).absolute()
-    if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
+    if not folder.exists():
+        return
+    # Who works there is no content.
+    if not folder.is_dir() or {path.name for path in folder.iterdir()} - {
+        IN_USE,
+    }:
         raise UserError(f"{folder} is not empty; choose another folder")
 
 

@@ -17,6 +17,7 @@ from xlingjax.config.recipe import bindings, read_recipe
 from xlingjax.convert.export_model import export_model, require_exportable
 from xlingjax.errors import UserError
 from xlingjax.report.run import read_run
+from xlingjax.runtime.claim import alone_in
 from xlingjax.runtime.files import write_json
 from xlingjax.runtime.machine import RuntimeConfig
 from xlingjax.training.run_record import run_and_checkpoint
@@ -55,19 +56,36 @@ def adapt(
         raise UserError(
             f"--to {folder}: a recipe separates paths by spaces and commas; give another",
         )
+    with alone_in(folder, "choose another --to"):
+        return _adapted(
+            request,
+            folder,
+            machine,
+            {
+                "--unverified": not verify,
+                "--language": language,
+                "--license": licence,
+                "--base": base,
+                "--keep-worse": keep_worse,
+            },
+        )
+
+
+def _adapted(
+    request: Request,
+    folder: Path,
+    machine: RuntimeConfig,
+    export: dict[str, Any],
+) -> int:
+    verify = not export["--unverified"]
+    language = export["--language"]
+    keep_worse = export["--keep-worse"]
     model = folder / "model"
     files = [*request.included_files, *request.files]
     # What is bound is known without the model and the text, so a folder
     # that was begun with other options is refused at once.
     bound = bindings(files, [*STAND_INS, *request.overrides])
     record = _begun(request, folder, bound)
-    export = {
-        "--unverified": not verify,
-        "--language": language,
-        "--license": licence,
-        "--base": base,
-        "--keep-worse": keep_worse,
-    }
     if model.is_dir():
         # The model is not written a second time, so options
         # that it lacks would be dropped in silence.
@@ -107,7 +125,8 @@ def adapt(
     else:
         print("nothing was measured: no text was held out")
 
-    card = (language, licence, base or _base_of(request.source))
+    base = export["--base"] or _base_of(request.source)
+    card = (language, export["--license"], base)
     if worsened and not keep_worse:
         # `model` last: while it is not there, the same command goes on.
         _export(folder, "run", "adapted", verify, card, rows)

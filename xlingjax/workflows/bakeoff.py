@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from xlingjax.errors import UserError
+from xlingjax.runtime.claim import alone_in
 from xlingjax.training.run_record import differences
 from xlingjax.workflows.many import (
     Call,
@@ -133,7 +134,10 @@ def run(
         return 0
 
     # Signals are the main thread's, and the other threads learn of them from the event.
-    with runner.stop.listen():
+    with (
+        alone_in(folder, "choose another --workdir"),
+        runner.stop.listen(),
+    ):
         # How many tokens a step reads is known before any cell begins.
         steps = _steps(config, folder, runner)
         jobs = [

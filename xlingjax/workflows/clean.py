@@ -28,6 +28,7 @@ from xlingjax.data.clean.work import (
 )
 from xlingjax.data.text_files import content_hash
 from xlingjax.errors import UserError
+from xlingjax.runtime.claim import IN_USE
 from xlingjax.workflows.clean_report import COLUMNS, table
 
 REPORT = "report.json"
@@ -70,7 +71,9 @@ def clean(
     begun = work.folder / "begun.json"
     if begun.exists():
         _require_same(work, read_record(begun), made_of)
-    elif work.output.exists() and any(work.output.iterdir()):
+    elif work.output.exists() and {
+        path.name for path in work.output.iterdir()
+    } - {IN_USE}:
         raise UserError(
             f"--output {work.output}: there are other files; give a new folder",
         )

@@ -24,7 +24,7 @@ from xlingjax.report.inspector import first_rows
 from xlingjax.report.negatives import read as read_negatives
 from xlingjax.runtime.machine import RuntimeConfig, is_primary, start
 from xlingjax.training.checkpoint_params import load_params
-from xlingjax.training.checkpoint_paths import find_checkpoint
+from xlingjax.training.checkpoint_paths import find_checkpoint, step_of
 from xlingjax.training.feed import in_stages
 from xlingjax.training.optimizer import OptimizerConfig
 from xlingjax.training.run_record import (
@@ -125,10 +125,8 @@ def evaluate(
         abstract,
         vocabulary=recipe.corpus.vocabulary.sha256,
     )
-    step = 0
     # A folder of parameters alone has no step for its name.
-    if checkpoint.name.isdigit():
-        step = int(checkpoint.name)
+    step = step_of(checkpoint.name) or 0
     log = run_and_checkpoint(workdir)[0] / "evaluations.jsonl"
     for evaluator in evaluators:
         values = finite(evaluator(encoder, params, step, mesh))

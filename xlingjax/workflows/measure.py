@@ -26,7 +26,7 @@ from xlingjax.inference.run import TrainedRun, open_run
 from xlingjax.model.partition import mesh_of_all
 from xlingjax.runtime.quiet import quiet_stderr
 from xlingjax.tasks import suites
-from xlingjax.training.checkpoint_paths import find_checkpoint
+from xlingjax.training.checkpoint_paths import find_checkpoint, step_of
 from xlingjax.training.run_record import labels_of, read_run_record
 from xlingjax.workflows.measure_request import ALL, POOLINGS, Request
 from xlingjax.workflows.measure_task import Checkpoint, measure_task
@@ -51,7 +51,8 @@ def measure(
     # Before weights are read: a mixture that is not there.
     _registered(request)
     trained = open_run(request.source, mesh=mesh_of_all())
-    step = int(find_checkpoint(request.source).name)
+    # A folder of parameters alone has no step for its name.
+    step = step_of(find_checkpoint(request.source).name) or 0
     return measure_checkpoint(request, trained, step, recipe(), say)
 
 

@@ -1,6 +1,7 @@
 """The lines that `translate` and `generate` write: into a pipe, or a file that an interrupted run
 goes on with."""
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -12,6 +13,7 @@ from typing import Any
 from xlingjax.data.text_files import content_hash
 from xlingjax.errors import UserError
 from xlingjax.inference.generate import Generated
+from xlingjax.runtime.claim import alone_at
 from xlingjax.training.checkpoint_paths import find_checkpoint
 from xlingjax.workflows.translate_input import texts
 from xlingjax.workflows.translate_request import Request
@@ -83,22 +85,28 @@ class Partial:
         self.record = Path(f"{path}.partial.json")
 
     def __enter__(self):
-        try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            if self.partial.exists():
-                self._check()
-            else:
-                record = json.dumps(self.made_with, indent=1) + "\n"
-                self.record.write_text(record, encoding="utf-8")
-            self.file = open(self.partial, "a+b")  # noqa: SIM115 - closed at the exit
-        except OSError as error:
-            raise UserError(
-                f"cannot write {self.partial}: {error.strerror or error}; choose another --output",
-            ) from None
+        with contextlib.ExitStack() as stack:
+            try:
+                self.path.parent.mkdir(parents=True, exist_ok=True)
+                # Two that go on with one file would write their lines between each other's.
+                stack.enter_context(alone_at(self.path))
+                if self.partial.exists():
+                    self._check()
+                else:
+                    record = json.dumps(self.made_with, indent=1) + "\n"
+                    self.record.write_text(record, encoding="utf-8")
+                self.file = open(self.partial, "a+b")  # noqa: SIM115 - closed at the exit
+            except OSError as error:
+                raise UserError(
+                    f"cannot write {self.partial}: {error.strerror or error}; choose another"
+                    " --output",
+                ) from None
+            self._alone = stack.pop_all()
         return self
 
     def __exit__(self, kind, *_):
         self.file.close()
+        self._alone.close()
         if kind is not None:
             print(
                 f"{self.partial}: what is done; the same command goes on from there",
