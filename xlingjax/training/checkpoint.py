@@ -1,8 +1,8 @@
 """Checkpoints of a run: state, data position and identity, saved and restored.
 
-On disk: `checkpoints/STEP/{params,training,run}` written by Orbax in the background, and
-`data_state/STEP/OBJECTIVE/shard-i.bin`, written and synced before the checkpoint of that step is
-finalised, so that every finalised checkpoint has its data position.
+On disk: `checkpoints/STEP/{params,training,run}`, written by Orbax in the background, each with the
+hashes of its files; and `data_state/STEP/OBJECTIVE/shard-i.bin`, written and synced before the
+checkpoint of that step is finalised, so that every finalised checkpoint has its data position.
 """
 
 import difflib
@@ -12,12 +12,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import jax
 import orbax.checkpoint as ocp
 
 from xlingjax.errors import UserError
 from xlingjax.runtime.files import write_json
-from xlingjax.runtime.machine import all_agree, barrier, first_line, is_primary
+from xlingjax.runtime.machine import all_agree, first_line, is_primary
 from xlingjax.runtime.quiet import forget_abandoned_reads
+from xlingjax.training.checkpoint_hashes import HashedPath, damage
 from xlingjax.training.checkpoint_paths import BEST, checkpoint_steps, read_best
 from xlingjax.training.data_positions import (
     Positions,
@@ -138,6 +140,7 @@ class Checkpoints:
             best_fn=best_fn,
             # A killed run leaves a half-written checkpoint under another name.
             cleanup_tmp_directories=True,
+            temporary_path_class=HashedPath,
         )
         self._manager = _Manager(
             self.folder,
@@ -266,58 +269,70 @@ class Checkpoints:
     # ---- restoring -------------------------------------------------------------------------------
 
     def restore(self, abstract: TrainState) -> Restored | None:
-        """The newest readable checkpoint on the shardings of `abstract`; None if there is no
-        checkpoint at all.
+        """The newest checkpoint on the shardings of `abstract`; None if there is no checkpoint at
+        all.
 
-        An unreadable one is named, set aside as `STEP.unreadable`, and the one before is taken.
-        Raises UserError when none can be read, and when the checkpoint belongs to another run
+        Raises UserError when it is damaged or cannot be read, with what to do: going on from the
+        one before would lose steps that nobody has given up. Also when it belongs to another run
         (field and both values).
         """
         forget_abandoned_reads()
         steps = checkpoint_steps(self.folder)
-        unreadable: list[tuple[int, str]] = []
-        # The newest first: whatever was lost of it is trained again from the one before.
-        for step in reversed(steps):
-            restored = None
-            problem = ""
-            try:
-                restored = self._read(step, abstract)
-            except UserError:
-                raise
-            except Exception as error:
-                # Whatever Orbax raises of a damaged file: the one before may be whole.
-                problem = f"{type(error).__name__}: {first_line(error)}"
-            # Every process must go on from the same step, so one that fails is the failure of all.
-            if all_agree(restored is not None):
-                self._set_aside(unreadable)
-                self.saved_step = step
-                self._know_best(step, steps)
-                return restored
-            unreadable.append(
-                (step, problem or "another process could not read it"),
+        if not steps:
+            return None
+        *before, step = steps
+        problem = self._damage(step)
+        # Before the reading, in which processes wait for each other.
+        if not all_agree(not problem):
+            problem = problem or "is damaged: another process has seen it"
+            raise self._refused(step, problem, before)
+        restored = None
+        try:
+            restored = self._read(step, abstract)
+        except UserError:
+            raise
+        except Exception as error:
+            # Whatever Orbax raises of a damaged file.
+            problem = (
+                f"cannot be read ({type(error).__name__}: {first_line(error)})"
             )
-        if unreadable:
-            step, why = unreadable[0]
-            raise UserError(
-                f"{self.folder} holds {len(unreadable)} checkpoints and none can be read (step"
-                f" {step}: {why}); repair it, move it away, or choose another --workdir: a run"
-                " never starts afresh over it",
-            )
-        return None
+        # Every process must go on from the same step, so one that fails is the failure of all.
+        if not all_agree(restored is not None):
+            problem = problem or "cannot be read by another process"
+            raise self._refused(step, problem, before)
+        self.saved_step = step
+        self._know_best(step, steps)
+        return restored
 
-    def _set_aside(self, unreadable: Sequence[tuple[int, str]]) -> None:
-        """Renames the checkpoints that could not be read, once one before them could: a run that
-        can read none changes nothing. unreadable: (step, why)."""
-        for step, why in unreadable:
-            self._say(
-                f"checkpoint {step} cannot be read ({why}); set aside as {step}.unreadable",
+    def _damage(self, step: int) -> str:
+        """What is wrong with the files of a checkpoint, of which each process looks at a share."""
+        for item in ("params", "training", "run"):
+            wrong = damage(
+                self.folder / str(step) / item,
+                jax.process_index(),
+                jax.process_count(),
             )
-            if is_primary():
-                (self.folder / str(step)).rename(
-                    self.folder / f"{step}.unreadable",
-                )
-        barrier("set-aside")
-        self._manager.reload()
+            if wrong:
+                return f"is damaged: {wrong}"
+        return ""
+
+    def _refused(
+        self,
+        step: int,
+        problem: str,
+        before: Sequence[int],
+    ) -> UserError:
+        folder = self.folder / str(step)
+        remedy = (
+            "it is the only one: put it back from a copy, or choose another --workdir; a run never"
+            " starts afresh over it"
+        )
+        if before:
+            remedy = (
+                f"to go on from checkpoint {before[-1]} instead, remove it (rm -r {folder}) and"
+                " start again"
+            )
+        return UserError(f"checkpoint {folder} {problem}; {remedy}")
 
     def _know_best(self, step: int, steps: Sequence[int]) -> None:
         """The best so far of a run that goes on from `step`: later ones are no longer part of

@@ -15,9 +15,13 @@ def checkpoint_steps(folder: Path) -> list[int]:
     name and does not count."""
     if not folder.is_dir():
         return []
-    return sorted(
-        int(path.name) for path in folder.glob("*") if path.name.isdigit()
-    )
+    steps = []
+    for path in folder.iterdir():
+        # "007" and "²" are digits, too, and no names that a run gives.
+        is_number = path.name.isascii() and path.name.isdigit()
+        if is_number and str(int(path.name)) == path.name and path.is_dir():
+            steps.append(int(path.name))
+    return sorted(steps)
 
 
 def read_best(workdir: Path) -> dict[str, dict[str, Any]]:

@@ -13,6 +13,7 @@ from xlingjax.data.vocabulary.sentencepiece import VOCABULARY_FILES
 from xlingjax.errors import UserError
 from xlingjax.model.config import ModelConfig
 from xlingjax.model.parameter_count import count_parameters
+from xlingjax.training.checkpoint_hashes import HashedPath
 from xlingjax.training.run_record import read_run_record, run_and_checkpoint
 
 
@@ -35,9 +36,15 @@ def write_trained(
         for name, content in files.items():
             (partial / name).write_bytes(content)
         # In the items of a run's own checkpoints, so that the same code reads both.
-        with ocp.Checkpointer(ocp.StandardCheckpointHandler()) as writer:
+        with ocp.Checkpointer(
+            ocp.StandardCheckpointHandler(),
+            temporary_path_class=HashedPath,
+        ) as writer:
             writer.save(target / "params", args=ocp.args.StandardSave(params))
-        with ocp.Checkpointer(ocp.JsonCheckpointHandler()) as writer:
+        with ocp.Checkpointer(
+            ocp.JsonCheckpointHandler(),
+            temporary_path_class=HashedPath,
+        ) as writer:
             writer.save(
                 target / "run",
                 args=ocp.args.JsonSave({"identity": record["identity"]}),
