@@ -14,6 +14,7 @@ from tests.helpers import tiny_run
 from xlingjax.errors import UserError
 from xlingjax.objectives.ernie_m import CAMLM
 from xlingjax.training.checkpoint import CheckpointConfig, Checkpoints
+from xlingjax.training.checkpoint_hashes import damage
 from xlingjax.training.checkpoint_params import saved_params
 from xlingjax.training.checkpoint_paths import (
     checkpoint_steps,
@@ -116,10 +117,10 @@ DAMAGES = {
 }
 
 
-@pytest.mark.parametrize("damage", DAMAGES)
-def test_damaged_newest_checkpoint_falls_back_and_says_so(tmp_path, damage):
+@pytest.mark.parametrize("kind", DAMAGES)
+def test_damaged_newest_checkpoint_falls_back_and_says_so(tmp_path, kind):
     write(tmp_path, [3, 5])
-    DAMAGES[damage](tmp_path / "checkpoints" / "5")
+    DAMAGES[kind](tmp_path / "checkpoints" / "5")
     restored, lines = read(tmp_path)
     assert restored.step == 3 and restored.positions == positions_at(3)
     jax.tree.map(np.testing.assert_array_equal, restored.state, state_at(3))
@@ -139,6 +140,75 @@ def test_never_afresh_over_unreadable_checkpoints(tmp_path):
     ):
         read(tmp_path)
     assert checkpoint_steps(tmp_path / "checkpoints") == [3, 5]  # nothing was touched
+
+
+def flip(file, bit):
+    content = bytearray(file.read_bytes())
+    content[bit // 8 % len(content)] ^= 1 << bit % 8
+    file.write_bytes(content)
+
+
+def test_a_flipped_bit_in_any_file_of_a_checkpoint_is_told_by_its_name(tmp_path):
+    """Of arrays, indices and descriptions alike: where it falls is for no reader to guess."""
+    write(tmp_path, [3, 5])
+    folder = tmp_path / "checkpoints" / "5"
+    files = [
+        file
+        for file in sorted(folder.glob("*/**/*"))
+        # That says in words that all is written.
+        if file.is_file() and file.name != "commit_success.txt"
+    ]
+    assert len({file.parts[-2] for file in files}) > 3
+    draw = np.random.default_rng(0)
+    for file in files:
+        before = file.read_bytes()
+        flip(file, int(draw.integers(8 * len(before))))
+        if "training" not in file.parts:
+            with pytest.raises(UserError, match=f"{folder} is damaged: .*name an older one"):
+                saved_params(folder)
+        restored, (line,) = read(tmp_path)
+        assert restored.step == 3
+        assert line.startswith(f"checkpoint 5 cannot be read ({file.parent}") and "\n" not in line
+        aside = folder.with_name("5.unreadable")
+        (aside / file.relative_to(folder)).write_bytes(before)
+        aside.rename(folder)
+    assert read(tmp_path)[0].step == 5
+
+
+def test_a_checkpoint_without_hashes_is_read(tmp_path):
+    """Of a version that wrote none."""
+    write(tmp_path, [3])
+    for file in (tmp_path / "checkpoints").rglob("hashes.json"):
+        file.unlink()
+    assert read(tmp_path)[0].step == 3
+    assert saved_params(tmp_path / "checkpoints/3")[0] == {"head/bias": (4,)}
+
+
+def test_processes_share_the_files_of_a_checkpoint(tmp_path):
+    """Between them they see all of them, and each the sizes of all."""
+    write(tmp_path, [3])
+    item = tmp_path / "checkpoints/3/params"
+    names = sorted(json.loads((item / "hashes.json").read_text()))
+    for number, name in enumerate(names):
+        before = (item / name).read_bytes()
+        flip(item / name, 0)
+        seen = [damage(item, process, 2) != "" for process in (0, 1)]
+        assert seen == [number % 2 == 0, number % 2 == 1]
+        (item / name).write_bytes(before[:-1])
+        assert damage(item, 0, 2) and damage(item, 1, 2)
+        (item / name).write_bytes(before)
+    assert damage(item) == ""
+
+
+def test_a_table_of_hashes_leads_nowhere_else(tmp_path):
+    write(tmp_path, [3])
+    item = tmp_path / "checkpoints/3/params"
+    (item.parent / "other").write_text("x")
+    (item / "hashes.json").write_text(json.dumps({"../other": [1, "0"]}))
+    assert damage(item).endswith("/other is missing")
+    for table in ("[]", "{", '{"a": 1}', '{"a": ["x", 1]}', '{"a": []}'):
+        (item / "hashes.json").write_text(table)
+        assert damage(item) == f"{item / 'hashes.json'} is damaged"
 
 
 def test_an_interrupted_write_is_not_a_checkpoint(tmp_path):

@@ -1,8 +1,8 @@
 """Checkpoints of a run: state, data position and identity, saved and restored.
 
-On disk: `checkpoints/STEP/{params,training,run}` written by Orbax in the background, and
-`data_state/STEP/OBJECTIVE/shard-i.bin`, written and synced before the checkpoint of that step is
-finalised, so that every finalised checkpoint has its data position.
+On disk: `checkpoints/STEP/{params,training,run}`, written by Orbax in the background, each with the
+hashes of its files; and `data_state/STEP/OBJECTIVE/shard-i.bin`, written and synced before the
+checkpoint of that step is finalised, so that every finalised checkpoint has its data position.
 """
 
 import difflib
@@ -12,12 +12,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import jax
 import orbax.checkpoint as ocp
 
 from xlingjax.errors import UserError
 from xlingjax.runtime.files import write_json
 from xlingjax.runtime.machine import all_agree, barrier, first_line, is_primary
 from xlingjax.runtime.quiet import forget_abandoned_reads
+from xlingjax.training.checkpoint_hashes import HashedPath, damage
 from xlingjax.training.checkpoint_paths import BEST, checkpoint_steps, read_best
 from xlingjax.training.data_positions import (
     Positions,
@@ -138,6 +140,7 @@ class Checkpoints:
             best_fn=best_fn,
             # A killed run leaves a half-written checkpoint under another name.
             cleanup_tmp_directories=True,
+            temporary_path_class=HashedPath,
         )
         self._manager = _Manager(
             self.folder,
@@ -271,36 +274,25 @@ class Checkpoints:
     # ---- restoring -------------------------------------------------------------------------------
 
     def restore(self, abstract: TrainState) -> Restored | None:
-        """The newest readable checkpoint on the shardings of `abstract`; None if there is no
+        """The newest whole checkpoint on the shardings of `abstract`; None if there is no
         checkpoint at all.
 
-        An unreadable one is named, set aside as `STEP.unreadable`, and the one before is taken.
-        Raises UserError when none can be read, and when the checkpoint belongs to another run
-        (field and both values).
+        One that is damaged or cannot be read is named, set aside as `STEP.unreadable`, and the one
+        before is taken. Raises UserError when there is none before, and when the checkpoint belongs
+        to another run (field and both values).
         """
         forget_abandoned_reads()
         steps = checkpoint_steps(self.folder)
         unreadable: list[tuple[int, str]] = []
         # The newest first: whatever was lost of it is trained again from the one before.
         for step in reversed(steps):
-            restored = None
-            problem = ""
-            try:
-                restored = self._read(step, abstract)
-            except UserError:
-                raise
-            except Exception as error:
-                # Whatever Orbax raises of a damaged file: the one before may be whole.
-                problem = f"{type(error).__name__}: {first_line(error)}"
-            # Every process must go on from the same step, so one that fails is the failure of all.
-            if all_agree(restored is not None):
+            restored, problem = self._tried(step, abstract)
+            if restored is not None:
                 self._set_aside(unreadable)
                 self.saved_step = step
                 self._know_best(step, steps)
                 return restored
-            unreadable.append(
-                (step, problem or "another process could not read it"),
-            )
+            unreadable.append((step, problem))
         if unreadable:
             step, why = unreadable[0]
             raise UserError(
@@ -312,6 +304,41 @@ class Checkpoints:
             # Of checkpoints that were cut off.
             keep_positions(self._positions, ())
         return None
+
+    def _tried(
+        self,
+        step: int,
+        abstract: TrainState,
+    ) -> tuple[Restored | None, str]:
+        """(the checkpoint, or None; why not). All processes go on from the same step, so what one
+        cannot read none has read."""
+        problem = self._damage(step)
+        # Before the reading, in which processes wait for each other.
+        if not all_agree(not problem):
+            return None, problem or "another process found it damaged"
+        restored = None
+        try:
+            restored = self._read(step, abstract)
+        except UserError:
+            raise
+        except Exception as error:
+            # Whatever Orbax raises of a damaged file: the one before may be whole.
+            problem = f"{type(error).__name__}: {first_line(error)}"
+        if not all_agree(restored is not None):
+            return None, problem or "another process could not read it"
+        return restored, ""
+
+    def _damage(self, step: int) -> str:
+        """What is wrong with the files of a checkpoint, of which each process looks at a share."""
+        for item in ("params", "training", "run"):
+            wrong = damage(
+                self.folder / str(step) / item,
+                jax.process_index(),
+                jax.process_count(),
+            )
+            if wrong:
+                return wrong
+        return ""
 
     def _set_aside(self, unreadable: Sequence[tuple[int, str]]) -> None:
         """Renames the checkpoints that could not be read, once one before them could: a run that

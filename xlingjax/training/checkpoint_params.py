@@ -12,6 +12,7 @@ from xlingjax.errors import UserError
 from xlingjax.model.params import flattened
 from xlingjax.runtime.machine import first_line
 from xlingjax.runtime.quiet import forget_abandoned_reads
+from xlingjax.training.checkpoint_hashes import damage
 from xlingjax.training.checkpoint_paths import find_checkpoint
 from xlingjax.training.run_record import vocabulary_of
 
@@ -101,9 +102,16 @@ def _has_decoder(names: Iterable[str]) -> bool:
 
 def saved_params(checkpoint: Path) -> tuple[dict[str, tuple[int, ...]], Any]:
     """({path of a parameter: its shape}, the hash of the vocabulary it was trained on or None) of a
-    checkpoint. Raises UserError when it cannot be read."""
+    checkpoint, whose files are checked first. Raises UserError when it is damaged or cannot be
+    read."""
     forget_abandoned_reads()
     run = checkpoint / "run"
+    for item in (checkpoint / "params", run):
+        wrong = damage(item)
+        if wrong:
+            raise UserError(
+                f"checkpoint {checkpoint} is damaged: {wrong}; {_other(checkpoint)}",
+            )
     try:
         # Shapes alone, so that a checkpoint that does not fit is refused before it is read.
         # By the handler, which looks for no description of a whole checkpoint and warns of none.
@@ -124,7 +132,8 @@ def saved_params(checkpoint: Path) -> tuple[dict[str, tuple[int, ...]], Any]:
 
 def read_params(checkpoint: Path, wanted: Any) -> Any:
     """The parameters of `wanted`, a tree of `jax.ShapeDtypeStruct` with shardings that may lack
-    some or hold None for them. Raises UserError when they cannot be read."""
+    some or hold None for them. `saved_params` has looked whether they are whole. Raises UserError
+    when they cannot be read."""
     forget_abandoned_reads()
     try:
         return ocp.Checkpointer(ocp.PyTreeCheckpointHandler()).restore(
@@ -159,5 +168,9 @@ def require_vocabulary(
 def _unreadable(checkpoint: Path, error: Exception) -> UserError:
     return UserError(
         f"checkpoint {checkpoint} cannot be read ({type(error).__name__}: {first_line(error)});"
-        f" name an older one, {checkpoint.parent}/STEP, or move this one away",
+        f" {_other(checkpoint)}",
     )
+
+
+def _other(checkpoint: Path) -> str:
+    return f"name an older one, {checkpoint.parent}/STEP, or move this one away"

@@ -14,6 +14,7 @@ from xlingjax.errors import UserError
 from xlingjax.model.config import ModelConfig
 from xlingjax.model.parameter_count import count_parameters
 from xlingjax.runtime.claim import IN_USE, alone_at
+from xlingjax.training.checkpoint_hashes import HashedPath
 from xlingjax.training.run_record import read_run_record, run_and_checkpoint
 
 
@@ -36,9 +37,15 @@ def write_trained(
         for name, content in files.items():
             (partial / name).write_bytes(content)
         # In the items of a run's own checkpoints, so that the same code reads both.
-        with ocp.Checkpointer(ocp.StandardCheckpointHandler()) as writer:
+        with ocp.Checkpointer(
+            ocp.StandardCheckpointHandler(),
+            temporary_path_class=HashedPath,
+        ) as writer:
             writer.save(target / "params", args=ocp.args.StandardSave(params))
-        with ocp.Checkpointer(ocp.JsonCheckpointHandler()) as writer:
+        with ocp.Checkpointer(
+            ocp.JsonCheckpointHandler(),
+            temporary_path_class=HashedPath,
+        ) as writer:
             writer.save(
                 target / "run",
                 args=ocp.args.JsonSave({"identity": record["identity"]}),
