@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup pretrain negatives test test-long test-tpu lint docs inspect bench wheel clean
+.PHONY: help setup pretrain negatives test test-long test-soak test-tpu lint docs inspect bench wheel clean
 
 # The first interpreter that really starts and is 3.11 or 3.12.
 PYTHON ?= $(shell for p in python3.11 python3.12 python3; do \
@@ -69,11 +69,14 @@ pretrain: $(VENV)/.ready runs/demo/vocab/vocab.json ## embedded corpus -> MLM + 
 negatives: $(VENV)/.ready runs/demo/vocab/vocab.json ## wrong partners of the corpus's pairs, for Unicoder (finished tables are kept)
 	$(XLINGJAX) mine --negatives --parallel runs/demo/data/parallel/tinyworld --vocabulary runs/demo/vocab --output runs/demo/negatives
 
-test: $(VENV)/.ready-dev ## the tests, about eight minutes on two cores (those that read real text need XLINGJAX_DATA)
+test: $(VENV)/.ready-dev ## the tests, about seven minutes on two cores (those that read real text need XLINGJAX_DATA)
 	$(BIN)/python -m pytest -m "not long" -n $(TEST_WORKERS) --dist worksteal --durations 15
 
 test-long: $(VENV)/.ready-dev ## the tests that are whole runs: resuming, two processes, sweeps, verbs, adapt, the notebook
-	$(BIN)/python -m pytest -m long -n $(TEST_WORKERS) --dist worksteal --durations 15
+	$(BIN)/python -m pytest -m "long and not soak" -n $(TEST_WORKERS) --dist worksteal --durations 15
+
+test-soak: $(VENV)/.ready-dev ## the tests of minutes, by hand before a release: sweeps stopped and resumed, whole suites of benchmarks
+	$(BIN)/python -m pytest -m soak -n $(TEST_WORKERS) --dist worksteal --durations 15
 
 test-tpu: $(VENV)/tpu/.ready ## programs for TPUs, compiled without one; the other tests skip them
 	PYTHONPATH=$(VENV)/tpu $(BIN)/python -m pytest tests/test_tpu.py -n $(TEST_WORKERS) --durations 15

@@ -413,7 +413,9 @@ def test_what_is_written_is_scored_and_submitted(files, tmp_path):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("suite, count", [("xtreme", 9), ("xglue", 11)])
+@pytest.mark.parametrize(
+    "suite, count", [("xtreme", 9), pytest.param("xglue", 11, marks=pytest.mark.soak)]
+)
 def test_every_task_of_a_suite_from_its_official_files_to_its_submission(
     suite, count, official, tmp_path
 ):

@@ -88,6 +88,7 @@ def command(line):
     )
 
 
+@pytest.mark.soak
 @pytest.mark.long
 def test_a_sweep_of_two_jobs_that_was_stopped_and_two_commands_give_the_serial_scores(
     start, files, tmp_path

@@ -126,6 +126,7 @@ def test_two_encoders_are_trained_and_read_by_rows(ran, root, capsys):
     assert not (ran / "rows/more").exists()
 
 
+@pytest.mark.soak
 def test_what_was_cut_short_goes_on_to_the_same_weights(ran, root, capfd):
     """In place: a sweep knows by its path what it started from."""
     runs = ("encoders/both", "both/mt/run", "mlm/mt/averaged")
