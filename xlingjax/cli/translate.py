@@ -68,7 +68,7 @@ def _shared_options(parser: argparse.ArgumentParser) -> None:
         "--input",
         nargs="+",
         metavar="FILE",
-        help="a line per text; .gz, .zst too; several: --output is a folder (default: a pipe)",
+        help="a line per text, also compressed; several: --output is a folder (default: a pipe)",
     )
     parser.add_argument(
         "--output",

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from xlingjax.config.evaluators import Files
 from xlingjax.data.frozen import read_header
-from xlingjax.data.sources import split_list
+from xlingjax.data.sources import split_list, split_patterns
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
 from xlingjax.model.config import ModelConfig
@@ -149,12 +149,12 @@ def corpus(
             " SentencePiece .model file",
         )
     return Corpus(
-        split_list(mono),
-        split_list(parallel),
+        split_patterns(mono),
+        split_patterns(parallel),
         str(vocabulary),
         split_list(languages),
         frozen,
-        split_list(negatives),
+        split_patterns(negatives),
         labelled,
         tuple(filter(None, (mixture, pair_mixture))),
         tasks,

@@ -8,7 +8,12 @@ Until then no file is read, so that a recipe is built where none of its files ex
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from xlingjax.data.sources import find_pairs, find_text, split_list
+from xlingjax.data.sources import (
+    find_pairs,
+    find_text,
+    split_list,
+    split_patterns,
+)
 from xlingjax.data.texts import Text
 from xlingjax.errors import UserError
 
@@ -328,7 +333,7 @@ def heldout_texts(text: str, languages: Sequence[str]) -> dict[str, Text]:
     """{language: text} of the patterns `text`, one per language, of the run's languages. Raises
     UserError."""
     found: dict[str, Text] = {}
-    for one in find_text(split_list(text)):
+    for one in find_text(split_patterns(text)):
         # Before the run's languages are asked for: two
         # files of one would be measured as one of them.
         if one.language in found:

@@ -10,7 +10,13 @@ from typing import Any
 from xlingjax.config.evaluators import Evaluators, Files, unless_missing
 from xlingjax.config.labelled_files import labelled_files, paired_files
 from xlingjax.data.labelled.own_task import own_task
-from xlingjax.data.sources import expand, find_pairs, split_list, stem_pairs
+from xlingjax.data.sources import (
+    expand,
+    find_pairs,
+    split_list,
+    split_patterns,
+    stem_pairs,
+)
 from xlingjax.errors import UserError
 from xlingjax.preprocessors.task_rows import Reading
 
@@ -222,7 +228,7 @@ def generation_score(
             codes = split_list(languages) or corpus.languages
             for code, path in labelled_files(files, codes).items():
                 patterns.append(f"{code}={path}")
-        for pattern in split_list(pairs):
+        for pattern in split_patterns(pairs):
             # Test sets of translation come as one file per
             # language with a stem in common (test_2016.de).
             if of_stem := stem_pairs(pattern, corpus.languages):

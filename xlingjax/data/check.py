@@ -9,10 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from xlingjax.data.check_sizes import pair_sizes, text_sizes
+from xlingjax.data.compressed import ENDINGS, open_bytes
+from xlingjax.data.file_names import file_format
+from xlingjax.data.languages import spelled_twice, standard_code, twice
+from xlingjax.data.other_formats import doubts
 from xlingjax.data.sampling import Sampling, format_table, sampling_table
 from xlingjax.data.scripts import letters_in, main_script, script_of_language
 from xlingjax.data.sources import find_pairs, find_text
-from xlingjax.data.text_files import read_raw_lines
+from xlingjax.data.text_files import read_raw_lines, wide_encoding
 from xlingjax.data.texts import Pair, Text
 from xlingjax.data.token_cache import cache_folder
 from xlingjax.data.tokenise import tokenise
@@ -22,6 +26,8 @@ from xlingjax.errors import UserError
 
 LONG_LINE = 5000
 """Characters beyond which a line is probably not a sentence."""
+READ_SHOWN = 20
+"""Files of which is said what was read."""
 SHOWN = {"error": 50, "warning": 50, "note": 20}
 """Severities, the worst first, and how many findings of each are printed."""
 LENGTH_BYTES = 4
@@ -58,6 +64,10 @@ class Findings:
     items: list[Finding] = field(default_factory=list)
     tables: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     unknown_rate: dict[str, float] = field(default_factory=dict)
+    read: dict[str, tuple[str, int]] = field(default_factory=dict)
+    """What was read: {file: (as what, lines)}; a file of pairs once."""
+    languages: set[str] = field(default_factory=set)
+    """Of what was read."""
     cache_bytes: int = 0
     steps: int | None = None
 
@@ -78,9 +88,9 @@ class Findings:
             self.items.append(finding)
 
     def text(self) -> str:
-        """For the terminal: findings, worst first, then tokens and epochs per language, unknown
-        pieces, cache size."""
-        lines = []
+        """For the terminal: files, findings, worst first, then tokens and epochs per language,
+        unknown pieces, cache size."""
+        lines = [*self._files(), ""]
         for severity, most in SHOWN.items():
             items = [item for item in self.items if item.severity == severity]
             lines += [item.text() for item in items[:most]]
@@ -97,8 +107,26 @@ class Findings:
             lines.append(
                 f"token cache: {self.cache_bytes / 1e6:.1f} MB in {cache_folder()}",
             )
-        lines += ["", self._counts()]
+        lines += ["", self._total(), self._counts()]
         return "\n".join(lines).strip()
+
+    def _files(self) -> list[str]:
+        """ "read a.de.txt: de, a line per sentence, UTF-8, 8 lines" of the first files."""
+        shown = []
+        for path, (what, lines) in list(self.read.items())[:READ_SHOWN]:
+            shown.append(f"read {path}: {what}, {_number(lines)}")
+        if len(self.read) > READ_SHOWN:
+            shown.append(f"... and {len(self.read) - READ_SHOWN:,} more files")
+        return shown
+
+    def _total(self) -> str:
+        """What was read of all files together."""
+        files = "1 file"
+        if len(self.read) != 1:
+            files = f"{len(self.read):,} files"
+        lines = sum(lines for _, lines in self.read.values())
+        codes = ", ".join(sorted(self.languages))
+        return f"read {files}, {_number(lines)}, in {codes or 'no language'}"
 
     def _counts(self) -> str:
         """How many findings of each severity: "1 error, 0 warnings, 2 notes"."""
@@ -137,6 +165,7 @@ def check(
     # A pattern that matches nothing is a finding of its own, which says more than this.
     if not texts and not pairs and not findings.items:
         raise UserError("nothing to check; give monolingual or parallel files")
+    _check_languages(texts, pairs, findings)
     # What cannot be read or is not aligned is left out below: tokenising it would raise.
     good_texts = [text for text in texts if _check_text(text, findings)]
     good_pairs = [pair for pair in pairs if _check_pair(pair, findings)]
@@ -184,8 +213,64 @@ def _matched(
     return list(files)
 
 
+def _check_languages(
+    texts: Sequence[Text],
+    pairs: Sequence[Pair],
+    findings: Findings,
+) -> None:
+    """A run refuses a language in two spellings; one of several with a name for all is likely."""
+    file_of = {text.language: text.path for text in texts}
+    for pair in pairs:
+        for side in pair.sides:
+            file_of.setdefault(side.language, side.path)
+    certain = spelled_twice(file_of)
+    for codes in certain:
+        findings.add("error", file_of[codes[-1]], None, twice(codes))
+    for codes in spelled_twice(file_of, macro=True):
+        if codes not in certain:
+            findings.add(
+                "warning",
+                file_of[codes[-1]],
+                None,
+                f"{' and '.join(codes)} may be one language,"
+                f" {standard_code(codes[0], macro=True)}; if they are, give both one code",
+            )
+
+
+def _as_what(text: Text) -> str:
+    """What a file was read as: its language, format, encoding and compression."""
+    path = text.path
+    if text.column is None:
+        how = "a line per sentence"
+    elif file_format(path) == "jsonl":
+        how = f"JSON lines, field {text.column!r}"
+    elif isinstance(text.column, int):
+        how = f"a table, column {text.column + 1}"
+    else:
+        how = f"a table, column {text.column!r}"
+    encoding = "UTF-8"
+    if path.suffix in ENDINGS:
+        how += f", {path.suffix}"
+    with open_bytes(path) as file:
+        encoding = wide_encoding(file.read(4)) or encoding
+    return f"{text.language}, {how}, {encoding}"
+
+
 def _read(text: Text, findings: Findings) -> list[str] | None:
     """The lines of a text; None, after a finding, if they cannot be read."""
+    lines = _lines(text, findings)
+    if lines is not None:
+        name = str(text.path)
+        what = _as_what(text)
+        # A file of pairs is read once for each side, one of several languages for each.
+        if name in findings.read and findings.read[name][0] != what:
+            what = f"{findings.read[name][0]}; {what}"
+        findings.read[name] = (what, len(lines))
+        findings.languages.add(text.language)
+    return lines
+
+
+def _lines(text: Text, findings: Findings) -> list[str] | None:
     lines: list[str] = []
     broken: list[int] = []
     try:
@@ -207,10 +292,13 @@ def _read(text: Text, findings: Findings) -> list[str] | None:
     return lines
 
 
-def _number(lines: Sequence[int]) -> str:
-    if len(lines) == 1:
+def _number(lines: int | Sequence[int]) -> str:
+    count = lines
+    if not isinstance(count, int):
+        count = len(count)
+    if count == 1:
         return "1 line"
-    return f"{len(lines):,} lines"
+    return f"{count:,} lines"
 
 
 def _check_text(text: Text, findings: Findings) -> bool:
@@ -221,6 +309,8 @@ def _check_text(text: Text, findings: Findings) -> bool:
     if not numbered:
         findings.add("error", text.path, None, f"no {text.language} text in it")
         return False
+    if doubt := doubts(text.path, lines):
+        findings.add("warning", text.path, None, doubt)
     _check_length(text, numbered, findings)
     _check_repeats(text.path, numbered, findings)
     _check_script(text, numbered, findings)
@@ -299,6 +389,11 @@ def _check_pair(pair: Pair, findings: Findings) -> bool:
     second = _read(pair.second, findings)
     if first is None or second is None:
         return False
+    for side, lines in zip(pair.sides, (first, second), strict=True):
+        if doubt := doubts(side.path, lines):
+            if isinstance(side.column, int):
+                doubt = f"column {side.column + 1}: {doubt}"
+            findings.add("warning", side.path, None, doubt)
     # What concerns both sides is named by the first file alone.
     path = pair.first.path
     if len(first) != len(second):

@@ -20,9 +20,10 @@ _ISO_639_1 = frozenset(
     ),
 )
 _QUALIFIED = re.compile(
-    r"[a-z]{2,3}[_-]([A-Z][a-z]{3}|[A-Z]{2}|[A-Z][a-z]{3}[_-][A-Z]{2})",
+    r"[a-z]{2,3}[_-]([A-Z][a-z]{3}|[A-Z]{2}|\d{3}|[A-Z][a-z]{3}[_-][A-Z]{2})",
 )
-CODE = r"[A-Za-z]{2,3}(?:_[A-Za-z]{2,8})*"
+# Behind a dash only a script or a region, written as such: en-zh-TW is en and zh-TW.
+CODE = r"[A-Za-z]{2,3}(?:_[A-Za-z0-9]{2,8}|-[A-Z][a-z]{3}|-[A-Z]{2}|-\d{3})*"
 # The codes of a pair need not be known ones: the dash between them tells enough.
 PAIR_STEM = re.compile(
     rf"^(?:(?P<name>.+)\.)?(?P<src>{CODE})-(?P<tgt>{CODE})\.(?P<end>{CODE}|tsv|jsonl)$",

@@ -5,7 +5,7 @@ Monolingual text, one sentence per line, a blank line ends a document: `.txt` (o
 `[name.]src-tgt.src` and `[name.]src-tgt.tgt`, `[name.]src-tgt.tsv` of two columns,
 `[name.]src-tgt.jsonl` with a field per code. Pairs within one language, a source and its target (an
 article and its title): `code=` before a `.tsv` of two columns without a header, or before XGLUE's
-`name.src.end`, beside which stands `name.tgt.end`. Each may end in `.gz` or `.zst`.
+`name.src.end`, beside which stands `name.tgt.end`. Each may end in `.gz`, `.zst`, `.xz` or `.bz2`.
 
 The language of monolingual text is, in this order: a `code=` written before the pattern; a
 `language` or `lang` column; the folder; a part of the file name (`news.de.txt`).
@@ -26,6 +26,7 @@ from xlingjax.data.file_names import (
     file_format,
     language_from_path,
 )
+from xlingjax.data.other_formats import refuse_other_formats
 from xlingjax.data.remote_files import fetched, is_remote
 from xlingjax.data.text_files import find_file, plain_name
 from xlingjax.data.texts import Pair, Text, Triple, languages_in, table_header
@@ -49,7 +50,7 @@ def expand(
         pattern = os.path.expanduser(os.fspath(pattern))
         code = None
         # Only a code before "=", so that a path with "=" in it (Hive's year=2020) is no language.
-        explicit = re.fullmatch(rf"({CODE}(?:-[A-Za-z]+)*)=(.+)", pattern)
+        explicit = re.fullmatch(rf"({CODE}(?:-[A-Za-z0-9]+)*)=(.+)", pattern)
         if explicit:
             code, pattern = explicit.groups()
         find = _files
@@ -90,7 +91,9 @@ def find_text(patterns: str | Sequence[str]) -> list[Text]:
     texts = []
     for path, code in expand(patterns, "monolingual"):
         if file_format(path) == "lines":
-            texts.append(Text(path, code or language_from_path(path)))
+            language = code or language_from_path(path)
+            refuse_other_formats(path)
+            texts.append(Text(path, language))
             continue
         # Without a header nobody knows which column is text; guessing would train on ids.
         if file_format(path) == "tsv" and table_header(path) is None:
@@ -167,6 +170,7 @@ def find_pairs(patterns: str | Sequence[str]) -> list[Pair]:
             kind = ""
             first_path = _side(path, f"{stem}.{first}")
             second_path = _side(path, f"{stem}.{second}")
+            refuse_other_formats(path)
             pair = Pair(Text(first_path, first), Text(second_path, second))
         pairs[path.parent / stem, kind] = pair
     return list(pairs.values())
@@ -287,6 +291,31 @@ def _side(path: Path, name: str) -> Path:
     if file is None:
         raise UserError(f"missing file: {path} has no other side {other}")
     return file
+
+
+def split_patterns(value: str | Sequence[str] | None) -> tuple[str, ...]:
+    """Patterns of files given as one string, apart by spaces or commas, or as a list. What names a
+    file or a folder, or matches some, with a space or a comma in it, stays whole."""
+    if not isinstance(value, str):
+        return split_list(value)
+    # Words, and between them what parts them.
+    words = re.split(r"([\s,]+)", value.strip(" ,\t\n"))
+    patterns = []
+    while words:
+        # The most words that name something, else one.
+        count = len(words)
+        while count > 1 and not _names_files("".join(words[:count])):
+            count -= 2
+        patterns.append("".join(words[:count]))
+        words = words[count + 1 :]
+    return tuple(filter(None, patterns))
+
+
+def _names_files(pattern: str) -> bool:
+    if is_remote(pattern):
+        return False
+    pattern = os.path.expanduser(re.sub(rf"^{CODE}=", "", pattern))
+    return os.path.exists(pattern) or bool(glob.glob(pattern, recursive=True))
 
 
 def split_list(value: str | Sequence[str] | None) -> tuple[str, ...]:

@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
-import gzip
 import io
 import os
-import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from xlingjax.data.compressed import ENDINGS, is_damage
+from xlingjax.data.compressed import open_bytes as open_bytes
 from xlingjax.data.content_hashes import content_hash as content_hash
 from xlingjax.errors import UserError
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_WIDE = {
+    # Before UTF-16: its mark begins with the one of UTF-16.
+    b"\xff\xfe\x00\x00": "UTF-32",
+    b"\x00\x00\xfe\xff": "UTF-32",
+    b"\xff\xfe": "UTF-16",
+    b"\xfe\xff": "UTF-16",
+}
+"""The byte order marks of Unicode in more than a byte, which tell it from UTF-8."""
 
 
 @dataclass(frozen=True)
@@ -27,8 +36,21 @@ class Part:
     line: int
 
 
-def is_compressed(path: Path) -> bool:
-    return path.suffix in (".gz", ".zst")
+def is_divisible(path: Path) -> bool:
+    """Whether the lines of a file can be read from the middle of it: neither compressed nor
+    transcoded."""
+    if path.suffix in ENDINGS:
+        return False
+    with open_bytes(path) as file:
+        return not wide_encoding(file.read(4))
+
+
+def wide_encoding(head: bytes) -> str:
+    """ "UTF-16" or "UTF-32" where a file begins with its byte order mark, else ""."""
+    for mark, encoding in _WIDE.items():
+        if head.startswith(mark):
+            return encoding
+    return ""
 
 
 def line_parts(path: Path, lines: int) -> Iterator[Part]:
@@ -63,44 +85,14 @@ def _line_ends(path: Path, lines: int) -> Iterator[int]:
             offset += len(block)
 
 
-def open_bytes(path: str | os.PathLike) -> io.BufferedIOBase:
-    """Opens a file for reading bytes, `.gz` and `.zst` uncompressed. Raises UserError if it cannot
-    be opened."""
-    path = Path(path)
-    try:
-        if path.suffix == ".gz":
-            return gzip.open(path, "rb")
-        if path.suffix == ".zst":
-            return _open_zst(path)
-        return open(path, "rb")
-    except OSError as error:
-        raise UserError(
-            f"cannot read {path}: {error.strerror or error}",
-        ) from None
-
-
-def _open_zst(path: Path) -> io.BufferedIOBase:
-    try:
-        import zstandard
-    except ImportError:
-        raise UserError(
-            f"{path}: reading .zst needs the package zstandard; `pip install zstandard`",
-        ) from None
-    decompressor = zstandard.ZstdDecompressor()
-    # zstandard's reader has no lines; a buffer has.
-    return io.BufferedReader(
-        decompressor.stream_reader(open(path, "rb"), closefd=True),
-    )
-
-
 def read_raw_lines(
     path: str | os.PathLike,
     part: Part | None = None,
 ) -> Iterator[tuple[int, bytes]]:
     """(line number from 1, bytes of the line without its end), of all the file or a part of it;
-    only LF and CRLF end a line, a BOM is dropped.
+    only LF and CRLF end a line, a BOM is dropped. UTF-16 and UTF-32 with a BOM come as UTF-8.
 
-    Raises UserError: the file cannot be opened, or is a damaged archive.
+    Raises UserError: the file cannot be opened, is a damaged archive, or has NULs, as no text has.
     """
     number = 0
     try:
@@ -108,31 +100,61 @@ def read_raw_lines(
             # As bytes: `str.splitlines` and text mode end lines
             # at more characters, and pairs would go apart.
             for number, raw in _numbered(file, part):
-                # Windows' editors write it, and the first word would be unknown with it.
-                if number == 1:
-                    raw = raw.removeprefix(_BYTE_ORDER_MARK)
-                yield number, raw.rstrip(b"\r\n")
-    except UserError:
-        raise
+                yield number, plain_line(raw, number, path)
+    except UnicodeDecodeError as error:
+        raise UserError(
+            f"{path}: damaged after line {number}: its byte order mark says"
+            f" {error.encoding.upper()}, its bytes do not ({error.reason}); fetch or write the file"
+            " again",
+        ) from None
     except Exception as error:
-        # zstandard has an exception of its own, which is only known where it is installed.
-        of_zstandard = type(error).__name__ == "ZstdError"
-        if not of_zstandard and not isinstance(
-            error,
-            OSError | EOFError | zlib.error,
-        ):
+        if not is_damage(error):
             raise
         raise UserError(
             f"{path}: damaged after line {number} ({error}); fetch or write the file again",
         ) from None
 
 
+def plain_line(raw: bytes, number: int, where: str | os.PathLike) -> bytes:
+    """A line without its end, the first one without a BOM. where: it stands, for messages. Raises
+    UserError: NULs in it."""
+    # Windows' editors write it, and the first word would be unknown with it.
+    if number == 1:
+        raw = raw.removeprefix(_BYTE_ORDER_MARK)
+    if b"\0" in raw:
+        raise UserError(f"{where}, line {number}: {_why_nul(raw, number)}")
+    return raw.rstrip(b"\r\n")
+
+
+def _why_nul(raw: bytes, number: int) -> str:
+    # The header of a tar archive, whose first field is a name.
+    if number == 1 and raw[257:262] == b"ustar":
+        return "a tar archive; unpack it, and give the files in it"
+    even = raw[0::2].count(0)
+    odd = raw[1::2].count(0)
+    # Of letters below U+0100 every other byte is 0, and of no other text.
+    if max(even, odd) > len(raw) / 4 and min(even, odd) < len(raw) / 16:
+        encoding = "UTF-16LE"
+        if even > odd:
+            encoding = "UTF-16BE"
+        return (
+            f"NUL bytes as of {encoding} without a byte order mark; convert the file: `iconv -f"
+            f" {encoding} -t UTF-8`"
+        )
+    return "a NUL byte, which no text has; give the text itself, or repair the file"
+
+
 def _numbered(
-    file: io.BufferedIOBase,
+    file: Any,
     part: Part | None,
 ) -> Iterator[tuple[int, bytes]]:
     if part is None:
-        yield from enumerate(file, 1)
+        lines: Iterable[bytes] = file
+        encoding = wide_encoding(file.peek(4)[:4])
+        if encoding:
+            wide = io.TextIOWrapper(file, encoding.lower(), newline="\n")
+            lines = (line.encode("utf-8") for line in wide)
+        yield from enumerate(lines, 1)
         return
     file.seek(part.begin)
     left = part.end - part.begin
@@ -164,12 +186,14 @@ def read_lines(
 def plain_name(path: Path) -> str:
     """The file name without a compression ending."""
     # So that a name tells language and format, compressed or not.
-    return path.name.removesuffix(".gz").removesuffix(".zst")
+    if path.suffix in ENDINGS:
+        return path.name.removesuffix(path.suffix)
+    return path.name
 
 
 def find_file(path: Path) -> Path | None:
     """The file `path`, or the one that is `path` compressed; None if neither is there."""
-    for ending in ("", ".gz", ".zst"):
+    for ending in ("", *ENDINGS):
         candidate = path.with_name(f"{path.name}{ending}")
         if candidate.is_file():
             return candidate

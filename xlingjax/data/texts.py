@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import itertools
-import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from xlingjax.data.file_names import PAIR_STEM, file_format
+from xlingjax.data.json_text import parse_object
+from xlingjax.data.languages import known_as
 from xlingjax.data.text_files import (
     Part,
     content_hash,
@@ -18,6 +20,8 @@ from xlingjax.data.text_files import (
 from xlingjax.errors import UserError
 
 _LANGUAGE_COLUMNS = ("language", "lang")
+PAIR_COLUMNS = 2
+"""Of a table of pairs without a header."""
 
 
 @dataclass(frozen=True)
@@ -148,19 +152,13 @@ def _rows_of_jsonl(path: Path) -> Iterator[tuple[dict, str]]:
     for number, line in read_lines(path):
         if not line.strip():
             continue
-        try:
-            row = json.loads(line)
-        except ValueError:
-            row = None
-        if not isinstance(row, dict):
-            raise UserError(
-                f"{path}, line {number}: not a JSON object; jsonl has one object per line",
-            )
+        where = f"{path}, line {number}"
+        row = parse_object(line, where)
         # The data sets of translations on the Hugging Face hub have the codes in this field.
         translation = row.get("translation")
         if isinstance(translation, dict):
             row = {**row, **translation}
-        yield row, f"{path}, line {number}"
+        yield row, where
 
 
 def _rows_of_tsv(path: Path) -> Iterator[tuple[dict | list[str], str]]:
@@ -170,10 +168,24 @@ def _rows_of_tsv(path: Path) -> Iterator[tuple[dict | list[str], str]]:
         if header and number == 1:
             continue
         cells = line.split("\t")
-        if header:
-            # A short row lacks cells; `_cell` says so for the column that is read.
-            cells = dict(zip(header, cells, strict=False))
-        yield cells, f"{path}, line {number}"
+        where = f"{path}, line {number}"
+        if not header:
+            # A score or an id before the texts would become one of the two languages.
+            if len(cells) > PAIR_COLUMNS:
+                raise UserError(
+                    f"{where}: {len(cells)} columns, expected {PAIR_COLUMNS}: the columns of a"
+                    " language each (WikiMatrix: `cut -f 2,3`; Tatoeba: `cut -f 2,4`), or a header"
+                    " that names both codes",
+                )
+            yield cells, where
+            continue
+        # A tab within a text moves what stands behind it to other columns.
+        if len(cells) > len(header):
+            raise UserError(
+                f"{where}: {len(cells)} columns, but its header names {len(header)}",
+            )
+        # A short row lacks cells; `_cell` says so for the column that is read.
+        yield dict(zip(header, cells, strict=False)), where
 
 
 def table_header(path: Path) -> list[str] | None:
@@ -184,8 +196,14 @@ def table_header(path: Path) -> list[str] | None:
     if "text" in cells:
         return cells
     match = PAIR_STEM.match(plain_name(path))
-    if match and {match["src"], match["tgt"]} <= set(cells):
-        return cells
+    if not match:
+        return None
+    header = []
+    for cell in cells:
+        # As the file is named: DE for de would make a header a pair of sentences.
+        header.append(known_as(cell.strip(), match.group("src", "tgt")) or cell)
+    if {match["src"], match["tgt"]} <= set(header):
+        return header
     return None
 
 
@@ -214,8 +232,17 @@ def _language_of(cells: dict | list[str], where: str) -> str:
 def languages_in(path: Path) -> set[str]:
     """What the language columns of a table hold; nothing where it has none."""
     languages = set()
-    for cells, _ in _rows(path):
+    for cells, where in _rows(path):
         for name in _LANGUAGE_COLUMNS:
             if cells.get(name):
-                languages.add(str(cells[name]))
+                language = str(cells[name])
+                # Codes name files, folders and settings.
+                if not re.fullmatch(
+                    r"[A-Za-z]{2,8}([_-][A-Za-z0-9]+)*",
+                    language,
+                ):
+                    raise UserError(
+                        f"{where}: {name} {language[:40]!r} is no code of a language, like de",
+                    )
+                languages.add(language)
     return languages

@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from xlingjax.data.file_names import file_format
-from xlingjax.data.text_files import Part, is_compressed, line_parts
+from xlingjax.data.text_files import Part, is_divisible, line_parts
 from xlingjax.data.texts import Text
 from xlingjax.data.token_cache import (
     SHARD_LINES,
@@ -133,7 +133,7 @@ def _shards(stem: Path) -> int:
 def _work(text: Text, vocabulary: Vocabulary) -> list[Work]:
     """What is left to do of a text that is not complete."""
     plain = text.column is None and file_format(text.path) == "lines"
-    if not plain or is_compressed(text.path):
+    if not plain or not is_divisible(text.path):
         return [Work(text, 0, None)]
     stem = stem_of(text.key, vocabulary)
     work = []

@@ -24,6 +24,9 @@ Links = set[tuple[int, int]]
 
 def argmax_intersection(similarity_LS: np.ndarray) -> np.ndarray:
     """bool [L, S]: pairs of which each is the other's most similar."""
+    # A blank side has no words to align.
+    if not similarity_LS.size:
+        return np.zeros(similarity_LS.shape, bool)
     # By comparison and not by `argmax`: of equal similarities all are the highest.
     forward = similarity_LS == similarity_LS.max(axis=1, keepdims=True)
     return forward & (similarity_LS == similarity_LS.max(axis=0, keepdims=True))

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from xlingjax.data.json_text import parse_json
 from xlingjax.data.labelled.task import Task
 from xlingjax.data.text_files import read_lines
 from xlingjax.errors import UserError
@@ -271,11 +272,10 @@ def _read_tags(path: Path, task: Task, gold: Sequence[Any]) -> Predictions:
 def _read_answers(path: Path, gold: Sequence[Any]) -> Predictions:
     text = "\n".join(text for _, text in read_lines(path))
     try:
-        answers = json.loads(text)
-    except json.JSONDecodeError as error:
+        answers = parse_json(text, str(path))
+    except ValueError as error:
         raise UserError(
-            f"{path}, line {error.lineno}: not JSON ({error.msg});"
-            " one object of id: text is needed",
+            f"{path}: not JSON ({error}); one object of id: text is needed",
         ) from None
     if not isinstance(answers, dict):
         raise UserError(

@@ -177,7 +177,7 @@ def test_xcopa(tmp_path):
         lt.read_xcopa([write(path, json.dumps(row | {"label": 0}))], BINARY, "en")[0].label == "0"
     )
     for text, message in (
-        ("{}\n", r"x.jsonl, line 1: no 'premise'"),
+        ("{}\n", r"x.jsonl, line 1: no text 'premise'"),
         ("[1]\n", r"x.jsonl, line 1: not a JSON object"),
         ("\n{\n", r"x.jsonl, line 2: not a JSON object"),
         (

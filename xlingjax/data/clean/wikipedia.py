@@ -8,7 +8,6 @@ and headings.
 
 from __future__ import annotations
 
-import bz2
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -68,7 +67,7 @@ def articles(path: Path) -> Iterator[list[str]]:
     """
     mwxml = package("mwxml", "--wikipedia")
     try:
-        with _open(path) as file:
+        with open_bytes(path) as file:
             yield from _articles(mwxml.Dump.from_file(file))
     except UserError:
         raise
@@ -166,9 +165,3 @@ def _tag(node: Any, namespaces: frozenset[str]) -> Iterator[str]:
         yield "\n"
     if node.contents is not None:
         yield from _texts(node.contents, namespaces)
-
-
-def _open(path: Path) -> Any:
-    if path.suffix == ".bz2":
-        return bz2.open(path, "rb")
-    return open_bytes(path)

@@ -3,13 +3,14 @@ passages."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from xlingjax.data.json_text import parse_json
 from xlingjax.data.labelled.records import Question, existing
+from xlingjax.data.text_files import read_lines
 from xlingjax.errors import UserError
 
 
@@ -77,7 +78,20 @@ def read_squad(
                 found[question.id] = question
     if not found:
         raise UserError(f"{path}: no questions in this file")
+    if not translated:
+        _require_answers(path, list(found.values()))
     return list(found.values())
+
+
+def _require_answers(path: Path, questions: Sequence[Question]) -> None:
+    """Raises UserError where some of the questions have no answer. (A test set may have none.)"""
+    without = [question.id for question in questions if not question.answers]
+    if 0 < len(without) < len(questions):
+        raise UserError(
+            f"{path}: {len(without):,} of {len(questions):,} questions are without an answer, the"
+            f" first is {without[0]} (SQuAD 2.0's is_impossible); answers are spans here, as in"
+            " SQuAD 1.1: remove these questions",
+        )
 
 
 def checked_question(
@@ -97,7 +111,7 @@ def checked_question(
     answers = []
     starts = []
     # Test sets lack the list, or have null for it.
-    for answer in qa.get("answers") or ():
+    for answer in _answers(qa, where):
         text = _value(answer, "text")
         start = _value(answer, "answer_start")
         if translated and isinstance(answer, dict):
@@ -123,6 +137,25 @@ def checked_question(
     return Question(id_, question, context, tuple(answers), tuple(starts))
 
 
+def _answers(qa: dict, where: str) -> list:
+    answers = qa.get("answers")
+    # As `datasets` writes them: a list of texts beside one of starts.
+    if isinstance(answers, dict):
+        texts = answers.get("text")
+        starts = answers.get("answer_start")
+        are_lists = isinstance(texts, list) and isinstance(starts, list)
+        if are_lists and len(texts) == len(starts):
+            return [
+                {"text": text, "answer_start": start}
+                for text, start in zip(texts, starts, strict=True)
+            ]
+    if answers is not None and not isinstance(answers, list):
+        raise UserError(
+            f"{where}: answers are no list of objects with a text and an answer_start",
+        )
+    return answers or []
+
+
 def _misplaced(
     where: str,
     context: str,
@@ -142,15 +175,16 @@ def _misplaced(
 
 def _loaded(path: Path) -> Any:
     try:
-        # Decoded first and on its own, so that broken bytes
-        # are told apart from broken JSON; "-sig" drops a BOM.
-        return json.loads(path.read_bytes().decode("utf-8-sig"))
-    except UnicodeDecodeError as error:
-        line = error.object[: error.start].count(b"\n") + 1
-        raise UserError(
-            f"{path}, line {line}: invalid UTF-8; convert the file",
-        ) from None
+        return parse_json(
+            "\n".join(line for _, line in read_lines(path)),
+            str(path),
+        )
     except ValueError as error:
+        if str(error).startswith("Extra data: line 2"):
+            raise UserError(
+                f"{path}: JSON lines, not SQuAD's one object: write it with data, paragraphs and"
+                " qas",
+            ) from None
         raise UserError(
             f"{path}: not JSON ({error}); fetch the file again",
         ) from None

@@ -5,10 +5,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
+from xlingjax.data.json_text import parse_object
 from xlingjax.data.labelled.records import (
     Example,
     Question,
@@ -18,6 +19,7 @@ from xlingjax.data.labelled.records import (
 from xlingjax.data.labelled.task import Task
 from xlingjax.data.labelled.text import known_label
 from xlingjax.data.labelled.words import known_tag
+from xlingjax.data.text_files import read_lines
 from xlingjax.errors import UserError
 
 _RECORDS = {
@@ -50,19 +52,17 @@ def read_labelled(path: Path, task: Task) -> list[Any]:
     """The inverse of `write_labelled`. Raises UserError naming the line: no record, a label that
     the task does not have, words without a tag each."""
     made = []
-    for number, line in enumerate(
-        path.read_text(encoding="utf-8").split("\n")[:-1],
-        1,
-    ):
+    for number, line in read_lines(path):
         where = f"{path}, line {number}"
         try:
-            fields = {}
-            for name, value in json.loads(line).items():
+            given = {}
+            for name, value in parse_object(line, where).items():
                 if isinstance(value, list):
                     # JSON has no tuples, which the records have.
                     value = tuple(value)
-                fields[name] = value
-            record = _RECORDS[task.kind](**fields)
+                given[name] = value
+            record = _RECORDS[task.kind](**given)
+            _check_texts(record)
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise UserError(
                 f"{where}: not a record of a {task.kind} task ({error})",
@@ -78,3 +78,18 @@ def read_labelled(path: Path, task: Task) -> list[Any]:
             known_label(str(record.label), task.labels, where)
         made.append(record)
     return made
+
+
+def _check_texts(record: Any) -> None:
+    """Raises TypeError for a field of a record that is no text, where one is meant."""
+    for field in fields(record):
+        value = getattr(record, field.name)
+        texts = [value]
+        if isinstance(value, tuple):
+            texts = [*value]
+        of_numbers = field.name in ("line", "starts")
+        for text in texts:
+            if of_numbers and isinstance(text, int):
+                continue
+            if of_numbers or not isinstance(text, str | None):
+                raise TypeError(f"{field.name} {value!r}")

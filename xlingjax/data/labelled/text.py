@@ -4,12 +4,12 @@ of xSID and MTOD, XCOPA."""
 from __future__ import annotations
 
 import csv
-import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from xlingjax.data.json_text import parse_object
 from xlingjax.data.labelled.records import Example, existing, is_lost
 from xlingjax.data.text_files import read_lines
 from xlingjax.errors import UserError
@@ -351,17 +351,10 @@ def read_xcopa(paths: Sequence[Path], task, language: str) -> list[Example]:
         if not line.strip():
             continue
         where = f"{path}, line {number}"
-        try:
-            row = json.loads(line)
-        except ValueError:
-            row = None
-        if not isinstance(row, dict):
-            raise UserError(
-                f"{where}: not a JSON object; jsonl has one object per line",
-            )
+        row = parse_object(line, where)
         for key in ("premise", "question", "choice1", "choice2"):
-            if not row.get(key):
-                raise UserError(f"{where}: no {key!r}")
+            if not isinstance(row.get(key), str) or not row[key].strip():
+                raise UserError(f"{where}: no text {key!r}")
         label = None
         if row.get("label") is not None:
             label = known_label(str(row["label"]), task.labels or None, where)

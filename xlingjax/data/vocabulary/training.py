@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from xlingjax.data.languages import check_spellings
 from xlingjax.data.sampling import smoothed
 from xlingjax.data.sources import find_pairs, find_text
 from xlingjax.data.texts import Text
@@ -46,8 +47,10 @@ def texts_by_language(
             texts += [pair.first, pair.second]
     if not texts:
         raise UserError("no text to read; give monolingual or parallel files")
+    languages = sorted({text.language for text in texts})
+    check_spellings(languages)
     by_language: dict[str, list[Text]] = {}
-    for language in sorted({text.language for text in texts}):
+    for language in languages:
         by_language[language] = [
             text for text in texts if text.language == language
         ]

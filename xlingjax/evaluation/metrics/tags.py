@@ -3,7 +3,10 @@
 Each takes the tags of N sentences, predicted and gold, of equal lengths, and gives shares in 0..1.
 """
 
+import re
 from collections.abc import Callable, Sequence
+
+from xlingjax.errors import UserError
 
 Tags = Sequence[Sequence[str]]
 
@@ -11,21 +14,43 @@ FILL = "O"
 """What XGLUE puts where a prediction is shorter than its sentence."""
 
 
+_OPENS = frozenset("BSUW")
+"""Marks of a first word: S, U and W of an entity of one word (IOBES, BILOU, BMEWO)."""
+_GOES_ON = frozenset("IMEL")
+_CLOSES = frozenset("ELSUW")
+_ENTITY_TAG = re.compile(r"O|[BIMESULW](-.+)?")
+
+
+def require_entities(labels: Sequence[str]) -> None:
+    """Raises UserError for labels that are no tags of entities: those of any scheme that marks the
+    words of an entity in front of its type."""
+    strange = [label for label in labels if not _ENTITY_TAG.fullmatch(label)]
+    if strange or not any(label[0] != "O" for label in labels):
+        raise UserError(
+            f"LABELS {', '.join(strange or labels)}: METRIC f1 counts entities, whose tags are O,"
+            " B-X and I-X (also E-, L-, S-, U-, M-, W-): write them so, or set METRIC to accuracy",
+        )
+
+
 def entities(tags: Sequence[str]) -> set[tuple[int, int, str]]:
     """{(first word, last word, type)} of IOB2 tags, as CoNLL's scorer reads them: I- after nothing
-    of its type opens one too."""
+    of its type opens one too; and of IOBES, BILOU and BMEWO, whose E-, L-, S-, U- and W- close
+    one."""
     found = set()
     begin = 0
-    kind = ""
+    kind = None
     # One more tag, which closes what the sentence leaves open.
     for i, tag in enumerate([*tags, "O"]):
         mark, _, name = tag.partition("-")
-        if kind and (mark != "I" or name != kind):
+        if kind is not None and (mark not in _GOES_ON or name != kind):
             found.add((begin, i - 1, kind))
-            kind = ""
-        if mark in ("B", "I") and not kind:
+            kind = None
+        if kind is None and mark in _OPENS | _GOES_ON:
             begin = i
             kind = name
+        if kind is not None and mark in _CLOSES:
+            found.add((begin, i, kind))
+            kind = None
     return found
 
 

@@ -11,7 +11,11 @@ from xlingjax.errors import UserError
 from xlingjax.evaluation.classification import summarise
 from xlingjax.evaluation.metrics.answers import MLQA_LANGUAGES
 from xlingjax.evaluation.metrics.registry import METRICS
-from xlingjax.evaluation.metrics.tags import entity_f1, token_accuracy
+from xlingjax.evaluation.metrics.tags import (
+    entity_f1,
+    require_entities,
+    token_accuracy,
+)
 from xlingjax.evaluation.task.predictions import predict_beside
 from xlingjax.evaluation.task.scores import TaskScore
 
@@ -64,6 +68,8 @@ class OwnScore(TaskScore):
     def __post_init__(self):
         if self.task.kind == "span_qa":
             self._require_rules()
+        if "conll_f1" in self.task.metrics:
+            require_entities(self.task.labels)
 
         # Before training: a fault of a test file is told at the start.
         self._records = {code: self._read(code) for code in self.task.languages}

@@ -1,0 +1,342 @@
+"""Files as users really have them: compressed, cut off, in other encodings, of other formats."""
+
+import bz2
+import gzip
+import io
+import json
+import lzma
+import random
+import string
+import tarfile
+
+import pytest
+import zstandard
+
+from xlingjax.data import compressed
+from xlingjax.data.check import check
+from xlingjax.data.json_text import parse_json
+from xlingjax.data.labelled.questions import read_squad
+from xlingjax.data.languages import check_spellings, known_as, spelled_twice
+from xlingjax.data.sources import find_pairs, find_text, split_patterns
+from xlingjax.data.text_files import find_file, read_lines
+from xlingjax.errors import UserError
+
+LINES = ["Der Bus hält.", "", "Äpfel 苹果 \U0001f600", "Ende"]
+BYTES = ("\n".join(LINES) + "\n").encode()
+COMPRESS = {
+    ".gz": gzip.compress,
+    ".zst": zstandard.ZstdCompressor().compress,
+    ".xz": lzma.compress,
+    ".bz2": bz2.compress,
+}
+
+
+def written(path, content):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return path
+
+
+def lines_of(path):
+    return [line for _, line in read_lines(path)]
+
+
+@pytest.mark.parametrize("ending", COMPRESS)
+def test_compressed_files(tmp_path, ending):
+    compress = COMPRESS[ending]
+    path = tmp_path / f"a.de.txt{ending}"
+    written(path, compress(BYTES))
+    assert lines_of(path) == LINES
+    assert find_file(tmp_path / "a.de.txt") == path
+    (text,) = find_text(str(path))
+    assert (text.language, [*text.lines()]) == ("de", LINES)
+    # Written one behind the other, as `cat a.gz b.gz` does.
+    written(path, compress(BYTES) * 3)
+    assert lines_of(path) == LINES * 3
+    words = random.Random(0).choices(string.ascii_letters, k=9999)
+    whole = compress("".join(words).encode())
+    for cut in (len(whole) - 1, len(whole) // 2, 12):
+        with pytest.raises(UserError, match="damaged after line"):
+            lines_of(written(path, whole[:cut]))
+    for content, message in (
+        (b"", f"an empty file is no {ending} file"),
+        (b"plain text\n", "first bytes are no compressed file's"),
+        (b"PK\x03\x04" + b"x" * 30, "those of a .zip file"),
+    ):
+        with pytest.raises(UserError, match=message):
+            lines_of(written(path, content))
+    other = written(tmp_path / "b.de.txt", compress(BYTES))
+    with pytest.raises(UserError, match=f"those of a {ending} file; name it b.de.txt{ending}"):
+        lines_of(other)
+    # Nothing in it, and whole.
+    assert lines_of(written(path, compress(b""))) == []
+
+
+def test_a_zst_bomb_is_read_in_pieces(tmp_path):
+    path = written(tmp_path / "a.zst", zstandard.ZstdCompressor().compress(b"a\n" * (1 << 23)))
+    with compressed.open_bytes(path) as file:
+        assert file.read(4) == b"a\na\n"
+        assert len(file.raw._made) <= 1 << 24
+    skippable = b"\x50\x2a\x4d\x18\x04\x00\x00\x00abcd"
+    frame = zstandard.ZstdCompressor().compress(BYTES)
+    assert lines_of(written(path, skippable + frame)) == LINES
+
+
+def test_archives_are_named(tmp_path):
+    path = tmp_path / "a.de.txt"
+    archive = io.BytesIO()
+    with tarfile.open(fileobj=archive, mode="w") as tar:
+        tar.addfile(tarfile.TarInfo("../../etc/x"))
+    for content, message in (
+        (b"PK\x03\x04" + b"x" * 30, "a .zip file, which is not read"),
+        (b"%PDF-1.7\n", "a .pdf file"),
+        (b"PAR1" + b"x" * 30, "a .parquet file"),
+        (archive.getvalue(), "line 1: a tar archive; unpack it"),
+    ):
+        with pytest.raises(UserError, match=message):
+            lines_of(written(path, content))
+    # Three letters that begin an archive, and a text.
+    assert lines_of(written(path, "BZh1 ist ein Haus\n")) == ["BZh1 ist ein Haus"]
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-32", "utf-16-be", "utf-32-be"])
+def test_wide_encodings_with_a_mark_are_read(tmp_path, encoding):
+    content = ("\n".join(LINES) + "\n").encode(encoding)
+    if encoding.endswith("be"):
+        content = "\ufeff".encode(encoding) + content
+    assert lines_of(written(tmp_path / "a.de.txt", content)) == LINES
+    assert lines_of(written(tmp_path / "a.txt.gz", gzip.compress(content))) == LINES
+    with pytest.raises(UserError, match="its byte order mark says UTF-"):
+        lines_of(written(tmp_path / "a.de.txt", content[:-1]))
+
+
+@pytest.mark.parametrize("encoding", ["UTF-16LE", "UTF-16BE"])
+def test_utf_16_without_a_mark_is_named(tmp_path, encoding):
+    path = written(tmp_path / "a.de.txt", "The bus stops.\n".encode(encoding))
+    with pytest.raises(UserError, match=f"line 1: NUL bytes as of {encoding}"):
+        lines_of(path)
+    assert check(str(path)).errors == 1
+    with pytest.raises(UserError, match="line 2: a NUL byte"):
+        lines_of(written(path, b"gut\nschl\0echt und noch viel mehr Text\n"))
+
+
+def test_half_surrogates_and_nuls_in_json(tmp_path):
+    path = tmp_path / "x.de.jsonl"
+    whole = '{"text": "Sch\\u00f6n \\ud83d\\ude00"}\n'
+    assert [*find_text(str(written(path, whole)))[0].lines()] == ["Schön \U0001f600"]
+    for bad in ("\\ud83d", "\\ude00 x", "\\ud83d\\ud83d"):
+        written(path, whole + f'{{"text": "Schön {bad} hier."}}\n')
+        with pytest.raises(UserError, match="x.de.jsonl, line 2: .u.* is half of a surrogate pair"):
+            [*find_text(str(path))[0].lines()]
+    # Also in a name, where another reader takes it for text.
+    with pytest.raises(UserError, match="half of a surrogate"):
+        parse_json('{"a": [{"\\udc00": 1}]}', "x")
+    with pytest.raises(UserError, match="NUL"):
+        parse_json('["a\\u0000b"]', "x")
+    with pytest.raises(ValueError, match="nested too deep"):
+        parse_json("[" * 200_000, "x")
+    with pytest.raises(UserError, match="line 1: not a JSON object"):
+        [*find_text(str(written(path, '{"a":' * 100_000 + "\n")))[0].lines()]
+
+
+def test_tables_with_other_columns(tmp_path):
+    for line, count in (("1.9\tgut\tgood", 3), ("1\tgut\t2\tgood", 4), ("ja\tund\tyes", 3)):
+        path = written(tmp_path / "W.de-en.tsv", f"so\tso\n{line}\n")
+        with pytest.raises(UserError, match=f"line 2: {count} columns, expected 2"):
+            [*find_pairs(str(path))[0].lines()]
+    # A header in other spellings is no pair of sentences.
+    for header in ("en\tde", "EN\tDE", "eng\tdeu", "\ufeffen\tde"):
+        path = written(tmp_path / "x.de-en.tsv", f"{header}\ngood\tgut\n")
+        assert [*find_pairs(str(path))[0].lines()] == [("gut", "good")]
+    path = written(tmp_path / "y.de-en.tsv", "score\tde\ten\n1\tgut\tgood\tbad\n")
+    with pytest.raises(UserError, match="line 2: 4 columns, but its header names 3"):
+        [*find_pairs(str(path))[0].lines()]
+    path = written(tmp_path / "z.de-en.tsv", "1\t7\n2\t8\n3\t9\n")
+    assert "column 1: most lines have no letter" in check((), str(path)).text()
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.de.json", '{"text": "gut"}\n' * 3, "name it .jsonl"),
+        ("a.de.json", '[\n{"text": "gut"}\n]\n', ".json is not read as text"),
+        ("a.de.txt", '{"text": "gut"}\n' * 3, "its lines are JSON objects"),
+        ("a.de.txt.gz", gzip.compress(b'{"text": "gut"}\n'), "its lines are JSON objects"),
+        ("a.de.csv", "text,source\ngut,x\n", ".csv is not read as text"),
+        ("a.de.xml", "<s>gut</s>\n", ".xml is not read as text"),
+        ("a.de.html", "<p>gut\n", ".html is not read as text"),
+        ("a.de.tmx", "<tmx>\n", ".tmx is not read as text"),
+        ("a.de.conllu", "1\tgut\n", ".conllu is not read as text"),
+        ("de-en.de", '{"text": "gut"}\n', "its lines are JSON objects"),
+    ],
+)
+def test_other_formats_are_refused(tmp_path, name, content, message):
+    path = written(tmp_path / name, content)
+    written(tmp_path / "de-en.en", "good\n")
+    with pytest.raises(UserError, match=message):
+        (find_pairs if "-" in name else find_text)(str(path))
+    found = check(*(((), str(path)) if "-" in name else (str(path),)))
+    assert found.errors == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.de.txt", "<seg>gut</seg>\n<seg>schlecht</seg>\n", "a markup tag"),
+        ("a.de.txt", "1\tgut\n2\tschlecht\n", "tabs"),
+        ("LICENSE", "You may copy this.\n", "that of a description"),
+        ("README.md", "Texts.\n", "that of a description"),
+    ],
+)
+def test_doubtful_text_is_warned_of(tmp_path, name, content, message):
+    found = check(str(written(tmp_path / "de" / name, content)))
+    assert message in found.text() and "0 errors, 1 warning" in found.text()
+
+
+def test_text_with_one_object_in_it_is_text(tmp_path):
+    path = written(tmp_path / "a.de.txt", 'Das Objekt\n{"a": 1}\nist leer.\n')
+    assert len([*find_text(str(path))[0].lines()]) == 3
+
+
+SPELLINGS = [
+    "zh-TW zh_TW",
+    "de DE",
+    "de deu",
+    "de ger",
+    "he iw",
+    "id in",
+    "yi ji",
+    "ro mo",
+    "sr-Latn sh",
+    "pt-BR pt_br",
+    "en eng_Latn",
+]
+
+
+@pytest.mark.parametrize("codes", SPELLINGS)
+def test_one_language_in_two_spellings(codes):
+    first, second = codes.split()
+    with pytest.raises(UserError, match="are one language") as error:
+        check_spellings(["fr", second, first, "xx"])
+    assert first in str(error.value) and second in str(error.value)
+    assert known_as(second, ["fr", first]) == first
+
+
+def test_other_languages_stay_apart():
+    codes = [
+        "zh",
+        "zh-TW",
+        "zh-Hans",
+        "sr",
+        "sr-Latn",
+        "no",
+        "nb",
+        "nn",
+        "pt",
+        "pt-BR",
+        "xx",
+        "ur_rom",
+        "my_zaw",
+        "simple",
+    ]
+    check_spellings(codes)
+    # Perhaps one, which is worth a warning.
+    assert spelled_twice(codes, macro=True) == [("nb", "no")]
+    assert known_as("fr", codes) is None
+
+
+def test_spellings_of_a_corpus(tmp_path):
+    written(tmp_path / "mono/zh-TW/a.txt", "你好\n")
+    written(tmp_path / "pairs/x.en-zh_TW.en", "hello\n")
+    written(tmp_path / "pairs/x.en-zh_TW.zh_TW", "你好\n")
+    text = check(str(tmp_path / "mono"), str(tmp_path / "pairs")).text()
+    assert "zh-TW and zh_TW are one language" in text and "1 error" in text
+    from xlingjax.data.vocabulary.training import texts_by_language
+
+    with pytest.raises(UserError, match="zh-TW and zh_TW are one language"):
+        texts_by_language(str(tmp_path / "mono"), str(tmp_path / "pairs"))
+
+
+@pytest.mark.parametrize(
+    ("name", "languages"),
+    [
+        ("x.en-zh-TW.tsv", ("en", "zh-TW")),
+        ("zh-TW-en.tsv", ("en", "zh-TW")),
+        ("x.en-zh-Hant.tsv", ("en", "zh-Hant")),
+        ("en-es-419.tsv", ("en", "es-419")),
+        ("DE-EN.tsv", ("DE", "EN")),
+        ("zh_TW-en.tsv", ("en", "zh_TW")),
+        ("eng_Latn-zho_Hant.tsv", ("eng_Latn", "zho_Hant")),
+    ],
+)
+def test_codes_of_pairs(tmp_path, name, languages):
+    assert find_pairs(str(written(tmp_path / name, "a\tb\n")))[0].languages == languages
+
+
+def test_a_language_column_holds_codes(tmp_path):
+    path = written(tmp_path / "x.jsonl", '{"text": "a", "language": "../de"}\n')
+    with pytest.raises(UserError, match="line 1: language '../de' is no code"):
+        find_text(str(path))
+
+
+def test_patterns_with_spaces(tmp_path):
+    written(tmp_path / "my data, new/a b.de.txt", "gut\n")
+    written(tmp_path / "c.de.txt", "gut\n")
+    named = f"{tmp_path}/my data, new/*.txt"
+    assert split_patterns(named) == (named,)
+    assert split_patterns(f"de={named} {tmp_path}/c.de.txt,x*.txt") == (
+        f"de={named}",
+        f"{tmp_path}/c.de.txt",
+        "x*.txt",
+    )
+    assert split_patterns("a b, c") == ("a", "b", "c")
+    assert split_patterns(None) == () and split_patterns(["a b"]) == ("a b",)
+
+
+def test_check_says_what_it_read(tmp_path):
+    written(tmp_path / "a.de.txt.xz", lzma.compress(b"gut\nso\n"))
+    written(tmp_path / "b.de-en.jsonl", '{"de": "gut", "en": "good"}\n')
+    text = check(str(tmp_path / "a*"), str(tmp_path / "b*")).text()
+    assert "a.de.txt.xz: de, a line per sentence, .xz, UTF-8, 2 lines" in text
+    assert "field 'de'" in text and "field 'en'" in text
+    assert text.splitlines()[-2] == "read 2 files, 3 lines, in de, en"
+
+
+def squad(qas):
+    return json.dumps({"data": [{"paragraphs": [{"context": "Lea fährt nach Ulm.", "qas": qas}]}]})
+
+
+ANSWERED = {"id": "q1", "question": "Wohin?", "answers": [{"text": "Ulm", "answer_start": 15}]}
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (
+            squad([ANSWERED, {"id": "q2", "question": "?", "answers": [], "is_impossible": True}]),
+            "the first is q2 .*is_impossible",
+        ),
+        (
+            squad([ANSWERED, {"id": "q2", "question": "?", "plausible_answers": []}]),
+            "1 of 2 questions are without",
+        ),
+        (squad([ANSWERED | {"answers": 5}]), "question q1: answers are no list"),
+        (squad([ANSWERED | {"answers": "Ulm"}]), "question q1: answers are no list"),
+        (squad([ANSWERED | {"answers": {"text": ["Ulm"]}}]), "question q1: answers are no list"),
+        ('{"id": "q1"}\n{"id": "q2"}\n', "JSON lines, not SQuAD's one object"),
+        ("[" * 100_000, "nested too deep"),
+        (squad([ANSWERED]).replace("Wohin?", "\\ud800"), "half of a surrogate"),
+    ],
+)
+def test_questions_that_are_not_squad_1(tmp_path, content, message):
+    with pytest.raises(UserError, match=message):
+        read_squad([written(tmp_path / "a.json", content)], None, "de")
+
+
+def test_answers_as_datasets_writes_them(tmp_path):
+    answers = {"text": ["Ulm"], "answer_start": [15]}
+    path = written(
+        tmp_path / "a.json.gz", gzip.compress(squad([ANSWERED | {"answers": answers}]).encode())
+    )
+    (question,) = read_squad([path], None, "de")
+    assert (question.answers, question.starts) == (("Ulm",), (15,))

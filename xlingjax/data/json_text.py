@@ -1,0 +1,63 @@
+"""JSON that users bring: what it holds is Unicode text, or an error that says where it is not."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from xlingjax.errors import UserError
+
+
+def parse_json(content: str, where: str) -> Any:
+    """`json.loads`. where: it stands, for messages.
+
+    Raises ValueError for what is no JSON, brackets nested too deep among it; UserError for an
+    escape in it that is no character: half a surrogate pair (as of text cut at 16 bits), a NUL.
+    """
+    try:
+        value = json.loads(content)
+    except RecursionError:
+        raise ValueError("nested too deep") from None
+    # Text that came as UTF-8 can hold neither but by an escape.
+    if "\\u" not in content:
+        return value
+    for text in _texts(value):
+        if "\0" in text:
+            raise UserError(
+                f"{where}: the escape \\u0000 is a NUL, which no text has; remove it",
+            )
+        try:
+            text.encode("utf-8")
+        except UnicodeEncodeError as error:
+            half = f"\\u{ord(text[error.start]):04x}"
+            raise UserError(
+                f"{where}: {half} is half of a surrogate pair and no character; remove it, or write"
+                " the other half behind it",
+            ) from None
+    return value
+
+
+def parse_object(line: str, where: str) -> dict:
+    """The object of a line of JSON lines. Raises UserError, also as `parse_json` does."""
+    try:
+        value = parse_json(line, where)
+    except ValueError:
+        value = None
+    if not isinstance(value, dict):
+        raise UserError(
+            f"{where}: not a JSON object; jsonl has one object per line",
+        )
+    return value
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for name, member in value.items():
+            yield name
+            yield from _texts(member)
+    elif isinstance(value, list):
+        for member in value:
+            yield from _texts(member)

@@ -1,0 +1,98 @@
+"""Files that are no running text, whatever reads them: tables, markup and JSON under the names of
+text."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+from pathlib import Path
+
+from xlingjax.data.text_files import plain_name, read_lines
+from xlingjax.errors import UserError
+
+_TABLE = "write a .tsv whose first line names a column `text`, or a line per sentence"
+_MARKUP = "extract its text, a sentence per line"
+_REMEDIES = {
+    "csv": _TABLE,
+    "xls": _TABLE,
+    "xlsx": _TABLE,
+    "xml": _MARKUP,
+    "html": _MARKUP,
+    "htm": _MARKUP,
+    "tmx": _MARKUP,
+    "sgm": _MARKUP,
+    "sgml": _MARKUP,
+    "conllu": "it has a word per line; write a sentence per line",
+    "conll": "it has a word per line; write a sentence per line",
+    "iob2": "it has a word per line; write a sentence per line",
+    "parquet": "write it as .jsonl (`Dataset.to_json`)",
+    "arrow": "write it as .jsonl (`Dataset.to_json`)",
+}
+"""What to do with files of an ending that is no running text."""
+_NOT_TEXT = re.compile(
+    r"(README|LICENSE|LICENCE|COPYING|NOTICE|CHANGELOG|CHANGES|CITATION|AUTHORS|Makefile)\b",
+)
+LOOKED_AT = 20
+"""Lines at the beginning of a file that tell what it is."""
+
+
+def refuse_other_formats(path: Path) -> None:
+    """Raises UserError where a file of lines is certainly something else: by its ending, or since
+    its first lines are JSON objects."""
+    ending = plain_name(path).rpartition(".")[2].lower()
+    if ending in _REMEDIES:
+        raise UserError(
+            f"{path}: .{ending} is not read as text: {_REMEDIES[ending]}; or name other files, like"
+            " folder/*.txt",
+        )
+    first = _first_lines(path)
+    # One may stand in text about programs; a file of nothing else is no text.
+    if first and all(map(_is_object, first)):
+        raise UserError(
+            f"{path}: its lines are JSON objects, which would be learnt as text: name it .jsonl",
+        )
+    if ending == "json":
+        raise UserError(
+            f'{path}: .json is not read as text: write an object per line, {{"text": ...}}, and'
+            " name it .jsonl; or name other files, like folder/*.txt",
+        )
+
+
+def doubts(path: Path, lines: list[str]) -> str:
+    """What the lines of a file of running text look like instead; "" of text."""
+    if _NOT_TEXT.match(path.name):
+        return (
+            "its name is that of a description, and it is read as text; name other files, like"
+            " folder/*.txt"
+        )
+    written = [line for line in lines if line]
+    kinds = {
+        "a markup tag": sum(
+            line[0] == "<" and line[-1] == ">" for line in written
+        ),
+        "tabs, as tables have": sum("\t" in line for line in written),
+        "no letter": sum(not re.search(r"[^\W\d_]", line) for line in written),
+    }
+    for what, count in kinds.items():
+        if count > len(written) / 2:
+            return f"most lines have {what}; is it running text?"
+    return ""
+
+
+def _first_lines(path: Path) -> list[str]:
+    lines = (line.strip() for _, line in read_lines(path))
+    try:
+        return list(itertools.islice(filter(None, lines), LOOKED_AT))
+    # A file that cannot be read is told by who reads it, with all that is wrong with it.
+    except UserError:
+        return []
+
+
+def _is_object(line: str) -> bool:
+    if not (line.startswith("{") and line.endswith("}")):
+        return False
+    try:
+        return isinstance(json.loads(line), dict)
+    except (ValueError, RecursionError):
+        return False
