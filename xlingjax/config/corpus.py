@@ -12,9 +12,12 @@ from xlingjax.data.frozen import read_header
 from xlingjax.data.sources import split_list, split_patterns
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
-from xlingjax.model.config import ModelConfig
 from xlingjax.runtime.quiet import quiet_stderr
-from xlingjax.training.run_record import read_run_record, run_and_checkpoint
+from xlingjax.training.run_record import (
+    model_of,
+    read_run_record,
+    run_and_checkpoint,
+)
 
 Languages = Callable[[], Collection[str]]
 """Finds languages among files, which are not looked at before it is called."""
@@ -139,7 +142,7 @@ def corpus(
         languages = languages or record["languages"]
         # A language that the run did not know has no row
         # of its embedding, so its list stays as it is.
-        if ModelConfig(**record["model"]).tells_languages(language_embedding):
+        if model_of(run).tells_languages(language_embedding):
             labelled = None
     # `xlingjax freeze` writes the vocabulary beside the batches.
     vocabulary = vocabulary or frozen

@@ -4,12 +4,13 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import TypedDict, Unpack
 
-from xlingjax.config.corpus import Corpus, read_run_record
+from xlingjax.config.corpus import Corpus
 from xlingjax.config.evaluators import Files
 from xlingjax.data.sources import split_list
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
 from xlingjax.model.config import ModelConfig, preset
+from xlingjax.training.run_record import model_of
 
 # Those that `model` takes itself are given in its own way.
 _OWN = (
@@ -57,7 +58,7 @@ def model(
     for each language of the corpus behind the vocabulary's pieces.
     """
     if run:
-        base = ModelConfig(**read_run_record(run)["model"])
+        base = model_of(run)
     else:
         base = preset(name)
     if labels or task_labels:

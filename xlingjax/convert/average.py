@@ -9,10 +9,9 @@ import numpy as np
 
 from xlingjax.errors import UserError
 from xlingjax.model.build import build_model
-from xlingjax.model.config import ModelConfig
 from xlingjax.training.checkpoint_params import load_params
 from xlingjax.training.checkpoint_paths import checkpoint_steps
-from xlingjax.training.run_record import read_run_record
+from xlingjax.training.run_record import model_of
 from xlingjax.training.workdir import require_empty, write_workdir
 
 
@@ -29,7 +28,7 @@ def average(
     chosen = _chosen(run, last, steps)
     # Before any checkpoint is read, which takes long.
     require_empty(output)
-    model = build_model(ModelConfig(**read_run_record(run)["model"]))
+    model = build_model(model_of(run))
     # Without one Orbax restores to the devices that wrote the checkpoint, which may not be here.
     device = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
     wanted = jax.tree.map(

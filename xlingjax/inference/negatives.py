@@ -42,6 +42,7 @@ from xlingjax.objectives.unicoder import DAN
 from xlingjax.preprocessors.unicoder import DanFeatures
 from xlingjax.runtime.files import write_json
 from xlingjax.runtime.machine import RuntimeConfig
+from xlingjax.runtime.records import ANY, read_record
 from xlingjax.tasks.xlm import file_batches
 from xlingjax.training.checkpoint_params import load_params
 from xlingjax.training.feed import ObjectiveRun
@@ -186,9 +187,14 @@ def _of_languages(
 
 def _made_from(stamp: Path) -> dict | None:
     """What a table was made from; None: it is not finished."""
-    if not stamp.is_file():
+    try:
+        written = read_record(
+            stamp,
+            {str: ANY},
+            "remove it: the table is made anew",
+        )
+    except FileNotFoundError:
         return None
-    written = json.loads(stamp.read_text(encoding="utf-8"))
     written.pop("made", None)
     return written
 

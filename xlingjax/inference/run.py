@@ -13,11 +13,14 @@ from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.inference.encode import embed_texts
 from xlingjax.inference.sentences import Sentences, sentences_of
 from xlingjax.model.build import build_model
-from xlingjax.model.config import ModelConfig
 from xlingjax.model.encoder import Encoder
 from xlingjax.model.partition import param_shardings
 from xlingjax.training.checkpoint_params import load_params
-from xlingjax.training.run_record import read_run_record, run_and_checkpoint
+from xlingjax.training.run_record import (
+    model_of,
+    read_run_record,
+    run_and_checkpoint,
+)
 
 
 @dataclass(frozen=True)
@@ -99,7 +102,7 @@ def open_run(
     record = read_run_record(str(workdir))
     # The copy in the workdir, since the original may have moved or changed.
     vocabulary = Vocabulary.load(run_and_checkpoint(workdir)[0])
-    config = ModelConfig(**record["model"])
+    config = model_of(workdir)
     if not language_embedding:
         # The table is then not asked for, and the checkpoint's is left behind.
         config = config.replace(num_languages=0)

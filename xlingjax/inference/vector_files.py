@@ -6,7 +6,6 @@ the last shard have the same number of rows. A shard that is whole is never made
 
 import functools
 import itertools
-import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -16,6 +15,7 @@ import numpy as np
 
 from xlingjax.errors import UserError
 from xlingjax.runtime.files import write_json
+from xlingjax.runtime.records import read_record
 
 ROWS = 65536
 """Of a shard: what a kill costs at most, and what is in memory at a time."""
@@ -150,10 +150,12 @@ def read_shards(
     sides: Sequence[str],
 ) -> list[tuple[ShardedLines, ShardedRows]] | None:
     """What `write_shards` gave at its end; None: it has not come there."""
-    finished = folder / FINISHED
-    if not finished.is_file():
+    remedy = f"remove {folder}: its vectors are made anew"
+    try:
+        finished = read_record(folder / FINISHED, {"shards": int}, remedy)
+    except FileNotFoundError:
         return None
-    count = json.loads(finished.read_text(encoding="utf-8"))["shards"]
+    count = finished["shards"]
     return _opened(folder, sides, count)
 
 

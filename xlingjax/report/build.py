@@ -1,6 +1,6 @@
 """The report of a run: report.html, one self-contained page, and report.json, its figures."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +15,19 @@ from xlingjax.report import (
     sections,
 )
 from xlingjax.report.pictures import save_pictures
-from xlingjax.report.run import Run, read_run
+from xlingjax.report.run import Run, read_run, warn
 from xlingjax.report.summary import summarise
 from xlingjax.runtime.files import write_json, write_text
+from xlingjax.runtime.machine import first_line
 
+_MISSHAPEN = (
+    KeyError,
+    TypeError,
+    ValueError,
+    AttributeError,
+    IndexError,
+    ArithmeticError,
+)
 BEFORE = (
     "The run had not logged a step when this page was written; `xlingjax report` writes it"
     " anew."
@@ -51,7 +60,12 @@ def build_report(
     if output:
         folder = Path(output)
     # Once, for the page and for report.json.
-    summary = summarise(main, others, tuned)
+    summary: dict[str, Any] = _of_any_shape(
+        main,
+        "figures",
+        lambda: summarise(main, others, tuned),
+        {},
+    )
     try:
         folder.mkdir(parents=True, exist_ok=True)
         page = folder / "report.html"
@@ -104,7 +118,12 @@ def figures(
         "evaluations": latest(run),
         "compare": compared,
         "finetuned": {one.path.name: latest(one) for one in tuned},
-        "sampling": sections.sampling_tables(run),
+        "sampling": _of_any_shape(
+            run,
+            "sampling",
+            lambda: sections.sampling_tables(run),
+            {},
+        ),
         "versions": run.last_start.get("versions", {}),
     }
 
@@ -119,43 +138,55 @@ def render(
     # The run itself first: sections take the first one for it.
     runs = {_name(run, others): run} | dict(others)
     mined = run.record.get("config", {}).get("negatives", ())
-    shown = {
-        "schedule": ("Schedule", schedule.section(run.record)),
-        "rows": ("What the objectives read", sections.rows(run)),
-        "training": ("Training", sections.training(run, runs)),
-        "languages": ("Training loss per language", sections.languages(run)),
-        "retrieval": ("Sentence retrieval", sections.retrieval(run, runs)),
+    shown: dict[str, tuple[str, Callable[[], Sequence[str]]]] = {
+        "schedule": ("Schedule", lambda: schedule.section(run.record)),
+        "rows": ("What the objectives read", lambda: sections.rows(run)),
+        "training": ("Training", lambda: sections.training(run, runs)),
+        "languages": (
+            "Training loss per language",
+            lambda: sections.languages(run),
+        ),
+        "retrieval": (
+            "Sentence retrieval",
+            lambda: sections.retrieval(run, runs),
+        ),
         "similarity": (
             "How similar the languages look",
-            sections.similarity(run),
+            lambda: sections.similarity(run),
         ),
-        "perplexity": ("Held-out perplexity", sections.perplexity(runs)),
+        "perplexity": (
+            "Held-out perplexity",
+            lambda: sections.perplexity(runs),
+        ),
         "shares": (
             "Perplexity by pseudo tokens",
-            pseudo_perplexity.section(runs),
+            lambda: pseudo_perplexity.section(runs),
         ),
-        "generated": ("Generated text", generated.section(runs, tuned)),
+        "generated": ("Generated text", lambda: generated.section(runs, tuned)),
         "accuracy": (
             "Zero-shot classification",
-            sections.accuracy([*tuned, run]),
+            lambda: sections.accuracy([*tuned, run]),
         ),
-        "tagging": ("Zero-shot tagging", sections.tagging([*tuned, run])),
+        "tagging": (
+            "Zero-shot tagging",
+            lambda: sections.tagging([*tuned, run]),
+        ),
         "answers": (
             "Zero-shot question answering",
-            sections.answers([*tuned, run]),
+            lambda: sections.answers([*tuned, run]),
         ),
-        "alignment": ("Word alignment", sections.alignment(run)),
-        "samples": ("Masked words", examples.masked(run)),
-        "recovery": ("Word recovery", examples.recovery(run)),
-        "pseudo": ("Pseudo tokens", examples.pseudo(run)),
-        "negatives": ("Mined negatives", negatives.section(mined)),
-        "sampling": ("What was sampled", sections.sampling(run)),
-        "setting": ("Setting", sections.setting(run)),
+        "alignment": ("Word alignment", lambda: sections.alignment(run)),
+        "samples": ("Masked words", lambda: examples.masked(run)),
+        "recovery": ("Word recovery", lambda: examples.recovery(run)),
+        "pseudo": ("Pseudo tokens", lambda: examples.pseudo(run)),
+        "negatives": ("Mined negatives", lambda: negatives.section(mined)),
+        "sampling": ("What was sampled", lambda: sections.sampling(run)),
+        "setting": ("Setting", lambda: sections.setting(run)),
     }
     links = []
     rendered = []
-    for anchor, (title, parts) in shown.items():
-        text = html.section(anchor, title, *parts)
+    for anchor, (title, make) in shown.items():
+        text = html.section(anchor, title, *_of_any_shape(run, title, make, []))
         rendered.append(text)
         # A section that has nothing to show has no link either.
         if text:
@@ -180,11 +211,34 @@ def render(
         empty = html.section("empty", "Nothing yet", html.note(BEFORE))
     title = f"<h1>{html.esc(run.path.name)}</h1><p>{html.esc(subtitle)}</p>"
     head = f"<header>{title}<nav>{' '.join(links)}</nav></header>"
-    tiles = sections.tiles(summary, list(others))
+    tiles = _of_any_shape(
+        run,
+        "figures",
+        lambda: sections.tiles(summary, list(others)),
+        "",
+    )
     return html.page(
         f"{run.path.name} · xlingjax",
         "\n".join([head, tiles, empty, *rendered]),
     )
+
+
+def _of_any_shape(
+    run: Run,
+    what: str,
+    make: Callable[[], Any],
+    otherwise: Any,
+) -> Any:
+    """A part of the page; `otherwise`, and a warning, where a damaged file of the run, or one of
+    another version, has values of a shape that nothing can be made of."""
+    try:
+        return make()
+    except _MISSHAPEN as error:
+        warn(
+            f"report: {what}: left out, since a file of {run.path} (or of a run beside it) has"
+            f" values of another shape ({type(error).__name__}: {first_line(error)})",
+        )
+        return otherwise
 
 
 def _name(run: Run, others: Mapping[str, Run]) -> str:

@@ -1,8 +1,9 @@
 """A run folder, read: whatever of it is there. A run that is still going, or was killed, reads like
 a finished one."""
 
-import json
+import contextlib
 import re
+import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,6 +13,9 @@ from typing import Any
 import numpy as np
 
 from xlingjax.errors import UserError
+from xlingjax.runtime.records import read_lines, read_record
+from xlingjax.training.run_record import RESULT, RUN
+from xlingjax.training.tracker import EVALUATION, METRICS
 
 
 @dataclass(frozen=True)
@@ -110,8 +114,11 @@ class Run:
             # Every start begins with this line.
             if not sittings or match[2].startswith("xlingjax on "):
                 sittings.append([])
-            second = time.mktime(time.strptime(match[1], "%Y-%m-%d %H:%M:%S"))
-            sittings[-1].append(second)
+            # A damaged line may have a thirteenth month.
+            with contextlib.suppress(ValueError, OverflowError):
+                parsed = time.strptime(match[1], "%Y-%m-%d %H:%M:%S")
+                sittings[-1].append(time.mktime(parsed))
+        sittings = [times for times in sittings if times]
         if not sittings:
             return None
         # Each sitting by itself: between two of them nothing ran.
@@ -131,42 +138,42 @@ def read_run(path: str | Path) -> Run:
             f"{path}: not a run folder (neither run.json nor metrics.jsonl): give the --workdir of"
             " a run",
         )
-    # Whatever is missing is empty: a run writes its files one after the other.
+    # Whatever is missing is empty: a run writes its files one after the other. Of what is only
+    # shown a damaged line is left out, and told.
     return Run(
         path,
         _text(path / "config.gin"),
-        _json(path / "run.json"),
-        _json(path / "result.json"),
-        _jsonl(path / "metrics.jsonl"),
-        _jsonl(path / "evaluations.jsonl"),
+        _json(path / "run.json", RUN),
+        _json(path / "result.json", RESULT),
+        read_lines(path / "metrics.jsonl", METRICS, say=warn),
+        read_lines(path / "evaluations.jsonl", EVALUATION, say=warn),
         _text(path / "log.txt").splitlines(),
         _text(path / "rows.html"),
     )
 
 
+def warn(line: str) -> None:
+    print(f"warning: {line}", file=sys.stderr)
+
+
 def _text(path: Path) -> str:
-    if not path.is_file():
+    if not path.exists():
         return ""
-    return path.read_text(encoding="utf-8")
-
-
-def _json(path: Path) -> dict[str, Any]:
-    if not path.is_file():
-        return {}
     try:
-        return json.loads(_text(path))
-    except ValueError as error:
-        raise UserError(
-            f"{path}: not valid JSON ({error}): restore or remove the file",
-        ) from None
+        content = path.read_bytes()
+    except OSError as error:
+        warn(f"{path}: cannot be read ({error.strerror or error}); left out")
+        return ""
+    try:
+        return content.decode()
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        warn(f"{path} line {line}: not UTF-8; shown with \ufffd in its place")
+        return content.decode(errors="replace")
 
 
-def _jsonl(path: Path) -> list[dict[str, Any]]:
-    """The complete lines; a run that was killed may have left half of its last."""
-    lines = []
-    for line in _text(path).splitlines():
-        try:
-            lines.append(json.loads(line))
-        except ValueError:
-            continue
-    return lines
+def _json(path: Path, shape: Any) -> dict[str, Any]:
+    try:
+        return read_record(path, shape, "restore or remove the file")
+    except FileNotFoundError:
+        return {}

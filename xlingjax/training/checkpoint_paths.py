@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from xlingjax.errors import UserError
+from xlingjax.runtime.records import NUMBER, read_record
 from xlingjax.training.run_record import run_and_checkpoint
 
 BEST = "best.json"
@@ -80,11 +81,16 @@ def _number(record: Any, name: str) -> int:
 
 
 def read_best(workdir: Path) -> dict[str, dict[str, Any]]:
-    """{metric: {"step", "value"}} of a run's best checkpoints; empty where it kept none."""
-    path = workdir / BEST
-    if not path.is_file():
+    """{metric: {"step", "value"}} of a run's best checkpoints; empty where it kept none.
+    Raises UserError: damaged."""
+    try:
+        return read_record(
+            workdir / BEST,
+            {str: {"step": int, "value": NUMBER}},
+            "remove it: the run's next evaluation begins it anew",
+        )
+    except FileNotFoundError:
         return {}
-    return json.loads(path.read_text(encoding="utf-8"))
 
 
 def find_checkpoint(path: str | Path) -> Path:

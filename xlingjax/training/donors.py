@@ -15,7 +15,7 @@ from xlingjax.model.params import flattened, nested
 from xlingjax.runtime.numerals import is_whole
 from xlingjax.training.checkpoint_params import read_params, saved_params
 from xlingjax.training.checkpoint_paths import find_checkpoint
-from xlingjax.training.run_record import read_run_record
+from xlingjax.training.run_record import model_of, read_run_record
 
 MACROS = {
     "embeddings": "INIT_EMBEDDINGS",
@@ -64,7 +64,7 @@ class Donor:
         record = read_run_record(run)
         checkpoint = find_checkpoint(run)
         shapes, vocabulary = saved_params(checkpoint)
-        config = ModelConfig(**record["model"])
+        config = model_of(run)
         languages = tuple(record["languages"])
         return cls(str(run), checkpoint, shapes, vocabulary, config, languages)
 

@@ -16,6 +16,7 @@ from xlingjax.errors import UserError
 from xlingjax.model.config import ModelConfig
 from xlingjax.model.parameter_count import count_parameters
 from xlingjax.runtime.files import write_json
+from xlingjax.runtime.records import ANY, NUMBER, read_record
 
 # Fields of the model that a continued run may change: they alter how fast or how noisily it learns,
 # not what its parameters are.
@@ -32,6 +33,28 @@ FREE_MODEL_FIELDS = (
     "attention_backend",
 )
 
+
+_REMEDY = "put it back from a copy, or name another run"
+RUN = {
+    "model?": {str: ANY},
+    "languages?": [str],
+    "identity?": {"model?": {str: ANY}, "data?": {str: {str: ANY}}},
+    "config?": {str: ANY},
+    "sentences?": (None, {str: ANY}),
+    "labels?": (None, [str]),
+    "sessions?": [{str: ANY}],
+}
+"""run.json, as far as others read it (see `records.misfit`)."""
+RESULT = {
+    "steps?": int,
+    "exit_reason?": str,
+    "tokens_seen?": NUMBER,
+    "tokens_per_second?": NUMBER,
+    "evaluations?": {str: {str: ANY}},
+    "best?": {str: {"step": int, "value": NUMBER}},
+    "stopped_early?": (None, {str: ANY}),
+}
+"""result.json, as far as others read it."""
 
 # Fields of an objective that are not switches: how it computes, what follows from its class.
 _NO_SWITCHES = ("name", "reads", "coefficients", "chunk", "packed")
@@ -288,9 +311,10 @@ def write_run(
     }
     path = workdir / "run.json"
     try:
-        sessions = json.loads(path.read_text(encoding="utf-8"))["sessions"]
-    # A first start, or one that was killed while it wrote: history is no reason to stop.
-    except (OSError, ValueError, KeyError):
+        written = read_record(path, RUN, "")
+        sessions = written.get("sessions", [])
+    # A first start, or a file that was damaged: history is no reason to stop.
+    except (OSError, UserError):
         sessions = []
     session = {
         "time": time.strftime("%Y-%m-%d %H:%M:%S"),
@@ -323,13 +347,56 @@ def run_and_checkpoint(path: str | Path) -> tuple[Path, str]:
 
 def read_run_record(run: str | Path) -> dict[str, Any]:
     """run.json of the workdir of a run, which may be named with a checkpoint. Raises UserError when
-    it is not there."""
+    it is not there or damaged; a name that it lacks does so when it is asked for."""
     path = run_and_checkpoint(run)[0] / "run.json"
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        record = read_record(path, RUN, _REMEDY)
+    except FileNotFoundError:
         remedy = "give the workdir of a training run (INIT_FROM: of a pretraining run)"
         raise UserError(f"missing file: {path}; {remedy}") from None
+    for name in ("model", "identity"):
+        if name in record:
+            record[name] = _Table(record[name], path, f"{name}.")
+    return _Table(record, path)
+
+
+class _Table(dict[str, Any]):
+    """A table of run.json: what it lacks is told in one line."""
+
+    def __init__(
+        self,
+        values: Mapping[str, Any],
+        path: Path,
+        within: str = "",
+    ):
+        super().__init__(values)
+        self._path = path
+        self._within = within
+
+    def __missing__(self, name: str) -> Any:
+        raise UserError(
+            f"{self._path}: {self._within}{name} is missing; {_REMEDY}",
+        )
+
+
+def model_of(run: str | Path) -> ModelConfig:
+    """The shape of a run's model, from its run.json. Raises UserError."""
+    path = run_and_checkpoint(run)[0] / "run.json"
+    fields = read_run_record(run)["model"]
+    try:
+        return ModelConfig(**fields)
+    # Of fields that are missing or that this version does not know, and of other types.
+    except (TypeError, ValueError, UserError) as error:
+        raise UserError(f"{path}: model: {error}; {_REMEDY}") from None
+
+
+def read_result(workdir: Path) -> dict[str, Any]:
+    """result.json of a run; {}: it has not ended. Raises UserError: damaged."""
+    remedy = "remove it, and start the run again: it writes it anew"
+    try:
+        return read_record(workdir / "result.json", RESULT, remedy)
+    except FileNotFoundError:
+        return {}
 
 
 # Before the name of a task whose head an objective trains, of a model with several.

@@ -5,7 +5,6 @@ Whether a run stops is a function of evaluations.jsonl alone, which a continued 
 stops at the step at which one that was never killed does.
 """
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,8 +13,9 @@ from typing import Any
 
 from xlingjax.errors import UserError
 from xlingjax.runtime.machine import primary_says
+from xlingjax.runtime.records import read_lines
 from xlingjax.training.evaluator import Evaluator
-from xlingjax.training.tracker import flatten
+from xlingjax.training.tracker import EVALUATION, flatten
 
 
 @dataclass(frozen=True)
@@ -189,15 +189,9 @@ def _evaluated(
     name: str,
 ) -> list[tuple[int, Mapping[str, Any]]]:
     """(step, values) of an evaluator up to `step`."""
-    path = workdir / "evaluations.jsonl"
-    if not path.is_file():
-        return []
     found = []
-    for line in path.read_text(encoding="utf-8").splitlines(keepends=True):
-        # A killed process leaves its last line half written.
-        if not line.endswith("\n"):
-            continue
-        record = json.loads(line)
+    # When a run stops goes by them, so none is passed over.
+    for record in read_lines(workdir / "evaluations.jsonl", EVALUATION):
         if record["name"] == name and record["step"] <= step:
             found.append((record["step"], record["values"]))
     return found

@@ -7,7 +7,7 @@ import math
 import os
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -16,7 +16,19 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
+from xlingjax.runtime.records import ANY, NUMBER, numbered_lines, read_lines
+
 REFRESH_SECONDS = 0.2
+METRICS = {
+    "step": int,
+    "objective": str,
+    "loss?": NUMBER,
+    "total?": NUMBER,
+    "tokens_seen?": NUMBER,
+    "tokens_per_second?": NUMBER,
+}
+EVALUATION = {"step": int, "name": str, "values": {str: ANY}}
+"""Lines of metrics.jsonl and evaluations.jsonl (see `records.misfit`)."""
 
 
 class Tracker:
@@ -63,7 +75,7 @@ class Tracker:
             return
         for name in ("metrics.jsonl", "evaluations.jsonl"):
             # Before they are opened: it replaces the file, and an open one would go on in the old.
-            keep_until(self._workdir / name, step)
+            keep_until(self._workdir / name, step, self.say)
         for name in ("log.txt", "metrics.jsonl", "evaluations.jsonl"):
             path = self._workdir / name
             # By lines, so that a killed run has written all but its last.
@@ -243,22 +255,21 @@ def finite(value: Any) -> Any:
     return value
 
 
-def keep_until(path: Path, step: int) -> None:
-    """Drop the lines of a JSONL file beyond `step`, and a last line that a killed process left half
-    written."""
+def keep_until(
+    path: Path,
+    step: int,
+    say: Callable[[str], None] = print,
+) -> None:
+    """Drop the lines of a JSONL file beyond `step`, a last line that a killed process left half
+    written, and damaged ones, of which `say` is told."""
     if not path.exists():
         return
     kept = []
-    for line in path.read_text(encoding="utf-8").splitlines(keepends=True):
-        try:
-            record = json.loads(line)
-        except ValueError:
-            continue
-        # A last line without its end may parse and still be cut short.
-        if record["step"] <= step and line.endswith("\n"):
+    for record, line in numbered_lines(path, {"step": int}, say=say):
+        if record["step"] <= step:
             kept.append(line)
     partial = path.with_suffix(".partial")
-    partial.write_text("".join(kept), encoding="utf-8")
+    partial.write_bytes(b"".join(kept))
     # Renamed, so that a process killed here leaves the old file whole.
     os.replace(partial, path)
 
@@ -266,17 +277,16 @@ def keep_until(path: Path, step: int) -> None:
 def evaluated_at(workdir: Path, step: int) -> set[str]:
     """The evaluators whose values of `step` a run has written down."""
     path = workdir / "evaluations.jsonl"
-    if not path.is_file():
-        return set()
     names = set()
-    for line in path.read_text(encoding="utf-8").splitlines(keepends=True):
-        # A killed process leaves its last line half written.
-        if not line.endswith("\n"):
-            continue
-        record = json.loads(line)
+    # What a damaged line says is measured again.
+    for record in read_lines(path, EVALUATION, say=_pass_over):
         if record["step"] == step:
             names.add(record["name"])
     return names
+
+
+def _pass_over(line: str) -> None:
+    """Of a damaged line, which is told when the file is opened to go on with."""
 
 
 def duration(seconds: float) -> str:

@@ -20,6 +20,7 @@ from xlingjax.report.run import read_run
 from xlingjax.runtime.claim import alone_in
 from xlingjax.runtime.files import write_json
 from xlingjax.runtime.machine import RuntimeConfig
+from xlingjax.runtime.records import ANY, read_record
 from xlingjax.training.run_record import run_and_checkpoint
 from xlingjax.training.workdir import require_empty
 from xlingjax.workflows.adapt_prepare import prepare
@@ -201,7 +202,11 @@ def _begun(
         folder.mkdir(parents=True, exist_ok=True)
         write_json(path, {"asked": options})
         return {"asked": options}
-    record = json.loads(path.read_text(encoding="utf-8"))
+    record = read_record(
+        path,
+        {"asked": {str: ANY}, "settings?": {str: ANY}, "bound?": {str: ANY}},
+        "choose another --to",
+    )
     if "settings" not in record:  # nothing was decided yet
         return {"asked": options}
     then = _flags(record["asked"])

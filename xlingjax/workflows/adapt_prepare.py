@@ -19,11 +19,10 @@ from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
 from xlingjax.inference.run import open_run
 from xlingjax.model import memory
-from xlingjax.model.config import ModelConfig
 from xlingjax.model.partition import make_mesh
 from xlingjax.runtime.machine import RuntimeConfig
 from xlingjax.training.checkpoint_paths import find_checkpoint
-from xlingjax.training.run_record import read_run_record, run_and_checkpoint
+from xlingjax.training.run_record import model_of, run_and_checkpoint
 from xlingjax.training.workdir import whole, write_workdir
 from xlingjax.workflows.adapt_held_out import (
     heldout_shares,
@@ -61,7 +60,7 @@ def prepare(
     first_model(request.source, start)
     # Before the text is read, which takes long where there is much of it.
     check_start(str(start))
-    config = ModelConfig(**read_run_record(start)["model"])
+    config = model_of(start)
     vocabulary = Vocabulary.load(start)
     # XLM-R's positions begin at 2: two rows of its table hold no token.
     room = config.max_positions - config.position_offset

@@ -19,7 +19,11 @@ from typing import Any
 
 from xlingjax.errors import UserError
 from xlingjax.runtime.claim import alone_in
-from xlingjax.training.run_record import differences
+from xlingjax.training.run_record import (
+    differences,
+    read_result,
+    read_run_record,
+)
 from xlingjax.workflows.many import (
     Call,
     Command,
@@ -82,22 +86,16 @@ class Cell:
 
     def values(self, tasks: Sequence[str]) -> dict[str, Any]:
         """What the cell's runs measured."""
-        result = _read(self.folder / "pretrain" / "result.json")
+        result = read_result(self.folder / "pretrain")
         of_tasks = {}
         for task in tasks:
-            of_tasks[task] = _read(self.folder / task / "result.json")[
-                "evaluations"
-            ]
+            of_tasks[task] = read_result(self.folder / task)["evaluations"]
         return {
             "mix": self.mix,
             "seed": self.seed,
             "pretrain": result,
             "tasks": of_tasks,
         }
-
-
-def _read(path: Path) -> Any:
-    return json.loads(path.read_text(encoding="utf-8"))
 
 
 def run(
@@ -304,9 +302,8 @@ class _Run(Command):
 
 
 def finished(workdir: Path) -> bool:
-    result = workdir / "result.json"
     # A run that was stopped has a result, too.
-    return result.is_file() and _read(result)["exit_reason"] == "finished"
+    return read_result(workdir).get("exit_reason") == "finished"
 
 
 def same_data(cells: Sequence[Cell], tasks: Iterable[str]) -> None:
@@ -318,7 +315,7 @@ def same_data(cells: Sequence[Cell], tasks: Iterable[str]) -> None:
             folder = cell.folder / name
             if not finished(folder):
                 continue
-            data = _read(folder / "run.json")["identity"]["data"]
+            data = read_run_record(folder)["identity"]["data"]
             for objective, identity in data.items():
                 # Of a text objective the hash of each text; of a fine-tuning that of all its rows.
                 hashes = identity.get("text") or {
@@ -375,7 +372,7 @@ def _steps(
     runner.run_all(runs, config.jobs)
     steps = {}
     for mix, workdir in workdirs.items():
-        seen = _read(workdir / "result.json")["tokens_seen"]
+        seen = read_result(workdir)["tokens_seen"]
         # At least one: a mix that reads more in a step than was asked for trains all the same.
         steps[mix] = max(1, round(config.tokens * CALIBRATION_STEPS / seen))
     return steps

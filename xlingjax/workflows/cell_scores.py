@@ -1,6 +1,5 @@
 """scores.json of a cell: the checkpoint that dev chose, on the test sets of its task."""
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,10 @@ from xlingjax.evaluation.task.scores import means, scored
 from xlingjax.evaluation.task.tested import chosen_languages, has_gold
 from xlingjax.inference.run import TrainedRun, open_run
 from xlingjax.model.partition import mesh_of_all
+from xlingjax.runtime.records import read_lines
 from xlingjax.training.checkpoint_paths import find_checkpoint
+from xlingjax.training.run_record import read_run_record
+from xlingjax.training.tracker import EVALUATION
 from xlingjax.workflows.cell import (
     Cell,
     Request,
@@ -76,9 +78,7 @@ def scores_of(
     # A training that others share gives what one of its own gives.
     if request.shares:
         del variant["TASKS"]
-    sessions = json.loads((run / "run.json").read_text(encoding="utf-8"))[
-        "sessions"
-    ]
+    sessions = read_run_record(run)["sessions"]
     return {
         "task": task.full_name,
         "strategy": cell.strategy,
@@ -209,10 +209,10 @@ def _predict_test_sets(
 
 def _dev_scores(run: Path, step: int, name: str) -> dict[str, Any] | None:
     """What the run measured by an evaluator at a step."""
-    lines = (run / "evaluations.jsonl").read_text(encoding="utf-8").splitlines()
+    # They are the scores of a cell, so none is passed over.
+    entries = read_lines(run / "evaluations.jsonl", EVALUATION)
     # A run that was stopped and went on may have measured a step twice: the newest counts.
-    for line in reversed(lines):
-        entry = json.loads(line)
+    for entry in reversed(entries):
         if entry["name"] == name and entry["step"] == step:
             return entry["values"]
     return None

@@ -1,7 +1,6 @@
 """A cell is trained: begun, or gone on with where nothing that it began with has changed."""
 
 import dataclasses
-import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from xlingjax.data.labelled.task import Task, edited, find, hashes, read
 from xlingjax.errors import UserError
 from xlingjax.runtime.files import write_json
 from xlingjax.runtime.machine import RuntimeConfig
+from xlingjax.runtime.records import read_record
 from xlingjax.workflows.cell import (
     READ,
     RECIPE,
@@ -29,7 +29,7 @@ from xlingjax.workflows.cell_recipe import recipe_of
 from xlingjax.workflows.cell_scores import scores_of
 from xlingjax.workflows.launch import launch
 from xlingjax.workflows.many import difference
-from xlingjax.workflows.scorecard_cells import SCORES
+from xlingjax.workflows.scorecard_cells import SCORES, scores_in
 from xlingjax.workflows.sharing import SharedJob
 
 PREDICTED = ("dev", "test", "translate_dev", "translate_test")
@@ -230,13 +230,14 @@ def _begun_with(cell: Cell, now: _Beginning) -> _Beginning:
 def _finished_with(cell: Cell, folder: Path, now: _Beginning) -> _Beginning:
     """What a finished training began with, by its scores. Those that do not tell its files leave
     them to what it wrote when it began."""
-    scores = json.loads((folder / SCORES).read_text(encoding="utf-8"))
+    scores = scores_in(folder / SCORES)
     files = scores.get("files", _begun_with(cell, now).files)
     return _Beginning(scores["start"]["sha256"], files)
 
 
 def _read_before(cell: Cell) -> dict[str, str]:
-    return json.loads((cell.folder / READ).read_text(encoding="utf-8"))
+    remedy = f"delete {cell.folder}: it is trained anew"
+    return read_record(cell.folder / READ, {str: str}, remedy)
 
 
 def _without_start(record: Mapping[str, str]) -> dict[str, str]:

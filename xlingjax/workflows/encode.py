@@ -1,7 +1,6 @@
 """What a trained encoder does with a user's files: sentence vectors and word alignments."""
 
 import dataclasses
-import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ from xlingjax.errors import UserError
 from xlingjax.evaluation import alignment
 from xlingjax.inference.run import TrainedRun, open_run
 from xlingjax.inference.sentences import Sentences
-from xlingjax.training.run_record import run_and_checkpoint
+from xlingjax.training.run_record import read_result, run_and_checkpoint
 
 
 def encode(
@@ -193,13 +192,10 @@ def chosen_layer(
     if layer is not None:
         return layer, f"layer {layer}"
     workdir, _ = run_and_checkpoint(run)
-    try:
-        result = json.loads(
-            (workdir / "result.json").read_text(encoding="utf-8"),
-        )
-        best = int(result["evaluations"]["retrieval"]["retrieval_best_layer"])
+    evaluations = read_result(workdir).get("evaluations", {})
+    best = evaluations.get("retrieval", {}).get("retrieval_best_layer")
     # An imported model has no result, and a run without held-out pairs no retrieval in it.
-    except (OSError, ValueError, KeyError, TypeError):
+    if not isinstance(best, int):
         last = trained.model.config.layers
         in_words = (
             f"layer {last} (the last: {run} has no retrieval in a result.json to choose by; see"

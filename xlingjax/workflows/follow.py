@@ -1,7 +1,6 @@
 """`xlingjax evaluate --mixture --follow`: every checkpoint of a run that is being trained."""
 
 import dataclasses
-import json
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +10,7 @@ from xlingjax.inference.run import TrainedRun, open_run
 from xlingjax.model.partition import mesh_of_all
 from xlingjax.runtime.claim import IN_USE
 from xlingjax.training.checkpoint_paths import checkpoint_steps
-from xlingjax.training.run_record import run_and_checkpoint
+from xlingjax.training.run_record import read_result, run_and_checkpoint
 from xlingjax.workflows.measure import Recipe, measure_checkpoint
 from xlingjax.workflows.measure_request import Request
 from xlingjax.workflows.sweep import require_folder
@@ -108,11 +107,10 @@ def _given_up(
 def _exit_reason(folder: Path) -> str:
     """ "finished", "preempted" (asked to stop; it may go on); "": it has not ended, or was
     killed."""
-    try:
-        text = (folder / "result.json").read_text(encoding="utf-8")
-    except FileNotFoundError:
+    result = read_result(folder)
+    if not result:
         return ""
-    return json.loads(text).get("exit_reason", "finished")
+    return result.get("exit_reason", "finished")
 
 
 def _contents(folder: Path) -> set[tuple[str, int, int]]:

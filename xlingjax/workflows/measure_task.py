@@ -2,7 +2,6 @@
 
 import dataclasses
 import hashlib
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -27,7 +26,7 @@ from xlingjax.workflows.cell import reading_of
 from xlingjax.workflows.measure_request import POOLINGS, Request, States, states
 from xlingjax.workflows.predictions import predicted
 from xlingjax.workflows.run_history import chosen_on, languages_learnt
-from xlingjax.workflows.scorecard_cells import AS_IT_IS, SCORES
+from xlingjax.workflows.scorecard_cells import AS_IT_IS, SCORES, scores_in
 
 Layers = dict[str, dict[str, dict[str, float]]]
 """{pooling: {language: {layer: accuracy in percent}}}."""
@@ -351,7 +350,7 @@ def _layers_before(measurement: _Measurement, result: _Result) -> Layers:
     path = measurement.folder / SCORES
     if not measurement.reads or not path.is_file():
         return {}
-    cell = json.loads(path.read_text(encoding="utf-8"))
+    cell = scores_in(path)
     # Layers of other weights, examples or prefixes are no rows of one table.
     if (
         "layers" not in cell

@@ -7,6 +7,8 @@ from typing import Any
 
 from xlingjax.config.shared_training import dev_name
 from xlingjax.errors import UserError
+from xlingjax.runtime.records import ANY, read_lines, read_record
+from xlingjax.training.tracker import EVALUATION, is_number
 
 SCORES = "scores.json"
 AS_IT_IS = "as_it_is"
@@ -14,6 +16,18 @@ AS_IT_IS = "as_it_is"
 TESTS = ("test", "translate_test")
 """Splits that test: figures of other ones are marked."""
 Cell = dict[str, Any]
+_SHAPE = {
+    "task": str,
+    "strategy": str,
+    "variant": {str: str},
+    "settings": {str: ANY},
+    "seed": ANY,
+    "start": {"run": ANY, "sha256": str},
+    "select": {"by": ANY, "split": ANY},
+    "dev": {"by_language?": {str: ANY}},
+    "test": {"split": str, "by_language": {str: ANY}},
+}
+"""Of scores.json (see `records.misfit`)."""
 
 
 def read_scores(folder: str | Path) -> list[Cell]:
@@ -28,7 +42,7 @@ def read_scores(folder: str | Path) -> list[Cell]:
     cells = []
     folders: dict[tuple, Path] = {}
     for path in paths:
-        cell = json.loads(path.read_text(encoding="utf-8"))
+        cell = scores_in(path)
         # By what it says and not by its path: a copied cell would count twice.
         first = folders.setdefault(_training_key(cell), path.parent)
         if first != path.parent:
@@ -40,6 +54,12 @@ def read_scores(folder: str | Path) -> list[Cell]:
     return cells
 
 
+def scores_in(path: Path) -> Cell:
+    """What a scores.json holds. Raises UserError: damaged; FileNotFoundError."""
+    remedy = "put it back, or delete it and start again: it is measured anew"
+    return read_record(path, _SHAPE, remedy)
+
+
 def _curve(folder: Path, cell: Cell) -> list[list[float]]:
     together = "TASKS" in cell["variant"]
     _, _, task = cell["task"].partition("/")
@@ -49,18 +69,16 @@ def _curve(folder: Path, cell: Cell) -> list[list[float]]:
         # One training of several tasks, above their folders.
         run = folder.parent / "run"
         names = ("dev", dev_name(task))
-    path = run / "evaluations.jsonl"
-    if not path.is_file():
-        return []
     means_by_step = {}
-    for line in path.read_text(encoding="utf-8").splitlines():
-        entry = json.loads(line)
+    # Only drawn: a damaged line is a point less.
+    path = run / "evaluations.jsonl"
+    for entry in read_lines(path, EVALUATION, say=print):
         if entry["name"] not in names:
             continue
         values = entry["values"]
         if together:
-            values = values["by_task"][task]
-        if values.get("mean") is not None:
+            values = values.get("by_task", {}).get(task, {})
+        if is_number(values.get("mean")):
             means_by_step[entry["step"]] = values["mean"]
     return [[step, means_by_step[step]] for step in sorted(means_by_step)]
 

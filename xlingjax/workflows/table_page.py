@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from xlingjax.training.tracker import scalars
+from xlingjax.runtime.records import read_lines
+from xlingjax.training.run_record import read_result
+from xlingjax.training.tracker import EVALUATION, scalars
 from xlingjax.workflows import scorecard_page
 from xlingjax.workflows.bakeoff import finished
 from xlingjax.workflows.paper_tables import Table
@@ -48,10 +50,8 @@ def show(table: Table, data: str | Path, output: str | Path) -> str:
 def _figures(job: TableJob) -> dict[str, Any]:
     """{"row", "encoder", "step", "by", "figures": {EVALUATOR/NAME: value}} of a training: of the
     checkpoint that is the best by `by`, "": of the last."""
-    result = json.loads(
-        (job.folder / "result.json").read_text(encoding="utf-8"),
-    )
-    step = result["steps"]
+    result = read_result(job.folder)
+    step = result.get("steps")
     # Several metrics have each a best of its own: the first is the table's.
     by = next(iter(result.get("best", {})), "")
     if by:
@@ -69,16 +69,17 @@ def _figures(job: TableJob) -> dict[str, Any]:
     }
 
 
-def _evaluations(folder: Path, step: int) -> dict[str, Mapping[str, Any]]:
+def _evaluations(
+    folder: Path,
+    step: int | None,
+) -> dict[str, Mapping[str, Any]]:
     """What was measured at a step."""
-    path = folder / "evaluations.jsonl"
     values = {}
-    if path.is_file():
-        for line in path.read_text(encoding="utf-8").splitlines():
-            entry = json.loads(line)
-            # A step that was measured twice, after a stop: the later line is of the same weights.
-            if entry["step"] == step:
-                values[entry["name"]] = entry["values"]
+    # They are figures of a table, so none is passed over.
+    for entry in read_lines(folder / "evaluations.jsonl", EVALUATION):
+        # A step that was measured twice, after a stop: the later line is of the same weights.
+        if entry["step"] == step:
+            values[entry["name"]] = entry["values"]
     return values
 
 

@@ -1,7 +1,6 @@
 """The translated training sets as a teacher labels them (hard labels)."""
 
 import dataclasses
-import json
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,6 +12,7 @@ from xlingjax.data.labelled.teacher import labelled_path, write_labelled
 from xlingjax.errors import UserError
 from xlingjax.inference.run import open_run
 from xlingjax.model.partition import mesh_of_all
+from xlingjax.runtime.records import read_record
 from xlingjax.workflows.cell import RECIPE, Cell, Request, reading_of, values_of
 from xlingjax.workflows.cell_training import has_begun
 from xlingjax.workflows.predictions import predicted
@@ -27,7 +27,9 @@ def label(request: Request, teacher: Cell, cell: Cell) -> Path:
     # Labelled anew, a training would read other examples.
     if folder.is_dir() and has_begun(cell):
         return folder
-    record = json.loads((teacher.folder / SCORES).read_text(encoding="utf-8"))
+    scores = teacher.folder / SCORES
+    remedy = "delete it and start again: it is measured anew"
+    record = read_record(scores, {"select": {"step": int}}, remedy)
     # The checkpoint that the teacher's scores are of.
     run = f"{teacher.folder / 'run'}@{record['select']['step']}"
     trained = open_run(run, mesh=mesh_of_all())

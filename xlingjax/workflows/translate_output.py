@@ -14,6 +14,7 @@ from xlingjax.data.text_files import content_hash
 from xlingjax.errors import UserError
 from xlingjax.inference.generate import Generated
 from xlingjax.runtime.claim import alone_at
+from xlingjax.runtime.records import ANY, read_record
 from xlingjax.training.checkpoint_paths import find_checkpoint
 from xlingjax.workflows.translate_input import texts
 from xlingjax.workflows.translate_request import Request
@@ -116,8 +117,8 @@ class Partial:
     def _check(self) -> None:
         remedy = f"repeat the command that began it, or remove {self.partial}"
         try:
-            begun = json.loads(self.record.read_text(encoding="utf-8"))
-        except (OSError, ValueError):
+            begun = read_record(self.record, {str: ANY}, remedy)
+        except FileNotFoundError:
             raise UserError(
                 f"{self.partial} is there, and {self.record.name}, which says of what, is not:"
                 f" {remedy}",

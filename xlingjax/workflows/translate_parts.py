@@ -8,7 +8,6 @@ stopped. When all are there they are joined to what one undivided run writes.
 import contextlib
 import dataclasses
 import itertools
-import json
 import os
 import shutil
 import signal
@@ -26,6 +25,7 @@ from xlingjax.data.text_files import (
 from xlingjax.errors import UserError
 from xlingjax.inference.generate import Generator
 from xlingjax.runtime.files import write_json
+from xlingjax.runtime.records import ANY, read_record
 from xlingjax.runtime.signals import stopped_by
 from xlingjax.workflows.translate import opened
 from xlingjax.workflows.translate_input import chunks, texts
@@ -157,10 +157,12 @@ def _record(
 
 def _require_same(folder: Path, record: dict[str, Any]) -> None:
     """Raises UserError where the folder was begun with another record."""
-    path = folder / MADE_WITH
-    if not path.is_file():
+    try:
+        remedy = f"remove {folder} and start again"
+        before = read_record(folder / MADE_WITH, {str: ANY}, remedy)
+    except FileNotFoundError:
         return
-    differ = differences(json.loads(path.read_text(encoding="utf-8")), record)
+    differ = differences(before, record)
     if differ:
         raise UserError(
             f"{folder} was begun with other {', '.join(differ)}: repeat the command that began it,"

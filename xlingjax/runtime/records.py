@@ -1,0 +1,160 @@
+"""Files of JSON that a run or a workflow wrote, read again: one line names the file, the place in
+it and the remedy where it is not what was written."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from xlingjax.errors import UserError
+
+ANY = object
+"""A shape that any value has."""
+NUMBER = (int, float, type(None))
+"""As the tracker writes numbers: null for one that is not finite."""
+
+# What JSON in a damaged file may raise; too many brackets are a RecursionError.
+_NO_JSON = (ValueError, RecursionError)
+
+
+def misfit(value: Any, shape: Any, where: str = "") -> str:
+    """What of a JSON value has not the shape, in words; "": nothing.
+
+    A shape is a type or several; `(None, shape)`, null or that; `[shape]`, a list; `{str: shape}`,
+    a table of any names; `{"name": shape, "name?": shape}`, a table with these names, of which some
+    may be missing.
+    """
+    if isinstance(shape, tuple) and shape[0] is None:
+        if value is None:
+            return ""
+        shape = shape[1]
+    if isinstance(shape, list):
+        if not isinstance(value, list):
+            return f"{where or 'it'} is no list"
+        for number, item in enumerate(value):
+            if wrong := misfit(item, shape[0], f"{where}[{number}]"):
+                return wrong
+        return ""
+    if isinstance(shape, dict):
+        return _misfit_of_table(value, shape, where)
+    # True is an int, too, and NaN no number that was written.
+    is_odd = isinstance(value, bool) and shape not in (bool, ANY)
+    if isinstance(value, float) and not math.isfinite(value):
+        is_odd = shape is not ANY
+    if is_odd or not isinstance(value, shape):
+        return f"{where or 'it'} is {json.dumps(value)[:40]}"
+    return ""
+
+
+def _misfit_of_table(value: Any, shape: dict[Any, Any], where: str) -> str:
+    if not isinstance(value, dict):
+        return f"{where or 'it'} is no table"
+    if str in shape:
+        for name, item in value.items():
+            if wrong := misfit(item, shape[str], _below(where, name)):
+                return wrong
+        return ""
+    for name, of_item in shape.items():
+        may_lack = name.endswith("?")
+        name = name.removesuffix("?")
+        if name in value:
+            if wrong := misfit(value[name], of_item, _below(where, name)):
+                return wrong
+        elif not may_lack:
+            return f"{_below(where, name)} is missing"
+    return ""
+
+
+def _below(where: str, name: str) -> str:
+    if not where:
+        return name
+    return f"{where}.{name}"
+
+
+def read_text(path: Path, remedy: str) -> str:
+    """Raises UserError: a folder, not readable, not UTF-8 (with the line); FileNotFoundError."""
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise UserError(
+            f"{path}: cannot be read ({error.strerror or error}); {remedy}",
+        ) from None
+    try:
+        return content.decode()
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise UserError(
+            f"{path} line {line}: not UTF-8; {remedy}",
+        ) from None
+
+
+def read_record(path: Path, shape: Any, remedy: str) -> Any:
+    """The value of a file of JSON that has `shape` (see `misfit`). Raises UserError, and
+    FileNotFoundError."""
+    text = read_text(path, remedy)
+    try:
+        value = json.loads(text, parse_constant=_null)
+    except _NO_JSON as error:
+        raise UserError(f"{path}: not valid JSON ({error}); {remedy}") from None
+    wrong = misfit(value, shape)
+    if wrong:
+        raise UserError(f"{path}: {wrong}; {remedy}")
+    return value
+
+
+def read_lines(
+    path: Path,
+    shape: Any,
+    remedy: str = "put the line back, or remove it",
+    say: Callable[[str], None] | None = None,
+) -> list[Any]:
+    """The values of a file of JSON lines, each of `shape`; of one that is not there, none. A last
+    line without its end is that of a process that was killed, and left out.
+
+    say: is told of other damaged lines, which are left out; without it they raise UserError.
+    """
+    return [value for value, _ in numbered_lines(path, shape, remedy, say)]
+
+
+def numbered_lines(
+    path: Path,
+    shape: Any,
+    remedy: str = "put the line back, or remove it",
+    say: Callable[[str], None] | None = None,
+) -> Iterator[tuple[Any, bytes]]:
+    """(value, line as it stands) of `read_lines`."""
+    if not path.exists():
+        return
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise UserError(
+            f"{path}: cannot be read ({error.strerror or error}); move it away",
+        ) from None
+    for number, line in enumerate(content.splitlines(keepends=True), 1):
+        if not line.endswith(b"\n"):
+            continue
+        wrong = ""
+        try:
+            value = json.loads(line, parse_constant=_null)
+            wrong = misfit(value, shape)
+        except UnicodeDecodeError:
+            wrong = "not UTF-8"
+        except _NO_JSON:
+            wrong = "not valid JSON"
+        if not wrong:
+            yield value, line
+        elif say:
+            say(f"{path} line {number}: {wrong}; left out")
+        else:
+            raise UserError(f"{path} line {number}: {wrong}; {remedy}")
+
+
+def _null(constant: str) -> None:
+    """NaN and infinities, which JSON has not: as the tracker writes them."""
+    return
