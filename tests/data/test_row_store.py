@@ -122,6 +122,10 @@ def damage(path, how):
         os.truncate(path, path.stat().st_size - 1)
     elif how == "gone":
         path.unlink()
+    elif how == "flipped":
+        content = bytearray(path.read_bytes())
+        content[len(content) // 2] ^= 1
+        path.write_bytes(content)
     else:
         path.write_text("[1]")
 
@@ -132,8 +136,10 @@ def damage(path, how):
         ("input_ids.bin", "cut", r"input_ids.bin has 27 bytes of 28"),
         ("labels.bin", "gone", r"labels.bin: No such file"),
         ("part.json", "gone", r"part.json is missing"),
-        ("part.json", "other", r"part.json is not that of a part"),
-        ("part.json", "cut", "delimiter"),
+        ("part.json", "other", r"part.json is not what was written"),
+        ("part.json", "cut", "part.json is not what was written"),
+        ("input_ids.bin", "flipped", "input_ids.bin has other bytes than were written"),
+        ("part.json", "flipped", "part.json is not what was written"),
     ],
 )
 def test_damage_is_seen(folder, name, how, fault):

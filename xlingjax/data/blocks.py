@@ -10,23 +10,38 @@ opened before reads that alone, and no token.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from xlingjax.data.holdout import BLOCK, held_out_of
+from xlingjax.data.sealed import (
+    Damaged,
+    is_whole,
+    read_array,
+    read_index,
+    remove,
+    say_mended,
+    unmendable,
+    write_array,
+    write_index,
+)
 from xlingjax.data.texts import Pair, Text
 from xlingjax.data.token_cache import (
     SHARD_LINES,
     TokenFile,
     cache_folder,
+    failing,
     ids_behind_end,
+    mending,
     read_shard,
-    replace_text,
-    replaced,
+    remove_shard,
     shard_is_written,
     shard_stem,
     write_shard,
@@ -38,7 +53,10 @@ from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
 
 # Part of every name: another form of index leaves the old files alone.
-FORMAT = 1
+FORMAT = 2
+_MENDING = threading.RLock()
+_FILES_MENDED = 8
+"""In one piece of reading."""
 _DOCUMENT_BREAK = np.zeros(1, np.int32)
 """A line of no tokens ends a document: the last sentence of one file and the first of the next are
 not neighbours."""
@@ -83,6 +101,11 @@ class BlockText:
     content_hash: str
     blocks: tuple[Block, ...]
     counts_path: Path
+    remake: Callable[[], Any] | None = dataclasses.field(
+        default=None,
+        compare=False,
+    )
+    """Makes again what of it is not on disk; None: only a new start does."""
 
     @property
     def name(self) -> str:
@@ -102,12 +125,44 @@ class BlockText:
         return tuple(np.sum([block.sentences for block in self.blocks], axis=0))
 
     def counts(self) -> np.ndarray:
-        return np.load(self.counts_path)
+        return self._whole(lambda: read_array(self.counts_path))
+
+    def of_block(self, number: int) -> Records:
+        return self._whole(lambda: self.blocks[number].records(self.languages))
+
+    def ids(self, number: int, side: int) -> np.ndarray:
+        """As `Block.ids`."""
+        return self._whole(lambda: self.blocks[number].ids(side))
 
     def each(self) -> Iterator[Records]:
         """The records of each block."""
-        for block in self.blocks:
-            yield block.records(self.languages)
+        for number in range(len(self.blocks)):
+            yield self.of_block(number)
+
+    def _whole(self, read: Callable[[], Any]) -> Any:
+        """What `read` gives; where a file of the cache is damaged it is made again first, and that
+        is said. Raises UserError where it cannot be."""
+        try:
+            return read()
+        except (Damaged, FileNotFoundError):
+            pass
+        # Batches are made by several threads: one mends, and the others find it mended.
+        with _MENDING:
+            for _ in range(_FILES_MENDED):
+                try:
+                    return read()
+                except Damaged as fault:
+                    remove_shard(fault)
+                    if self.remake is None:
+                        raise unmendable(fault) from None
+                    say_mended(fault)
+                    last = fault
+                except FileNotFoundError as error:
+                    last = Damaged(Path(error.filename), "it is missing")
+                    if self.remake is None:
+                        raise unmendable(last) from None
+                self.remake()
+        raise failing(last)
 
     def records(self) -> Records:
         """All of it in memory."""
@@ -154,13 +209,10 @@ def text_blocks(
 ) -> BlockText:
     """All lines of one language, or the held-out (`held`) or other part of them. Raises UserError
     if none is left."""
-    return _blocks(
-        (texts[0].language,),
-        texts,
-        [(text,) for text in texts],
-        vocabulary,
-        holdout,
-        held,
+    languages = (texts[0].language,)
+    sides = [(text,) for text in texts]
+    return mending(
+        lambda: _blocks(languages, texts, sides, vocabulary, holdout, held),
     )
 
 
@@ -172,13 +224,10 @@ def pair_blocks(
 ) -> BlockText:
     """All aligned lines of one pair of languages, as `text_blocks`. Raises UserError: unequal
     lengths, none left."""
-    return _blocks(
-        pairs[0].languages,
-        pairs,
-        [pair.sides for pair in pairs],
-        vocabulary,
-        holdout,
-        held,
+    languages = pairs[0].languages
+    sides = [pair.sides for pair in pairs]
+    return mending(
+        lambda: _blocks(languages, pairs, sides, vocabulary, holdout, held),
     )
 
 
@@ -196,9 +245,19 @@ def _blocks(
     if holdout:
         order = [str(of_file[0].path) for of_file in sides]
     key = _key(keys, vocabulary, holdout, held, order)
+    again = functools.partial(
+        _remade,
+        key,
+        languages,
+        files,
+        sides,
+        vocabulary,
+        holdout,
+        held,
+    )
     found = _find(key, languages)
     if found:
-        return found
+        return dataclasses.replace(found, remake=again)
     flat = []
     for of_file in sides:
         flat += of_file
@@ -214,7 +273,13 @@ def _blocks(
     pieces = _pieces(files, tokens, holdout, held)
     text = blocks_of(languages, key, pieces, vocabulary)
     _require_text(text, [of_file[0].path for of_file in sides], held)
-    return text
+    return dataclasses.replace(text, remake=again)
+
+
+def _remade(key: str, *request: Any) -> BlockText:
+    """The text once more, with what is missing of it."""
+    _index_path(key).unlink(missing_ok=True)
+    return mending(lambda: _blocks(*request))
 
 
 def blocks_of_files(
@@ -231,7 +296,11 @@ def blocks_of_files(
         pieces = []
         for number in range(len(files[0].lines)):
             pieces.append(_Piece(tuple(files), number, None, ends=False))
-        text = blocks_of(languages, key, pieces, vocabulary)
+        try:
+            text = blocks_of(languages, key, pieces, vocabulary)
+        except Damaged as fault:
+            remove_shard(fault)
+            raise unmendable(fault) from None
     _require_text(text, [Path(what)], False)
     return text
 
@@ -294,9 +363,8 @@ def blocks_of(
         "blocks": [dataclasses.asdict(block) for block in blocks],
     }
     with written(cache_folder()):
-        with replaced(_counts_path(key)) as file:
-            np.save(file, counts_V)
-        replace_text(_index_path(key), json.dumps(index))
+        write_array(_counts_path(key), counts_V)
+        write_index(_index_path(key), index)
     return BlockText(
         languages,
         key,
@@ -315,10 +383,15 @@ def _counts_path(key: str) -> Path:
 
 
 def _find(key: str, languages: tuple[str, ...]) -> BlockText | None:
-    """The text of an index; None where there is none, or shards of it were deleted."""
+    """The text of an index; None where there is none, or files of it were deleted or have not the
+    size that they tell."""
     try:
-        index = json.loads(_index_path(key).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        index = read_index(_index_path(key))
+    except FileNotFoundError:
+        return None
+    except Damaged as fault:
+        say_mended(fault)
+        remove(fault, _index_path(key))
         return None
     blocks = []
     for one in index["blocks"]:
@@ -333,7 +406,8 @@ def _find(key: str, languages: tuple[str, ...]) -> BlockText | None:
             if not shard_is_written(cache_folder() / name):
                 return None
         blocks.append(block)
-    if not _counts_path(key).is_file():
+    if not is_whole(_counts_path(key)):
+        remove(Damaged(_counts_path(key), "another size"), _counts_path(key))
         return None
     return BlockText(
         languages,

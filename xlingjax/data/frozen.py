@@ -11,7 +11,9 @@ import contextlib
 import io
 import json
 import os
+import struct
 import zipfile
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -19,8 +21,35 @@ import numpy as np
 from xlingjax.data.features import FIELDS, batch_hash
 from xlingjax.data.loader import BatchSource, CountedSource
 from xlingjax.errors import UserError
+from xlingjax.runtime.records import ANY, misfit
 
 VERSION = 1
+MOST_BYTES = 1 << 31
+"""Of one field of a batch."""
+_HEADER = {
+    "version": int,
+    "batches": int,
+    "fields": [str],
+    "languages": [str],
+    "identity": {str: ANY},
+    "hashes": [str],
+}
+_DAMAGES = (
+    zipfile.BadZipFile,
+    zlib.error,
+    struct.error,
+    KeyError,
+    ValueError,
+    TypeError,
+    SyntaxError,
+    EOFError,
+    NotImplementedError,
+    RuntimeError,
+    MemoryError,
+    OSError,
+)
+"""What reading a damaged archive raises, by where it is damaged: its list, a member, an array's
+header."""
 
 
 def _member(index: int, name: str) -> str:
@@ -114,23 +143,65 @@ def read_header(path: str | os.PathLike) -> dict:
     UserError."""
     try:
         with zipfile.ZipFile(path) as archive:
-            header = json.loads(archive.read("header.json"))
-    except FileNotFoundError:
+            header = json.loads(_content(archive, "header.json"))
+    except (FileNotFoundError, NotADirectoryError):
         raise UserError(
             f"no frozen batches at {path}; write them with `xlingjax freeze`",
         ) from None
     # A file that was copied in part has no end, and with it no list of members.
-    except (zipfile.BadZipFile, KeyError, ValueError):
-        raise UserError(
-            f"{path} is not a complete file of frozen batches; write it again with `xlingjax"
-            " freeze`",
-        ) from None
+    except _DAMAGES as error:
+        raise _damaged(path, f"{error or type(error).__name__}") from None
+    wrong = misfit(header, {"version": int})
+    if wrong:
+        raise _damaged(path, f"its header: {wrong}")
     if header["version"] != VERSION:
         raise UserError(
             f"{path} has frozen-batch version {header['version']}, this program reads {VERSION};"
             " write it again",
         )
+    wrong = misfit(header, _HEADER)
+    unknown = []
+    if not wrong:
+        unknown = [name for name in header["fields"] if name not in FIELDS]
+    if unknown:
+        wrong = f"the field {unknown[0]!r} is unknown"
+    elif not wrong and not 0 < header["batches"] == len(header["hashes"]):
+        wrong = "batches and hashes are not as many"
+    if wrong:
+        raise _damaged(path, f"its header: {wrong}")
     return header
+
+
+def _damaged(path: str | os.PathLike, why: str) -> UserError:
+    why = (why.splitlines() or [""])[0][:200]
+    return UserError(
+        f"{path} is not a complete file of frozen batches ({why}); write it again with `xlingjax"
+        " freeze`",
+    )
+
+
+def _content(archive: zipfile.ZipFile, member: str) -> bytes:
+    """A member's bytes, of which the archive has a checksum. Raises what is in `_DAMAGES`."""
+    # What it unpacks to is told beforehand: a small file may claim any memory.
+    if archive.getinfo(member).file_size > MOST_BYTES:
+        raise ValueError(f"{member} claims more than {MOST_BYTES:,} bytes")
+    return archive.read(member)
+
+
+def _array(content: bytes) -> np.ndarray:
+    """The array of an `.npy`. Raises ValueError before memory is taken for a shape that the bytes
+    have not."""
+    file = io.BytesIO(content)
+    if np.lib.format.read_magic(file) != (1, 0):
+        raise ValueError("another version of arrays")
+    shape, _, dtype = np.lib.format.read_array_header_1_0(file)
+    size = dtype.itemsize
+    for length in shape:
+        size *= length
+    if size != len(content) - file.tell():
+        raise ValueError(f"an array of shape {shape} in {len(content):,} bytes")
+    file.seek(0)
+    return np.load(file, allow_pickle=False)
 
 
 class _FrozenSource(CountedSource):
@@ -145,10 +216,18 @@ class _FrozenSource(CountedSource):
 
         def read(index: int) -> dict[str, np.ndarray]:
             batch = {}
-            for name in header["fields"]:
-                raw = self._archive.read(_member(index, name))
-                stored = np.load(io.BytesIO(raw), allow_pickle=False)
-                batch[name] = stored.astype(FIELDS[name].dtype)
+            try:
+                for name in header["fields"]:
+                    stored = _array(
+                        _content(self._archive, _member(index, name)),
+                    )
+                    batch[name] = stored.astype(FIELDS[name].dtype)
+            except _DAMAGES as error:
+                why = f"batch {index}: {error or type(error).__name__}"
+                raise _damaged(path, why) from None
+            # The archive's checksums are of members, whichever stands under which name.
+            if batch_hash(batch) != header["hashes"][index]:
+                raise _damaged(path, f"batch {index} is not what was written")
             return batch
 
         # What was frozen is the identity, and nothing of the path: a copied file continues the same

@@ -21,22 +21,26 @@ from typing import Any, cast
 
 import numpy as np
 
-from xlingjax.data.blocks import Block, BlockText
+from xlingjax.data.blocks import BlockText
 from xlingjax.data.cache_folder import cache_root
 from xlingjax.data.preprocessor import Preprocessor
 from xlingjax.data.rows import SLICES, Rows
-from xlingjax.data.token_cache import (
-    mapped,
-    replace_text,
-    replaced,
-    written,
+from xlingjax.data.sealed import (
+    Damaged,
+    read_array,
+    read_index,
+    remove,
+    say_mended,
+    write_array,
+    write_index,
 )
+from xlingjax.data.token_cache import written
 from xlingjax.data.tokens import Records
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
 
 # Part of every name: another form of plan leaves the old files alone.
-FORMAT = 1
+FORMAT = 2
 FEW_LINES = 4096
 """Text of fewer lines is planned at every start: that is faster than looking for its plan."""
 OPEN_BYTES = 1 << 30
@@ -96,10 +100,12 @@ class TextRows:
     def _read(self, number: int) -> BlockRows:
         found = None
         if self.folder:
-            found = _read(self.folder, number)
-        # The file was deleted while it was in use.
+            found = _read(self.folder, number, self.labelled)
+        # The file was deleted while it was in use, or is damaged.
         if found is None:
-            found, _ = self.plan.of_block(self.text, self.text.blocks[number])
+            found, _ = self.plan.of_block(self.text, number)
+            if self.folder:
+                _write(self.folder, number, found)
         return found
 
     def ids(self, number: int, side: int) -> np.ndarray:
@@ -107,7 +113,7 @@ class TextRows:
         block = self.text.blocks[number]
         return OPENED.get(
             (cache_root(), block.shards[side]),
-            functools.partial(block.ids, side),
+            functools.partial(self.text.ids, number, side),
         )
 
 
@@ -147,9 +153,12 @@ class RowPlan:
 
     def _found(self, text: BlockText, folder: Path) -> TextRows | None:
         try:
-            content = (folder / "rows.json").read_text(encoding="utf-8")
-            index = json.loads(content)
-        except (OSError, ValueError):
+            index = read_index(folder / "rows.json")
+        except FileNotFoundError:
+            return None
+        except Damaged as fault:
+            say_mended(fault)
+            remove(fault, fault.path)
             return None
         counts = np.array(index["counts"], np.int64)
         sizes = index["sizes"]
@@ -161,8 +170,8 @@ class RowPlan:
         passes = 1
         labelled = False
         kept = {}
-        for number, block in enumerate(text.blocks):
-            rows, plan = self.of_block(text, block)
+        for number in range(len(text.blocks)):
+            rows, plan = self.of_block(text, number)
             if folder:
                 _write(folder, number, rows)
             else:
@@ -182,7 +191,7 @@ class RowPlan:
         index = {"counts": counts, "sizes": sizes, "labels": labelled}
         if folder:
             with written(folder):
-                replace_text(folder / "rows.json", json.dumps(index))
+                write_index(folder / "rows.json", index)
         return TextRows(
             text,
             self,
@@ -196,9 +205,9 @@ class RowPlan:
     def of_block(
         self,
         text: BlockText,
-        block: Block,
+        number: int,
     ) -> tuple[BlockRows, Rows]:
-        records = block.records(text.languages)
+        records = text.of_block(number)
         bases = side_bases(records)
         rows = self.preprocessor.rows(
             records,
@@ -287,21 +296,23 @@ def _write(folder: Path, number: int, rows: BlockRows) -> None:
         for name in ("splits", "slices", "labels"):
             array = getattr(rows, name)
             if array is not None:
-                with replaced(folder / f"{number:05}.{name}.npy") as file:
-                    np.save(file, array)
+                write_array(folder / f"{number:05}.{name}.npy", array)
 
 
-def _read(folder: Path, number: int) -> BlockRows | None:
+def _read(folder: Path, number: int, labelled: bool) -> BlockRows | None:
+    names = ["splits", "slices"]
+    if labelled:
+        names.append("labels")
+    arrays = {"labels": None}
     try:
-        arrays = []
-        for name in ("splits", "slices"):
-            path = folder / f"{number:05}.{name}.npy"
-            arrays.append(mapped(path))
-        labels = folder / f"{number:05}.labels.npy"
-        if labels.is_file():
-            return BlockRows(*arrays, mapped(labels))
-        return BlockRows(*arrays, None)
-    except (OSError, ValueError):
+        for name in names:
+            arrays[name] = read_array(folder / f"{number:05}.{name}.npy")
+        return BlockRows(**arrays)
+    except FileNotFoundError:
+        return None
+    except Damaged as fault:
+        say_mended(fault)
+        remove(fault, fault.path)
         return None
 
 

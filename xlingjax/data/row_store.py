@@ -23,15 +23,21 @@ from typing import Any
 import numpy as np
 
 from xlingjax.data.cache_folder import cache_root
+from xlingjax.data.content_hashes import content_hash
 from xlingjax.data.features import FIELDS
+from xlingjax.data.sealed import Damaged, read_index, write_index
 from xlingjax.errors import UserError
 
-FORMAT = 1
+FORMAT = 2
 """Part of every name: another form of the files leaves the old ones alone."""
 _META = "part.json"
 _PARTIAL = ".partial"
 _MAPPED_BYTES = 1 << 16
 """A smaller file is read whole: a map of each would be many."""
+_HASHED_BYTES = 1 << 26
+"""A file of no more is hashed whenever it is opened, which takes a fraction of a second for the
+examples of a language. A larger one only where its times tell that it changed since it was hashed
+last: a start does not read a store that is mapped because it is large."""
 _IDS = np.dtype(np.int32)
 _COLUMNS = (
     "start_positions",
@@ -204,19 +210,22 @@ def part_folder(key: str) -> Path:
 
 
 def read_part(folder: Path) -> StoredPart | None:
-    """What the store has of a part; None: nothing. Raises ValueError where it is damaged."""
+    """What the store has of a part; None: nothing. Raises ValueError where it is damaged: in size
+    or, see `_HASHED_BYTES`, in content."""
     try:
-        meta = json.loads((folder / _META).read_text(encoding="utf-8"))
+        meta = read_index(folder / _META)
     except FileNotFoundError:
         if folder.is_dir():
             raise ValueError(f"{_META} is missing") from None
         return None
-    except OSError as error:
-        raise ValueError(f"{_META}: {error.strerror or error}") from None
+    except Damaged:
+        raise ValueError(f"{_META} is not what was written") from None
     try:
         arrays = {}
         for name, (dtype, size) in meta["arrays"].items():
-            arrays[name] = _read_array(folder / f"{name}.bin", dtype, size)
+            path = folder / f"{name}.bin"
+            arrays[name] = _read_array(path, dtype, size)
+            _require_content(path, meta["sha256"][name])
         rows = RaggedRows(
             meta["length"],
             meta["texts"],
@@ -225,8 +234,22 @@ def read_part(folder: Path) -> StoredPart | None:
             _offsets(arrays["lengths"]),
         )
         return StoredPart(rows, meta["digest"], meta["facts"])
-    except (KeyError, TypeError, AttributeError):
+    except (KeyError, TypeError, AttributeError, OverflowError):
         raise ValueError(f"{_META} is not that of a part") from None
+
+
+def _require_content(path: Path, digest: str) -> None:
+    """Raises ValueError where the file has not this sha256 (hex)."""
+    try:
+        if path.stat().st_size > _HASHED_BYTES:
+            found = content_hash(path)
+        else:
+            with open(path, "rb") as file:
+                found = hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise ValueError(f"{path.name}: {error.strerror or error}") from None
+    if found != digest:
+        raise ValueError(f"{path.name} has other bytes than were written")
 
 
 def _read_array(path: Path, dtype: str, size: int) -> np.ndarray:
@@ -285,10 +308,10 @@ class _Writer:
         meta |= {
             "digest": hashlib.sha256(everything.encode()).hexdigest(),
             "facts": dict(facts),
+            "sha256": digests,
         }
         self._closing.close()
-        path = self._folder / _META
-        path.write_text(json.dumps(meta), encoding="utf-8")
+        write_index(self._folder / _META, meta)
 
 
 def write_part(

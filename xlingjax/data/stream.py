@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -43,6 +43,8 @@ class BatchPlan:
     epochs: int | None
     prefetch: int
     threads: int
+    refusals: list[UserError] = field(default_factory=list)
+    """What reading rows raised."""
 
     def finite_rows(self) -> np.ndarray:
         """Row numbers [steps, B] of a source with an end; -1 fills up."""
@@ -214,7 +216,12 @@ class BatchPlan:
         dtypes = [tf.as_dtype(FIELDS[name].dtype) for name in names]
 
         def arrays(*numbers: np.ndarray) -> list[np.ndarray]:
-            fields = read(*numbers)
+            try:
+                fields = read(*numbers)
+            except UserError as error:
+                # TensorFlow makes an error of its own of it, with a traceback for its message.
+                self.refusals.append(error)
+                raise
             return [fields[name] for name in names]
 
         # Rows are read in NumPy: text larger than memory is no constant of a graph.
@@ -290,7 +297,12 @@ class PlannedSource:
                 self._count,
             )
             self._iterator = iter(data)
-        fields, positions = next(self._iterator)
+        try:
+            fields, positions = next(self._iterator)
+        except tf.errors.OpError:
+            if self._plan.refusals:
+                raise self._plan.refusals[0] from None
+            raise
         # The position of the batch handed out, not of those prefetched behind it.
         self._step += 1
         self._positions = positions.numpy()

@@ -11,27 +11,42 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
+import itertools
 import logging
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from xlingjax.data.cache_folder import cache_root
+from xlingjax.data.sealed import (
+    Damaged,
+    is_whole,
+    read_array,
+    read_index,
+    remove,
+    say_mended,
+    write_array,
+    write_index,
+    write_parts,
+)
 from xlingjax.data.tokens import Tokens, id_dtype
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
 from xlingjax.runtime import moved
 
 # Part of every name: another form of record leaves the old files alone.
-FORMAT = 2
+FORMAT = 3
 SHARD_LINES = 1 << 18
 """Lines of a shard. Text of one language that has no more is planned in one piece, as it was before
 there were shards."""
+
+Made = TypeVar("Made")
+_FILES_MENDED = 100
+"""In one piece of work."""
 
 log = logging.getLogger(__name__)
 
@@ -72,17 +87,67 @@ def shard_stem(stem: Path, number: int) -> Path:
 
 
 def read_shard(stem: Path) -> Tokens:
-    """The lines of one shard; ids are read through a map where there are many."""
-    return Tokens(ids_behind_end(stem)[1:], _load(_lengths_path(stem)))
+    """The lines of one shard; ids are read through a map where there are many. Raises Damaged."""
+    ids = ids_behind_end(stem)[1:]
+    lengths = _array(_lengths_path(stem))
+    if int(lengths.sum(dtype=np.int64)) != ids.size:
+        raise Damaged(_lengths_path(stem), "its ids are of another text")
+    return Tokens(ids, lengths)
 
 
 def ids_behind_end(stem: Path) -> np.ndarray:
-    """[1 + T]: the ids of a shard behind a first `</s>`."""
-    return _load(_ids_path(stem))
+    """[1 + T]: the ids of a shard behind a first `</s>`. Raises Damaged."""
+    return _array(_ids_path(stem))
+
+
+def _array(path: Path) -> np.ndarray:
+    try:
+        return read_array(path)
+    except FileNotFoundError:
+        raise Damaged(path, "it is missing") from None
 
 
 def shard_is_written(stem: Path) -> bool:
-    return _ids_path(stem).is_file() and _lengths_path(stem).is_file()
+    """Whether it is there; one whose files have not the size that they tell is removed, which is
+    said."""
+    for path in (_ids_path(stem), _lengths_path(stem)):
+        if not path.exists():
+            return False
+        if not is_whole(path):
+            fault = Damaged(path, "another size or header than was written")
+            say_mended(fault)
+            remove_shard(fault)
+            return False
+    return True
+
+
+def remove_shard(fault: Damaged) -> None:
+    """Removes the shard that a damaged file is of, and the index of its text. Raises UserError."""
+    name = fault.path.name.removesuffix(".npy")
+    name = name.removesuffix(".ids").removesuffix(".lengths")
+    stem = fault.path.with_name(name)
+    index = fault.path.with_name(f"{name.rpartition('.')[0]}.json")
+    remove(fault, fault.path, _ids_path(stem), _lengths_path(stem), index)
+
+
+def mending(make: Callable[[], Made]) -> Made:
+    """What `make` gives, which writes the shards that are missing and may find some that an earlier
+    run left damaged: they are removed first, which is said. Raises UserError."""
+    for _ in range(_FILES_MENDED):
+        try:
+            return make()
+        except Damaged as fault:
+            say_mended(fault)
+            remove_shard(fault)
+            last = fault
+    raise failing(last)
+
+
+def failing(fault: Damaged) -> UserError:
+    """For files that are made again and damaged again."""
+    return UserError(
+        f"{fault} again and again: is the disk failing? Set XLINGJAX_CACHE to another",
+    )
 
 
 def _ids_path(stem: Path) -> Path:
@@ -100,16 +165,23 @@ def _index_path(stem: Path) -> Path:
 def find(stem: Path) -> TokenFile | None:
     """What the cache has of a text; None where it is not complete."""
     try:
-        index = json.loads(_index_path(stem).read_text(encoding="utf-8"))
-        return TokenFile(
-            stem,
-            tuple(index["lines"]),
-            tuple(index["sentences"]),
-            tuple(index["tokens"]),
-        )
+        index = read_index(_index_path(stem))
     # Not there, or of a run that was cut off in the middle of it: it is made again.
-    except (OSError, ValueError, KeyError):
+    except FileNotFoundError:
         return None
+    except Damaged as fault:
+        say_mended(fault)
+        remove(fault, _index_path(stem))
+        return None
+    for number in range(len(index["lines"])):
+        if not shard_is_written(shard_stem(stem, number)):
+            return None
+    return TokenFile(
+        stem,
+        tuple(index["lines"]),
+        tuple(index["sentences"]),
+        tuple(index["tokens"]),
+    )
 
 
 def complete(stem: Path, shards: int, what: str) -> TokenFile:
@@ -118,13 +190,13 @@ def complete(stem: Path, shards: int, what: str) -> TokenFile:
     sentences = []
     tokens = []
     for number in range(shards):
-        lengths = _load(_lengths_path(shard_stem(stem, number)))
+        lengths = _array(_lengths_path(shard_stem(stem, number)))
         lines.append(int(lengths.size))
         sentences.append(int(np.count_nonzero(lengths)))
         tokens.append(int(lengths.sum(dtype=np.int64)))
     index = {"lines": lines, "sentences": sentences, "tokens": tokens}
     with written(stem.parent):
-        replace_text(_index_path(stem), json.dumps(index))
+        write_index(_index_path(stem), index)
     log.info("tokenised %s: %d tokens in %s", what, sum(tokens), stem)
     return TokenFile(stem, tuple(lines), tuple(sentences), tuple(tokens))
 
@@ -190,21 +262,11 @@ def write_shard(
     tokens = 1 + int(lengths.sum(dtype=np.int64))
     with written(stem.parent):
         stem.parent.mkdir(parents=True, exist_ok=True)
-        with replaced(_lengths_path(stem)) as file:
-            np.save(file, lengths.astype(np.int32), allow_pickle=False)
+        write_array(_lengths_path(stem), lengths.astype(np.int32))
+        end = np.array([vocabulary.eos_id], dtype)
         # Last: where the ids are, the shard is whole.
-        with replaced(_ids_path(stem)) as file:
-            np.lib.format.write_array_header_1_0(
-                file,
-                {
-                    "descr": np.lib.format.dtype_to_descr(dtype),
-                    "fortran_order": False,
-                    "shape": (tokens,),
-                },
-            )
-            file.write(np.array([vocabulary.eos_id], dtype).tobytes())
-            for part in ids:
-                file.write(np.ascontiguousarray(part, dtype).data)
+        parts = itertools.chain([end], ids)
+        write_parts(_ids_path(stem), dtype, (tokens,), parts)
 
 
 @contextlib.contextmanager
@@ -218,38 +280,6 @@ def written(folder: Path) -> Iterator[None]:
             f"cannot write the token cache in {folder}: {error.strerror or error}; "
             "set XLINGJAX_CACHE to a folder with room",
         ) from None
-
-
-@contextlib.contextmanager
-def replaced(path: Path) -> Iterator:
-    """A file that appears under its name when it is whole."""
-    # Another process may write the same: each has a file of its own, and renaming is atomic.
-    partial = path.with_name(f"{path.name}.{os.getpid()}")
-    try:
-        with open(partial, "wb") as file:
-            yield file
-        os.replace(partial, path)
-    finally:
-        with contextlib.suppress(OSError):
-            partial.unlink(missing_ok=True)
-
-
-def replace_text(path: Path, text: str) -> None:
-    with replaced(path) as file:
-        file.write(text.encode())
-
-
-def _load(path: Path) -> np.ndarray:
-    # Small files are read whole: a map of each would keep a file open, and there may be many.
-    if path.stat().st_size <= 1 << 16:
-        return np.load(path)
-    return mapped(path)
-
-
-def mapped(path: Path) -> np.ndarray:
-    """An array on disk, read-only: the file is shared by every run with this text."""
-    # An ordinary array over the map: NumPy's own class for maps takes longer to index.
-    return np.asarray(np.load(path, mmap_mode="r"))
 
 
 def named_by_content(file: TokenFile, vocabulary: Vocabulary) -> TokenFile:

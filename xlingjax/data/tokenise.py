@@ -29,6 +29,7 @@ from xlingjax.data.token_cache import (
     TokenFile,
     complete,
     find,
+    mending,
     shard_is_written,
     shard_stem,
     stem_of,
@@ -83,6 +84,14 @@ def tokenise(
     """
     if processes is None:
         processes = default_processes()
+    return mending(lambda: _tokenised(texts, vocabulary, processes))
+
+
+def _tokenised(
+    texts: Sequence[Text],
+    vocabulary: Vocabulary,
+    processes: int,
+) -> list[TokenFile]:
     missing = _missing(texts, vocabulary)
     work = work_of(texts, vocabulary)
     size = sum(text.path.stat().st_size for text in missing.values())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from xlingjax.data.features import FIELDS
 from xlingjax.data.loader import BatchSource, CountedSource
 from xlingjax.data.row_lengths import padded_length
 from xlingjax.data.row_store import StoredPart, storing
-from xlingjax.data.token_cache import replace_text
+from xlingjax.data.sealed import Damaged, read_index, write_index
 
 _ENDLESS = 2**62  # batches
 WINDOW = 50
@@ -234,12 +235,13 @@ def _hash_of(
     if by_length:
         return digest
     # Of the padded rows, as it always was: a run that was begun so goes on.
-    path = cache_root() / "task_rows" / f"{digest[:32]}.padded"
-    if path.is_file():
-        return path.read_text(encoding="utf-8")
+    path = cache_root() / "task_rows" / f"{digest[:32]}.padded.json"
+    # Not there, or damaged: a run that went by it would be another run.
+    with contextlib.suppress(FileNotFoundError, Damaged):
+        return str(read_index(path)["sha256"])
     made = rows.padded_hash()
     # Many rows padded are many times their tokens: it is remembered.
     with storing(path.parent):
         path.parent.mkdir(parents=True, exist_ok=True)
-        replace_text(path, made)
+        write_index(path, {"sha256": made})
     return made
