@@ -525,7 +525,7 @@ def test_bad_input(corpus, run, tmp_path, capsys):
         "verify tests what objectives predict of hidden words; plug_in promises nothing",
     )
     refused(["mine", "--output", "x"], "mine needs RUN")
-    for codes in (("zh-TW", "en"), ("de", "de")):
+    for codes in (("German", "en"), ("de", "de")):
         words = [
             "mine",
             str(run),

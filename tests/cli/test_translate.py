@@ -286,7 +286,8 @@ def test_refusals(run, vocabulary, source, tmp_path, capsys):
         words=("--score", short, "--beams", "3", "--n_best", "2"),
     )
     refused("'1.5' is not A,B", words=("--max_length", "1.5"))
-    refused("cannot write", words=("--input", source, "--output", f"{source}/x"))
+    refused("is a file; choose", words=("--input", source, "--output", f"{source}/x"))
+    refused("is a folder; name a file", words=("--input", source, "--output", str(tmp_path)))
     encoder = workdir(tmp_path / "encoder", vocabulary, decoder_layers=0)
     refused(encoder, "an encoder alone", "DECODER_LAYERS", run=encoder)
     three = workdir(tmp_path / "three", vocabulary, languages=("de", "en", "fr"), num_languages=3)

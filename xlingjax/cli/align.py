@@ -3,7 +3,7 @@
 import argparse
 from argparse import Namespace
 
-from xlingjax.cli.types import count, whole
+from xlingjax.cli.types import positive, whole
 from xlingjax.cli.verb import Verb, workdir_of
 from xlingjax.runtime.claim import alone_at
 
@@ -41,10 +41,10 @@ def options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--picture",
-        type=count,
+        type=positive,
         default=0,
         metavar="N",
-        help="draw pair N too",
+        help="draw pair N, from 1, too",
     )
 
 

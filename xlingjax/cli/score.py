@@ -112,6 +112,10 @@ def run(args: Namespace) -> int:
         raise UserError(
             "score: give --suite for a benchmark's folders, or --metric for two files of lines",
         )
+    if args.output:
+        from xlingjax.runtime.files import require_file
+
+        require_file(args.output)
     if args.metric:
         return _of_lines(args)
     from rich.console import Console

@@ -8,7 +8,9 @@ import io
 import lzma
 import os
 import zlib
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 from xlingjax.errors import UserError
 
@@ -67,6 +69,42 @@ def open_bytes(path: str | os.PathLike) -> io.BufferedIOBase:
         raise UserError(
             f"cannot read {path}: {error.strerror or error}",
         ) from None
+
+
+def write_as_named(path: Path, content: Iterable[bytes]) -> None:
+    """Writes a file whole or not at all, compressed as its ending says. Raises OSError."""
+    # By its process, since several may write one file.
+    partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
+    try:
+        with open(partial, "wb") as file:
+            if path.suffix not in ENDINGS:
+                file.writelines(content)
+            else:
+                compressor = _compressor(path.suffix)
+                file.writelines(map(compressor.compress, content))
+                file.write(compressor.flush())
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def pieces_of(file: io.BufferedIOBase) -> Iterator[bytes]:
+    """What is left of a file, 1 MiB at a time."""
+    while piece := file.read(1 << 20):
+        yield piece
+
+
+def _compressor(ending: str) -> Any:
+    if ending == ".gz":
+        # 16 more than the window asks zlib for gzip's header.
+        return zlib.compressobj(wbits=16 + zlib.MAX_WBITS)
+    if ending == ".xz":
+        return lzma.LZMACompressor()
+    if ending == ".bz2":
+        return bz2.BZ2Compressor()
+    import zstandard
+
+    return zstandard.ZstdCompressor().compressobj()
 
 
 def is_damage(error: BaseException) -> bool:

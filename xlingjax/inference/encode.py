@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 import jax.numpy as jnp
 import numpy as np
 
+from xlingjax.data.given_texts import require_list
 from xlingjax.errors import UserError
 from xlingjax.inference.forward import compiled, place, row_multiple
 from xlingjax.inference.sentences import LONGEST
@@ -26,6 +27,7 @@ def token_ids(
 ) -> list[list[int]]:
     """`<bos> pieces <eos>` per sentence, the pieces cut so that a row has at most `max_length`
     tokens."""
+    require_list(texts, "texts")
     rows = []
     for text in texts:
         # The pieces are cut and not the row: its end must stay the end.
@@ -199,6 +201,7 @@ def embed_texts(
 ) -> np.ndarray:
     """`embed` of sentences in one language, each with the text `prefix` before it; cut at
     `max_length` tokens or at the model's positions. languages: the run's."""
+    require_list(texts, "texts")
     longest = min(
         max_length,
         model.config.max_positions - model.config.position_offset,

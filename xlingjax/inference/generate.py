@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
 
+from xlingjax.data.given_texts import require_list
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
 from xlingjax.inference.encode import rows_of
@@ -226,6 +227,8 @@ class Generator:
         `generate` does, for a reference that is too long, and where there are not as many of them
         as lines.
         """
+        require_list(lines, "lines")
+        require_list(references, "references")
         # Pairs would shift, and every score be of another line.
         if len(lines) != len(references):
             raise UserError(
@@ -337,6 +340,7 @@ class Generator:
         of an empty one nothing. Raises UserError, unless `truncate`, for one that is too long;
         `first` is the number of the first.
         """
+        require_list(lines, "lines")
         begin = self.vocabulary.bos_id
         end = self.vocabulary.eos_id
         limit = self.longest_source

@@ -9,6 +9,7 @@ import jax
 import numpy as np
 from jax.sharding import Mesh, SingleDeviceSharding
 
+from xlingjax.data.given_texts import require_texts
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.inference.encode import embed_texts
 from xlingjax.inference.sentences import Sentences, sentences_of
@@ -49,9 +50,10 @@ class TrainedRun:
         They are made as `sentences` of the run says, the last layer's being those of the released
         model; pooling (see `pooling_weights`) and prefix instead of its own. Sentences are cut at
         its length (256 tokens where it has none) or at the model's positions. Raises UserError for
-        an unknown pooling, for a run whose own is not computed here and, where the model embeds
-        languages, for one that the run never had.
+        texts that are no list of strings, for an unknown pooling, for a run whose own is not
+        computed here and, where the model embeds languages, for one that the run never had.
         """
+        require_texts(sentences, "sentences")
         way = (self.sentences or Sentences()).of(None, pooling, prefix)
         poolings = (str(way.pooling),)  # `of` has refused a run that has none
         # A tuple: one program is compiled and kept for each choice of layers.

@@ -1,9 +1,43 @@
-"""Files that are written whole or not at all."""
+"""Files that are written whole or not at all, and whether they can be, before the work."""
 
 import json
 import os
 from pathlib import Path
 from typing import Any
+
+from xlingjax.errors import UserError
+
+
+def require_file(path: str | Path, option: str = "--output") -> None:
+    """Raises UserError where a file cannot be written at `path`: a folder is there, or what it
+    would lie in is a file or may not be written to. option: what named it."""
+    if Path(path).is_dir() or str(path).endswith(os.sep):
+        raise UserError(f"{option} {path} is a folder; name a file in it")
+    _require_parent(Path(path), option)
+
+
+def require_folder(path: str | Path, option: str = "--output") -> None:
+    """Raises UserError where a folder at `path` can be neither made nor written to."""
+    place = Path(path)
+    if place.exists() and not place.is_dir():
+        raise UserError(f"{option} {path} is a file; give a folder")
+    # Asked for as a file in it would be.
+    _require_parent(place / "file", option)
+
+
+def _require_parent(path: Path, option: str) -> None:
+    for parent in Path(os.path.abspath(path)).parents:
+        if not parent.exists():
+            continue
+        if not parent.is_dir():
+            raise UserError(
+                f"{option} {path}: {parent} is a file; choose another place",
+            )
+        if not os.access(parent, os.W_OK | os.X_OK):
+            raise UserError(
+                f"{option} {path}: {parent} may not be written to; choose another place",
+            )
+        return
 
 
 def write_json(path: Path, value: Any) -> None:

@@ -5,13 +5,17 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import langcodes
 import numpy as np
 
+from xlingjax.data.compressed import write_as_named
 from xlingjax.data.held_out_pairs import aligned_lines, lines_of
+from xlingjax.data.languages import known_as
 from xlingjax.errors import UserError
 from xlingjax.evaluation import alignment
 from xlingjax.inference.run import TrainedRun, open_run
 from xlingjax.inference.sentences import Sentences
+from xlingjax.runtime.files import require_file
 from xlingjax.training.run_record import read_result, run_and_checkpoint
 
 
@@ -27,15 +31,17 @@ def encode(
 ) -> str:
     """Writes float32 [lines, D] of the lines of a file; a blank line gives a row of zeros. layer,
     pooling, prefix: see `chosen`, None: not given. Returns what was done."""
-    trained = open_run(run)
-    way, in_words = chosen(trained, run, layer, pooling, prefix)
-    vectors = sentence_vectors(trained, lines_of(source), language, way)
     # Added and not put in place of a suffix: vectors.de and vectors.en are two files.
     if not output.endswith(".npy"):
         output = f"{output}.npy"
+    require_file(output)
+    trained = open_run(run)
+    language, note = language_of(trained, language)
+    way, in_words = chosen(trained, run, layer, pooling, prefix)
+    vectors = sentence_vectors(trained, lines_of(source), language, way)
     path = Path(output)
     write(path, lambda: np.save(path, vectors))
-    return f"{path}: {vectors.shape[0]} lines x {vectors.shape[1]}, {in_words}"
+    return f"{path}: {vectors.shape[0]} lines x {vectors.shape[1]}, {in_words}{note}"
 
 
 def align(
@@ -52,6 +58,7 @@ def align(
     number `picture` (from 1; 0: none). Where `stem.txt` holds gold links, the error rate is given;
     they are read in the order of `languages`, but of a stem that ends in TGT-SRC in that one.
     Returns what was done."""
+    require_file(output)
     lines = aligned_lines(*(f"{stem}.{language}" for language in languages))
     pairs = [(first.split(), second.split()) for first, second in lines]
     # Before the model is opened: a mistyped number should not cost the alignment.
@@ -67,6 +74,7 @@ def align(
         # Read before the model is opened, so that a fault of the file is told at once.
         right = _gold_links(gold, pairs, turned)
     trained = open_run(run)
+    known = [language_of(trained, language) for language in languages]
     if layer is None:
         layer = middle_layer(trained)
     else:
@@ -75,7 +83,7 @@ def align(
         trained.model,
         trained.params,
         pairs,
-        languages,
+        (known[0][0], known[1][0]),
         trained.languages,
         trained.vocabulary,
         layers=[layer],
@@ -83,8 +91,9 @@ def align(
     links = [one.links(method) for one in alignments]
     text = "".join(f"{alignment.pharaoh(one)}\n" for one in links)
     path = Path(output)
-    write(path, lambda: path.write_text(text, encoding="utf-8"))
-    summary = [f"{path}: {len(links)} pairs, layer {layer}, {method}"]
+    write(path, lambda: write_as_named(path, [text.encode()]))
+    notes = "".join(note for _, note in known)
+    summary = [f"{path}: {len(links)} pairs, layer {layer}, {method}{notes}"]
     if right is not None:
         error_rate = alignment.error_rate(links, right)
         summary.append(f"alignment error rate against {gold}: {error_rate:.4f}")
@@ -138,6 +147,28 @@ def sentence_vectors(
     result = np.zeros((len(lines), vectors.shape[1]), np.float32)
     result[full] = vectors
     return result
+
+
+def language_of(trained: TrainedRun, language: str) -> tuple[str, str]:
+    """(the run's code for a language, "" or a note that the run does not know it). Raises UserError
+    for a word that is no code: whatever it stands for would be read as the run's first language."""
+    known = known_as(language, trained.languages)
+    if known is not None:
+        return known, ""
+    # A model that embeds languages has its own error.
+    if trained.model.config.has_languages:
+        return language, ""
+    if not langcodes.tag_is_valid(language):
+        raise UserError(
+            f"language {language!r} is neither one of the run's"
+            f" ({', '.join(trained.languages)}) nor a code, like de",
+        )
+    if not trained.languages:
+        return language, ""
+    return language, (
+        f"; {language} is none of the run's languages ({', '.join(trained.languages)}), and the"
+        " model reads all as one"
+    )
 
 
 def known_layer(trained: TrainedRun, layer: int) -> int:

@@ -34,9 +34,15 @@ from xlingjax.inference.vector_files import (
     write_shards,
 )
 from xlingjax.inference.wrong_partners import first_of_equal_keys
-from xlingjax.runtime.files import write_json
+from xlingjax.runtime.files import require_file, write_json
 from xlingjax.training.checkpoint_paths import find_checkpoint
-from xlingjax.workflows.encode import cell, chosen, sentence_vectors, write
+from xlingjax.workflows.encode import (
+    cell,
+    chosen,
+    language_of,
+    sentence_vectors,
+    write,
+)
 
 
 def mine(
@@ -61,12 +67,16 @@ def mine(
     seed: see `nearest.chosen_search`. Returns what was done."""
     # Checked before the sentences are encoded.
     table = pair_table(output, languages)
+    require_file(table)
     # Equal lines would be each other's rivals in the margin, and be mined several times.
     kept = [distinct(_lines(path)) for path in files]
     counts = [int(mask.sum()) for mask in kept]
     sizes = (counts[0], counts[1])
     way_to_search = chosen_search(search, lists, probes, seed, sizes)
     trained = open_run(run)
+    found = [language_of(trained, code) for code in languages]
+    known = [code for code, _ in found]
+    notes = "".join(note for _, note in found)
     way, in_words = chosen(trained, run, layer, pooling, prefix)
     beside = table.with_name(f".{table.stem}")
     settings = {"k": k, "margin": margin, "threshold": threshold}
@@ -74,13 +84,13 @@ def mine(
     vectors: list[Rows] = []
     made_of = ""
     if way_to_search.exact and sizes[0] * sizes[1] <= LARGEST_EXACT:
-        for path, mask, language in zip(files, kept, languages, strict=True):
+        for path, mask, language in zip(files, kept, known, strict=True):
             side = [*itertools.compress(_lines(path), mask)]
             lines.append(side)
             vectors.append(sentence_vectors(trained, side, language, way))
         mined = mining.mine(*vectors, **settings)
     else:
-        for path, mask, language in zip(files, kept, languages, strict=True):
+        for path, mask, language in zip(files, kept, known, strict=True):
             side, rows = _on_disk(trained, path, mask, language, way, beside)
             lines.append(side)
             vectors.append(rows)
@@ -113,7 +123,7 @@ def mine(
     write(beside, write_record)
     return (
         f"{table}: {len(mined.scores)} pairs of {counts[0]} and {counts[1]} different lines,"
-        f" {in_words}, {way_to_search.said(sizes[1])}{made_of}"
+        f" {in_words}, {way_to_search.said(sizes[1])}{made_of}{notes}"
     )
 
 

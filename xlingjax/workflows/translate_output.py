@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from xlingjax.data.compressed import ENDINGS, pieces_of, write_as_named
 from xlingjax.data.text_files import content_hash
 from xlingjax.errors import UserError
 from xlingjax.inference.generate import Generated
@@ -162,8 +163,21 @@ class Partial:
             ) from None
 
     def finish(self) -> None:
-        os.replace(self.partial, self.path)
+        if self.path.suffix not in ENDINGS:
+            os.replace(self.partial, self.path)
+        else:
+            self._compress()
         self.record.unlink()
+
+    def _compress(self) -> None:
+        self.file.seek(0)
+        try:
+            write_as_named(self.path, pieces_of(self.file))
+            self.partial.unlink()
+        except OSError as error:
+            raise UserError(
+                f"cannot write {self.path}: {error.strerror or error}; make room, then go on",
+            ) from None
 
 
 def differences(begun: dict[str, Any], now: dict[str, Any]) -> list[str]:

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from xlingjax.data.compressed import pieces_of, write_as_named
 from xlingjax.data.text_files import (
     content_hash,
     open_bytes,
@@ -24,7 +25,7 @@ from xlingjax.data.text_files import (
 )
 from xlingjax.errors import UserError
 from xlingjax.inference.generate import Generator
-from xlingjax.runtime.files import write_json
+from xlingjax.runtime.files import require_file, require_folder, write_json
 from xlingjax.runtime.records import ANY, read_record
 from xlingjax.runtime.signals import stopped_by
 from xlingjax.workflows.translate import opened
@@ -123,13 +124,13 @@ def _outputs(request: Request, corpus: Corpus) -> list[Path]:
         )
     for path in corpus.inputs:
         open_bytes(path).close()
+    if len(corpus.inputs) > 1:
+        require_folder(request.output)
+    else:
+        require_file(request.output)
     outputs = [Path(request.output)]
     if len(corpus.inputs) > 1:
         folder = Path(request.output)
-        if folder.is_file():
-            raise UserError(
-                f"--output {folder} is a file; of several --input it is a folder",
-            )
         outputs = [folder / plain_name(Path(path)) for path in corpus.inputs]
     names = [path.name for path in outputs]
     for name in names:
@@ -260,6 +261,12 @@ def _write(
     return part.stop - part.start
 
 
+def _joined(parts: Iterable[Part]) -> Iterator[bytes]:
+    for part in parts:
+        with open(part.path, "rb") as file:
+            yield from pieces_of(file)
+
+
 def _join(
     outputs: Sequence[Path],
     parts: Sequence[Sequence[Part]],
@@ -268,13 +275,8 @@ def _join(
     try:
         for output, of_file in zip(outputs, parts, strict=True):
             output.parent.mkdir(parents=True, exist_ok=True)
-            joined = folder / f"{output.name}.joined"
-            with open(joined, "wb") as whole:
-                for part in of_file:
-                    with open(part.path, "rb") as file:
-                        shutil.copyfileobj(file, whole)
             # Whole or not at all; parts stay until every file is there.
-            os.replace(joined, output)
+            write_as_named(output, _joined(of_file))
         # At once first: what a kill leaves of the folder would look begun.
         done = folder.with_name(f"{folder.name}.done")
         os.replace(folder, done)

@@ -5,6 +5,7 @@ import os
 
 from xlingjax.errors import UserError
 from xlingjax.model.decoding import Decoding
+from xlingjax.runtime.files import require_file
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,6 +31,7 @@ def apart(request: Request) -> None:
     """Raises UserError where the output would be written over what is read."""
     if not request.output:
         return
+    require_file(request.output)
     output = os.path.realpath(request.output)
     read = {
         "--input": request.input,

@@ -11,6 +11,7 @@ import numpy as np
 from xlingjax.errors import UserError
 from xlingjax.evaluation import word_embeddings
 from xlingjax.inference.run import open_run
+from xlingjax.runtime.files import require_file
 from xlingjax.workflows.encode import write
 
 
@@ -29,6 +30,8 @@ def words(
     """
     if not dictionaries and not similarities:
         raise UserError("words needs --dictionary or --similarity: AA-BB=FILE")
+    if output:
+        require_file(output)
     of = {
         "dictionary": _read(
             "--dictionary",

@@ -20,6 +20,7 @@ import unicodedata
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
+from xlingjax.data.given_texts import require_list
 from xlingjax.data.vocabulary.sentencepiece import (
     XLM_MASK_ID,
     XLM_SPECIAL_PIECES,
@@ -222,6 +223,7 @@ class FastBpeVocabulary(PieceTable):
         return encoded
 
     def encode_words(self, words: Sequence[str]) -> list[list[int]]:
+        require_list(words, "words")
         return [list(self._encoded(word)) for word in words]
 
     def _encode_word(self, word: str) -> tuple[int, ...]:

@@ -24,6 +24,7 @@ from pathlib import Path
 
 import numpy as np
 
+from xlingjax.data.given_texts import require_list
 from xlingjax.errors import UserError
 
 LAYOUTS = ("xlm", "xlmr", "xprophetnet")
@@ -279,6 +280,7 @@ class Vocabulary:
         threads: int = 1,
     ) -> tuple[np.ndarray, np.ndarray]:
         """(ids of all lines one after the other, int32; number of pieces of each line, int32)."""
+        require_list(lines, "lines")
         encoded = self._processor.encode(list(lines), num_threads=threads)
         flat, lengths = _flat(encoded)
         return self.to_model[flat], lengths
@@ -286,6 +288,7 @@ class Vocabulary:
     def encode_words(self, words: Sequence[str]) -> list[list[int]]:
         """The ids of each word, tokenised alone as it is read within a text; of transformers,
         `is_split_into_words`."""
+        require_list(words, "words")
         return list(map(self.encode, words))
 
     def normalized(self, text: str) -> str:
@@ -369,6 +372,7 @@ class PieceTable(Vocabulary, abc.ABC):
         return self._encode_all([text])[0]
 
     def encode_words(self, words: Sequence[str]) -> list[list[int]]:
+        require_list(words, "words")
         return self._encode_all(list(words))
 
     def encode_lines(

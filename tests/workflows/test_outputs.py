@@ -1,0 +1,123 @@
+"""Where the verbs write: asked before the work, compressed as named; texts that are given in
+Python and languages that a run does not know."""
+
+import os
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from tests.helpers import toy
+from xlingjax.cli import main
+from xlingjax.data.compressed import ENDINGS, write_as_named
+from xlingjax.data.given_texts import require_texts
+from xlingjax.data.text_files import read_lines
+from xlingjax.errors import UserError
+from xlingjax.inference.encode import embed_texts, token_ids
+from xlingjax.inference.run import TrainedRun
+from xlingjax.runtime.files import require_file, require_folder
+from xlingjax.workflows.encode import language_of
+from xlingjax.workflows.translate_output import Partial
+
+LINES = ["Äpfel ||| 1", "", "苹果"]
+
+
+@pytest.mark.parametrize("ending", ["", *ENDINGS])
+def test_what_is_translated_is_compressed_as_named(tmp_path, ending):
+    path = tmp_path / f"o{ending}"
+    with Partial(str(path), {"to": "en"}) as output:
+        output.write(LINES)
+        assert output.keep(1) == 3
+        output.finish()
+    assert [line for _, line in read_lines(path)] == LINES
+    assert sorted(os.listdir(tmp_path)) == [path.name]
+    write_as_named(path, [b"a\n", b"b\n"])
+    assert [line for _, line in read_lines(path)] == ["a", "b"]
+
+
+def test_an_output_is_asked_for_before_the_work(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("x")
+    require_file(tmp_path / "new" / "folder" / "a.txt")
+    require_folder(tmp_path)
+    require_folder(tmp_path / "new" / "folder")
+    for require, path, message in (
+        (require_file, tmp_path, "is a folder; name a file in it"),
+        (require_file, f"{tmp_path}/new/", "is a folder; name a file in it"),
+        (require_file, tmp_path / "file" / "a" / "b.txt", "file is a file; choose"),
+        (require_folder, tmp_path / "file", "is a file; give a folder"),
+        (require_folder, tmp_path / "file" / "a", "file is a file; choose"),
+    ):
+        with pytest.raises(UserError, match=message):
+            require(path)
+    # As of a mount that is read-only: the super-user may write to any other.
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    for require in (require_file, require_folder):
+        with pytest.raises(UserError, match="may not be written to"):
+            require(tmp_path / "a")
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["encode", "no-run", "--input", "x", "--language", "de", "--output", "v.npy"],
+        ["align", "no-run", "--stem", "x", "--languages", "de", "en", "--output", "d"],
+        ["mine", "no-run", "--languages", "de", "en", "--files", "x", "x", "--output", "m"],
+        ["words", "no-run", "--dictionary", "de-en=x", "--output", "d"],
+        ["score", "--metric", "chrf", "--language", "de", "--output", "d"]
+        + ["--predictions", "x", "--gold", "x"],
+        ["translate", "no-run", "--to", "de", "--input", "x", "--output", "d"],
+    ],
+)
+def test_a_folder_in_the_way_is_told_first(tmp_path, monkeypatch, capsys, words):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "x").write_text("a\tb\n")
+    for name in ("d", "v.npy", "m.de-en.tsv"):
+        (tmp_path / name).mkdir()
+    assert main.main(words) == 2
+    assert "is a folder; name a file in it" in capsys.readouterr().err
+
+
+def test_pictures_count_from_1(tmp_path, capsys):
+    words = ["align", "r", "--stem", "x", "--languages", "de", "en", "--output", "o"]
+    assert main.main([*words, "--picture", "0"]) == 2
+    assert "argument --picture: '0' is not" in capsys.readouterr().err
+
+
+def trained(languages=("de", "en"), has_languages=False):
+    config = SimpleNamespace(has_languages=has_languages)
+    return SimpleNamespace(languages=languages, model=SimpleNamespace(config=config))
+
+
+def test_a_language_that_the_run_does_not_know():
+    assert language_of(trained(), "de") == ("de", "")
+    assert language_of(trained(), "DE") == ("de", "") == language_of(trained(), "deu")
+    code, note = language_of(trained(), "sw")
+    assert code == "sw" and "none of the run's languages (de, en)" in note
+    assert language_of(trained(()), "sw") == ("sw", "")
+    # Which says it itself.
+    assert language_of(trained(has_languages=True), "sw") == ("sw", "")
+    for word in ("german", "x1", ""):
+        with pytest.raises(UserError, match="nor a code, like de"):
+            language_of(trained(), word)
+
+
+@pytest.mark.parametrize("texts", ["a string", b"bytes"])
+def test_one_text_is_no_list(texts):
+    vocabulary = toy.ToyVocabulary()
+    run = TrainedRun(None, None, vocabulary, ("de",))
+    for call in (
+        lambda: run.embed(texts, "de"),
+        lambda: token_ids(texts, vocabulary, 9),
+        lambda: embed_texts(None, None, texts, "de", ["de"], vocabulary),
+        lambda: require_texts(texts, "lines"),
+    ):
+        with pytest.raises(UserError, match="is one text, .*give a list"):
+            call()
+
+
+def test_given_texts_are_unicode_text():
+    require_texts(["a", np.str_("b"), ""], "x")
+    for bad, message in ((["a", None], r"x\[1\] is NoneType"), (["\ud83d"], "half of a surrogate")):
+        with pytest.raises(UserError, match=message):
+            require_texts(bad, "x")
