@@ -4,7 +4,7 @@ import argparse
 from argparse import Namespace
 
 from xlingjax.cli.arguments import card_options, text_options
-from xlingjax.cli.machine import machine_of
+from xlingjax.cli.machine import machine_of, wandb_option
 from xlingjax.cli.types import above_zero, positive
 from xlingjax.cli.verb import FOREIGN, Verb, given_run, run_option
 from xlingjax.errors import UserError
@@ -55,6 +55,7 @@ def options(parser: argparse.ArgumentParser) -> None:
         help="word alignments, XX-en.txt beside XX-en.XX and XX-en.en",
     )
     card_options(parser)
+    wandb_option(parser)
     parser.add_argument(
         "--unverified",
         action="store_true",

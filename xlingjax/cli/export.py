@@ -34,11 +34,22 @@ def options(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="write it without comparing it with transformers",
     )
+    parser.add_argument(
+        "--push",
+        default="",
+        metavar="USER/NAME",
+        help="send the folder to the Hugging Face hub too, to a private repository where it is new",
+    )
 
 
 def run(args: Namespace) -> int:
     from xlingjax.convert.export_model import export_model
+    from xlingjax.convert.hub import Upload
 
+    upload = None
+    if args.push:
+        # Before the export: a missing token is told at once.
+        upload = Upload(args.push)
     card = (args.language, args.license, args.base)
     print(
         export_model(
@@ -49,6 +60,8 @@ def run(args: Namespace) -> int:
             head=args.head,
         ),
     )
+    if upload:
+        print(upload.send(args.output))
     return 0
 
 

@@ -3,7 +3,7 @@
 import argparse
 from argparse import Namespace
 
-from xlingjax.cli.machine import machine_of, process_options
+from xlingjax.cli.machine import machine_of, process_options, wandb_option
 from xlingjax.cli.verb import Verb
 
 
@@ -15,6 +15,7 @@ def options(parser: argparse.ArgumentParser) -> None:
         help="where the run lives: checkpoints, logs, report",
     )
     process_options(parser)
+    wandb_option(parser)
 
 
 def run(args: Namespace) -> int:

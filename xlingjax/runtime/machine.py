@@ -46,6 +46,8 @@ class RuntimeConfig:
     compile_cache: str = ""
     """Folder of compiled programs; empty: JAX_COMPILATION_CACHE_DIR, or ~/.cache/xlingjax/jax;
     "off": none."""
+    wandb: str = ""
+    """Project of Weights & Biases that metrics go to as well (the extra wandb); empty: none."""
 
 
 def start(config: RuntimeConfig = RuntimeConfig()) -> str:

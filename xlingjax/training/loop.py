@@ -143,7 +143,7 @@ def train(
         saved = checkpoint_steps(workdir / "checkpoints")
         if not saved:
             require_not_lost(workdir)
-        tracker = Tracker(workdir, steps, is_primary())
+        tracker = Tracker(workdir, steps, is_primary(), wandb=runtime.wandb)
         stack.callback(tracker.close)
         # From here on a signal ends the run at the next step and not within one.
         preemption = stack.enter_context(Preemption())

@@ -1,5 +1,5 @@
 """What a run shows and writes: a live line or plain lines, log.txt, metrics.jsonl,
-evaluations.jsonl, TensorBoard."""
+evaluations.jsonl, TensorBoard, Weights & Biases."""
 
 import io
 import json
@@ -17,6 +17,7 @@ from rich.live import Live
 from rich.text import Text
 
 from xlingjax.runtime.records import ANY, NUMBER, numbered_lines, read_lines
+from xlingjax.training.weights_and_biases import WandbRun
 
 REFRESH_SECONDS = 0.2
 METRICS = {
@@ -32,7 +33,8 @@ EVALUATION = {"step": int, "name": str, "values": {str: ANY}}
 
 
 class Tracker:
-    """Writes to `workdir`; silent in every process but the primary."""
+    """Writes to `workdir`; silent in every process but the primary. wandb: a project of Weights &
+    Biases, or "". Raises UserError where that cannot be."""
 
     def __init__(
         self,
@@ -40,6 +42,7 @@ class Tracker:
         steps: int,
         primary: bool = True,
         console: Console | None = None,
+        wandb: str = "",
     ):
         self._workdir = workdir
         self._steps = steps
@@ -53,6 +56,10 @@ class Tracker:
         self._shown = 0.0
         self._files: dict[str, TextIO] = {}
         self._board: Any = None
+        self._wandb: WandbRun | None = None
+        # Before the run reads or compiles anything: a missing package or key is told at once.
+        if wandb and primary:
+            self._wandb = WandbRun(wandb, workdir)
         # Until `begin`, since a run that is refused leaves no files.
         self._log: Any = io.StringIO()
         self._console = console or Console(
@@ -90,6 +97,8 @@ class Tracker:
                 f"no curves for TensorBoard: {error.name} is not installed; metrics.jsonl has the"
                 " numbers",
             )
+        if self._wandb is not None:
+            self.say(self._wandb.begin())
         if self._console.is_terminal:
             self._live = Live(
                 console=self._console,
@@ -130,7 +139,7 @@ class Tracker:
 
     def metrics(self, step: int, lines: Sequence[Mapping[str, Any]]) -> None:
         """One JSON line per objective that ran since the last log step; scalars also to
-        TensorBoard."""
+        TensorBoard and wandb."""
         for values in lines:
             name = values["objective"]
             # One whose terms have no metric of that name shows the total.
@@ -151,7 +160,8 @@ class Tracker:
         name: str,
         values: Mapping[str, Any],
     ) -> None:
-        """{"step", "name", "values"} to evaluations.jsonl, scalars to TensorBoard and the log."""
+        """{"step", "name", "values"} to evaluations.jsonl, scalars to TensorBoard, wandb and the
+        log."""
         self._write(
             "evaluations.jsonl",
             {"step": step, "name": name, "values": values},
@@ -178,6 +188,8 @@ class Tracker:
         # A run may end before `begin`, as one that is refused.
         if self._board is not None:
             self._board.close()
+        if self._wandb is not None:
+            self._wandb.close()
 
     def _write(self, name: str, record: Mapping[str, Any]) -> None:
         if self._primary:
@@ -191,9 +203,14 @@ class Tracker:
         values: Mapping[str, Any],
         step: int,
     ) -> None:
+        named = {
+            f"{prefix}/{key}": value for key, value in flatten(values).items()
+        }
         if self._board is not None:
-            for key, value in flatten(values).items():
-                self._board.add_scalar(f"{prefix}/{key}", value, step)
+            for key, value in named.items():
+                self._board.add_scalar(key, value, step)
+        if self._wandb is not None:
+            self._wandb.log(named, step)
 
 
 def summary_writer(folder: Path, step: int) -> Any:

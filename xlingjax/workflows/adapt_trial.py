@@ -1,5 +1,6 @@
 """How many steps fit in the hours that `xlingjax adapt` may take."""
 
+import dataclasses
 import shutil
 import statistics
 from collections.abc import Mapping, Sequence
@@ -43,6 +44,8 @@ def trial(
             short[name] = 0  # steps of all parameters, which are the slow ones
     overrides = [f"{name}={value}" for name, value in short.items()]
     recipe = read_recipe([str(folder / "recipe.gin")], overrides)
+    # A few steps are no run that anybody wants to see.
+    machine = dataclasses.replace(machine, wandb="")
     # A trial that was stopped has measured too few steps to plan by.
     if launch(recipe, folder / "trial", "pretrain", machine):
         raise Stopped(
