@@ -4,21 +4,22 @@ import contextlib
 import signal
 import subprocess
 
-
-def _ordinary_signals():
-    # The tests may run under nohup.
-    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_DFL)
+_ORDINARY = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
 
 
 @contextlib.contextmanager
 def started(command, **options):
     """A process whose standard output and error are one text to be read; killed at the end."""
     settings = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, **options}
-    # In a session of its own, as a terminal's signals are not meant for it.
-    process = subprocess.Popen(
-        command, preexec_fn=_ordinary_signals, start_new_session=True, **settings
-    )
+    # Ignored signals are inherited, and the tests may run under nohup. Not in the child before it
+    # begins: to fork a process of many threads for that may halt.
+    before = {number: signal.signal(number, signal.SIG_DFL) for number in _ORDINARY}
+    try:
+        # In a session of its own, as a terminal's signals are not meant for it.
+        process = subprocess.Popen(command, start_new_session=True, **settings)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
     try:
         yield process
     finally:

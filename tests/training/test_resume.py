@@ -5,13 +5,15 @@ import json
 import shutil
 import signal
 import subprocess
+import time
 
 import numpy as np
 import pytest
 
 from tests.helpers import tiny_run
+from tests.helpers.processes import started
 from xlingjax.training.checkpoint import CheckpointConfig
-from xlingjax.training.checkpoint_paths import checkpoint_steps
+from xlingjax.training.checkpoint_paths import checkpoint_steps, last_step
 from xlingjax.training.evaluator import Evaluator
 
 RUNS = {
@@ -168,3 +170,43 @@ def test_a_checkpoint_that_was_not_measured_is_measured_when_the_run_goes_on(tmp
     tiny_run.run(
         failed, **settings, checkpoint=best, evaluators=[Counted(fails=[9])]
     )  # nothing is left to measure
+
+
+@pytest.mark.long
+def test_a_second_start_leaves_the_first_unharmed_and_a_closed_terminal_loses_nothing(tmp_path):
+    run = {"workdir": str(tmp_path), "steps": 5000, "objectives": ("mlm",), "save_every": 4}
+    # Some steps a second.
+    slowly = {**run, "signal_at": ["SIGCONT", 1]}
+    with started(tiny_run.command(slowly), cwd=tiny_run.ROOT) as first:
+        wait_for(lambda: last_step(tmp_path) > 0)
+        with started(tiny_run.command(run), cwd=tiny_run.ROOT) as second:
+            said = second.communicate(timeout=60)[0]
+        assert second.returncode != 0 and "compiled" not in said
+        assert f"{tmp_path} is in use: process {first.pid} on " in said.splitlines()[-1]
+        assert first.poll() is None
+        first.send_signal(signal.SIGHUP)
+        output = first.communicate(timeout=60)[0].splitlines()
+    assert first.returncode == 75
+    step = last_step(tmp_path)
+    assert output[-2] == f"preempted at step {step}: the same command goes on from there"
+    assert [line["step"] for line in tiny_run.lines(tmp_path)] == [*range(1, step + 1)]
+    assert not [*tmp_path.glob("in_use.json*")]
+
+
+@pytest.mark.long
+def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path):
+    run = {"workdir": str(tmp_path), "steps": 5000, "objectives": ("mlm",), "save_every": 4}
+    with started(
+        tiny_run.command({**run, "signal_at": ["SIGINT", 7]}), cwd=tiny_run.ROOT
+    ) as process:
+        output = process.communicate(timeout=60)[0]
+    assert process.returncode == 75 and "interrupted: the run saves after this step" in output
+    assert output.splitlines()[-2].startswith("preempted at step 7: the same command goes on")
+    assert last_step(tmp_path) == 7
+
+
+def wait_for(condition):
+    until = time.monotonic() + 60
+    while not condition() and time.monotonic() < until:
+        time.sleep(0.1)
+    assert condition()

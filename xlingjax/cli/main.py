@@ -37,6 +37,7 @@ from xlingjax.cli import (
 from xlingjax.cli.arguments import parser_of, unread
 from xlingjax.cli.machine import prepare_machine
 from xlingjax.errors import EXIT_CODE, Stopped, UserError
+from xlingjax.runtime.interrupts import STATUS, command_interrupts
 from xlingjax.runtime.leaving import leave_soon
 
 GIN_PREFIX = "--gin."
@@ -111,7 +112,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     if argv is None:
         argv = sys.argv[1:]
     try:
-        return run(argv)
+        with command_interrupts():
+            return run(argv)
     except UserError as error:
         # gin appends lines about its own call stack to what passes through it; the first is ours.
         print(f"error: {str(error).splitlines()[0]}", file=sys.stderr)
@@ -123,8 +125,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return EXIT_CODE
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
-        # What a shell gives for an interrupt: 128 and the number of SIGINT.
-        return 130
+        return STATUS
     except BrokenPipeError:
         # What reads the pipe has seen enough.
         # Python flushes standard output once more when it ends, which must not fail again.

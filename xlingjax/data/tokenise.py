@@ -208,6 +208,8 @@ def _drive(
         stdout=subprocess.PIPE,
         text=True,
         env=_environment(),
+        # Ctrl-C reaches this process alone, at whose end they end.
+        process_group=0,
     ) as process:
         try:
             while not errors:

@@ -25,6 +25,11 @@ def checkpoint_steps(folder: Path) -> list[int]:
     return sorted(steps)
 
 
+def last_step(workdir: Path) -> int:
+    """That of a run's last checkpoint; 0: it has none."""
+    return max(checkpoint_steps(workdir / "checkpoints"), default=0)
+
+
 def step_of(name: str) -> int | None:
     """The step whose checkpoint a folder of this name is; None: it is none's."""
     # Not by int(): it takes digits of every script, spaces and zeros before them.

@@ -27,6 +27,7 @@ from xlingjax.runtime.signals import Preemption
 from xlingjax.training.checkpoint import CheckpointConfig, Checkpoints
 from xlingjax.training.checkpoint_paths import (
     checkpoint_steps,
+    last_step,
     require_not_lost,
 )
 from xlingjax.training.evaluator import Evaluator
@@ -242,6 +243,9 @@ def train(
         # ---- the loop ----------------------------------------------------------------------------
         key = run_key(seed, rng_impl, device_mesh)
         stopping = False
+        stack.enter_context(
+            preemption.interrupts(step, lambda: last_step(workdir)),
+        )
         while step < early.last_step(steps) and not stopping:
             if step in feed.starts:
                 # An objective's terms may be others from here on, and a line is of one stage.
@@ -265,13 +269,15 @@ def train(
         took_steps = step > first.step
         progress.finish(workdir, step, reason, int(state.skipped))
         tracker.end_live()
-        said = f"{reason} at step {step}"
-        # A run that was asked to stop has little time left.
-        if took_steps and reason == "finished":
+        line = f"{reason} at step {step}"
+        if reason == "preempted":
+            # It has little time left: no page.
+            line += ": the same command goes on from there"
+        elif took_steps:
             written = page.written()
             if written:
-                said += f"; its report: {written}"
-        tracker.say(said)
+                line += f"; its report: {written}"
+        tracker.say(line)
     return Result(state.params, step, reason, progress.lines, progress.values)
 
 

@@ -58,7 +58,7 @@ def write(request: Request) -> None:
             total = checked(request, generator, path)
         if request.output:
             # Raised where it stands, so that the partial file is closed and named.
-            stack.enter_context(stopped_by(signal.SIGTERM))
+            stack.enter_context(stopped_by(signal.SIGTERM, signal.SIGHUP))
             output = Partial(request.output, made_with(request, source, path))
         else:
             output = Pipe()

@@ -87,7 +87,7 @@ def write_parts(request: Request, corpus: Corpus) -> None:
     # Behind the check: a line that is repaired makes another text.
     _begin(folder, record)
     with contextlib.ExitStack() as stack:
-        stack.enter_context(stopped_by(signal.SIGTERM))
+        stack.enter_context(stopped_by(signal.SIGTERM, signal.SIGHUP))
         meter = stack.enter_context(Meter(total, 0))
         number = 0
         for path, of_file in zip(corpus.inputs, parts, strict=True):
