@@ -65,7 +65,9 @@ def test_a_run_that_is_asked_to_stop_writes_no_page(tmp_path, capsys):
         write_page=lambda: pytest.fail("a page was written"),
     )
     assert result.exit_reason == "preempted"
-    assert capsys.readouterr().out.splitlines()[-1] == "preempted at step 2"
+    assert capsys.readouterr().out.splitlines()[-1] == (
+        "preempted at step 2: the same command goes on from there"
+    )
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
     folder = tmp_path / "report.html"
 
