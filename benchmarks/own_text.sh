@@ -1,12 +1,12 @@
 #!/bin/bash
 # What README's own-text commands give from two files: image captions, German and English; 500 pairs at random are set aside.
 #
-#   benchmarks/own_text.sh DATA OUT [SEEDS]
+#   benchmarks/own_text.sh DATA OUT [SEEDS] [RECIPE]
 #
-# DATA: folder of de-en.de beside de-en.en (Multi30k). SEEDS: of weights, order and masks; "0 1 2".
+# DATA: folder of de-en.de beside de-en.en (Multi30k). SEEDS: of weights, order and masks; "0 1 2". RECIPE: own_text, or xlm_text.
 # The table is OUT/table.md: %, en to de among the 500, at the best layer (docs/evaluation.md); minutes of the pretraining command.
 set -euo pipefail
-data=$(realpath "$1") out=$2 seeds=${3:-0 1 2}
+data=$(realpath "$1") out=$2 seeds=${3:-0 1 2} recipe=${4:-own_text}
 repository=$(realpath "$(dirname "$0")/..")
 xlingjax=$(realpath "${XLINGJAX:-$repository/.venv/bin/xlingjax}")
 python=$(dirname "$xlingjax")/python
@@ -32,7 +32,7 @@ for seed in $seeds; do
   run=runs/x-$seed
   grep -qs '"exit_reason": "finished"' "$run/result.json" && continue
   SECONDS=0
-  "$xlingjax" pretrain --gin_file gin/recipes/xlm_text.gin --workdir "$run" \
+  "$xlingjax" pretrain --gin_file "gin/recipes/$recipe.gin" --workdir "$run" \
     --gin.MONO='pairs/*' --gin.PARALLEL='pairs/*' --gin.VOCABULARY=vocab --gin.HELDOUT_PAIRS=held --gin.SEED="$seed"
   echo $SECONDS > "$run/seconds"
   "$xlingjax" report "$run"
