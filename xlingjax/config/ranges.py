@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from xlingjax.config.bindings import declared
+from xlingjax.data.vocabulary.word_pieces import MARKS
+from xlingjax.inference.encode import POOLINGS
 from xlingjax.model.config import CHOICES
 from xlingjax.preprocessors.ernie_m import LAYOUTS
 from xlingjax.preprocessors.finetuning import PIECES
@@ -161,6 +163,7 @@ RANGES: dict[str, Range | Words] = {
     "target_languages": Words(("share", "uniform")),
     "unit": Words(("sentences", "blocks")),
     "pieces": Words(PIECES),
+    "marks": Words(MARKS),
     # ---- losses ----------------------------------------------------------------------------------
     "weight": NOT_NEGATIVE,
     "factor": NOT_NEGATIVE,
@@ -225,6 +228,7 @@ RANGES: dict[str, Range | Words] = {
     "fsdp": Mesh(1),
     "tensor": Mesh(1),
     # ---- what is measured and written ------------------------------------------------------------
+    "poolings": Words(POOLINGS),
     "limit": COUNT,
     "per_language": COUNT,
     "samples": COUNT,

@@ -405,6 +405,9 @@ def build(name: str) -> Any:
     missing."""
     try:
         return gin.get_configurable(name)()
+    except UserError as error:
+        # gin appends lines about its own call stack to what passes through it; the first is ours.
+        raise UserError(str(error).splitlines()[0]) from None
     except (RuntimeError, TypeError) as error:
         # gin complains of REQUIRED and Python of a missing argument, both for the same mistake.
         of_gin = (

@@ -2,6 +2,7 @@
 which line."""
 
 import functools
+import math
 import re
 import tokenize
 from collections.abc import Iterator
@@ -82,6 +83,10 @@ def _statements(text: str) -> Iterator[Statement]:
         # The names of a block are all read when its first line is.
         if not kind:
             continue
+        if kind == BINDING and not _is_finite(one.value):
+            # gin would read it as infinite, and leave it out of what it says is bound.
+            place = (None, one.location.line_num, None, None)
+            raise SyntaxError("a number is too large", place)
         yield Statement(
             kind,
             name,
@@ -106,6 +111,14 @@ def _named(one: Any) -> tuple[str, str]:
     if one.arg_name:
         name = f"{name}.{one.arg_name}"
     return BINDING, name
+
+
+def _is_finite(value: Any) -> bool:
+    if isinstance(value, dict):
+        value = [*value, *value.values()]
+    if isinstance(value, list | tuple):
+        return all(map(_is_finite, value))
+    return not isinstance(value, float) or math.isfinite(value)
 
 
 def _opened(text: str) -> int:
