@@ -1,8 +1,8 @@
 """Every setting of every recipe and configurable, given what it cannot be: one line that names it,
 never a traceback, never silence.
 
-Drawn by a seed, for a few seconds. With XLINGJAX_FUZZ_SECONDS=3600 and `pytest -s` for so long, with
-a seed of the clock; it is printed with the counts.
+Drawn by a seed, for a few seconds; with XLINGJAX_FUZZ_SECONDS=3600 and `pytest -s` for so long, by
+a seed of the clock, which is printed with the counts.
 """
 
 import math
