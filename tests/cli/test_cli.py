@@ -211,7 +211,7 @@ def test_bad_recipes(refused, tmp_path, capsys):
     (tmp_path / "latin.gin").write_bytes(b"TRAIN_STEPS = 3  # k\xfcrzer")
     refused(
         main.main(["pretrain", "--gin_file", str(tmp_path / "latin.gin"), *workdir]),
-        "latin.gin: not valid UTF-8",
+        "latin.gin, line 1: not valid UTF-8",
     )
     bad = write(tmp_path / "bad.gin", ['include "recipes/none.gin"'])
     refused(

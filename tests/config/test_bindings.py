@@ -68,6 +68,13 @@ def test_stages_are_values_of_what_may_be_staged_alone():
     assert declared(staged(OptimizerConfig)).return_annotation is OptimizerConfig
 
 
+def test_one_stage_is_none():
+    def rate(rate: float, weight: float) -> tuple: return (rate, weight)  # fmt: skip
+
+    one = staged(rate, keep=("weight",))(rate={0: {0: 0.1}}, weight={0: 2})
+    assert one == (0.1, {0: 2})
+
+
 def test_keywords_of_another_function_are_spelled_out():
     class Rest(TypedDict, total=False):
         seed: int

@@ -65,7 +65,7 @@ def test_all_that_is_wrong_is_listed_at_once_and_nothing_is_trained(start, files
     said = [
         r"e, no file: xtreme/pawsx: no test set of .* below .*xtreme: get them",
         r"e, too long: LENGTH=1000: such rows do not fit the 64 positions",
-        r"e, no such: EPOCHS=0: must be a number above 0",
+        r"e, no such: --gin.EPOCHS=0: a number above 0 is needed",
         r"e, apart: BATCH=3 does not divide by .* x MICROBATCHES=2",
         r"e, warm-up: warmup_steps=500 leaves nothing of steps=\d+ for a linear decay: lower",
         r"e, layer: .*layer 19: this model has layers 0 .* to 1",

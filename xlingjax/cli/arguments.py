@@ -129,6 +129,11 @@ def recipe_options(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="a recipe; repeat to add bindings",
     )
+    parser.add_argument(
+        "--trust",
+        action="store_true",
+        help="the config.gin of a run may have modules imported, which may do anything",
+    )
     parser.epilog = (
         "--gin.MACRO=VALUE and --gin.NAME.PARAMETER=VALUE override the recipe."
     )

@@ -86,11 +86,14 @@ def machine_of(args: Namespace):
 
 
 def machine_words(args: Namespace) -> list[str]:
-    """The machine's options as words, for commands that are started in processes of their own."""
+    """The machine's options, and --trust, as words, for commands that are started in processes of
+    their own."""
     # Only what was given: the others are found anew in each process.
     words = []
     if args.platform:
         words += ["--platform", args.platform]
     if args.devices:
         words += ["--devices", str(args.devices)]
+    if args.trust:
+        words.append("--trust")
     return words

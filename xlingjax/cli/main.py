@@ -39,6 +39,7 @@ from xlingjax.cli.machine import prepare_machine
 from xlingjax.errors import EXIT_CODE, Stopped, UserError
 from xlingjax.runtime.interrupts import STATUS, command_interrupts
 from xlingjax.runtime.leaving import leave_soon
+from xlingjax.runtime.trust import trusting
 
 GIN_PREFIX = "--gin."
 # --help lists them in this order.
@@ -103,7 +104,8 @@ def run(argv: Sequence[str]) -> int:
     # Before the verb imports what starts JAX.
     if "platform" in args:
         prepare_machine(args)
-    return args.run_verb(args)
+    with trusting("trust" in args and args.trust):
+        return args.run_verb(args)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

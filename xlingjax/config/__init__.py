@@ -41,6 +41,8 @@ def planned_train() -> Callable:
         annotation=Sequence[Evaluators],
     )
     parameters["evaluators"] = made_later
+    # It is --workdir, and one that a recipe bound would be passed over.
+    del parameters["workdir"]
     # gin and the check of types read the signature; that of `plan` itself would take any name.
     plan.__signature__ = signature.replace(parameters=[*parameters.values()])
     plan.__name__, plan.__doc__ = train.__name__, train.__doc__

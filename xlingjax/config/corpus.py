@@ -3,15 +3,14 @@ itself."""
 
 import dataclasses
 import functools
-import importlib
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
-from xlingjax.config.evaluators import Files
 from xlingjax.data.frozen import read_header
 from xlingjax.data.sources import split_list, split_patterns
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
+from xlingjax.runtime.modules import imported
 from xlingjax.runtime.quiet import quiet_stderr
 from xlingjax.training.run_record import (
     model_of,
@@ -19,6 +18,7 @@ from xlingjax.training.run_record import (
     run_and_checkpoint,
 )
 
+Files = str | Sequence[str] | None
 Languages = Callable[[], Collection[str]]
 """Finds languages among files, which are not looked at before it is called."""
 
@@ -99,12 +99,7 @@ def _of_mixtures(mixtures: Collection[str], modules: Files) -> set[str]:
 def import_tasks(modules: Files) -> None:
     """Raises UserError for a module that cannot be imported."""
     for module in split_list(modules):
-        try:
-            importlib.import_module(module)
-        except ModuleNotFoundError as error:
-            raise UserError(
-                f"TASKS: {error}; name a module that Python can import from here",
-            ) from None
+        imported(module, "TASKS")
 
 
 def corpus(

@@ -1,13 +1,14 @@
 """What is measured on plain text and pairs while a run goes on, as recipes bind it: functions that
 make evaluators when training starts.
 
-Until then no file is read, so that a recipe is built where none of its files exist. `corpus` is a
-`config.corpus.Corpus`. What is measured on labelled examples stands in `scores.py`.
+Until then no file is read, so that a recipe is built where none of its files exist. What is
+measured on labelled examples stands in `scores.py`.
 """
 
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from xlingjax.config.corpus import Corpus, Files
 from xlingjax.data.sources import (
     find_pairs,
     find_text,
@@ -17,12 +18,11 @@ from xlingjax.data.sources import (
 from xlingjax.data.texts import Text
 from xlingjax.errors import UserError
 
-Files = str | Sequence[str] | None
 Evaluators = Callable[[], list[Any]]
 
 
 def retrieval(
-    corpus: Any,
+    corpus: Corpus,
     pairs: str | None = None,
     limit: int = 0,
     poolings: Sequence[str] = ("mean",),
@@ -52,7 +52,7 @@ def retrieval(
 
 
 def alignment(
-    corpus: Any,
+    corpus: Corpus,
     gold: str | None = None,
     limit: int = 0,
 ) -> Evaluators:
@@ -72,7 +72,7 @@ def alignment(
 
 
 def floors(
-    corpus: Any,
+    corpus: Corpus,
     pairs: str | None = None,
     limit: int = 0,
     run: bool = False,
@@ -104,7 +104,7 @@ def floors(
 
 
 def perplexity(
-    corpus: Any,
+    corpus: Corpus,
     text: str | None = None,
     length: int = 128,
     limit: int = 64,
@@ -132,7 +132,7 @@ def perplexity(
 
 
 def translation_perplexity(
-    corpus: Any,
+    corpus: Corpus,
     pairs: str | None = None,
     length: int = 128,
     limit: int = 128,
@@ -163,7 +163,7 @@ def translation_perplexity(
 
 
 def samples(
-    corpus: Any,
+    corpus: Corpus,
     text: str | None = None,
     pairs: str | None = None,
     per_language: int = 3,
@@ -201,7 +201,7 @@ def samples(
 
 
 def recovery_samples(
-    corpus: Any,
+    corpus: Corpus,
     pairs: str | None = None,
     raw: bool = False,
     per_language: int = 1,
@@ -231,7 +231,7 @@ def recovery_samples(
 
 
 def pseudo_samples(
-    corpus: Any,
+    corpus: Corpus,
     text: str | None = None,
     proportion: float = 0.15,
     reset_positions: bool = False,
@@ -262,7 +262,7 @@ def pseudo_samples(
 
 
 def pseudo_perplexity(
-    corpus: Any,
+    corpus: Corpus,
     text: str | None = None,
     shares: str | Sequence[float] | None = None,
     most: float = 0.15,
@@ -312,7 +312,7 @@ def _shares(shares: str | Sequence[float]) -> tuple[float, ...]:
     return tuple(found)
 
 
-def _pseudo_languages(corpus: Any) -> Sequence[str]:
+def _pseudo_languages(corpus: Corpus) -> Sequence[str]:
     """Those that pseudo tokens are written in: that the corpus has translations of."""
     translated: set[str] = set()
     if corpus.parallel:

@@ -4,16 +4,24 @@ Nothing is bound here; `recipe.py` hands the text to gin.
 """
 
 import difflib
+import os
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import xlingjax
+from xlingjax.config.statements import (
+    BINDING,
+    IMPORT,
+    INCLUDE,
+    Statement,
+    statements,
+)
 from xlingjax.errors import UserError
 
 MACRO = r"[A-Z][A-Z0-9_]*"
 """The name of a recipe's public knob."""
-_LOWER_MACRO = r"[a-z]\w*"
 
 
 def gin_folder() -> Path:
@@ -34,7 +42,8 @@ def find_gin(name: str, roots: Sequence[Path] = (Path(),)) -> Path | None:
     candidates = [folder / name for folder in folders]
     candidates.append(gin_folder() / "recipes" / f"{name}.gin")
     for path in candidates:
-        if path.is_file():
+        # False of a name that is too long, or has a NUL, for which Path raises.
+        if os.path.isfile(path):
             return path
     return None
 
@@ -48,42 +57,113 @@ def recipes() -> list[str]:
 
 def parts_of(files: Sequence[str]) -> Iterator[tuple[str, str]]:
     """(gin text, where it stands) of recipes and what they include, as they are to be read. Raises
-    UserError for a missing file."""
+    UserError for a missing file, one that is no text, and what is not gin syntax."""
+    for part in parts_with_origin(files):
+        yield part.text, part.where
+
+
+class Part(NamedTuple):
+    text: str
+    where: str
+    of_run: bool
+    """It came with a run or model, or such a file includes it."""
+
+
+def parts_with_origin(files: Sequence[str]) -> Iterator[Part]:
+    """As `parts_of`."""
     for file in files:
         path = find_gin(file)
         if path is None:
-            near = nearest(Path(file).stem, recipes())
-            raise UserError(f"missing file: no recipe {file!r}{near}")
-        yield from _parts(path)
+            raise UserError(_missing(file))
+        yield from _parts(path, ())
 
 
-def _parts(path: Path) -> Iterator[tuple[str, str]]:
-    """The parts of one file."""
+def _is_of_run(path: Path) -> bool:
+    """Whether it is what a training writes, or an export, beside its other files."""
+    beside = ("run.json", "config.json", "checkpoints", "vocab.model")
+    return path.name == "config.gin" and any(
+        (path.parent / name).exists() for name in beside
+    )
+
+
+def _missing(file: str) -> str:
+    if os.path.isdir(file):
+        return f"{file} is a folder: give a gin file"
+    near = nearest(Path(file).stem, recipes())
+    return f"missing file: no recipe {file!r}{near}"
+
+
+def read_gin(path: Path) -> str:
+    """The text of a gin file. Raises UserError for one that cannot be read, is no text or empty."""
+    try:
+        # Some editors write a byte order mark, which is none of gin.
+        text = path.read_bytes().decode("utf-8-sig")
+        # Of other systems.
+        text = text.replace("\r\n", "\n").replace("\r", "\n")
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        line = error.object.count(b"\n", 0, error.start) + 1
+        raise UserError(
+            f"{path}, line {line}: not valid UTF-8 at byte {error.start}: give a gin file, in"
+            " UTF-8",
+        ) from None
+    if "\0" in text:
+        line = text.count("\n", 0, text.index("\0")) + 1
+        raise UserError(
+            f"{path}, line {line}: a NUL, which no text has: give a gin file, in UTF-8",
+        )
+    if not text.strip():
+        raise UserError(f"{path}: the file is empty: give a gin file")
+    return text
+
+
+def _parts(path: Path, within: Sequence[Path]) -> Iterator[Part]:
+    """The parts of one file. within: the files that include it, the outermost first."""
     # Includes are followed here: gin looks for them among Python's packages, and stops at a
     # folder of the same name there, which it takes for one.
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except UnicodeDecodeError as error:
-        raise UserError(
-            f"{path}: not valid UTF-8 at byte {error.start}: give a gin file, in UTF-8",
-        ) from None
+    text = read_gin(path)
+    # As the parser counts them, and not at every character that Unicode calls a separator.
+    lines = text.split("\n")
+    within = [*within, path]
+    of_run = any(map(_is_of_run, within))
     done = 0
-    for number, line in enumerate(lines):
-        included = re.match(r"""include\s+["'](.+)["']""", line)
-        if not included:
+    for statement in statements(text, str(path)):
+        if statement.kind != INCLUDE:
             continue
-        yield _on_own_lines(lines, done, number), str(path)
+        number = statement.line
+        yield Part(
+            _on_own_lines(lines, done, number - 1),
+            str(path),
+            of_run,
+        )
         # What stood before the include is read before it: of two bindings the later one holds.
-        done = number + 1
-        # A recipe and the files that it includes may be moved together.
-        found = find_gin(included[1], [path.parent, Path()])
-        if found is None:
-            raise UserError(
-                f"{path}, line {done}: missing file: include {included[1]!r}; name it from"
-                f" the folder of {path.name}, from here, or from xlingjax's gin/",
-            )
-        yield from _parts(found)
-    yield _on_own_lines(lines, done, len(lines)), str(path)
+        done = number
+        yield from _parts(_included(statement, path, within), within)
+    yield Part(_on_own_lines(lines, done, len(lines)), str(path), of_run)
+
+
+def _included(
+    statement: Statement,
+    path: Path,
+    within: Sequence[Path],
+) -> Path:
+    """The file that a statement of `path` includes. Raises UserError where it is not there, and
+    where it is one of those that include it."""
+    where = f"{path}, line {statement.line}"
+    name = statement.name
+    # A recipe and the files that it includes may be moved together.
+    found = find_gin(name, [path.parent, Path()])
+    if found is None:
+        raise UserError(
+            f"{where}: missing file: include {name!r}; name it from the folder of {path.name},"
+            " from here, or from xlingjax's gin/",
+        )
+    if any(found.samefile(path) for path in within):
+        raise UserError(
+            f"{where}: include {name!r} includes itself: leave it out",
+        )
+    return found
 
 
 def _on_own_lines(lines: Sequence[str], begin: int, end: int) -> str:
@@ -107,15 +187,15 @@ def require_read_macros(texts: Sequence[tuple[str, str]]) -> None:
     recipe reads, which would be ignored in silence."""
     known = _known_macros(texts)
     for text, where in texts:
-        # Lower case too: `batch = 8` is how a macro is mistyped, and gin takes it without a word.
-        names = _set_in(text, MACRO) + _set_in(text, _LOWER_MACRO)
-        strange = [name for name in names if name not in known]
-        if strange:
-            line = _line_that_sets(strange[0], text)
-            near = nearest(strange[0].upper(), sorted(known))
-            raise UserError(
-                f"{where}, line {line}: this recipe has no macro {strange[0]}{near}",
-            )
+        for statement in statements(text, where):
+            # Lower case too: `batch = 8` is how a macro is mistyped, and gin takes it without a
+            # word.
+            if statement.is_macro and statement.name not in known:
+                near = nearest(statement.name.upper(), sorted(known))
+                raise UserError(
+                    f"{where}, line {statement.line}: this recipe has no macro"
+                    f" {statement.name}{near}",
+                )
 
 
 def _known_macros(texts: Sequence[tuple[str, str]]) -> set[str]:
@@ -123,19 +203,47 @@ def _known_macros(texts: Sequence[tuple[str, str]]) -> set[str]:
     known: set[str] = set()
     for text, where in texts:
         # A knob of ours that this recipe happens not to read is no slip of the user.
-        if gin_folder() in Path(where).absolute().parents:
-            known.update(_set_in(text, MACRO))
-        known.update(re.findall(rf"%({MACRO})\b", text))
-        # A constant of a module, %module.NAME, is none.
-        known.update(re.findall(rf"%({_LOWER_MACRO})\b(?!\.)", text))
+        ours = gin_folder() in Path(where).absolute().parents
+        for statement in statements(text, where):
+            if ours and statement.is_macro:
+                known.add(statement.name)
+            # A constant of a module, %module.NAME, is none.
+            known.update(name for name in statement.macros if "." not in name)
     return known
 
 
-def _line_that_sets(name: str, text: str) -> int:
-    for number, line in enumerate(text.splitlines(), 1):
-        if re.match(rf"{name}\s*=", line):
-            return number
-    raise AssertionError(name)
+def require_known_scopes(
+    parts: Sequence[Part],
+    overrides: Sequence[str],
+) -> None:
+    """Raises UserError for a binding of a user's file in a scope that no reference opens, which
+    would be ignored in silence."""
+    known: set[str] = set()
+    bound = []
+    for override in overrides:
+        known.update(re.findall(r"(\w+)/", override.partition("=")[2]))
+    for part in parts:
+        ours = gin_folder() in Path(part.where).absolute().parents
+        for one in statements(part.text, part.where):
+            # A module may open scopes of its own.
+            if one.kind == IMPORT:
+                return
+            for reference in one.references:
+                known.update(reference.split("/")[:-1])
+            if one.kind != BINDING or one.is_macro:
+                continue
+            *scopes, _ = one.name.split("/")
+            if ours:
+                known.update(scopes)
+            else:
+                bound.append((part.where, one, scopes))
+    for where, one, scopes in bound:
+        for scope in scopes:
+            if scope not in known:
+                raise UserError(
+                    f"{where}, line {one.line}: {one.name}: nothing is read in scope"
+                    f" {scope!r}{nearest(scope, sorted(known))}",
+                )
 
 
 def places_of(
@@ -145,10 +253,10 @@ def places_of(
     """{name that is bound: where, at last}. texts: as of `parts_of`."""
     places = {}
     for text, where in texts:
-        for number, line in enumerate(text.splitlines(), 1):
+        for one in statements(text, where):
             # Later lines overwrite earlier ones, as in gin: the one at fault is the one that holds.
-            if bound := re.match(r"([\w./]+)\s*=", line):
-                places[bound[1]] = f"{where}, line {number}: {bound[1]}"
+            if one.kind == BINDING:
+                places[one.name] = f"{where}, line {one.line}: {one.name}"
     for override in overrides:
         key = override.partition("=")[0]
         places[key] = f"--gin.{key}"
@@ -164,7 +272,7 @@ def required_comment(macro: str, files: Sequence[str]) -> str:
         re.MULTILINE,
     )
     for path in (*given, *sorted(gin_folder().rglob("*.gin"))):
-        if found := written.search(path.read_text(encoding="utf-8")):
+        if found := written.search(read_gin(path)):
             return f" ({found[1].strip()})"
     return ""
 

@@ -1,5 +1,5 @@
 """Recipes: gin files and what is given beside them, read into the parts of a run. The only file
-that imports gin.
+that binds by gin.
 
 What recipes bind are plain functions and dataclasses of the library (`config.bindable`); here they
 get their gin names. A recipe's public knobs are its macros in CAPITALS: `--gin.TRAIN_STEPS=500`.
@@ -14,23 +14,36 @@ from typing import Any
 import gin
 
 from xlingjax import config
+from xlingjax.config import ranges
 from xlingjax.config.bindings import Made, declared, made, needed
+from xlingjax.config.foreign import (
+    bound_in_run,
+    import_modules,
+    require_trusted,
+)
 from xlingjax.config.gin_files import (
     MACRO,
+    Part,
     nearest,
-    parts_of,
+    parts_with_origin,
     places_of,
     recipes,
+    require_known_scopes,
     require_read_macros,
     required_comment,
 )
 from xlingjax.config.old_bindings import renewed
+from xlingjax.config.statements import statements
 from xlingjax.convert import import_model
+from xlingjax.data.sources import split_list
 from xlingjax.errors import UserError
 from xlingjax.runtime.numerals import is_number
+from xlingjax.runtime.trust import trusting
 
 FOREIGN = "hf:"
 MIXTURES = {"MONO": "MIXTURE", "PARALLEL": "TLM_MIXTURE"}
+_TASKS = ("text.tasks", "corpus.tasks")
+"""Whose values are modules; other parameters of this name are tasks of benchmarks."""
 _CUT = "\\"
 """What gin writes where a value goes on in the next line."""
 
@@ -82,7 +95,8 @@ def function_named(name: str) -> Callable:
 
 def parse_gin(files: Sequence[str], overrides: Sequence[str]) -> None:
     """Read recipes, then `NAME=VALUE` overrides. Raises UserError: a missing file, bad syntax, an
-    unknown name."""
+    unknown name, a value of another type or range, a module that cannot be imported, or that only
+    the file of a run names (see `foreign`)."""
     registered()
     # gin keeps its bindings for the whole process: those of the recipe before would hold on.
     gin.clear_config()
@@ -94,19 +108,25 @@ def parse_gin(files: Sequence[str], overrides: Sequence[str]) -> None:
     # config.gin of a run is read again by every verb,
     # so what older versions wrote must be understood.
     objectives = [name for name in registered() if _reads_text(name)]
-    texts = [
-        (renewed(text, objectives), where) for text, where in parts_of(files)
+    parts = [
+        part._replace(text=renewed(part.text, objectives))
+        for part in parts_with_origin(files)
     ]
+    texts = [(part.text, part.where) for part in parts]
+    # Before anything of a recipe is bound: nothing is imported of one that is refused.
+    import_modules(parts, _tasks_given(overrides))
     for text, where in texts:
         parse_text(text, where)
     bound = config_lines()
     # Before overrides are bound: their names are checked against the macros of the files alone.
     macros = [name for name in bound if re.fullmatch(MACRO, name)]
     require_read_macros(texts)
+    require_known_scopes(parts, overrides)
     _bind_overrides(overrides, macros, bound)
     bound = config_lines()
     # Before anything is converted: a mistyped number should not cost the import of a model.
     require_types(bound, places_of(texts, overrides))
+    _require_trusted_tasks(bound, parts, overrides)
     # Before values are required: an imported model may bring the vocabulary that is lacking.
     import_foreign(macros)
     # Older runs read files beside mixtures, and go on as they began.
@@ -114,6 +134,36 @@ def parse_gin(files: Sequence[str], overrides: Sequence[str]) -> None:
         put_mixtures_in_place(macros)
     _require_values(macros, files)
     _require_known_macros(macros, bound)
+
+
+def _tasks_given(overrides: Sequence[str]) -> list[str]:
+    """The modules that overrides name in TASKS or the parameters that it stands for."""
+    modules: list[str] = []
+    for override in overrides:
+        name, _, value = override.partition("=")
+        if name == "TASKS" or name.endswith(_TASKS):
+            modules += re.findall(r"[\w.]+", value)
+    return modules
+
+
+def _require_trusted_tasks(
+    lines: Mapping[str, str],
+    parts: Sequence[Part],
+    overrides: Sequence[str],
+) -> None:
+    """lines: as of `config_lines`. Raises UserError for modules that register SeqIO tasks and that
+    a run's own file alone names: they are imported as those of an `import` are."""
+    of_run = bound_in_run(parts)
+    given = _tasks_given(overrides)
+    for bound in lines:
+        if not bound.rpartition("/")[2].endswith(_TASKS):
+            continue
+        key, value = _literal(bound)
+        if key not in of_run or not isinstance(value, str | list | tuple):
+            continue
+        for module in split_list(value):
+            if module not in given:
+                require_trusted(module, of_run[key])
 
 
 def _bind_overrides(
@@ -177,7 +227,8 @@ def _require_known_macros(
 
 def require_types(lines: Mapping[str, str], places: Mapping[str, str]) -> None:
     """lines: as of `config_lines`; places: as of `places_of`. Raises UserError for a value that the
-    parameter it is bound to does not declare; of a macro, every parameter that reads it."""
+    parameter it is bound to does not declare or allow; of a macro, every parameter that reads
+    it."""
     for bound in lines:
         name, _, parameter = bound.rpartition("/")[2].rpartition(".")
         # A macro, which has no type of its own: those that read it are checked.
@@ -186,7 +237,13 @@ def require_types(lines: Mapping[str, str], places: Mapping[str, str]) -> None:
         wanted = declared(function_named(name)).parameters[parameter].annotation
         # The message names the macro that a user sets, not the parameter that reads it at last.
         key, value = _literal(bound)
-        if instead := needed(value, wanted):
+        instead = needed(value, wanted) or ranges.needed(
+            value,
+            function_named(name),
+            name,
+            parameter,
+        )
+        if instead:
             reader = ""
             if key != bound:
                 reader = f" ({name}.{parameter})"
@@ -258,7 +315,7 @@ def config_lines() -> dict[str, str]:
     name = ""
     # Wide, since gin cuts long values up; not wider, since its rules are as wide.
     for line in gin.config_str(max_line_length=5000).splitlines():
-        if line.startswith("#") or not line:
+        if line.startswith(("#", "import ", "from ")) or not line:
             continue
         if line.startswith(" "):
             # The value goes on: gin ends a line with a backslash or within brackets.
@@ -348,6 +405,9 @@ def build(name: str) -> Any:
     missing."""
     try:
         return gin.get_configurable(name)()
+    except UserError as error:
+        # gin appends lines about its own call stack to what passes through it; the first is ours.
+        raise UserError(str(error).splitlines()[0]) from None
     except (RuntimeError, TypeError) as error:
         # gin complains of REQUIRED and Python of a missing argument, both for the same mistake.
         of_gin = (
@@ -384,9 +444,15 @@ def check_used(overrides: Sequence[str]) -> None:
             )
 
 
-def read_recipe(files: Sequence[str], overrides: Sequence[str]) -> Recipe:
-    """Everything that the files and overrides bind, built, and nothing run. Raises UserError."""
-    parse_gin(files, overrides)
+def read_recipe(
+    files: Sequence[str],
+    overrides: Sequence[str],
+    trust: bool = False,
+) -> Recipe:
+    """Everything that the files and overrides bind, built, and nothing run. trust: a run's own
+    config.gin may have modules imported, which may do anything. Raises UserError."""
+    with trusting(trust):
+        parse_gin(files, overrides)
     plan = build("train")
     # Here, so that a plan of many trainings says it of each before the first begins.
     if optimizer := plan.keywords.get("optimizer"):
@@ -450,9 +516,11 @@ def gin_values(overrides: Sequence[str]) -> list[str]:
 def parse_text(text: str, where: str) -> None:
     """Read gin text. Raises UserError that says where and, of an unknown name, what was probably
     meant."""
+    # What is no gin at all is said by its line.
+    statements(text, where)
     try:
         gin.parse_config(text)
-    except (ValueError, SyntaxError, ImportError) as error:
+    except (ValueError, SyntaxError, ImportError, TypeError) as error:
         # gin counts lines within the text; one line needs no number.
         if "\n" in text and (place := re.findall(r"line (\d+)", str(error))):
             where = f"{where}, line {place[-1]}"
@@ -479,11 +547,6 @@ def _cause(error: Exception) -> str:
             parameters = declared(function_named(unknown[1])).parameters
             near = nearest(unknown[2], list(parameters))
         return f"{unknown[1]!r} has no parameter {unknown[2]!r}{near}"
-    if message.startswith("malformed node"):
-        kinds = "a number, True, False, None, a string in quotes, a list, %MACRO or @name()"
-        return f"not gin syntax: a value is {kinds}"
-    if isinstance(error, SyntaxError):
-        return f"not gin syntax: {message}"
     return message
 
 

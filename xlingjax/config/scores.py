@@ -5,9 +5,9 @@ As in `evaluators.py`, no file is read before training starts.
 """
 
 from collections.abc import Sequence
-from typing import Any
 
-from xlingjax.config.evaluators import Evaluators, Files, unless_missing
+from xlingjax.config.corpus import Corpus, Files
+from xlingjax.config.evaluators import Evaluators, unless_missing
 from xlingjax.config.labelled_files import labelled_files, paired_files
 from xlingjax.data.labelled.own_task import own_task
 from xlingjax.data.sources import (
@@ -22,7 +22,7 @@ from xlingjax.preprocessors.task_rows import Reading
 
 
 def accuracy(
-    corpus: Any,
+    corpus: Corpus,
     files: str | None = None,
     labels: Files = None,
     length: int = 128,
@@ -47,7 +47,7 @@ def accuracy(
 
 
 def plug_in_accuracy(
-    corpus: Any,
+    corpus: Corpus,
     files: str | None = None,
     labels: Files = None,
     pivot: str = "en",
@@ -75,7 +75,7 @@ def plug_in_accuracy(
 
 
 def tagging_score(
-    corpus: Any,
+    corpus: Corpus,
     files: str | None = None,
     labels: Files = None,
     metric: str = "accuracy",
@@ -106,7 +106,7 @@ def tagging_score(
 
 
 def answer_score(
-    corpus: Any,
+    corpus: Corpus,
     files: str | None = None,
     metric: str = "squad",
     length: int = 384,
@@ -139,7 +139,7 @@ def answer_score(
 
 
 def own_score(
-    corpus: Any,
+    corpus: Corpus,
     kind: str,
     files: str | None,
     labels: Files,
@@ -190,7 +190,7 @@ def own_score(
 
 
 def generation_score(
-    corpus: Any,
+    corpus: Corpus,
     pairs: Files = None,
     directions: Files = None,
     files: str | None = None,

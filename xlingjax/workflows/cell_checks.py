@@ -21,34 +21,10 @@ from xlingjax.workflows.cell import Request, training_of
 from xlingjax.workflows.cell_splits import NO_DEV
 from xlingjax.workflows.strategies import PAIRED, TRANSLATABLE
 
-LEAST = {
-    "BATCH": 1,
-    "LENGTH": 1,
-    "STRIDE": 1,
-    "MAX_QUESTION": 1,
-    "LONGEST_ANSWER": 1,
-    "DEV_BEAMS": 1,
-    "TEST_BEAMS": 1,
-    "NO_REPEAT_NGRAM": 0,
-    "DEV_LIMIT": 0,
-}
-"""Macros that are whole numbers, and the least that each can be."""
-
 
 def require_sound(request: Request, bound: Mapping[str, Any]) -> None:
     """Raise UserError for values that no training can be of, and those that the pretrained run has
     no room or part for."""
-    for name in ("EPOCHS", "EVALUATIONS"):
-        value = bound[name]
-        # `not >` and not `<=`, which is false of nan.
-        if not isinstance(value, int | float) or not value > 0:
-            raise UserError(f"{name}={value}: must be a number above 0")
-    for name, least in LEAST.items():
-        value = bound[name]
-        if not isinstance(value, int) or value < least:
-            raise UserError(
-                f"{name}={value}: must be a whole number, {least} or more",
-            )
     for task in request.tasks:
         of_translations = part_of(bound["TEST_SPLIT"])[0] == "translate_test"
         if of_translations and task.kind not in TRANSLATABLE:

@@ -27,7 +27,6 @@ from xlingjax.workflows.cell import (
     values_of,
 )
 from xlingjax.workflows.cell_checks import (
-    LEAST,
     require_apart,
     require_as_many,
     require_sound,
@@ -36,6 +35,18 @@ from xlingjax.workflows.cell_examples import LOST, Count, counted
 from xlingjax.workflows.cell_splits import known_languages, splits_of
 from xlingjax.workflows.strategies import OVER, trained_languages
 
+# Macros that are whole numbers.
+_WHOLE = (
+    "BATCH",
+    "LENGTH",
+    "STRIDE",
+    "MAX_QUESTION",
+    "LONGEST_ANSWER",
+    "DEV_BEAMS",
+    "TEST_BEAMS",
+    "NO_REPEAT_NGRAM",
+    "DEV_LIMIT",
+)
 _OPTIONS = {
     "TASK": "--task",
     "DATA": "--data",
@@ -177,7 +188,7 @@ def _bound(
     bound = values_of(parsed)
     require_sound(request, bound)
     typed = {override.partition("=")[0] for override in request.overrides}
-    for name in LEAST:
+    for name in _WHOLE:
         # 1e2 is 100, and cells of both are one.
         if name in typed or name in cell.settings:
             values[name] = str(bound[name])

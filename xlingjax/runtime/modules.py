@@ -1,0 +1,42 @@
+"""Modules that a user names: in `import` of a gin file, TASKS, --tasks."""
+
+import importlib
+import traceback
+from typing import Any
+
+from xlingjax.errors import UserError
+
+
+def imported(name: str, where: str) -> Any:
+    """The module. Raises UserError, which begins with `where`, for one that is not there and for
+    whatever goes wrong in it."""
+    try:
+        return importlib.import_module(name)
+    except UserError as error:
+        raise UserError(f"{where}: module {name}: {error}") from None
+    # A module is a program of the user, which may do anything: SystemExit too.
+    except (Exception, SystemExit) as error:
+        raise UserError(f"{where}: {_cause(name, error)}") from None
+
+
+def _cause(name: str, error: BaseException) -> str:
+    # "a.b" lacks where "a" or "a.b" is not found, and not where the module itself imports
+    # something that is not there.
+    lacks = isinstance(error, ModuleNotFoundError) and (
+        f"{name}.".startswith(f"{error.name}.")
+    )
+    if lacks:
+        return (
+            f"{error}; name a module that Python can import from here"
+            " (PYTHONPATH=. adds this folder)"
+        )
+    place = ""
+    # The innermost line that is the user's: syntax errors name theirs themselves.
+    frames = traceback.extract_tb(error.__traceback__)
+    if frames and not isinstance(error, SyntaxError):
+        place = f" ({frames[-1].filename}, line {frames[-1].lineno})"
+    said = (str(error).splitlines() or [""])[0]
+    return (
+        f"module {name} cannot be imported:"
+        f" {type(error).__name__}: {said}{place}"
+    )
