@@ -1,7 +1,17 @@
-"""`python -m xlingjax`: the command `xlingjax`."""
+"""`xlingjax`, and `python -m xlingjax`."""
 
 import sys
 
-from xlingjax.cli.main import main
+from xlingjax.runtime.interrupts import command_interrupts
 
-sys.exit(main())
+
+def main() -> int:
+    # Around the imports too, in which an interrupt is no traceback.
+    with command_interrupts():
+        from xlingjax.cli.main import main as command
+
+        return command()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,11 +1,28 @@
-"""Files that are written whole or not at all, and whether they can be, before the work."""
+"""Files that are written whole or not at all, whether they can be, before the work, and disks
+that refuse."""
 
+import contextlib
+import errno
 import json
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from xlingjax.errors import UserError
+
+FULL = (errno.ENOSPC, errno.EDQUOT)
+_GONE = (
+    errno.ENOENT,
+    errno.ENOTDIR,
+    errno.EACCES,
+    errno.EPERM,
+    errno.EROFS,
+    errno.EIO,
+    errno.ESTALE,
+    errno.ENODEV,
+    errno.ENOTCONN,
+)
 
 
 def require_file(path: str | Path, option: str = "--output") -> None:
@@ -57,3 +74,27 @@ def write_text(path: Path, text: str) -> None:
     finally:
         # Only where it could not be written: it has its own name otherwise.
         partial.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def disk_explained(folder: Path) -> Iterator[None]:
+    """A disk that is full, or gone, while a run writes to `folder` becomes a UserError."""
+    try:
+        yield
+    except OSError as error:
+        place = folder
+        if error.filename is not None:
+            place = Path(os.fsdecode(error.filename))
+        # Of files elsewhere their readers speak.
+        ours = place == folder or folder in place.parents
+        why = error.strerror or error
+        if error.errno in FULL:
+            raise UserError(
+                f"{place} could not be written: {why}; make room and start again",
+            ) from error
+        if error.errno in _GONE and ours:
+            raise UserError(
+                f"{place} could not be read or written: {why}; see that the disk is there and"
+                " start again",
+            ) from error
+        raise

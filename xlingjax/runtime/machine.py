@@ -14,6 +14,7 @@ from jax.experimental import multihost_utils
 
 from xlingjax.errors import UserError
 from xlingjax.runtime.claim import alone_in
+from xlingjax.runtime.files import FULL
 from xlingjax.runtime.leaving import leave_after_errors
 from xlingjax.runtime.survivor import explain_deaths
 
@@ -238,12 +239,17 @@ def check_workdir(workdir: Path, needed_bytes: int) -> None:
         workdir.mkdir(parents=True, exist_ok=True)
         # By its process, since several may look at one folder at a time.
         probe = workdir / f".probe-{os.getpid()}"
-        probe.write_bytes(b"\0" * 4096)
-        probe.unlink()
+        try:
+            probe.write_bytes(b"\0" * 4096)
+        finally:
+            probe.unlink(missing_ok=True)
         free = shutil.disk_usage(workdir).free
     except OSError as error:
+        remedy = "choose another --workdir"
+        if error.errno in FULL:
+            remedy = f"make room or {remedy}"
         raise UserError(
-            f"workdir {workdir} cannot be written: {error.strerror}; choose another --workdir",
+            f"workdir {workdir} cannot be written: {error.strerror}; {remedy}",
         ) from error
     if free < needed_bytes:
         raise UserError(

@@ -38,6 +38,25 @@ def quiet_stderr() -> Iterator[None]:
 
 
 @functools.cache
+def forget_told_failures() -> None:
+    """From now on log no traceback of Orbax's threads: what fails in one of them is raised again
+    where the checkpoint is waited for."""
+    logging.getLogger("absl").addFilter(_is_told_nowhere_else)
+
+
+def _is_told_nowhere_else(record: logging.LogRecord) -> bool:
+    trace = None
+    if record.exc_info:
+        trace = record.exc_info[2]
+    while trace is not None:
+        module = trace.tb_frame.f_globals.get("__name__", "")
+        if module.startswith("orbax.checkpoint"):
+            return False
+        trace = trace.tb_next
+    return True
+
+
+@functools.cache
 def forget_abandoned_reads() -> None:
     """From now on print nothing of the reads that Orbax has under way when one of them fails: they
     end later, each with a traceback of its own. To be called before the reading."""

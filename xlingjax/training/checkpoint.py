@@ -5,6 +5,7 @@ hashes of its files; and `data_state/STEP/OBJECTIVE/shard-i.bin`, written and sy
 checkpoint of that step is finalised, so that every finalised checkpoint has its data position.
 """
 
+import contextlib
 import difflib
 import math
 from collections.abc import Callable, Sequence
@@ -18,7 +19,10 @@ import orbax.checkpoint as ocp
 from xlingjax.errors import UserError
 from xlingjax.runtime.files import write_json
 from xlingjax.runtime.machine import all_agree, barrier, first_line, is_primary
-from xlingjax.runtime.quiet import forget_abandoned_reads
+from xlingjax.runtime.quiet import (
+    forget_abandoned_reads,
+    forget_told_failures,
+)
 from xlingjax.training.checkpoint_hashes import HashedPath, damage
 from xlingjax.training.checkpoint_paths import BEST, checkpoint_steps, read_best
 from xlingjax.training.data_positions import (
@@ -119,6 +123,7 @@ class Checkpoints:
         identity: dict[str, Any],
         say: Callable[[str], None],
     ):
+        forget_told_failures()
         self.folder = (workdir / "checkpoints").absolute()
         self._positions = workdir / "data_state"
         self._config = config
@@ -166,6 +171,12 @@ class Checkpoints:
         host. `values`: scalars of an evaluation at this very step. Raises UserError when the disk
         is full or not writable.
         """
+        # Of a mount that is gone its bare folder would be written to.
+        if not self.folder.is_dir():
+            raise UserError(
+                f"{self.folder} is gone: it was removed, or its disk is no longer mounted; bring it"
+                " back and start again",
+            )
         metrics = self._metrics(values)
         failed = None
         try:
@@ -267,9 +278,17 @@ class Checkpoints:
         try:
             # An error of the background shows only here.
             self._manager.wait_until_finished()
-            self._manager.close()
         except Exception as error:
             raise explained(error, self.folder) from error
+        finally:
+            self._manager.close()
+
+    def leave(self, kind: Any, error: Any, trace: Any) -> None:
+        """As `close`; where the run ends in an error it is that one which is told."""
+        with contextlib.ExitStack() as stack:
+            if error is not None:
+                stack.enter_context(contextlib.suppress(Exception))
+            self.close()
 
     # ---- restoring -------------------------------------------------------------------------------
 
@@ -394,10 +413,15 @@ def _without_params(state: TrainState) -> dict[str, Any]:
 
 def explained(error: Exception, folder: Path) -> Exception:
     """A UserError when the disk is the cause, else the error itself."""
-    signs = ("No space left", "RESOURCE_EXHAUSTED", "ermission denied")
-    if isinstance(error, OSError) or any(sign in str(error) for sign in signs):
-        return UserError(
-            f"checkpoint in {folder} could not be written: {first_line(error)}; make room and start"
-            " again",
-        )
-    return error
+    why = first_line(error)
+    remedy = "see that the disk is there and can be written, and start again"
+    # TensorStore gives a sentence with the names of its parts.
+    if "No space left" in why or "RESOURCE_EXHAUSTED" in why:
+        why = "No space left on device"
+    if "No space left" in why or "quota exceeded" in why:
+        remedy = "make room and start again"
+    elif not isinstance(error, OSError) and "ermission denied" not in why:
+        return error
+    return UserError(
+        f"checkpoint in {folder} could not be written: {why}; {remedy}",
+    )

@@ -14,6 +14,7 @@ from xlingjax.model.build import build_model
 from xlingjax.model.config import ModelConfig
 from xlingjax.model.parameter_count import count_parameters
 from xlingjax.model.partition import MeshConfig, check_counts, make_mesh
+from xlingjax.runtime.files import disk_explained
 from xlingjax.runtime.machine import (
     RuntimeConfig,
     all_agree,
@@ -137,7 +138,11 @@ def train(
     device_mesh = make_mesh(mesh)
     # Before anything is compiled: a full disk would be noticed at the first checkpoint.
     check_workdir(workdir, _bytes_to_come(model, checkpoint, workdir))
-    with contextlib.ExitStack() as stack, out_of_memory_explained():
+    with (
+        disk_explained(workdir),
+        contextlib.ExitStack() as stack,
+        out_of_memory_explained(),
+    ):
         # What is opened is closed in the reverse order, whatever ends the run: the log comes last,
         # and then the folder is another's to have.
         stack.enter_context(one_run_in(workdir))
@@ -178,7 +183,7 @@ def train(
             optimizer,
         )
         checkpoints = Checkpoints(workdir, checkpoint, identity, tracker.say)
-        stack.callback(checkpoints.close)
+        stack.push(checkpoints.leave)
         first = restored(checkpoints, abstract, feed, workdir)
         if first is None:
             state = random_state(encoder, rule, optimizer, shardings, seed)

@@ -1,6 +1,7 @@
 """What a run shows and writes: a live line or plain lines, log.txt, metrics.jsonl,
 evaluations.jsonl, TensorBoard, Weights & Biases."""
 
+import contextlib
 import io
 import json
 import math
@@ -90,7 +91,7 @@ class Tracker:
         self._files["log.txt"].write(self._log.getvalue())
         self._log = self._files["log.txt"]
         try:
-            self._board = summary_writer(self._workdir / "tensorboard", step)
+            self._board = Curves(self._workdir / "tensorboard", step)
         except ModuleNotFoundError as error:
             # A machine with little more than JAX, as are rented ones, trains all the same.
             self.say(
@@ -183,13 +184,16 @@ class Tracker:
 
     def close(self) -> None:
         self.end_live()
-        for file in self._files.values():
-            file.close()
         # A run may end before `begin`, as one that is refused.
+        files = [*self._files.values()]
         if self._board is not None:
-            self._board.close()
+            files.append(self._board)
         if self._wandb is not None:
-            self._wandb.close()
+            files.append(self._wandb)
+        for file in files:
+            # Each line was flushed when it was written, and told then that the disk is full.
+            with contextlib.suppress(OSError):
+                file.close()
 
     def _write(self, name: str, record: Mapping[str, Any]) -> None:
         if self._primary:
@@ -208,28 +212,49 @@ class Tracker:
         }
         if self._board is not None:
             for key, value in named.items():
-                self._board.add_scalar(key, value, step)
+                self._board.add(key, value, step)
+            self._board.flush()
         if self._wandb is not None:
             self._wandb.log(named, step)
 
 
-def summary_writer(folder: Path, step: int) -> Any:
-    """A TensorBoard writer that goes on from `step`."""
-    # tensorboardX imports PyTorch wherever it is installed: seconds of start-up, for a type that
-    # never comes here.
-    hide = "torch" not in sys.modules
-    if hide:
-        sys.modules["torch"] = None
-    try:
-        from tensorboardX import SummaryWriter
-    finally:
+class Curves:
+    """A file of TensorBoard's events that goes on from `step`. Raises OSError where it cannot be
+    written: the writer of tensorboardX has a thread, which dies of that, and waits for it."""
+
+    def __init__(self, folder: Path, step: int):
+        # tensorboardX imports PyTorch wherever it is installed: seconds of start-up, for a type
+        # that never comes here.
+        hide = "torch" not in sys.modules
         if hide:
-            del sys.modules["torch"]
-    # What a killed run wrote beyond `step` is not shown.
-    purge_step = None
-    if step:
-        purge_step = step + 1
-    return SummaryWriter(str(folder), purge_step=purge_step)
+            sys.modules["torch"] = None
+        try:
+            from tensorboardX import event_file_writer, summary
+            from tensorboardX.proto.event_pb2 import Event, SessionLog
+        finally:
+            if hide:
+                del sys.modules["torch"]
+        self._event = Event
+        self._scalar = summary.scalar
+        folder.mkdir(parents=True, exist_ok=True)
+        self._file = event_file_writer.EventsWriter(str(folder / "events"))
+        # What a killed run wrote beyond `step` is not shown.
+        if step:
+            version = "brain.Event:2"
+            start = SessionLog(status=SessionLog.START)
+            self._file.write_event(Event(step=step + 1, file_version=version))
+            self._file.write_event(Event(step=step + 1, session_log=start))
+
+    def add(self, name: str, value: float, step: int) -> None:
+        summary = self._scalar(name, value)
+        event = self._event(summary=summary, step=step, wall_time=time.time())
+        self._file.write_event(event)
+
+    def flush(self) -> None:
+        self._file.flush()
+
+    def close(self) -> None:
+        self._file.close()
 
 
 def is_number(value: Any) -> bool:

@@ -1,0 +1,164 @@
+"""A disk that is full, or gone, while a run writes: one line, and what was saved stays."""
+
+import errno
+import logging
+import subprocess
+import time
+
+import pytest
+
+from tests.helpers import tiny_run
+from xlingjax.errors import UserError
+from xlingjax.runtime import quiet
+from xlingjax.runtime.files import disk_explained
+from xlingjax.training.checkpoint import explained
+from xlingjax.training.checkpoint_paths import checkpoint_steps
+from xlingjax.training.evaluator import Evaluator
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """small_disk(size): the folder of a file system of so many bytes."""
+    mounted = []
+
+    def mount(size):
+        folder = tmp_path / "disk"
+        folder.mkdir()
+        command = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)]
+        try:
+            subprocess.run(command, check=True, capture_output=True, text=True)
+        except (OSError, subprocess.CalledProcessError) as error:
+            pytest.skip(f"nothing can be mounted here: {getattr(error, 'stderr', error)}")
+        mounted.append(folder)
+        return folder
+
+    yield mount
+    for folder in mounted:
+        # Lazily: threads of a run that failed may have files open.
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+def run(folder, **options):
+    settings = {"steps": 12, "objectives": ("mlm",), "save_every": 3, **options}
+    return tiny_run.run(folder, **settings)
+
+
+def grow(disk):
+    """Room is made."""
+    subprocess.run(["mount", "-o", "remount,size=16m", str(disk)], check=True)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("room", ["220k", "300k", "420k"])
+def test_a_full_disk_is_one_line_and_loses_no_checkpoint(small_disk, room, capfd):
+    disk = small_disk(room)
+    with pytest.raises(UserError) as refused:
+        run(disk / "run")
+    line = str(refused.value)
+    assert "No space left on device; make room and start again" in line and "\n" not in line
+    err = capfd.readouterr().err
+    assert "Traceback" not in err and "Exception" not in err, err
+    # Of a finished checkpoint nothing is lost, and the run goes on when there is room.
+    saved = checkpoint_steps(disk / "run" / "checkpoints")
+    grow(disk)
+    assert run(disk / "run").steps == 12
+    sessions = [line["step"] for line in tiny_run.lines(disk / "run")]
+    assert sessions == [*range(1, 13)]
+    if saved:
+        log = (disk / "run" / "log.txt").read_text()
+        assert f"weights: checkpoint {saved[-1]} of" in log
+    assert not [*(disk / "run").glob("in_use.json*")]
+
+
+@pytest.mark.parametrize(
+    "error, line",
+    [
+        (
+            OSError(errno.ENOSPC, "No space left on device"),
+            "run could not be written: No space left on device; make room and start again",
+        ),
+        (
+            OSError(errno.EDQUOT, "Disk quota exceeded", "{run}/log.txt"),
+            "run/log.txt could not be written: Disk quota exceeded; make room and start again",
+        ),
+        (
+            OSError(errno.ESTALE, "Stale file handle", "{run}/metrics.jsonl"),
+            "run/metrics.jsonl could not be read or written: Stale file handle; see that the disk"
+            " is there and start again",
+        ),
+        # A file of the text's, and what reads the output.
+        (OSError(errno.ENOENT, "No such file or directory", "/text/de.txt"), None),
+        (BrokenPipeError(errno.EPIPE, "Broken pipe"), None),
+    ],
+)
+def test_what_a_disk_refuses_is_said(error, line, tmp_path):
+    folder = tmp_path / "run"
+    if error.filename:
+        error.filename = error.filename.format(run=folder)
+    expected = UserError if line else type(error)
+    with pytest.raises(expected) as raised, disk_explained(folder):
+        raise error
+    if line:
+        assert str(raised.value) == f"{tmp_path}/{line}"
+
+
+@pytest.mark.parametrize(
+    "error, parts",
+    [
+        (
+            ValueError("RESOURCE_EXHAUSTED: Error writing local file"),
+            ("No space left", "make room"),
+        ),
+        (OSError(errno.EDQUOT, "Disk quota exceeded"), ("quota exceeded", "make room")),
+        (OSError(errno.EIO, "Input/output error"), ("Input/output error", "the disk is there")),
+        (ValueError("PERMISSION_DENIED: Permission denied"), ("denied", "the disk is there")),
+    ],
+)
+def test_why_a_checkpoint_could_not_be_written(error, parts, tmp_path):
+    said = explained(error, tmp_path)
+    assert isinstance(said, UserError) and all(part in str(said) for part in parts)
+    other = ValueError("a fault of the program")
+    assert explained(other, tmp_path) is other
+
+
+@pytest.mark.long
+def test_a_folder_that_is_gone_is_said_and_not_made_anew(tmp_path):
+    workdir = tmp_path / "run"
+
+    class Removing(Evaluator):
+        name = "removing"
+
+        def __call__(self, model, params, step, mesh):
+            # Nothing is being written.
+            time.sleep(1)
+            workdir.rename(tmp_path / "elsewhere")
+            return {"x": 1.0}
+
+    with pytest.raises(UserError, match="run/checkpoints is gone: it was removed, or its disk"):
+        run(workdir, evaluators=[Removing()], eval_every=5)
+    assert not workdir.exists()
+
+
+def test_only_what_orbax_raises_again_is_not_logged():
+    quiet.forget_told_failures.cache_clear()
+    logger = logging.getLogger("absl")
+    before = [*logger.filters]
+    try:
+        quiet.forget_told_failures()
+        (told,) = set(logger.filters) - set(before) or {quiet._is_told_nowhere_else}
+    finally:
+        logger.filters[:] = before
+        quiet.forget_told_failures.cache_clear()
+
+    def record(module):
+        space = {"__name__": module}
+        exec("def fail(): raise OSError(28, 'full')", space)
+        try:
+            space["fail"]()
+        except OSError as error:
+            info = (type(error), error, error.__traceback__)
+        return logging.LogRecord("absl", logging.ERROR, "x.py", 1, "failed", (), info)
+
+    assert not told(record("orbax.checkpoint._src.futures.future"))
+    assert told(record("orbax_of_others"))
+    assert told(logging.LogRecord("absl", logging.ERROR, "x.py", 1, "said", (), None))
