@@ -59,19 +59,20 @@ VOCABULARY_FILES = (
 """What a run's folder holds of its vocabulary, as far as it has them."""
 
 
-def _written_layout(side: Path) -> str | None:
-    """The layout in our own vocab.json; other programs have files of that name with other
-    contents."""
+def _written_layout(side: Path) -> tuple[str | None, str | None]:
+    """The layout and the hash in our own vocab.json; other programs have files of that name with
+    other contents."""
     try:
         written = json.loads(side.read_text(encoding="utf-8"))
-    except ValueError:
-        return None
+    except (OSError, ValueError, RecursionError):
+        return None, None
     if not isinstance(written, dict):
-        return None
+        return None, None
     layout = written.get("layout")
-    if layout not in LAYOUTS:
-        return None
-    return layout
+    # A table would be no key.
+    if not isinstance(layout, str) or layout not in LAYOUTS:
+        return None, None
+    return layout, written.get("sha256")
 
 
 def _is_tokenizer(folder: Path) -> bool:
@@ -229,8 +230,9 @@ class Vocabulary:
                 " vocab`",
             ) from None
         side = path.with_name("vocab.json")
+        written_sha256 = None
         if layout is None and side.is_file():
-            layout = _written_layout(side)
+            layout, written_sha256 = _written_layout(side)
         if layout is None:
             # The models that `xlingjax vocab` trains have XLM's special pieces; others are taken
             # for XLM-R's.
@@ -238,7 +240,7 @@ class Vocabulary:
             if b"<special1>" in model:
                 layout = "xlm"
         try:
-            return cls(model, layout)
+            made = cls(model, layout)
         except UserError as error:
             raise UserError(f"{path}: {error}") from None
         # What SentencePiece raises for bytes that are no model.
@@ -246,6 +248,12 @@ class Vocabulary:
             raise UserError(
                 f"{path} is not a SentencePiece model: `xlingjax vocab` makes one",
             ) from None
+        if isinstance(written_sha256, str) and made.sha256 != written_sha256:
+            raise UserError(
+                f"{path} is not the model that {side.name} beside it was written with: one of them"
+                " is damaged, or of another vocabulary; put both back from a copy",
+            )
+        return made
 
     def files(self) -> dict[str, bytes]:
         """{name: content} of what `load` reads from a folder, so that one can be moved to where the
