@@ -19,6 +19,9 @@ def page(title: str, body: str) -> str:
     # The style within it, so that the file can be sent as it is.
     return (
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{esc(title)}</title>'
+        # Whatever a folder of others brought into the page: nothing in it runs or is fetched.
+        '<meta http-equiv="Content-Security-Policy" content="default-src \'none\';'
+        " style-src 'unsafe-inline'; img-src data:; form-action 'none'; base-uri 'none'\">"
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
         f"<style>\n{css}</style></head><body><main>\n{body}\n</main></body></html>\n"
     )
@@ -30,7 +33,9 @@ def section(anchor: str, title: str, *parts: str) -> str:
     body = "\n".join(filter(None, parts))
     if not body:
         return ""
-    return f'<section id="{anchor}"><h2>{esc(title)}</h2>\n{body}\n</section>'
+    return (
+        f'<section id="{esc(anchor)}"><h2>{esc(title)}</h2>\n{body}\n</section>'
+    )
 
 
 def table(

@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
@@ -148,12 +149,46 @@ def read_run(path: str | Path) -> Run:
         read_lines(path / "metrics.jsonl", METRICS, say=warn),
         read_lines(path / "evaluations.jsonl", EVALUATION, say=warn),
         _text(path / "log.txt").splitlines(),
-        _text(path / "rows.html"),
+        _inert(_text(path / "rows.html")),
     )
 
 
 def warn(line: str) -> None:
     print(f"warning: {line}", file=sys.stderr)
+
+
+class _Active(HTMLParser):
+    """Whether HTML has something in it that runs or is fetched."""
+
+    # fmt: off
+    tags = frozenset((
+        "audio", "base", "button", "embed", "foreignobject", "form", "iframe", "img", "input",
+        "link", "meta", "object", "script", "style", "video",
+    ))
+    # fmt: on
+    found = False
+
+    def handle_starttag(self, tag: str, attrs: list) -> None:
+        if tag in self.tags:
+            self.found = True
+        for name, value in attrs:
+            refers = name in ("href", "xlink:href", "src")
+            # Within the page, or a picture that it holds.
+            if refers and not (value or "").startswith(("#", "data:image/png")):
+                self.found = True
+            if name.startswith("on"):
+                self.found = True
+
+
+def _inert(rows: str) -> str:
+    """The HTML that `inspector.first_rows` wrote, or nothing: a run's folder may come from others,
+    and what ours never has in it may do anything in a page."""
+    active = _Active()
+    active.feed(rows)
+    active.close()
+    if active.found:
+        return ""
+    return rows
 
 
 def _text(path: Path) -> str:

@@ -1,0 +1,127 @@
+"""Text and names of others in the pages: shown, and never a part of the page."""
+
+import json
+from html.parser import HTMLParser
+
+import pytest
+
+from tests.helpers import fake_run, toy
+from tests.report.test_inspector import masked_batch
+from tests.workflows.test_scorecard import cell
+from tests.workflows.test_scorecard import write as write_cells
+from xlingjax.data.loader import Peekable, array_source
+from xlingjax.objectives.xlm import MLM
+from xlingjax.report import html
+from xlingjax.report.build import build_report
+from xlingjax.report.inspector import first_rows
+from xlingjax.report.run import read_run
+from xlingjax.workflows import scorecard_page
+
+PAYLOADS = ('"><img src=x onerror=alert(1)>', "<script>alert(1)</script>", "' onload='x")
+ALLOWED = ("#", "data:image/png")
+
+
+class Tags(HTMLParser):
+    """Fails on whatever runs or is fetched; keeps the text."""
+
+    def __init__(self, page):
+        super().__init__()
+        self.text = ""
+        self.feed(page)
+
+    def handle_starttag(self, tag, attrs):
+        assert tag not in ("script", "iframe", "object", "embed", "base", "form", "link")
+        for name, value in attrs:
+            assert not name.startswith("on"), (tag, name, value)
+            if name in ("href", "xlink:href", "src"):
+                assert value.startswith(ALLOWED), (tag, name, value)
+
+    handle_startendtag = handle_starttag
+
+    def handle_data(self, data):
+        self.text += data
+
+
+def hostile(value, payload):
+    """The value with every text that is shown, and every code of a language, spoilt."""
+    codes = ("de", "zh")
+    if isinstance(value, dict):
+        made = {}
+        for name, member in value.items():
+            if name in codes:
+                name += payload
+            kept = name in ("kind", "name", "time", "exit_reason", "schedule")
+            made[name] = member if kept else hostile(member, payload)
+        return made
+    if isinstance(value, list):
+        return [hostile(member, payload) for member in value]
+    if isinstance(value, str):
+        return value + payload
+    return value
+
+
+def test_reports(tmp_path):
+    payload = "".join(PAYLOADS)
+    run = fake_run.write_run(tmp_path / f"run{payload.replace('/', '')}")
+    for path in (run / "run.json", run / "evaluations.jsonl", run / "metrics.jsonl"):
+        lines = []
+        for line in path.read_text().splitlines():
+            lines.append(json.dumps(hostile(json.loads(line), payload)))
+        path.write_text("\n".join(lines) + "\n")
+    (run / "log.txt").write_text(f"2026-01-02 10:00:00 {payload}\n")
+    (run / "config.gin").write_text(f"MONO = {payload!r}\n")
+    other = fake_run.write_run(tmp_path / "other")
+    page = build_report(run, {payload: other}, [fake_run.write_generated(tmp_path / "g")])
+    text = page.read_text()
+    shown = Tags(text).text
+    assert payload in shown and html.esc(payload) in text
+    assert "Content-Security-Policy" in text
+
+
+def test_score_cards(tmp_path):
+    payload = "".join(PAYLOADS)
+    (tmp_path / "out").mkdir()
+    made = cell("xtreme/xnli", {"en": 80.0, "de": 70.0}, settings={"LR": payload})
+    made["start"]["run"] = f"runs/x{payload}"
+    made["machine"] = payload
+    folder = write_cells(tmp_path / "cells", [made])
+    scorecard_page.show(folder or tmp_path / "cells", output=tmp_path / "out")
+    (page,) = (tmp_path / "out").glob("*.html")
+    Tags(page.read_text())
+
+
+def test_anchors_and_parts_are_escaped():
+    for payload in PAYLOADS:
+        body = html.section(payload, payload, html.note(payload), html.details(payload, payload))
+        body += html.table([payload], [[payload]]) + html.tiles([(payload, payload)])
+        body += html.figure("<svg></svg>", payload)
+        assert payload in Tags(html.page(payload, body)).text
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        "<h3>x</h3><script>alert(1)</script>",
+        "<p><IMG src=x onerror=alert(1)>",
+        "<svg/onload=alert(1)>",
+        '<a href="javascript:alert(1)">x</a>',
+        '<a href="https://example.org">x</a>',
+        '<meta http-equiv="refresh" content="0">',
+        "<iframe srcdoc=x>",
+    ],
+)
+def test_rows_of_another_page_are_left_out(tmp_path, rows):
+    run = fake_run.write_run(tmp_path / "run")
+    (run / "rows.html").write_text(rows)
+    assert read_run(run).rows == ""
+
+
+def test_our_own_rows_are_shown(tmp_path):
+    languages = [code + PAYLOADS[0] for code in toy.LANGUAGES]
+    source = Peekable(array_source([masked_batch()], languages=languages))
+    rows = first_rows({"mlm": (MLM(), source)}, toy.ToyVocabulary())
+    rows += html.note("one = two, online = 1")
+    run = fake_run.write_run(tmp_path / "run")
+    (run / "rows.html").write_text(rows)
+    assert read_run(run).rows == rows and "<image" in rows
+    assert languages[0] in Tags(rows).text
