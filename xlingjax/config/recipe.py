@@ -61,6 +61,12 @@ class Recipe:
     def bound(self) -> dict[str, Any]:
         return self.plan.keywords
 
+    def require_decay(self) -> None:
+        """Raise UserError where the warm-up leaves no step for the decay: a plan of many trainings
+        says it of each before the first begins."""
+        if optimizer := self.bound.get("optimizer"):
+            optimizer.require_decay(self.bound["steps"])
+
 
 @functools.cache
 def registered() -> dict[str, Callable]:
@@ -454,9 +460,6 @@ def read_recipe(
     with trusting(trust):
         parse_gin(files, overrides)
     plan = build("train")
-    # Here, so that a plan of many trainings says it of each before the first begins.
-    if optimizer := plan.keywords.get("optimizer"):
-        optimizer.require_decay(plan.keywords["steps"])
     # Training asks each part for its own corpus; verbs beside it need one for the whole run.
     corpus = build("corpus")
     check_used(overrides)

@@ -46,6 +46,7 @@ def launch(
     """Trains what the recipe binds, or goes on with the run that stands in `workdir`. verb:
     "pretrain" or "finetune", which run.json keeps. Returns the exit status. Raises UserError."""
     workdir = str(workdir)
+    recipe.require_decay()
     corpus = recipe.corpus
     # A table of other size would give ids of one vocabulary the rows of another.
     check_vocabulary(

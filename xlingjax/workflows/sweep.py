@@ -373,6 +373,7 @@ def _tried(text: str) -> tuple[Recipe, dict[str, Any]]:
         file.write_text(text, encoding="utf-8")
         # Builds all parts and opens nothing, so types and missing bindings show.
         recipe = read_recipe([str(file)], ())
+        recipe.require_decay()
         # Of what it has just bound: to read it again takes as long as all the rest.
         return recipe, values_of(config_lines())
 

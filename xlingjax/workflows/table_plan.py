@@ -217,6 +217,7 @@ class _Planner:
         for run, stand_in in self._stand_ins.items():
             overrides = [_replaced(one, run, stand_in) for one in overrides]
         recipe = read_recipe(files, overrides)
+        recipe.require_decay()
         _require_text(recipe)
         evaluators_of(recipe)
         self._put_stand_in(job, recipe)
