@@ -164,9 +164,17 @@ def test_the_page_shows_every_section_and_escapes_text(report):
         "Setting",
     ):
         assert title in text
-    assert source.count("<svg") == 12
-    assert "retrieval of MLM only, raw / centred (%)" in text and "30.0 / 40.0" in text
-    assert "MLM only, centred (%)" in text and "a <b> & c" in text and "random (seed 0)" in text
+    assert source.count("<svg") == 17
+    # On the tile: layer 1 of 0.65 and 0.75 of 200 and 300 pairs; chance (1/200 + 1/300) / 2.
+    assert "70.0 %" in text and "95 %: 65.7–73.9; 200 pairs a language" in text
+    assert "chance 0.4 %" in text and "MLM only 30.0 %" in text and "MLM only 40.0 %" in text
+    # In the table: 225 of 300 is 75 %.
+    assert "75.0 (70–80)" in text
+    assert (
+        "MLM only, language means removed (%)" in text
+        and "a <b> & c" in text
+        and "random (seed 0)" in text
+    )
     assert 'class="blank right">Katze' in source and "&lt;b&gt;" in source
     assert "狗 30 %" in text and "猫 80 %" in text and "en: The cat sleeps" in text
     for name in ("python 3.11.7", "jax 0.10.2", "TRAIN_STEPS = 40"):
@@ -202,7 +210,7 @@ def test_steps_count_for_the_stage_that_took_them(tmp_path):
 
 
 def test_word_recovery_as_a_picture():
-    figure = examples.recovery_picture(fake_run.RECOVERY["samples"][0])
+    (figure,) = examples.recovery_picture(fake_run.RECOVERY["samples"][0])
     axis = figure.axes[0]
     assert axis.images[0].get_array().tolist() == [[0.1, 0.8, 0.1], [0.0, 0.25, 0.75]]
     assert [label.get_text() for label in axis.get_xticklabels()] == ["</s>", "▁The", "▁cat"]

@@ -15,7 +15,7 @@ from xlingjax.objectives.span_qa import SpanQA
 from xlingjax.objectives.xlm import CLM, MLM, TLM
 from xlingjax.preprocessors.finetuning import classification_rows
 from xlingjax.preprocessors.span_qa import span_rows
-from xlingjax.report import inspector, negatives, plots, switched, terminal
+from xlingjax.report import inspector, negatives, plots, running_text, terminal
 from xlingjax.report.masking import mask_statistics
 from xlingjax.report.rows import Row, read_row
 
@@ -191,7 +191,7 @@ def test_inspect_shows_every_objective_and_writes_files(tmp_path):
         "from step 5: 2",
         "mean similarity: hard 0.610",
         "Diana <schlief>.",
-        "underlined: to be predicted",
+        "to be predicted: [word] shown as MASK",
     ):
         assert expected in text
     page = (tmp_path / "inspect.html").read_text("utf-8")
@@ -204,9 +204,7 @@ def test_inspect_shows_every_objective_and_writes_files(tmp_path):
     pictures = sorted(path.name for path in tmp_path.glob("*.png"))
     names = ("classification", "clm", "mlm", "mlm@5", "tlm")
     assert pictures == sorted([f"{name}-0-attention.png" for name in names] + ["schedule.png"])
-    assert (
-        "Diana &lt;schlief&gt;." in page and page.count('class="switched"') == 4
-    )  # all but the classification's
+    assert "Diana &lt;schlief&gt;." in page and page.count("token by token") == 5
 
 
 def test_the_first_rows_show_every_objective_and_each_mask_once():
@@ -238,32 +236,70 @@ def test_the_first_rows_show_every_objective_and_each_mask_once():
     }  # fmt: skip
     assert all(part.count("<svg") == part.count("aria-label") for part in parts.values())
     assert (
-        '<bdi lang="de"' in parts["MLM"]
-        and '<bdi lang="en"' in parts["TLM"]
+        '<bdi lang="de">' in parts["MLM"]
+        and '<bdi lang="en">' in parts["TLM"]
         and "input_ids 2×8" in parts["MLM"]
     )
     assert objectives["mlm"][1].state() == array_source([batch]).state()  # looked at, not taken
 
 
-def test_a_text_of_several_languages_is_coloured_by_language():
+def test_a_row_is_running_text_with_its_chosen_words_marked():
     view = read_row(MLM(), masked_batch(), 0, VOCABULARY, toy.LANGUAGES)
-    page = switched.as_html(view.tokens, toy.LANGUAGES)
-    de, en, fr = (plots.colours(toy.LANGUAGES)[name] for name in toy.LANGUAGES)
-    # The text itself: what is masked, replaced or kept is there, underlined.
-    assert f'<bdi lang="de" style="color:{de}">&lt;1&gt;a<u>b</u>&lt;1&gt;</bdi>' in page
-    assert f'<bdi lang="en" style="color:{en}">&lt;1&gt;<u>d</u><u>e</u>&lt;1&gt;</bdi>' in page
-    assert f'<b style="color:{de}">de</b> <b style="color:{en}">en</b>' in page and fr not in page
-    shown = switched.as_text(view.tokens, toy.LANGUAGES)
-    styles = {shown.plain[span.start : span.end]: span.style for span in shown.spans}
-    assert (
-        styles["b"] == f"{de} underline" and styles["a"] == de and styles["d"] == f"{en} underline"
-    )
-    assert "\nde en" in shown.plain
-    alone = read_row(MLM(), masked_batch(), 1, VOCABULARY, toy.LANGUAGES)
-    assert (
-        switched.as_html(alone.tokens, toy.LANGUAGES) == ""
-        and switched.as_text(alone.tokens, toy.LANGUAGES) is None
-    )
+    page = running_text.as_html(view.tokens, toy.LANGUAGES)
+    special = ' <span class="special">&lt;1&gt;</span> '
+    # Two examples, each of one language and side.
+    assert page.count('class="sides"') == page.count('class="side"') == 2
+    assert f'<bdi lang="de">{special}a<mark class="mask">b</mark>{special}</bdi>' in page
+    random, kept = '<mark class="random"><s>j</s> d</mark>', '<mark class="kept">e</mark>'
+    assert f'<bdi lang="en">{special}{random}{kept}{special}</bdi>' in page
+    key = running_text.key(view.tokens)
+    assert re.findall(r'mark class="(\w+)"', key) == ["mask", "random", "kept"]
+    out = io.StringIO()
+    console = Console(file=out, width=80, color_system=None)
+    console.print(*running_text.as_text(view.tokens, toy.LANGUAGES))
+    lines = [re.sub(" +", " ", line.strip()) for line in out.getvalue().splitlines()]
+    assert lines[:2] == ["de <1> a[b] <1>", "en <1> [j→d][=e] <1>"]
+    # Where nothing is hidden nothing is marked, and no key is needed.
+    causal = read_row(CLM(), masked_batch(), 0, VOCABULARY, toy.LANGUAGES)
+    assert "<mark" not in running_text.as_html(causal.tokens, toy.LANGUAGES)
+    assert running_text.key(causal.tokens) == ""
+
+
+def test_both_sides_of_a_pair_stand_beside_each_other():
+    batch = masked_batch()
+    batch["pack_ids"] = np.minimum(batch["pack_ids"], 1)
+    batch["sides"] = np.array([[0] * 4 + [1] * 4, [0] * 8], np.int32)
+    view = read_row(TLM(), batch, 0, VOCABULARY, toy.LANGUAGES)
+    page = running_text.as_html(view.tokens, toy.LANGUAGES)
+    assert page.count('class="sides"') == 1 and page.count('class="side"') == 2
+    out = io.StringIO()
+    console = Console(file=out, width=80, color_system=None)
+    console.print(*running_text.as_text(view.tokens, toy.LANGUAGES))
+    assert "de  <1> a[b]" in out.getvalue().splitlines()[0]
+    assert "en  <1> [j→d]" in out.getvalue().splitlines()[0]
+
+
+def test_a_side_of_several_languages_is_coloured_by_them():
+    batch = masked_batch()
+    batch["pack_ids"] = np.minimum(batch["pack_ids"], 1)
+    view = read_row(MLM(), batch, 0, VOCABULARY, toy.LANGUAGES)
+    page = running_text.as_html(view.tokens, toy.LANGUAGES)
+    assert '<span class="lang">de + en</span>' in page
+    assert '<bdi lang="de" style="color:var(--series-0)">' in page
+    assert '<bdi lang="en" style="color:var(--series-1)">' in page
+    (table, _) = running_text.as_text(view.tokens, toy.LANGUAGES)
+    (cell,) = table.columns[0].cells
+    styles = {cell.plain[span.start : span.end]: span.style for span in cell.spans}
+    assert styles["a"] == f"not bold {plots.colours(toy.LANGUAGES)['de']}"
+
+
+def test_a_mask_that_hides_most_comes_first_and_one_that_hides_nothing_is_not_drawn():
+    view, _ = grids("veco")
+    page = "".join(inspector._grids(view, view.grids_LL))
+    drawn = re.findall('aria-label="(.*?): grid"', page)
+    hidden = [np.mean(~view.grids_LL[use]) for use in drawn]
+    assert len(drawn) == 2 and hidden == sorted(hidden, reverse=True)
+    assert "TLM: every token sees all tokens." in page
 
 
 def grids(name):

@@ -104,7 +104,8 @@ def test_the_table_says_what_changes_and_the_common_values():
 def panels(record):
     return {
         axis.get_title(loc="left"): axis
-        for axis in schedule.picture(record).axes
+        for figure in schedule.picture(record)
+        for axis in figure.axes
         if axis.get_title(loc="left")
     }
 
@@ -113,7 +114,7 @@ def test_the_picture_has_a_panel_for_each_thing_that_changes():
     drawn = panels(recorded())
     assert {*drawn} == {
         "learning rate",
-        "share of the steps",
+        "share of the steps (%)",
         "masking rate",
         "length",
         "plug out",
@@ -149,14 +150,14 @@ def test_stages_that_the_run_never_reaches_are_not_drawn():
     drawn = panels(recorded(steps=80))
     (line,) = [line for line in drawn["masking rate"].lines if line.get_label() == "mlm"]
     assert [list(values) for values in line.get_data()] == [[0, 80], [0.15, 0.15]]
-    below = drawn["share of the steps"].collections[0].get_paths()[0].vertices
+    below = drawn["share of the steps (%)"].collections[0].get_paths()[0].vertices
     assert below[:, 0].max() == 80 and 60 in below[:, 0]
 
 
 def test_a_record_of_another_time_draws_what_it_has():
     assert schedule.picture({}) is None and schedule.section({}) == []
     old = {"steps": 40, "weights": {"mlm": 1.0, "tlm": 4}, "optimizer": {"warmup_steps": 4}}
-    assert {*panels(old)} == {"learning rate", "share of the steps"}
+    assert {*panels(old)} == {"learning rate", "share of the steps (%)"}
 
 
 def test_the_learning_rate_is_the_runs_own():

@@ -324,7 +324,7 @@ def test_the_page_shows_every_mix_its_pictures_and_what_each_objective_takes(com
         (m, s) for s in (0, 1) for m in MIXES
     ]
     page = told.write(found, tmp_path).read_text()
-    assert page.count("<svg") == 2 and "0.505 ± 0.007" in page
+    assert page.count("<svg") == 4 and "0.505 ± 0.007" in page
     assert told.objectives_table(found["cells"]) == (
         ["mix", "mlm", "tlm"],
         [["MLM", "12 (1.00 x)", "–"], ["MLM + TLM", "12 (1.00 x)", "8 (1.50 x)"]],
@@ -340,7 +340,7 @@ def test_the_page_shows_every_mix_its_pictures_and_what_each_objective_takes(com
 
 def test_the_page_says_what_the_mixes_share(commands, tmp_path):
     many = {
-        f"mix {i}": ["mlm.gin"] for i in range(len(plots.LANGUAGE_COLOURS) + 1)
+        f"mix {i}": ["mlm.gin"] for i in range(len(plots.COLOURS) + 1)
     }  # more than there are colours
     found = bakeoff.run(
         configured(mixes=many, seeds=(0,), tokens=0), tmp_path, " ".join, say=lambda line: None

@@ -367,7 +367,8 @@ def test_the_course_of_dev_is_drawn(tmp_path):
     (row,) = found["tables"][0]["rows"]
     assert row["curves"] == [[[3, 40.0], [6, 50.0]], [[3, 44.0], [6, 60.0], [8, 61.0]]]
     assert scorecard_plots.mean_curve(row["curves"]) == [(3, 42.0), (6, 55.0)]
-    (axis,) = scorecard_plots.curves([row]).axes
+    (drawing,) = scorecard_plots.curves([row])
+    (axis,) = drawing.axes
     lines = [(line.get_linewidth(), line.get_ydata()) for line in axis.lines]
     assert [values.tolist() for width, values in lines if width == 2] == [[42.0, 55.0]] and len(
         lines
@@ -379,7 +380,8 @@ def test_each_language_has_a_bar_for_each_row_with_its_deviation(tmp_path):
     cells = [cell("xtreme/xnli", {"en": 60.0 + 2 * seed, "de": 50.0}, seed=seed) for seed in (0, 1)]
     cells.append(cell("xtreme/xnli", {"en": 33.0}, strategy="majority"))
     found = card(write(tmp_path, cells))
-    (axis,) = scorecard_plots.by_language(found["tables"][0]).axes
+    (drawing,) = scorecard_plots.by_language(found["tables"][0])
+    (axis,) = drawing.axes
     assert [label.get_text() for label in axis.get_xticklabels()] == ["de", "en"]
     bars = {one.get_label(): one for one in axis.containers if type(one).__name__ == "BarContainer"}
     heights = {label: [bar.get_height() for bar in of] for label, of in bars.items()}

@@ -17,6 +17,11 @@ def options(parser: argparse.ArgumentParser) -> None:
         help="rows shown per objective (default %(default)s)",
     )
     parser.add_argument(
+        "--tokens",
+        action="store_true",
+        help="also a line for each token: column, piece, target, position, language, pack, side",
+    )
+    parser.add_argument(
         "--output",
         default="",
         metavar="DIR",
@@ -46,6 +51,7 @@ def run(args: Namespace) -> int:
             record=planned_course(recipe),
             tables=tables,
             rows=args.rows,
+            tokens=args.tokens,
             output=args.output or None,
         )
     finally:

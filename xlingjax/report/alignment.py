@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from xlingjax.evaluation.alignment import METHODS, Alignment, Links
-from xlingjax.report import plots
+from xlingjax.report import html, plots
 from xlingjax.report.run import Run
 
 
@@ -28,45 +28,34 @@ def picture(
     # By the number of words, so that each label has its room; clipped, so that a page can hold it.
     width = float(np.clip(1.6 + 0.32 * len(right), 2.5, 14.0))
     height = float(np.clip(1.6 + 0.32 * len(left), 2.5, 14.0))
-    figure, (axis,) = plots.panels(1, size=(width, height))
+    figures, (axis,) = plots.panels(1, (width, height))
     axis.grid(False)
     image = axis.imshow(grid, cmap="Blues", interpolation="nearest")
     if links:
         rows, columns = zip(*sorted(links), strict=True)
-        axis.plot(columns, rows, "o", color=plots.RUN_COLOURS[1], markersize=5)
+        axis.plot(columns, rows, "o", color=plots.COLOURS[1], markersize=5)
     axis.set_xticks(range(len(right)), right, rotation=60, ha="right")
     axis.set_yticks(range(len(left)), left)
-    figure.colorbar(image, ax=axis, label="cosine", shrink=0.8)
-    return figure
+    axis.figure.colorbar(image, ax=axis, label="cosine", shrink=0.8)
+    return figures
 
 
-@plots.styled
-def by_layer(run: Run) -> Any:
-    """Alignment error rate of the latest evaluation, language by layer, a heat map per method. None
-    without one."""
+def by_layer(run: Run) -> list[str]:
+    """Alignment error rate of the latest evaluation, language by layer, a coloured table per
+    method. [] without one."""
     values = run.last("alignment")
     if values is None:
-        return None
+        return []
     table = values["by_language"]
     layers = list(values["by_layer"])
-    languages = list(table)
-    height = max(0.7 + 0.27 * len(languages), 1.8)
-    figure, axes = plots.panels(len(METHODS), size=(plots.PANEL[0], height))
-    for axis, method in zip(axes, METHODS, strict=True):
-        cells = np.zeros((len(languages), len(layers)))
-        for i, language in enumerate(languages):
-            cells[i] = [
-                100 * table[language][layer][method] for layer in layers
-            ]
-        # From 0 to 100 in every panel and run, so that colours compare.
-        plots.heat_map(
-            axis,
-            cells,
-            languages,
-            plots.short_layer_names(layers),
-            "{:.0f}",
-            0,
-            100,
-        )
-        axis.set(title=f"{method}: alignment error rate (%)", xlabel="layer")
-    return figure
+    head = ["language", *plots.short_layer_names(layers)]
+    parts = []
+    for method in METHODS:
+        rows = []
+        for language in table:
+            cells = [100 * table[language][layer][method] for layer in layers]
+            rows.append((language, cells))
+        title = f"{method}, by layer: error rate (%), 0 is best"
+        # From 0 to 100 in every table and run, so that colours compare.
+        parts.append(html.titled(title, html.heat(head, rows)))
+    return [html.beside(parts)]

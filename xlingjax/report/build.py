@@ -8,6 +8,7 @@ from xlingjax.errors import UserError
 from xlingjax.report import (
     examples,
     generated,
+    headline,
     html,
     negatives,
     pseudo_perplexity,
@@ -138,31 +139,16 @@ def render(
     # The run itself first: sections take the first one for it.
     runs = {_name(run, others): run} | dict(others)
     mined = run.record.get("config", {}).get("negatives", ())
+    # Results first; then the course of the training, what it read and how it was set.
     shown: dict[str, tuple[str, Callable[[], Sequence[str]]]] = {
-        "schedule": ("Schedule", lambda: schedule.section(run.record)),
-        "rows": ("What the objectives read", lambda: sections.rows(run)),
-        "training": ("Training", lambda: sections.training(run, runs)),
-        "languages": (
-            "Training loss per language",
-            lambda: sections.languages(run),
-        ),
         "retrieval": (
             "Sentence retrieval",
             lambda: sections.retrieval(run, runs),
         ),
-        "similarity": (
-            "How similar the languages look",
-            lambda: sections.similarity(run),
+        "alignment": (
+            "Word alignment",
+            lambda: sections.alignment(run),
         ),
-        "perplexity": (
-            "Held-out perplexity",
-            lambda: sections.perplexity(runs),
-        ),
-        "shares": (
-            "Perplexity by pseudo tokens",
-            lambda: pseudo_perplexity.section(runs),
-        ),
-        "generated": ("Generated text", lambda: generated.section(runs, tuned)),
         "accuracy": (
             "Zero-shot classification",
             lambda: sections.accuracy([*tuned, run]),
@@ -175,13 +161,62 @@ def render(
             "Zero-shot question answering",
             lambda: sections.answers([*tuned, run]),
         ),
-        "alignment": ("Word alignment", lambda: sections.alignment(run)),
-        "samples": ("Masked words", lambda: examples.masked(run)),
-        "recovery": ("Word recovery", lambda: examples.recovery(run)),
-        "pseudo": ("Pseudo tokens", lambda: examples.pseudo(run)),
-        "negatives": ("Mined negatives", lambda: negatives.section(mined)),
-        "sampling": ("What was sampled", lambda: sections.sampling(run)),
-        "setting": ("Setting", lambda: sections.setting(run)),
+        "generated": (
+            "Generated text",
+            lambda: generated.section(runs, tuned),
+        ),
+        "perplexity": (
+            "Held-out perplexity",
+            lambda: sections.perplexity(runs),
+        ),
+        "shares": (
+            "Perplexity by pseudo tokens",
+            lambda: pseudo_perplexity.section(runs),
+        ),
+        "similarity": (
+            "How similar the languages look",
+            lambda: sections.similarity(run),
+        ),
+        "training": (
+            "Training",
+            lambda: sections.training(run, runs),
+        ),
+        "languages": (
+            "Training per language",
+            lambda: sections.languages(run),
+        ),
+        "samples": (
+            "Masked words",
+            lambda: examples.masked(run),
+        ),
+        "recovery": (
+            "Word recovery",
+            lambda: examples.recovery(run),
+        ),
+        "pseudo": (
+            "Pseudo tokens",
+            lambda: examples.pseudo(run),
+        ),
+        "rows": (
+            "What the objectives read",
+            lambda: sections.rows(run),
+        ),
+        "negatives": (
+            "Mined negatives",
+            lambda: negatives.section(mined),
+        ),
+        "sampling": (
+            "What was sampled",
+            lambda: sections.sampling(run),
+        ),
+        "schedule": (
+            "Schedule",
+            lambda: schedule.section(run.record),
+        ),
+        "setting": (
+            "Setting",
+            lambda: sections.setting(run),
+        ),
     }
     links = []
     rendered = []
@@ -209,12 +244,16 @@ def render(
     empty = ""
     if not run.metrics:
         empty = html.section("empty", "Nothing yet", html.note(BEFORE))
-    title = f"<h1>{html.esc(run.path.name)}</h1><p>{html.esc(subtitle)}</p>"
+    size = _of_any_shape(run, "size", lambda: headline.facts(summary), "")
+    title = (
+        f"<h1>{html.esc(run.path.name)}</h1><p>{html.esc(subtitle)}</p>"
+        f"<p>{html.esc(size)}</p>"
+    )
     head = f"<header>{title}<nav>{' '.join(links)}</nav></header>"
     tiles = _of_any_shape(
         run,
         "figures",
-        lambda: sections.tiles(summary, list(others)),
+        lambda: headline.tiles(run, summary, list(others)),
         "",
     )
     return html.page(

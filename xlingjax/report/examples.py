@@ -87,10 +87,9 @@ def recovery(run: Run) -> list[str]:
         return []
     figures = []
     for sample in values["samples"]:
-        picture = plots.svg(recovery_picture(sample))
-        figures.append(html.figure(picture, "attention of word recovery"))
+        figures += recovery_picture(sample)
     return [
-        f'<div class="pictures">{"".join(figures)}</div>',
+        plots.drawn(figures, "attention of word recovery"),
         html.note(RECOVERY_NOTE),
     ]
 
@@ -103,12 +102,12 @@ def recovery_picture(sample: Mapping[str, Any]) -> Any:
     partner = sample["partner"]
     width = float(np.clip(2.0 + 0.27 * len(partner), 2.6, 14.0))
     height = float(np.clip(2.0 + 0.27 * len(pieces), 2.6, 14.0))
-    figure, (axis,) = plots.panels(1, size=(width, height))
+    figures, (axis,) = plots.panels(1, (width, height))
     axis.grid(False)
     # A side without words has no rows, of which JSON keeps no shape.
     shares = np.array(sample["attention"]).reshape(len(pieces), len(partner))
     image = axis.imshow(shares, cmap="Blues", vmin=0, interpolation="nearest")
-    figure.colorbar(image, ax=axis, label="share", shrink=0.6, pad=0.16)
+    axis.figure.colorbar(image, ax=axis, label="share", shrink=0.6, pad=0.16)
     axis.set_xticks(
         range(len(partner)),
         partner,
@@ -130,12 +129,12 @@ def recovery_picture(sample: Mapping[str, Any]) -> Any:
         pieces,
         strict=True,
     ):
-        colour = "#a8322a"
+        colour = plots.COLOURS[1]
         if guess == piece:
-            colour = "#24713a"
+            colour = plots.COLOURS[2]
         label.set_color(colour)
     axis.set_title(f"{sample['language']} from {sample['partner_language']}")
-    return figure
+    return figures
 
 
 def pseudo(run: Run) -> list[str]:

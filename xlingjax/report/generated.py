@@ -1,7 +1,6 @@
 """What a run wrote for held-out sources: scores, their course, and a few texts."""
 
 from collections.abc import Mapping, Sequence
-from itertools import cycle
 from typing import Any
 
 from xlingjax.report import html, plots
@@ -59,7 +58,7 @@ def _tables(values: Mapping[str, Any]) -> list[str]:
     for sample in values["samples"]:
         texts.append([sample[key] for key in head])
     if texts:
-        parts.append(html.table(head, texts))
+        parts.append(html.table(head, texts, words=True))
     return parts
 
 
@@ -74,32 +73,18 @@ def curves(runs: Mapping[str, Run]) -> Any:
             evaluated[name] = evaluations
     if not evaluated:
         return None
-    figure, (axis,) = plots.panels(1)
-    colours = plots.RUN_COLOURS * len(evaluated)
-    for (name, evaluations), colour in zip(
-        evaluated.items(),
-        colours,
-        strict=False,
-    ):
-        steps, values = zip(*evaluations, strict=True)
-        # A run has one colour, so its directions differ in style.
-        styles = cycle(("-", "--", ":", "-."))
-        for direction, style in zip(values[-1]["bleu"], styles, strict=False):
+    directions: dict[str, None] = {}
+    for evaluations in evaluated.values():
+        _, last = evaluations[-1]
+        directions |= dict.fromkeys(last["bleu"])
+    figures, axes = plots.panels(len(directions))
+    for axis, direction in zip(axes, directions, strict=True):
+        for number, (name, evaluations) in enumerate(evaluated.items()):
+            steps, values = zip(*evaluations, strict=True)
             # None leaves a gap, where a step has no such direction.
             bleu = [of_step["bleu"].get(direction) for of_step in values]
-            axis.plot(
-                steps,
-                bleu,
-                style,
-                color=colour,
-                label=f"{name}: {direction}",
-            )
-    axis.set(
-        title="held-out BLEU",
-        xlabel="steps",
-        ylabel="BLEU",
-        ylim=(0, None),
-    )
-    # Runs times directions would hide lines.
-    figure.legend(loc="outside right upper")
-    return figure
+            plots.curve(axis, runs[name], steps, bleu, number, name)
+        axis.set(title=f"{direction}: BLEU", xlabel="step")
+        plots.from_zero(axis)
+        plots.label_ends(axis)
+    return figures

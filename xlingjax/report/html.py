@@ -23,6 +23,7 @@ def page(title: str, body: str) -> str:
         '<meta http-equiv="Content-Security-Policy" content="default-src \'none\';'
         " style-src 'unsafe-inline'; img-src data:; form-action 'none'; base-uri 'none'\">"
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
+        '<meta name="color-scheme" content="light dark">'
         f"<style>\n{css}</style></head><body><main>\n{body}\n</main></body></html>\n"
     )
 
@@ -66,6 +67,32 @@ def _row(tag: str, cells: Iterable[str], mark: str = "") -> str:
     return f"<tr{mark}>{body}</tr>"
 
 
+def heat(
+    head: Sequence[str],
+    rows: Iterable[tuple[str, Sequence[float | None]]],
+    form: str = "{:.0f}",
+    low: float = 0,
+    high: float = 100,
+) -> str:
+    """A table of numbers (a name and values a row), coloured from `low` to `high`; an absent value
+    is a dash."""
+    span = (high - low) or 1
+    lines = [_row("th", head)]
+    for name, values in rows:
+        cells = [f"<td>{esc(name)}</td>"]
+        for value in values:
+            if value is None:
+                cells.append("<td>–</td>")
+                continue
+            share = min(max((value - low) / span, 0), 1)
+            # At most 0.6, so that the page's ink can be read on it.
+            cells.append(
+                f'<td style="--heat:{0.6 * share:.2f}">{esc(form.format(value))}</td>',
+            )
+        lines.append(f"<tr>{''.join(cells)}</tr>")
+    return f'<div class="scroll"><table class="heat">{"".join(lines)}</table></div>'
+
+
 def number(value: Any) -> str:
     """Digits a person reads: four significant ones, thousands apart, an absent value as a dash."""
     if value is None:
@@ -94,16 +121,26 @@ def figure(svg_text: str, label: str) -> str:
     return f'<figure role="img" aria-label="{esc(label)}">{svg_text}</figure>'
 
 
+def titled(title: str, part: str) -> str:
+    return f"<div><h3>{esc(title)}</h3>{part}</div>"
+
+
+def beside(parts: Iterable[str]) -> str:
+    """The parts beside each other, below each other where there is no room."""
+    return f'<div class="panels">{"".join(parts)}</div>'
+
+
 def details(title: str, text: str) -> str:
     return f"<details><summary>{esc(title)}</summary><pre>{esc(text)}</pre></details>"
 
 
-def tiles(entries: Iterable[tuple[str, Any]]) -> str:
-    """Name and value of each headline figure."""
+def tiles(entries: Iterable[tuple[str, Any, Sequence[str]]]) -> str:
+    """Name, value and lines below it of each headline figure."""
     cells = []
-    for name, value in entries:
+    for name, value, below in entries:
+        lines = "".join(f"<small>{esc(line)}</small>" for line in below)
         cells.append(
-            f'<div class="tile"><b>{esc(number(value))}</b><span>{esc(name)}</span></div>',
+            f'<div class="tile"><span>{esc(name)}</span><b>{esc(number(value))}</b>{lines}</div>',
         )
     if not cells:
         return ""

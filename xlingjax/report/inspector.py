@@ -6,7 +6,9 @@ use.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
+from textwrap import wrap
 from typing import Any
 
 import numpy as np
@@ -14,15 +16,24 @@ import numpy as np
 from xlingjax.data.loader import BatchSource, Peekable
 from xlingjax.errors import UserError
 from xlingjax.objectives.base import Objective
-from xlingjax.report import html, negatives, plots, schedule, switched
+from xlingjax.report import html, negatives, plots, running_text, schedule
 from xlingjax.report.masking import (
     STATISTICS_HEAD,
     mask_statistics,
     statistics_rows,
 )
-from xlingjax.report.rows import TOKENS_HEAD, Batch, Row, facts, read_row
+from xlingjax.report.rows import TOKENS_HEAD, Batch, Row, Token, facts, read_row
 from xlingjax.report.terminal import print_objective, print_table
 from xlingjax.training.stages import stage_of
+
+GRID = (2.3, 2.4)
+"""Inches of a grid in a page."""
+GRID_COLOUR = (0.20, 0.51, 0.74, 1.0)
+"""Seen on white and on black."""
+GRID_NOTE = (
+    "A grid: coloured where the token of the row sees that of the column, from the mask that"
+    " attention uses."
+)
 
 
 def inspect(
@@ -33,6 +44,7 @@ def inspect(
     tables: Sequence[Mapping[str, Any]] = (),
     rows: int = 2,
     batches: int = 20,
+    tokens: bool = False,
     console: Any = None,
     output: str | Path | None = None,
 ) -> dict[str, Any]:
@@ -41,7 +53,8 @@ def inspect(
 
     record: of the run to come, as `run_record.schedule_record` makes it. tables: of negatives, as
     `negatives.read` gives them. output: a folder for inspect.html, schedule.png and one PNG per
-    attention grid. console: a rich Console; None makes one. Returns {name: mask statistics}, empty
+    attention grid. tokens: on the terminal, too, a line for each token of a row. console: a rich
+    Console; None makes one. Returns {name: mask statistics}, empty
     for objectives without masks. The sources advance.
     """
     # Here, since a report of a finished run shows nothing on a terminal.
@@ -79,6 +92,7 @@ def inspect(
             source,
             views,
             statistics[name],
+            tokens,
         )
         if output:
             pictures |= _row_pictures(views, name)
@@ -133,13 +147,25 @@ def _row_pictures(views: Sequence[Row], name: str) -> dict[str, Any]:
     return pictures
 
 
-def _grids(view: Row, uses: Iterable[str], name: str) -> list[str]:
-    """Attention grids as HTML."""
+def _grids(view: Row, uses: Iterable[str]) -> list[str]:
+    """Attention grids as HTML: small, beside each other, those that hide most first. One in which
+    all sees all is said and not drawn."""
+    hidden = {use: float(np.mean(~view.grids_LL[use])) for use in uses}
     figures = []
-    for use in uses:
-        picture = plots.svg(attention_picture(view, use, name))
-        figures.append(html.figure(picture, f"{use}: grid"))
-    return figures
+    for use in sorted(hidden, key=hidden.__getitem__, reverse=True):
+        if hidden[use]:
+            (figure,) = small_grid(view, use)
+            figures.append(html.figure(plots.svg(figure), f"{use}: grid"))
+    parts = []
+    if figures:
+        parts.append(html.beside(figures))
+        parts.append(html.note(GRID_NOTE))
+    open_uses = [use for use, share in hidden.items() if not share]
+    if open_uses:
+        parts.append(
+            html.note(f"{', '.join(open_uses)}: every token sees all tokens."),
+        )
+    return parts
 
 
 def _section(
@@ -155,10 +181,15 @@ def _section(
             f"<h3>row {i}</h3>",
             html.note(facts(objective, source, view)),
         ]
-        parts.append(switched.as_html(view.tokens, source.languages))
-        parts += _grids(view, view.grids_LL, name)
+        parts.append(running_text.as_html(view.tokens, source.languages))
+        parts.append(running_text.key(view.tokens))
+        parts += _grids(view, view.grids_LL)
+        table = html.table(
+            TOKENS_HEAD,
+            [token.cells for token in view.tokens],
+        )
         parts.append(
-            html.table(TOKENS_HEAD, [token.cells for token in view.tokens]),
+            f"<details><summary>token by token</summary>{table}</details>",
         )
     if statistics:
         table = html.table(
@@ -175,10 +206,11 @@ def first_rows(
     vocabulary,
 ) -> str:
     """What a report shows of the first batches, as HTML: of every objective the first of the rows
-    in most languages, coloured, and of all masks one grid. A later stage is left out unless it
-    brings a mask of its own.
+    in most languages, and of all masks one grid. A later stage is left out unless it brings a mask
+    of its own.
     """
     parts = []
+    shown_tokens: list[Token] = []
     shown_masks = set()
     for name, (objective, source) in objectives.items():
         # The objectives of a run often share a mask, and its grid looks the same in each.
@@ -199,8 +231,10 @@ def first_rows(
             f"<h3>{html.esc(name.upper())}</h3>",
             html.note(facts(objective, source, view)),
         ]
-        parts.append(switched.as_html(view.tokens, source.languages))
-        parts += _grids(view, new_uses, name)
+        parts.append(running_text.as_html(view.tokens, source.languages))
+        shown_tokens += view.tokens
+        parts += _grids(view, new_uses)
+    parts.append(running_text.key(shown_tokens))
     return "\n".join(filter(None, parts))
 
 
@@ -218,7 +252,7 @@ def attention_picture(view: Row, use: str, name: str) -> Any:
     """A grid as a figure; pieces along both sides where there is room to read them."""
     count = len(view.tokens)
     side = float(np.clip(1.2 + 0.16 * count, 3.0, 9.0))
-    figure, (axis,) = plots.panels(1, size=(side, side))
+    figures, (axis,) = plots.panels(1, (side, side))
     axis.grid(False)
     axis.imshow(
         ~view.grids_LL[use],
@@ -233,7 +267,41 @@ def attention_picture(view: Row, use: str, name: str) -> Any:
         axis.set_xticks(range(count), labels, rotation=90, fontsize=7)
         axis.set_yticks(range(count), labels, fontsize=7)
     axis.set(title=f"{name}, {use}: dark = the row's token sees the column's")
-    return figure
+    return figures
+
+
+@plots.styled
+def small_grid(view: Row, use: str) -> Any:
+    """A grid as a small figure, lines where another side or example begins."""
+    figures, (axis,) = plots.panels(1, GRID)
+    axis.grid(False)
+    # Transparent where nothing is seen, so that it is the page's own colour.
+    picture = np.zeros((*view.grids_LL[use].shape, 4))
+    picture[view.grids_LL[use]] = GRID_COLOUR
+    axis.imshow(picture, interpolation="nearest")
+    parts = [(token.pack, token.side) for token in view.tokens]
+    starts = []
+    for i, (before, part) in enumerate(pairwise(parts), 1):
+        if before != part:
+            starts.append(i - 0.5)
+    for start in starts:
+        axis.axhline(start, color=plots.SOFT, linewidth=0.8)
+        axis.axvline(start, color=plots.SOFT, linewidth=0.8)
+    # Named where they are few: a row packed with many examples has no room.
+    if len(starts) < 4:
+        edges = [-0.5, *starts, len(parts) - 0.5]
+        middles = [(a + b) / 2 for a, b in pairwise(edges)]
+        names = []
+        for middle in middles:
+            names.append(view.tokens[int(middle + 0.5)].language)
+        axis.set_xticks(middles, names)
+        axis.set_yticks(middles, names)
+    else:
+        axis.set_xticks([])
+        axis.set_yticks([])
+    axis.tick_params(length=0)
+    axis.set_title("\n".join(wrap(use, 30)))
+    return figures
 
 
 def _write(

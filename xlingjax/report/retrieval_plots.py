@@ -1,97 +1,137 @@
-"""Pictures of sentence retrieval: by layer, run and language, and how alike the languages are."""
+"""Sentence retrieval: pictures by layer, run and language, with what chance and simple models
+reach, and how alike the languages are."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from xlingjax.evaluation.retrieval import best_layer
-from xlingjax.report import plots
+from xlingjax.report import html, plots
 from xlingjax.report.run import Run
+
+LAYERS = 5
+"""Of a deep model so many are drawn, and the best."""
+FLOORS = {"char_tfidf": "TF-IDF", "lsi": "LSI"}
+KINDS = {"raw": "raw cosine", "centred": "language means removed"}
+
+
+def chance(values: Mapping[str, Any]) -> float:
+    """Drawn at random, one of n sentences is the translation: mean over languages, 0..1."""
+    return float(np.mean([1 / n for n in values["pairs"].values()]))
 
 
 @plots.styled
 def retrieval_by_layer(run: Run) -> Any:
-    """Mean over languages, a curve per layer: raw and centred side by side. None without two
-    evaluations."""
+    """Mean over languages over training, a curve per layer: raw and centred beside each other. None
+    without two evaluations."""
     evaluated = plots.first_evaluated(run.evaluated("retrieval"))
-    if not evaluated:
+    if len(evaluated) < 2:
         return None
-    import matplotlib
-
     _, last = evaluated[-1]
     # Of several poolings the first, which the plain figures are of.
     pooling = next(iter(last["by_layer"]))
-    layers = list(last["by_layer"][pooling])
-    # Layers have an order, so their colours have one.
-    shades = matplotlib.colormaps["viridis_r"](
-        np.linspace(0.12, 1, len(layers)),
-    )
-    figure, axes = plots.panels(2)
-    for axis, kind in zip(axes, ("raw", "centred"), strict=True):
-        for layer, colour in zip(layers, shades, strict=True):
+    figures, axes = plots.panels(len(KINDS), plots.tall(LAYERS + 4))
+    for axis, (kind, title) in zip(axes, KINDS.items(), strict=True):
+        score = f"{kind}_en_to_xx"
+        best = best_layer(last["by_layer"][pooling], score)
+        layers = list(last["by_layer"][pooling])
+        for number, layer in enumerate(_drawn_layers(layers, best)):
             steps = []
             values = []
             for step, evaluation in evaluated:
-                scores = evaluation["by_layer"][pooling][layer]
                 steps.append(step)
-                values.append(100 * scores[f"{kind}_en_to_xx"])
-            plots.curve(
-                axis,
-                run,
-                steps,
-                values,
-                color=colour,
-                label=plots.layer_name(layer),
-            )
-        _chance(axis, last)
+                of_layer = evaluation["by_layer"][pooling][layer]
+                values.append(100 * of_layer[score])
+            name = plots.layer_name(layer)
+            plots.curve(axis, run, steps, values, number, name)
+        _levels(axis, run, last)
         axis.set(
-            title=f"{kind} cosine",
-            xlabel="million tokens",
-            ylabel="en → xx accuracy (%)",
-            ylim=(0, None),
+            title=f"{title}: en → xx (%)",
+            xlabel=plots.axis_label(),
+            ylim=(0, 100),
         )
-    columns = 1
-    if len(layers) > 7:
-        columns = 2
-    axes[-1].legend(ncols=columns)
-    _same_height(axes)
-    return figure
+        plots.label_ends(axis)
+    return figures
+
+
+def _drawn_layers(layers: Sequence[str], best: str) -> list[str]:
+    """All, or of many some that are evenly spaced, and the best."""
+    spaced = np.linspace(0, len(layers) - 1, min(len(layers), LAYERS))
+    chosen = {layers[round(place)] for place in spaced} | {best}
+    return [layer for layer in layers if layer in chosen]
+
+
+def _levels(axis, run: Run, last: Mapping[str, Any]) -> None:
+    """Chance, and what simple models reach."""
+    plots.level(axis, 100 * chance(last), "chance")
+    means = (run.last("floors") or {}).get("mean", {})
+    for floor, name in FLOORS.items():
+        if floor in means:
+            plots.level(axis, 100 * means[floor], name)
 
 
 @plots.styled
 def retrieval_runs(runs: Mapping[str, Run]) -> Any:
     """Mean over languages at each evaluation's best layer, a curve per run. None for a single
     run."""
-    figure, axes = plots.panels(2)
-    drawn = 0
-    keys = {
-        "raw cosine": "retrieval_mean",
-        "centred cosine": "retrieval_mean_centred",
-    }
-    for axis, (title, key) in zip(axes, keys.items(), strict=True):
-        for (name, run), colour in zip(
-            runs.items(),
-            plots.RUN_COLOURS * len(runs),
-            strict=False,
-        ):
-            evaluated = plots.first_evaluated(run.evaluated("retrieval"))
-            if evaluated:
-                steps, values = plots.course(evaluated, key, scale=100)
-                plots.curve(axis, run, steps, values, color=colour, label=name)
-                drawn += 1
-        axis.set(
-            title=title,
-            xlabel="million tokens",
-            ylabel="en → xx accuracy (%)",
-            ylim=(0, None),
-        )
-    # Two curves are one run: nothing to compare it with.
-    if drawn <= 2:
+    evaluated = {}
+    for name, run in runs.items():
+        found = plots.first_evaluated(run.evaluated("retrieval"))
+        if found:
+            evaluated[name] = found
+    if len(evaluated) < 2:
         return None
-    axes[0].legend()
-    _same_height(axes)
-    return figure
+    way = plots.over(runs)
+    keys = {"raw": "retrieval_mean", "centred": "retrieval_mean_centred"}
+    figures, axes = plots.panels(len(KINDS))
+    for axis, (kind, title) in zip(axes, KINDS.items(), strict=True):
+        for number, name in enumerate(evaluated):
+            steps, values = plots.course(
+                evaluated[name],
+                keys[kind],
+                scale=100,
+            )
+            plots.curve(axis, runs[name], steps, values, number, name, **way)
+        first = next(iter(evaluated))
+        _levels(axis, runs[first], evaluated[first][-1][1])
+        axis.set(
+            title=f"{title}: en → xx (%)",
+            xlabel=plots.axis_label(**way),
+            ylim=(0, 100),
+        )
+        plots.label_ends(axis)
+    return figures
+
+
+def by_layer_tables(values: Mapping[str, Any]) -> list[str]:
+    """The latest evaluation, language by layer, raw and centred, as coloured tables."""
+    pooling = next(iter(values["by_language"]))
+    table = values["by_language"][pooling]
+    layers = list(values["by_layer"][pooling])
+    parts = []
+    for kind, title in KINDS.items():
+        score = f"{kind}_en_to_xx"
+        rows = []
+        for language, by_layer in table.items():
+            cells = [100 * by_layer[layer][score] for layer in layers]
+            rows.append((language, cells))
+        # The same choice as the evaluator's, whose figures stand beside.
+        best = best_layer(values["by_layer"][pooling], score)
+        said = f"{title}, by layer: en → xx (%); best: {plots.layer_name(best)}"
+        head = ["language", *plots.short_layer_names(layers)]
+        parts.append(html.titled(said, html.heat(head, rows)))
+    return [html.beside(parts)]
+
+
+def similarity_table(values: Mapping[str, Any]) -> str:
+    """Cosine of the languages' mean vectors."""
+    names = values["similarity"]["languages"]
+    cosines = values["similarity"]["cosine"]
+    # From the lowest: cosines of one model lie close together, and from 0 all would look alike.
+    low = min(map(min, cosines))
+    rows = zip(names, cosines, strict=True)
+    return html.heat(["", *names], rows, "{:.2f}", low, 1.0)
 
 
 @plots.styled
@@ -105,8 +145,9 @@ def retrieval_layers(run: Run) -> Any:
     languages = list(table)
     layers = list(values["by_layer"][pooling])
     height = 0.7 + 0.27 * len(languages)
-    figure, axes = plots.panels(2, size=(plots.PANEL[0], max(height, 1.8)))
-    for axis, kind in zip(axes, ("raw", "centred"), strict=True):
+    size = (max(plots.PANEL[0], 1 + 0.4 * len(layers)), max(height, 1.8))
+    figures, axes = plots.panels(2, size)
+    for axis, kind in zip(axes, KINDS, strict=True):
         score = f"{kind}_en_to_xx"
         cells = np.zeros((len(languages), len(layers)))
         for i, language in enumerate(languages):
@@ -123,10 +164,10 @@ def retrieval_layers(run: Run) -> Any:
             100,
         )
         axis.set(
-            title=f"{kind}: en → xx accuracy (%), best layer {best}",
+            title=f"{kind}: en → xx (%), best layer {best}",
             xlabel="layer",
         )
-    return figure
+    return figures
 
 
 @plots.styled
@@ -138,32 +179,8 @@ def similarity(run: Run) -> Any:
     names = values["similarity"]["languages"]
     cells = np.array(values["similarity"]["cosine"])
     side = 1.6 + 0.36 * len(names)
-    figure, (axis,) = plots.panels(1, size=(side + 0.5, side))
+    figures, (axis,) = plots.panels(1, (side + 0.5, side))
     # From the lowest: cosines of one model lie close together, and from 0 all would look alike.
     plots.heat_map(axis, cells, names, names, "{:.2f}", float(cells.min()), 1.0)
     axis.set_title(f"layer {values['similarity']['layer']}")
-    return figure
-
-
-def _same_height(axes) -> None:
-    # Raw and centred stand side by side and are compared by eye.
-    top = 0.0
-    for axis in axes:
-        _, height = axis.get_ylim()
-        top = max(top, height)
-    for axis in axes:
-        axis.set_ylim(0, top)
-
-
-def _chance(axis, values: Mapping[str, Any]) -> None:
-    # Drawn at random, one of n sentences is the translation.
-    chance = 100 * float(np.mean([1 / n for n in values["pairs"].values()]))
-    axis.axhline(chance, color="#8a8f98", linewidth=0.9, linestyle=":")
-    axis.annotate(
-        "chance",
-        (1, chance),
-        xycoords=("axes fraction", "data"),
-        ha="right",
-        va="bottom",
-        color="#8a8f98",
-    )
+    return figures

@@ -37,6 +37,8 @@ class Token:
     language: str
     pack: int
     side: int
+    special: bool = False
+    """No word of a text: what begins, ends or separates it."""
 
     @property
     def cells(self) -> tuple[Any, ...]:
@@ -98,6 +100,7 @@ def read_row(
         (name,) = vocabulary.pieces([token])
         return name
 
+    special = vocabulary.special_ids
     tokens = []
     for column in used.tolist():
         target = ""
@@ -112,6 +115,7 @@ def read_row(
             language=languages[int(one["language_ids"][0, column])],
             pack=int(one["pack_ids"][0, column]),
             side=int(sides[column]),
+            special=int(one["input_ids"][0, column]) in special,
         )
         tokens.append(token)
     # Only objectives of classes have one.

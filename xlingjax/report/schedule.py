@@ -193,11 +193,7 @@ def picture(record: Mapping[str, Any]) -> Any:
     count = has_rate + in_turn + len(drawn) + bool(frozen)
     if not count or not steps:
         return None
-    figure, axes = plots.panels(
-        count,
-        columns=3,
-        size=(plots.PANEL[0] * 2 / 3, 2.2),
-    )
+    figures, axes = plots.panels(count, (plots.PANEL[0], 2.1))
     unused = iter(axes)
     if has_rate:
         _learning_rate(next(unused), record["optimizer"], steps)
@@ -211,7 +207,7 @@ def picture(record: Mapping[str, Any]) -> Any:
         _frozen(next(unused), frozen)
     for axis in axes:
         axis.set(xlabel="step", xlim=(0, steps))
-    return figure
+    return figures
 
 
 def _is_drawn(stages: Stages) -> bool:
@@ -224,7 +220,7 @@ def _learning_rate(axis, optimizer: Mapping[str, Any], steps: int) -> None:
     at = np.unique(np.linspace(0, max(steps - 1, 0), POINTS).astype(int))
     # The training's own function, on NumPy: a drawing must not start a device.
     rate = learning_rate_schedule(OptimizerConfig(**optimizer), steps, np)
-    axis.plot(at, rate(at), color=plots.RUN_COLOURS[0])
+    axis.plot(at, rate(at), color=plots.COLOURS[0])
     axis.set(title="learning rate", ylim=(0, None))
 
 
@@ -234,9 +230,10 @@ def _turns(axis, of: Mapping[str, Stages], steps: int) -> None:
     starts = [0] + [step for step in _starts(of) if 0 < step < steps]
     edges = [*starts, steps]
     below = np.zeros(len(edges))
-    for (objective, stages), colour in zip(
-        of.items(),
-        plots.RUN_COLOURS * len(of),
+    middles = []
+    for stages, colour in zip(
+        of.values(),
+        plots.COLOURS * len(of),
         strict=False,
     ):
         now = [_at(stages, start) for start in starts]
@@ -244,16 +241,17 @@ def _turns(axis, of: Mapping[str, Stages], steps: int) -> None:
         above = below + [*now, now[-1]]
         axis.fill_between(
             edges,
-            below,
-            above,
+            100 * below,
+            100 * above,
             step="post",
             color=colour,
             linewidth=0,
-            label=objective,
+            alpha=0.75,
         )
+        middles.append(float(below[-1] + above[-1]) / 2)
         below = above
-    axis.set(title="share of the steps", ylim=(0, 1))
-    axis.legend(loc="center left", bbox_to_anchor=(1, 0.5))
+    axis.set(title="share of the steps (%)", ylim=(0, 100))
+    plots.write_ends(axis, list(of), middles, plots.COLOURS)
 
 
 def _steps(
@@ -273,7 +271,7 @@ def _steps(
         # The last value holds to the end.
         levels.append(levels[-1])
         place = objectives.index(names[0])
-        colour = plots.RUN_COLOURS[place % len(plots.RUN_COLOURS)]
+        colour = plots.COLOURS[place % len(plots.COLOURS)]
         axis.step(
             at,
             levels,
@@ -287,8 +285,7 @@ def _steps(
     else:
         axis.set_ylim(0, None)
     axis.set_title(what)
-    if len(alike) > 1:
-        axis.legend()
+    plots.label_ends(axis)
 
 
 def _is_switch(stages: Stages) -> bool:
@@ -313,14 +310,19 @@ def _frozen_spans(
 
 def _frozen(axis, spans: Mapping[str, Sequence[tuple[int, int]]]) -> None:
     for row, (pattern, of) in enumerate(spans.items()):
-        axis.broken_barh(of, (row - 0.35, 0.7), color="#b9cfea")
+        axis.broken_barh(
+            of,
+            (row - 0.35, 0.7),
+            color=plots.COLOURS[0],
+            alpha=0.25,
+        )
         axis.text(
             0.02,
             row,
             pattern,
             transform=axis.get_yaxis_transform(),
             va="center",
-            fontsize=8,
+            fontsize=9,
         )
     axis.set_yticks([])
     # The first one on top.
@@ -334,7 +336,7 @@ def section(record: Mapping[str, Any]) -> list[str]:
     if figure is None:
         return []
     return [
-        html.figure(plots.svg(figure), "the run's schedule by step"),
+        plots.drawn(figure, "the run's schedule"),
         html.table(("what", "objective", "value"), rows(record), words=True),
         html.note(NOTE),
     ]

@@ -7,10 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from xlingjax.evaluation.alignment import METHODS
-from xlingjax.report import html, plots, retrieval_plots
+from xlingjax.report import html, intervals, plots, retrieval_plots
 from xlingjax.report.alignment import by_layer
 from xlingjax.report.run import Run
-from xlingjax.report.summary import key
 from xlingjax.training.stages import stage_of
 
 LOSS_NOTE = (
@@ -29,13 +28,17 @@ RETRIEVAL_NOTE = (
 )
 SIMILARITY_NOTE = (
     "Cosine between the languages' mean vectors, over the retrieval sentences, at the layer best"
-    " for raw retrieval."
+    " for raw retrieval ({layer})."
 )
 PERPLEXITY_NOTE = (
     "exp(total negative log-likelihood / predictions); 15 % of the tokens masked from a fixed seed,"
     " all shown as MASK; mean: arithmetic over languages. Perplexities compare only under one"
     " vocabulary. Partner hidden and visible: the same positions, attention to the translation"
     " barred or open."
+)
+INTERVAL_NOTE = (
+    "In brackets, of fewer than 1,000 pairs: where 95 % of such samples have the true value"
+    " (Wilson)."
 )
 ALIGNMENT_NOTE = (
     "Alignment error rate against gold links, all of them sure (Och & Ney 2003): 0 is best. Links"
@@ -57,53 +60,6 @@ ACCURACY_NOTE = (
 )
 
 
-def tiles(summary: Mapping[str, Any], compared: Sequence[str] = ()) -> str:
-    """The headline figures; `compared`: names of the runs beside this one."""
-    shown = [
-        ("retrieval_mean", "retrieval en→xx, raw cosine, best layer (%)", 100),
-        (
-            "retrieval_mean_centred",
-            "retrieval en→xx, language means removed (%)",
-            100,
-        ),
-        ("nli_en", "NLI, English test (%)", 100),
-        ("nli_mean_other", "NLI, mean of other languages (%)", 100),
-        ("bleu_mean", "BLEU of generated text, mean over directions", 1),
-        ("perplexity_mean", "held-out perplexity, mean over languages", 1),
-        ("tokens_per_second", "tokens per second", 1),
-        ("tokens_seen", "tokens seen", 1),
-        ("parameters", "parameters", 1),
-    ]
-    entries = []
-    for figure, name, scale in shown:
-        # A run shows what it has measured, and most measure a part of these.
-        if summary.get(figure) is None:
-            continue
-        value = round(scale * summary[figure], 1)
-        # A decimal of a large number says nothing.
-        if value >= 1000:
-            value = int(value)
-        entries.append((name, value))
-    for i, name in enumerate(compared):
-        raw = summary.get(f"retrieval_mean_{key(name)}")
-        centred = summary.get(f"retrieval_mean_{key(name)}_centred")
-        if raw is not None and centred is not None:
-            value = f"{html.percent(raw)} / {html.percent(centred)}"
-            # Behind the run's own two.
-            entries.insert(
-                2 + i,
-                (f"retrieval of {name}, raw / centred (%)", value),
-            )
-    if summary.get("wall_seconds"):
-        entries.append(
-            (
-                "minutes, everything included",
-                round(summary["wall_seconds"] / 60, 1),
-            ),
-        )
-    return html.tiles(entries)
-
-
 def rows(run: Run) -> list[str]:
     """What `inspector.first_rows` made before the first step."""
     if not run.rows:
@@ -123,10 +79,6 @@ def training(run: Run, runs: Mapping[str, Run]) -> list[str]:
         return []
     return [
         plots.drawn(plots.losses(runs), "training loss per objective"),
-        plots.drawn(
-            plots.machinery(run),
-            "learning rate, gradient norm and speed",
-        ),
         html.table(
             [
                 "run",
@@ -139,6 +91,7 @@ def training(run: Run, runs: Mapping[str, Run]) -> list[str]:
             rows,
         ),
         html.note(LOSS_NOTE),
+        plots.drawn(plots.machinery(run), "over training"),
     ]
 
 
@@ -157,11 +110,12 @@ def languages(run: Run) -> list[str]:
     accuracies = plots.by_language(
         run,
         "accuracy_by_language",
-        "training accuracy",
+        "training accuracy (%)",
+        scale=100,
     )
     return [
-        plots.drawn(losses, "training loss per language"),
-        plots.drawn(accuracies, "training accuracy per language"),
+        plots.drawn(losses, "per language"),
+        plots.drawn(accuracies, "per language"),
     ]
 
 
@@ -171,26 +125,21 @@ def retrieval(run: Run, runs: Mapping[str, Run]) -> list[str]:
         return []
     parts = [
         plots.drawn(
-            retrieval_plots.retrieval_by_layer(run),
-            "retrieval by layer over training",
-        ),
-        plots.drawn(
             retrieval_plots.retrieval_runs(runs),
             "retrieval of the compared runs",
         ),
         plots.drawn(
-            retrieval_plots.retrieval_layers(run),
-            "retrieval by language and layer",
+            retrieval_plots.retrieval_by_layer(run),
+            "retrieval by layer over training",
         ),
     ]
-    head = ["language", "pairs"]
-    columns = []
+    pairs = values["pairs"]
+    columns = {}
     for name, one in runs.items():
-        for kind in ("raw", "centred"):
+        for kind, title in retrieval_plots.KINDS.items():
             column = _best_column(one.last("retrieval"), f"{kind}_en_to_xx")
             if column:
-                head.append(f"{name}, {kind} (%)")
-                columns.append(column)
+                columns[_of(name, f"{title} (%)", runs)] = column
     # Floors stand in the same table: a figure below them says nothing of alignment.
     floors = run.last("floors") or {}
     titles = {
@@ -205,16 +154,42 @@ def retrieval(run: Run, runs: Mapping[str, Run]) -> list[str]:
             # Over the languages that the floor was measured
             # on, which may be fewer than the table's.
             column["mean"] = floors["mean"][floor]
-            head.append(title)
-            columns.append(column)
+            columns[title] = column
+    by_chance = {language: 1 / count for language, count in pairs.items()}
+    by_chance["mean"] = retrieval_plots.chance(values)
     rows = []
-    for language, pairs in values["pairs"].items():
-        rows.append([language, pairs, *_percents(columns, language)])
-    rows.append(["mean", "", *_percents(columns, "mean")])
+    for language, count in pairs.items():
+        cells = [
+            _with_interval(column.get(language), count)
+            for column in columns.values()
+        ]
+        shown = html.percent(by_chance[language])
+        rows.append([language, count, *cells, shown])
+    means = _percents(list(columns.values()), "mean")
+    rows.append(["mean", "", *means, html.percent(by_chance["mean"])])
+    head = ["language", "pairs", *columns, "chance (%)"]
     parts.append(html.table(head, rows, mean_rows=1))
     pooling = next(iter(values["by_layer"]))
-    parts.append(html.note(RETRIEVAL_NOTE.format(pooling=pooling)))
-    return parts
+    note = RETRIEVAL_NOTE.format(pooling=pooling)
+    if min(pairs.values()) < intervals.FEW:
+        note += f" {INTERVAL_NOTE}"
+    parts.append(html.note(note))
+    return parts + retrieval_plots.by_layer_tables(values)
+
+
+def _of(name: str, column: str, runs: Mapping[str, Any]) -> str:
+    """The head of a run's column; one run alone needs no name."""
+    if len(runs) == 1:
+        return column
+    return f"{name}, {column}"
+
+
+def _with_interval(share: float | None, count: int) -> str | None:
+    """In percent; of few cases with what it may be."""
+    if share is None or count >= intervals.FEW:
+        return html.percent(share)
+    low, high = intervals.of_share(share, count)
+    return f"{html.percent(share)} ({100 * low:.0f}–{100 * high:.0f})"
 
 
 def _percents(
@@ -245,13 +220,13 @@ def _best_column(
 
 
 def similarity(run: Run) -> list[str]:
-    drawn = plots.drawn(
-        retrieval_plots.similarity(run),
-        "cosine of language means",
-    )
-    if not drawn:
+    values = run.last("retrieval")
+    if values is None:
         return []
-    return [drawn, html.note(SIMILARITY_NOTE)]
+    return [
+        retrieval_plots.similarity_table(values),
+        html.note(SIMILARITY_NOTE.format(layer=values["similarity"]["layer"])),
+    ]
 
 
 def perplexity(runs: Mapping[str, Run]) -> list[str]:
@@ -269,7 +244,13 @@ def perplexity(runs: Mapping[str, Run]) -> list[str]:
         for language in _in_order(by_language):
             rows.append([language, *_row_of(by_language, language)])
         rows.append(["mean", *_row_of(text.values(), "mean")])
-        parts.append(html.table(["running text", *text], rows, mean_rows=1))
+        guesses = [plots.vocabulary_size(runs[name]) for name in text]
+        if any(guesses):
+            rows.append(["uniform guess", *guesses])
+        mean_rows = 1 + any(guesses)
+        parts.append(
+            html.table(["running text", *text], rows, mean_rows=mean_rows),
+        )
     pairs = _last_of(runs, "translation_perplexity")
     if pairs:
         parts += ["<h3>Translated pairs</h3>", _table_of_pairs(pairs)]
@@ -303,7 +284,7 @@ def _table_of_pairs(pairs: Mapping[str, Any]) -> str:
     means = []
     for name, values in pairs.items():
         for kind in ("hidden", "visible"):
-            head.append(f"{name}, partner {kind}")
+            head.append(_of(name, f"partner {kind}", pairs))
             columns.append(values[kind])
             means.append(values[f"{kind}_mean"])
     # In the order in which they are met; a side has a row whichever run measured it.
@@ -397,9 +378,9 @@ def alignment(run: Run) -> list[str]:
         cells = map(html.percent, _cells(errors, METHODS))
         rows.append([plots.layer_name(layer), *cells])
     return [
-        plots.drawn(by_layer(run), "alignment error by language and layer"),
         html.table(head, rows),
         html.note(ALIGNMENT_NOTE),
+        *by_layer(run),
     ]
 
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from xlingjax.data.loader import BatchSource
 from xlingjax.objectives.base import Objective
-from xlingjax.report import html, switched
+from xlingjax.report import html, running_text
 from xlingjax.report.masking import STATISTICS_HEAD, statistics_rows
 from xlingjax.report.rows import TOKENS_HEAD, Row, facts
 
@@ -19,7 +19,6 @@ TOKENS_JUSTIFY = {
     "pack": "right",
     "side": "right",
 }
-FATE_STYLE = {"mask": "yellow", "random": "red", "kept": "green"}
 
 
 def print_table(
@@ -53,11 +52,13 @@ def print_objective(
     source: BatchSource,
     views: Sequence[Row],
     statistics: Mapping[str, Any],
+    tokens: bool,
 ) -> None:
-    """The rows of an objective, and its mask statistics where it has some."""
+    """The rows of an objective, and its mask statistics where it has some. tokens: a line for each
+    token, too."""
     for number, view in enumerate(views):
         console.rule(f"{name}, row {number}")
-        _print_row(console, objective, source, view)
+        _print_row(console, objective, source, view, tokens)
     if statistics:
         _print_statistics(console, f"{name}: realised masking", statistics)
 
@@ -67,15 +68,37 @@ def _print_row(
     objective: Objective,
     source: BatchSource,
     view: Row,
+    tokens: bool,
 ) -> None:
-    from rich.table import Table
     from rich.text import Text
 
     console.print(Text(facts(objective, source, view), style="dim"))
-    text = switched.as_text(view.tokens, source.languages)
-    if text is not None:
-        console.print(text)
+    for part in running_text.as_text(view.tokens, source.languages):
+        console.print(part)
     shown = shown_tokens(view, "decoder_ids" in objective.reads)
+    if tokens:
+        _print_tokens(console, view, shown)
+    for use, grid_LL in view.grids_LL.items():
+        if grid_LL.all():
+            console.print(
+                Text(f"{use}: every token sees all tokens", style="dim"),
+            )
+            continue
+        console.print(Text(f"{use}: who sees whom", style="dim"))
+        console.print(Text(grid_text(view, grid_LL, shown)))
+    if len(view.tokens) > len(shown):
+        console.print(
+            Text(
+                f"{len(shown)} of {len(view.tokens)} tokens in grids",
+                style="dim",
+            ),
+        )
+
+
+def _print_tokens(console, view: Row, shown: Sequence[int]) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
     table = Table(box=None, header_style="dim", pad_edge=False)
     for head in TOKENS_HEAD:
         table.add_column(head, justify=TOKENS_JUSTIFY.get(head, "left"))
@@ -83,15 +106,8 @@ def _print_row(
         token = view.tokens[index]
         # As `Text`, as above: pieces may be "[de]".
         cells = [Text(str(cell)) for cell in token.cells]
-        table.add_row(*cells, style=FATE_STYLE.get(token.how))
+        table.add_row(*cells, style=running_text.STYLES.get(token.how))
     console.print(table)
-    for use, grid_LL in view.grids_LL.items():
-        console.print(Text(f"{use}: who sees whom", style="dim"))
-        console.print(Text(grid_text(view, grid_LL, shown)))
-    if len(view.tokens) > len(shown):
-        console.print(
-            Text(f"{len(shown)} of {len(view.tokens)} tokens", style="dim"),
-        )
 
 
 def _print_statistics(

@@ -141,40 +141,45 @@ def by_layer(cells: Cells):
             measured.append(kind)
     if not measured:
         return None
-    figure, axes = plots.panels(len(measured), columns=3)
+    mixes = list(dict.fromkeys(cell["mix"] for cell in flat))
+    figures, axes = plots.panels(len(measured), plots.tall(len(mixes)))
     for axis, kind in zip(axes, measured, strict=True):
         rows = by_mix(flat, kind)
-        coloured = plots.colours(rows)
-        for mix, layers in rows.items():
+        for number, (mix, layers) in enumerate(rows.items()):
             numbers = [int(name) for name in layers]
             means, deviations = np.array(list(layers.values())).T
+            colour = plots.COLOURS[number % len(plots.COLOURS)]
             axis.errorbar(
                 numbers,
-                means,
-                deviations,
-                label=mix,
-                color=coloured[mix],
+                100 * means,
+                100 * deviations,
+                fmt="none",
+                ecolor=colour,
                 capsize=2,
             )
-        axis.set_title(kind)
-        axis.set_xlabel("layer")
-        # From zero: a cut axis makes small differences large.
-        axis.set_ylim(bottom=0)
+            axis.plot(
+                numbers,
+                100 * means,
+                label=mix,
+                color=colour,
+                marker=plots.MARKERS[number % len(plots.MARKERS)],
+            )
+        # The whole range: a cut axis makes small differences large.
+        axis.set(title=f"{kind} (%)", xlabel="layer", ylim=(0, 100))
         axis.set_xticks(numbers)  # all mixes have the same layers
-    # Beside the panels, since many mixes would hide lines.
-    labels = axes[0].get_legend_handles_labels()
-    figure.legend(*labels, loc="outside right upper")
-    return figure
+        plots.label_ends(axis)
+    return figures
 
 
 @plots.styled
 def bars(cells: Cells, of: str, title: str):
-    """A group of bars per mix, one per key of the cells' `of`; None without any."""
+    """A group of bars per mix, one per key of the cells' `of`, shares of 1; None without any."""
     if not all(cell[of] for cell in cells):
         return None
     rows = by_mix(cells, of)
     keys = sorted(_names(rows))
-    figure, (axis,) = plots.panels(1, size=(2 * plots.PANEL[0], plots.PANEL[1]))
+    inches = max(plots.PANEL[0], 0.6 + 0.13 * len(rows) * (len(keys) + 1))
+    figures, (axis,) = plots.panels(1, (inches, plots.PANEL[1]))
     width = 0.8 / len(keys)
     for i, (key, colour) in enumerate(plots.colours(keys).items()):
         places = []
@@ -185,8 +190,8 @@ def bars(cells: Cells, of: str, title: str):
                 mean, deviation = row[key]
                 # The group of a mix has its middle at the mix's tick.
                 places.append(place + (i - (len(keys) - 1) / 2) * width)
-                means.append(mean)
-                deviations.append(deviation)
+                means.append(100 * mean)
+                deviations.append(100 * deviation)
         axis.bar(
             places,
             means,
@@ -194,12 +199,13 @@ def bars(cells: Cells, of: str, title: str):
             yerr=deviations,
             label=key,
             color=colour,
+            ecolor=plots.INK,
             capsize=2,
         )
-    axis.set_xticks(range(len(rows)), list(rows))
-    axis.set_title(title)
-    axis.legend(ncols=len(keys))
-    return figure
+    axis.set_xticks(range(len(rows)), list(rows), rotation=30, ha="right")
+    axis.set(title=f"{title} (%)", ylim=(0, 100))
+    plots.legend_below(axis)
+    return figures
 
 
 def objectives_table(cells: Cells) -> tuple[list[str], list[list[str]]]:
@@ -245,8 +251,8 @@ def write(result: Mapping[str, Any], folder: Path) -> Path:
     pictures = []
     for name, figure in drawn.items():
         if figure is not None:
-            figure.savefig(folder / f"{name}.png", dpi=110)
-            pictures.append(html.figure(plots.svg(figure), name))
+            plots.save(figure, folder / f"{name}.png", dpi=110)
+            pictures.append(plots.drawn(figure, name))
     head, rows = objectives_table(cells)
     cost = []
     if head[1:]:

@@ -9,7 +9,6 @@ from xlingjax.report import html, plots
 from xlingjax.workflows import scorecard, scorecard_plots
 from xlingjax.workflows.scorecard_tables import (
     Grid,
-    number,
     pivots,
     sections_of,
 )
@@ -141,26 +140,9 @@ def _heat(each: Grid) -> str:
     known = []
     for row in each.values:
         known += [value for value in row if value is not None]
-    low = min(known)
-    high = max(known)
-
-    def cell(value: float | None) -> str:
-        if value is None:
-            return "<td>–</td>"
-        share = 0.5
-        if high > low:
-            share = (value - low) / (high - low)
-        # At most 0.6, so that dark text can be read on it.
-        opacity = 0.05 + 0.55 * share
-        colour = f"rgba(31,119,180,{opacity:.2f})"
-        return f'<td style="background:{colour}">{number(value)}</td>'
-
-    names = "".join(f"<th>{html.esc(name)}</th>" for name in each.head)
-    body = []
-    for (name, *_), values in zip(each.rows, each.values, strict=True):
-        cells = "".join(map(cell, values))
-        body.append(f"<tr><td>{html.esc(name)}</td>{cells}</tr>")
-    return f'<div class="scroll"><table><tr>{names}</tr>{"".join(body)}</table></div>'
+    names = [name for name, *_ in each.rows]
+    rows = zip(names, each.values, strict=True)
+    return html.heat(each.head, rows, "{:.1f}", min(known), max(known))
 
 
 def show(*folders: str | Path, output: str | Path = "") -> str:

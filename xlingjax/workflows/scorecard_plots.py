@@ -11,6 +11,9 @@ from xlingjax.workflows.scorecard_names import said
 
 BAR = 0.8
 """Width of all bars of a language; the rest is the space to the next one."""
+BAR_INCHES = 0.13
+HATCHES = ("", "//", "..", "\\\\", "xx", "--")
+"""Beside the colours, for who does not tell these apart."""
 
 
 @plots.styled
@@ -24,11 +27,12 @@ def by_language(table: dict[str, Any]) -> Any:
     scores = [row["by_language"][metric] for row in rows]
     languages = sorted(set().union(*scores))
     # By the number of bars: PAN-X has forty languages, and each row a bar in each.
-    inches = max(plots.PANEL[0] * 1.5, 0.16 * len(languages) * (len(rows) + 1))
-    drawing, (axis,) = plots.panels(1, columns=1, size=(inches, plots.PANEL[1]))
+    bars = BAR_INCHES * len(languages) * (len(rows) + 1)
+    inches = max(plots.PANEL[0], 0.3 * len(languages), 0.6 + bars)
+    drawings, (axis,) = plots.panels(1, (inches, plots.PANEL[1]))
     width = BAR / len(rows)
     for i, (row, of, colour) in enumerate(
-        zip(rows, scores, cycle(plots.RUN_COLOURS), strict=False),
+        zip(rows, scores, cycle(plots.COLOURS), strict=False),
     ):
         places = []
         means = []
@@ -47,19 +51,23 @@ def by_language(table: dict[str, Any]) -> Any:
             means,
             width,
             yerr=whiskers,
+            ecolor=plots.INK,
             color=colour,
+            hatch=HATCHES[i % len(HATCHES)],
+            # A hatch is drawn in the colour of the edge.
+            edgecolor="white",
+            linewidth=0,
             label=said(row),
         )
     axis.set(
         xticks=range(len(languages)),
-        ylabel=metric.replace("_", " "),
-        ylim=(0, None),
-        title=table["task"],
+        ylim=(0, 100),
+        title=f"{table['task']}: {metric.replace('_', ' ')}",
     )
     axis.set_xticklabels(languages)
     # Outside, since bars may fill the axes.
-    drawing.legend(loc="outside lower center", ncols=4, fontsize="small")
-    return drawing
+    plots.legend_below(axis)
+    return drawings
 
 
 def mean_curve(
@@ -85,11 +93,9 @@ def curves(rows: Sequence[dict[str, Any]]) -> Any:
     rows = [row for row in rows if row["curves"]]
     if not rows:
         return None
-    drawing, (axis,) = plots.panels(
-        1,
-        size=(plots.PANEL[0] * 1.5, plots.PANEL[1]),
-    )
-    for row, colour in zip(rows, cycle(plots.LANGUAGE_COLOURS), strict=False):
+    drawings, (axis,) = plots.panels(1)
+    for number, row in enumerate(rows):
+        colour = plots.COLOURS[number % len(plots.COLOURS)]
         if len(row["curves"]) > 1:
             for curve in row["curves"]:
                 axis.plot(
@@ -98,16 +104,15 @@ def curves(rows: Sequence[dict[str, Any]]) -> Any:
                     linewidth=0.7,
                     alpha=0.6,
                 )
-        # Without a step in common there is no line, but its name in the legend.
+        # Without a step in common there is no line, but its name beside the others.
         points = mean_curve(row["curves"]) or [(float("nan"), float("nan"))]
         axis.plot(
             *zip(*points, strict=True),
             color=colour,
             linewidth=2,
-            marker="o",
-            markersize=3,
+            marker=plots.MARKERS[number % len(plots.MARKERS)],
             label=said(row),
         )
-    axis.set(xlabel="steps", ylabel="dev")
-    axis.legend()
-    return drawing
+    axis.set(xlabel="step", title="dev", ylim=(0, 100))
+    plots.legend_below(axis)
+    return drawings

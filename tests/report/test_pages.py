@@ -1,0 +1,128 @@
+"""The pages in a browser: on a telephone and a desk, light and dark, all can be read."""
+
+import json
+
+import pytest
+
+from tests.helpers import fake_run, tiny, toy
+from tests.helpers.browser import browser, faults
+from tests.workflows import test_scorecard
+from xlingjax.data.loader import Peekable, array_source
+from xlingjax.report import inspector
+from xlingjax.report.build import build_report
+from xlingjax.workflows import bakeoff_page, scorecard_page
+
+WIDTHS = (390, 1280)
+SCHEMES = ("light", "dark")
+OBJECTIVES = ("mlm", "tlm", "veco", "camlm", "btmlm", "xfnp")
+
+
+def opened(name):
+    source = array_source(
+        [tiny.batch(name, vocab=toy.ToyVocabulary().size)], languages=toy.LANGUAGES
+    )
+    return tiny.objective(name), Peekable(source)
+
+
+@pytest.fixture
+def pages(tmp_path):
+    """{name: path} of a report with every section, the inspector, a score card, a bake-off."""
+    objectives = {name: opened(name) for name in OBJECTIVES}
+    vocabulary = toy.ToyVocabulary()
+    # As long as people name their runs.
+    run = fake_run.write_run(tmp_path / "mlm_tlm_camlm_with_a_very_long_name_of_its_own-seed-0")
+    record = json.loads((run / "run.json").read_text())
+    record["model"] |= {"vocab_size": 250_002}
+    (run / "run.json").write_text(json.dumps(record))
+    (run / "rows.html").write_text(inspector.first_rows(objectives, vocabulary))
+    other = fake_run.write_run(tmp_path / "other", objectives=("mlm",), level=0.2)
+    tuned = [
+        fake_run.write_finetuned(tmp_path / "nli"),
+        fake_run.write_tagged(tmp_path / "pos", "accuracy"),
+        fake_run.write_answered(tmp_path / "qa"),
+        fake_run.write_generated(tmp_path / "mt"),
+    ]
+    inspector.inspect(objectives, vocabulary, rows=1, batches=1, output=tmp_path / "inspected")
+    languages = ("en", "ar", "bg", "de", "el", "es", "fr", "hi", "ru", "sw", "th", "tr", "ur", "vi")
+    cells = []
+    for number, strategy in enumerate(("zero-shot", "translate_train", "majority")):
+        scores = {name: 30.0 + 7 * number + i for i, name in enumerate(languages)}
+        for seed in (0, 1):
+            cells.append(test_scorecard.cell("xtreme/xnli", scores, strategy=strategy, seed=seed))
+    (tmp_path / "cards").mkdir()
+    curves = [{3: 40.0, 6: 50.0 + i} for i in range(6)]
+    found = test_scorecard.card(test_scorecard.write(tmp_path / "cards", cells, curves))
+    scorecard_page.write(found, tmp_path / "cards")
+    (tmp_path / "bakeoff").mkdir()
+    mixed = []
+    for mix in ("MLM", "MLM + TLM", "MLM + TLM + CLWR + CLPC"):
+        for seed in (0, 1):
+            mixed.append(
+                {
+                    "mix": mix,
+                    "seed": seed,
+                    "figures": {"retrieval": 0.5 + seed / 100, "masked_accuracy": 0.2},
+                    "retrieval_by_layer": {
+                        "raw": {"0": 0.1, "1": 0.2},
+                        "centred": {"0": 0.2, "1": 0.4},
+                    },
+                    "alignment_error_by_layer": {"0": 0.4, "1": 0.3},
+                    "masked_accuracy_by_language": {"de": 0.3, "zh": 0.2, "en": 0.4},
+                    "tokens_per_second_by_objective": {"mlm": 12.0, "tlm": 8.0},
+                }
+            )
+    result = {"cells": mixed, "config": {"tokens": 12_000, "jobs": 2}}
+    return {
+        "report": build_report(run, {"MLM only, the same tokens": other}, tuned),
+        "inspector": tmp_path / "inspected" / "inspect.html",
+        "score card": tmp_path / "cards" / "card.html",
+        "bake-off": bakeoff_page.write(result, tmp_path / "bakeoff"),
+    }
+
+
+@pytest.mark.long
+def test_every_page_can_be_read_at_any_width_and_in_the_dark(pages):
+    found = []
+    with browser() as started:
+        for width in WIDTHS:
+            for scheme in SCHEMES:
+                page = started.new_page(
+                    viewport={"width": width, "height": 900}, color_scheme=scheme
+                )
+                for name, path in pages.items():
+                    page.goto(path.as_uri())
+                    for fault in faults(page):
+                        found.append(f"{name}, {width} px, {scheme}: {fault}")
+                page.close()
+    assert not found, "\n".join(found)
+
+
+PAGE = """<!doctype html><meta name="viewport" content="width=device-width"><style>
+body { background: #fff; color: #000; font: 16px sans-serif; margin: 0 }</style>"""
+
+
+@pytest.mark.long
+def test_what_cannot_be_read_is_found(tmp_path):
+    wrong = {
+        '<p style="color:#888">pale</p>': '"pale" has contrast 3.54',
+        '<p style="font-size:10px">small</p>': '"small" is 10.0 px',
+        '<div style="width:500px">wide</div>': "the page is 500 px wide in 390",
+        '<div style="width:20px;overflow:hidden;white-space:nowrap">clipped</div>': (
+            '"clipped" is cut by <div>'
+        ),
+        '<svg viewBox="0 0 200 50" width="100"><text y="20">shrunk</text></svg>': (
+            '"shrunk" is 8.0 px'
+        ),
+        '<svg width="90" height="50"><text x="60" y="20">beyond</text></svg>': "is cut by its",
+        '<svg width="90" height="50"><text y="20">one</text><text y="22">two</text></svg>': (
+            '"two" lies on "one"'
+        ),
+        "<p>right</p>": "",
+    }
+    with browser() as started:
+        page = started.new_page(viewport={"width": 390, "height": 900})
+        for body, expected in wrong.items():
+            page.set_content(PAGE + body)
+            found = faults(page)
+            assert len(found) == bool(expected), (body, found)
+            assert expected in "".join(found)
