@@ -28,7 +28,7 @@ def options(parser: argparse.ArgumentParser) -> None:
         "--size",
         type=positive,
         default=32_000,
-        help="pieces, special too (default %(default)s)",
+        help="pieces, special too, or as many as the text has (default %(default)s)",
     )
     _sample_options(
         parser,
@@ -213,7 +213,10 @@ def run(args: Namespace) -> int:
             (Path(args.output) / "vocab.json").read_text(encoding="utf-8"),
         )
     print(format_report(report["languages"]))
-    print(f"vocabulary in {args.output}: {report['size']} pieces")
+    said = f"vocabulary in {args.output}: {report['size']} pieces"
+    if report["size"] < args.size:
+        said += f", as many as the text has (--size {args.size})"
+    print(said)
     return 0
 
 

@@ -191,12 +191,36 @@ def test_byte_fallback_leaves_nothing_unknown(corpus, tmp_path):
     )
 
 
+@pytest.mark.parametrize("model_type", ["unigram", "bpe"])
+def test_a_text_too_small_for_the_size_gives_the_largest_that_it_has(
+    model_type, corpus, tmp_path, capsys
+):
+    """One piece more is what SentencePiece refuses, and the largest is what that size gives."""
+    import sentencepiece
+
+    from xlingjax.cli.main import main
+
+    given = ["--mono", str(corpus / "mono/en/*.txt"), "--model_type", model_type]
+    assert main(["vocab", *given, "--size", "5000", "--output", str(tmp_path / "most")]) == 0
+    size = Vocabulary.load(tmp_path / "most").size
+    assert 50 < size < 5000
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert last.endswith(f"most: {size} pieces, as many as the text has (--size 5000)")
+    assert main(["vocab", *given, "--size", str(size), "--output", str(tmp_path / "same")]) == 0
+    assert "as many as" not in capsys.readouterr().out
+    most, same = ((tmp_path / name / "vocab.model").read_bytes() for name in ("most", "same"))
+    assert most == same
+    lines = [line for path in (corpus / "mono/en").glob("*.txt") for line in path.open()]
+    with pytest.raises(RuntimeError, match=f"<= {size}"):
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=iter(lines), model_prefix=str(tmp_path / "x"), vocab_size=size + 1,
+            model_type=model_type, bos_id=0, eos_id=1, pad_id=2, unk_id=3, minloglevel=2,
+            control_symbols=XLM_SPECIAL_PIECES[4:],
+        )  # fmt: skip
+
+
 def test_clear_errors(corpus, vocabulary_folder, xlmr_model, tmp_path):
     english = str(corpus / "mono/en/*.txt")
-    with pytest.raises(
-        UserError, match="too small for 5000 pieces; set the size to at most [0-9]+"
-    ):
-        train_vocabulary(tmp_path, mono=english, size=5000)
     with pytest.raises(UserError, match="20 pieces cannot hold the characters"):
         train_vocabulary(tmp_path, mono=english, size=20)
     with pytest.raises(UserError, match="model_type 'word'"):

@@ -135,15 +135,15 @@ def train_vocabulary(
     seed: int = 0,
     threads: int = 2,
 ) -> Vocabulary:
-    """Trains a vocabulary of `size` pieces (specials included) and writes `out`/vocab.model and
-    `out`/vocab.json.
+    """Trains a vocabulary of `size` pieces (specials included), or of as many as the text has where
+    it is too small, and writes `out`/vocab.model and `out`/vocab.json.
 
     The sample holds at most `sentences` sentences, shared out over languages by `alpha` and
     repeated where a language has fewer. `model_type` is unigram or bpe; `normalization` a
     SentencePiece rule (nmt_nfkc, nmt_nfkc_cf to fold case, identity). `sentinels`: special tokens
     beside the ten of XLM, for the spans of span corruption (T5 has 100). The same files and options
-    give the same bytes. Raises UserError: no text, a size the text cannot fill or that cannot hold
-    its characters, a folder that cannot be written.
+    give the same bytes. Raises UserError: no text, a size that cannot hold its characters, a folder
+    that cannot be written.
     """
     import sentencepiece
 
@@ -152,14 +152,16 @@ def train_vocabulary(
             f"unknown model_type '{model_type}'; use unigram or bpe",
         )
     by_language = texts_by_language(mono, parallel)
-    sample, wanted = smoothed_sample(by_language, alpha, sentences, seed)
     further = [f"<special{10 + i}>" for i in range(sentinels)]
-    model = io.BytesIO()
-    try:
+
+    def trained(pieces: int) -> tuple[bytes, dict[str, int]]:
+        """The model of so many pieces; how many sentences of each language it was drawn from."""
+        sample, wanted = smoothed_sample(by_language, alpha, sentences, seed)
+        model = io.BytesIO()
         sentencepiece.SentencePieceTrainer.train(
             sentence_iterator=sample,
             model_writer=model,
-            vocab_size=size,
+            vocab_size=pieces,
             model_type=model_type,
             character_coverage=character_coverage,
             byte_fallback=byte_fallback,
@@ -180,9 +182,20 @@ def train_vocabulary(
             num_threads=threads,
             minloglevel=2,
         )
+        return model.getvalue(), wanted
+
+    try:
+        try:
+            model_bytes, wanted = trained(size)
+        except RuntimeError as error:
+            most = most_pieces(str(error))
+            if most is None:
+                raise
+            # SentencePiece tells the largest when it has looked at all of the text.
+            model_bytes, wanted = trained(most)
     except RuntimeError as error:
         raise UserError(explain(str(error), size)) from None
-    vocabulary = Vocabulary(model.getvalue(), "xlm")
+    vocabulary = Vocabulary(model_bytes, "xlm")
     report = {
         "layout": "xlm",
         "sha256": vocabulary.sha256,
@@ -210,12 +223,21 @@ def train_vocabulary(
     return vocabulary
 
 
+def most_pieces(message: str) -> int | None:
+    """How many pieces the text has, as SentencePiece says when it failed for too few; None: it
+    failed for another reason."""
+    most = re.search(r"set it to a value <= (\d+)", message)
+    if most is None:
+        return None
+    return int(most[1])
+
+
 def explain(message: str, size: int) -> str:
     """SentencePiece's failure as one line with the remedy."""
     # SentencePiece has one exception for everything; only its text tells what is wrong.
-    most = re.search(r"set it to a value <= (\d+)", message)
-    if most:
-        return f"the text is too small for {size} pieces; set the size to at most {most[1]}"
+    most = most_pieces(message)
+    if most is not None:
+        return f"the text is too small for {size} pieces; set the size to at most {most}"
     characters = re.search(
         r"smaller than required_chars\. \d+ vs (\d+)",
         message,
