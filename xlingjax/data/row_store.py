@@ -27,6 +27,7 @@ from xlingjax.data.content_hashes import content_hash
 from xlingjax.data.features import FIELDS
 from xlingjax.data.sealed import Damaged, read_index, write_index
 from xlingjax.errors import UserError
+from xlingjax.runtime.numerals import is_whole
 
 FORMAT = 2
 """Part of every name: another form of the files leaves the old ones alone."""
@@ -347,7 +348,7 @@ def _remove_abandoned(folder: Path) -> None:
     for path in folder.parent.glob(f"{begin}*{_PARTIAL}"):
         process, _, _ = path.name.removeprefix(begin).partition(".")
         # Of a machine whose name begins with this one's it is more of the name.
-        if process.isdigit() and not _is_alive(int(process)):
+        if is_whole(process) and not _is_alive(int(process)):
             shutil.rmtree(path, ignore_errors=True)
 
 

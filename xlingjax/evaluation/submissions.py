@@ -23,6 +23,7 @@ from xlingjax.data.labelled.task import Task
 from xlingjax.data.text_files import read_lines
 from xlingjax.errors import UserError
 from xlingjax.evaluation.metrics.tags import FILL
+from xlingjax.runtime.numerals import is_whole
 
 
 @dataclass(frozen=True)
@@ -128,10 +129,9 @@ def _one_line(task: Task, text: str, barred: str = "") -> str:
 
 
 def _row(where: str, text: str) -> int:
-    # `isdigit` alone also takes "²", of which `int` makes an error.
-    if not text.isascii() or not text.isdigit():
+    if not is_whole(text):
         raise UserError(
-            f"{where}: {text!r} is not a row, a whole number from 0",
+            f"{where}: {text[:40]!r} is not a row, a whole number from 0",
         )
     return int(text)
 

@@ -3,6 +3,8 @@ take "1_000", "١٢", "²", "nan" and "inf", which a user never means."""
 
 import re
 
+LONGEST = 1000
+"""Digits of a whole number."""
 _NUMBER = re.compile(
     r"[+-]?(\d+(\.\d*)?|\.\d+)(e[+-]?\d+)?",
     re.ASCII | re.IGNORECASE,
@@ -11,7 +13,8 @@ _NUMBER = re.compile(
 
 def is_whole(text: str) -> bool:
     """Whether it is a whole number, 0 or more, in digits."""
-    return text.isascii() and text.isdigit()
+    # Of thousands of digits `int` makes an error.
+    return text.isascii() and text.isdigit() and len(text) <= LONGEST
 
 
 def is_number(text: str) -> bool:

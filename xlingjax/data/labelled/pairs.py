@@ -6,9 +6,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from xlingjax.data.labelled.records import Bitext, SourceTarget, existing
+from xlingjax.data.labelled.records import (
+    Bitext,
+    SourceTarget,
+    existing,
+)
 from xlingjax.data.text_files import read_lines
 from xlingjax.errors import UserError
+from xlingjax.runtime.numerals import is_whole
 
 ORDERED = 10
 """Lines from which an English side in alphabetical order is taken for sorted, not for aligned."""
@@ -115,8 +120,8 @@ def _gold_of_bucc(
 def _permutation(path: Path, count: int) -> list[int]:
     rows = []
     for number, line in _lines(path):
-        # `isdigit` refuses a sign, too: a negative row would be read from the end.
-        if not line.strip().isdigit() or int(line) >= count:
+        # Without a sign: a negative row would be read from the end.
+        if not is_whole(line.strip()) or int(line) >= count:
             raise UserError(
                 f"{path}, line {number}: {line!r} is not a row, 0 to {count - 1}",
             )

@@ -428,7 +428,7 @@ def read_mtod_intents(
             raise UserError(f"{where}: the text is empty: {_REMEDY}")
         # Slots are not learnt, but wrong ones tell that the columns are others.
         for slot in filter(None, slots.split(",")):
-            match = re.fullmatch(r"(\d+):(\d+):\S+", slot)
+            match = re.fullmatch(r"([0-9]{1,9}):([0-9]{1,9}):\S+", slot)
             if not match or not int(match[1]) < int(match[2]) <= len(text):
                 raise UserError(
                     f"{where}: the slot {slot!r} is not start:end:name within the {len(text)}"

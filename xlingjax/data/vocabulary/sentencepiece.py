@@ -112,6 +112,11 @@ class Vocabulary:
             raise UserError(
                 f"unknown vocabulary layout '{layout}'; use one of {', '.join(LAYOUTS)}",
             )
+        # SentencePiece takes no bytes for no model at all, and then ends the process.
+        if not model:
+            raise UserError(
+                "an empty file is no SentencePiece model: `xlingjax vocab` makes one",
+            )
         self.model_bytes = model
         self.layout = layout
         # With the layout: the same model gives other ids in another one.
