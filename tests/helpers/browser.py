@@ -108,6 +108,9 @@ _FAULTS = """([smallest, wanted]) => {
     } else if (box.right > window.innerWidth + 1 && !scrolls(element)) {
       faults.push(`${said} is cut by the window`);
     }
+    const cell = element.closest("td, th");
+    if (cell && box.right > cell.getBoundingClientRect().right + 2)
+      faults.push(`${said} runs out of its cell`);
     for (let e = element; e && e !== root; e = e.parentElement) {
       const clips = ["hidden", "clip"].includes(getComputedStyle(e).overflowX);
       if (clips && !e.closest("svg") && e.scrollWidth > e.clientWidth + 1)
