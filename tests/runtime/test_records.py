@@ -1,11 +1,13 @@
 """Shapes of JSON, and files and lines that have them or not."""
 
+import io
 import json
 
+import numpy as np
 import pytest
 
 from xlingjax.errors import UserError
-from xlingjax.runtime.records import ANY, NUMBER, misfit, read_lines, read_record
+from xlingjax.runtime.records import ANY, NUMBER, misfit, read_lines, read_npy, read_record
 
 LINE = {"step": int, "values": {str: NUMBER}, "note?": (None, str)}
 
@@ -66,6 +68,26 @@ def test_a_file_is_refused_by_its_name_and_place(tmp_path):
     path.mkdir()
     with pytest.raises(UserError, match="cannot be read .Is a directory.; mend it"):
         read_record(path, {"step": int}, "mend it")
+
+
+def test_an_array_is_read_through_a_map_or_refused(tmp_path):
+    path = tmp_path / "x.npy"
+    for array in (np.arange(6).reshape(2, 3), np.zeros(0, np.int32), np.zeros((0, 4))):
+        np.save(path, array)
+        np.testing.assert_array_equal(read_npy(path, "mend it"), array)
+    np.save(path, np.arange(6))
+    content = path.read_bytes()
+    absurd = content.replace(b"(6,), }          ", b"(600000000000,), }")
+    pickled = io.BytesIO()
+    np.save(pickled, np.array([{}], object))
+    for damaged in (b"", content[:50], content[:-1], absurd[: len(content)], pickled.getvalue()):
+        assert damaged != content
+        path.write_bytes(damaged)
+        with pytest.raises(UserError, match=f"{path} is missing or damaged .*; mend it"):
+            read_npy(path, "mend it")
+    path.unlink()
+    with pytest.raises(UserError, match="is missing or damaged .No such file"):
+        read_npy(path, "mend it")
 
 
 def test_damaged_lines_are_refused_or_left_out_by_their_numbers(tmp_path):

@@ -15,11 +15,19 @@ import numpy as np
 
 from xlingjax.errors import UserError
 from xlingjax.runtime.files import write_json
-from xlingjax.runtime.records import read_record
+from xlingjax.runtime.records import read_npy, read_record
 
 ROWS = 65536
 """Of a shard: what a kill costs at most, and what is in memory at a time."""
 FINISHED = "finished.json"
+
+
+def _vectors(path: Path) -> np.ndarray:
+    remedy = f"remove {path.parent}: its vectors are made anew"
+    vectors = read_npy(path, remedy)
+    if vectors.ndim != 2 or not len(vectors):
+        raise UserError(f"{path} has the shape {vectors.shape}; {remedy}")
+    return vectors
 
 
 class ShardedRows:
@@ -30,8 +38,8 @@ class ShardedRows:
 
     def __init__(self, paths: Sequence[Path]):
         self.paths = tuple(paths)
-        first = np.load(self.paths[0], mmap_mode="r")
-        last = np.load(self.paths[-1], mmap_mode="r")
+        first = _vectors(self.paths[0])
+        last = _vectors(self.paths[-1])
         self.rows = len(first)
         count = self.rows * (len(self.paths) - 1) + len(last)
         self.shape = (count, first.shape[1])
@@ -48,7 +56,7 @@ class ShardedRows:
         for shard in np.unique(shards).tolist():
             of_shard = shards == shard
             # Opened for this alone: pages of a map that is kept count as memory, and maps as files.
-            rows = np.load(self.paths[shard], mmap_mode="r")
+            rows = _vectors(self.paths[shard])
             found[of_shard] = rows[chosen[of_shard] - shard * self.rows]
         return found
 
@@ -58,7 +66,7 @@ class ShardedRows:
         while at < stop:
             shard, row = divmod(at, self.rows)
             end = min(stop, (shard + 1) * self.rows)
-            rows = np.load(self.paths[shard], mmap_mode="r")
+            rows = _vectors(self.paths[shard])
             found[at - start : end - start] = rows[row : row + end - at]
             at = end
         return found

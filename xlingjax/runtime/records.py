@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from xlingjax.errors import UserError
 
 ANY = object
@@ -153,6 +155,26 @@ def numbered_lines(
             say(f"{path} line {number}: {wrong}; left out")
         else:
             raise UserError(f"{path} line {number}: {wrong}; {remedy}")
+
+
+def read_npy(path: Path, remedy: str) -> np.ndarray:
+    """An array of a `.npy`, read-only through a map. Raises UserError where it is missing, damaged
+    or shorter than its header tells; no memory is taken for what that tells."""
+    try:
+        return np.load(path, mmap_mode="r", allow_pickle=False)
+    # A file of less than a header, one of another kind, one that is not there.
+    except (
+        EOFError,
+        ValueError,
+        TypeError,
+        SyntaxError,
+        ArithmeticError,
+    ) as error:
+        why = f"{error}"
+    except OSError as error:
+        why = f"{error.strerror or error}"
+    why = (why.splitlines() or [""])[0]
+    raise UserError(f"{path} is missing or damaged ({why}); {remedy}")
 
 
 def _null(constant: str) -> None:

@@ -23,6 +23,7 @@ from xlingjax.data.clean.settings import CleanSettings
 from xlingjax.data.clean.work import (
     DROPS,
     Work,
+    read_array,
     read_record,
     write_record,
 )
@@ -65,7 +66,7 @@ def clean(
     made_of = _made_of(settings, parts)
     report = work.output / REPORT
     if report.exists():
-        finished = read_record(report)
+        finished = read_record(report, ("made_of", "texts"))
         _require_same(work, finished["made_of"], made_of)
         return finished["texts"]
     begun = work.folder / "begun.json"
@@ -144,7 +145,7 @@ def _ranges(
         values = []
         for part in parts:
             if part.name == language:
-                values.append(np.load(work.file("perplexity", part, ".npy")))
+                values.append(read_array(work.file("perplexity", part, ".npy")))
         together = np.concatenate(values)
         # Nothing is left of this language, and nothing has to be kept.
         if not len(together):

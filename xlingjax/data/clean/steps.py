@@ -16,6 +16,7 @@ from xlingjax.data.clean.work import (
     DROPS,
     Numbered,
     Work,
+    read_array,
     read_record,
     write_array,
     write_record,
@@ -98,7 +99,7 @@ def near_keys(
     part: Part,
     band: int,
 ) -> Iterator[tuple[bytes, tuple[Position, bytes]]]:
-    for row in np.load(work.file("signatures", part, ".npy")):
+    for row in read_array(work.file("signatures", part, ".npy")):
         position = (part.number, int(row[0]))
         values = row[1:].astype(np.uint32)
         key = _of(part) + duplicates.band(values, band)
@@ -179,7 +180,7 @@ def write_output(
     for step in DROPS:
         path = work.file(step, part, ".npy")
         if path.exists():
-            counts[step] = len(np.load(path))
+            counts[step] = len(read_array(path))
     outside = _outside(work, ranges, part, counts)
     sides: list[list[bytes]] = [[] for _ in part.languages]
     for document in work.documents(part, ALL):
@@ -211,7 +212,7 @@ def _outside(
     """The numbers of the lines whose perplexity is in no range."""
     if part.name not in ranges:
         return set()
-    perplexities = np.load(work.file("perplexity", part, ".npy"))
+    perplexities = read_array(work.file("perplexity", part, ".npy"))
     outside = set()
     for value, unit in zip(perplexities, work.units(part, ALL), strict=True):
         if any(low <= value < high for low, high in ranges[part.name]):

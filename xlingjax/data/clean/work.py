@@ -17,9 +17,12 @@ from xlingjax.data.clean.lines import Line
 from xlingjax.data.clean.parts import Part
 from xlingjax.data.clean.settings import CleanSettings
 from xlingjax.errors import UserError
+from xlingjax.runtime import records
+from xlingjax.runtime.records import ANY, read_npy
 
 Numbered = tuple[int, Line]
 """A line and its number in the part, from 0, those that end documents not counted."""
+_REMEDY = "remove it with its folder, and start again: it is made anew"
 DROPS = ("exact", "near")
 """Steps that leave files of the lines that they leave out, in their order."""
 
@@ -47,7 +50,7 @@ class Work:
         for step in DROPS[:after]:
             path = self.file(step, part, ".npy")
             if path.exists():
-                dropped |= set(np.load(path).tolist())
+                dropped |= set(read_array(path).tolist())
         number = 0
         document: list[Numbered] = []
         for line in read_sides(
@@ -121,5 +124,13 @@ def write_record(path: Path, value: Any) -> None:
     write_whole(path, [text.encode()])
 
 
-def read_record(path: Path) -> Any:
-    return json.loads(path.read_text(encoding="utf-8"))
+def read_array(path: Path) -> np.ndarray:
+    """Raises UserError: damaged."""
+    # A copy: there may be many, and a map of each would keep a file open.
+    return np.array(read_npy(path, f"{_REMEDY} ({path.parent})"))
+
+
+def read_record(path: Path, names: Iterable[str] = ()) -> Any:
+    """A table, with these names in it. Raises UserError: damaged."""
+    shape: dict[Any, Any] = dict.fromkeys(names, ANY) or {str: ANY}
+    return records.read_record(path, shape, f"{_REMEDY} ({path.parent})")
