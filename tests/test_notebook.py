@@ -34,18 +34,22 @@ def test_it_is_a_notebook_of_version_4_without_outputs(cells):
     assert NOTEBOOK.stat().st_size < 16_000
 
 
+@pytest.mark.soak
 @pytest.mark.long
 def test_its_cells_run_in_order(cells, tmp_path, monkeypatch, capsys):
+    """An eighth of its 3,000 steps are enough to find more translations than before."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("NOTEBOOK_STEPS", "8")
+    monkeypatch.setenv("NOTEBOOK_STEPS", "375")
     monkeypatch.setenv("XLINGJAX_CACHE", str(tmp_path / "cache"))
     space = {"__name__": "__main__"}
     for number, cell in enumerate(cell for cell in cells if cell["cell_type"] == "code"):
         exec(compile("".join(cell["source"]), f"code cell {number}", "exec"), space)
     rows = {row["figure"]: row for row in space["told"]["before_after"]}
     assert {"perplexity de", "perplexity en", "perplexity beside the translation, mean"} <= {*rows}
-    assert rows["perplexity, mean"]["after"] < 0.9 * rows["perplexity, mean"]["before"]
-    assert space["alike"].shape == (200, 200) and all(
-        0 < value <= 1 for value in space["found"].values()
-    )
+    for figure in ("perplexity, mean", "perplexity beside the translation, mean"):
+        assert rows[figure]["after"] < 0.5 * rows[figure]["before"]
+    assert space["told"]["worse"] == []
+    assert space["alike"].shape == (200, 200)
+    # By transformers, of what was exported: better than before, which the notebook ends with.
+    assert space["found"]["after"] > space["found"]["before"] + 0.03
     assert (tmp_path / "adapt-notebook" / "out" / "model" / "model.safetensors").is_file()

@@ -135,8 +135,8 @@ class OptimizerConfig:
         if self.schedule.startswith("linear") and warmup >= steps:
             raise UserError(
                 f"warmup_steps={warmup} leaves nothing of steps={steps} for a linear decay: lower"
-                " warmup_steps (WARMUP_STEPS), give a share of the steps instead"
-                " (WARMUP_SHARE=0.05), or train longer (TRAIN_STEPS)",
+                " warmup_steps (WARMUP_STEPS), give a share of the steps (WARMUP_SHARE=0.05),"
+                " or train longer (TRAIN_STEPS)",
             )
 
 
