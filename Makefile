@@ -38,7 +38,7 @@ $(VENV)/.ready: $(VENV)/.created pyproject.toml constraints.txt ## with the pinn
 	$(PIP) install -q --no-deps t5==0.9.4
 	touch $@
 
-$(VENV)/.ready-%: $(VENV)/.ready ## with an extra of pyproject.toml: interop (transformers, PyTorch), cuda, tpu, beam, clean, kenlm, search, wandb, dev, docs
+$(VENV)/.ready-%: $(VENV)/.ready ## with an extra of pyproject.toml: interop (transformers, PyTorch), cuda, tpu, beam, clean, kenlm, search, wandb, dev, browser, docs
 	$(PIP) install -q -c constraints.txt -e '.[$*]'
 	touch $@
 

@@ -65,7 +65,7 @@ def test_the_mean(options, steps, run, tmp_path, capsys):
             ("--last", "4"),
             "has 3 checkpoints (steps 2, 10, 30); ask for fewer, or train with KEEP_CHECKPOINTS=4",
         ),
-        (("--last", "0"), "--last 0: say how many checkpoints"),
+        (("--last", "0"), "--last: '0' is not a whole number above 0"),
         ((), "or which, --steps 1000,2000"),
         (("--steps", "2,5,30"), "has no checkpoint 5 (there are: 2, 10, 30)"),
         (("--steps", "last"), "'last' is not a list of steps like 1000,2000"),

@@ -299,7 +299,9 @@ def test_faults_name_the_file_and_the_question(tmp_path):
     unlabelled = squad(
         tmp_path / "en.json", [question("cdef", "e", id="n"), Question("n", "a", "cdef", (), ())]
     )
-    with pytest.raises(UserError, match="en.json, counting from 0: question 1: no answer"):
+    with pytest.raises(
+        UserError, match="en.json: 1 of 2 questions are without an answer, the first is 1 "
+    ):
         windows_of({"en": unlabelled}, **options)
     with pytest.raises(UserError, match="en.json.*language 'xx' is not one of the run's"):
         windows_of({"xx": unlabelled}, **options)

@@ -93,7 +93,7 @@ def test_score_cards(tmp_path):
 def test_anchors_and_parts_are_escaped():
     for payload in PAYLOADS:
         body = html.section(payload, payload, html.note(payload), html.details(payload, payload))
-        body += html.table([payload], [[payload]]) + html.tiles([(payload, payload)])
+        body += html.table([payload], [[payload]]) + html.tiles([(payload, payload, [payload])])
         body += html.figure("<svg></svg>", payload)
         assert payload in Tags(html.page(payload, body)).text
 

@@ -303,7 +303,7 @@ def test_a_damaged_dump_is_one_line_and_the_others_are_kept(tmp_path, capsys, ru
     words += ["--output", str(tmp_path / "out"), "--runner", runner]
     assert main(words) == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith(f"error: {path}: no readable dump of MediaWiki")
+    assert line.startswith(f"error: {path}: its name says .bz2, its first bytes are no compressed")
     assert len(list((tmp_path / "out/.clean/lines").glob("*.json"))) == 1
 
 

@@ -94,6 +94,6 @@ def machine_words(args: Namespace) -> list[str]:
         words += ["--platform", args.platform]
     if args.devices:
         words += ["--devices", str(args.devices)]
-    if args.trust:
+    if getattr(args, "trust", False):
         words.append("--trust")
     return words
