@@ -46,6 +46,16 @@ import pytest  # noqa: E402
 
 from tests.helpers import tiny  # noqa: E402
 
+LONG = frozenset((Path(__file__).parent / "long.txt").read_text(encoding="utf-8").splitlines())
+
+
+# Before -m leaves out what is marked.
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if item.nodeid in LONG:
+            item.add_marker(pytest.mark.long)
+
 
 @pytest.fixture(scope="session")
 def tiny_config():
