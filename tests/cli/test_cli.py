@@ -415,7 +415,7 @@ def test_inspect_shows_pieces_and_writes_pictures(corpus, tmp_path, capsys):
     argv = arguments(
         "inspect", "xlm_text", options(corpus), "--rows", "1", "--output", str(tmp_path)
     )
-    assert main.main(argv) == 0
+    assert main.main([*argv, "--tokens"]) == 0
     assert "<mask>" in capsys.readouterr().out
     assert {"inspect.html", "mlm-0-attention.png", "tlm-0-attention.png"} <= {
         path.name for path in tmp_path.iterdir()
