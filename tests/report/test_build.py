@@ -313,3 +313,14 @@ def test_a_run_that_stopped_early_says_so(tmp_path):
     said = "stopped early: dev/mean not better in 3 evaluations than 0.5 of step 8"
     assert said in page.read_text()
     assert json.loads((run / "report.json").read_text())["summary"]["stopped_early"] == stopped
+
+
+def test_a_uniform_guess_has_a_loss_where_pieces_are_predicted():
+    from xlingjax.objectives.retrieval import HardestNegative
+    from xlingjax.objectives.unicoder import CLPC
+    from xlingjax.objectives.xlm import MLM, TLM
+    from xlingjax.report.plots import OF_PIECES
+
+    assert {MLM.name, TLM.name} <= {*OF_PIECES}
+    # Two classes: their loss begins at other values.
+    assert not {HardestNegative.name, CLPC.name} & {*OF_PIECES}

@@ -37,6 +37,19 @@ MARKERS = "osD^vPX*h"
 INK = "#1c2230"
 SOFT = "#565d6b"
 LINE = "#e2e5ea"
+OF_PIECES = (
+    "mlm",
+    "tlm",
+    "clm",
+    "clwr",
+    "cl_mlm",
+    "camlm",
+    "btmlm",
+    "translation",
+    "back_translation",
+)
+"""Objectives each of whose predictions is one of the vocabulary's pieces, so that a uniform guess
+has a loss."""
 PANEL = (3.4, 2.5)
 """Inches: as wide as a telephone."""
 POINTS = 400
@@ -353,8 +366,7 @@ def losses(runs: Mapping[str, Run]) -> Any:
                 curve(axis, run, steps, values, number, name, **way)
         first = next(iter(runs.values()))
         pieces = vocabulary_size(first)
-        # Of objectives that predict pieces; classes are fewer.
-        if pieces and any(_with(first.lines(objective), "perplexity")):
+        if pieces and objective in OF_PIECES:
             level(axis, float(np.log(pieces)), "uniform")
         axis.set(
             title=f"{objective.upper()}: training loss (nats)",
