@@ -12,7 +12,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 XLINGJAX := $(BIN)/xlingjax
 DEMO_LANGUAGES ?= en,de,ru,zh
-# Each takes up to 4 GiB.
+# Each takes up to 5 GiB, of the long tests 9.
 TEST_WORKERS ?= 2
 
 help: ## this list
