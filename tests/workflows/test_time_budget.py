@@ -8,7 +8,8 @@ from tests.helpers import small_corpus
 from xlingjax.cli import main
 from xlingjax.errors import UserError
 from xlingjax.runtime.machine import RuntimeConfig
-from xlingjax.workflows.time_budget import scaled, steps_within, within_hours
+from xlingjax.workflows.adapt_trial import steps_within
+from xlingjax.workflows.time_budget import scaled, within_hours
 
 SPEED = {"seconds_per_step": 0.1, "seconds_to_compile": 10.0, "seconds_per_evaluation": 10.0}
 

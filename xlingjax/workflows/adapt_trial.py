@@ -88,16 +88,20 @@ def _by_step(
     return seconds, tokens
 
 
-def steps_within(hours: float, speed: Mapping[str, float]) -> int:
+def steps_within(
+    hours: float,
+    speed: Mapping[str, float],
+    evaluations: int = EVALUATIONS,
+) -> int:
     """How many steps fit beside the evaluations and the compiling. Raises UserError where none
     does."""
-    evaluating = EVALUATIONS * speed["seconds_per_evaluation"]
+    evaluating = evaluations * speed["seconds_per_evaluation"]
     compiling = speed["seconds_to_compile"]
     left = 3600 * hours - evaluating - compiling
     steps = int(left / speed["seconds_per_step"])
     if steps < 1:
         raise UserError(
-            f"--hours {hours:g} is too little: {EVALUATIONS} evaluations take"
+            f"--hours {hours:g} is too little: {evaluations} evaluations take"
             f" {evaluating:.0f} s, compiling {compiling:.0f} s, a step"
             f" {speed['seconds_per_step']:.3g} s; give more, or fewer objectives",
         )

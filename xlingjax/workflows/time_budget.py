@@ -18,6 +18,7 @@ from xlingjax.runtime.files import write_json
 from xlingjax.runtime.machine import RuntimeConfig, one_run_in, start
 from xlingjax.training.checkpoint import CheckpointConfig
 from xlingjax.training.stopping import StoppingConfig
+from xlingjax.workflows.adapt_trial import steps_within
 from xlingjax.workflows.launch import evaluate, evaluators_of, launch
 
 RECORD = "hours.json"
@@ -174,24 +175,6 @@ def _speed_of(trial: Path) -> dict[str, float]:
         "seconds_to_compile": sum(run.result["compile_seconds"].values()),
         "peak_memory_bytes": run.result["peak_memory_bytes"],
     }
-
-
-def steps_within(
-    hours: float,
-    speed: Mapping[str, float],
-    evaluations: int,
-) -> int:
-    """How many steps fit beside evaluations and compiling. Raises UserError where none does."""
-    evaluating = evaluations * speed["seconds_per_evaluation"]
-    compiling = speed["seconds_to_compile"]
-    left = 3600 * hours - evaluating - compiling
-    steps = int(left / speed["seconds_per_step"])
-    if steps < 1:
-        raise UserError(
-            f"--hours {hours:g} is too little: {evaluations} evaluations take {evaluating:.0f} s,"
-            f" compiling {compiling:.0f} s, a step {speed['seconds_per_step']:.3g} s; give more",
-        )
-    return steps
 
 
 def scaled(
