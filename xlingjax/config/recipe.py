@@ -33,19 +33,21 @@ from xlingjax.config.gin_files import (
     required_comment,
 )
 from xlingjax.config.old_bindings import renewed
+from xlingjax.config.overrides import (
+    TASKS,
+    checked_number,
+    require_digits,
+    require_known_macros,
+    tasks_given,
+)
 from xlingjax.config.statements import statements
 from xlingjax.convert import import_model
 from xlingjax.data.sources import split_list
 from xlingjax.errors import UserError
-from xlingjax.runtime.numerals import is_number
 from xlingjax.runtime.trust import trusting
 
 FOREIGN = "hf:"
 MIXTURES = {"MONO": "MIXTURE", "PARALLEL": "TLM_MIXTURE"}
-_TASKS = ("text.tasks", "corpus.tasks")
-"""Whose values are modules; other parameters of this name are tasks of benchmarks."""
-_CUT = "\\"
-"""What gin writes where a value goes on in the next line."""
 
 
 @dataclass(frozen=True)
@@ -120,7 +122,7 @@ def parse_gin(files: Sequence[str], overrides: Sequence[str]) -> None:
     ]
     texts = [(part.text, part.where) for part in parts]
     # Before anything of a recipe is bound: nothing is imported of one that is refused.
-    import_modules(parts, _tasks_given(overrides))
+    import_modules(parts, tasks_given(overrides))
     for text, where in texts:
         parse_text(text, where)
     bound = config_lines()
@@ -139,17 +141,7 @@ def parse_gin(files: Sequence[str], overrides: Sequence[str]) -> None:
     if "corpus.mixture" in bound:
         put_mixtures_in_place(macros)
     _require_values(macros, files)
-    _require_known_macros(macros, bound)
-
-
-def _tasks_given(overrides: Sequence[str]) -> list[str]:
-    """The modules that overrides name in TASKS or the parameters that it stands for."""
-    modules: list[str] = []
-    for override in overrides:
-        name, _, value = override.partition("=")
-        if name == "TASKS" or name.endswith(_TASKS):
-            modules += re.findall(r"[\w.]+", value)
-    return modules
+    require_known_macros(macros, bound)
 
 
 def _require_trusted_tasks(
@@ -160,9 +152,9 @@ def _require_trusted_tasks(
     """lines: as of `config_lines`. Raises UserError for modules that register SeqIO tasks and that
     a run's own file alone names: they are imported as those of an `import` are."""
     of_run = bound_in_run(parts)
-    given = _tasks_given(overrides)
+    given = tasks_given(overrides)
     for bound in lines:
-        if not bound.rpartition("/")[2].endswith(_TASKS):
+        if not bound.rpartition("/")[2].endswith(TASKS):
             continue
         key, value = _literal(bound)
         if key not in of_run or not isinstance(value, str | list | tuple):
@@ -211,24 +203,6 @@ def _require_values(macros: Sequence[str], files: Sequence[str]) -> None:
                 f"{macro} is not set and this recipe needs it: pass"
                 f" --gin.{macro}=...{required_comment(macro, files)}",
             )
-
-
-def _require_known_macros(
-    macros: Sequence[str],
-    lines: Mapping[str, str],
-) -> None:
-    """lines: as of `config_lines`. Raises UserError for a macro that is read and that nothing
-    sets."""
-    # gin itself finds an unset macro only when it is read, in the middle of building.
-    for bound, value in lines.items():
-        # Where a value or an entry begins: a percent sign within a string is none.
-        for name in re.findall(rf"(?:^|[\[(,:]\s*)%({MACRO})\b", value):
-            if name not in macros:
-                line = f"{bound} = {value}"
-                near = nearest(name, macros)
-                raise UserError(
-                    f"{line!r} names a macro that no file defines{near}",
-                )
 
 
 def require_types(lines: Mapping[str, str], places: Mapping[str, str]) -> None:
@@ -325,9 +299,8 @@ def config_lines() -> dict[str, str]:
             continue
         if line.startswith(" "):
             # The value goes on: gin ends a line with a backslash or within brackets.
-            lines[name] = (
-                f"{lines[name].removesuffix(_CUT)} {line.strip()}".strip()
-            )
+            before = lines[name].removesuffix("\\")
+            lines[name] = f"{before} {line.strip()}".strip()
             continue
         name, _, value = line.partition(" =")
         lines[name] = value.strip()
@@ -358,52 +331,6 @@ def put_mixtures_in_place(macros: Sequence[str]) -> None:
             continue
         if gin.query_parameter(f"{mixture}/macro.value") is not None:
             gin.bind_parameter(f"{files}/macro.value", None)
-
-
-def require_digits(where: str, value: str) -> None:
-    """Raises UserError for what Python alone takes for a number: 1_000, ١٢; and for 1e999."""
-    try:
-        float(value)
-    except ValueError:
-        return
-    # Of "nan" and "inf", words like others, the check of types says what is needed instead.
-    has_digits = any(character.isdigit() for character in value)
-    if has_digits and not is_number(value.strip()):
-        raise UserError(
-            f"{where}={value}: write a finite number, in the digits 0 to 9 alone",
-        )
-
-
-def checked_number(
-    where: str,
-    value: str,
-    before: Any,
-    weighs: bool = False,
-) -> str:
-    """`value`, for a macro that was a number `before` only if it is one, or stages: 1e4 for a whole
-    number is 10000. One that `weighs` an objective may be any number."""
-    # Python counts True as an integer.
-    was_number = isinstance(before, int | float) and not isinstance(
-        before,
-        bool,
-    )
-    # References, macros, stages and None are no slips; types are checked once all is bound.
-    if not was_number or value[:1] in "@%{" or value == "None":
-        return value
-    if weighs:
-        before = float(before)
-    if not is_number(value):
-        raise UserError(
-            f"{where}={value}: a number is needed, like {before}",
-        )
-    number = float(value)
-    if isinstance(before, int) and number != int(number):
-        raise UserError(
-            f"{where}={value}: a whole number is needed, like {before}",
-        )
-    if isinstance(before, int):
-        return str(int(number))
-    return value
 
 
 def build(name: str) -> Any:
@@ -439,7 +366,7 @@ def check_used(overrides: Sequence[str]) -> None:
     """Raises UserError for an override that nothing of the run has read: it would be ignored in
     silence."""
     # gin's operative configuration holds what the calls have read, and nothing else.
-    operative = operative_config()
+    operative = gin.operative_config_str()
     for override in overrides:
         key = override.partition("=")[0].strip()
         # A scope reads what has none, too.
@@ -463,7 +390,7 @@ def read_recipe(
     # Training asks each part for its own corpus; verbs beside it need one for the whole run.
     corpus = build("corpus")
     check_used(overrides)
-    return Recipe(plan, corpus, operative_config())
+    return Recipe(plan, corpus, gin.operative_config_str())
 
 
 def read_part(
@@ -480,10 +407,6 @@ def read_part(
     part = build(name)
     check_used(overrides)
     return part
-
-
-def operative_config() -> str:
-    return gin.operative_config_str()
 
 
 def gin_value(text: str) -> str:

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from xlingjax.data.check_sizes import pair_sizes, text_sizes
 from xlingjax.data.compressed import ENDINGS, open_bytes
 from xlingjax.data.file_names import file_format
+from xlingjax.data.findings import Findings, counted_lines
 from xlingjax.data.languages import spelled_twice, standard_code, twice
 from xlingjax.data.other_formats import doubts
-from xlingjax.data.sampling import Sampling, format_table, sampling_table
+from xlingjax.data.sampling import Sampling, sampling_table
 from xlingjax.data.scripts import letters_in, main_script, script_of_language
 from xlingjax.data.sources import find_pairs, find_text
 from xlingjax.data.text_files import read_raw_lines, wide_encoding
 from xlingjax.data.texts import Pair, Text
-from xlingjax.data.token_cache import cache_folder
 from xlingjax.data.tokenise import tokenise
 from xlingjax.data.tokens import id_dtype
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
@@ -26,119 +25,10 @@ from xlingjax.errors import UserError
 
 LONG_LINE = 5000
 """Characters beyond which a line is probably not a sentence."""
-READ_SHOWN = 20
-"""Files of which is said what was read."""
-SHOWN = {"error": 50, "warning": 50, "note": 20}
-"""Severities, the worst first, and how many findings of each are printed."""
 LENGTH_BYTES = 4
 """Of the number of tokens of a line in the token cache."""
 MANY = {"repeated": 0.2, "copied": 0.01, "empty": 0.0, "unknown": 0.01}
 """Shares above which a finding is a warning; below it is a note."""
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One fault: `error` stops a run or spoils it, `warning` costs quality, `note` is worth
-    knowing."""
-
-    severity: str
-    file: str
-    line: int | None
-    message: str
-
-    def text(self) -> str:
-        # The message of a UserError names its place itself.
-        if self.message.startswith(self.file):
-            return f"{self.severity:<8} {self.message}"
-        where = self.file
-        if self.line:
-            where = f"{self.file}, line {self.line}"
-        return f"{self.severity:<8} {where}: {self.message}"
-
-
-@dataclass
-class Findings:
-    """All findings, and the sampling tables of the text that can be read (keys `text` and
-    `pairs`)."""
-
-    items: list[Finding] = field(default_factory=list)
-    tables: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
-    unknown_rate: dict[str, float] = field(default_factory=dict)
-    read: dict[str, tuple[str, int]] = field(default_factory=dict)
-    """What was read: {file: (as what, lines)}; a file of pairs once."""
-    languages: set[str] = field(default_factory=set)
-    """Of what was read."""
-    cache_bytes: int = 0
-    steps: int | None = None
-
-    @property
-    def errors(self) -> int:
-        return sum(item.severity == "error" for item in self.items)
-
-    def add(
-        self,
-        severity: str,
-        file: Path,
-        line: int | None,
-        message: str,
-    ) -> None:
-        finding = Finding(severity, str(file), line, message)
-        # A file may be text and one side of a pair: it is read twice and named once.
-        if finding not in self.items:
-            self.items.append(finding)
-
-    def text(self) -> str:
-        """For the terminal: files, findings, worst first, then tokens and epochs per language,
-        unknown pieces, cache size."""
-        lines = [*self._files(), ""]
-        for severity, most in SHOWN.items():
-            items = [item for item in self.items if item.severity == severity]
-            lines += [item.text() for item in items[:most]]
-            if len(items) > most:
-                lines.append(f"... and {len(items) - most} more {severity}s")
-        for name, table in self.tables.items():
-            lines += ["", f"{name}:", format_table(table, self.steps)]
-        if self.unknown_rate:
-            rates = ", ".join(
-                f"{code} {rate:.2%}" for code, rate in self.unknown_rate.items()
-            )
-            lines += ["", f"unknown pieces: {rates}"]
-        if self.tables:
-            lines.append(
-                f"token cache: {self.cache_bytes / 1e6:.1f} MB in {cache_folder()}",
-            )
-        lines += ["", self._total(), self._counts()]
-        return "\n".join(lines).strip()
-
-    def _files(self) -> list[str]:
-        """ "read a.de.txt: de, a line per sentence, UTF-8, 8 lines" of the first files."""
-        shown = []
-        for path, (what, lines) in list(self.read.items())[:READ_SHOWN]:
-            shown.append(f"read {path}: {what}, {_number(lines)}")
-        if len(self.read) > READ_SHOWN:
-            shown.append(f"... and {len(self.read) - READ_SHOWN:,} more files")
-        return shown
-
-    def _total(self) -> str:
-        """What was read of all files together."""
-        files = "1 file"
-        if len(self.read) != 1:
-            files = f"{len(self.read):,} files"
-        lines = sum(lines for _, lines in self.read.values())
-        codes = ", ".join(sorted(self.languages))
-        return f"read {files}, {_number(lines)}, in {codes or 'no language'}"
-
-    def _counts(self) -> str:
-        """How many findings of each severity: "1 error, 0 warnings, 2 notes"."""
-        counts = Counter(item.severity for item in self.items)
-        parts = []
-        for severity in SHOWN:
-            count = counts[severity]
-            ending = "s"
-            if count == 1:
-                ending = ""
-            parts.append(f"{count} {severity}{ending}")
-        return ", ".join(parts)
 
 
 def check(
@@ -286,19 +176,10 @@ def _lines(text: Text, findings: Findings) -> list[str] | None:
         findings.add("error", text.path, None, str(error))
         return None
     if broken:
-        message = f"invalid UTF-8 ({_number(broken)}); convert the file, e.g. with iconv"
+        message = f"invalid UTF-8 ({counted_lines(broken)}); convert the file, e.g. with iconv"
         findings.add("error", text.path, broken[0], message)
         return None
     return lines
-
-
-def _number(lines: int | Sequence[int]) -> str:
-    count = lines
-    if not isinstance(count, int):
-        count = len(count)
-    if count == 1:
-        return "1 line"
-    return f"{count:,} lines"
 
 
 def _check_text(text: Text, findings: Findings) -> bool:
@@ -324,7 +205,7 @@ def _check_length(
 ) -> None:
     long = [number for number, line in numbered if len(line) > LONG_LINE]
     if long:
-        message = f"{_number(long)} of over {LONG_LINE:,} characters; one sentence per line"
+        message = f"{counted_lines(long)} of over {LONG_LINE:,} characters; one sentence per line"
         findings.add("warning", text.path, long[0], message)
 
 
@@ -379,7 +260,7 @@ def _add_share(
     severity = "note"
     if len(lines) > MANY[kind] * total:
         severity = "warning"
-    message = f"{what}: {_number(lines)} ({len(lines) / total:.1%})"
+    message = f"{what}: {counted_lines(lines)} ({len(lines) / total:.1%})"
     findings.add(severity, path, lines[0], message)
 
 
@@ -481,7 +362,9 @@ def _check_swapped(
         # swapped, and every row would bear wrong languages.
         severity = "error"
     codes = " and ".join(pair.languages)
-    message = f"{codes} look swapped in {_number(swapped)} of {len(numbered):,}"
+    message = (
+        f"{codes} look swapped in {counted_lines(swapped)} of {len(numbered):,}"
+    )
     findings.add(severity, pair.first.path, swapped[0], message)
 
 

@@ -13,7 +13,7 @@ from xlingjax.data.texts import Pair, Text
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 
 if TYPE_CHECKING:
-    from xlingjax.data.check import Findings
+    from xlingjax.data.findings import Findings
 
 
 def text_sizes(
