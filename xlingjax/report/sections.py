@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from xlingjax.evaluation.alignment import METHODS
-from xlingjax.report import html, intervals, plots, retrieval_plots
+from xlingjax.report import drawing, html, intervals, plots, retrieval_plots
 from xlingjax.report.alignment import by_layer
 from xlingjax.report.run import Run
 from xlingjax.training.stages import stage_of
@@ -78,7 +78,7 @@ def training(run: Run, runs: Mapping[str, Run]) -> list[str]:
     if not rows:
         return []
     return [
-        plots.drawn(plots.losses(runs), "training loss per objective"),
+        drawing.drawn(plots.losses(runs), "training loss per objective"),
         html.table(
             [
                 "run",
@@ -91,7 +91,7 @@ def training(run: Run, runs: Mapping[str, Run]) -> list[str]:
             rows,
         ),
         html.note(LOSS_NOTE),
-        plots.drawn(plots.machinery(run), "over training"),
+        drawing.drawn(plots.machinery(run), "over training"),
     ]
 
 
@@ -114,8 +114,8 @@ def languages(run: Run) -> list[str]:
         scale=100,
     )
     return [
-        plots.drawn(losses, "per language"),
-        plots.drawn(accuracies, "per language"),
+        drawing.drawn(losses, "per language"),
+        drawing.drawn(accuracies, "per language"),
     ]
 
 
@@ -124,11 +124,11 @@ def retrieval(run: Run, runs: Mapping[str, Run]) -> list[str]:
     if values is None:
         return []
     parts = [
-        plots.drawn(
+        drawing.drawn(
             retrieval_plots.retrieval_runs(runs),
             "retrieval of the compared runs",
         ),
-        plots.drawn(
+        drawing.drawn(
             retrieval_plots.retrieval_by_layer(run),
             "retrieval by layer over training",
         ),
@@ -232,7 +232,7 @@ def similarity(run: Run) -> list[str]:
 def perplexity(runs: Mapping[str, Run]) -> list[str]:
     run = next(iter(runs.values()))
     parts = [
-        plots.drawn(
+        drawing.drawn(
             plots.perplexities(run),
             "held-out perplexity over training",
         ),
@@ -376,7 +376,7 @@ def alignment(run: Run) -> list[str]:
     rows = []
     for layer, errors in values["by_layer"].items():
         cells = map(html.percent, _cells(errors, METHODS))
-        rows.append([plots.layer_name(layer), *cells])
+        rows.append([drawing.layer_name(layer), *cells])
     return [
         html.table(head, rows),
         html.note(ALIGNMENT_NOTE),

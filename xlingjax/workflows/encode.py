@@ -99,13 +99,13 @@ def align(
         summary.append(f"alignment error rate against {gold}: {error_rate:.4f}")
     if picture:
         # Matplotlib takes long to import, and most calls draw nothing.
-        from xlingjax.report import plots
+        from xlingjax.report import drawing
         from xlingjax.report.alignment import picture as draw
 
         image = Path(f"{path}.png")
         i = picture - 1
         figure = draw(alignments[i], pairs[i], links[i])
-        write(image, lambda: plots.save(figure, image))
+        write(image, lambda: drawing.save(figure, image))
         summary.append(f"{image}: pair {picture}")
     return "\n".join(summary)
 
