@@ -198,6 +198,19 @@ def _hash_of(index: Mapping[str, Any]) -> str:
 # ---- mending -------------------------------------------------------------------------------------
 
 
+def index_at(path: Path) -> dict[str, Any] | None:
+    """None where there is none. A damaged one is removed, which is said: what it tells of is made
+    again. Raises UserError where it cannot be removed."""
+    try:
+        return read_index(path)
+    except FileNotFoundError:
+        return None
+    except Damaged as fault:
+        say_mended(fault)
+        remove(fault, path)
+        return None
+
+
 def say_mended(fault: Damaged) -> None:
     print(f"{fault}; it is made again", flush=True)
 
