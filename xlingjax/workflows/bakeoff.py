@@ -345,12 +345,13 @@ def _steps(
     workdirs = {mix: folder / "calibration" / slug(mix) for mix in config.mixes}
     runs = []
     for mix, workdir in workdirs.items():
-        words = [
-            *config.base,
-            *config.mixes[mix],
+        words = [*config.base, *config.mixes[mix]]
+        # A share suits any number of steps, and nobody types both.
+        if not any(word.startswith("WARMUP_SHARE=") for word in words):
+            words.append("WARMUP_STEPS=1")
+        words += [
             # How much a step reads is all that is wanted: no evaluations, no checkpoints.
             f"TRAIN_STEPS={CALIBRATION_STEPS}",
-            "WARMUP_STEPS=1",
             "EVAL_EVERY=0",
             "CHECKPOINT_EVERY=0",
             *config.last_words,

@@ -190,6 +190,12 @@ def scaled(
         value = lines.get(name, "")
         if name in given or not value.isascii() or not value.isdigit():
             continue
+        # A share of the steps, which goes before it, needs no scaling.
+        if (
+            name == "WARMUP_STEPS"
+            and lines.get("WARMUP_SHARE", "None") != "None"
+        ):
+            continue
         # 0 says that there is none.
         if int(value):
             macros[name] = max(round(int(value) * factor), 1)
