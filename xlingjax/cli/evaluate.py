@@ -53,7 +53,10 @@ def options(parser: argparse.ArgumentParser) -> None:
     )
     text = "minutes in which a followed run may write nothing (default 60; 0: for ever)"
     group.add_argument(
-        "--patience", type=not_negative, metavar="MINUTES", help=text
+        "--patience",
+        type=not_negative,
+        metavar="MINUTES",
+        help=text,
     )
     text = (
         "of retrieval and mining (default: the run's own, else the papers'); of retrieval several,"

@@ -37,8 +37,8 @@ PERPLEXITY_NOTE = (
     " barred or open."
 )
 INTERVAL_NOTE = (
-    "In brackets, of fewer than 1,000 pairs: where 95 % of such samples have the true value"
-    " (Wilson)."
+    "In brackets, of fewer than 1,000 pairs or examples: where 95 % of such samples have the true"
+    " value (Wilson)."
 )
 ALIGNMENT_NOTE = (
     "Alignment error rate against gold links, all of them sure (Och & Ney 2003): 0 is best. Links"
@@ -352,19 +352,37 @@ def _by_language(runs: Sequence[Run], kind: str, note: str) -> list[str]:
     evaluated = _evaluated(runs, kind)
     if not evaluated:
         return []
-    last = [values for _, values in evaluated]
-    by_language = _row_of(last, "by_language")
-    rows = []
-    for language in _in_order(by_language):
-        rows.append([language, *_percents(by_language, language)])
-    rows.append(["mean of the others", *_percents(last, "mean_other")])
     units = {"f1": "F1, %", "accuracy": "accuracy, %"}
-    head = ["language"]
+    others = "mean of the others"
+    columns: dict[str, dict[str, str | None]] = {}
+    counts: list[int] = []
     for title, values in evaluated:
         unit = "%"
         if "metric" in values:
             unit = units[values["metric"]]
-        head.append(f"{title} ({unit})")
+        # Older runs do not tell how many examples there were.
+        examples = values.get("examples", {})
+        column = {}
+        for language, share in values["by_language"].items():
+            count = examples.get(language, intervals.FEW)
+            column[language] = _with_interval(share, count)
+        column[others] = html.percent(values.get("mean_other"))
+        columns[f"{title} ({unit})"] = column
+        if "commonest" in values:
+            columns[f"{title}: commonest label (%)"] = {
+                language: html.percent(share)
+                for language, share in values["commonest"].items()
+            }
+        counts += examples.values()
+    if counts and min(counts) < intervals.FEW:
+        note = f"{note} {INTERVAL_NOTE}"
+    rows = []
+    for language in _in_order(
+        [values["by_language"] for _, values in evaluated]
+    ):
+        rows.append([language, *_row_of(columns.values(), language)])
+    rows.append([others, *_row_of(columns.values(), others)])
+    head = ["language", *columns]
     return [html.table(head, rows, mean_rows=1), html.note(note)]
 
 
