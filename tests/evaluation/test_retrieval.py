@@ -10,7 +10,7 @@ from xlingjax.config import evaluators
 from xlingjax.data import held_out_pairs
 from xlingjax.errors import UserError
 from xlingjax.evaluation import retrieval
-from xlingjax.evaluation.floors import floors
+from xlingjax.evaluation.floors import RetrievalFloors, floors, verdict
 from xlingjax.inference import encode
 
 
@@ -240,6 +240,29 @@ def test_floors():
     assert result["mean"]["char_tfidf"] == pytest.approx(
         (1.0 + result["char_tfidf"]["ru"]["raw_en_to_xx"]) / 2
     )
+
+
+@pytest.mark.parametrize(
+    "found, said",
+    [
+        (0.5, "retrieval 50.0 % is above TF-IDF 40.0 %, LSI 45.0 %"),
+        (0.42, "retrieval 42.0 % is above TF-IDF 40.0 %, not above LSI 45.0 %"),
+        (0.4, "retrieval 40.0 % is not above TF-IDF 40.0 %, LSI 45.0 %: these vectors find fewer"),
+    ],
+)
+def test_which_floors_a_run_is_above(found, said):
+    assert verdict(found, {"char_tfidf": 0.4, "lsi": 0.45}).startswith(said)
+
+
+def test_floors_are_said_before_and_after():
+    """Spelling finds the first and the second pair; "gh" shares nothing with any."""
+    pairs = held_out_pairs.Pairs("de", ("ab", "cd", "xy", "gh"), ("ab", "cd", "ef", "zz"))
+    one = RetrievalFloors({"de": pairs})
+    # Among equals the first wins: "ef" and "zz" find "ab".
+    assert one.bar() == "retrieval, to be passed: TF-IDF 50.0 %, chance 25.0 %"
+    values = {"a": {"kind": "perplexity"}, "b": {"kind": "retrieval", "retrieval_mean": 0.75}}
+    assert one.verdict(values) == "retrieval 75.0 % is above TF-IDF 50.0 %"
+    assert one.verdict({}) == ""
 
 
 def test_training_pairs_are_read_from_either_order_and_joined(tmp_path):

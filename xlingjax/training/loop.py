@@ -224,6 +224,9 @@ def train(
         timetable = Timetable(ends, evaluators, **every)
         # By the process that writes the file; the others follow it in `all_agree`.
         measured = not is_primary() or timetable.measured(workdir, step)
+        if step < ends and is_primary():
+            for evaluator in evaluators:
+                tracker.note(evaluator.bar())
         tracker.begin(step)
         if not is_primary():
             write_page = None
@@ -274,6 +277,10 @@ def train(
         took_steps = step > first.step
         progress.finish(workdir, step, reason, int(state.skipped))
         tracker.end_live()
+        # Of what this start measured: a run that was asked to stop may have measured nothing yet.
+        if reason == "finished" and progress.values:
+            for evaluator in evaluators:
+                tracker.note(evaluator.verdict(progress.values))
         line = f"{reason} at step {step}"
         if reason == "preempted":
             # It has little time left: no page.
