@@ -211,6 +211,20 @@ def test_floors_are_on_the_pairs_of_retrieval(tmp_path):
     assert floor.test == probe.pairs and len(floor.test["de"]) == 2
 
 
+def test_lsi_is_asked_for_and_tfidf_may_come_alone(tmp_path):
+    for code, lines in (("de", "a b\nc d\n"), ("en", "a x\nc y\n")):
+        (tmp_path / f"de-en.{code}").write_text(lines)
+    patterns = (str(tmp_path / "*"),)
+    corpus = SimpleNamespace(languages=["de", "en"], vocabulary=None, parallel=patterns)
+    (both,) = evaluators.floors(corpus, str(tmp_path), run=True)()
+    (alone,) = evaluators.floors(corpus, str(tmp_path), run="tfidf")()
+    assert both(None, None, 0)["mean"].keys() == {"char_tfidf", "lsi"}
+    assert alone(None, None, 0)["mean"].keys() == {"char_tfidf"}
+    assert evaluators.floors(corpus, str(tmp_path))() == []
+    with pytest.raises(UserError, match="FLOORS: 'lsi' is none of False, \"tfidf\" and True"):
+        evaluators.floors(corpus, str(tmp_path), run="lsi")
+
+
 def test_floors():
     # Spelling is shared in "de" and not in "ru"; the training pairs of "ru" are a one-to-one word
     # cipher.
