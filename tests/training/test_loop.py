@@ -483,11 +483,13 @@ def test_an_evaluation_that_fails_does_not_lose_the_training(tmp_path):
 
 def test_the_bar_is_said_before_the_first_step_and_the_verdict_before_the_last_line(tmp_path):
     class Judge(Probe):
+        name = "judge"
+
         def bar(self):
             return "7 is to be passed"
 
         def verdict(self, values):
-            return f"{values['probe']['value']:g} of 7"
+            return f"{values['judge']['value']:g} of 7"
 
     options = dict(objectives=("mlm",), evaluators=[Judge({2: 4.0}), Probe()], eval_every=1)
     tiny_run.run(tmp_path, steps=2, **options)

@@ -74,9 +74,9 @@ def _retrieval(
             if other is not None:
                 below.append(f"{name} {_percent(other)}")
         found = summary[f"retrieval_mean{ending}"]
-        # The plainest figure of all, which a reader would have to work out.
+        # First, since all else that is said of such vectors misleads.
         if found <= summary.get("retrieval_mean_char_tfidf", -1):
-            below.insert(0, "not above TF-IDF: shared spelling finds as many")
+            below.insert(0, "not above TF-IDF, which has learnt nothing")
         figure = _percent(found)
         tiles.append((f"retrieval en→xx, {title}", figure, below))
     return tiles
