@@ -62,6 +62,7 @@ TEXTS = {
 }
 VARIANTS: dict[str, list[str]] = {
     "as it is": [],
+    "random tokens": ["LSI_TOKENS=False"],
     "1,500 steps": ["TRAIN_STEPS=1500"],
     "7,000 steps": ["TRAIN_STEPS=7000", "EVAL_EVERY=1000"],
     "tiny": ["models/tiny.gin"],
