@@ -10,7 +10,7 @@ from xlingjax.config import evaluators
 from xlingjax.data import held_out_pairs
 from xlingjax.errors import UserError
 from xlingjax.evaluation import retrieval
-from xlingjax.evaluation.floors import floors
+from xlingjax.evaluation.floors import RetrievalFloors, floors, verdict
 from xlingjax.inference import encode
 
 
@@ -211,6 +211,20 @@ def test_floors_are_on_the_pairs_of_retrieval(tmp_path):
     assert floor.test == probe.pairs and len(floor.test["de"]) == 2
 
 
+def test_lsi_is_asked_for_and_tfidf_may_come_alone(tmp_path):
+    for code, lines in (("de", "a b\nc d\n"), ("en", "a x\nc y\n")):
+        (tmp_path / f"de-en.{code}").write_text(lines)
+    patterns = (str(tmp_path / "*"),)
+    corpus = SimpleNamespace(languages=["de", "en"], vocabulary=None, parallel=patterns)
+    (both,) = evaluators.floors(corpus, str(tmp_path), run=True)()
+    (alone,) = evaluators.floors(corpus, str(tmp_path), run="tfidf")()
+    assert both(None, None, 0)["mean"].keys() == {"char_tfidf", "lsi"}
+    assert alone(None, None, 0)["mean"].keys() == {"char_tfidf"}
+    assert evaluators.floors(corpus, str(tmp_path))() == []
+    with pytest.raises(UserError, match="FLOORS: 'lsi' is none of False, \"tfidf\" and True"):
+        evaluators.floors(corpus, str(tmp_path), run="lsi")
+
+
 def test_floors():
     # Spelling is shared in "de" and not in "ru"; the training pairs of "ru" are a one-to-one word
     # cipher.
@@ -240,6 +254,29 @@ def test_floors():
     assert result["mean"]["char_tfidf"] == pytest.approx(
         (1.0 + result["char_tfidf"]["ru"]["raw_en_to_xx"]) / 2
     )
+
+
+@pytest.mark.parametrize(
+    "found, said",
+    [
+        (0.5, "retrieval 50.0 % is above TF-IDF 40.0 %, LSI 45.0 %"),
+        (0.42, "retrieval 42.0 % is above TF-IDF 40.0 %, not above LSI 45.0 %"),
+        (0.4, "retrieval 40.0 % is not above TF-IDF 40.0 %, LSI 45.0 %: these vectors find fewer"),
+    ],
+)
+def test_which_floors_a_run_is_above(found, said):
+    assert verdict(found, {"char_tfidf": 0.4, "lsi": 0.45}).startswith(said)
+
+
+def test_floors_are_said_before_and_after():
+    """Spelling finds the first and the second pair; "gh" shares nothing with any."""
+    pairs = held_out_pairs.Pairs("de", ("ab", "cd", "xy", "gh"), ("ab", "cd", "ef", "zz"))
+    one = RetrievalFloors({"de": pairs})
+    # Among equals the first wins: "ef" and "zz" find "ab".
+    assert one.bar() == "retrieval, to be passed: TF-IDF 50.0 %, chance 25.0 %"
+    values = {"a": {"kind": "perplexity"}, "b": {"kind": "retrieval", "retrieval_mean": 0.75}}
+    assert one.verdict(values) == "retrieval 75.0 % is above TF-IDF 50.0 %"
+    assert one.verdict({}) == ""
 
 
 def test_training_pairs_are_read_from_either_order_and_joined(tmp_path):

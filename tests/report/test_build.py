@@ -6,7 +6,7 @@ import pytest
 
 from tests.helpers import fake_run
 from xlingjax.errors import UserError
-from xlingjax.report import examples
+from xlingjax.report import examples, headline
 from xlingjax.report.build import build_report
 from xlingjax.report.run import read_run
 from xlingjax.report.sections import sampling_tables
@@ -120,6 +120,16 @@ def test_summary(report):
         name: pytest.approx(value) if isinstance(value, float) else value
         for name, value in expected.items()
     }
+
+
+def test_a_figure_that_is_not_above_spelling_says_so(tmp_path):
+    run = read_run(fake_run.write_run(tmp_path / "run"))
+    summary = {"retrieval_mean": 0.3, "retrieval_mean_centred": 0.5}
+    warning = "not above TF-IDF, which has learnt nothing"
+    assert warning not in headline.tiles(run, summary)
+    page = headline.tiles(run, summary | {"retrieval_mean_char_tfidf": 0.3})
+    raw, centred = re.findall(r"retrieval en.*?</div>", page)
+    assert warning in raw and warning not in centred and "TF-IDF 30.0 %" in centred
 
 
 def test_figures_beside_the_summary(report):

@@ -593,3 +593,37 @@ def test_of_several_heads_each_is_told_by_its_task(donor):
         UserError, match="RUN has a head of nc for the labels a, b, and those to learn are 0, 1"
     ):
         require_labels("RUN", run, ["0", "1"], "nc")
+
+
+def test_the_token_table_begins_with_the_vectors_that_are_given(tmp_path):
+    asked = []
+
+    def vectors(width):
+        asked.append(width)
+        rows = np.zeros((4, width), np.float32)
+        rows[1, 0] = rows[3, 1] = 1.0
+        return rows, "token table by hand"
+
+    options = dict(steps=1, optimizer=STILL, objectives=("mlm",))
+    plain = tiny_run.run(tmp_path / "plain", **options)
+    made = tiny_run.run(tmp_path / "made", token_vectors=vectors, **options)
+    before = np.asarray(plain.params["embeddings"]["tokens"]["embedding"])
+    after = np.asarray(made.params["embeddings"]["tokens"]["embedding"])
+    length = np.linalg.norm(before, axis=1).mean()
+    assert asked == [before.shape[1]]
+    np.testing.assert_allclose(after[1, :2], [length, 0], atol=1e-4)
+    np.testing.assert_allclose(after[3, :2], [0, length], atol=1e-4)
+    # Rows that are 0, and those beyond, stay random; so does all else.
+    others = [0, 2, *range(4, len(before))]
+    np.testing.assert_allclose(after[others], before[others], atol=1e-5)
+    np.testing.assert_allclose(
+        made.params["embeddings"]["positions"]["embedding"],
+        plain.params["embeddings"]["positions"]["embedding"],
+        atol=1e-5,
+    )
+    assert (
+        "weights: random (seed 3); token table by hand;" in (tmp_path / "made/log.txt").read_text()
+    )
+    # Another run's weights are that run's, all of them.
+    tiny_run.run(tmp_path / "child", token_vectors=vectors, init_from=tmp_path / "plain", **options)
+    assert len(asked) == 1

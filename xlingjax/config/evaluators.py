@@ -75,14 +75,16 @@ def floors(
     corpus: Corpus,
     pairs: str | None = None,
     limit: int = 0,
-    run: bool = False,
+    run: bool | str = False,
     name: str = "retrieval_floors",
 ) -> Evaluators:
-    """Retrieval without a model on the same `pairs`: character TF-IDF, and LSI on the corpus's
-    parallel text.
+    """Retrieval without a model on the same `pairs`: character TF-IDF, and with run=True LSI on the
+    corpus's parallel text too; "tfidf": without it.
 
     `limit`: that of `retrieval`, since more pairs make a harder search.
     """
+    if run not in (False, True, "tfidf"):
+        raise UserError(f'FLOORS: {run!r} is none of False, "tfidf" and True')
 
     def make():
         from xlingjax.data.held_out_pairs import pairs_with_english, read_pairs
@@ -90,7 +92,7 @@ def floors(
 
         train = None
         # LSI learns from the training pairs, never from those that are searched.
-        if corpus.parallel:
+        if corpus.parallel and run != "tfidf":
             train = pairs_with_english(corpus.parallel)
         return RetrievalFloors(
             read_pairs(pairs, corpus.languages, limit),

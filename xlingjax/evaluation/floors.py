@@ -17,6 +17,9 @@ from xlingjax.errors import UserError
 from xlingjax.evaluation.retrieval import score_layer
 from xlingjax.training.evaluator import Evaluator
 
+FLOORS = {"char_tfidf": "TF-IDF", "lsi": "LSI"}
+"""What a reader calls them."""
+
 
 def _vectoriser(**options):
     try:
@@ -100,33 +103,72 @@ def floors(
     Returns {"char_tfidf": {language: scores}, "lsi": {language: scores}, "mean": {floor:
     raw_en_to_xx, mean over its languages}}.
     """
-    out: dict[str, Any] = {
-        "char_tfidf": {
-            language: char_tfidf(pairs) for language, pairs in test.items()
-        },
-        "lsi": {},
-    }
+    return _with_means(
+        _spelling(test),
+        _linear(test, train or {}, dimensions, limit),
+    )
+
+
+def _spelling(test: Mapping[str, Pairs]) -> dict[str, dict[str, float]]:
+    return {language: char_tfidf(pairs) for language, pairs in test.items()}
+
+
+def _linear(
+    test: Mapping[str, Pairs],
+    train: Mapping[str, Pairs],
+    dimensions: int,
+    limit: int,
+) -> dict[str, dict[str, float]]:
+    found = {}
     for language, pairs in test.items():
         # A language without training pairs has nothing that LSI could learn from.
-        if train and language in train:
-            out["lsi"][language] = lsi(
-                pairs,
-                train[language],
-                dimensions,
-                limit,
-            )
+        if language in train:
+            found[language] = lsi(pairs, train[language], dimensions, limit)
+    return found
+
+
+def _with_means(
+    spelling: Mapping[str, Mapping[str, float]],
+    linear: Mapping[str, Mapping[str, float]],
+) -> dict[str, Any]:
+    out: dict[str, Any] = {"char_tfidf": spelling, "lsi": linear}
     means = {}
-    for name in ("char_tfidf", "lsi"):
-        values = [scores["raw_en_to_xx"] for scores in out[name].values()]
-        if values:
-            means[name] = float(np.mean(values))
+    for name, by_language in out.items():
+        if by_language:
+            means[name] = _mean(by_language)
     return out | {"mean": means}
+
+
+def _mean(by_language: Mapping[str, Mapping[str, float]]) -> float:
+    values = [scores["raw_en_to_xx"] for scores in by_language.values()]
+    return float(np.mean(values))
+
+
+def verdict(retrieval: float, means: Mapping[str, float]) -> str:
+    """A line: which floors a run's retrieval is above. retrieval: raw en to xx at the best layer,
+    mean over languages, 0..1; means: that of each floor."""
+    said = f"retrieval {100 * retrieval:.1f} %"
+    passed, missed = [], []
+    for floor, value in means.items():
+        named = f"{FLOORS[floor]} {100 * value:.1f} %"
+        if retrieval > value:
+            passed.append(named)
+        else:
+            missed.append(named)
+    if retrieval <= means["char_tfidf"]:
+        return (
+            f"{said} is not above {', '.join(missed)}: these vectors find fewer translations than"
+            " shared spelling does; more steps (TRAIN_STEPS, --hours) or more pairs may help"
+        )
+    if missed:
+        return f"{said} is above {', '.join(passed)}, not above {', '.join(missed)}"
+    return f"{said} is above {', '.join(passed)}"
 
 
 @dataclass
 class RetrievalFloors(Evaluator):
-    """The floors as an evaluator beside a `RetrievalEvaluator` on the same pairs; computed at its
-    first call, then repeated.
+    """The floors as an evaluator beside a `RetrievalEvaluator` on the same pairs; each is computed
+    when it is first asked for, then repeated.
     """
 
     test: Mapping[str, Pairs]
@@ -138,11 +180,31 @@ class RetrievalFloors(Evaluator):
     def __call__(self, model, params, step: int, mesh=None) -> dict[str, Any]:
         return {"kind": "floors"} | self._floors
 
+    def bar(self) -> str:
+        """Of TF-IDF alone: LSI takes too long to begin with."""
+        counts = {language: len(pairs) for language, pairs in self.test.items()}
+        chance = float(np.mean([1 / count for count in counts.values()]))
+        return (
+            f"retrieval, to be passed: {FLOORS['char_tfidf']} {100 * _mean(self._spelling):.1f} %,"
+            f" chance {100 * chance:.1f} %"
+        )
+
+    def verdict(self, values: Mapping[str, Mapping[str, Any]]) -> str:
+        for found in values.values():
+            if found.get("kind") == "retrieval":
+                return verdict(found["retrieval_mean"], self._floors["mean"])
+        return ""
+
+    @functools.cached_property
+    def _spelling(self) -> dict[str, dict[str, float]]:
+        return _spelling(self.test)
+
     @functools.cached_property
     def _floors(self) -> dict[str, Any]:
-        return floors(
+        linear = _linear(
             self.test,
-            self.train,
-            dimensions=self.dimensions,
-            limit=self.limit,
+            self.train or {},
+            self.dimensions,
+            self.limit,
         )
+        return _with_means(self._spelling, linear)

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from xlingjax.evaluation.floors import FLOORS
 from xlingjax.report import html, intervals, plots, retrieval_plots
 from xlingjax.report.run import Run
 from xlingjax.report.summary import key
@@ -54,7 +55,7 @@ def _retrieval(
     pooling = next(iter(values["by_language"]))
     table = values["by_language"][pooling]
     floors = [f"chance {_percent(retrieval_plots.chance(values))}"]
-    for floor, name in retrieval_plots.FLOORS.items():
+    for floor, name in FLOORS.items():
         if summary.get(f"retrieval_mean_{floor}") is not None:
             figure = _percent(summary[f"retrieval_mean_{floor}"])
             floors.append(f"{name} {figure}")
@@ -73,7 +74,11 @@ def _retrieval(
             other = summary.get(f"retrieval_mean_{key(name)}{ending}")
             if other is not None:
                 below.append(f"{name} {_percent(other)}")
-        figure = _percent(summary[f"retrieval_mean{ending}"])
+        found = summary[f"retrieval_mean{ending}"]
+        # First, since all else that is said of such vectors misleads.
+        if found <= summary.get("retrieval_mean_char_tfidf", -1):
+            below.insert(0, "not above TF-IDF, which has learnt nothing")
+        figure = _percent(found)
         tiles.append((f"retrieval en→xx, {title}", figure, below))
     return tiles
 

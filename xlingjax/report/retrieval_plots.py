@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
+from xlingjax.evaluation.floors import FLOORS
 from xlingjax.evaluation.retrieval import best_layer
 from xlingjax.report import drawing, html, plots
 from xlingjax.report.run import Run
 
 LAYERS = 5
 """Of a deep model so many are drawn, and the best."""
-FLOORS = {"char_tfidf": "TF-IDF", "lsi": "LSI"}
 KINDS = {"raw": "raw cosine", "centred": "language means removed"}
 
 

@@ -1,6 +1,7 @@
 """What the loop measures now and then: the contract of `evaluation/`."""
 
 import abc
+from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -26,3 +27,11 @@ class Evaluator(abc.ABC):
     ) -> dict[str, Any]:
         """Scalars and nested dicts or lists of them. Called by every process; must not keep
         `params`, since the next step takes their memory."""
+
+    def bar(self) -> str:
+        """A line that is said before the first step: what the run is to reach; "": none."""
+        return ""
+
+    def verdict(self, values: Mapping[str, Mapping[str, Any]]) -> str:
+        """A line that is said at the run's end; "": none. values: the last of each evaluator."""
+        return ""

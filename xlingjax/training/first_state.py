@@ -6,6 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import jax
+import jax.numpy as jnp
+import numpy as np
+
 from xlingjax.errors import UserError
 from xlingjax.model.config import ModelConfig
 from xlingjax.training.checkpoint import Checkpoints
@@ -20,6 +24,9 @@ from xlingjax.training.run_record import (
     vocabulary_of,
 )
 from xlingjax.training.step import TrainState
+
+TokenVectors = Callable[[int], tuple[np.ndarray, str]]
+"""Of a width: (float32 [pieces, width], where they come from in words); rows of 0 stay random."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,13 +91,39 @@ def new_run(
     load: Callable[..., Loaded] | None,
     languages: Sequence[str],
     identity: Mapping[str, Any],
+    token_vectors: TokenVectors | None = None,
 ) -> First:
-    """A new run, from a random state whose parameters `load` replaces where it is given."""
+    """A new run, from a random state whose parameters `load` replaces where it is given; without
+    it, `token_vectors` those of the token table."""
     if load is None:
-        return First(state, f"random (seed {seed})")
+        weights = f"random (seed {seed})"
+        if token_vectors is not None:
+            params, said = _with_tokens(state.params, token_vectors)
+            state = dataclasses.replace(state, params=params)
+            weights += f"; {said}"
+        return First(state, weights)
     params, weights, donated = load(state.params, languages, identity)
     state = dataclasses.replace(state, params=params)
     return First(state, weights, donated=donated)
+
+
+def _with_tokens(params: Any, vectors: TokenVectors) -> tuple[Any, str]:
+    table_VD = params["embeddings"]["tokens"]["embedding"]
+    rows_SD, said = vectors(table_VD.shape[1])
+    # The table has rows beyond the vocabulary, and they stay as they are.
+    padded_VD = np.zeros(table_VD.shape, np.float32)
+    padded_VD[: len(rows_SD)] = rows_SD
+
+    def replaced(table_VD: jax.Array, rows_VD: jax.Array) -> jax.Array:
+        known_V1 = (rows_VD != 0).any(axis=1, keepdims=True)
+        # As long as the random rows are on average: positions and head expect such.
+        norm = jnp.linalg.norm(table_VD, axis=1).mean()
+        return jnp.where(known_V1, norm * rows_VD, table_VD)
+
+    made = jax.jit(replaced, out_shardings=table_VD.sharding)
+    embeddings = {**params["embeddings"]}
+    embeddings["tokens"] = {"embedding": made(table_VD, padded_VD)}
+    return {**params, "embeddings": embeddings}, said
 
 
 def first_weights(

@@ -33,7 +33,12 @@ from xlingjax.training.checkpoint_paths import (
 )
 from xlingjax.training.evaluator import Evaluator
 from xlingjax.training.feed import Feed, ObjectiveRun
-from xlingjax.training.first_state import first_weights, new_run, restored
+from xlingjax.training.first_state import (
+    TokenVectors,
+    first_weights,
+    new_run,
+    restored,
+)
 from xlingjax.training.guard import Guard
 from xlingjax.training.initialisation import Initialisation
 from xlingjax.training.optimizer import OptimizerConfig, make_optimizer
@@ -95,6 +100,7 @@ def train(
     stopping: StoppingConfig = StoppingConfig(),
     init_from: str | Path | Initialisation | None = None,
     init_new: Sequence[str] = ADDED,
+    token_vectors: TokenVectors | None = None,
     max_bad_steps: int = 20,
     rng_impl: str = "threefry2x32",
     hash_batches: bool = False,
@@ -110,7 +116,8 @@ def train(
 
     init_from: a workdir or checkpoint folder whose parameters a new run starts from, or several of
     them (see `Initialisation`); parameters whose path matches a regular expression of init_new may
-    be missing in the one. eval_every, log_every: steps between evaluations and log lines (0: only
+    be missing in the one. token_vectors: what the token table of a run from random weights begins
+    with, by its width. eval_every, log_every: steps between evaluations and log lines (0: only
     at the end).
     stopping: ends the run before its last step where held-out data no longer gain by it; learning
     rate and stages go by `steps` all the same. A run that has stopped so stays as it is.
@@ -187,7 +194,14 @@ def train(
         first = restored(checkpoints, abstract, feed, workdir)
         if first is None:
             state = random_state(encoder, rule, optimizer, shardings, seed)
-            first = new_run(state, seed, load, feed.languages, identity)
+            first = new_run(
+                state,
+                seed,
+                load,
+                feed.languages,
+                identity,
+                token_vectors,
+            )
         step = first.step
         state = first.state
         if first.continued:
@@ -224,6 +238,9 @@ def train(
         timetable = Timetable(ends, evaluators, **every)
         # By the process that writes the file; the others follow it in `all_agree`.
         measured = not is_primary() or timetable.measured(workdir, step)
+        if step < ends and is_primary():
+            for evaluator in evaluators:
+                tracker.note(evaluator.bar())
         tracker.begin(step)
         if not is_primary():
             write_page = None
@@ -274,6 +291,10 @@ def train(
         took_steps = step > first.step
         progress.finish(workdir, step, reason, int(state.skipped))
         tracker.end_live()
+        # Of what this start measured: a run that was asked to stop may have measured nothing yet.
+        if reason == "finished" and progress.values:
+            for evaluator in evaluators:
+                tracker.note(evaluator.verdict(progress.values))
         line = f"{reason} at step {step}"
         if reason == "preempted":
             # It has little time left: no page.

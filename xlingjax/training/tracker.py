@@ -75,6 +75,11 @@ class Tracker:
             self._log.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {line}\n")
             self._console.print(line, markup=False)
 
+    def note(self, line: str) -> None:
+        """`say`, if there is anything to say."""
+        if line:
+            self.say(line)
+
     def begin(self, step: int) -> None:
         """The run goes on from `step`: open the files and start the live line. Lines beyond `step`,
         which a killed run left behind, are dropped: they will be written again."""
