@@ -45,7 +45,11 @@ class Programs:
             "optimizer": optimizer,
             "microbatches": feed.microbatches,
         }
-        self._threads = ThreadPoolExecutor(THREADS)
+        threads = THREADS
+        if jax.process_count() > 1:
+            # All processes compile in one order.
+            threads = 1
+        self._threads = ThreadPoolExecutor(threads)
         self._state: Future | None = None
         self._started: dict[tuple, Future] = {}
         self._to_come: dict[tuple, tuple] = {}
