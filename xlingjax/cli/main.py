@@ -1,6 +1,7 @@
 """The command `xlingjax`: its verbs, each in a file beside this one."""
 
 import argparse
+import gc
 import os
 import sys
 from collections.abc import Sequence
@@ -42,6 +43,9 @@ from xlingjax.runtime.leaving import leave_soon
 from xlingjax.runtime.trust import trusting
 
 GIN_PREFIX = "--gin."
+GARBAGE_AFTER = 50_000
+"""New objects after which Python looks for cycles of them. By default 700: imports and JAX's
+tracing, which make millions that stay, would be a tenth slower."""
 # --help lists them in this order.
 VERBS = (
     pretrain.VERB,
@@ -113,6 +117,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     130 interrupted, 141 what reads its output has ended."""
     if argv is None:
         argv = sys.argv[1:]
+    gc.set_threshold(GARBAGE_AFTER)
     try:
         with command_interrupts():
             return run(argv)

@@ -69,6 +69,8 @@ class Batches:
         default_factory=dict,
     )
     """Shapes of the shortest batch; {}: all batches have `shapes`."""
+    languages: Callable[[], Sequence[str]] | None = None
+    """Gives the run's languages; None: not known before the source is open."""
 
     def __call__(self) -> BatchSource:
         return self.opener()
@@ -132,7 +134,8 @@ class CountedSource:
 
 
 class Peekable:
-    """A `BatchSource` whose next batch can be looked at before it is taken."""
+    """A `BatchSource` whose next batch can be looked at before it is taken, and its first at any
+    time."""
 
     def __init__(self, source: BatchSource):
         self._source = source
@@ -141,6 +144,7 @@ class Peekable:
         self._ahead: tuple[dict[str, bytes], dict[str, np.ndarray]] | None = (
             None
         )
+        self._first: dict[str, np.ndarray] | None = None
         self.shapes = source.shapes
         self.languages = source.languages
         self.identity = source.identity
@@ -153,11 +157,20 @@ class Peekable:
         _, batch = self._ahead
         return batch
 
+    def first(self) -> dict[str, np.ndarray]:
+        """The first batch of this start, taken or not."""
+        if self._first is None:
+            self._first = self.peek()
+        return self._first
+
     def next(self) -> dict[str, np.ndarray]:
         if self._ahead is None:
-            return self._source.next()
-        _, batch = self._ahead
-        self._ahead = None
+            batch = self._source.next()
+        else:
+            _, batch = self._ahead
+            self._ahead = None
+        if self._first is None:
+            self._first = batch
         return batch
 
     def state(self) -> dict[str, bytes]:
@@ -168,6 +181,7 @@ class Peekable:
 
     def restore(self, state: dict[str, bytes]) -> None:
         self._ahead = None
+        self._first = None
         self._source.restore(state)
 
     def close(self) -> None:

@@ -223,8 +223,8 @@ def first_rows(
             continue
         for use in new_uses:
             shown_masks.add(masks[use].name)
-        # Looked at and not taken: the run begins with this batch.
-        batch = source.peek()
+        # Of an objective that has not had a turn it is looked at and not taken.
+        batch = source.first()
         row = _most_mixed(batch)
         view = read_row(objective, batch, row, vocabulary, source.languages)
         parts += [

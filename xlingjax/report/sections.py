@@ -61,7 +61,7 @@ ACCURACY_NOTE = (
 
 
 def rows(run: Run) -> list[str]:
-    """What `inspector.first_rows` made before the first step."""
+    """What `inspector.first_rows` made after the first step."""
     if not run.rows:
         return []
     return [run.rows, html.note(ROWS_NOTE)]

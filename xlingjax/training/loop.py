@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import jax
 from jax.sharding import Mesh
 
 from xlingjax.errors import EXIT_CODE, UserError
@@ -47,7 +46,7 @@ from xlingjax.training.programs import Programs
 from xlingjax.training.progress import Progress, Timetable
 from xlingjax.training.run_record import run_identity, write_run
 from xlingjax.training.schedule import check as check_schedule
-from xlingjax.training.step import abstract_state, random_state, run_key
+from xlingjax.training.step import abstract_state, run_key
 from xlingjax.training.stopping import Stopping, StoppingConfig
 from xlingjax.training.tracker import Tracker
 
@@ -123,10 +122,10 @@ def train(
     rate and stages go by `steps` all the same. A run that has stopped so stays as it is.
     rng_impl: "rbg" makes dropout cheaper and its bits dependent on the mesh. hash_batches: put a
     hash of the batches into metrics.jsonl. extra_config: kept in run.json. files: {name: content},
-    kept in workdir, written like run.json when nothing is left to refuse. on_start: called then, by
-    one process, before the first step. write_page: writes a page of the run's files and returns its
-    path; called by one process after evaluations and at the end. It takes a small part of the run's
-    time, and what it raises is one line.
+    kept in workdir, written like run.json when nothing is left to refuse. on_start: called by one
+    process after the first step of a new run. write_page: writes a page of the run's files and
+    returns its path; called by one process after evaluations and at the end. It takes a small part
+    of the run's time, and what it raises is one line.
 
     A continued run takes the same batches, turns and random numbers as one that was never stopped.
     With several processes each calls train() with equal arguments. Raises UserError for everything
@@ -168,7 +167,6 @@ def train(
         encoder = build_model(model, device_mesh)
         rule = make_optimizer(optimizer, steps, encoder.abstract())
         abstract = abstract_state(device_mesh, encoder, rule, optimizer)
-        shardings = jax.tree.map(lambda x: x.sharding, abstract)
         # A donor that does not fit is refused here, before any text is read.
         load = None
         if not saved:
@@ -179,6 +177,16 @@ def train(
         stack.callback(feed.close)
         # Weights of a later stage too: a run shall not stop there after days.
         check_schedule(feed.weights, schedule, steps)
+        programs = Programs(
+            feed,
+            rule,
+            optimizer,
+            abstract,
+            run_key(seed, rng_impl, device_mesh),
+        )
+        stack.callback(programs.close)
+        # Beside what follows. Where the newest checkpoint cannot be read, they are of other steps.
+        programs.begin(max(saved, default=0), steps, seed, schedule, not saved)
         feed.open()
 
         # ---- the weights: own checkpoint, else init_from, else random ----------------------------
@@ -193,7 +201,7 @@ def train(
         stack.push(checkpoints.leave)
         first = restored(checkpoints, abstract, feed, workdir)
         if first is None:
-            state = random_state(encoder, rule, optimizer, shardings, seed)
+            state = programs.random_state(seed)
             first = new_run(
                 state,
                 seed,
@@ -231,8 +239,6 @@ def train(
             course = feed.course(steps, schedule, optimizer)
             session = first.session(machine, dict(device_mesh.shape))
             write_run(workdir, identity, feed, course, session, extra_config)
-            if on_start:
-                on_start()
 
         # ---- what happens now and then -----------------------------------------------------------
         timetable = Timetable(ends, evaluators, **every)
@@ -244,6 +250,7 @@ def train(
         tracker.begin(step)
         if not is_primary():
             write_page = None
+            on_start = None
         page = Page(write_page, tracker.say)
         progress = Progress(
             timetable,
@@ -257,13 +264,11 @@ def train(
             hash_batches=hash_batches,
             tokens_seen=first.tokens_seen,
         )
-        programs = Programs(feed, rule, optimizer, shardings, progress)
         # The run was asked to stop, or failed, before this checkpoint was measured.
         if first.continued and not all_agree(measured):
             progress.measure_restored(step, state)
 
         # ---- the loop ----------------------------------------------------------------------------
-        key = run_key(seed, rng_impl, device_mesh)
         stopping = False
         stack.enter_context(
             preemption.interrupts(step, lambda: last_step(workdir)),
@@ -277,12 +282,21 @@ def train(
             rows = feed.next(turn, f"step {step} of {steps}")
             batch = feed.on_devices(turn, rows)
             # The step takes the memory of the old state. It returns before the device is done.
-            state, sums = programs.step(turn, step, state, batch, key)
+            state, sums = programs.step(
+                turn,
+                step,
+                state,
+                batch,
+                progress.compiling,
+            )
             progress.add(step, turn, rows, sums)
             step += 1
             # All processes stop at the same step, so they agree on it here.
             stopping = preemption.reached(step)
             progress.after(step, state, stopping)
+            if on_start and not (first.continued or stopping):
+                progress.beside(on_start)
+                on_start = None
 
         # ---- the end -----------------------------------------------------------------------------
         # The result says that the run ended, so its last checkpoint is on disk first.

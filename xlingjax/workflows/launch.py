@@ -219,16 +219,13 @@ def first_report(
     opened: Mapping[str, tuple[Any, Any]],
     vocabulary: Any,
 ) -> None:
-    """report.html before the first step: the schedule, the setting, what will be sampled, what the
+    """The first report.html: the schedule, the setting, what will be sampled, what the
     objectives read."""
-    folder = Path(workdir)
-    # A run that goes on has a fuller page already.
-    if not (folder / "report.html").exists():
-        (folder / "rows.html").write_text(
-            first_rows(opened, vocabulary),
-            encoding="utf-8",
-        )
-        build_report(folder)
+    (Path(workdir) / "rows.html").write_text(
+        first_rows(opened, vocabulary),
+        encoding="utf-8",
+    )
+    build_report(workdir)
 
 
 def sentences_kept(
