@@ -121,7 +121,8 @@ print(sorted({m.split(".")[0] for m in sys.modules} & {"tensorflow", "seqio", "g
 
 
 @pytest.mark.parametrize(
-    "wrong, said", [(["--only", "BERT"], "none of MLM, CLM"), (["--rounds", "0"], "at least 1")]
+    "wrong, said",
+    [(["--only", "BERT"], "none of MLM, CLM"), (["--rounds", "0"], "at least 1")],
 )
 def test_refusals(wrong, said, capsys):
     with pytest.raises(SystemExit):

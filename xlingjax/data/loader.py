@@ -14,6 +14,7 @@ from xlingjax.data.features import FIELDS
 from xlingjax.errors import UserError
 
 if TYPE_CHECKING:
+    from xlingjax.data.blocks import BlockText
     from xlingjax.data.preprocessor import Preprocessor
 
 
@@ -72,6 +73,12 @@ class Batches:
 
     def __call__(self) -> BatchSource:
         return self.opener()
+
+
+class OfText:
+    """A `BatchSource` whose rows are planned over text."""
+
+    texts: tuple[BlockText, ...]
 
 
 class CountedSource:
@@ -144,6 +151,10 @@ class Peekable:
         self.shapes = source.shapes
         self.languages = source.languages
         self.identity = source.identity
+        self.texts: tuple[BlockText, ...] = ()
+        """That it reads, where it reads text."""
+        if isinstance(source, OfText):
+            self.texts = source.texts
 
     def peek(self) -> dict[str, np.ndarray]:
         if self._ahead is None:

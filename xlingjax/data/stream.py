@@ -17,7 +17,9 @@ import numpy as np
 import tensorflow as tf
 
 from xlingjax.data import draws as random
+from xlingjax.data.blocks import BlockText
 from xlingjax.data.features import FIELDS, TOKEN_FIELDS
+from xlingjax.data.loader import OfText
 from xlingjax.data.row_order import RowOrder
 from xlingjax.data.row_reader import RowReader
 from xlingjax.errors import UserError
@@ -253,7 +255,7 @@ def _as_written(function: Callable) -> Callable:
     return tf.autograph.experimental.do_not_convert(function)
 
 
-class PlannedSource:
+class PlannedSource(OfText):
     """A `BatchSource` over a `BatchPlan`."""
 
     def __init__(
@@ -265,6 +267,7 @@ class PlannedSource:
         shapes: dict[str, tuple[int, ...]],
         languages: tuple[str, ...],
         identity: dict[str, Any],
+        texts: tuple[BlockText, ...] = (),
     ):
         # A host's rows are one slice of the batch: `dataset` has only a first row and a count.
         neighbours = range(shards[0], shards[-1] + 1)
@@ -280,6 +283,7 @@ class PlannedSource:
         self.shapes = shapes
         self.languages = languages
         self.identity = identity
+        self.texts = texts
         self._seek(0, np.zeros((plan.order.lanes, len(plan.shares)), np.int64))
 
     def _seek(self, step: int, positions: np.ndarray) -> None:

@@ -42,6 +42,19 @@ def require_folder(path: str | Path, option: str = "--output") -> None:
     _require_parent(place / "file", option)
 
 
+def require_appended(path: Path, remedy: str) -> None:
+    """Raises UserError where nothing can be written behind what stands in a file, or the file can
+    not be made. remedy: what can be done."""
+    place = path
+    if not path.exists():
+        place = path.parent
+    wanted = os.W_OK
+    if place.is_dir():
+        wanted |= os.X_OK
+    if path.is_dir() or not os.access(place, wanted):
+        raise UserError(f"{path} may not be written to; {remedy}")
+
+
 def _require_parent(path: Path, option: str) -> None:
     for parent in Path(os.path.abspath(path)).parents:
         if not parent.exists():

@@ -100,7 +100,7 @@ def train(
     hash_batches: bool = False,
     extra_config: dict[str, Any] | None = None,
     files: Mapping[str, bytes] | None = None,
-    on_start: Callable[[], None] | None = None,
+    on_start: Callable[[Callable[[str], None]], None] | None = None,
     write_page: Callable[[], Path] | None = None,
     runtime: RuntimeConfig = RuntimeConfig(),
 ) -> Result:
@@ -117,9 +117,9 @@ def train(
     rng_impl: "rbg" makes dropout cheaper and its bits dependent on the mesh. hash_batches: put a
     hash of the batches into metrics.jsonl. extra_config: kept in run.json. files: {name: content},
     kept in workdir, written like run.json when nothing is left to refuse. on_start: called then, by
-    one process, before the first step. write_page: writes a page of the run's files and returns its
-    path; called by one process after evaluations and at the end. It takes a small part of the run's
-    time, and what it raises is one line.
+    one process, before the first step, with what writes a line into the log. write_page: writes a
+    page of the run's files and returns its path; called by one process after evaluations and at the
+    end. It takes a small part of the run's time, and what it raises is one line.
 
     A continued run takes the same batches, turns and random numbers as one that was never stopped.
     With several processes each calls train() with equal arguments. Raises UserError for everything
@@ -218,7 +218,7 @@ def train(
             session = first.session(machine, dict(device_mesh.shape))
             write_run(workdir, identity, feed, course, session, extra_config)
             if on_start:
-                on_start()
+                on_start(tracker.say)
 
         # ---- what happens now and then -----------------------------------------------------------
         timetable = Timetable(ends, evaluators, **every)

@@ -44,6 +44,11 @@ from xlingjax.workflows.encode import (
     write,
 )
 
+IN_MEMORY = 1 << 28
+"""Bytes of the vectors of both sides up to which they are not written to disk."""
+BYTES = 4
+"""Of a float32."""
+
 
 def mine(
     run: str,
@@ -83,7 +88,12 @@ def mine(
     lines: list[Any] = []
     vectors: list[Rows] = []
     made_of = ""
-    if way_to_search.exact and sizes[0] * sizes[1] <= LARGEST_EXACT:
+    size = sum(sizes) * trained.model.config.dim * BYTES
+    if (
+        way_to_search.exact
+        and sizes[0] * sizes[1] <= LARGEST_EXACT
+        and size <= IN_MEMORY
+    ):
         for path, mask, language in zip(files, kept, known, strict=True):
             side = [*itertools.compress(_lines(path), mask)]
             lines.append(side)
