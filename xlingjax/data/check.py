@@ -200,7 +200,9 @@ def _check_text(text: Text, findings: Findings) -> bool:
     _check_repeats(text.path, numbered, findings)
     _check_script(text, numbered, findings)
     _check_overlap(
-        (text.language,), ((line,) for _, line in numbered), findings
+        (text.language,),
+        ((line,) for _, line in numbered),
+        findings,
     )
     return True
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from xlingjax.data.features import FIELDS
 from xlingjax.errors import UserError
+from xlingjax.runtime.files import parsed_json
 
 if TYPE_CHECKING:
     from xlingjax.data.blocks import BlockText
@@ -132,7 +133,7 @@ class CountedSource:
             raise UserError(
                 f"the saved data position has entries {sorted(state)}, this source needs 'shard-0'",
             )
-        self._position = int(json.loads(state["shard-0"])["position"])
+        self._position = int(parsed_json(state["shard-0"])["position"])
 
     def close(self) -> None:
         pass

@@ -23,6 +23,7 @@ from xlingjax.data.loader import OfText
 from xlingjax.data.row_order import RowOrder
 from xlingjax.data.row_reader import RowReader
 from xlingjax.errors import UserError
+from xlingjax.runtime.files import parsed_json
 
 ROWS_TOGETHER = 512
 """Rows that are looked up at a time, of several steps where batches are small: a look into a block
@@ -331,7 +332,7 @@ class PlannedSource(OfText):
         # Every shard is at the same step of the same global stream, so any entry will do, however
         # many there were.
         try:
-            position = json.loads(next(iter(state.values())))
+            position = parsed_json(next(iter(state.values())))
             step = int(position["step"])
             drawn = np.array(position["rows_drawn"], np.int64)
             positions = np.array(position.get("by_lane", [drawn]), np.int64)

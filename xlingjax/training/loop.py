@@ -14,7 +14,7 @@ from xlingjax.model.build import build_model
 from xlingjax.model.config import ModelConfig
 from xlingjax.model.parameter_count import count_parameters
 from xlingjax.model.partition import MeshConfig, check_counts, make_mesh
-from xlingjax.runtime.files import disk_explained
+from xlingjax.runtime.files import disk_explained, write_bytes
 from xlingjax.runtime.machine import (
     RuntimeConfig,
     all_agree,
@@ -288,7 +288,7 @@ def train(
 
 def _write_files(workdir: Path, files: Mapping[str, bytes]) -> None:
     for name, content in files.items():
-        (workdir / name).write_bytes(content)
+        write_bytes(workdir / name, content)
     # An earlier start's: this run has not ended.
     (workdir / "result.json").unlink(missing_ok=True)
 

@@ -16,10 +16,10 @@ from xlingjax.errors import UserError
 from xlingjax.evaluation import alignment
 from xlingjax.inference.run import TrainedRun, open_run
 from xlingjax.inference.sentences import Sentences
-from xlingjax.runtime.files import require_file
+from xlingjax.runtime.files import require_apart
 from xlingjax.training.run_record import read_result, run_and_checkpoint
 
-LINES = 1 << 15
+LINES = 1 << 13
 """Whose vectors are in memory at a time."""
 PAIRS = 1 << 11
 """Of which the states of all words are in memory at a time."""
@@ -38,9 +38,9 @@ def encode(
     """Writes float32 [lines, D] of the lines of a file; a blank line gives a row of zeros. layer,
     pooling, prefix: see `chosen`, None: not given. Returns what was done."""
     # Added and not put in place of a suffix: vectors.de and vectors.en are two files.
-    if not output.endswith(".npy"):
+    if not output.endswith((".npy", os.sep)):
         output = f"{output}.npy"
-    require_file(output)
+    require_apart(output, {"--input": source})
     trained = open_run(run)
     language, note = language_of(trained, language)
     way, in_words = chosen(trained, run, layer, pooling, prefix)
@@ -66,8 +66,10 @@ def align(
     number `picture` (from 1; 0: none). Where `stem.txt` holds gold links, the error rate is given;
     they are read in the order of `languages`, but of a stem that ends in TGT-SRC in that one.
     Returns what was done."""
-    require_file(output)
-    lines = aligned_lines(*(f"{stem}.{language}" for language in languages))
+    sides = [f"{stem}.{language}" for language in languages]
+    for read in (*sides, f"{stem}.txt"):
+        require_apart(output, {"--stem": read})
+    lines = aligned_lines(*sides)
     pairs = [(first.split(), second.split()) for first, second in lines]
     # Before the model is opened: a mistyped number should not cost the alignment.
     if picture and not 1 <= picture <= len(pairs):

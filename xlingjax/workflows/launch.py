@@ -23,7 +23,7 @@ from xlingjax.objectives.retrieval import HardestNegative
 from xlingjax.report.build import build_report
 from xlingjax.report.inspector import first_rows
 from xlingjax.report.negatives import read as read_negatives
-from xlingjax.runtime.files import require_appended
+from xlingjax.runtime.files import append_line, require_appended, write_text
 from xlingjax.runtime.machine import RuntimeConfig, is_primary, start
 from xlingjax.training.checkpoint_params import load_params
 from xlingjax.training.checkpoint_paths import find_checkpoint, step_of
@@ -111,7 +111,8 @@ def evaluate(
     checkpoint = find_checkpoint(workdir)
     log = run_and_checkpoint(workdir)[0] / "evaluations.jsonl"
     require_appended(
-        log, "copy the run to where you may write, and name the copy"
+        log,
+        "copy the run to where you may write, and name the copy",
     )
     evaluators = evaluators_of(recipe)
     if not evaluators:
@@ -147,8 +148,7 @@ def evaluate(
             # As training writes them: a report reads both alike.
             entry = {"step": step, "name": evaluator.name, "values": values}
             line = json.dumps(entry, ensure_ascii=False)
-            with open(log, "a", encoding="utf-8") as file:
-                file.write(line + "\n")
+            append_line(log, line)
 
 
 def evaluators_of(recipe: Recipe) -> list[Any]:
@@ -250,10 +250,7 @@ def first_report(
     folder = Path(workdir)
     # A run that goes on has a fuller page already.
     if not (folder / "report.html").exists():
-        (folder / "rows.html").write_text(
-            first_rows(opened, vocabulary),
-            encoding="utf-8",
-        )
+        write_text(folder / "rows.html", first_rows(opened, vocabulary))
         build_report(folder)
 
 

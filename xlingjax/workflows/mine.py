@@ -34,7 +34,7 @@ from xlingjax.inference.vector_files import (
     write_shards,
 )
 from xlingjax.inference.wrong_partners import first_of_equal_keys
-from xlingjax.runtime.files import require_file, write_json
+from xlingjax.runtime.files import require_apart, write_json
 from xlingjax.training.checkpoint_paths import find_checkpoint
 from xlingjax.workflows.encode import (
     cell,
@@ -72,7 +72,8 @@ def mine(
     seed: see `nearest.chosen_search`. Returns what was done."""
     # Checked before the sentences are encoded.
     table = pair_table(output, languages)
-    require_file(table)
+    for path in files:
+        require_apart(table, {"--files": path})
     # Equal lines would be each other's rivals in the margin, and be mined several times.
     kept = [distinct(_lines(path)) for path in files]
     counts = [int(mask.sum()) for mask in kept]
