@@ -38,6 +38,7 @@ from xlingjax.cli import (
 from xlingjax.cli.arguments import parser_of, unread
 from xlingjax.cli.machine import prepare_machine
 from xlingjax.errors import EXIT_CODE, Stopped, UserError
+from xlingjax.runtime.files import refused_by_system, require_unicode
 from xlingjax.runtime.interrupts import STATUS, command_interrupts
 from xlingjax.runtime.leaving import leave_soon
 from xlingjax.runtime.trust import trusting
@@ -87,6 +88,8 @@ def run(argv: Sequence[str]) -> int:
     # argparse knows no options of any name, so gin's are taken out before it.
     overrides = []
     words = []
+    for word in argv:
+        require_unicode(word)
     for word, following in pairwise([*argv, "--"]):
         if not word.startswith(GIN_PREFIX):
             words.append(word)
@@ -117,6 +120,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     130 interrupted, 141 what reads its output has ended."""
     if argv is None:
         argv = sys.argv[1:]
+        # What a terminal cannot show is no reason to end.
+        for stream in (sys.stdout, sys.stderr):
+            stream.reconfigure(errors="backslashreplace")
     gc.set_threshold(GARBAGE_AFTER)
     try:
         with command_interrupts():
@@ -127,15 +133,23 @@ def main(argv: Sequence[str] | None = None) -> int:
         leave_soon(2)
         # As argparse's own status for wrong usage.
         return 2
-    except Stopped as stopped:
-        print(stopped, file=sys.stderr)
-        return EXIT_CODE
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        return STATUS
     except BrokenPipeError:
         # What reads the pipe has seen enough.
         # Python flushes standard output once more when it ends, which must not fail again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         # What a shell gives for SIGPIPE.
         return 141
+    # What no verb has words of its own for.
+    except OSError as error:
+        line = refused_by_system(error)
+        if not line:
+            raise
+        print(f"error: {line}", file=sys.stderr)
+        leave_soon(2)
+        return 2
+    except Stopped as stopped:
+        print(stopped, file=sys.stderr)
+        return EXIT_CODE
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return STATUS

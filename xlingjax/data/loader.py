@@ -12,8 +12,10 @@ import numpy as np
 
 from xlingjax.data.features import FIELDS
 from xlingjax.errors import UserError
+from xlingjax.runtime.files import parsed_json
 
 if TYPE_CHECKING:
+    from xlingjax.data.blocks import BlockText
     from xlingjax.data.preprocessor import Preprocessor
 
 
@@ -76,6 +78,12 @@ class Batches:
         return self.opener()
 
 
+class OfText:
+    """A `BatchSource` that may read text; texts: what it reads, () where that is no text."""
+
+    texts: tuple[BlockText, ...]
+
+
 class CountedSource:
     """A `BatchSource` over batches that can be read by number: the position is a count.
 
@@ -127,13 +135,13 @@ class CountedSource:
             raise UserError(
                 f"the saved data position has entries {sorted(state)}, this source needs 'shard-0'",
             )
-        self._position = int(json.loads(state["shard-0"])["position"])
+        self._position = int(parsed_json(state["shard-0"])["position"])
 
     def close(self) -> None:
         pass
 
 
-class Peekable:
+class Peekable(OfText):
     """A `BatchSource` whose next batch can be looked at before it is taken, and its first at any
     time."""
 
@@ -148,6 +156,9 @@ class Peekable:
         self.shapes = source.shapes
         self.languages = source.languages
         self.identity = source.identity
+        self.texts = ()
+        if isinstance(source, OfText):
+            self.texts = source.texts
 
     def peek(self) -> dict[str, np.ndarray]:
         if self._ahead is None:

@@ -201,6 +201,7 @@ def open_mixture(
         shapes=preprocessor.shapes(batch, length),
         languages=run_languages,
         identity=identity,
+        texts=tuple(texts),
     )
 
 

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from xlingjax.errors import UserError
+from xlingjax.runtime.files import parsed_json
 from xlingjax.runtime.hashes import hash_of
 
 WHOLE_BYTES = 1 << 16
@@ -177,7 +178,7 @@ def write_index(path: Path, index: Mapping[str, Any]) -> None:
 def read_index(path: Path) -> dict[str, Any]:
     """Raises Damaged, and FileNotFoundError where it is not there."""
     try:
-        index = json.loads(path.read_bytes())
+        index = parsed_json(path.read_bytes())
         written = index.pop(_HASH)
     except _NOT_THERE:
         raise FileNotFoundError(2, "it is missing", str(path)) from None

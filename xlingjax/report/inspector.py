@@ -24,6 +24,7 @@ from xlingjax.report.masking import (
 )
 from xlingjax.report.rows import TOKENS_HEAD, Batch, Row, Token, facts, read_row
 from xlingjax.report.terminal import print_objective, print_table
+from xlingjax.runtime.files import write_text
 from xlingjax.training.stages import stage_of
 
 GRID = (2.3, 2.4)
@@ -313,7 +314,7 @@ def _write(
     try:
         folder.mkdir(parents=True, exist_ok=True)
         page = html.page("inspect · xlingjax", "\n".join([head, *parts]))
-        (folder / "inspect.html").write_text(page, encoding="utf-8")
+        write_text(folder / "inspect.html", page)
         for name, picture in pictures.items():
             drawing.save(picture, folder / f"{name}.png")
     except OSError as error:

@@ -10,8 +10,9 @@ import jax
 import numpy as np
 from jax.experimental import multihost_utils
 
+from xlingjax.data.blocks import BlockText
 from xlingjax.data.features import FIELDS, batch_hash
-from xlingjax.data.loader import Batches, BatchSource, to_global
+from xlingjax.data.loader import Batches, BatchSource, OfText, to_global
 from xlingjax.errors import UserError
 from xlingjax.model.encoder import Encoder
 from xlingjax.model.partition import batch_sharding, check_rows
@@ -180,6 +181,15 @@ class Feed:
         if turn.summed:
             return batch
         return batch[turn.label]
+
+    @property
+    def texts(self) -> list[BlockText]:
+        """What the sources read, where it is text."""
+        found = []
+        for source in self.sources.values():
+            if isinstance(source, OfText):
+                found += source.texts
+        return found
 
     @property
     def objectives(self) -> dict[str, Objective]:

@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from xlingjax.model.build import build_model
 from xlingjax.model.config import ModelConfig
 from xlingjax.model.parameter_count import count_parameters
 from xlingjax.model.partition import MeshConfig, check_counts, make_mesh
-from xlingjax.runtime.files import disk_explained
+from xlingjax.runtime.files import disk_explained, write_bytes
 from xlingjax.runtime.machine import (
     RuntimeConfig,
     all_agree,
@@ -105,7 +106,7 @@ def train(
     hash_batches: bool = False,
     extra_config: dict[str, Any] | None = None,
     files: Mapping[str, bytes] | None = None,
-    on_start: Callable[[], None] | None = None,
+    on_start: Callable[[Callable[[str], None]], None] | None = None,
     write_page: Callable[[], Path] | None = None,
     runtime: RuntimeConfig = RuntimeConfig(),
 ) -> Result:
@@ -123,9 +124,9 @@ def train(
     rng_impl: "rbg" makes dropout cheaper and its bits dependent on the mesh. hash_batches: put a
     hash of the batches into metrics.jsonl. extra_config: kept in run.json. files: {name: content},
     kept in workdir, written like run.json when nothing is left to refuse. on_start: called by one
-    process after the first step of a new run. write_page: writes a page of the run's files and
-    returns its path; called by one process after evaluations and at the end. It takes a small part
-    of the run's time, and what it raises is one line.
+    process after the first step, with what writes a line into the log. write_page: writes a page of
+    the run's files and returns its path; called by one process after evaluations and at the end. It
+    takes a small part of the run's time, and what it raises is one line.
 
     A continued run takes the same batches, turns and random numbers as one that was never stopped.
     With several processes each calls train() with equal arguments. Raises UserError for everything
@@ -209,6 +210,7 @@ def train(
                 feed.languages,
                 identity,
                 token_vectors,
+                feed.texts,
             )
         step = first.step
         state = first.state
@@ -294,8 +296,8 @@ def train(
             # All processes stop at the same step, so they agree on it here.
             stopping = preemption.reached(step)
             progress.after(step, state, stopping)
-            if on_start and not (first.continued or stopping):
-                progress.beside(on_start)
+            if on_start and not stopping:
+                progress.beside(functools.partial(on_start, tracker.say))
                 on_start = None
 
         # ---- the end -----------------------------------------------------------------------------
@@ -323,7 +325,7 @@ def train(
 
 def _write_files(workdir: Path, files: Mapping[str, bytes]) -> None:
     for name, content in files.items():
-        (workdir / name).write_bytes(content)
+        write_bytes(workdir / name, content)
     # An earlier start's: this run has not ended.
     (workdir / "result.json").unlink(missing_ok=True)
 

@@ -19,6 +19,7 @@ from typing import Any
 
 from xlingjax.errors import UserError
 from xlingjax.runtime.claim import alone_in
+from xlingjax.runtime.files import write_text
 from xlingjax.training.run_record import (
     differences,
     read_result,
@@ -149,7 +150,7 @@ def run(
         summaries.append(summary(cell.values(list(config.tasks))))
     content = {"config": asdict(config), "cells": summaries}
     text = json.dumps(content, indent=1, ensure_ascii=False) + "\n"
-    (folder / "bakeoff.json").write_text(text, encoding="utf-8")
+    write_text(folder / "bakeoff.json", text)
     return content
 
 

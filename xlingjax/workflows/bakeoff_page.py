@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from xlingjax.report import drawing, html
+from xlingjax.runtime.files import write_text
 
 Cells = Sequence[Mapping[str, Any]]
 TITLES = {
@@ -275,6 +276,6 @@ def write(result: Mapping[str, Any], folder: Path) -> Path:
         f"{folder.name} · bake-off",
         "\n".join([head_line, *sections]),
     )
-    page.write_text(text, encoding="utf-8")
-    (folder / "bakeoff.md").write_text(markdown(result), encoding="utf-8")
+    write_text(page, text)
+    write_text(folder / "bakeoff.md", markdown(result))
     return page

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from xlingjax.report import drawing, html
+from xlingjax.runtime.files import write_text
 from xlingjax.workflows import scorecard, scorecard_plots
 from xlingjax.workflows.scorecard_tables import (
     Grid,
@@ -32,7 +33,7 @@ def write(card: dict[str, Any], folder: Path) -> list[Path]:
     written = []
     for name, text in texts.items():
         path = folder / name
-        path.write_text(text, encoding="utf-8")
+        write_text(path, text)
         written.append(path)
     for table in card["tables"]:
         figures = scorecard_plots.by_language(table)
