@@ -15,6 +15,7 @@ import numpy as np
 
 from xlingjax.errors import UserError
 from xlingjax.runtime.records import read_lines, read_record
+from xlingjax.training.files_at_end import say_changed
 from xlingjax.training.run_record import RESULT, RUN
 from xlingjax.training.tracker import EVALUATION, METRICS
 
@@ -139,16 +140,23 @@ def read_run(path: str | Path) -> Run:
             f"{path}: not a run folder (neither run.json nor metrics.jsonl): give the --workdir of"
             " a run",
         )
+    say_changed(path)
+    log = _text(path / "log.txt").splitlines()
+    result = _json(path / "result.json", RESULT)
+    if not result and log and " finished at step " in log[-1]:
+        warn(
+            f"{path / 'result.json'} is missing, and log.txt says that the run has ended"
+        )
     # Whatever is missing is empty: a run writes its files one after the other. Of what is only
     # shown a damaged line is left out, and told.
     return Run(
         path,
         _text(path / "config.gin"),
         _json(path / "run.json", RUN),
-        _json(path / "result.json", RESULT),
+        result,
         read_lines(path / "metrics.jsonl", METRICS, say=warn),
         read_lines(path / "evaluations.jsonl", EVALUATION, say=warn),
-        _text(path / "log.txt").splitlines(),
+        log,
         _inert(_text(path / "rows.html")),
     )
 

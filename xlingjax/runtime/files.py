@@ -42,6 +42,8 @@ _REFUSALS = {
     errno.EMFILE: "raise the limit on open files (ulimit -n)",
     errno.ENFILE: "end other programs, or raise the system's limit on open files",
     errno.ENAMETOOLONG: "choose a shorter name",
+    errno.EISDIR: "a file is needed there: move the folder away",
+    errno.ENOTDIR: "a folder is needed there: move the file away",
     errno.ELOOP: "repair the links that lead to each other",
     errno.EROFS: _DISK,
     errno.EACCES: _DISK,

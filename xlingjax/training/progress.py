@@ -12,6 +12,7 @@ from xlingjax.training.checkpoint import Checkpoints
 from xlingjax.training.cost import Stopwatch, peak_memory_bytes
 from xlingjax.training.evaluator import Evaluator
 from xlingjax.training.feed import Feed, Turn
+from xlingjax.training.files_at_end import sealed
 from xlingjax.training.guard import Guard
 from xlingjax.training.page import Page
 from xlingjax.training.stages import stage_of
@@ -281,7 +282,7 @@ class Progress:
         # A finished run that was started again did nothing, and keeps the result that it has.
         if is_primary() and (self.lines or not path.exists()):
             totals = self._totals(step, exit_reason, skipped)
-            write_json(path, finite(totals))
+            write_json(path, sealed(finite(totals), workdir))
 
     def _totals(
         self,

@@ -17,6 +17,7 @@ from xlingjax.model.config import ModelConfig
 from xlingjax.model.parameter_count import count_parameters
 from xlingjax.runtime.files import write_json
 from xlingjax.runtime.records import ANY, NUMBER, read_record
+from xlingjax.training.files_at_end import say_changed
 
 # Fields of the model that a continued run may change: they alter how fast or how noisily it learns,
 # not what its parameters are.
@@ -393,6 +394,7 @@ def model_of(run: str | Path) -> ModelConfig:
 def read_result(workdir: Path) -> dict[str, Any]:
     """result.json of a run; {}: it has not ended. Raises UserError: damaged."""
     remedy = "remove it, and start the run again: it writes it anew"
+    say_changed(workdir, ())
     try:
         return read_record(workdir / "result.json", RESULT, remedy)
     except FileNotFoundError:

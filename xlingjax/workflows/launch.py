@@ -29,6 +29,7 @@ from xlingjax.training.checkpoint_params import load_params
 from xlingjax.training.checkpoint_paths import find_checkpoint, step_of
 from xlingjax.training.evaluator import Evaluator
 from xlingjax.training.feed import in_stages
+from xlingjax.training.files_at_end import say_changed
 from xlingjax.training.optimizer import OptimizerConfig
 from xlingjax.training.run_record import (
     read_run_record,
@@ -110,6 +111,7 @@ def evaluate(
     workdir = str(workdir)
     checkpoint = find_checkpoint(workdir)
     log = run_and_checkpoint(workdir)[0] / "evaluations.jsonl"
+    say_changed(log.parent, ("config.gin", "run.json"))
     require_appended(
         log,
         "copy the run to where you may write, and name the copy",

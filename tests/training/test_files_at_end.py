@@ -1,0 +1,92 @@
+"""What a run's files were when it ended, and are no longer."""
+
+import json
+
+import pytest
+
+from xlingjax.report.run import read_run
+from xlingjax.runtime.files import write_json
+from xlingjax.training import files_at_end
+from xlingjax.training.run_record import read_result
+
+# By the command of the package, `xxhsum -H128`.
+HASH_OF_ABC = "06b05ab6733a618578af5f94892f3950"
+
+
+@pytest.fixture
+def run(tmp_path):
+    (tmp_path / "run.json").write_text("abc")
+    (tmp_path / "config.gin").write_text("LENGTH = 32\n")
+    lines = [{"step": step, "objective": "mlm", "loss": 4.25} for step in (1, 2)]
+    text = "".join(f"{json.dumps(line)}\n" for line in lines)
+    (tmp_path / "metrics.jsonl").write_text(text)
+    result = {"steps": 2, "evaluations": {"x": {"y": 0.1}}}
+    write_json(tmp_path / "result.json", files_at_end.sealed(result, tmp_path))
+    files_at_end._warn.cache_clear()
+    return tmp_path
+
+
+def said(capsys):
+    lines = capsys.readouterr().err.splitlines()
+    files_at_end._warn.cache_clear()
+    return [
+        line.removesuffix(" when the run ended: edited, damaged or removed since") for line in lines
+    ]
+
+
+def test_a_whole_run_says_nothing(run, capsys):
+    files_at_end.say_changed(run)
+    with open(run / "metrics.jsonl", "a") as file:
+        file.write("more\n")
+    files_at_end.say_changed(run)
+    assert read_result(run)["evaluations"] == {"x": {"y": 0.1}}
+    assert said(capsys) == []
+    hashes = json.loads((run / "result.json").read_text())["hashes"]
+    assert hashes["run.json"] == [3, HASH_OF_ABC] and "best.json" not in hashes
+
+
+@pytest.mark.parametrize("name", ["run.json", "config.gin", "metrics.jsonl"])
+def test_each_change_is_said_once(name, run, capsys):
+    path = run / name
+    content = path.read_bytes()
+    for changed in (content[:-1], b"", content[:1] + bytes([content[1] ^ 1]) + content[2:], None):
+        path.unlink()
+        if changed is not None:
+            path.write_bytes(changed)
+        files_at_end.say_changed(run)
+        files_at_end.say_changed(run)
+        assert said(capsys) == [f"warning: {path} is not what it was"]
+    path.mkdir()
+    files_at_end.say_changed(run)
+    assert said(capsys) == [f"warning: {path} is not what it was"]
+
+
+def test_a_digit_of_the_result_is_said(run, capsys):
+    path = run / "result.json"
+    path.write_text(path.read_text().replace("0.1", "0.9"))
+    assert read_result(run)["evaluations"] == {"x": {"y": 0.9}}
+    assert said(capsys) == [f"warning: {path} is not what it was"]
+
+
+def test_the_report_says_it(run, capsys):
+    (run / "run.json").unlink()
+    path = run / "metrics.jsonl"
+    path.write_text(path.read_text().replace("4.25", "4.75"))
+    assert read_run(run).metrics[0]["loss"] == 4.75
+    assert said(capsys) == [
+        f"warning: {run / name} is not what it was" for name in ("run.json", "metrics.jsonl")
+    ]
+
+
+def test_of_older_versions_nothing_is_known(run, capsys):
+    for result in (
+        "{}",
+        "[]",
+        '{"steps": 2}',
+        '{"hash": "x", "hashes": {}',
+        '{"hash": 1, "hashes": [2]}',
+    ):
+        (run / "result.json").write_text(result)
+        (run / "run.json").unlink(missing_ok=True)
+        files_at_end.say_changed(run)
+    assert len(said(capsys)) == 0
