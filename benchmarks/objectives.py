@@ -39,8 +39,8 @@ from xlingjax.runtime.machine import keep_freed_memory
 from xlingjax.training.optimizer import OptimizerConfig, make_optimizer
 from xlingjax.training.step import (
     abstract_state,
+    lower_state,
     make_train_step,
-    random_state,
     run_key,
 )
 
@@ -310,7 +310,9 @@ class Steps:
                 self.key,
             ).compile()
             print(f"compiled {case.name}", flush=True)
-        self.state = random_state(encoder, rule, settings, shardings, 0)
+        self.state = lower_state(encoder, rule, settings, shardings).compile()(
+            jax.random.key(0),
+        )
 
     def flops(self, name: str) -> float:
         """XLA's count of the compiled step, element-wise operations among them."""

@@ -16,8 +16,8 @@ from xlingjax.training.cost import peak_memory_bytes
 from xlingjax.training.optimizer import OptimizerConfig, make_optimizer
 from xlingjax.training.step import (
     abstract_state,
+    lower_state,
     make_train_step,
-    random_state,
     run_key,
 )
 
@@ -64,7 +64,9 @@ class Ours:
             lambda leaf: leaf.sharding,
             abstract_state(mesh, encoder, rule, settings),
         )
-        self.state = random_state(encoder, rule, settings, shardings, 0)
+        self.state = lower_state(encoder, rule, settings, shardings).compile()(
+            jax.random.key(0),
+        )
         rows = [batch(shape, seed) for seed in range(4)]
         shapes = {name: array.shape for name, array in rows[0].items()}
         self.batches = [

@@ -9,6 +9,7 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from xlingjax.data.first_import import import_tensorflow
 from xlingjax.data.loader import BatchSource
 from xlingjax.data.mixture import BatchSettings, open_mixture
 from xlingjax.data.preprocessor import Preprocessor
@@ -59,6 +60,7 @@ def register_text(
         )
 
     # Here, since SeqIO and TensorFlow take seconds, and a recipe is read without them.
+    import_tensorflow()
     from xlingjax.data.seqio_adapters import TextFiles
 
     for kind, mixture in MIXTURES.items():

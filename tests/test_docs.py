@@ -3,6 +3,7 @@
 `XLINGJAX_GOLDEN=write pytest tests/test_docs.py` writes the tables of docs/recipes.md anew.
 """
 
+import ast
 import os
 import re
 import shlex
@@ -206,6 +207,38 @@ def test_runs_are_named_first_in_sentences_too(page):
     assert [
         span for span in spans if not re.search(r"translate|generate|--to [a-z]{2}$", span)
     ] == []
+
+
+# ---- Messages ------------------------------------------------------------------------------------
+
+
+def said_by_the_code() -> str:
+    """All its strings, one a line; what differs in a message is a NUL."""
+    lines = [(ROOT / "Makefile").read_text(encoding="utf-8")]
+    for folder in ("xlingjax", "tasks"):
+        for path in (ROOT / folder).rglob("*.py"):
+            for node in ast.walk(ast.parse(path.read_bytes())):
+                if isinstance(node, ast.JoinedStr):
+                    parts = [getattr(part, "value", None) for part in node.values]
+                    lines.append("".join(x if isinstance(x, str) else "\0" for x in parts))
+                elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                    lines.append(node.value)
+    return "\n".join(lines)
+
+
+def test_every_message_that_is_explained_is_one_of_the_code():
+    text = (ROOT / "docs" / "troubleshooting.md").read_text(encoding="utf-8")
+    headings = re.findall(r"^### (.+)$", text, re.M)
+    messages = [message for line in headings for message in re.findall(r"`([^`]+)`", line)]
+    assert len(messages) > 300
+    code = said_by_the_code()
+    # "..." and numbers stand for what differs.
+    unknown = [
+        message
+        for message in messages
+        if not re.search("[^\n]*?".join(map(re.escape, re.split(r"\.\.\.|\b\d+\b", message))), code)
+    ]
+    assert unknown == []
 
 
 # ---- Links ---------------------------------------------------------------------------------------

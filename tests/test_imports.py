@@ -127,6 +127,47 @@ def test_the_trainer_needs_neither_tensorflow_nor_gin():
         assert f"'{package}'" not in loaded, package
 
 
+def imported(code):
+    """The packages that are imported after `code`, in a process of its own; `xlingjax` counts."""
+    code += "; import sys; print('imported', *{name.split('.')[0] for name in sys.modules})"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    # `--help` ends the line before with its own text.
+    return {*done.stdout.rpartition("imported ")[2].split()}
+
+
+HEAVY = {"matplotlib", "pandas", "scipy", "sklearn", "torch", "transformers", "t5", "apache_beam"}
+"""What takes a second or more to import and no training begins with."""
+
+
+def test_the_options_of_all_verbs_are_listed_without_the_packages_of_any():
+    code = "import contextlib, xlingjax.cli.main as m\n"
+    code += "with contextlib.suppress(SystemExit): m.main(['--help'])\n"
+    code += "0"
+    found = imported(code)
+    assert "xlingjax" in found
+    assert not found & {"numpy", "jax", "gin", "tensorflow", *HEAVY}
+
+
+def test_a_recipe_is_read_without_tensorflow():
+    """While TensorFlow is imported the programs that a recipe asks for are compiled."""
+    found = imported("import xlingjax.config.recipe, xlingjax.workflows.launch")
+    assert {"gin", "jax"} <= found
+    assert not found & {"tensorflow", "seqio", "keras", *HEAVY}
+
+
+@pytest.mark.long
+def test_text_is_opened_without_what_keras_draws_with():
+    code = "from xlingjax.data.first_import import import_tensorflow; import_tensorflow()"
+    code += "; import seqio, xlingjax.data.stream, xlingjax.data.seqio_adapters"
+    found = imported(code)
+    assert {"seqio", "tensorflow", "keras"} <= found
+    assert not found & HEAVY
+    # They can be imported afterwards: the report draws, and the floors are scikit-learn's.
+    assert {"matplotlib", "sklearn"} <= imported(code + ", matplotlib.pyplot, sklearn.svm")
+
+
 @pytest.mark.long
 def test_every_test_is_collected_without_the_packages_of_interop():
     """As after `make setup` alone: what compares with them says that it is skipped."""

@@ -378,7 +378,10 @@ def test_a_suite_says_what_is_missing(start, files, tmp_path, capsys):
             "--layer: bucc2018 is mined from one layer",
         ),
         (["--mixture", "xtreme", "--layer", "-1"], "no layer: a whole number from 0"),
-        (["--mixture", "xtreme", "--patience", "soon"], "'soon' is not a number of minutes"),
+        (
+            ["--mixture", "xtreme", "--patience", "soon"],
+            "--patience: 'soon' is not a number, 0 or more",
+        ),
         ([], "give RUN, or --suite or --mixture"),
     ],
 )

@@ -59,6 +59,17 @@ def test_looking_ahead_changes_nothing_of_the_stream():
     assert batch_hash(source.next()) == order[1]
 
 
+def test_the_first_batch_can_be_looked_at_when_it_is_gone():
+    data = batches()
+    for taken in range(3):
+        source = Peekable(array_source(data))
+        for _ in range(taken):
+            source.next()
+        assert batch_hash(source.first()) == batch_hash(data[0])
+        # And looking changes nothing of the stream.
+        assert batch_hash(source.next()) == batch_hash(data[taken])
+
+
 def test_to_global_places_every_row_on_its_device():
     devices = np.array(jax.devices())
     sharding = NamedSharding(Mesh(devices, ("data",)), PartitionSpec("data"))

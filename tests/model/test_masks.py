@@ -92,6 +92,20 @@ def test_fields_come_from_the_batch():
     np.testing.assert_array_equal(f.language, [[2, 3, 0]])
 
 
+def test_a_mask_of_numpy_arrays_is_one():
+    """Pages draw them, and each operation of JAX alone would be compiled."""
+    packs = np.array([[1, 1, 2, 0]])
+    f = Fields.from_batch({"input_ids": packs, "pack_ids": packs})
+    allowed = (causal & bidirectional)(f, f)
+    assert isinstance(allowed, np.ndarray)
+    assert allowed[0].astype(int).tolist() == [
+        [1, 0, 0, 0],
+        [1, 1, 0, 0],
+        [0, 0, 1, 0],
+        [0, 0, 0, 1],
+    ]
+
+
 def test_masks_are_equal_by_name():
     assert causal & bidirectional == causal & bidirectional
     assert causal & bidirectional != bidirectional

@@ -208,6 +208,10 @@ def test_accuracy_by_language(model, tmp_path):
     assert values["by_language"] == {"de": 0.3, "en": 0.8, "fr": 0.5}
     assert values["en"] == 0.8 and values["mean_other"] == pytest.approx(0.4)
     assert summarise(values["by_language"], trained_on=("en", "fr"))["mean_other"] == 0.3
+    # 7 of de's ten are entailment; of the first four 3 are neutral.
+    assert values["examples"] == {"de": 10, "en": 10, "fr": 10}
+    assert values["commonest"] == {"de": 0.7, "en": 0.8, "fr": 0.5}
     assert measured(limit=4)["by_language"]["de"] == 0.75
+    assert measured(limit=4)["examples"]["de"] == 4
     with pytest.raises(UserError, match="3 labels apart and the files have 2"):
         measured(labels=("neutral", "entailment"))

@@ -180,6 +180,11 @@ def test_the_page_shows_every_section_and_escapes_text(report):
     assert "chance 0.4 %" in text and "MLM only 30.0 %" in text and "MLM only 40.0 %" in text
     # In the table: 225 of 300 is 75 %.
     assert "75.0 (70–80)" in text
+    # Wilson's of 85 of 100 and 39 of 60; of 2,000 none.
+    assert "95 %: 76.7–90.7; 100 examples commonest label 36.0 %" in text
+    assert "nli: nli_test (%)" in text and "nli: nli_test: commonest label (%)" in text
+    assert "en 70.0 85.0 (77–91) 36.0" in text and "zh – 60.0 37.0" in text
+    assert "de – 65.0 (52–76) 35.0" in text
     assert (
         "MLM only, language means removed (%)" in text
         and "a <b> & c" in text

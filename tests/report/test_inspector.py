@@ -15,7 +15,7 @@ from xlingjax.objectives.span_qa import SpanQA
 from xlingjax.objectives.xlm import CLM, MLM, TLM
 from xlingjax.preprocessors.finetuning import classification_rows
 from xlingjax.preprocessors.span_qa import span_rows
-from xlingjax.report import inspector, negatives, plots, running_text, terminal
+from xlingjax.report import drawing, inspector, negatives, running_text, terminal
 from xlingjax.report.masking import mask_statistics
 from xlingjax.report.rows import Row, read_row
 
@@ -290,7 +290,7 @@ def test_a_side_of_several_languages_is_coloured_by_them():
     (table, _) = running_text.as_text(view.tokens, toy.LANGUAGES)
     (cell,) = table.columns[0].cells
     styles = {cell.plain[span.start : span.end]: span.style for span in cell.spans}
-    assert styles["a"] == f"not bold {plots.colours(toy.LANGUAGES)['de']}"
+    assert styles["a"] == f"not bold {drawing.colours(toy.LANGUAGES)['de']}"
 
 
 def test_a_mask_that_hides_most_comes_first_and_one_that_hides_nothing_is_not_drawn():

@@ -598,7 +598,7 @@ def test_of_several_heads_each_is_told_by_its_task(donor):
 def test_the_token_table_begins_with_the_vectors_that_are_given(tmp_path):
     asked = []
 
-    def vectors(width):
+    def vectors(texts, width):
         asked.append(width)
         rows = np.zeros((4, width), np.float32)
         rows[1, 0] = rows[3, 1] = 1.0

@@ -20,7 +20,7 @@ from xlingjax.cli import main
 from xlingjax.config import recipe as recipes
 from xlingjax.data.vocabulary.training import train_vocabulary
 from xlingjax.errors import Stopped, UserError
-from xlingjax.report import plots
+from xlingjax.report import drawing
 from xlingjax.runtime.files import write_json
 from xlingjax.workflows import bakeoff, many
 from xlingjax.workflows import bakeoff_page as told
@@ -340,7 +340,7 @@ def test_the_page_shows_every_mix_its_pictures_and_what_each_objective_takes(com
 
 def test_the_page_says_what_the_mixes_share(commands, tmp_path):
     many = {
-        f"mix {i}": ["mlm.gin"] for i in range(len(plots.COLOURS) + 1)
+        f"mix {i}": ["mlm.gin"] for i in range(len(drawing.COLOURS) + 1)
     }  # more than there are colours
     found = bakeoff.run(
         configured(mixes=many, seeds=(0,), tokens=0), tmp_path, " ".join, say=lambda line: None

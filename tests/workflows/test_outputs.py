@@ -15,7 +15,9 @@ from xlingjax.data.text_files import read_lines
 from xlingjax.errors import UserError
 from xlingjax.inference.encode import embed_texts, token_ids
 from xlingjax.inference.run import TrainedRun
+from xlingjax.inference.sentences import Sentences
 from xlingjax.runtime.files import require_file, require_folder
+from xlingjax.workflows import encode as encoding
 from xlingjax.workflows.encode import language_of
 from xlingjax.workflows.translate_output import Partial
 
@@ -121,3 +123,32 @@ def test_given_texts_are_unicode_text():
     for bad, message in ((["a", None], r"x\[1\] is NoneType"), (["\ud83d"], "half of a surrogate")):
         with pytest.raises(UserError, match=message):
             require_texts(bad, "x")
+
+
+def test_vectors_are_written_as_they_are_made(tmp_path, monkeypatch):
+    """Of many lines some at a time are in memory, and the file is NumPy's own."""
+    asked = []
+
+    class Trained:
+        model = SimpleNamespace(config=SimpleNamespace(dim=2))
+
+        def embed(self, lines, language, pooling, prefix, layers):
+            asked.append(lines)
+            return np.array([[[len(line), layers[0]] for line in lines]], np.float32)
+
+    monkeypatch.setattr(encoding, "LINES", 3)
+    lines = ["a", "", "bbb", "", "", "", "cc", "dddd"]
+    way = Sentences(layer=7, pooling="mean")
+    vectors = encoding.sentence_vectors(Trained(), lines, "de", way)
+    expected = [[1, 7], [0, 0], [3, 7], [0, 0], [0, 0], [0, 0], [2, 7], [4, 7]]
+    assert vectors.tolist() == expected and vectors.dtype == np.float32
+    assert asked == [["a", "bbb"], ["cc", "dddd"]]
+    parts = encoding.vectors_in_parts(Trained(), lines, "de", way)
+    encoding._write_rows(tmp_path / "v.npy", (8, 2), parts)
+    np.save(tmp_path / "numpy.npy", vectors)
+    assert (tmp_path / "v.npy").read_bytes() == (tmp_path / "numpy.npy").read_bytes()
+    # What ends it in between leaves nothing.
+    with pytest.raises(UserError, match="the file is empty"):
+        none = encoding.vectors_in_parts(Trained(), ["", ""], "de", way)
+        encoding._write_rows(tmp_path / "w.npy", (2, 2), none)
+    assert sorted(os.listdir(tmp_path)) == ["numpy.npy", "v.npy"]

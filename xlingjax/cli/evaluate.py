@@ -5,7 +5,7 @@ from argparse import Namespace
 
 from xlingjax.cli import mixtures, tasks
 from xlingjax.cli.machine import machine_of
-from xlingjax.cli.types import POOLINGS, layer, minutes
+from xlingjax.cli.types import POOLINGS, layer, not_negative
 from xlingjax.cli.verb import Verb, given_run, require_unread, workdir_of
 from xlingjax.errors import UserError
 
@@ -52,7 +52,12 @@ def options(parser: argparse.ArgumentParser) -> None:
         ),
     )
     text = "minutes in which a followed run may write nothing (default 60; 0: for ever)"
-    group.add_argument("--patience", type=minutes, metavar="MINUTES", help=text)
+    group.add_argument(
+        "--patience",
+        type=not_negative,
+        metavar="MINUTES",
+        help=text,
+    )
     text = (
         "of retrieval and mining (default: the run's own, else the papers'); of retrieval several,"
         " or all: a table"

@@ -36,6 +36,7 @@ def _freeze(args: Namespace) -> int:
     needs elsewhere."""
     from xlingjax.config.recipe import read_recipe
     from xlingjax.data.frozen import write_frozen
+    from xlingjax.runtime.files import write_bytes
     from xlingjax.runtime.machine import start
     from xlingjax.workflows.launch import stages_of
 
@@ -55,7 +56,7 @@ def _freeze(args: Namespace) -> int:
         )
     # The ids of the batches mean nothing without it, and the text need not come along.
     for name, content in recipe.corpus.vocabulary.files().items():
-        (folder / name).write_bytes(content)
+        write_bytes(folder / name, content)
     return 0
 
 

@@ -1,6 +1,7 @@
 """The command `xlingjax`: its verbs, each in a file beside this one."""
 
 import argparse
+import gc
 import os
 import sys
 from collections.abc import Sequence
@@ -37,11 +38,15 @@ from xlingjax.cli import (
 from xlingjax.cli.arguments import parser_of, unread
 from xlingjax.cli.machine import prepare_machine
 from xlingjax.errors import EXIT_CODE, Stopped, UserError
+from xlingjax.runtime.files import refused_by_system, require_unicode
 from xlingjax.runtime.interrupts import STATUS, command_interrupts
 from xlingjax.runtime.leaving import leave_soon
 from xlingjax.runtime.trust import trusting
 
 GIN_PREFIX = "--gin."
+GARBAGE_AFTER = 50_000
+"""New objects after which Python looks for cycles of them. By default 700: imports and JAX's
+tracing, which make millions that stay, would be a tenth slower."""
 # --help lists them in this order.
 VERBS = (
     pretrain.VERB,
@@ -83,6 +88,8 @@ def run(argv: Sequence[str]) -> int:
     # argparse knows no options of any name, so gin's are taken out before it.
     overrides = []
     words = []
+    for word in argv:
+        require_unicode(word)
     for word, following in pairwise([*argv, "--"]):
         if not word.startswith(GIN_PREFIX):
             words.append(word)
@@ -113,6 +120,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     130 interrupted, 141 what reads its output has ended."""
     if argv is None:
         argv = sys.argv[1:]
+        # What a terminal cannot show is no reason to end.
+        for stream in (sys.stdout, sys.stderr):
+            stream.reconfigure(errors="backslashreplace")
+    gc.set_threshold(GARBAGE_AFTER)
     try:
         with command_interrupts():
             return run(argv)
@@ -122,15 +133,23 @@ def main(argv: Sequence[str] | None = None) -> int:
         leave_soon(2)
         # As argparse's own status for wrong usage.
         return 2
-    except Stopped as stopped:
-        print(stopped, file=sys.stderr)
-        return EXIT_CODE
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        return STATUS
     except BrokenPipeError:
         # What reads the pipe has seen enough.
         # Python flushes standard output once more when it ends, which must not fail again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         # What a shell gives for SIGPIPE.
         return 141
+    # What no verb has words of its own for.
+    except OSError as error:
+        line = refused_by_system(error)
+        if not line:
+            raise
+        print(f"error: {line}", file=sys.stderr)
+        leave_soon(2)
+        return 2
+    except Stopped as stopped:
+        print(stopped, file=sys.stderr)
+        return EXIT_CODE
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return STATUS

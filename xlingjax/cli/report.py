@@ -1,13 +1,13 @@
 """`xlingjax report`: the page of a run, or the score card of folders of cells."""
 
 import argparse
-import json
 from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
 from xlingjax.cli.verb import Verb
 from xlingjax.errors import UserError
+from xlingjax.runtime.files import parsed_json
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -70,7 +70,7 @@ def run(args: Namespace) -> int:
     )
     # What is printed is what stands on the disk.
     text = page.with_name("report.json").read_text(encoding="utf-8")
-    for name, value in json.loads(text)["summary"].items():
+    for name, value in parsed_json(text)["summary"].items():
         print(f"{name:<36} {_shown(value)}")
     print(f"report: {page}")
     return 0

@@ -113,9 +113,10 @@ def run(args: Namespace) -> int:
             "score: give --suite for a benchmark's folders, or --metric for two files of lines",
         )
     if args.output:
-        from xlingjax.runtime.files import require_file
+        from xlingjax.runtime.files import require_apart
 
-        require_file(args.output)
+        read = {"--predictions": args.predictions, "--gold": args.gold}
+        require_apart(args.output, read)
     if args.metric:
         return _of_lines(args)
     from rich.console import Console

@@ -71,14 +71,6 @@ def layer(text: str) -> int | str:
     return int(text)
 
 
-def minutes(text: str) -> float:
-    if not is_number(text) or float(text) < 0:
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is not a number of minutes, 0 or more",
-        )
-    return float(text)
-
-
 def steps(text: str) -> list[int]:
     words = text.replace(",", " ").split()
     if not words or not all(map(is_whole, words)):

@@ -2,7 +2,6 @@
 trained model."""
 
 import argparse
-import json
 from argparse import Namespace
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +11,7 @@ from xlingjax.cli.types import not_negative, positive, seed, share
 from xlingjax.cli.verb import Verb, named_run, run_option
 from xlingjax.errors import UserError
 from xlingjax.runtime.claim import alone_at
+from xlingjax.runtime.files import parsed_json
 
 _NORMALIZATIONS = ("nmt_nfkc", "nmt_nfkc_cf", "nfkc", "nfkc_cf", "identity")
 """SentencePiece's."""
@@ -209,7 +209,7 @@ def run(args: Namespace) -> int:
             seed=args.seed,
         )
         # What is printed is what stands on the disk.
-        report = json.loads(
+        report = parsed_json(
             (Path(args.output) / "vocab.json").read_text(encoding="utf-8"),
         )
     print(format_report(report["languages"]))

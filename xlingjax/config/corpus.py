@@ -6,6 +6,7 @@ import functools
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
+from xlingjax.data.first_import import import_tensorflow
 from xlingjax.data.frozen import read_header
 from xlingjax.data.sources import split_list, split_patterns
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
@@ -79,6 +80,7 @@ def _of_mixtures(mixtures: Collection[str], modules: Files) -> set[str]:
     none: its name can be read only where the run's languages are known."""
     # Opening a mixture imports TensorFlow, which announces itself.
     with quiet_stderr():
+        import_tensorflow()
         from xlingjax.data.mixture import tasks_of
         from xlingjax.data.task_records import declared_languages
 

@@ -1,30 +1,30 @@
 """The token table that a run begins with: vectors of pieces by latent semantic indexing."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from xlingjax.config.corpus import Corpus
+from xlingjax.data.blocks import BlockText
 from xlingjax.errors import UserError
 from xlingjax.training.first_state import TokenVectors
 
 
 def lsi_tokens(corpus: Corpus, run: bool = True) -> TokenVectors | None:
-    """Of the corpus's pairs, whose files are read when the training starts; None: run=False."""
+    """Of the pairs that the objectives read, when the training starts; None: run=False."""
     if not run:
         return None
-    if not corpus.parallel:
-        raise UserError(
-            "LSI_TOKENS=True reads the files of PARALLEL, which is not set; set LSI_TOKENS=False",
-        )
 
-    def make(width: int) -> tuple[np.ndarray, str]:
+    def make(texts: Sequence[BlockText], width: int) -> tuple[np.ndarray, str]:
         # Here, since scikit-learn takes long to import.
-        from xlingjax.data.vocabulary.lsi import piece_vectors
+        from xlingjax.data.lsi import piece_vectors
 
-        vectors, pairs = piece_vectors(
-            corpus.vocabulary,
-            corpus.parallel,
-            width,
-        )
+        vectors, pairs = piece_vectors(corpus.vocabulary, texts, width)
+        if not pairs:
+            raise UserError(
+                "LSI_TOKENS=True begins with vectors of pairs of translations, and no objective"
+                " reads any as text; set LSI_TOKENS=False",
+            )
         return vectors, f"token table by LSI of {pairs:,} pairs"
 
     return make

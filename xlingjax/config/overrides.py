@@ -11,6 +11,9 @@ from xlingjax.runtime.numerals import is_number
 
 TASKS = ("text.tasks", "corpus.tasks")
 """Whose values are modules; other parameters of this name are tasks of benchmarks."""
+WARMUP_STEPS = ("WARMUP_STEPS", "optimizer.warmup_steps")
+WARMUP_SHARE = ("WARMUP_SHARE", "optimizer.warmup_share")
+"""A macro, and what it is bound to."""
 
 
 def tasks_given(overrides: Sequence[str]) -> list[str]:
@@ -21,6 +24,30 @@ def tasks_given(overrides: Sequence[str]) -> list[str]:
         if name == "TASKS" or name.endswith(TASKS):
             modules += re.findall(r"[\w.]+", value)
     return modules
+
+
+def one_warmup(
+    overrides: Sequence[str],
+    lines: Mapping[str, str],
+) -> list[str]:
+    """What must be bound too, so that a warm-up in steps that is typed holds: the share of a
+    recipe, which would go before it, becomes None. lines: as of `config_lines`. Raises UserError
+    where both are typed."""
+    typed = dict(override.partition("=")[::2] for override in overrides)
+    steps = [name for name in WARMUP_STEPS if name in typed]
+    shares = [name for name in WARMUP_SHARE if name in typed]
+    given = [name for name in shares if typed[name] != "None"]
+    if steps and given:
+        raise UserError(
+            f"--gin.{steps[0]} and --gin.{given[0]}: both say how long the learning rate warms up;"
+            " give one",
+        )
+    macro, parameter = WARMUP_SHARE
+    if not steps or shares or parameter not in lines:
+        return []
+    if lines[parameter] == f"%{macro}":
+        return [f"{macro}=None"]
+    return [f"{parameter}=None"]
 
 
 def require_digits(where: str, value: str) -> None:

@@ -36,6 +36,7 @@ from xlingjax.config.old_bindings import renewed
 from xlingjax.config.overrides import (
     TASKS,
     checked_number,
+    one_warmup,
     require_digits,
     require_known_macros,
     tasks_given,
@@ -175,7 +176,7 @@ def _bind_overrides(
         # `1` in a file says nothing of a weight's type, so 0.5 must be allowed where 1 stands.
         if name.endswith(".weight"):
             weights.add(value.removeprefix("%"))
-    for override in overrides:
+    for override in [*overrides, *one_warmup(overrides, lines)]:
         key, _, value = override.partition("=")
         where = f"--gin.{key}"
         require_digits(where, value)

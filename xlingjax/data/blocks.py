@@ -23,9 +23,9 @@ import numpy as np
 from xlingjax.data.holdout import BLOCK, held_out_of
 from xlingjax.data.sealed import (
     Damaged,
+    index_at,
     is_whole,
     read_array,
-    read_index,
     remove,
     say_mended,
     unmendable,
@@ -385,13 +385,8 @@ def _counts_path(key: str) -> Path:
 def _find(key: str, languages: tuple[str, ...]) -> BlockText | None:
     """The text of an index; None where there is none, or files of it were deleted or have not the
     size that they tell."""
-    try:
-        index = read_index(_index_path(key))
-    except FileNotFoundError:
-        return None
-    except Damaged as fault:
-        say_mended(fault)
-        remove(fault, _index_path(key))
+    index = index_at(_index_path(key))
+    if index is None:
         return None
     blocks = []
     for one in index["blocks"]:

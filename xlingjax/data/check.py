@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from xlingjax.data.file_names import file_format
 from xlingjax.data.findings import Findings, counted_lines
 from xlingjax.data.languages import spelled_twice, standard_code, twice
 from xlingjax.data.other_formats import doubts
+from xlingjax.data.overlap import HeldOut, Overlap
 from xlingjax.data.sampling import Sampling, sampling_table
 from xlingjax.data.scripts import letters_in, main_script, script_of_language
 from xlingjax.data.sources import find_pairs, find_text
@@ -41,15 +42,16 @@ def check(
     steps: int | None = None,
     sampling: Sampling | None = None,
     max_pieces: int = 100,
+    held_out: Sequence[HeldOut] = (),
 ) -> Findings:
     """Reads every line once and reports what is wrong with it.
 
     With a vocabulary it also tokenises (into the cache, where a run will find it) and reports
     tokens, unknown pieces and the epochs per language of a run of `steps` steps (default: per 1000)
     of `batch` rows of `length` tokens. Patterns that match nothing or files whose language cannot
-    be told are errors among the findings.
+    be told are errors among the findings. held_out: what should not stand in the text.
     """
-    findings = Findings(steps=steps)
+    findings = Findings(steps=steps, overlap=Overlap(held_out))
     texts = _matched(find_text, mono, findings)
     pairs = _matched(find_pairs, parallel, findings)
     # A pattern that matches nothing is a finding of its own, which says more than this.
@@ -59,6 +61,8 @@ def check(
     # What cannot be read or is not aligned is left out below: tokenising it would raise.
     good_texts = [text for text in texts if _check_text(text, findings)]
     good_pairs = [pair for pair in pairs if _check_pair(pair, findings)]
+    for file, message in findings.overlap.messages():
+        findings.add("warning", Path(file), None, message)
     if vocabulary is None:
         return findings
     good_files = [*good_texts]
@@ -195,6 +199,11 @@ def _check_text(text: Text, findings: Findings) -> bool:
     _check_length(text, numbered, findings)
     _check_repeats(text.path, numbered, findings)
     _check_script(text, numbered, findings)
+    _check_overlap(
+        (text.language,),
+        ((line,) for _, line in numbered),
+        findings,
+    )
     return True
 
 
@@ -329,7 +338,18 @@ def _check_pair(pair: Pair, findings: Findings) -> bool:
     _check_length(pair.second, numbered_second, findings)
     _check_repeats(path, numbered, findings)
     _check_swapped(pair, numbered, findings)
+    _check_overlap(pair.languages, (both for _, both in numbered), findings)
     return True
+
+
+def _check_overlap(
+    languages: tuple[str, ...],
+    lines: Iterable[tuple[str, ...]],
+    findings: Findings,
+) -> None:
+    if languages in findings.overlap.wanted:
+        for keys in lines:
+            findings.overlap.see(languages, keys)
 
 
 def _has_letters(line: str) -> bool:

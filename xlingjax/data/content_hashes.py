@@ -10,6 +10,7 @@ import os
 import time
 
 from xlingjax.data.cache_folder import cache_root
+from xlingjax.runtime.files import parsed_json
 
 SMALL_BYTES = 1 << 16
 """A smaller file is hashed faster than it is looked up."""
@@ -65,7 +66,7 @@ def _remembered() -> dict[str, tuple]:
             for line in lines:
                 # The last line of a run that was cut off may be half a line.
                 with contextlib.suppress(ValueError):
-                    name, *state = json.loads(line)
+                    name, *state = parsed_json(line)
                     known[name] = tuple(state)
         _by_path[file] = known
     return _by_path[file]

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from xlingjax.data.overlap import Overlap
 from xlingjax.data.sampling import format_table
 from xlingjax.data.token_cache import cache_folder
 
@@ -49,6 +50,8 @@ class Findings:
     """What was read: {file: (as what, lines)}; a file of pairs once."""
     languages: set[str] = field(default_factory=set)
     """Of what was read."""
+    overlap: Overlap = field(default_factory=lambda: Overlap(()))
+    """Of the text with what is held out."""
     cache_bytes: int = 0
     steps: int | None = None
 

@@ -21,6 +21,7 @@ import numpy as np
 from xlingjax.data.features import FIELDS, batch_hash
 from xlingjax.data.loader import BatchSource, CountedSource
 from xlingjax.errors import UserError
+from xlingjax.runtime.files import parsed_json
 from xlingjax.runtime.records import ANY, misfit
 
 VERSION = 1
@@ -143,7 +144,7 @@ def read_header(path: str | os.PathLike) -> dict:
     UserError."""
     try:
         with zipfile.ZipFile(path) as archive:
-            header = json.loads(_content(archive, "header.json"))
+            header = parsed_json(_content(archive, "header.json"))
     except (FileNotFoundError, NotADirectoryError):
         raise UserError(
             f"no frozen batches at {path}; write them with `xlingjax freeze`",

@@ -6,13 +6,14 @@ and a leading `name.` are read too), and a stem with one file per language, `tes
 """
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
-from xlingjax.data.sources import find_pairs
+from xlingjax.data.overlap import HeldOut
+from xlingjax.data.sources import find_pairs, find_text
 from xlingjax.data.text_files import find_file, plain_name, read_lines
 from xlingjax.errors import UserError
 
@@ -29,6 +30,8 @@ class Pairs:
     language: str
     foreign: tuple[str, ...]
     english: tuple[str, ...]
+    file: str = field(default="", compare=False)
+    """That the foreign side is from."""
 
     def __len__(self) -> int:
         return len(self.foreign)
@@ -85,7 +88,8 @@ def read_pair_files(
             f"{foreign} and {english} have no line with text on both sides:"
             " no pairs to evaluate on",
         )
-    return Pairs(language, *zip(*kept, strict=True))
+    foreign_lines, english_lines = zip(*kept, strict=True)
+    return Pairs(language, foreign_lines, english_lines, str(foreign))
 
 
 def pairs_with_english(patterns: Sequence[str]) -> dict[str, Pairs]:
@@ -152,6 +156,37 @@ def read_pairs(
         foreign, english = files[language]
         pairs[language] = read_pair_files(foreign, english, language, limit)
     return pairs
+
+
+def given_pairs(path: str) -> list[HeldOut]:
+    """As HELDOUT_PAIRS may name them: a folder, a stem, or a pattern as PARALLEL has. Raises
+    UserError."""
+    if Path(path).is_dir() or find_file(Path(f"{path}.{PIVOT}")):
+        return held_out(read_pairs(path))
+    found = []
+    for pair in find_pairs([path]):
+        file = str(pair.first.path)
+        sides = [*zip(*pair.lines(), strict=True)] or [(), ()]
+        found.append(HeldOut.of(file, pair.languages, sides))
+    return found
+
+
+def given_text(pattern: str) -> list[HeldOut]:
+    """As HELDOUT_TEXT may name it. Raises UserError."""
+    found = []
+    for text in find_text([pattern]):
+        lines = tuple(text.lines())
+        found.append(HeldOut(str(text.path), (text.language,), (lines,)))
+    return found
+
+
+def held_out(pairs: Mapping[str, Pairs]) -> list[HeldOut]:
+    """Pairs as what no training text should have."""
+    found = []
+    for language, one in pairs.items():
+        sides = (one.foreign, one.english)
+        found.append(HeldOut.of(one.file, (language, PIVOT), sides))
+    return found
 
 
 def _in_folder(folder: Path) -> dict[str, tuple[Path, Path]]:

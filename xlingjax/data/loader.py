@@ -12,8 +12,10 @@ import numpy as np
 
 from xlingjax.data.features import FIELDS
 from xlingjax.errors import UserError
+from xlingjax.runtime.files import parsed_json
 
 if TYPE_CHECKING:
+    from xlingjax.data.blocks import BlockText
     from xlingjax.data.preprocessor import Preprocessor
 
 
@@ -69,9 +71,17 @@ class Batches:
         default_factory=dict,
     )
     """Shapes of the shortest batch; {}: all batches have `shapes`."""
+    languages: Callable[[], Sequence[str]] | None = None
+    """Gives the run's languages; None: not known before the source is open."""
 
     def __call__(self) -> BatchSource:
         return self.opener()
+
+
+class OfText:
+    """A `BatchSource` that may read text; texts: what it reads, () where that is no text."""
+
+    texts: tuple[BlockText, ...]
 
 
 class CountedSource:
@@ -125,14 +135,15 @@ class CountedSource:
             raise UserError(
                 f"the saved data position has entries {sorted(state)}, this source needs 'shard-0'",
             )
-        self._position = int(json.loads(state["shard-0"])["position"])
+        self._position = int(parsed_json(state["shard-0"])["position"])
 
     def close(self) -> None:
         pass
 
 
-class Peekable:
-    """A `BatchSource` whose next batch can be looked at before it is taken."""
+class Peekable(OfText):
+    """A `BatchSource` whose next batch can be looked at before it is taken, and its first at any
+    time."""
 
     def __init__(self, source: BatchSource):
         self._source = source
@@ -141,9 +152,13 @@ class Peekable:
         self._ahead: tuple[dict[str, bytes], dict[str, np.ndarray]] | None = (
             None
         )
+        self._first: dict[str, np.ndarray] | None = None
         self.shapes = source.shapes
         self.languages = source.languages
         self.identity = source.identity
+        self.texts = ()
+        if isinstance(source, OfText):
+            self.texts = source.texts
 
     def peek(self) -> dict[str, np.ndarray]:
         if self._ahead is None:
@@ -153,11 +168,20 @@ class Peekable:
         _, batch = self._ahead
         return batch
 
+    def first(self) -> dict[str, np.ndarray]:
+        """The first batch of this start, taken or not."""
+        if self._first is None:
+            self._first = self.peek()
+        return self._first
+
     def next(self) -> dict[str, np.ndarray]:
         if self._ahead is None:
-            return self._source.next()
-        _, batch = self._ahead
-        self._ahead = None
+            batch = self._source.next()
+        else:
+            _, batch = self._ahead
+            self._ahead = None
+        if self._first is None:
+            self._first = batch
         return batch
 
     def state(self) -> dict[str, bytes]:
@@ -168,6 +192,7 @@ class Peekable:
 
     def restore(self, state: dict[str, bytes]) -> None:
         self._ahead = None
+        self._first = None
         self._source.restore(state)
 
     def close(self) -> None:

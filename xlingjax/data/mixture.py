@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from xlingjax.data.blocks import BlockText
+from xlingjax.data.first_import import import_tensorflow
 from xlingjax.data.loader import BatchSource
 from xlingjax.data.preprocessor import Preprocessor
 from xlingjax.data.row_order import RowOrder
@@ -200,6 +201,7 @@ def open_mixture(
         shapes=preprocessor.shapes(batch, length),
         languages=run_languages,
         identity=identity,
+        texts=tuple(texts),
     )
 
 
@@ -207,6 +209,7 @@ def keep_tensorflow_off_accelerators() -> None:
     """They are JAX's."""
     # Read when TensorFlow is imported, so it stands before that.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    import_tensorflow()
     import tensorflow as tf
 
     # TensorFlow takes all memory of every GPU that it sees, as soon as it makes a tensor.
@@ -228,6 +231,7 @@ def _check_sizes(batch: int, length: int, data_shards: int) -> None:
 
 def tasks_of(mixture: str, split: str) -> list[Any]:
     """The tasks of a mixture that have the split, in the mixture's order."""
+    import_tensorflow()
     import seqio
 
     try:

@@ -4,12 +4,12 @@ text."""
 from __future__ import annotations
 
 import itertools
-import json
 import re
 from pathlib import Path
 
 from xlingjax.data.text_files import plain_name, read_lines
 from xlingjax.errors import UserError
+from xlingjax.runtime.files import parsed_json
 
 _TABLE = "write a .tsv whose first line names a column `text`, or a line per sentence"
 _MARKUP = "extract its text, a sentence per line"
@@ -93,6 +93,6 @@ def _is_object(line: str) -> bool:
     if not (line.startswith("{") and line.endswith("}")):
         return False
     try:
-        return isinstance(json.loads(line), dict)
+        return isinstance(parsed_json(line), dict)
     except (ValueError, RecursionError):
         return False

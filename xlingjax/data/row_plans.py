@@ -27,8 +27,8 @@ from xlingjax.data.preprocessor import Preprocessor
 from xlingjax.data.rows import SLICES, Rows
 from xlingjax.data.sealed import (
     Damaged,
+    index_at,
     read_array,
-    read_index,
     remove,
     say_mended,
     write_array,
@@ -152,13 +152,8 @@ class RowPlan:
         return hashlib.sha256(spelled.encode()).hexdigest()[:32]
 
     def _found(self, text: BlockText, folder: Path) -> TextRows | None:
-        try:
-            index = read_index(folder / "rows.json")
-        except FileNotFoundError:
-            return None
-        except Damaged as fault:
-            say_mended(fault)
-            remove(fault, fault.path)
+        index = index_at(folder / "rows.json")
+        if index is None:
             return None
         counts = np.array(index["counts"], np.int64)
         sizes = index["sizes"]

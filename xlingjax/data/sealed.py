@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from xlingjax.errors import UserError
+from xlingjax.runtime.files import parsed_json
 from xlingjax.runtime.hashes import hash_of
 
 WHOLE_BYTES = 1 << 16
@@ -177,7 +178,7 @@ def write_index(path: Path, index: Mapping[str, Any]) -> None:
 def read_index(path: Path) -> dict[str, Any]:
     """Raises Damaged, and FileNotFoundError where it is not there."""
     try:
-        index = json.loads(path.read_bytes())
+        index = parsed_json(path.read_bytes())
         written = index.pop(_HASH)
     except _NOT_THERE:
         raise FileNotFoundError(2, "it is missing", str(path)) from None
@@ -196,6 +197,19 @@ def _hash_of(index: Mapping[str, Any]) -> str:
 
 
 # ---- mending -------------------------------------------------------------------------------------
+
+
+def index_at(path: Path) -> dict[str, Any] | None:
+    """None where there is none. A damaged one is removed, which is said: what it tells of is made
+    again. Raises UserError where it cannot be removed."""
+    try:
+        return read_index(path)
+    except FileNotFoundError:
+        return None
+    except Damaged as fault:
+        say_mended(fault)
+        remove(fault, path)
+        return None
 
 
 def say_mended(fault: Damaged) -> None:

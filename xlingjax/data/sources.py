@@ -31,6 +31,7 @@ from xlingjax.data.remote_files import fetched, is_remote
 from xlingjax.data.text_files import find_file, plain_name
 from xlingjax.data.texts import Pair, Text, Triple, languages_in, table_header
 from xlingjax.errors import UserError
+from xlingjax.runtime.files import require_unicode
 
 
 def expand(
@@ -50,7 +51,11 @@ def expand(
         pattern = os.path.expanduser(os.fspath(pattern))
         code = None
         # Only a code before "=", so that a path with "=" in it (Hive's year=2020) is no language.
-        explicit = re.fullmatch(rf"({CODE}(?:-[A-Za-z0-9]+)*)=(.+)", pattern)
+        explicit = re.fullmatch(
+            rf"({CODE}(?:-[A-Za-z0-9]+)*)=(.+)",
+            pattern,
+            re.DOTALL,
+        )
         if explicit:
             code, pattern = explicit.groups()
         find = _files
@@ -66,6 +71,7 @@ def expand(
                 " patterns on the command line",
             )
         for path in paths:
+            require_unicode(path)
             # The last pattern that names a file decides, so
             # a code may be given for one file of a folder.
             language_of[path] = code

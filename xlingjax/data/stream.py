@@ -17,10 +17,13 @@ import numpy as np
 import tensorflow as tf
 
 from xlingjax.data import draws as random
+from xlingjax.data.blocks import BlockText
 from xlingjax.data.features import FIELDS, TOKEN_FIELDS
+from xlingjax.data.loader import OfText
 from xlingjax.data.row_order import RowOrder
 from xlingjax.data.row_reader import RowReader
 from xlingjax.errors import UserError
+from xlingjax.runtime.files import parsed_json
 
 ROWS_TOGETHER = 512
 """Rows that are looked up at a time, of several steps where batches are small: a look into a block
@@ -253,7 +256,7 @@ def _as_written(function: Callable) -> Callable:
     return tf.autograph.experimental.do_not_convert(function)
 
 
-class PlannedSource:
+class PlannedSource(OfText):
     """A `BatchSource` over a `BatchPlan`."""
 
     def __init__(
@@ -265,6 +268,7 @@ class PlannedSource:
         shapes: dict[str, tuple[int, ...]],
         languages: tuple[str, ...],
         identity: dict[str, Any],
+        texts: tuple[BlockText, ...] = (),
     ):
         # A host's rows are one slice of the batch: `dataset` has only a first row and a count.
         neighbours = range(shards[0], shards[-1] + 1)
@@ -280,6 +284,7 @@ class PlannedSource:
         self.shapes = shapes
         self.languages = languages
         self.identity = identity
+        self.texts = texts
         self._seek(0, np.zeros((plan.order.lanes, len(plan.shares)), np.int64))
 
     def _seek(self, step: int, positions: np.ndarray) -> None:
@@ -327,7 +332,7 @@ class PlannedSource:
         # Every shard is at the same step of the same global stream, so any entry will do, however
         # many there were.
         try:
-            position = json.loads(next(iter(state.values())))
+            position = parsed_json(next(iter(state.values())))
             step = int(position["step"])
             drawn = np.array(position["rows_drawn"], np.int64)
             positions = np.array(position.get("by_lane", [drawn]), np.int64)

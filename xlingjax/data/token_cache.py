@@ -24,9 +24,9 @@ import numpy as np
 from xlingjax.data.cache_folder import cache_root
 from xlingjax.data.sealed import (
     Damaged,
+    index_at,
     is_whole,
     read_array,
-    read_index,
     remove,
     say_mended,
     write_array,
@@ -164,14 +164,9 @@ def _index_path(stem: Path) -> Path:
 
 def find(stem: Path) -> TokenFile | None:
     """What the cache has of a text; None where it is not complete."""
-    try:
-        index = read_index(_index_path(stem))
+    index = index_at(_index_path(stem))
     # Not there, or of a run that was cut off in the middle of it: it is made again.
-    except FileNotFoundError:
-        return None
-    except Damaged as fault:
-        say_mended(fault)
-        remove(fault, _index_path(stem))
+    if index is None:
         return None
     for number in range(len(index["lines"])):
         if not shard_is_written(shard_stem(stem, number)):

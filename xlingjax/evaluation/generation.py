@@ -2,12 +2,14 @@
 references."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from xlingjax.data.overlap import HeldOut
 from xlingjax.data.texts import Pair
+from xlingjax.data.tokens import name_of
 from xlingjax.errors import UserError
 from xlingjax.evaluation.metrics.text import score, wrong_language_rate
 from xlingjax.inference.generate import Generator
@@ -25,6 +27,8 @@ class Heldout:
     target: str
     sources: tuple[str, ...]
     references: tuple[str, ...]
+    file: str = field(default="", compare=False)
+    """The first that they are from."""
 
     @property
     def name(self) -> str:
@@ -48,10 +52,12 @@ def heldout(
     """
     # By languages and not by files: several files of one direction are one set.
     sides: dict[tuple[str, str], list[tuple[str, str]]] = {}
+    files: dict[str, str] = {}
     for pair in pairs:
         # The model has no token or row for other languages.
         if not {*pair.languages} <= {*languages}:
             continue
+        files.setdefault(name_of(pair.languages), str(pair.first.path))
         there = sides.setdefault(pair.languages, [])
         back = []
         if pair.translates:
@@ -65,7 +71,8 @@ def heldout(
     for (source, target), lines in sorted(sides.items()):
         if lines:
             sources, references = zip(*lines[: limit or None], strict=True)
-            sets.append(Heldout(source, target, sources, references))
+            file = files[name_of((source, target))]
+            sets.append(Heldout(source, target, sources, references, file))
     known = [one.name for one in sets]
     for name in directions:
         if name not in known:
@@ -119,6 +126,14 @@ class GenerationScore(Evaluator):
         # What it refuses, it refuses before training.
         for one in self.sets:
             wrong_language_rate(one.references[:1], one.target, self.texts)
+
+    def held_out(self) -> list[HeldOut]:
+        found = []
+        for one in self.sets:
+            lines = (one.sources, one.references)
+            languages = (one.source, one.target)
+            found.append(HeldOut.of(one.file, languages, lines))
+        return found
 
     def __call__(self, model, params, step: int, mesh=None) -> dict[str, Any]:
         generator = Generator(

@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from xlingjax.data.held_out_pairs import PIVOT, Pairs
+from xlingjax.data.held_out_pairs import PIVOT, Pairs, held_out
+from xlingjax.data.overlap import HeldOut
 from xlingjax.data.texts import Text
 from xlingjax.errors import UserError
 from xlingjax.inference.forward import by_batch, compiled
@@ -347,6 +348,13 @@ class TextPerplexity(Evaluator):
             parts.append(rows)
         self._rows = joined(same_slots(parts))
 
+    def held_out(self) -> list[HeldOut]:
+        found = []
+        for language, text in self.texts.items():
+            lines = tuple(text.lines())
+            found.append(HeldOut(str(text.path), (language,), (lines,)))
+        return found
+
     def __call__(self, model, params, step: int, mesh=None) -> dict[str, Any]:
         # Made here: a run may have trained by another objective, and figures must compare.
         if self.causal:
@@ -416,6 +424,9 @@ class TranslationPerplexity(Evaluator):
                 self.seed,
             )
         self._rows = dict(zip(made, same_slots([*made.values()]), strict=True))
+
+    def held_out(self) -> list[HeldOut]:
+        return held_out(self.pairs)
 
     def __call__(self, model, params, step: int, mesh=None) -> dict[str, Any]:
         visible = self._rows

@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 from jax.sharding import Mesh
 
-from xlingjax.data.held_out_pairs import PIVOT, Pairs
+from xlingjax.data.held_out_pairs import PIVOT, Pairs, held_out
+from xlingjax.data.overlap import HeldOut
 from xlingjax.errors import UserError
 from xlingjax.inference.encode import BUCKETS, embed, language_index, token_ids
 from xlingjax.inference.search import CHUNK, neighbours, unit_rows
@@ -270,6 +271,9 @@ class RetrievalEvaluator(Evaluator):
     name: str = field(default="retrieval")
     prefix: str = ""
     """Text before every sentence."""
+
+    def held_out(self) -> list[HeldOut]:
+        return held_out(self.pairs)
 
     def __call__(self, model, params, step: int, mesh=None) -> dict[str, Any]:
         return evaluate_retrieval(

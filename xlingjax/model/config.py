@@ -13,6 +13,13 @@ from typing import Any
 
 from xlingjax.errors import UserError
 
+MOST = {
+    "layers": 1 << 12,
+    "decoder_layers": 1 << 12,
+    "streams": 1 << 6,
+    "num_labels": 1 << 20,
+}
+"""More is no model, and would be a table of as many names before it is found out."""
 CHOICES: dict[str, tuple[str, ...]] = {
     "norm_order": ("post", "pre"),
     "gelu": ("exact", "tanh"),
@@ -177,6 +184,12 @@ class ModelConfig:
             if getattr(self, field) < 0:
                 raise UserError(
                     f"model {self.name}: {field}={getattr(self, field)} must not be negative",
+                )
+        for field in ("layers", "decoder_layers", "streams", "num_labels"):
+            if getattr(self, field) > MOST[field]:
+                raise UserError(
+                    f"model {self.name}: {field}={getattr(self, field)} is more than any model has"
+                    f" ({MOST[field]:,})",
                 )
         if self.true_rows < self.vocab_size:
             raise UserError(

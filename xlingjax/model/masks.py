@@ -10,8 +10,16 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 Array = Any
+
+
+def _numpy_of(array: Array) -> Any:
+    """The module whose arrays these are: a page draws masks of NumPy's and compiles nothing."""
+    if isinstance(array, jax.Array):
+        return jnp
+    return np
 
 
 @jax.tree_util.register_dataclass
@@ -38,12 +46,13 @@ class Fields:
         read are 0."""
         ids, pack = batch["input_ids"], batch["pack_ids"]
         zeros = ids * 0
+        xp = _numpy_of(ids)
         return cls(
             valid=pack > 0,
             side=batch.get("sides", zeros),
             is_mask=batch.get("is_mask", zeros) > 0,
-            position=jnp.broadcast_to(
-                jnp.arange(ids.shape[-1], dtype=jnp.int32),
+            position=xp.broadcast_to(
+                xp.arange(ids.shape[-1], dtype=np.int32),
                 ids.shape,
             ),
             language=batch.get("language_ids", zeros),
@@ -70,13 +79,14 @@ class Mask:
         # Predicates then need no axes of their own: operators broadcast L against S.
         q_BL1 = jax.tree.map(lambda a: a[..., :, None], q)
         k_B1S = jax.tree.map(lambda a: a[..., None, :], k)
-        shape = jnp.broadcast_shapes(q_BL1.valid.shape, k_B1S.valid.shape)
-        allowed_BLS = jnp.broadcast_to(self.allow(q_BL1, k_B1S), shape)
+        shape = np.broadcast_shapes(q_BL1.valid.shape, k_B1S.valid.shape)
+        xp = _numpy_of(q_BL1.valid)
+        allowed_BLS = xp.broadcast_to(self.allow(q_BL1, k_B1S), shape)
         # A softmax over nothing would be even over all keys: the state, of padding or of a MASK
         # without context, would depend on what it must not see.
         length, keys = shape[-2:]
-        own_key_L1 = jnp.minimum(jnp.arange(length), keys - 1)[:, None]
-        own_LS = own_key_L1 == jnp.arange(keys)
+        own_key_L1 = xp.minimum(xp.arange(length), keys - 1)[:, None]
+        own_LS = own_key_L1 == xp.arange(keys)
         sees_nothing_BL1 = ~allowed_BLS.any(-1, keepdims=True)
         return allowed_BLS | (sees_nothing_BL1 & own_LS)
 

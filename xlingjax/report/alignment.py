@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 
 from xlingjax.evaluation.alignment import METHODS, Alignment, Links
-from xlingjax.report import html, plots
+from xlingjax.report import drawing, html
 from xlingjax.report.run import Run
 
 
-@plots.styled
+@drawing.styled
 def picture(
     alignment: Alignment,
     words: tuple[Sequence[str], Sequence[str]],
@@ -28,12 +28,12 @@ def picture(
     # By the number of words, so that each label has its room; clipped, so that a page can hold it.
     width = float(np.clip(1.6 + 0.32 * len(right), 2.5, 14.0))
     height = float(np.clip(1.6 + 0.32 * len(left), 2.5, 14.0))
-    figures, (axis,) = plots.panels(1, (width, height))
+    figures, (axis,) = drawing.panels(1, (width, height))
     axis.grid(False)
     image = axis.imshow(grid, cmap="Blues", interpolation="nearest")
     if links:
         rows, columns = zip(*sorted(links), strict=True)
-        axis.plot(columns, rows, "o", color=plots.COLOURS[1], markersize=5)
+        axis.plot(columns, rows, "o", color=drawing.COLOURS[1], markersize=5)
     axis.set_xticks(range(len(right)), right, rotation=60, ha="right")
     axis.set_yticks(range(len(left)), left)
     axis.figure.colorbar(image, ax=axis, label="cosine", shrink=0.8)
@@ -48,7 +48,7 @@ def by_layer(run: Run) -> list[str]:
         return []
     table = values["by_language"]
     layers = list(values["by_layer"])
-    head = ["language", *plots.short_layer_names(layers)]
+    head = ["language", *drawing.short_layer_names(layers)]
     parts = []
     for method in METHODS:
         rows = []

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from xlingjax.report import html, plots
+from xlingjax.report import drawing, html
 from xlingjax.report.run import Run
 
 SAMPLES_NOTE = (
@@ -89,12 +89,12 @@ def recovery(run: Run) -> list[str]:
     for sample in values["samples"]:
         figures += recovery_picture(sample)
     return [
-        plots.drawn(figures, "attention of word recovery"),
+        drawing.drawn(figures, "attention of word recovery"),
         html.note(RECOVERY_NOTE),
     ]
 
 
-@plots.styled
+@drawing.styled
 def recovery_picture(sample: Mapping[str, Any]) -> Any:
     """The attention of word recovery in one pair: words recovered down, those they are mixed from
     across."""
@@ -102,7 +102,7 @@ def recovery_picture(sample: Mapping[str, Any]) -> Any:
     partner = sample["partner"]
     width = float(np.clip(2.0 + 0.27 * len(partner), 2.6, 14.0))
     height = float(np.clip(2.0 + 0.27 * len(pieces), 2.6, 14.0))
-    figures, (axis,) = plots.panels(1, (width, height))
+    figures, (axis,) = drawing.panels(1, (width, height))
     axis.grid(False)
     # A side without words has no rows, of which JSON keeps no shape.
     shares = np.array(sample["attention"]).reshape(len(pieces), len(partner))
@@ -129,9 +129,9 @@ def recovery_picture(sample: Mapping[str, Any]) -> Any:
         pieces,
         strict=True,
     ):
-        colour = plots.COLOURS[1]
+        colour = drawing.COLOURS[1]
         if guess == piece:
-            colour = plots.COLOURS[2]
+            colour = drawing.COLOURS[2]
         label.set_color(colour)
     axis.set_title(f"{sample['language']} from {sample['partner_language']}")
     return figures

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from xlingjax.report import html, plots
+from xlingjax.report import drawing, html
 from xlingjax.report.run import Run
 
 HEAD = (
@@ -24,7 +24,7 @@ NOTE = (
 
 def section(runs: Mapping[str, Run], tuned: Sequence[Run] = ()) -> list[str]:
     """The latest values of every such evaluator, and curves of the runs beside each other."""
-    parts = [plots.drawn(curves(runs), "BLEU over training")]
+    parts = [drawing.drawn(curves(runs), "BLEU over training")]
     # Texts of the run itself and of what was fine-tuned from it; compared runs have curves alone.
     for run in (next(iter(runs.values())), *tuned):
         for name, evaluations in run.evaluated("generation").items():
@@ -62,7 +62,7 @@ def _tables(values: Mapping[str, Any]) -> list[str]:
     return parts
 
 
-@plots.styled
+@drawing.styled
 def curves(runs: Mapping[str, Run]) -> Any:
     """BLEU by step and direction, of the first such evaluator of each run. None where no run has
     two evaluations."""
@@ -77,14 +77,14 @@ def curves(runs: Mapping[str, Run]) -> Any:
     for evaluations in evaluated.values():
         _, last = evaluations[-1]
         directions |= dict.fromkeys(last["bleu"])
-    figures, axes = plots.panels(len(directions))
+    figures, axes = drawing.panels(len(directions))
     for axis, direction in zip(axes, directions, strict=True):
         for number, (name, evaluations) in enumerate(evaluated.items()):
             steps, values = zip(*evaluations, strict=True)
             # None leaves a gap, where a step has no such direction.
             bleu = [of_step["bleu"].get(direction) for of_step in values]
-            plots.curve(axis, runs[name], steps, bleu, number, name)
+            drawing.curve(axis, runs[name], steps, bleu, number, name)
         axis.set(title=f"{direction}: BLEU", xlabel="step")
-        plots.from_zero(axis)
-        plots.label_ends(axis)
+        drawing.from_zero(axis)
+        drawing.label_ends(axis)
     return figures

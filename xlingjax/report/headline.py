@@ -67,7 +67,8 @@ def _retrieval(
         score = f"{kind}_en_to_xx"
         layer = str(values["best"][pooling][score]["layer"])
         shares = [table[language][layer][score] for language in values["pairs"]]
-        below = _interval(shares, list(values["pairs"].values()))
+        counts = list(values["pairs"].values())
+        below = _interval(shares, counts, "pairs a language")
         below += floors
         for name in compared:
             other = summary.get(f"retrieval_mean_{key(name)}{ending}")
@@ -82,8 +83,12 @@ def _retrieval(
     return tiles
 
 
-def _interval(shares: Sequence[float], counts: Sequence[int]) -> list[str]:
-    said = f"{min(counts):,} pairs a language"
+def _interval(
+    shares: Sequence[float],
+    counts: Sequence[int],
+    cases: str,
+) -> list[str]:
+    said = f"{min(counts):,} {cases}"
     if min(counts) >= intervals.FEW:
         return [said]
     low, high = intervals.of_mean(shares, counts)
@@ -110,9 +115,12 @@ def _tasks(summary: Mapping[str, Any]) -> list[Tile]:
         if english is None and others is None:
             continue
         below = [f"{_percent(others)} mean of the other languages"]
-        chance = summary.get(f"{name}_chance")
-        if chance is not None:
-            below.append(f"commonest label {_percent(chance)}")
+        examples = summary.get(f"{name}_examples_en")
+        if examples and english is not None:
+            below += _interval([english], [examples], "examples")
+        commonest = summary.get(f"{name}_commonest_en")
+        if commonest is not None:
+            below.append(f"commonest label {_percent(commonest)}")
         tiles.append((title, _percent(english), below))
     if summary.get("bleu_mean") is not None:
         figure = f"{summary['bleu_mean']:.1f}"

@@ -16,7 +16,7 @@ import numpy as np
 from xlingjax.data.loader import BatchSource, Peekable
 from xlingjax.errors import UserError
 from xlingjax.objectives.base import Objective
-from xlingjax.report import html, negatives, plots, running_text, schedule
+from xlingjax.report import drawing, html, negatives, running_text, schedule
 from xlingjax.report.masking import (
     STATISTICS_HEAD,
     mask_statistics,
@@ -24,6 +24,7 @@ from xlingjax.report.masking import (
 )
 from xlingjax.report.rows import TOKENS_HEAD, Batch, Row, Token, facts, read_row
 from xlingjax.report.terminal import print_objective, print_table
+from xlingjax.runtime.files import write_text
 from xlingjax.training.stages import stage_of
 
 GRID = (2.3, 2.4)
@@ -155,7 +156,7 @@ def _grids(view: Row, uses: Iterable[str]) -> list[str]:
     for use in sorted(hidden, key=hidden.__getitem__, reverse=True):
         if hidden[use]:
             (figure,) = small_grid(view, use)
-            figures.append(html.figure(plots.svg(figure), f"{use}: grid"))
+            figures.append(html.figure(drawing.svg(figure), f"{use}: grid"))
     parts = []
     if figures:
         parts.append(html.beside(figures))
@@ -223,8 +224,8 @@ def first_rows(
             continue
         for use in new_uses:
             shown_masks.add(masks[use].name)
-        # Looked at and not taken: the run begins with this batch.
-        batch = source.peek()
+        # Of an objective that has not had a turn it is looked at and not taken.
+        batch = source.first()
         row = _most_mixed(batch)
         view = read_row(objective, batch, row, vocabulary, source.languages)
         parts += [
@@ -247,12 +248,12 @@ def _most_mixed(batch: Batch) -> int:
     return int(np.argmax(counts))
 
 
-@plots.styled
+@drawing.styled
 def attention_picture(view: Row, use: str, name: str) -> Any:
     """A grid as a figure; pieces along both sides where there is room to read them."""
     count = len(view.tokens)
     side = float(np.clip(1.2 + 0.16 * count, 3.0, 9.0))
-    figures, (axis,) = plots.panels(1, (side, side))
+    figures, (axis,) = drawing.panels(1, (side, side))
     axis.grid(False)
     axis.imshow(
         ~view.grids_LL[use],
@@ -270,10 +271,10 @@ def attention_picture(view: Row, use: str, name: str) -> Any:
     return figures
 
 
-@plots.styled
+@drawing.styled
 def small_grid(view: Row, use: str) -> Any:
     """A grid as a small figure, lines where another side or example begins."""
-    figures, (axis,) = plots.panels(1, GRID)
+    figures, (axis,) = drawing.panels(1, GRID)
     axis.grid(False)
     # Transparent where nothing is seen, so that it is the page's own colour.
     picture = np.zeros((*view.grids_LL[use].shape, 4))
@@ -285,8 +286,8 @@ def small_grid(view: Row, use: str) -> Any:
         if before != part:
             starts.append(i - 0.5)
     for start in starts:
-        axis.axhline(start, color=plots.SOFT, linewidth=0.8)
-        axis.axvline(start, color=plots.SOFT, linewidth=0.8)
+        axis.axhline(start, color=drawing.SOFT, linewidth=0.8)
+        axis.axvline(start, color=drawing.SOFT, linewidth=0.8)
     # Named where they are few: a row packed with many examples has no room.
     if len(starts) < 4:
         edges = [-0.5, *starts, len(parts) - 0.5]
@@ -313,9 +314,9 @@ def _write(
     try:
         folder.mkdir(parents=True, exist_ok=True)
         page = html.page("inspect · xlingjax", "\n".join([head, *parts]))
-        (folder / "inspect.html").write_text(page, encoding="utf-8")
+        write_text(folder / "inspect.html", page)
         for name, picture in pictures.items():
-            plots.save(picture, folder / f"{name}.png")
+            drawing.save(picture, folder / f"{name}.png")
     except OSError as error:
         raise UserError(
             f"cannot write to {folder}: {error.strerror}: choose another --output",

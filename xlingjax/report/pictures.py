@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from xlingjax.report.plots import losses, save
+from xlingjax.report.drawing import save
+from xlingjax.report.plots import losses
 from xlingjax.report.retrieval_plots import (
     retrieval_by_layer,
     retrieval_layers,

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from xlingjax.report import html, plots
+from xlingjax.report import drawing, html, plots
 from xlingjax.report.run import Run
 
 NOTE = (
@@ -31,7 +31,7 @@ def section(runs: Mapping[str, Run]) -> list[str]:
         for values in last.values():
             row.append(values.get(f"share_{share}"))
         rows.append(row)
-    figure = plots.drawn(
+    figure = drawing.drawn(
         plots.pseudo_perplexities(run),
         "held-out perplexity by share of pseudo tokens",
     )

@@ -8,7 +8,7 @@ import numpy as np
 
 from xlingjax.evaluation.floors import FLOORS
 from xlingjax.evaluation.retrieval import best_layer
-from xlingjax.report import html, plots
+from xlingjax.report import drawing, html, plots
 from xlingjax.report.run import Run
 
 LAYERS = 5
@@ -21,7 +21,7 @@ def chance(values: Mapping[str, Any]) -> float:
     return float(np.mean([1 / n for n in values["pairs"].values()]))
 
 
-@plots.styled
+@drawing.styled
 def retrieval_by_layer(run: Run) -> Any:
     """Mean over languages over training, a curve per layer: raw and centred beside each other. None
     without two evaluations."""
@@ -31,7 +31,7 @@ def retrieval_by_layer(run: Run) -> Any:
     _, last = evaluated[-1]
     # Of several poolings the first, which the plain figures are of.
     pooling = next(iter(last["by_layer"]))
-    figures, axes = plots.panels(len(KINDS), plots.tall(LAYERS + 4))
+    figures, axes = drawing.panels(len(KINDS), drawing.tall(LAYERS + 4))
     for axis, (kind, title) in zip(axes, KINDS.items(), strict=True):
         score = f"{kind}_en_to_xx"
         best = best_layer(last["by_layer"][pooling], score)
@@ -43,15 +43,15 @@ def retrieval_by_layer(run: Run) -> Any:
                 steps.append(step)
                 of_layer = evaluation["by_layer"][pooling][layer]
                 values.append(100 * of_layer[score])
-            name = plots.layer_name(layer)
-            plots.curve(axis, run, steps, values, number, name)
+            name = drawing.layer_name(layer)
+            drawing.curve(axis, run, steps, values, number, name)
         _levels(axis, run, last)
         axis.set(
             title=f"{title}: en → xx (%)",
-            xlabel=plots.axis_label(),
+            xlabel=drawing.axis_label(),
             ylim=(0, 100),
         )
-        plots.label_ends(axis)
+        drawing.label_ends(axis)
     return figures
 
 
@@ -64,14 +64,14 @@ def _drawn_layers(layers: Sequence[str], best: str) -> list[str]:
 
 def _levels(axis, run: Run, last: Mapping[str, Any]) -> None:
     """Chance, and what simple models reach."""
-    plots.level(axis, 100 * chance(last), "chance")
+    drawing.level(axis, 100 * chance(last), "chance")
     means = (run.last("floors") or {}).get("mean", {})
     for floor, name in FLOORS.items():
         if floor in means:
-            plots.level(axis, 100 * means[floor], name)
+            drawing.level(axis, 100 * means[floor], name)
 
 
-@plots.styled
+@drawing.styled
 def retrieval_runs(runs: Mapping[str, Run]) -> Any:
     """Mean over languages at each evaluation's best layer, a curve per run. None for a single
     run."""
@@ -82,9 +82,9 @@ def retrieval_runs(runs: Mapping[str, Run]) -> Any:
             evaluated[name] = found
     if len(evaluated) < 2:
         return None
-    way = plots.over(runs)
+    way = drawing.over(runs)
     keys = {"raw": "retrieval_mean", "centred": "retrieval_mean_centred"}
-    figures, axes = plots.panels(len(KINDS))
+    figures, axes = drawing.panels(len(KINDS))
     for axis, (kind, title) in zip(axes, KINDS.items(), strict=True):
         for number, name in enumerate(evaluated):
             steps, values = plots.course(
@@ -92,15 +92,15 @@ def retrieval_runs(runs: Mapping[str, Run]) -> Any:
                 keys[kind],
                 scale=100,
             )
-            plots.curve(axis, runs[name], steps, values, number, name, **way)
+            drawing.curve(axis, runs[name], steps, values, number, name, **way)
         first = next(iter(evaluated))
         _levels(axis, runs[first], evaluated[first][-1][1])
         axis.set(
             title=f"{title}: en → xx (%)",
-            xlabel=plots.axis_label(**way),
+            xlabel=drawing.axis_label(**way),
             ylim=(0, 100),
         )
-        plots.label_ends(axis)
+        drawing.label_ends(axis)
     return figures
 
 
@@ -118,8 +118,10 @@ def by_layer_tables(values: Mapping[str, Any]) -> list[str]:
             rows.append((language, cells))
         # The same choice as the evaluator's, whose figures stand beside.
         best = best_layer(values["by_layer"][pooling], score)
-        said = f"{title}, by layer: en → xx (%); best: {plots.layer_name(best)}"
-        head = ["language", *plots.short_layer_names(layers)]
+        said = (
+            f"{title}, by layer: en → xx (%); best: {drawing.layer_name(best)}"
+        )
+        head = ["language", *drawing.short_layer_names(layers)]
         parts.append(html.titled(said, html.heat(head, rows)))
     return [html.beside(parts)]
 
@@ -134,7 +136,7 @@ def similarity_table(values: Mapping[str, Any]) -> str:
     return html.heat(["", *names], rows, "{:.2f}", low, 1.0)
 
 
-@plots.styled
+@drawing.styled
 def retrieval_layers(run: Run) -> Any:
     """The latest evaluation, language by layer, raw and centred, as two heat-maps."""
     values = run.last("retrieval")
@@ -145,8 +147,8 @@ def retrieval_layers(run: Run) -> Any:
     languages = list(table)
     layers = list(values["by_layer"][pooling])
     height = 0.7 + 0.27 * len(languages)
-    size = (max(plots.PANEL[0], 1 + 0.4 * len(layers)), max(height, 1.8))
-    figures, axes = plots.panels(2, size)
+    size = (max(drawing.PANEL[0], 1 + 0.4 * len(layers)), max(height, 1.8))
+    figures, axes = drawing.panels(2, size)
     for axis, kind in zip(axes, KINDS, strict=True):
         score = f"{kind}_en_to_xx"
         cells = np.zeros((len(languages), len(layers)))
@@ -154,11 +156,11 @@ def retrieval_layers(run: Run) -> Any:
             cells[i] = [100 * table[language][layer][score] for layer in layers]
         # The same choice as the evaluator's, whose figures stand beside.
         best = best_layer(values["by_layer"][pooling], score)
-        plots.heat_map(
+        drawing.heat_map(
             axis,
             cells,
             languages,
-            plots.short_layer_names(layers),
+            drawing.short_layer_names(layers),
             "{:.0f}",
             0,
             100,
@@ -170,7 +172,7 @@ def retrieval_layers(run: Run) -> Any:
     return figures
 
 
-@plots.styled
+@drawing.styled
 def similarity(run: Run) -> Any:
     """Cosine of the languages' mean vectors."""
     values = run.last("retrieval")
@@ -179,8 +181,16 @@ def similarity(run: Run) -> Any:
     names = values["similarity"]["languages"]
     cells = np.array(values["similarity"]["cosine"])
     side = 1.6 + 0.36 * len(names)
-    figures, (axis,) = plots.panels(1, (side + 0.5, side))
+    figures, (axis,) = drawing.panels(1, (side + 0.5, side))
     # From the lowest: cosines of one model lie close together, and from 0 all would look alike.
-    plots.heat_map(axis, cells, names, names, "{:.2f}", float(cells.min()), 1.0)
+    drawing.heat_map(
+        axis,
+        cells,
+        names,
+        names,
+        "{:.2f}",
+        float(cells.min()),
+        1.0,
+    )
     axis.set_title(f"layer {values['similarity']['layer']}")
     return figures

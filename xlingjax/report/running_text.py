@@ -4,7 +4,7 @@ pair beside each other."""
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 
-from xlingjax.report import html, plots
+from xlingjax.report import drawing, html
 from xlingjax.report.rows import Token
 
 MARKS = {
@@ -49,7 +49,7 @@ def as_html(tokens: Sequence[Token], languages: Sequence[str]) -> str:
     """The examples below each other, the sides of each beside each other where there is room.
     languages: the run's, by which colours go."""
     # By the run's languages and not by the text's, so that one has the same colour in every row.
-    colour = plots.colours(languages)
+    colour = drawing.colours(languages)
     parts = []
     for example in sides(tokens):
         parts.append('<div class="sides">')
@@ -60,7 +60,9 @@ def as_html(tokens: Sequence[Token], languages: Sequence[str]) -> str:
             for language, stretch in stretches(side):
                 style = ""
                 if len(names) > 1:
-                    style = f' style="color:{plots.variable(colour[language])}"'
+                    style = (
+                        f' style="color:{drawing.variable(colour[language])}"'
+                    )
                 # Isolated, since a stretch from right to left must not turn its neighbours around.
                 words = "".join(map(_marked, stretch))
                 text.append(
@@ -121,7 +123,7 @@ def as_text(tokens: Sequence[Token], languages: Sequence[str]):
     from rich.table import Table
     from rich.text import Text
 
-    colour = plots.colours(languages)
+    colour = drawing.colours(languages)
     shown = []
     for example in sides(tokens):
         table = Table.grid(padding=(0, 2), expand=True)

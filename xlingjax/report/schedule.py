@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from xlingjax.report import html, plots
+from xlingjax.report import drawing, html
 from xlingjax.training.optimizer import OptimizerConfig, learning_rate_schedule
 from xlingjax.training.stages import stage_of
 
@@ -165,7 +165,7 @@ def _said(stages: Stages) -> str:
     return "; ".join(parts)
 
 
-@plots.styled
+@drawing.styled
 def picture(record: Mapping[str, Any]) -> Any:
     """Learning rate, shares of the objectives (where losses are summed their weights), and a panel
     for each number or switch that changes, by step."""
@@ -193,7 +193,7 @@ def picture(record: Mapping[str, Any]) -> Any:
     count = has_rate + in_turn + len(drawn) + bool(frozen)
     if not count or not steps:
         return None
-    figures, axes = plots.panels(count, (plots.PANEL[0], 2.1))
+    figures, axes = drawing.panels(count, (drawing.PANEL[0], 2.1))
     unused = iter(axes)
     if has_rate:
         _learning_rate(next(unused), record["optimizer"], steps)
@@ -220,7 +220,7 @@ def _learning_rate(axis, optimizer: Mapping[str, Any], steps: int) -> None:
     at = np.unique(np.linspace(0, max(steps - 1, 0), POINTS).astype(int))
     # The training's own function, on NumPy: a drawing must not start a device.
     rate = learning_rate_schedule(OptimizerConfig(**optimizer), steps, np)
-    axis.plot(at, rate(at), color=plots.COLOURS[0])
+    axis.plot(at, rate(at), color=drawing.COLOURS[0])
     axis.set(title="learning rate", ylim=(0, None))
 
 
@@ -233,7 +233,7 @@ def _turns(axis, of: Mapping[str, Stages], steps: int) -> None:
     middles = []
     for stages, colour in zip(
         of.values(),
-        plots.COLOURS * len(of),
+        drawing.COLOURS * len(of),
         strict=False,
     ):
         now = [_at(stages, start) for start in starts]
@@ -251,7 +251,7 @@ def _turns(axis, of: Mapping[str, Stages], steps: int) -> None:
         middles.append(float(below[-1] + above[-1]) / 2)
         below = above
     axis.set(title="share of the steps (%)", ylim=(0, 100))
-    plots.write_ends(axis, list(of), middles, plots.COLOURS)
+    drawing.write_ends(axis, list(of), middles, drawing.COLOURS)
 
 
 def _steps(
@@ -271,7 +271,7 @@ def _steps(
         # The last value holds to the end.
         levels.append(levels[-1])
         place = objectives.index(names[0])
-        colour = plots.COLOURS[place % len(plots.COLOURS)]
+        colour = drawing.COLOURS[place % len(drawing.COLOURS)]
         axis.step(
             at,
             levels,
@@ -285,7 +285,7 @@ def _steps(
     else:
         axis.set_ylim(0, None)
     axis.set_title(what)
-    plots.label_ends(axis)
+    drawing.label_ends(axis)
 
 
 def _is_switch(stages: Stages) -> bool:
@@ -313,7 +313,7 @@ def _frozen(axis, spans: Mapping[str, Sequence[tuple[int, int]]]) -> None:
         axis.broken_barh(
             of,
             (row - 0.35, 0.7),
-            color=plots.COLOURS[0],
+            color=drawing.COLOURS[0],
             alpha=0.25,
         )
         axis.text(
@@ -336,7 +336,7 @@ def section(record: Mapping[str, Any]) -> list[str]:
     if figure is None:
         return []
     return [
-        plots.drawn(figure, "the run's schedule"),
+        drawing.drawn(figure, "the run's schedule"),
         html.table(("what", "objective", "value"), rows(record), words=True),
         html.note(NOTE),
     ]

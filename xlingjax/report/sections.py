@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from xlingjax.evaluation.alignment import METHODS
-from xlingjax.report import html, intervals, plots, retrieval_plots
+from xlingjax.report import drawing, html, intervals, plots, retrieval_plots
 from xlingjax.report.alignment import by_layer
 from xlingjax.report.run import Run
 from xlingjax.training.stages import stage_of
@@ -37,8 +37,8 @@ PERPLEXITY_NOTE = (
     " barred or open."
 )
 INTERVAL_NOTE = (
-    "In brackets, of fewer than 1,000 pairs: where 95 % of such samples have the true value"
-    " (Wilson)."
+    "In brackets, of fewer than 1,000 pairs or examples: where 95 % of such samples have the true"
+    " value (Wilson)."
 )
 ALIGNMENT_NOTE = (
     "Alignment error rate against gold links, all of them sure (Och & Ney 2003): 0 is best. Links"
@@ -61,7 +61,7 @@ ACCURACY_NOTE = (
 
 
 def rows(run: Run) -> list[str]:
-    """What `inspector.first_rows` made before the first step."""
+    """What `inspector.first_rows` made after the first step."""
     if not run.rows:
         return []
     return [run.rows, html.note(ROWS_NOTE)]
@@ -78,7 +78,7 @@ def training(run: Run, runs: Mapping[str, Run]) -> list[str]:
     if not rows:
         return []
     return [
-        plots.drawn(plots.losses(runs), "training loss per objective"),
+        drawing.drawn(plots.losses(runs), "training loss per objective"),
         html.table(
             [
                 "run",
@@ -91,7 +91,7 @@ def training(run: Run, runs: Mapping[str, Run]) -> list[str]:
             rows,
         ),
         html.note(LOSS_NOTE),
-        plots.drawn(plots.machinery(run), "over training"),
+        drawing.drawn(plots.machinery(run), "over training"),
     ]
 
 
@@ -114,8 +114,8 @@ def languages(run: Run) -> list[str]:
         scale=100,
     )
     return [
-        plots.drawn(losses, "per language"),
-        plots.drawn(accuracies, "per language"),
+        drawing.drawn(losses, "per language"),
+        drawing.drawn(accuracies, "per language"),
     ]
 
 
@@ -124,11 +124,11 @@ def retrieval(run: Run, runs: Mapping[str, Run]) -> list[str]:
     if values is None:
         return []
     parts = [
-        plots.drawn(
+        drawing.drawn(
             retrieval_plots.retrieval_runs(runs),
             "retrieval of the compared runs",
         ),
-        plots.drawn(
+        drawing.drawn(
             retrieval_plots.retrieval_by_layer(run),
             "retrieval by layer over training",
         ),
@@ -232,7 +232,7 @@ def similarity(run: Run) -> list[str]:
 def perplexity(runs: Mapping[str, Run]) -> list[str]:
     run = next(iter(runs.values()))
     parts = [
-        plots.drawn(
+        drawing.drawn(
             plots.perplexities(run),
             "held-out perplexity over training",
         ),
@@ -352,19 +352,37 @@ def _by_language(runs: Sequence[Run], kind: str, note: str) -> list[str]:
     evaluated = _evaluated(runs, kind)
     if not evaluated:
         return []
-    last = [values for _, values in evaluated]
-    by_language = _row_of(last, "by_language")
-    rows = []
-    for language in _in_order(by_language):
-        rows.append([language, *_percents(by_language, language)])
-    rows.append(["mean of the others", *_percents(last, "mean_other")])
     units = {"f1": "F1, %", "accuracy": "accuracy, %"}
-    head = ["language"]
+    others = "mean of the others"
+    columns: dict[str, dict[str, str | None]] = {}
+    counts: list[int] = []
     for title, values in evaluated:
         unit = "%"
         if "metric" in values:
             unit = units[values["metric"]]
-        head.append(f"{title} ({unit})")
+        # Older runs do not tell how many examples there were.
+        examples = values.get("examples", {})
+        column = {}
+        for language, share in values["by_language"].items():
+            count = examples.get(language, intervals.FEW)
+            column[language] = _with_interval(share, count)
+        column[others] = html.percent(values.get("mean_other"))
+        columns[f"{title} ({unit})"] = column
+        if "commonest" in values:
+            columns[f"{title}: commonest label (%)"] = {
+                language: html.percent(share)
+                for language, share in values["commonest"].items()
+            }
+        counts += examples.values()
+    if counts and min(counts) < intervals.FEW:
+        note = f"{note} {INTERVAL_NOTE}"
+    rows = []
+    for language in _in_order(
+        [values["by_language"] for _, values in evaluated],
+    ):
+        rows.append([language, *_row_of(columns.values(), language)])
+    rows.append([others, *_row_of(columns.values(), others)])
+    head = ["language", *columns]
     return [html.table(head, rows, mean_rows=1), html.note(note)]
 
 
@@ -376,7 +394,7 @@ def alignment(run: Run) -> list[str]:
     rows = []
     for layer, errors in values["by_layer"].items():
         cells = map(html.percent, _cells(errors, METHODS))
-        rows.append([plots.layer_name(layer), *cells])
+        rows.append([drawing.layer_name(layer), *cells])
     return [
         html.table(head, rows),
         html.note(ALIGNMENT_NOTE),

@@ -56,9 +56,10 @@ def summarise(
 
     Of every compared run NAME: retrieval_mean_NAME, retrieval_mean_NAME_centred, tokens_seen_NAME.
     Accuracies and retrieval in 0..1. nli_en and nli_mean_other come from the first fine-tuned run
-    that has them (else from the run itself), on test where there are dev and test; so do tagging_en
-    and tagging_mean_other, qa_en and qa_mean_other (F1), and the scores of generated text,
-    bleu_mean and others.
+    that has them (else from the run itself), on test where there are dev and test; so do
+    nli_commonest_en (share of the commonest label), nli_examples_en, tagging_en and
+    tagging_mean_other, qa_en and qa_mean_other (F1), and the scores of generated text, bleu_mean
+    and others.
     """
     tokens = None
     logged = _logged(run, "tokens_seen")
@@ -108,6 +109,9 @@ def summarise(
         values = _first_last(candidates, kind)
         out[f"{name}_en"] = values.get("en")
         out[f"{name}_mean_other"] = values.get("mean_other")
+        # What guessing reaches, and of how many examples the figure is.
+        out[f"{name}_commonest_en"] = values.get("commonest", {}).get("en")
+        out[f"{name}_examples_en"] = values.get("examples", {}).get("en")
     written = _first_last(candidates, "generation")
     for figure in ("bleu", "chrf", "rouge_l", "wrong_language_rate"):
         for group in ("mean", "trained", "others"):

@@ -22,6 +22,7 @@ from pathlib import Path
 from types import TracebackType
 
 from xlingjax.errors import UserError
+from xlingjax.runtime.files import parsed_json
 
 SIGN_OF_LIFE = 20.0
 """Seconds between two."""
@@ -303,7 +304,7 @@ def _holder(path: Path) -> tuple[Holder | None, float]:
     """(who has the claim at `path`, seconds since its sign of life); None: nobody, or a file that
     names nobody."""
     try:
-        record = json.loads(path.read_text(encoding="utf-8"))
+        record = parsed_json(path.read_text(encoding="utf-8"))
         return Holder(**record), _now(path.parent) - path.stat().st_mtime
     except FileNotFoundError:
         return None, 0.0

@@ -5,13 +5,13 @@ import contextlib
 import errno
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from xlingjax.errors import UserError
 
-FULL = (errno.ENOSPC, errno.EDQUOT)
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _GONE = (
     errno.ENOENT,
     errno.ENOTDIR,
@@ -23,6 +23,37 @@ _GONE = (
     errno.ENODEV,
     errno.ENOTCONN,
 )
+_DISK = "see that the disk is there and can be written, and call it again"
+_OF_SYSTEM = (
+    errno.EMFILE,
+    errno.ENFILE,
+    errno.ENOMEM,
+    errno.EACCES,
+    errno.EPERM,
+    errno.ESTALE,
+    errno.ENODEV,
+    errno.ENOTCONN,
+    errno.ETIMEDOUT,
+)
+_REFUSALS = {
+    errno.ENOSPC: "make room, and call it again",
+    errno.EDQUOT: "make room, and call it again",
+    errno.EFBIG: "raise the limit on the size of files (ulimit -f)",
+    errno.EMFILE: "raise the limit on open files (ulimit -n)",
+    errno.ENFILE: "end other programs, or raise the system's limit on open files",
+    errno.ENAMETOOLONG: "choose a shorter name",
+    errno.ELOOP: "repair the links that lead to each other",
+    errno.EROFS: _DISK,
+    errno.EACCES: _DISK,
+    errno.EPERM: _DISK,
+    errno.EIO: _DISK,
+    errno.ESTALE: _DISK,
+    errno.ENODEV: _DISK,
+    errno.ENOTCONN: _DISK,
+    errno.ETIMEDOUT: _DISK,
+    errno.ENOMEM: "end other programs, or take a machine with more memory",
+}
+"""{number of an error: its remedy}."""
 
 
 def require_file(path: str | Path, option: str = "--output") -> None:
@@ -33,6 +64,27 @@ def require_file(path: str | Path, option: str = "--output") -> None:
     _require_parent(Path(path), option)
 
 
+def require_apart(output: str | Path, read: Mapping[str, Any]) -> None:
+    """Raises UserError where a file cannot be written at `output`, or is one that is read. read:
+    {option: path, or none}."""
+    require_file(output)
+    for option, path in read.items():
+        if path and os.path.realpath(path) == os.path.realpath(output):
+            raise UserError(
+                f"--output {output} is the file of {option}: name another one",
+            )
+
+
+def require_unicode(name: str | os.PathLike) -> None:
+    """Raises UserError for the name of a file that is not Unicode: no log, table or page could have
+    it."""
+    shown = os.fspath(name).encode(errors="backslashreplace").decode()
+    if shown != os.fspath(name):
+        raise UserError(
+            f"{shown}: this name is not UTF-8; rename the file or folder",
+        )
+
+
 def require_folder(path: str | Path, option: str = "--output") -> None:
     """Raises UserError where a folder at `path` can be neither made nor written to."""
     place = Path(path)
@@ -40,6 +92,19 @@ def require_folder(path: str | Path, option: str = "--output") -> None:
         raise UserError(f"{option} {path} is a file; give a folder")
     # Asked for as a file in it would be.
     _require_parent(place / "file", option)
+
+
+def require_appended(path: Path, remedy: str) -> None:
+    """Raises UserError where nothing can be written behind what stands in a file, or the file can
+    not be made. remedy: what can be done."""
+    place = path
+    if not path.exists():
+        place = path.parent
+    wanted = os.W_OK
+    if place.is_dir():
+        wanted |= os.X_OK
+    if path.is_dir() or not os.access(place, wanted):
+        raise UserError(f"{path} may not be written to; {remedy}")
 
 
 def _require_parent(path: Path, option: str) -> None:
@@ -57,6 +122,14 @@ def _require_parent(path: Path, option: str) -> None:
         return
 
 
+def parsed_json(text: str | bytes) -> Any:
+    """The value of JSON. Raises ValueError, also for too many brackets within brackets."""
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise ValueError("brackets within brackets, too many") from None
+
+
 def write_json(path: Path, value: Any) -> None:
     """Write whole or not at all."""
     text = json.dumps(value, indent=2, ensure_ascii=False, default=str)
@@ -65,15 +138,55 @@ def write_json(path: Path, value: Any) -> None:
 
 def write_text(path: Path, text: str) -> None:
     """Write whole or not at all, as UTF-8."""
+    write_bytes(path, text.encode())
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write whole or not at all."""
     # By its process, since several may write one file.
     partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
     try:
-        partial.write_text(text, encoding="utf-8")
+        partial.write_bytes(content)
         # Renaming replaces a file at once, so a reader never sees half of one.
         partial.replace(path)
     finally:
         # Only where it could not be written: it has its own name otherwise.
         partial.unlink(missing_ok=True)
+
+
+def refused_by_system(error: OSError) -> str:
+    """What a disk, a mount or a limit of the system refused, with the file and a remedy; "": the
+    error is another one, and may be a fault of the program."""
+    if error.errno not in _REFUSALS:
+        return ""
+    place = "the output"
+    if error.filename is not None:
+        place = os.fsdecode(error.filename)
+    remedy = _REFUSALS[error.errno]
+    return f"{place}: {error.strerror or error}; {remedy}"
+
+
+def is_of_system(error: Exception) -> bool:
+    """Whether a file could not be read for a reason that lies not in it: the next start may read
+    it, and it must not be taken for a damaged one."""
+    if isinstance(error, OSError):
+        return error.errno in _OF_SYSTEM
+    # TensorStore has it in its words.
+    return any(os.strerror(number) in str(error) for number in _OF_SYSTEM)
+
+
+def append_line(path: Path, line: str) -> None:
+    """Writes a line behind the others, all of it or nothing. Raises OSError."""
+    with open(path, "ab") as file:
+        size = file.tell()
+        try:
+            file.write(f"{line}\n".encode())
+            file.flush()
+        except OSError:
+            # Half a line would spoil the next one.
+            with contextlib.suppress(OSError):
+                os.truncate(path, size)
+            raise
 
 
 @contextlib.contextmanager

@@ -17,7 +17,7 @@ import jax
 import orbax.checkpoint as ocp
 
 from xlingjax.errors import UserError
-from xlingjax.runtime.files import write_json
+from xlingjax.runtime.files import is_of_system, write_json
 from xlingjax.runtime.machine import all_agree, barrier, first_line, is_primary
 from xlingjax.runtime.quiet import (
     forget_abandoned_reads,
@@ -341,6 +341,11 @@ class Checkpoints:
         except UserError:
             raise
         except Exception as error:
+            if is_of_system(error):
+                raise UserError(
+                    f"{self.folder / str(step)} cannot be read: {first_line(error)}; nothing is"
+                    " wrong with it: repair that and start again",
+                ) from error
             # Whatever Orbax raises of a damaged file: the one before may be whole.
             problem = f"{type(error).__name__}: {first_line(error)}"
         if not all_agree(restored is not None):

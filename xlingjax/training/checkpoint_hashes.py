@@ -17,6 +17,7 @@ from typing import Any
 
 from orbax.checkpoint.path import atomicity
 
+from xlingjax.runtime.files import is_of_system, parsed_json
 from xlingjax.runtime.hashes import file_hash
 
 HASHES = "hashes.json"
@@ -50,15 +51,18 @@ def write_hashes(folder: Path) -> None:
 
 def damage(item: Path, process: int = 0, processes: int = 1) -> str:
     """What is wrong with the files of a checkpoint's item; "": nothing, or it is of a version that
-    wrote no hashes. Of several processes each looks at its share of the files."""
+    wrote no hashes. Of several processes each looks at its share of the files. Raises OSError where
+    the system does not let it look."""
     path = item / HASHES
     if not path.exists():
         return ""
     try:
-        written = json.loads(path.read_text(encoding="utf-8"))
+        written = parsed_json(path.read_text(encoding="utf-8"))
         sizes = {name: int(size) for name, (size, _) in written.items()}
         hashes = {name: str(value) for name, (_, value) in written.items()}
-    except (OSError, ValueError, TypeError, AttributeError):
+    except (OSError, ValueError, TypeError, AttributeError) as error:
+        if is_of_system(error):
+            raise
         return f"{path} is damaged"
     # Those that are there: a name in a damaged table may lead anywhere.
     there = _files(item)
@@ -80,6 +84,8 @@ def _readable_hash(path: Path) -> str:
     try:
         return file_hash(path)
     except OSError as error:
+        if is_of_system(error):
+            raise
         return f"{error}"
 
 

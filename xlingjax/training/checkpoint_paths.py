@@ -1,11 +1,11 @@
 """Which checkpoints a run has: its steps, its best, and what RUN@STEP names."""
 
-import json
 import re
 from pathlib import Path
 from typing import Any
 
 from xlingjax.errors import UserError
+from xlingjax.runtime.files import parsed_json
 from xlingjax.runtime.records import NUMBER, read_record
 from xlingjax.training.run_record import run_and_checkpoint
 
@@ -71,7 +71,7 @@ def _steps_saved(workdir: Path) -> int:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        record = json.loads(path.read_text(encoding="utf-8"))
+        record = parsed_json(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
     if isinstance(record, dict):

@@ -1,11 +1,12 @@
 """What the loop measures now and then: the contract of `evaluation/`."""
 
 import abc
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
 
+from xlingjax.data.overlap import HeldOut
 from xlingjax.model.encoder import Encoder
 
 
@@ -16,6 +17,11 @@ class Evaluator(abc.ABC):
     """In evaluations.jsonl, and before the name of a metric: "nli_dev/mean"."""
     at_end = False
     """True: not before the last step, for what takes long."""
+
+    def held_out(self) -> Sequence[HeldOut]:
+        """Lines that it measures on, which no training text should have; of labelled examples
+        none."""
+        return ()
 
     @abc.abstractmethod
     def __call__(

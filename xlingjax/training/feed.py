@@ -10,8 +10,9 @@ import jax
 import numpy as np
 from jax.experimental import multihost_utils
 
+from xlingjax.data.blocks import BlockText
 from xlingjax.data.features import FIELDS, batch_hash
-from xlingjax.data.loader import Batches, BatchSource, to_global
+from xlingjax.data.loader import Batches, BatchSource, OfText, to_global
 from xlingjax.errors import UserError
 from xlingjax.model.encoder import Encoder
 from xlingjax.model.partition import batch_sharding, check_rows
@@ -145,6 +146,50 @@ class Feed:
         for name, run in self.runs.items():
             if not run.batches.shapes:
                 self._check(name, self.shapes[name])
+
+    def languages_before_open(self) -> int | None:
+        """How many languages the run has; None: not all sources tell before they are open."""
+        counts = set()
+        for run in self.runs.values():
+            if run.batches.languages is None:
+                return None
+            counts.add(len(run.batches.languages()))
+        return max(counts)
+
+    def abstract_batch(self, turn: Turn) -> Any | None:
+        """The batch of a turn as `on_devices` will give it, without values; None: its shapes are
+        not known before the text is open, or vary."""
+        sharding = batch_sharding(self.mesh)
+        batch = {}
+        for name in turn.factors:
+            run = self.runs[name]
+            if not run.batches.shapes or run.batches.shortest:
+                return None
+            shapes = required_fields(
+                name,
+                run.objective.reads,
+                run.batches.shapes,
+            )
+            batch[name] = {
+                field: jax.ShapeDtypeStruct(
+                    shape,
+                    FIELDS[field].dtype,
+                    sharding=sharding,
+                )
+                for field, shape in shapes.items()
+            }
+        if turn.summed:
+            return batch
+        return batch[turn.label]
+
+    @property
+    def texts(self) -> list[BlockText]:
+        """What the sources read, where it is text."""
+        found = []
+        for source in self.sources.values():
+            if isinstance(source, OfText):
+                found += source.texts
+        return found
 
     @property
     def objectives(self) -> dict[str, Objective]:

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from xlingjax.data.blocks import BlockText
 from xlingjax.errors import UserError
 from xlingjax.model.config import ModelConfig
 from xlingjax.training.checkpoint import Checkpoints
@@ -25,8 +26,9 @@ from xlingjax.training.run_record import (
 )
 from xlingjax.training.step import TrainState
 
-TokenVectors = Callable[[int], tuple[np.ndarray, str]]
-"""Of a width: (float32 [pieces, width], where they come from in words); rows of 0 stay random."""
+TokenVectors = Callable[[Sequence[BlockText], int], tuple[np.ndarray, str]]
+"""Of the text that a run reads, of a width: (float32 [pieces, width], where they come from in
+words); rows of 0 stay random."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,13 +94,14 @@ def new_run(
     languages: Sequence[str],
     identity: Mapping[str, Any],
     token_vectors: TokenVectors | None = None,
+    texts: Sequence[BlockText] = (),
 ) -> First:
     """A new run, from a random state whose parameters `load` replaces where it is given; without
-    it, `token_vectors` those of the token table."""
+    it, `token_vectors` of `texts` those of the token table."""
     if load is None:
         weights = f"random (seed {seed})"
         if token_vectors is not None:
-            params, said = _with_tokens(state.params, token_vectors)
+            params, said = _with_tokens(state.params, token_vectors, texts)
             state = dataclasses.replace(state, params=params)
             weights += f"; {said}"
         return First(state, weights)
@@ -107,9 +110,13 @@ def new_run(
     return First(state, weights, donated=donated)
 
 
-def _with_tokens(params: Any, vectors: TokenVectors) -> tuple[Any, str]:
+def _with_tokens(
+    params: Any,
+    vectors: TokenVectors,
+    texts: Sequence[BlockText],
+) -> tuple[Any, str]:
     table_VD = params["embeddings"]["tokens"]["embedding"]
-    rows_SD, said = vectors(table_VD.shape[1])
+    rows_SD, said = vectors(texts, table_VD.shape[1])
     # The table has rows beyond the vocabulary, and they stay as they are.
     padded_VD = np.zeros(table_VD.shape, np.float32)
     padded_VD[: len(rows_SD)] = rows_SD

@@ -2,11 +2,11 @@
 
 import contextlib
 import dataclasses
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import jax
 from jax.sharding import Mesh
 
 from xlingjax.errors import EXIT_CODE, UserError
@@ -14,7 +14,7 @@ from xlingjax.model.build import build_model
 from xlingjax.model.config import ModelConfig
 from xlingjax.model.parameter_count import count_parameters
 from xlingjax.model.partition import MeshConfig, check_counts, make_mesh
-from xlingjax.runtime.files import disk_explained
+from xlingjax.runtime.files import disk_explained, write_bytes
 from xlingjax.runtime.machine import (
     RuntimeConfig,
     all_agree,
@@ -47,7 +47,7 @@ from xlingjax.training.programs import Programs
 from xlingjax.training.progress import Progress, Timetable
 from xlingjax.training.run_record import run_identity, write_run
 from xlingjax.training.schedule import check as check_schedule
-from xlingjax.training.step import abstract_state, random_state, run_key
+from xlingjax.training.step import abstract_state, run_key
 from xlingjax.training.stopping import Stopping, StoppingConfig
 from xlingjax.training.tracker import Tracker
 
@@ -106,7 +106,7 @@ def train(
     hash_batches: bool = False,
     extra_config: dict[str, Any] | None = None,
     files: Mapping[str, bytes] | None = None,
-    on_start: Callable[[], None] | None = None,
+    on_start: Callable[[Callable[[str], None]], None] | None = None,
     write_page: Callable[[], Path] | None = None,
     runtime: RuntimeConfig = RuntimeConfig(),
 ) -> Result:
@@ -123,10 +123,10 @@ def train(
     rate and stages go by `steps` all the same. A run that has stopped so stays as it is.
     rng_impl: "rbg" makes dropout cheaper and its bits dependent on the mesh. hash_batches: put a
     hash of the batches into metrics.jsonl. extra_config: kept in run.json. files: {name: content},
-    kept in workdir, written like run.json when nothing is left to refuse. on_start: called then, by
-    one process, before the first step. write_page: writes a page of the run's files and returns its
-    path; called by one process after evaluations and at the end. It takes a small part of the run's
-    time, and what it raises is one line.
+    kept in workdir, written like run.json when nothing is left to refuse. on_start: called by one
+    process after the first step, with what writes a line into the log. write_page: writes a page of
+    the run's files and returns its path; called by one process after evaluations and at the end. It
+    takes a small part of the run's time, and what it raises is one line.
 
     A continued run takes the same batches, turns and random numbers as one that was never stopped.
     With several processes each calls train() with equal arguments. Raises UserError for everything
@@ -168,7 +168,6 @@ def train(
         encoder = build_model(model, device_mesh)
         rule = make_optimizer(optimizer, steps, encoder.abstract())
         abstract = abstract_state(device_mesh, encoder, rule, optimizer)
-        shardings = jax.tree.map(lambda x: x.sharding, abstract)
         # A donor that does not fit is refused here, before any text is read.
         load = None
         if not saved:
@@ -179,6 +178,16 @@ def train(
         stack.callback(feed.close)
         # Weights of a later stage too: a run shall not stop there after days.
         check_schedule(feed.weights, schedule, steps)
+        programs = Programs(
+            feed,
+            rule,
+            optimizer,
+            abstract,
+            run_key(seed, rng_impl, device_mesh),
+        )
+        stack.callback(programs.close)
+        # Beside what follows. Where the newest checkpoint cannot be read, they are of other steps.
+        programs.begin(max(saved, default=0), steps, seed, schedule, not saved)
         feed.open()
 
         # ---- the weights: own checkpoint, else init_from, else random ----------------------------
@@ -193,7 +202,7 @@ def train(
         stack.push(checkpoints.leave)
         first = restored(checkpoints, abstract, feed, workdir)
         if first is None:
-            state = random_state(encoder, rule, optimizer, shardings, seed)
+            state = programs.random_state(seed)
             first = new_run(
                 state,
                 seed,
@@ -201,6 +210,7 @@ def train(
                 feed.languages,
                 identity,
                 token_vectors,
+                feed.texts,
             )
         step = first.step
         state = first.state
@@ -231,8 +241,6 @@ def train(
             course = feed.course(steps, schedule, optimizer)
             session = first.session(machine, dict(device_mesh.shape))
             write_run(workdir, identity, feed, course, session, extra_config)
-            if on_start:
-                on_start()
 
         # ---- what happens now and then -----------------------------------------------------------
         timetable = Timetable(ends, evaluators, **every)
@@ -244,6 +252,7 @@ def train(
         tracker.begin(step)
         if not is_primary():
             write_page = None
+            on_start = None
         page = Page(write_page, tracker.say)
         progress = Progress(
             timetable,
@@ -257,13 +266,11 @@ def train(
             hash_batches=hash_batches,
             tokens_seen=first.tokens_seen,
         )
-        programs = Programs(feed, rule, optimizer, shardings, progress)
         # The run was asked to stop, or failed, before this checkpoint was measured.
         if first.continued and not all_agree(measured):
             progress.measure_restored(step, state)
 
         # ---- the loop ----------------------------------------------------------------------------
-        key = run_key(seed, rng_impl, device_mesh)
         stopping = False
         stack.enter_context(
             preemption.interrupts(step, lambda: last_step(workdir)),
@@ -277,12 +284,21 @@ def train(
             rows = feed.next(turn, f"step {step} of {steps}")
             batch = feed.on_devices(turn, rows)
             # The step takes the memory of the old state. It returns before the device is done.
-            state, sums = programs.step(turn, step, state, batch, key)
+            state, sums = programs.step(
+                turn,
+                step,
+                state,
+                batch,
+                progress.compiling,
+            )
             progress.add(step, turn, rows, sums)
             step += 1
             # All processes stop at the same step, so they agree on it here.
             stopping = preemption.reached(step)
             progress.after(step, state, stopping)
+            if on_start and not stopping:
+                progress.beside(functools.partial(on_start, tracker.say))
+                on_start = None
 
         # ---- the end -----------------------------------------------------------------------------
         # The result says that the run ended, so its last checkpoint is on disk first.
@@ -309,7 +325,7 @@ def train(
 
 def _write_files(workdir: Path, files: Mapping[str, bytes]) -> None:
     for name, content in files.items():
-        (workdir / name).write_bytes(content)
+        write_bytes(workdir / name, content)
     # An earlier start's: this run has not ended.
     (workdir / "result.json").unlink(missing_ok=True)
 

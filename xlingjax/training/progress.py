@@ -117,7 +117,7 @@ class Progress:
 
     @contextlib.contextmanager
     def compiling(self, label: str) -> Iterator[None]:
-        """Around the compilation of the step of a turn of this label."""
+        """Around the wait for the compiled step of a turn of this label."""
         # The steps on their way end before the clock stops: they are training.
         self._guard.drain()
         started = time.perf_counter()
@@ -151,6 +151,11 @@ class Progress:
                 digest = self._feed.batch_hash(name, rows[name])
             self._intervals[objective].add(own, digest)
 
+    def beside(self, function: Callable[[], None]) -> None:
+        """Calls it; its time is none of training."""
+        with self._clock.paused():
+            function()
+
     def after(self, step: int, state: TrainState, stopping: bool) -> None:
         """Whatever is due after `step` steps. stopping: the run was asked to stop here."""
         # A run that is asked to stop has little time left: it saves and does not measure. At the
@@ -172,8 +177,7 @@ class Progress:
             self.save(step, state, evaluated=bool(evaluates))
         # At the last step the run's result is to be in it, which comes later.
         if evaluates and not self._timetable.last(step):
-            with self._clock.paused():
-                self._page.refresh()
+            self.beside(self._page.refresh)
         self._tracker.tick(step)
 
     def log(self, step: int) -> None:

@@ -1,12 +1,12 @@
 """The metrics of a run on Weights & Biases (wandb), beside the run's own files."""
 
-import json
 import uuid
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from xlingjax.errors import UserError
+from xlingjax.runtime.files import parsed_json
 
 NOT_IN_NAMES = "/\\#?%:"
 """What a project of wandb cannot be called with."""
@@ -88,4 +88,4 @@ def _record(workdir: Path) -> dict[str, Any]:
     path = workdir / "run.json"
     if not path.is_file():
         return {}
-    return json.loads(path.read_text(encoding="utf-8"))
+    return parsed_json(path.read_text(encoding="utf-8"))

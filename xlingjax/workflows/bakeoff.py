@@ -19,6 +19,7 @@ from typing import Any
 
 from xlingjax.errors import UserError
 from xlingjax.runtime.claim import alone_in
+from xlingjax.runtime.files import write_text
 from xlingjax.training.run_record import (
     differences,
     read_result,
@@ -149,7 +150,7 @@ def run(
         summaries.append(summary(cell.values(list(config.tasks))))
     content = {"config": asdict(config), "cells": summaries}
     text = json.dumps(content, indent=1, ensure_ascii=False) + "\n"
-    (folder / "bakeoff.json").write_text(text, encoding="utf-8")
+    write_text(folder / "bakeoff.json", text)
     return content
 
 
@@ -345,12 +346,13 @@ def _steps(
     workdirs = {mix: folder / "calibration" / slug(mix) for mix in config.mixes}
     runs = []
     for mix, workdir in workdirs.items():
-        words = [
-            *config.base,
-            *config.mixes[mix],
+        words = [*config.base, *config.mixes[mix]]
+        # A share suits any number of steps, and nobody types both.
+        if not any(word.startswith("WARMUP_SHARE=") for word in words):
+            words.append("WARMUP_STEPS=1")
+        words += [
             # How much a step reads is all that is wanted: no evaluations, no checkpoints.
             f"TRAIN_STEPS={CALIBRATION_STEPS}",
-            "WARMUP_STEPS=1",
             "EVAL_EVERY=0",
             "CHECKPOINT_EVERY=0",
             *config.last_words,

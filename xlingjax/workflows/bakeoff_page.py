@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from xlingjax.report import html, plots
+from xlingjax.report import drawing, html
+from xlingjax.runtime.files import write_text
 
 Cells = Sequence[Mapping[str, Any]]
 TITLES = {
@@ -116,7 +117,7 @@ def shown(name: str, value: tuple[float, float] | None) -> str:
     return f"{mean:.3f} ± {deviation:.3f}"
 
 
-@plots.styled
+@drawing.styled
 def by_layer(cells: Cells):
     """Retrieval, raw and centred, and alignment error over the layers, a line per mix; None without
     any."""
@@ -142,13 +143,13 @@ def by_layer(cells: Cells):
     if not measured:
         return None
     mixes = list(dict.fromkeys(cell["mix"] for cell in flat))
-    figures, axes = plots.panels(len(measured), plots.tall(len(mixes)))
+    figures, axes = drawing.panels(len(measured), drawing.tall(len(mixes)))
     for axis, kind in zip(axes, measured, strict=True):
         rows = by_mix(flat, kind)
         for number, (mix, layers) in enumerate(rows.items()):
             numbers = [int(name) for name in layers]
             means, deviations = np.array(list(layers.values())).T
-            colour = plots.COLOURS[number % len(plots.COLOURS)]
+            colour = drawing.COLOURS[number % len(drawing.COLOURS)]
             axis.errorbar(
                 numbers,
                 100 * means,
@@ -162,26 +163,26 @@ def by_layer(cells: Cells):
                 100 * means,
                 label=mix,
                 color=colour,
-                marker=plots.MARKERS[number % len(plots.MARKERS)],
+                marker=drawing.MARKERS[number % len(drawing.MARKERS)],
             )
         # The whole range: a cut axis makes small differences large.
         axis.set(title=f"{kind} (%)", xlabel="layer", ylim=(0, 100))
         axis.set_xticks(numbers)  # all mixes have the same layers
-        plots.label_ends(axis)
+        drawing.label_ends(axis)
     return figures
 
 
-@plots.styled
+@drawing.styled
 def bars(cells: Cells, of: str, title: str):
     """A group of bars per mix, one per key of the cells' `of`, shares of 1; None without any."""
     if not all(cell[of] for cell in cells):
         return None
     rows = by_mix(cells, of)
     keys = sorted(_names(rows))
-    inches = max(plots.PANEL[0], 0.6 + 0.13 * len(rows) * (len(keys) + 1))
-    figures, (axis,) = plots.panels(1, (inches, plots.PANEL[1]))
+    inches = max(drawing.PANEL[0], 0.6 + 0.13 * len(rows) * (len(keys) + 1))
+    figures, (axis,) = drawing.panels(1, (inches, drawing.PANEL[1]))
     width = 0.8 / len(keys)
-    for i, (key, colour) in enumerate(plots.colours(keys).items()):
+    for i, (key, colour) in enumerate(drawing.colours(keys).items()):
         places = []
         means = []
         deviations = []
@@ -199,12 +200,12 @@ def bars(cells: Cells, of: str, title: str):
             yerr=deviations,
             label=key,
             color=colour,
-            ecolor=plots.INK,
+            ecolor=drawing.INK,
             capsize=2,
         )
     axis.set_xticks(range(len(rows)), list(rows), rotation=30, ha="right")
     axis.set(title=f"{title} (%)", ylim=(0, 100))
-    plots.legend_below(axis)
+    drawing.legend_below(axis)
     return figures
 
 
@@ -251,8 +252,8 @@ def write(result: Mapping[str, Any], folder: Path) -> Path:
     pictures = []
     for name, figure in drawn.items():
         if figure is not None:
-            plots.save(figure, folder / f"{name}.png", dpi=110)
-            pictures.append(plots.drawn(figure, name))
+            drawing.save(figure, folder / f"{name}.png", dpi=110)
+            pictures.append(drawing.drawn(figure, name))
     head, rows = objectives_table(cells)
     cost = []
     if head[1:]:
@@ -275,6 +276,6 @@ def write(result: Mapping[str, Any], folder: Path) -> Path:
         f"{folder.name} · bake-off",
         "\n".join([head_line, *sections]),
     )
-    page.write_text(text, encoding="utf-8")
-    (folder / "bakeoff.md").write_text(markdown(result), encoding="utf-8")
+    write_text(page, text)
+    write_text(folder / "bakeoff.md", markdown(result))
     return page

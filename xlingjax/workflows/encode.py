@@ -1,7 +1,8 @@
 """What a trained encoder does with a user's files: sentence vectors and word alignments."""
 
 import dataclasses
-from collections.abc import Callable, Sequence
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,13 @@ from xlingjax.errors import UserError
 from xlingjax.evaluation import alignment
 from xlingjax.inference.run import TrainedRun, open_run
 from xlingjax.inference.sentences import Sentences
-from xlingjax.runtime.files import require_file
+from xlingjax.runtime.files import require_apart
 from xlingjax.training.run_record import read_result, run_and_checkpoint
+
+LINES = 1 << 13
+"""Whose vectors are in memory at a time."""
+PAIRS = 1 << 11
+"""Of which the states of all words are in memory at a time."""
 
 
 def encode(
@@ -32,16 +38,18 @@ def encode(
     """Writes float32 [lines, D] of the lines of a file; a blank line gives a row of zeros. layer,
     pooling, prefix: see `chosen`, None: not given. Returns what was done."""
     # Added and not put in place of a suffix: vectors.de and vectors.en are two files.
-    if not output.endswith(".npy"):
+    if not output.endswith((".npy", os.sep)):
         output = f"{output}.npy"
-    require_file(output)
+    require_apart(output, {"--input": source})
     trained = open_run(run)
     language, note = language_of(trained, language)
     way, in_words = chosen(trained, run, layer, pooling, prefix)
-    vectors = sentence_vectors(trained, lines_of(source), language, way)
+    lines = lines_of(source)
+    shape = (len(lines), trained.model.config.dim)
+    parts = vectors_in_parts(trained, lines, language, way)
     path = Path(output)
-    write(path, lambda: np.save(path, vectors))
-    return f"{path}: {vectors.shape[0]} lines x {vectors.shape[1]}, {in_words}{note}"
+    write(path, lambda: _write_rows(path, shape, parts))
+    return f"{path}: {shape[0]} lines x {shape[1]}, {in_words}{note}"
 
 
 def align(
@@ -58,8 +66,10 @@ def align(
     number `picture` (from 1; 0: none). Where `stem.txt` holds gold links, the error rate is given;
     they are read in the order of `languages`, but of a stem that ends in TGT-SRC in that one.
     Returns what was done."""
-    require_file(output)
-    lines = aligned_lines(*(f"{stem}.{language}" for language in languages))
+    sides = [f"{stem}.{language}" for language in languages]
+    for read in (*sides, f"{stem}.txt"):
+        require_apart(output, {"--stem": read})
+    lines = aligned_lines(*sides)
     pairs = [(first.split(), second.split()) for first, second in lines]
     # Before the model is opened: a mistyped number should not cost the alignment.
     if picture and not 1 <= picture <= len(pairs):
@@ -79,33 +89,43 @@ def align(
         layer = middle_layer(trained)
     else:
         layer = known_layer(trained, layer)
-    alignments = alignment.align(
-        trained.model,
-        trained.params,
-        pairs,
-        (known[0][0], known[1][0]),
-        trained.languages,
-        trained.vocabulary,
-        layers=[layer],
-    )[0]
-    links = [one.links(method) for one in alignments]
-    text = "".join(f"{alignment.pharaoh(one)}\n" for one in links)
+    texts = []
+    links: list[Any] = []
+    shown = None
+    for start in range(0, len(pairs), PAIRS):
+        part = pairs[start : start + PAIRS]
+        (alignments,) = alignment.align(
+            trained.model,
+            trained.params,
+            part,
+            (known[0][0], known[1][0]),
+            trained.languages,
+            trained.vocabulary,
+            layers=[layer],
+        )
+        found = [one.links(method) for one in alignments]
+        for one in found:
+            texts.append(f"{alignment.pharaoh(one)}\n".encode())
+        if right is not None:
+            links += found
+        if start < picture <= start + len(part):
+            i = picture - 1 - start
+            shown = (alignments[i], part[i], found[i])
     path = Path(output)
-    write(path, lambda: write_as_named(path, [text.encode()]))
+    write(path, lambda: write_as_named(path, texts))
     notes = "".join(note for _, note in known)
-    summary = [f"{path}: {len(links)} pairs, layer {layer}, {method}{notes}"]
+    summary = [f"{path}: {len(pairs)} pairs, layer {layer}, {method}{notes}"]
     if right is not None:
         error_rate = alignment.error_rate(links, right)
         summary.append(f"alignment error rate against {gold}: {error_rate:.4f}")
-    if picture:
+    if shown:
         # Matplotlib takes long to import, and most calls draw nothing.
-        from xlingjax.report import plots
+        from xlingjax.report import drawing
         from xlingjax.report.alignment import picture as draw
 
         image = Path(f"{path}.png")
-        i = picture - 1
-        figure = draw(alignments[i], pairs[i], links[i])
-        write(image, lambda: plots.save(figure, image))
+        figure = draw(*shown)
+        write(image, lambda: drawing.save(figure, image))
         summary.append(f"{image}: pair {picture}")
     return "\n".join(summary)
 
@@ -128,25 +148,61 @@ def cell(text: str) -> str:
 
 def sentence_vectors(
     trained: TrainedRun,
-    lines: list[str],
+    lines: Sequence[str],
     language: str,
     way: Sentences,
 ) -> np.ndarray:
-    """float32 [S, D], of an empty line zeros. way: one of a layer."""
-    # An empty sentence has special tokens alone, whose mean says nothing of a text.
-    full = [i for i, line in enumerate(lines) if line]
-    if not full:
+    """float32 [S, D]: `vectors_in_parts`, all together."""
+    vectors = np.empty((len(lines), trained.model.config.dim), np.float32)
+    row = 0
+    for part in vectors_in_parts(trained, lines, language, way):
+        vectors[row : row + len(part)] = part
+        row += len(part)
+    return vectors
+
+
+def vectors_in_parts(
+    trained: TrainedRun,
+    lines: Sequence[str],
+    language: str,
+    way: Sentences,
+) -> Iterator[np.ndarray]:
+    """float32 [at most LINES, D] of the lines one after the other, of an empty line zeros. way: one
+    of a layer. Raises UserError where all are empty."""
+    if not any(lines):
         raise UserError("no sentences: the file is empty")
-    vectors = trained.embed(
-        [lines[i] for i in full],
-        language,
-        way.pooling,
-        way.prefix,
-        (way.layer,),
-    )[0]
-    result = np.zeros((len(lines), vectors.shape[1]), np.float32)
-    result[full] = vectors
-    return result
+    for start in range(0, len(lines), LINES):
+        part = lines[start : start + LINES]
+        vectors = np.zeros((len(part), trained.model.config.dim), np.float32)
+        # An empty sentence has special tokens alone, whose mean says nothing of a text.
+        full = [i for i, line in enumerate(part) if line]
+        if full:
+            (vectors[full],) = trained.embed(
+                [part[i] for i in full],
+                language,
+                way.pooling,
+                way.prefix,
+                (way.layer,),
+            )
+        yield vectors
+
+
+def _write_rows(
+    path: Path,
+    shape: tuple[int, int],
+    parts: Iterable[np.ndarray],
+) -> None:
+    """A `.npy` of float32, whole or not at all, of rows that memory does not hold together."""
+    partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
+    header = {"descr": "<f4", "fortran_order": False, "shape": shape}
+    try:
+        with open(partial, "wb") as file:
+            np.lib.format.write_array_header_1_0(file, header)
+            for part in parts:
+                file.write(part.tobytes())
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
 
 
 def language_of(trained: TrainedRun, language: str) -> tuple[str, str]:

@@ -4,7 +4,7 @@ import dataclasses
 import functools
 import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ import jax
 from xlingjax.config.model import check_vocabulary
 from xlingjax.config.recipe import Recipe
 from xlingjax.data.loader import Peekable
+from xlingjax.data.overlap import overlap_of_texts
 from xlingjax.errors import UserError
 from xlingjax.evaluation.retrieval import RetrievalEvaluator
 from xlingjax.inference.sentences import Sentences, sentences_of
@@ -22,9 +23,11 @@ from xlingjax.objectives.retrieval import HardestNegative
 from xlingjax.report.build import build_report
 from xlingjax.report.inspector import first_rows
 from xlingjax.report.negatives import read as read_negatives
+from xlingjax.runtime.files import append_line, require_appended, write_text
 from xlingjax.runtime.machine import RuntimeConfig, is_primary, start
 from xlingjax.training.checkpoint_params import load_params
 from xlingjax.training.checkpoint_paths import find_checkpoint, step_of
+from xlingjax.training.evaluator import Evaluator
 from xlingjax.training.feed import in_stages
 from xlingjax.training.optimizer import OptimizerConfig
 from xlingjax.training.run_record import (
@@ -79,8 +82,9 @@ def launch(
         runtime=machine,
         extra_config=record,
         on_start=functools.partial(
-            first_report,
+            _begin,
             workdir,
+            evaluators,
             opened,
             corpus.vocabulary,
         ),
@@ -105,6 +109,11 @@ def evaluate(
     start(machine)
     workdir = str(workdir)
     checkpoint = find_checkpoint(workdir)
+    log = run_and_checkpoint(workdir)[0] / "evaluations.jsonl"
+    require_appended(
+        log,
+        "copy the run to where you may write, and name the copy",
+    )
     evaluators = evaluators_of(recipe)
     if not evaluators:
         raise UserError(
@@ -128,7 +137,6 @@ def evaluate(
     )
     # A folder of parameters alone has no step for its name.
     step = step_of(checkpoint.name) or 0
-    log = run_and_checkpoint(workdir)[0] / "evaluations.jsonl"
     for evaluator in evaluators:
         values = finite(evaluator(encoder, params, step, mesh))
         figures = []
@@ -140,8 +148,7 @@ def evaluate(
             # As training writes them: a report reads both alike.
             entry = {"step": step, "name": evaluator.name, "values": values}
             line = json.dumps(entry, ensure_ascii=False)
-            with open(log, "a", encoding="utf-8") as file:
-                file.write(line + "\n")
+            append_line(log, line)
 
 
 def evaluators_of(recipe: Recipe) -> list[Any]:
@@ -214,20 +221,36 @@ def watched(
     return entries, opened
 
 
+def _begin(
+    workdir: str,
+    evaluators: Sequence[Evaluator],
+    opened: Mapping[str, tuple[Any, Peekable]],
+    vocabulary: Any,
+    say: Callable[[str], None],
+) -> None:
+    """What is written and said when the first step is done."""
+    held = []
+    for evaluator in evaluators:
+        held += evaluator.held_out()
+    texts = []
+    for _, source in opened.values():
+        texts += source.texts
+    for file, message in overlap_of_texts(held, texts, vocabulary):
+        say(f"warning: {file}: {message}")
+    first_report(workdir, opened, vocabulary)
+
+
 def first_report(
     workdir: str,
     opened: Mapping[str, tuple[Any, Any]],
     vocabulary: Any,
 ) -> None:
-    """report.html before the first step: the schedule, the setting, what will be sampled, what the
+    """The first report.html: the schedule, the setting, what will be sampled, what the
     objectives read."""
     folder = Path(workdir)
     # A run that goes on has a fuller page already.
     if not (folder / "report.html").exists():
-        (folder / "rows.html").write_text(
-            first_rows(opened, vocabulary),
-            encoding="utf-8",
-        )
+        write_text(folder / "rows.html", first_rows(opened, vocabulary))
         build_report(folder)
 
 

@@ -34,7 +34,7 @@ from xlingjax.inference.vector_files import (
     write_shards,
 )
 from xlingjax.inference.wrong_partners import first_of_equal_keys
-from xlingjax.runtime.files import require_file, write_json
+from xlingjax.runtime.files import require_apart, write_json
 from xlingjax.training.checkpoint_paths import find_checkpoint
 from xlingjax.workflows.encode import (
     cell,
@@ -43,6 +43,11 @@ from xlingjax.workflows.encode import (
     sentence_vectors,
     write,
 )
+
+IN_MEMORY = 1 << 28
+"""Bytes of the vectors of both sides up to which they are not written to disk."""
+BYTES = 4
+"""Of a float32."""
 
 
 def mine(
@@ -67,7 +72,8 @@ def mine(
     seed: see `nearest.chosen_search`. Returns what was done."""
     # Checked before the sentences are encoded.
     table = pair_table(output, languages)
-    require_file(table)
+    for path in files:
+        require_apart(table, {"--files": path})
     # Equal lines would be each other's rivals in the margin, and be mined several times.
     kept = [distinct(_lines(path)) for path in files]
     counts = [int(mask.sum()) for mask in kept]
@@ -83,7 +89,12 @@ def mine(
     lines: list[Any] = []
     vectors: list[Rows] = []
     made_of = ""
-    if way_to_search.exact and sizes[0] * sizes[1] <= LARGEST_EXACT:
+    size = sum(sizes) * trained.model.config.dim * BYTES
+    if (
+        way_to_search.exact
+        and sizes[0] * sizes[1] <= LARGEST_EXACT
+        and size <= IN_MEMORY
+    ):
         for path, mask, language in zip(files, kept, known, strict=True):
             side = [*itertools.compress(_lines(path), mask)]
             lines.append(side)

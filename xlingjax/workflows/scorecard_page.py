@@ -5,7 +5,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from xlingjax.report import html, plots
+from xlingjax.report import drawing, html
+from xlingjax.runtime.files import write_text
 from xlingjax.workflows import scorecard, scorecard_plots
 from xlingjax.workflows.scorecard_tables import (
     Grid,
@@ -32,16 +33,16 @@ def write(card: dict[str, Any], folder: Path) -> list[Path]:
     written = []
     for name, text in texts.items():
         path = folder / name
-        path.write_text(text, encoding="utf-8")
+        write_text(path, text)
         written.append(path)
     for table in card["tables"]:
-        drawing = scorecard_plots.by_language(table)
-        if drawing is None:
+        figures = scorecard_plots.by_language(table)
+        if figures is None:
             continue
         name = table["task"].replace("/", "-")
         path = folder / "images" / f"{name}.png"
         path.parent.mkdir(exist_ok=True)
-        plots.save(drawing, path)
+        drawing.save(figures, path)
         written.append(path)
     return written
 
@@ -111,8 +112,8 @@ def page(card: dict[str, Any]) -> str:
     for title, grids, lines, table in sections_of(card):
         parts = []
         if table:
-            drawing = scorecard_plots.by_language(table)
-            parts.append(plots.drawn(drawing, f"{title}: score by language"))
+            figures = scorecard_plots.by_language(table)
+            parts.append(drawing.drawn(figures, f"{title}: score by language"))
             grids = grids + pivots(table)
         for each in grids:
             if each.values:
@@ -122,7 +123,7 @@ def page(card: dict[str, Any]) -> str:
             parts.append(f"<h3>{html.esc(each.caption)}</h3>{shown}")
         if table:
             label = "mean of the dev sets over steps; thin: a training, thick: their mean"
-            drawn = plots.drawn(
+            drawn = drawing.drawn(
                 scorecard_plots.curves(table["rows"]),
                 f"{title}: {label}",
             )

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from xlingjax.report import plots
+from xlingjax.report import drawing
 from xlingjax.workflows.scorecard_names import said
 
 BAR = 0.8
@@ -16,7 +16,7 @@ HATCHES = ("", "//", "..", "\\\\", "xx", "--")
 """Beside the colours, for who does not tell these apart."""
 
 
-@plots.styled
+@drawing.styled
 def by_language(table: dict[str, Any]) -> Any:
     """The score of a task in each language, a bar for each row; a whisker is the deviation over
     seeds. None where the files have no answers."""
@@ -28,11 +28,11 @@ def by_language(table: dict[str, Any]) -> Any:
     languages = sorted(set().union(*scores))
     # By the number of bars: PAN-X has forty languages, and each row a bar in each.
     bars = BAR_INCHES * len(languages) * (len(rows) + 1)
-    inches = max(plots.PANEL[0], 0.3 * len(languages), 0.6 + bars)
-    drawings, (axis,) = plots.panels(1, (inches, plots.PANEL[1]))
+    inches = max(drawing.PANEL[0], 0.3 * len(languages), 0.6 + bars)
+    drawings, (axis,) = drawing.panels(1, (inches, drawing.PANEL[1]))
     width = BAR / len(rows)
     for i, (row, of, colour) in enumerate(
-        zip(rows, scores, cycle(plots.COLOURS), strict=False),
+        zip(rows, scores, cycle(drawing.COLOURS), strict=False),
     ):
         places = []
         means = []
@@ -51,7 +51,7 @@ def by_language(table: dict[str, Any]) -> Any:
             means,
             width,
             yerr=whiskers,
-            ecolor=plots.INK,
+            ecolor=drawing.INK,
             color=colour,
             hatch=HATCHES[i % len(HATCHES)],
             # A hatch is drawn in the colour of the edge.
@@ -66,7 +66,7 @@ def by_language(table: dict[str, Any]) -> Any:
     )
     axis.set_xticklabels(languages)
     # Outside, since bars may fill the axes.
-    plots.legend_below(axis)
+    drawing.legend_below(axis)
     return drawings
 
 
@@ -86,16 +86,16 @@ def mean_curve(
     return means
 
 
-@plots.styled
+@drawing.styled
 def curves(rows: Sequence[dict[str, Any]]) -> Any:
     """The dev scores of a task's trainings by step, a colour for each row. None where nothing was
     trained."""
     rows = [row for row in rows if row["curves"]]
     if not rows:
         return None
-    drawings, (axis,) = plots.panels(1)
+    drawings, (axis,) = drawing.panels(1)
     for number, row in enumerate(rows):
-        colour = plots.COLOURS[number % len(plots.COLOURS)]
+        colour = drawing.COLOURS[number % len(drawing.COLOURS)]
         if len(row["curves"]) > 1:
             for curve in row["curves"]:
                 axis.plot(
@@ -110,9 +110,9 @@ def curves(rows: Sequence[dict[str, Any]]) -> Any:
             *zip(*points, strict=True),
             color=colour,
             linewidth=2,
-            marker=plots.MARKERS[number % len(plots.MARKERS)],
+            marker=drawing.MARKERS[number % len(drawing.MARKERS)],
             label=said(row),
         )
     axis.set(xlabel="step", title="dev", ylim=(0, 100))
-    plots.legend_below(axis)
+    drawing.legend_below(axis)
     return drawings

@@ -1,11 +1,11 @@
 """What came of a table of a paper: the score card of its sweeps, the figures of the trainings that
 its rows are, and what the commands on them printed."""
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from xlingjax.runtime.files import write_json, write_text
 from xlingjax.runtime.records import read_lines
 from xlingjax.training.run_record import read_result
 from xlingjax.training.tracker import EVALUATION, scalars
@@ -37,12 +37,9 @@ def show(table: Table, data: str | Path, output: str | Path) -> str:
         text = _markdown(rows, commands)
         folder = Path(output)
         page = folder / PAGE
-        page.write_text(text, encoding="utf-8")
+        write_text(page, text)
         record = page.with_suffix(".json")
-        record.write_text(
-            json.dumps(rows, indent=1, ensure_ascii=False) + "\n",
-            encoding="utf-8",
-        )
+        write_json(record, rows)
         parts.append(f"{text}\nrows: {page}, {record}")
     return "\n".join(parts)
 

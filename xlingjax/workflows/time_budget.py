@@ -3,7 +3,6 @@ trial of a few steps."""
 
 import dataclasses
 import functools
-import json
 import shutil
 import statistics
 import time
@@ -14,7 +13,7 @@ from typing import Any
 from xlingjax.config.recipe import Recipe, bindings, read_recipe
 from xlingjax.errors import Stopped, UserError
 from xlingjax.report.run import read_run
-from xlingjax.runtime.files import write_json
+from xlingjax.runtime.files import parsed_json, write_json
 from xlingjax.runtime.machine import RuntimeConfig, one_run_in, start
 from xlingjax.training.checkpoint import CheckpointConfig
 from xlingjax.training.stopping import StoppingConfig
@@ -79,7 +78,7 @@ def _begun(workdir: Path, hours: float) -> dict[str, Any] | None:
             )
         return None
     try:
-        record = json.loads(path.read_text(encoding="utf-8"))
+        record = parsed_json(path.read_text(encoding="utf-8"))
         before = float(record["hours"])
         dict(record["macros"])
     except (ValueError, TypeError, KeyError, OSError):
@@ -189,6 +188,12 @@ def scaled(
     for name in COURSE:
         value = lines.get(name, "")
         if name in given or not value.isascii() or not value.isdigit():
+            continue
+        # A share of the steps, which goes before it, needs no scaling.
+        if (
+            name == "WARMUP_STEPS"
+            and lines.get("WARMUP_SHARE", "None") != "None"
+        ):
             continue
         # 0 says that there is none.
         if int(value):

@@ -1,11 +1,9 @@
 """What `translate` and `generate` are asked for."""
 
 import dataclasses
-import os
 
-from xlingjax.errors import UserError
 from xlingjax.model.decoding import Decoding
-from xlingjax.runtime.files import require_file
+from xlingjax.runtime.files import require_apart
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,17 +27,10 @@ class Request:
 
 def apart(request: Request) -> None:
     """Raises UserError where the output would be written over what is read."""
-    if not request.output:
-        return
-    require_file(request.output)
-    output = os.path.realpath(request.output)
-    read = {
-        "--input": request.input,
-        "--score": request.score,
-        "--references": request.references,
-    }
-    for option, path in read.items():
-        if path and os.path.realpath(path) == output:
-            raise UserError(
-                f"--output {request.output} is the file of {option}: name another one",
-            )
+    if request.output:
+        read = {
+            "--input": request.input,
+            "--score": request.score,
+            "--references": request.references,
+        }
+        require_apart(request.output, read)

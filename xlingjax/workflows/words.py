@@ -11,7 +11,7 @@ import numpy as np
 from xlingjax.errors import UserError
 from xlingjax.evaluation import word_embeddings
 from xlingjax.inference.run import open_run
-from xlingjax.runtime.files import require_file
+from xlingjax.runtime.files import require_apart, write_text
 from xlingjax.workflows.encode import write
 
 
@@ -31,7 +31,10 @@ def words(
     if not dictionaries and not similarities:
         raise UserError("words needs --dictionary or --similarity: AA-BB=FILE")
     if output:
-        require_file(output)
+        for given in dictionaries:
+            require_apart(output, {"--dictionary": given.partition("=")[2]})
+        for given in similarities:
+            require_apart(output, {"--similarity": given.partition("=")[2]})
     of = {
         "dictionary": _read(
             "--dictionary",
@@ -78,10 +81,7 @@ def words(
             summary.append(f"{kind} {name}: {', '.join(figures)}")
     if output:
         text = json.dumps(result, ensure_ascii=False, indent=1) + "\n"
-        write(
-            Path(output),
-            lambda: Path(output).write_text(text, encoding="utf-8"),
-        )
+        write(Path(output), lambda: write_text(Path(output), text))
         summary.append(f"{output} written")
     return "\n".join(summary)
 

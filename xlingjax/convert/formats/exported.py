@@ -2,7 +2,6 @@
 beside them those that it has no place for, which our importer reads back."""
 
 import dataclasses
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -31,6 +30,7 @@ from xlingjax.errors import UserError
 from xlingjax.model.build import build_model
 from xlingjax.model.config import ModelConfig
 from xlingjax.model.params import flattened, nested
+from xlingjax.runtime.files import parsed_json
 
 # The first that fits is written.
 FAMILIES = (xlm_roberta, xlm, roberta_prelayernorm)
@@ -203,7 +203,7 @@ def restored(folder: Path, foreign: Foreign) -> Foreign:
     if not path.is_file():
         return foreign
     try:
-        description = json.loads(path.read_text(encoding="utf-8"))
+        description = parsed_json(path.read_text(encoding="utf-8"))
         config = ModelConfig(**description["model"])
         languages = tuple(map(str, description["languages"]))
         labels = tuple(map(str, description["labels"]))

@@ -1,12 +1,13 @@
 """config.json of another program, read strictly: what is missing or means something else is said,
 never guessed."""
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from xlingjax.errors import UserError
+from xlingjax.model.config import MOST
+from xlingjax.runtime.files import parsed_json
 
 
 class Fields:
@@ -20,12 +21,13 @@ class Fields:
             self.values = values
             return
         try:
-            self.values = json.loads(path.read_text(encoding="utf-8"))
+            self.values = parsed_json(path.read_text(encoding="utf-8"))
         except OSError as error:
             raise UserError(
                 f"cannot read {path}: {error.strerror}; give the folder of a Hugging Face model",
             ) from None
-        except ValueError:
+        # Too many brackets are a RecursionError.
+        except (ValueError, RecursionError):
             raise UserError(f"{path} is no JSON; fetch it again") from None
         if not isinstance(self.values, dict):
             raise UserError(f"{path} is no JSON object; fetch it again")
@@ -83,9 +85,13 @@ class Fields:
         # transformers writes either this table or a number of labels.
         named = self.values.get("id2label")
         if not named:
-            named = {
-                str(i): f"LABEL_{i}" for i in range(self.count("num_labels", 2))
-            }
+            count = self.count("num_labels", 2)
+            # Before there is a name for each.
+            if count > MOST["num_labels"]:
+                raise UserError(
+                    f"{self.path}: num_labels={count} is more than any model has",
+                )
+            named = {str(i): f"LABEL_{i}" for i in range(count)}
         numbers = [str(i) for i in range(len(named))]
         if not isinstance(named, dict) or {*named} != {*numbers}:
             raise UserError(

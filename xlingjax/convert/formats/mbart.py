@@ -3,7 +3,6 @@ the last ones, in the order of a run's languages (`ModelConfig.language_tokens`)
 target's language is what its decoder begins with."""
 
 import dataclasses
-import json
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ import numpy as np
 from xlingjax.convert.formats.reading import Converted
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
+from xlingjax.runtime.files import parsed_json
 
 _CC25 = (
     "ar_AR cs_CZ de_DE en_XX es_XX et_EE fi_FI fr_XX gu_IN hi_IN it_IT ja_XX kk_KZ ko_KR lt_LT"
@@ -115,7 +115,7 @@ def _options(path: Path) -> dict[str, Any]:
     if not path.is_file():
         return {}
     try:
-        options = json.loads(path.read_text(encoding="utf-8"))
+        options = parsed_json(path.read_text(encoding="utf-8"))
     except ValueError as error:
         raise UserError(
             f"{path} is no JSON ({error}); fetch it again",

@@ -8,7 +8,6 @@ it differently.
 """
 
 import dataclasses
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from typing import Any
 from xlingjax.errors import UserError
 from xlingjax.inference.sentences import Sentences
 from xlingjax.model.config import ModelConfig
+from xlingjax.runtime.files import parsed_json
 
 MODULES = "modules.json"
 POOLING = "1_Pooling/config.json"
@@ -153,7 +153,7 @@ def _modules(folder: Path) -> list[tuple[str, str]]:
     path = folder / MODULES
     modules = []
     try:
-        for row in json.loads(path.read_text(encoding="utf-8")):
+        for row in parsed_json(path.read_text(encoding="utf-8")):
             modules.append((_class_name(str(row["type"])), str(row["path"])))
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UserError(
@@ -291,7 +291,7 @@ def _prompts(
 
 def _object(path: Path) -> dict[str, Any]:
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = parsed_json(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise UserError(
             f"{path} is no JSON ({error}); fetch it again",

@@ -9,7 +9,6 @@ normalization table and words marked by `▁`. Where `Precompiled` alone stands 
 
 import base64
 import itertools
-import json
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +25,7 @@ from xlingjax.convert.formats.tokenizer_json import (
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.data.vocabulary.tokenizer import TokenizerVocabulary
 from xlingjax.errors import UserError
+from xlingjax.runtime.files import parsed_json
 
 SPECIAL = ("<s>", "<pad>", "</s>", "<unk>")
 MASK = "<mask>"
@@ -81,7 +81,7 @@ def sentencepiece_model_of(content: bytes, path: Path | str) -> bytes:
     from sentencepiece.sentencepiece_model_pb2 import ModelProto
 
     try:
-        tokenizer = json.loads(content)
+        tokenizer = parsed_json(content)
         model = tokenizer["model"]
         kind = _kind(model)
         proto = ModelProto()

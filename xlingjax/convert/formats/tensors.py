@@ -2,7 +2,6 @@
 lies there."""
 
 import dataclasses
-import json
 import struct
 import zipfile
 from collections.abc import Callable, Sequence
@@ -12,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from xlingjax.errors import UserError
+from xlingjax.runtime.files import parsed_json
 from xlingjax.runtime.machine import first_line
 
 SAFE, PICKLED = "model.safetensors", "pytorch_model.bin"
@@ -101,7 +101,7 @@ def _joined(
 def _shards(index: Path) -> dict[str, str]:
     """{name: the file it lies in}."""
     try:
-        table = json.loads(index.read_text(encoding="utf-8"))["weight_map"]
+        table = parsed_json(index.read_text(encoding="utf-8"))["weight_map"]
         shard_of = {str(name): str(shard) for name, shard in table.items()}
     except (OSError, ValueError, KeyError, AttributeError, TypeError):
         raise UserError(
@@ -172,12 +172,13 @@ def unpickled(path: Path, known: Sequence[type] = ()) -> Any:
             )
     # PyTorch raises a dozen kinds, and has none for what its restricted reader refuses.
     except Exception as error:
-        why = "cannot be read"
+        why = f"cannot be read ({first_line(error)})"
         if "WeightsUnpickler" in str(error) or "Unsupported" in str(error):
+            # PyTorch's own words tell how to run it all the same.
             why = "holds more than tensors, and what a pickle holds it can run: refused"
-        raise UserError(
-            f"{path} {why} ({first_line(error)}); give its {SAFE}",
-        ) from None
+        elif "weights_only" in str(error):
+            why = "cannot be read (it is no pickle of tensors)"
+        raise UserError(f"{path} {why}; give its {SAFE}") from None
 
 
 def of_torch(origin: str, table: Any) -> Tensors:

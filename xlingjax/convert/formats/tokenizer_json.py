@@ -19,6 +19,7 @@ from xlingjax.convert.formats.charsmap import SPACE, normalizer, rules
 from xlingjax.data.vocabulary.fastbpe import FastBpeVocabulary
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
+from xlingjax.runtime.files import parsed_json
 
 UNIGRAM, BPE = 1, 2
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)
@@ -45,7 +46,7 @@ def tokenizer_files(
     # The `tokenizers` library merges otherwise than XLM's code, so no tokenizer.json is written.
     if isinstance(vocabulary, FastBpeVocabulary):
         files = vocabulary.files()
-        config = json.loads(files["tokenizer_config.json"])
+        config = parsed_json(files["tokenizer_config.json"])
         config["model_max_length"] = max_length
         if languages is not None:
             # An encoder-decoder of transformers has no segments, and `generate` refuses them.
@@ -110,7 +111,7 @@ def tokenizer_json(vocabulary: Vocabulary) -> dict[str, Any]:
     for a SentencePiece model that it cannot say."""
     names = _names(vocabulary)
     if vocabulary.layout == "tokenizer":
-        content = json.loads(vocabulary.content)
+        content = parsed_json(vocabulary.content)
         # Its own where it has one; without any, texts would stand without special tokens.
         template = content.get("post_processor") or _template(vocabulary, names)
         return {**content, "post_processor": template}
@@ -262,7 +263,7 @@ def _mask(vocabulary: Vocabulary, name: str) -> dict[str, Any]:
     """The mask as an added token: of a tokenizer.json as it stands there."""
     if vocabulary.layout != "tokenizer":
         return _added(name, lstrip=True)
-    for token in json.loads(vocabulary.content)["added_tokens"]:
+    for token in parsed_json(vocabulary.content)["added_tokens"]:
         if token["content"] == name:
             token.pop("id", None)
             return token

@@ -10,7 +10,6 @@ offsets (characters) and labels are.
 from __future__ import annotations
 
 import functools
-import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -28,6 +27,7 @@ from xlingjax.data.labelled.records import (
 from xlingjax.data.labelled.text import known_label
 from xlingjax.data.labelled.words import bio
 from xlingjax.errors import UserError
+from xlingjax.runtime.files import parsed_json
 
 PREFIX = "tfds:"
 _INFO = "dataset_info.json"
@@ -126,7 +126,7 @@ def _splits(path: Path) -> set[str]:
     """The splits of a set with rows. Raises UserError for metadata that is not TFDS's."""
     try:
         names = set()
-        for split in json.loads(path.read_text(encoding="utf-8"))["splits"]:
+        for split in parsed_json(path.read_text(encoding="utf-8"))["splits"]:
             # The numbers of rows are strings there.
             rows = sum(map(int, split.get("shardLengths", ())))
             if rows:

@@ -27,6 +27,7 @@ from xlingjax.data.vocabulary.sentencepiece import (
     PieceTable,
 )
 from xlingjax.errors import UserError
+from xlingjax.runtime.files import parsed_json
 
 END = "</w>"
 LANGUAGE = "en"
@@ -121,7 +122,7 @@ class FastBpeVocabulary(PieceTable):
             config = {}
             config_path = folder / "tokenizer_config.json"
             if config_path.is_file():
-                config = json.loads(config_path.read_text(encoding="utf-8"))
+                config = parsed_json(config_path.read_text(encoding="utf-8"))
             # XLMTokenizer's default.
             lowercase = config.get("do_lowercase_and_remove_accent", True)
             if not isinstance(lowercase, bool):
@@ -138,7 +139,7 @@ class FastBpeVocabulary(PieceTable):
                     raise UserError(
                         f"tokenizer_config.json has {role} {given!r}; XLM's is {token!r}",
                     )
-            ids = json.loads(
+            ids = parsed_json(
                 (folder / "vocab.json").read_text(encoding="utf-8"),
             )
             if not isinstance(ids, dict) or not all(

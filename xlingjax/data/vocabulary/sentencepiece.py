@@ -26,6 +26,7 @@ import numpy as np
 
 from xlingjax.data.given_texts import require_list
 from xlingjax.errors import UserError
+from xlingjax.runtime.files import parsed_json
 
 LAYOUTS = ("xlm", "xlmr", "xprophetnet")
 XLM_SPECIAL_PIECES = (
@@ -63,7 +64,7 @@ def _written_layout(side: Path) -> tuple[str | None, str | None]:
     """The layout and the hash in our own vocab.json; other programs have files of that name with
     other contents."""
     try:
-        written = json.loads(side.read_text(encoding="utf-8"))
+        written = parsed_json(side.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
         return None, None
     if not isinstance(written, dict):

@@ -26,6 +26,7 @@ from xlingjax.data.vocabulary.tokenizer_files import (
     special_of,
 )
 from xlingjax.errors import UserError
+from xlingjax.runtime.files import parsed_json
 
 LAYOUT = "tokenizer"
 MARKERS = {"Metaspace": "▁", "ByteLevel": "Ġ"}
@@ -43,7 +44,7 @@ class TokenizerVocabulary(PieceTable):
         """content: of tokenizer.json; special: the token of each role. Raises UserError when it is
         no such file, marks words in no way that is known here, or lacks a token."""
         try:
-            config = json.loads(content)
+            config = parsed_json(content)
             self._marker = _marker(config)
             self._tokenizer = Tokenizer.from_str(content.decode())
         except UserError:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from xlingjax.errors import UserError
+from xlingjax.runtime.files import parsed_json
 
 CONTINUED = "##"
 PROPHETNET = "prophetnet.tokenizer"
@@ -91,7 +92,7 @@ def _is_ours(folder: Path) -> bool:
 def _usual_special(content: bytes | None) -> dict[str, str]:
     if content is None:
         return BERT
-    config = json.loads(content)
+    config = parsed_json(content)
     added = {token["content"] for token in config.get("added_tokens") or ()}
     vocab = config["model"].get("vocab") or ()
     # Unigram lists [piece, score], the others have a table of ids by piece.
@@ -109,7 +110,7 @@ def read_object(path: Path) -> dict[str, Any]:
     """A JSON object; {} where there is no such file. Raises OSError and ValueError."""
     if not path.is_file():
         return {}
-    content = json.loads(path.read_text(encoding="utf-8"))
+    content = parsed_json(path.read_text(encoding="utf-8"))
     if not isinstance(content, dict):
         return {}
     return content
@@ -126,7 +127,7 @@ def _as_xlm_roberta(content: bytes, prefix: bool) -> bytes:
     normalization table alone, words at white space. Released files (transformers 4's) keep a lone
     "▁" for a space at the end of a text, which SentencePiece, that the models were trained with,
     does not."""
-    config = json.loads(content)
+    config = parsed_json(content)
     if config["model"].get("type", "Unigram") != "Unigram":
         return content
     normalizer = config.get("normalizer")

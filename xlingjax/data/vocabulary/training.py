@@ -27,6 +27,7 @@ from xlingjax.data.vocabulary.sentencepiece import (
     Vocabulary,
 )
 from xlingjax.errors import UserError
+from xlingjax.runtime.files import write_bytes, write_text
 
 REPORT_LINES = 5000
 """Lines of each language that the report looks at, evenly spaced over its text."""
@@ -212,9 +213,9 @@ def train_vocabulary(
     out = Path(out)
     try:
         out.mkdir(parents=True, exist_ok=True)
-        (out / "vocab.model").write_bytes(vocabulary.model_bytes)
+        write_bytes(out / "vocab.model", vocabulary.model_bytes)
         report_text = json.dumps(report, indent=1, ensure_ascii=False) + "\n"
-        (out / "vocab.json").write_text(report_text, encoding="utf-8")
+        write_text(out / "vocab.json", report_text)
     except OSError as error:
         raise UserError(
             f"cannot write the vocabulary to {out}: {error.strerror or error}; choose another"

@@ -1,5 +1,6 @@
 """The metrics of a user's own files, as an evaluator of the training loop."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -51,6 +52,8 @@ class OwnScore(TaskScore):
     Values: {"kind", "by_language": {language: x}, "en": x, "mean_other": x}, x the task's first
     metric in 0..1; of tags and answers also "metric". Of answers, whose second metric is exact
     match, the same of it in "exact_match_by_language", "en_exact_match", "mean_other_exact_match".
+    Of labels also "examples": {language: how many} and "commonest": {language: share of the label
+    that most of them have}, which guessing can reach.
     mean_other leaves out `trained_on`. Of plug-in fine-tuning a language's value is that of its own
     side, beside its translation into the pivot; the pivot's, which mean_other leaves out too, is
     the mean over the languages that it stands beside.
@@ -99,6 +102,8 @@ class OwnScore(TaskScore):
         }
         if self.metric:
             values["metric"] = self.metric
+        if self.task.kind == "classification":
+            values |= self._floors()
         if self.task.kind == "span_qa":
             exact = self._over_languages(found, 1)
             values["exact_match_by_language"] = exact["by_language"]
@@ -106,6 +111,15 @@ class OwnScore(TaskScore):
                 if name in exact:
                     values[f"{name}_exact_match"] = exact[name]
         return values
+
+    def _floors(self) -> dict[str, dict[str, Any]]:
+        examples = {}
+        commonest = {}
+        for code, records in self._records.items():
+            examples[code] = len(records)
+            counts = Counter(one.label for one in records)
+            commonest[code] = max(counts.values()) / len(records)
+        return {"examples": examples, "commonest": commonest}
 
     def _over_languages(
         self,

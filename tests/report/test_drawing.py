@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from xlingjax.report import intervals, plots
+from xlingjax.report import drawing, intervals
 
 
 def roots(share, count):
@@ -24,7 +24,7 @@ def test_the_interval_of_a_mean_is_narrower_than_that_of_its_parts():
 
 @pytest.mark.parametrize("places", [[0.5, 0.5, 0.5], [0.0, 0.02, 1.0, 0.98], [0.9, 0.1], [1, 1, 1]])
 def test_names_at_the_ends_of_curves_stand_apart_in_their_order(places):
-    moved = np.array(plots.spread(places, 0.1))
+    moved = np.array(drawing.spread(places, 0.1))
     assert (np.diff(np.sort(moved)) > 0.0999).all() and moved.min() >= 0 and moved.max() <= 1
     apart = np.subtract.outer(places, places) > 0.1
     # Those that had room enough keep their order; all of one place keep that of the list.
@@ -32,15 +32,15 @@ def test_names_at_the_ends_of_curves_stand_apart_in_their_order(places):
 
 
 def test_two_that_have_room_stay_where_they_are():
-    assert plots.spread([0.9, 0.1], 0.1) == [0.9, 0.1]
+    assert drawing.spread([0.9, 0.1], 0.1) == [0.9, 0.1]
 
 
 def test_a_picture_takes_the_pages_ink_and_keeps_its_size():
-    figures, (axis,) = plots.styled(plots.panels)(1)
-    axis.plot([0, 1], [1, 2], color=plots.COLOURS[0], label="قطة")
+    figures, (axis,) = drawing.styled(drawing.panels)(1)
+    axis.plot([0, 1], [1, 2], color=drawing.COLOURS[0], label="قطة")
     axis.set_title("猫 $5")
-    source = plots.drawn(figures, "a cat")
-    assert "猫 $5" in source and "var(--series-0)" in source and plots.COLOURS[0] not in source
+    source = drawing.drawn(figures, "a cat")
+    assert "猫 $5" in source and "var(--series-0)" in source and drawing.COLOURS[0] not in source
     # 3.4 inches of 72 points.
     assert 'style="width:244.8pt"' in source and source.count("<figure") == 1
     assert 'aria-label="a cat: ' in source

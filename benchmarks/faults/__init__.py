@@ -1,0 +1,1 @@
+"""Inputs that are wrong, files that are damaged or hostile, disks that are full: what each gets."""

@@ -1,0 +1,107 @@
+"""Vectors of pieces by latent semantic indexing: against a dense decomposition, and on a cipher."""
+
+import itertools
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from xlingjax.data import lsi
+from xlingjax.data.lsi import piece_vectors
+from xlingjax.data.tokens import Records, Tokens
+
+WORDS = ("alpha", "bravo", "delta", "kilo", "lima", "oscar", "quebec", "tango")
+
+
+class Words:
+    """A vocabulary of whole words: the eight, their translations in capitals, one that no text has,
+    and the end of a line."""
+
+    size = 18
+    eos_id = 17
+
+
+def identity(word):
+    return WORDS.index(word.lower()) + 8 * word.isupper()
+
+
+def tokens(lines):
+    ids, lengths = [], []
+    for line in lines:
+        found = [identity(word) for word in line.split()]
+        if found:
+            found.append(Words.eos_id)
+        ids += found
+        lengths.append(len(found))
+    return Tokens(np.array(ids, np.uint16), np.array(lengths, np.int32))
+
+
+def text(sentences, key="pairs", per_block=20):
+    """Sentences and their translations, as the token cache gives them, a document a block."""
+    blocks, each = [], []
+    for start in range(0, len(sentences), per_block):
+        part = sentences[start : start + per_block]
+        other = [" ".join(reversed(line.upper().split())) for line in part]
+        each.append(Records(("en", "xx"), (tokens([*part, ""]), tokens([*other, ""]))))
+        blocks.append(SimpleNamespace(lines=len(part), ends=True))
+    return SimpleNamespace(
+        key=key, sides=2, lines=len(sentences), blocks=blocks, each=lambda: iter(each)
+    )
+
+
+def test_a_word_and_its_translation_are_alike():
+    sentences = [" ".join(three) for three in itertools.combinations(WORDS, 3)]
+    vectors, pairs = piece_vectors(Words, [text(sentences)], 8)
+    assert pairs == 56 and vectors.dtype == np.float32
+    np.testing.assert_allclose(np.linalg.norm(vectors[:16], axis=1), 1, rtol=1e-5)
+    assert not vectors[16].any()
+    cosines = vectors[:8] @ vectors[8:16].T
+    # They stand in the same pairs always, and so are one direction.
+    np.testing.assert_allclose(np.diagonal(cosines), 1, atol=1e-4)
+    assert np.abs(cosines - np.diag(np.diagonal(cosines))).max() < 0.9
+
+
+def test_the_space_is_that_of_a_dense_decomposition():
+    sentences = ["alpha bravo", "alpha alpha kilo", "delta lima kilo tango", "tango", "oscar alpha"]
+    vectors, _ = piece_vectors(Words, [text(sentences)], 3)
+    documents = np.zeros((5, 18))
+    for row, line in enumerate(sentences):
+        for word in line.split():
+            documents[row, [WORDS.index(word), WORDS.index(word) + 8]] += 1
+    there = (documents > 0).sum(axis=0)
+    weighted = np.where(documents > 0, 1 + np.log(np.maximum(documents, 1)), 0)
+    weighted *= np.log(6 / (1 + there)) + 1
+    weighted /= np.linalg.norm(weighted, axis=1, keepdims=True)
+    right = np.linalg.svd(weighted)[2][:3].T
+    right = right[there > 0]
+    right /= np.linalg.norm(right, axis=1, keepdims=True)
+    ours = vectors[there > 0]
+    # Up to a rotation, which cosines do not see.
+    np.testing.assert_allclose(ours @ ours.T, right @ right.T, atol=1e-4)
+
+
+@pytest.mark.parametrize("sentences", [[], ["alpha"]])
+def test_too_few_pairs_say_nothing(sentences):
+    vectors, pairs = piece_vectors(Words, [text(sentences)], 4)
+    assert pairs == len(sentences) and not vectors.any()
+
+
+def test_more_dimensions_than_pairs_are_left_0():
+    vectors, _ = piece_vectors(Words, [text(["alpha kilo", "bravo", "tango lima"])], 6)
+    assert vectors[0].any() and not vectors[:, 2:].any()
+
+
+def test_text_that_several_objectives_read_counts_once_and_that_of_one_language_not():
+    pairs = text(["alpha kilo", "bravo", "", "tango lima"])
+    alone = SimpleNamespace(key="alone", sides=1)
+    once, count = piece_vectors(Words, [pairs], 2)
+    again, as_many = piece_vectors(Words, [alone, pairs, pairs], 2)
+    assert count == as_many == 3
+    np.testing.assert_array_equal(once, again)
+
+
+def test_of_many_pairs_some_are_read(monkeypatch):
+    monkeypatch.setattr(lsi, "LIMIT", 30)
+    sentences = [" ".join(three) for three in itertools.combinations(WORDS, 3)]
+    # The lines between documents count as lines.
+    assert 20 <= piece_vectors(Words, [text(sentences)], 2)[1] <= 30

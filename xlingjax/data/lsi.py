@@ -1,0 +1,100 @@
+"""Vectors of pieces from translations alone: cross-lingual latent semantic indexing (Littman,
+Dumais and Landauer 1998), with which a model's token table may begin.
+
+A pair of translations is one document of both sides' pieces; pieces that stand in the same pairs,
+of one language or of two, get like vectors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+
+from xlingjax.data.blocks import BlockText
+from xlingjax.data.tokens import Tokens
+from xlingjax.data.vocabulary.sentencepiece import Vocabulary
+
+LIMIT = 100_000
+"""Pairs that are read; of more as many at random."""
+
+
+def piece_vectors(
+    vocabulary: Vocabulary,
+    texts: Iterable[BlockText],
+    width: int,
+) -> tuple[np.ndarray, int]:
+    """(float32 [size, width], number of pairs): rows of length 1, or 0 for pieces that no pair has.
+
+    Documents are log-scaled counts times inverse document frequency, of length 1; a row is the
+    piece's part of the first `width` right singular vectors, each of the same weight. texts: those
+    of one language are passed over.
+    """
+    # Here, since only a run that begins so needs them.
+    import scipy.sparse
+    from sklearn.decomposition import TruncatedSVD
+
+    # Several objectives read the same pairs.
+    of_pairs = {text.key: text for text in texts if text.sides > 1}
+    ids, document = _documents([*of_pairs.values()], vocabulary.eos_id)
+    # Numbered without those that have no piece.
+    _, document = np.unique(document, return_inverse=True)
+    count = int(document.max(initial=-1)) + 1
+    vectors = np.zeros((vocabulary.size, width), np.float32)
+    # A decomposition has fewer dimensions than it has documents.
+    rank = min(width, count - 1)
+    if rank < 1:
+        return vectors, count
+    # Pieces that a document has twice are added up.
+    counts = scipy.sparse.csr_matrix(
+        (np.ones(len(ids)), (document, ids)),
+        (count, vocabulary.size),
+    )
+    documents = np.bincount(counts.indices, minlength=vocabulary.size)
+    rarity = np.log((1 + count) / (1 + documents)) + 1
+    counts.data = (1 + np.log(counts.data)) * rarity[counts.indices]
+    norms = np.sqrt(np.asarray(counts.multiply(counts).sum(axis=1)).ravel())
+    counts = scipy.sparse.diags(1 / np.maximum(norms, 1e-9)) @ counts
+    found = TruncatedSVD(rank, random_state=0).fit(counts).components_.T
+    found[documents == 0] = 0
+    norms = np.linalg.norm(found, axis=1, keepdims=True)
+    vectors[:, :rank] = found / np.maximum(norms, 1e-9)
+    return vectors, count
+
+
+def _documents(
+    texts: list[BlockText],
+    end: int,
+) -> tuple[np.ndarray, np.ndarray]:
+    """(ids, number of the pair of each), of pairs with two sides that are not empty."""
+    # The end of a document stands behind the lines of a block, an empty line.
+    total = 0
+    for text in texts:
+        total += sum(block.lines + block.ends for block in text.blocks)
+    kept = np.ones(total, bool)
+    if total > LIMIT:
+        kept[np.random.default_rng(0).permutation(total)[LIMIT:]] = False
+    first = 0
+    ids = [np.zeros(0, np.int64)]
+    documents = [np.zeros(0, np.int64)]
+    for sides in _blocks(texts):
+        lengths = np.stack([side.lengths for side in sides])
+        lines = lengths.shape[1]
+        full = (lengths > 0).all(axis=0)
+        numbers = first + np.arange(lines)
+        full[full] &= kept[numbers[full]]
+        for side in sides:
+            chosen = side.keep(full)
+            of_line = np.repeat(numbers[full], chosen.lengths)
+            pieces = chosen.ids != end
+            ids.append(chosen.ids[pieces].astype(np.int64))
+            documents.append(of_line[pieces])
+        first += lines
+    return np.concatenate(ids), np.concatenate(documents)
+
+
+def _blocks(texts: Iterable[BlockText]) -> Iterator[tuple[Tokens, ...]]:
+    for text in texts:
+        for records in text.each():
+            # Behind the two sides of a pair stands its negative.
+            yield records.sides[:2]
