@@ -66,6 +66,7 @@ VARIANTS: dict[str, list[str]] = {
     "as it is": [],
     "random tokens": ["LSI_TOKENS=False"],
     "1,500 steps": ["TRAIN_STEPS=1500"],
+    "random tokens, 1,500 steps": ["LSI_TOKENS=False", "TRAIN_STEPS=1500"],
     "7,000 steps": ["TRAIN_STEPS=7000", "EVAL_EVERY=1000"],
     "tiny": ["models/tiny.gin"],
     "tiny, rate 2e-3": ["models/tiny.gin", "LEARNING_RATE=2e-3"],

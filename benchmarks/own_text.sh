@@ -1,7 +1,7 @@
 #!/bin/bash
 # What README's own-text commands give from two files: image captions, German and English; 500 pairs at random are set aside.
 #
-#   benchmarks/own_text.sh DATA OUT [SEEDS] [RECIPE]
+#   benchmarks/own_text.sh DATA OUT [SEEDS] [RECIPE] [--gin.NAME=VALUE ...]
 #
 # DATA: folder of de-en.de beside de-en.en (Multi30k). SEEDS: of weights, order and masks; "0 1 2". RECIPE: own_text, or xlm_text.
 # The table is OUT/table.md: %, en to de among the 500, at the best layer (docs/evaluation.md); minutes of the pretraining command.
@@ -33,7 +33,7 @@ for seed in $seeds; do
   grep -qs '"exit_reason": "finished"' "$run/result.json" && continue
   SECONDS=0
   "$xlingjax" pretrain --gin_file "gin/recipes/$recipe.gin" --workdir "$run" \
-    --gin.MONO='pairs/*' --gin.PARALLEL='pairs/*' --gin.VOCABULARY=vocab --gin.HELDOUT_PAIRS=held --gin.SEED="$seed"
+    --gin.MONO='pairs/*' --gin.PARALLEL='pairs/*' --gin.VOCABULARY=vocab --gin.HELDOUT_PAIRS=held --gin.SEED="$seed" "${@:5}"
   echo $SECONDS > "$run/seconds"
   "$xlingjax" report "$run"
 done
