@@ -74,7 +74,9 @@ class Findings:
     def text(self) -> str:
         """For the terminal: files, findings, worst first, then tokens and epochs per language,
         unknown pieces, cache size."""
-        lines = [*self._files(), ""]
+        lines = self._files()
+        if self.items:
+            lines.append("")
         for severity, most in SHOWN.items():
             items = [item for item in self.items if item.severity == severity]
             lines += [item.text() for item in items[:most]]

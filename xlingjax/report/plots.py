@@ -22,6 +22,8 @@ OF_PIECES = (
 )
 """Objectives each of whose predictions is one of the vocabulary's pieces, so that a uniform guess
 has a loss."""
+TITLE = 36
+"""Characters of a panel's title that stand in one line."""
 
 
 def languages_of(run: Run) -> list[str]:
@@ -33,6 +35,14 @@ def languages_of(run: Run) -> list[str]:
     for line in run.metrics:
         seen.update(line.get("loss_by_language", ()))
     return sorted(seen)
+
+
+def _title(objective: str, what: str) -> str:
+    separator = " "
+    # As wide as a panel is, about.
+    if len(objective) + len(what) > TITLE:
+        separator = "\n"
+    return f"{objective.upper()}:{separator}{what}"
 
 
 def _column(lines: Iterable[Mapping[str, Any]], key: str) -> list[Any]:
@@ -76,7 +86,7 @@ def losses(runs: Mapping[str, Run]) -> Any:
         if pieces and objective in OF_PIECES:
             drawing.level(axis, float(np.log(pieces)), "uniform")
         axis.set(
-            title=f"{objective.upper()}: training loss (nats)",
+            title=_title(objective, "training loss (nats)"),
             xlabel=drawing.axis_label(**way),
         )
         drawing.from_zero(axis)
@@ -121,7 +131,7 @@ def by_language(
             if steps:
                 drawing.curve(axis, run, steps, values, number, language)
         axis.set(
-            title=f"{objective.upper()}: {label}",
+            title=_title(objective, label),
             xlabel=drawing.axis_label(),
         )
         if scale == 100:
