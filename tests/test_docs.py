@@ -111,11 +111,9 @@ def test_recipe_prints_each_macro_with_value_meaning_and_file(capsys):
         )
 
 
-def test_every_recipe_prints(capsys):
+def test_every_recipe_has_macros_to_print():
     for path in sorted((gin_folder() / "recipes").rglob("*.gin")):
-        assert main(["recipe", str(path)]) == 0
-        out = capsys.readouterr().out
-        assert "Traceback" not in out and out.startswith("macro")
+        assert macros_of([str(path)]), path
 
 
 # ---- Own functions -------------------------------------------------------------------------------

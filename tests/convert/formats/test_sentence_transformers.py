@@ -276,6 +276,13 @@ def test_what_is_not_computed_here_is_said_and_never_a_mean(said, released, tmp_
     assert run_from(folder, tmp_path / "run") == 0
     told = capsys.readouterr().out
     assert "sentence vectors: not computed here, since " in told and said in told
+
+
+def test_what_is_not_computed_here_is_refused_until_a_pooling_is_given(released, tmp_path, capsys):
+    said = "it pools by max"
+    folder = beside(released, tmp_path / "st", VERSION_2 | UNREAD[said])
+    assert run_from(folder, tmp_path / "run") == 0
+    capsys.readouterr()
     (tmp_path / "lines.txt").write_text("x\ny\n")
     line = [
         "encode",
