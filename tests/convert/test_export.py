@@ -19,7 +19,7 @@ from xlingjax.training.optimizer import OptimizerConfig
 from xlingjax.training.workdir import write_trained
 
 torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
-from tests.helpers import small_xlmr  # noqa: E402 - needs transformers
+from tests.helpers import small_xlmr, tiny  # noqa: E402 - needs transformers
 
 
 @pytest.fixture(scope="module")
@@ -48,9 +48,8 @@ def run_of(folder, vocabulary, languages=(), labels=(), **options):
         init_std=0.3,
     )
     config = preset("xlmr_base").replace(**{**sizes, **options})
-    rng = np.random.default_rng(0)
-    params = build_model(config).init(jax.random.key(0))
-    params = jax.tree.map(lambda x: np.array(x + rng.normal(0, 0.1, x.shape), np.float32), params)
+    params = tiny.params(build_model(config), noise=0.1)
+    params = jax.tree.map(lambda x: np.array(x, np.float32), params)
     identity = {
         "model": dataclasses.asdict(config),
         "data": {"x": {"vocabulary": vocabulary.sha256}},
