@@ -19,7 +19,7 @@ from xlingjax.training.optimizer import OptimizerConfig
 from xlingjax.training.workdir import write_trained
 
 torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
-from tests.helpers import small_xlmr  # noqa: E402 - needs transformers
+from tests.helpers import small_xlmr, tiny  # noqa: E402 - needs transformers
 
 
 @pytest.fixture(scope="module")
@@ -48,9 +48,8 @@ def run_of(folder, vocabulary, languages=(), labels=(), **options):
         init_std=0.3,
     )
     config = preset("xlmr_base").replace(**{**sizes, **options})
-    rng = np.random.default_rng(0)
-    params = build_model(config).init(jax.random.key(0))
-    params = jax.tree.map(lambda x: np.array(x + rng.normal(0, 0.1, x.shape), np.float32), params)
+    params = tiny.params(build_model(config), noise=0.1)
+    params = jax.tree.map(lambda x: np.array(x, np.float32), params)
     identity = {
         "model": dataclasses.asdict(config),
         "data": {"x": {"vocabulary": vocabulary.sha256}},
@@ -502,6 +501,16 @@ def test_the_card_says_what_the_runs_files_say(vocabularies, tmp_path):
         }
         for step, mean in ((5, 12.5), (9, 3.5))
     ]  # the second is later than the checkpoint, 7
+    for kind, values in {
+        "retrieval": {
+            "retrieval_mean": 0.5,
+            "retrieval_best_layer": 2,
+            "pairs": {"de": 200, "fr": 400},
+        },
+        "floors": {"mean": {"lsi": 0.25}},
+        "generation": {"bleu_mean": 31.5},
+    }.items():
+        lines.append({"step": 7, "name": kind, "values": {"kind": kind, **values}})
     (tmp_path / "run" / "evaluations.jsonl").write_text(
         "".join(json.dumps(line) + "\n" for line in lines)
     )
@@ -527,6 +536,11 @@ def test_the_card_says_what_the_runs_files_say(vocabularies, tmp_path):
     assert "| mlm | de | 1,200 | 34,567 | 25.0 % |" in text
     of_words = "of held-out text (of masked words; CLM: of each next word), mean over languages"
     assert f"| perplexity {of_words} | 12.5000 |" in text
+    assert "mean over languages, layer 2, the best (0 to 1) | 0.5000 |" in text
+    # (1/200 + 1/400) / 2.
+    assert "| retrieval by chance, 200 pairs a language | 0.0037 |" in text
+    assert "| retrieval by LSI of the training pairs, without a model | 0.2500 |" in text
+    assert "| BLEU of generated text (0 to 100), mean | 31.5000 |" in text
     assert "checkpoint 7" in text and "not compared with transformers (--unverified)" in text
     assert (tmp_path / "hf" / "config.gin").read_text() == "train.steps = 7\n"
 

@@ -236,6 +236,8 @@ def test_what_a_note_says(tmp_path):
     hidden["test"] |= {"means": {}, "by_language": {}}
     text = report.markdown(card(write(tmp_path, [one, other, hidden])))
     assert "trained on 200 examples (train[:200]); the last checkpoint" in text
+    # Wilson's of 4.5 of 9.
+    assert "tested on test (9 examples a language; 95 % of so few: accuracy ± 27.3)" in text
     assert (
         "the last checkpoint; one of 2 settings chosen by the mean of dev in de, en (dev)" in text
     )

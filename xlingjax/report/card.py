@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from xlingjax.inference.sentences import Sentences
+from xlingjax.report import retrieval_plots
 from xlingjax.report.run import Run
 from xlingjax.report.summary import summarise
 from xlingjax.training.optimizer import OptimizerConfig
@@ -48,13 +49,20 @@ _FIGURES = {
     "retrieval_mean_centred": (
         "the same, each language's mean subtracted, layer {retrieval_best_layer_centred:g}"
     ),
+    "retrieval_mean_char_tfidf": "retrieval by character TF-IDF, without a model",
+    "retrieval_mean_lsi": "retrieval by LSI of the training pairs, without a model",
     "alignment_error": "alignment error rate",
     "nli_en": "accuracy in English",
+    "nli_commonest_en": "share of the commonest label in English",
     "nli_mean_other": "accuracy, mean of the other languages",
     "tagging_en": "tagging in English",
     "tagging_mean_other": "tagging, mean of the other languages",
     "qa_en": "F1 of answers in English",
     "qa_mean_other": "F1 of answers, mean of the other languages",
+    "bleu_mean": "BLEU of generated text (0 to 100), mean",
+    "chrf_mean": "chrF of generated text (0 to 100), mean",
+    "rouge_l_mean": "ROUGE-L of generated text (0 to 100), mean",
+    "wrong_language_rate_mean": "share of generated texts in another language, mean",
 }
 _LANGS = (
     "Each token has the embedding of its language: call the model with `langs=`, as above. Without"
@@ -322,6 +330,11 @@ def _measured(run: Run) -> str:
     for name, what in _FIGURES.items():
         if name in figures:
             rows.append((what.format(**figures), f"{figures[name]:.4f}"))
+    retrieval = run.last("retrieval")
+    if retrieval:
+        count = min(retrieval["pairs"].values())
+        what = f"retrieval by chance, {count:,} pairs a language"
+        rows.append((what, f"{retrieval_plots.chance(retrieval):.4f}"))
     for name, loss in figures.get("final_loss", {}).items():
         rows.append((f"training loss, {name}", f"{loss:.4f}"))
     return _table(("figure", "value"), rows)

@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from xlingjax.report import intervals
 from xlingjax.report.run import Run
 
 VISIBLE = "perplexity beside the translation, mean"
@@ -93,10 +94,17 @@ def noise(before: float, after: float, pairs: int) -> float:
 
 
 def notes(rows: Sequence[dict[str, Any]], pairs: int) -> list[str]:
-    """What a reader of the table could overlook: a translation that hurts, a retrieval that fell by
-    no more than chance."""
+    """What a reader of the table could overlook: how sure a retrieval of few pairs is (as if all
+    were of one language), a translation that hurts, a retrieval that fell by no more than
+    chance."""
     values = {row["figure"]: (row["before"], row["after"]) for row in rows}
     lines = []
+    if RETRIEVAL in values and 0 < pairs < intervals.FEW:
+        _, after = values[RETRIEVAL]
+        low, high = intervals.of_share(after, pairs)
+        lines.append(
+            f"{RETRIEVAL}: of {pairs:,} pairs, 95 % between {low:.4f} and {high:.4f}",
+        )
     if VISIBLE in values and HIDDEN in values:
         _, visible = values[VISIBLE]
         _, hidden = values[HIDDEN]

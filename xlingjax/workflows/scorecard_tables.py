@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from xlingjax.report import intervals
 from xlingjax.tasks import task_named
 from xlingjax.workflows import number_study
 from xlingjax.workflows.number_study import trained_on
@@ -144,7 +145,7 @@ def _notes_of_row(row: dict[str, Any]) -> list[str]:
     split = row["split"]
     size = f"{_range(row['examples'].values())} examples"
     if row["by_language"]:
-        parts = [f"tested on {split} ({size} a language)"]
+        parts = [f"tested on {split} ({size} a language{_sure(row)})"]
     else:
         parts = [
             f"no figures for {split} ({size} a language): predicted; the files have no answers",
@@ -176,6 +177,20 @@ def _notes_of_row(row: dict[str, Any]) -> list[str]:
                 f" {'; '.join(by_language)}",
             )
     return lines
+
+
+def _sure(row: dict[str, Any]) -> str:
+    """By how much chance alone may move a language's accuracy of few examples; "": of many, and of
+    other metrics, whose cases are no examples."""
+    halves = []
+    for language, value in row["by_language"].get("accuracy", {}).items():
+        count = row["examples"][language]
+        if count < intervals.FEW:
+            low, high = intervals.of_share(value["mean"] / 100, count)
+            halves.append(100 * (high - low) / 2)
+    if not halves:
+        return ""
+    return f"; 95 % of so few: accuracy ± {max(halves):.1f}"
 
 
 def _range(counts: Iterable[int]) -> str:

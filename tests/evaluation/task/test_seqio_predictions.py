@@ -6,7 +6,7 @@ import jax
 import pytest
 import seqio
 
-from tests.helpers import written_run
+from tests.helpers import tiny, written_run
 from tests.helpers.files import write
 from xlingjax.data.labelled.task import languages_present, read
 from xlingjax.data.vocabulary.training import train_vocabulary
@@ -64,7 +64,7 @@ def model_for(task, head, vocabulary):
         layers=1, **{**classes, **head},
     )  # fmt: skip
     model = build_model(config)
-    return model, model.init(jax.random.key(1))
+    return model, tiny.params(model, seed=1)
 
 
 @pytest.mark.parametrize(
