@@ -99,7 +99,12 @@ WORDS: dict[str, Callable[[Place, Path], list[object]]] = {
 
 
 def _add_full(verb: str) -> None:
-    @case(FULL, f"`{verb}`", "No space left on device", slow=True)
+    needed = "No space left on device"
+    # It looks before it begins.
+    if verb == "pretrain":
+        needed = "make room"
+
+    @case(FULL, f"`{verb}`", needed, slow=True)
     def run(place: Place) -> Said:
         words = WORDS[verb](place, place.root / "disk")
         with disk(place, "8k") as to:

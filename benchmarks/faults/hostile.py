@@ -105,11 +105,11 @@ def _paddle(place: Place) -> Said:
 
 @case(GROUP, "`import` of a checkpoint (.pt) with a program", "refused")
 def _checkpoint(place: Place) -> Said:
-    path = place.root / "x/model.pt"
+    from xlingjax.convert.formats.tensors import unpickled
+
+    path = place.root / "model.pt"
     write(path, pickle.dumps({"model": Program(place.root / "ran")}))
-    vocabulary = (place.run / "vocab.model").read_bytes()
-    write(path.with_name("sentencepiece.bpe.model"), vocabulary)
-    return imported(place, path)
+    return unrun(place, python(lambda: unpickled(path, [])))
 
 
 @case(

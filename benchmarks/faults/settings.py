@@ -263,7 +263,9 @@ def _name(place: Place) -> Said:
     return cli("data", "check", "--mono", f"de={name}")
 
 
-@case(GROUP, "a name of a file with an end of line", "invalid UTF-8")
+@case(
+    GROUP, "a name of a file with an end of line", "an end of line in this name"
+)
 def _name_line(place: Place) -> Said:
     path = write(place.root / "a\nerror: b.txt", b"ein \xff Hund\n")
     return cli(

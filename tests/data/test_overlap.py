@@ -5,10 +5,11 @@ import dataclasses
 import pytest
 
 from tests.data.conftest import DE, EN, write_lines
+from xlingjax.cli import main
 from xlingjax.data import overlap
 from xlingjax.data.blocks import pair_blocks, text_blocks
 from xlingjax.data.check import check
-from xlingjax.data.held_out_pairs import given_pairs, given_text
+from xlingjax.data.held_out_pairs import given_pairs, given_text, read_pairs
 from xlingjax.data.holdout import held_out
 from xlingjax.data.overlap import HeldOut, overlap_of_texts
 from xlingjax.data.sources import find_pairs, find_text
@@ -121,3 +122,34 @@ def test_lines_that_begin_alike_are_not_taken_for_each_other(tmp_path, vocabular
         assert len(vocabulary.encode(line)) > overlap._PREFIX
         found = overlap_of_texts([HeldOut("held", ("de",), ((line,),))], [text], vocabulary)
         assert len(found) == count
+
+
+def test_evaluators_tell_what_they_measure_on(text, vocabulary, tmp_path):
+    from xlingjax.evaluation.generation import GenerationScore, heldout
+    from xlingjax.evaluation.perplexity import TextPerplexity, TranslationPerplexity
+    from xlingjax.evaluation.retrieval import RetrievalEvaluator
+
+    languages = ["de", "en"]
+    of_pairs = given_pairs(str(text / "held"))
+    for limit in (0, 2):
+        found = read_pairs(text / "held", languages, limit)
+        for kind in (RetrievalEvaluator, TranslationPerplexity):
+            (one,) = kind(found, vocabulary, languages).held_out()
+            assert one.file == of_pairs[0].file == str(text / "held/de-en.de")
+            assert one.lines == tuple(lines[: limit or None] for lines in of_pairs[0].lines)
+    (german,) = find_text(f"de={text / 'held.de.txt'}")
+    assert TextPerplexity({"de": german}, vocabulary, languages).held_out() == held(text)[1:]
+    sets = heldout(find_pairs(str(text / "held")), languages)
+    assert [one.name for one in sets] == ["de-en", "en-de"]
+    # Both directions are the same pairs.
+    assert GenerationScore(sets, vocabulary, languages).held_out() == of_pairs * 2
+
+
+def test_the_command_says_it(text, capsys):
+    words = ["--parallel", f"{text}/pairs", "--heldout_pairs", f"{text}/held/de-en.*"]
+    assert main.main(["data", "check", *words]) == 0
+    file = f"{text}/held/de-en.de"
+    assert f"warning  {file}: {EXPECTED['held/de-en.de'][0]}" in capsys.readouterr().out
+    words = ["--mono", f"{text}/mono", "--heldout_text", f"{text}/none"]
+    assert main.main(["data", "check", *words]) == 2
+    assert "no monolingual file matches" in capsys.readouterr().err

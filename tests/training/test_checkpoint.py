@@ -296,6 +296,36 @@ def test_foreign_checkpoint_is_refused_with_field_and_values(tmp_path):
     assert "\n" not in text
 
 
+@pytest.mark.parametrize("damaged", [b'{"perplexity/mean": ', b"", b"\xff", None])
+def test_damaged_metrics_end_no_run_and_the_best_stays_the_best(damaged, tmp_path, capsys):
+    config = CheckpointConfig(keep_last=1, keep_best=1, best_metric="perplexity/mean")
+    values = {step: {"perplexity/mean": value} for step, value in {2: 5.0, 4: 7.0, 6: 8.0}.items()}
+    write(tmp_path, [2, 4], config, values)
+    path = tmp_path / "checkpoints/2/metrics/metrics"
+    path.unlink()
+    if damaged is not None:
+        path.write_bytes(damaged)
+    capsys.readouterr()
+    # A run that goes on, to its next checkpoint.
+    write(tmp_path, [6], config, values)
+    (line,) = capsys.readouterr().out.splitlines()
+    assert line.startswith(f"the metrics of checkpoint 2 are damaged: {path}")
+    assert checkpoint_steps(tmp_path / "checkpoints") == [2, 6]
+    assert json.loads(path.read_text()) == {"perplexity/mean": 5.0}
+    assert damage(path.parent) == "" and path.with_name("hashes.json").exists()
+
+
+def test_damaged_metrics_of_older_checkpoints_have_no_hashes(tmp_path, capsys):
+    config = CheckpointConfig(keep_last=1, keep_best=1, best_metric="perplexity/mean")
+    write(tmp_path, [2], config, {2: {"perplexity/mean": 5.0}})
+    folder = tmp_path / "checkpoints/2/metrics"
+    (folder / "hashes.json").unlink()
+    (folder / "metrics").write_text("[1]")
+    capsys.readouterr()
+    Checkpoints(tmp_path, config, IDENTITY, print).close()
+    assert "metrics: it is no table; left out" in capsys.readouterr().out
+
+
 def test_keep_last_and_keep_best(tmp_path):
     config = CheckpointConfig(
         keep_last=1, keep_best=2, best_metric="perplexity/mean", best_mode="min"

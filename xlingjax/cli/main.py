@@ -89,7 +89,8 @@ def run(argv: Sequence[str]) -> int:
     overrides = []
     words = []
     for word in argv:
-        require_unicode(word)
+        # What is typed may be of several lines.
+        require_unicode(" ".join(word.splitlines()))
     for word, following in pairwise([*argv, "--"]):
         if not word.startswith(GIN_PREFIX):
             words.append(word)

@@ -145,7 +145,7 @@ def read_run(path: str | Path) -> Run:
     result = _json(path / "result.json", RESULT)
     if not result and log and " finished at step " in log[-1]:
         warn(
-            f"{path / 'result.json'} is missing, and log.txt says that the run has ended"
+            f"{path / 'result.json'} is missing, and log.txt says that the run has ended",
         )
     # Whatever is missing is empty: a run writes its files one after the other. Of what is only
     # shown a damaged line is left out, and told.

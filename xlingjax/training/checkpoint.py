@@ -8,6 +8,7 @@ checkpoint of that step is finalised, so that every finalised checkpoint has its
 import contextlib
 import difflib
 import math
+import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +24,7 @@ from xlingjax.runtime.quiet import (
     forget_abandoned_reads,
     forget_told_failures,
 )
+from xlingjax.runtime.records import NUMBER, read_record
 from xlingjax.training.checkpoint_hashes import HashedPath, damage
 from xlingjax.training.checkpoint_paths import BEST, checkpoint_steps, read_best
 from xlingjax.training.data_positions import (
@@ -147,6 +149,8 @@ class Checkpoints:
             cleanup_tmp_directories=True,
             temporary_path_class=HashedPath,
         )
+        # The manager reads them at once, and would end in whatever JSON raises.
+        damaged = self._without_damaged_metrics()
         self._manager = _Manager(
             self.folder,
             options=options,
@@ -156,6 +160,8 @@ class Checkpoints:
         self.saved_step = -1
         self.best: dict[str, dict[str, Any]] = {}
         """{metric: {"step", "value"}} of the best checkpoint so far, as in best.json."""
+        for step in damaged:
+            self._remember_metrics(step)
 
     # ---- saving ----------------------------------------------------------------------------------
 
@@ -227,17 +233,50 @@ class Checkpoints:
         """`values` of an evaluation of the checkpoint of `step`, which was saved without."""
         metrics = self._metrics(values)
         if metrics:
-            # As the manager writes and reads them.
-            handler = ocp.JsonCheckpointHandler(filename="metrics")
-            path = self.folder / str(step) / "metrics"
-            ocp.Checkpointer(handler).save(
-                path,
+            self._write_metrics(step, metrics)
+        self._note_best(step, metrics, values)
+
+    def _write_metrics(self, step: int, metrics: dict[str, float]) -> None:
+        # As the manager writes and reads them.
+        handler = ocp.JsonCheckpointHandler(filename="metrics")
+        with ocp.Checkpointer(
+            handler,
+            temporary_path_class=HashedPath,
+        ) as writer:
+            writer.save(
+                self.folder / str(step) / "metrics",
                 args=ocp.args.JsonSave(metrics),
                 force=True,
             )
-            # The manager keeps what it read of a folder, and would not see the change.
-            self._manager.reload()
-        self._note_best(step, metrics, values)
+        # The manager keeps what it read of a folder, and would not see the change.
+        self._manager.reload()
+
+    def _without_damaged_metrics(self) -> list[int]:
+        """Removes the metrics of checkpoints whose files are damaged, which is said; the steps."""
+        steps = []
+        for step in checkpoint_steps(self.folder):
+            item = self.folder / str(step) / "metrics"
+            if problem := damage(item) or _no_table(item / "metrics"):
+                steps.append(step)
+                self._say(
+                    f"the metrics of checkpoint {step} are damaged: {problem}; left out",
+                )
+        # All have looked before they are gone.
+        barrier("metrics")
+        if is_primary():
+            for step in steps:
+                shutil.rmtree(self.folder / str(step) / "metrics")
+        barrier("metrics-removed")
+        return steps
+
+    def _remember_metrics(self, step: int) -> None:
+        """Gives a checkpoint the metrics by which it is the best, so that it stays."""
+        metrics = {}
+        for name, best in read_best(self.folder.parent).items():
+            if name in self._config.metrics and best["step"] == step:
+                metrics[name] = best["value"]
+        if metrics:
+            self._write_metrics(step, metrics)
 
     def _metrics(self, values: dict[str, float]) -> dict[str, float]:
         metrics = {}
@@ -406,6 +445,18 @@ class Checkpoints:
         # By the names of the fields: they were saved without the parameters.
         state = TrainState(params=items.params, **items.training)
         return Restored(step, state, positions, run["progress"])
+
+
+def _no_table(path: Path) -> str:
+    """What is wrong with a file of JSON; "": nothing, or it is not there. Of one with hashes they
+    tell."""
+    try:
+        read_record(path, {str: NUMBER}, "")
+    except FileNotFoundError:
+        return ""
+    except UserError as error:
+        return str(error).rstrip("; ")
+    return ""
 
 
 def _without_params(state: TrainState) -> dict[str, Any]:

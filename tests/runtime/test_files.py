@@ -1,0 +1,238 @@
+"""Names, outputs and disks that are refused; JSON of any depth."""
+
+import errno
+import json
+import os
+import pickle
+import struct
+import sys
+
+import pytest
+
+from tests.data.conftest import write_lines
+from xlingjax.cli import main
+from xlingjax.convert.formats.fields import Fields
+from xlingjax.convert.formats.tensors import open_tensors, unpickled
+from xlingjax.data.sources import expand
+from xlingjax.errors import UserError
+from xlingjax.model.config import preset
+from xlingjax.runtime import files
+from xlingjax.training import checkpoint_hashes
+
+
+def test_an_output_is_no_input(tmp_path):
+    source = write_lines(tmp_path / "a.txt", ["x"])
+    (tmp_path / "link").symlink_to(source)
+    files.require_apart(tmp_path / "b.txt", {"--input": source, "--gold": None})
+    for output in (source, tmp_path / "link", tmp_path / "." / "a.txt"):
+        with pytest.raises(UserError, match="is the file of --input: name another one"):
+            files.require_apart(output, {"--input": source})
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "encode {r} --language de --input {f}.npy --output {f}",
+        "align {r} --stem {f} --languages de en --output {f}.de",
+        "mine {r} --languages de en --files {f}.de-en.tsv {f}.en --output {f}",
+        "words {r} --dictionary de-en={f}.en --output {f}.en",
+    ],
+)
+def test_no_verb_writes_over_what_it_reads(words, tmp_path, capsys):
+    for ending in (".npy", ".de", ".en", ".de-en.tsv"):
+        write_lines(tmp_path / f"f{ending}", ["x"])
+    # The run is not there, and it is not asked for.
+    assert main.main(words.format(r=tmp_path / "none", f=tmp_path / "f").split()) == 2
+    assert " is the file of --" in capsys.readouterr().err
+    assert {path.read_text() for path in tmp_path.iterdir()} == {"x\n"}
+
+
+def test_names_that_no_message_could_have(tmp_path, capsys):
+    bad = os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9.txt")
+    with open(bad, "w") as file:
+        file.write("x\n")
+    with pytest.raises(UserError, match=r"caf\\udce9.txt: this name is not UTF-8; rename"):
+        expand(str(tmp_path / "*.txt"))
+    assert main.main(["data", "check", "--mono", f"de={bad}"]) == 2
+    assert "caf\\udce9.txt: this name is not UTF-8" in capsys.readouterr().err
+    os.unlink(os.fsencode(bad))
+    write_lines(tmp_path / "a\nb.txt", ["x"])
+    with pytest.raises(UserError, match="an end of line in this name") as refused:
+        expand(f"de={tmp_path}/a\nb.txt")
+    assert "\n" not in str(refused.value)
+
+
+def test_a_terminal_that_has_not_all_characters(tmp_path):
+    """A locale of another century, as some clusters have it."""
+    import subprocess
+
+    write_lines(tmp_path / "вода", ["x"])
+    env = os.environ | {"PYTHONIOENCODING": "latin-1", "JAX_PLATFORMS": "cpu"}
+    words = [sys.executable, "-m", "xlingjax", "data", "check", "--mono", f"ru={tmp_path}/вода"]
+    done = subprocess.run(words, env=env, capture_output=True)
+    assert done.returncode == 0, done.stderr
+    assert b"\\u0432\\u043e\\u0434\\u0430" in done.stdout
+
+
+# ---- disks and limits ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "number, remedy",
+    [
+        (errno.ENOSPC, "No space left on device; make room"),
+        (errno.EFBIG, "File too large; raise the limit on the size of files (ulimit -f)"),
+        (errno.EMFILE, "Too many open files; raise the limit on open files (ulimit -n)"),
+        (errno.ENAMETOOLONG, "File name too long; choose a shorter name"),
+        (errno.EISDIR, "Is a directory; a file is needed there: move the folder away"),
+    ],
+)
+def test_what_the_system_refuses_any_verb_is_a_line(number, remedy, monkeypatch, capsys):
+    def refuse(argv):
+        raise OSError(number, os.strerror(number), "/a/file")
+
+    monkeypatch.setattr(main, "run", refuse)
+    monkeypatch.setattr(main, "leave_soon", lambda status: None)
+    assert main.main(["doctor"]) == 2
+    assert capsys.readouterr().err.startswith(f"error: /a/file: {remedy}")
+
+
+def test_another_error_is_the_programs(monkeypatch):
+    def fail(argv):
+        raise FileNotFoundError(errno.ENOENT, "No such file or directory", "/a/file")
+
+    monkeypatch.setattr(main, "run", fail)
+    with pytest.raises(FileNotFoundError):
+        main.main(["doctor"])
+
+
+def test_a_name_that_is_too_long_is_a_line(tmp_path, capsys):
+    words = [
+        "encode",
+        "x",
+        "--language",
+        "de",
+        "--input",
+        "y",
+        "--output",
+        f"{tmp_path}/{'z' * 300}",
+    ]
+    assert main.main(words) == 2
+    err = capsys.readouterr().err
+    assert "File name too long" in err and err.count("\n") == 1
+
+
+def test_a_line_is_appended_whole_or_not_at_all(tmp_path, monkeypatch):
+    path = tmp_path / "log"
+    files.append_line(path, "eins")
+
+    def half(file, size):
+        """As a disk that is full after some bytes."""
+        os.truncate(path, size + 3)
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    class Full:
+        def __init__(self, path, mode):
+            self.file = open(path, mode)  # noqa: SIM115 - closed with the object
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *_):
+            self.file.close()
+
+        def tell(self):
+            return self.file.tell()
+
+        def write(self, content):
+            half(self.file, self.file.tell())
+
+    monkeypatch.setattr(files, "open", Full, raising=False)
+    with pytest.raises(OSError, match="No space left"):
+        files.append_line(path, "zwei")
+    assert path.read_bytes() == b"eins\n"
+
+
+def test_a_file_that_the_system_does_not_let_one_read_is_not_damaged(tmp_path, monkeypatch):
+    item = tmp_path / "params"
+    write_lines(item / "array", ["x"])
+    checkpoint_hashes.write_hashes(item)
+    for number, is_damage in ((errno.EMFILE, False), (errno.EACCES, False), (errno.EIO, True)):
+
+        def refuse(path, number=number):
+            raise OSError(number, os.strerror(number), str(path))
+
+        with monkeypatch.context() as patched:
+            patched.setattr(checkpoint_hashes, "file_hash", refuse)
+            if is_damage:
+                assert "has other bytes" in checkpoint_hashes.damage(item)
+            else:
+                with pytest.raises(OSError, match="array"):
+                    checkpoint_hashes.damage(item)
+    assert checkpoint_hashes.damage(item) == ""
+    words = ValueError("Error opening local file: [OS error 24: EMFILE Too many open files]")
+    assert files.is_of_system(words) and not files.is_of_system(ValueError("DATA_LOSS"))
+
+
+# ---- hostile files -------------------------------------------------------------------------------
+
+
+def test_brackets_within_brackets():
+    deep = "[" * 100_000
+    with pytest.raises(RecursionError):
+        json.loads(deep)
+    with pytest.raises(ValueError, match="too many"):
+        files.parsed_json(deep)
+    assert files.parsed_json(b'{"a": [1]}') == {"a": [1]}
+
+
+def test_a_config_of_absurd_sizes_takes_no_memory(tmp_path):
+    (tmp_path / "config.json").write_text("[" * 100_000)
+    with pytest.raises(UserError, match="is no JSON"):
+        Fields(tmp_path / "config.json")
+    with pytest.raises(UserError, match="num_labels=10000000000 is more than any model has"):
+        Fields(tmp_path, {"num_labels": 10**10}).labels()
+    for field in ("layers", "decoder_layers", "streams", "num_labels"):
+        with pytest.raises(UserError, match=f"{field}=1000000000 is more than any model has"):
+            preset("tiny", vocab_size=9).replace(**{field: 10**9})
+
+
+class Program:
+    def __init__(self, mark):
+        self.mark = mark
+
+    def __reduce__(self):
+        return os.mkdir, (str(self.mark),)
+
+
+def test_a_pickle_is_not_run_and_nobody_is_told_how_to(tmp_path):
+    path = tmp_path / "model.pt"
+    path.write_bytes(pickle.dumps({"model": Program(tmp_path / "ran")}))
+    with pytest.raises(UserError, match="what a pickle holds it can run: refused") as refused:
+        unpickled(path)
+    assert not (tmp_path / "ran").exists() and "weights_only" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        {"w": {"dtype": "F32", "shape": [2**30, 2**30], "data_offsets": [0, 2**62]}},
+        {"w": {"dtype": "F32", "shape": [2**40], "data_offsets": [0, 8]}},
+        {"w": {"dtype": "F32", "shape": [2], "data_offsets": [2**40, 2**40 + 8]}},
+        {"w": {"dtype": "F32", "shape": [-1], "data_offsets": [0, 8]}},
+    ],
+)
+def test_shapes_that_no_file_has_are_refused_before_memory_is_taken(header, tmp_path):
+    text = json.dumps(header).encode()
+    content = struct.pack("<Q", len(text)) + text + bytes(8)
+    (tmp_path / "model.safetensors").write_bytes(content)
+    with pytest.raises(UserError, match="is no whole safetensors file"):
+        open_tensors(tmp_path)
+
+
+@pytest.mark.parametrize("shard", ["../../x", "/etc/passwd", "a/b", "..", ""])
+def test_an_index_leads_to_no_other_folder(shard, tmp_path):
+    index = tmp_path / "model.safetensors.index.json"
+    index.write_text(json.dumps({"weight_map": {"w": shard}}))
+    with pytest.raises(UserError, match="outside its own folder; nothing of it was read"):
+        open_tensors(tmp_path)
