@@ -34,8 +34,10 @@ $(VENV)/.created: ## the virtual environment, empty
 # and what it truly imports is the extra t5-needs.
 $(VENV)/.ready: $(VENV)/.created pyproject.toml constraints.txt ## with the pinned packages: what setup makes
 	@echo "== packages (a few minutes, once)"
-	$(PIP) install -q -c constraints.txt -e '.[t5-needs]'
-	$(PIP) install -q --no-deps t5==0.9.4
+	$(PIP) install -q --no-compile -c constraints.txt -e '.[t5-needs]'
+	$(PIP) install -q --no-compile --no-deps t5==0.9.4
+	@# Bytecode by all cores, where pip would take one. Some packages bring files that no Python of today reads.
+	$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib || true
 	touch $@
 
 $(VENV)/.ready-%: $(VENV)/.ready ## with an extra of pyproject.toml: interop (transformers, PyTorch), cuda, tpu, beam, clean, kenlm, search, wandb, dev, browser, docs
@@ -61,9 +63,9 @@ pretrain: $(VENV)/.ready runs/demo/vocab/vocab.json ## embedded corpus -> MLM + 
 	@# Steps this small fill one core: the two runs side by side take little longer than one.
 	@echo "== MLM alone, to compare with, in the background: tail -f runs/demo/mlm.out"
 	$(XLINGJAX) pretrain --gin_file gin/recipes/xlm_tiny_mlm.gin --workdir runs/demo/mlm > runs/demo/mlm.out 2>&1 & mlm=$$!; \
-	$(XLINGJAX) pretrain --gin_file gin/recipes/xlm_tiny.gin --workdir runs/demo/mlm_tlm || { kill $$mlm; exit 1; }; \
+	{ $(XLINGJAX) pretrain --gin_file gin/recipes/xlm_tiny.gin --workdir runs/demo/mlm_tlm && \
+	$(XLINGJAX) finetune --gin_file gin/recipes/nli_tiny.gin --workdir runs/demo/nli; } || { kill $$mlm; exit 1; }; \
 	wait $$mlm || { cat runs/demo/mlm.out; exit 1; }
-	$(XLINGJAX) finetune --gin_file gin/recipes/nli_tiny.gin --workdir runs/demo/nli
 	$(XLINGJAX) report runs/demo/mlm_tlm --compare 'MLM only=runs/demo/mlm' --finetuned runs/demo/nli
 
 negatives: $(VENV)/.ready runs/demo/vocab/vocab.json ## wrong partners of the corpus's pairs, for Unicoder (finished tables are kept)

@@ -273,6 +273,7 @@ def on_rows(
         opened,
         positions=reading.length,
         shortest=shortest,
+        languages=lambda: corpus.languages,
     )
     return ObjectiveRun(objective, batches, weight)
 
