@@ -378,7 +378,7 @@ def _by_language(runs: Sequence[Run], kind: str, note: str) -> list[str]:
         note = f"{note} {INTERVAL_NOTE}"
     rows = []
     for language in _in_order(
-        [values["by_language"] for _, values in evaluated]
+        [values["by_language"] for _, values in evaluated],
     ):
         rows.append([language, *_row_of(columns.values(), language)])
     rows.append([others, *_row_of(columns.values(), others)])
