@@ -1,11 +1,12 @@
 """Which settings of `own_text` serve which text? Retrieval after pretraining on German-English and
 on eight languages, from 2,000 pairs to all there are, beside TF-IDF and LSI.
 
-    python -m benchmarks.defaults DATA OUT [CELL ...]
+    python -m benchmarks.defaults DATA OUT CELL ...
+    python -m benchmarks.defaults DATA OUT
 
 DATA: folder of SOURCE/aa-bb.aa beside SOURCE/aa-bb.bb. CELL: TEXT or TEXT/VARIANT, of `TEXTS` and
-`VARIANTS`; without any, the tables alone. Cells are run one after the other, and a finished one
-stays as it is. The tables are OUT/table.md, written anew after each cell.
+`VARIANTS` or `RIVALS`; they are trained one after the other, and a finished one stays as it is.
+Without any: floors of all texts that are there, and tables of what is finished.
 """
 
 import argparse
@@ -20,6 +21,8 @@ import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
+
+from threadpoolctl import threadpool_limits
 
 from xlingjax.data.held_out_pairs import pairs_with_english, read_pairs
 from xlingjax.evaluation.floors import floors
@@ -62,21 +65,23 @@ TEXTS = {
     "eight-29k": Text(("multinli_mt",), SEVEN, 29_000),
     "eight-100k": Text(("multinli_mt",), SEVEN, 100_000),
 }
+SHORT = "TRAIN_STEPS=1500"
 VARIANTS: dict[str, list[str]] = {
     "as it is": [],
-    "random tokens": ["LSI_TOKENS=False"],
-    "1,500 steps": ["TRAIN_STEPS=1500"],
-    "random tokens, 1,500 steps": ["LSI_TOKENS=False", "TRAIN_STEPS=1500"],
+    "bias 0": ["SIMILARITY_BIAS=0.0"],
+    "bias 0, random tokens": ["SIMILARITY_BIAS=0.0", "LSI_TOKENS=False"],
+    "1,500 steps": [SHORT],
+    "1,500 steps, random tokens": [SHORT, "LSI_TOKENS=False"],
+    "1,500 steps, bias 0": [SHORT, "SIMILARITY_BIAS=0.0"],
+    "1,500 steps, bias 0, tokens frozen": [
+        SHORT,
+        "SIMILARITY_BIAS=0.0",
+        'FROZEN=["^embeddings/tokens/"]',
+    ],
     "7,000 steps": ["TRAIN_STEPS=7000", "EVAL_EVERY=1000"],
     "tiny": ["models/tiny.gin"],
-    "tiny, rate 2e-3": ["models/tiny.gin", "LEARNING_RATE=2e-3"],
     "64 negatives": ["RETRIEVAL_BATCH=64"],
-    "rows of 128": ["LENGTH=128", "BATCH=4"],
     "pairs to 128": ["RETRIEVAL_LENGTH=128"],
-    "negatives 4 of 7": ["HARDEST_WEIGHT=4"],
-    "negatives 8 of 11": ["HARDEST_WEIGHT=8"],
-    "64 negatives, 4 of 7": ["RETRIEVAL_BATCH=64", "HARDEST_WEIGHT=4"],
-    "negatives alone": ["MLM_WEIGHT=0.1", "TLM_WEIGHT=0.1"],
 }
 """{name: gin files and NAME=VALUE that differ from the recipe}."""
 RIVALS = {"run_mlm, rate 5e-4": 5e-4, "run_mlm, rate 2e-3": 2e-3}
@@ -88,7 +93,7 @@ that text and seed as it is."""
 
 
 def prepare(name: str, data: Path, folder: Path) -> None:
-    """folder/pairs, folder/held, folder/vocab and folder/floors.json."""
+    """folder/pairs, folder/held and folder/vocab."""
     if not (folder / "vocab").exists():
         searched, kept = split(data, TEXTS[name])
         for code, pairs in kept.items():
@@ -101,10 +106,15 @@ def prepare(name: str, data: Path, folder: Path) -> None:
                 *("--size", SIZE, "--output", folder / "vocab"),
             ],
         )
+
+
+def measure_floors(folder: Path) -> None:
     if (folder / "floors.json").exists():
         return
     trained = pairs_with_english([f"{folder}/pairs/*"])
-    found = floors(read_pairs(folder / "held"), trained, limit=LSI_PAIRS)
+    # Beside other work threads of BLAS wait for each other most of the time.
+    with threadpool_limits(1):
+        found = floors(read_pairs(folder / "held"), trained, limit=LSI_PAIRS)
     found["pairs"] = sum(map(len, trained.values()))
     (folder / "floors.json").write_text(json.dumps(found), encoding="utf-8")
 
@@ -339,8 +349,11 @@ def main() -> None:
         if variant in RIVALS:
             train = run_rival
         train(out / name, variant or "as it is", args.seed)
-        (out / "table.md").write_text(tables(out), encoding="utf-8")
-    print(tables(out))
+    if not args.cells:
+        for name in TEXTS:
+            if (out / name / "vocab").exists():
+                measure_floors(out / name)
+        print(tables(out))
 
 
 if __name__ == "__main__":
