@@ -122,6 +122,20 @@ def test_a_name_that_is_too_long_is_a_line(tmp_path, capsys):
     assert "File name too long" in err and err.count("\n") == 1
 
 
+def test_a_log_that_may_not_be_written_to_is_told_before_the_work(tmp_path, monkeypatch):
+    log = tmp_path / "evaluations.jsonl"
+    files.require_appended(log, "copy the run")
+    log.mkdir()
+    with pytest.raises(UserError, match="evaluations.jsonl may not be written to; copy the run"):
+        files.require_appended(log, "copy the run")
+    log.rmdir()
+    # As of a mount that is read-only: the super-user may write to any other.
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    for name in ("evaluations.jsonl", "none"):
+        with pytest.raises(UserError, match=f"{name} may not be written to"):
+            files.require_appended(tmp_path / name, "copy the run")
+
+
 def test_a_line_is_appended_whole_or_not_at_all(tmp_path, monkeypatch):
     path = tmp_path / "log"
     files.append_line(path, "eins")

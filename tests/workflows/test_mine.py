@@ -67,11 +67,19 @@ def test_all_lists_write_the_table_of_exact_search(folder, tmp_path, capsys, mon
     assert main.main(words(folder, tmp_path / "exact")) == 0
     assert ", exact search\n" in capsys.readouterr().out
     monkeypatch.setattr(vector_files, "ROWS", 64)
+    # Vectors that memory is not to hold are searched on disk.
+    with monkeypatch.context() as patched:
+        patched.setattr(workflow, "IN_MEMORY", 1000)
+        assert main.main(words(folder, tmp_path / "disk")) == 0
+    assert ", exact search; vectors kept in " in capsys.readouterr().out
+    on_disk = (tmp_path / "disk.de-en.tsv").read_bytes()
+    (tmp_path / "disk.de-en.tsv").unlink()
     lists = ("--search", "ivf", "--lists", "20", "--probes", "20")
     assert main.main(words(folder, tmp_path / "ivf", *lists)) == 0
     told = capsys.readouterr().out
     assert "approximate search (ivf, 20 of 20 lists); vectors kept in " in told
     expected = (tmp_path / "exact.de-en.tsv").read_bytes()
+    assert on_disk == expected
     assert (tmp_path / "ivf.de-en.tsv").read_bytes() == expected
     assert len(expected.splitlines()) > 20
     exact, ivf = (
