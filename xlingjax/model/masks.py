@@ -15,10 +15,12 @@ import numpy as np
 Array = Any
 
 
-def _numpy_of(array: Array) -> Any:
-    """The module whose arrays these are: a page draws masks of NumPy's and compiles nothing."""
-    if isinstance(array, jax.Array):
-        return jnp
+def _numpy_of(*arrays: Any) -> Any:
+    """The module whose arrays these are, in trees, JAX's where any is: a page draws masks of
+    NumPy's alone and compiles nothing."""
+    for array in jax.tree.leaves(arrays):
+        if isinstance(array, jax.Array):
+            return jnp
     return np
 
 
@@ -46,7 +48,7 @@ class Fields:
         read are 0."""
         ids, pack = batch["input_ids"], batch["pack_ids"]
         zeros = ids * 0
-        xp = _numpy_of(ids)
+        xp = _numpy_of(batch)
         return cls(
             valid=pack > 0,
             side=batch.get("sides", zeros),
@@ -80,7 +82,7 @@ class Mask:
         q_BL1 = jax.tree.map(lambda a: a[..., :, None], q)
         k_B1S = jax.tree.map(lambda a: a[..., None, :], k)
         shape = np.broadcast_shapes(q_BL1.valid.shape, k_B1S.valid.shape)
-        xp = _numpy_of(q_BL1.valid)
+        xp = _numpy_of(q, k)
         allowed_BLS = xp.broadcast_to(self.allow(q_BL1, k_B1S), shape)
         # A softmax over nothing would be even over all keys: the state, of padding or of a MASK
         # without context, would depend on what it must not see.
