@@ -33,6 +33,7 @@ HELDOUT_TEXT = "de={root}/held/de.txt"
 LAYERS = 1
 WARMUP_STEPS = 1
 BATCH = 2
+MESH_DATA = 1
 LENGTH = 32
 TRAIN_STEPS = {steps}
 LOG_EVERY = 2
