@@ -264,7 +264,9 @@ def _name(place: Place) -> Said:
 
 
 @case(
-    GROUP, "a name of a file with an end of line", "an end of line in this name"
+    GROUP,
+    "a name of a file with an end of line",
+    "an end of line in this name",
 )
 def _name_line(place: Place) -> Said:
     path = write(place.root / "a\nerror: b.txt", b"ein \xff Hund\n")

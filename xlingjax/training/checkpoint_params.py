@@ -10,6 +10,7 @@ import orbax.checkpoint as ocp
 
 from xlingjax.errors import UserError
 from xlingjax.model.params import flattened
+from xlingjax.runtime.files import is_of_system
 from xlingjax.runtime.machine import first_line
 from xlingjax.runtime.quiet import forget_abandoned_reads
 from xlingjax.training.checkpoint_hashes import damage
@@ -166,6 +167,11 @@ def require_vocabulary(
 
 
 def _unreadable(checkpoint: Path, error: Exception) -> UserError:
+    if is_of_system(error):
+        return UserError(
+            f"checkpoint {checkpoint} cannot be read ({first_line(error)}); nothing is wrong with"
+            " it: repair that and call it again",
+        )
     return UserError(
         f"checkpoint {checkpoint} cannot be read ({type(error).__name__}: {first_line(error)});"
         f" {_other(checkpoint)}",
