@@ -185,7 +185,7 @@ class Feed:
     @property
     def texts(self) -> list[BlockText]:
         """What the sources read, where it is text."""
-        found = []
+        found: list[BlockText] = []
         for source in self.sources.values():
             if isinstance(source, OfText):
                 found += source.texts
