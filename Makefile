@@ -73,7 +73,7 @@ pretrain: $(VENV)/.ready runs/demo/vocab/vocab.json ## embedded corpus -> MLM + 
 negatives: $(VENV)/.ready runs/demo/vocab/vocab.json ## wrong partners of the corpus's pairs, for Unicoder (finished tables are kept)
 	$(XLINGJAX) mine --negatives --parallel runs/demo/data/parallel/tinyworld --vocabulary runs/demo/vocab --output runs/demo/negatives
 
-test: $(VENV)/.ready-dev ## the tests, about eleven minutes on two busy cores (those that read real text need XLINGJAX_DATA)
+test: $(VENV)/.ready-dev ## the tests, minutes on two cores (those that read real text need XLINGJAX_DATA)
 	$(BIN)/python -m pytest -m "not long" -n $(TEST_WORKERS) --dist worksteal --durations 15
 
 test-long: $(VENV)/.ready-dev ## the tests that are whole runs: resuming, two processes, sweeps, verbs, adapt, the notebook
