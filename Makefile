@@ -12,7 +12,6 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 XLINGJAX := $(BIN)/xlingjax
 DEMO_LANGUAGES ?= en,de,ru,zh
-DEMO_STEPS := --gin.TRAIN_STEPS=6000 --gin.WARMUP_STEPS=100 --gin.EVAL_EVERY=1500
 # Each takes up to 5 GiB, of the long tests 9.
 TEST_WORKERS ?= 2
 
@@ -61,11 +60,10 @@ runs/demo/vocab/vocab.json: runs/demo/data/manifest.json ## the demonstration's 
 	$(XLINGJAX) vocab --mono runs/demo/data/mono --parallel runs/demo/data/parallel --size 5000 --character_coverage 1 --output runs/demo/vocab
 
 pretrain: $(VENV)/.ready runs/demo/vocab/vocab.json ## embedded corpus -> MLM + TLM and MLM alone -> zero-shot NLI -> report
-	@# Steps this small fill one core: the two runs side by side take little longer than one. The one with pairs begins with what
-	@# they tell of words (LSI), and so needs six tenths of the recipe's steps.
+	@# Steps this small fill one core: the two runs side by side take little longer than one.
 	@echo "== MLM alone, to compare with, in the background: tail -f runs/demo/mlm.out"
-	$(XLINGJAX) pretrain --gin_file gin/recipes/xlm_tiny_mlm.gin --workdir runs/demo/mlm $(DEMO_STEPS) > runs/demo/mlm.out 2>&1 & mlm=$$!; \
-	{ $(XLINGJAX) pretrain --gin_file gin/recipes/xlm_tiny.gin --gin_file gin/runs/lsi_tokens.gin --workdir runs/demo/mlm_tlm $(DEMO_STEPS) && \
+	$(XLINGJAX) pretrain --gin_file gin/recipes/xlm_tiny_mlm.gin --workdir runs/demo/mlm > runs/demo/mlm.out 2>&1 & mlm=$$!; \
+	{ $(XLINGJAX) pretrain --gin_file gin/recipes/xlm_tiny.gin --workdir runs/demo/mlm_tlm && \
 	$(XLINGJAX) finetune --gin_file gin/recipes/nli_tiny.gin --workdir runs/demo/nli; } || { kill $$mlm; exit 1; }; \
 	wait $$mlm || { cat runs/demo/mlm.out; exit 1; }
 	$(XLINGJAX) report runs/demo/mlm_tlm --compare 'MLM only=runs/demo/mlm' --finetuned runs/demo/nli
