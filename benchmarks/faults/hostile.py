@@ -75,6 +75,20 @@ def changed(path: Path, **values: Any) -> None:
     path.write_text(json.dumps(table | values))
 
 
+def _encoded(place: Place) -> Said:
+    """What `encode` says of the run."""
+    return cli(
+        "encode",
+        place.run,
+        "--language",
+        "de",
+        "--input",
+        place.root / "held/de.txt",
+        "--output",
+        place.root / "v",
+    )
+
+
 # ---- pickles -------------------------------------------------------------------------------------
 
 
@@ -280,15 +294,7 @@ def _tar(place: Place) -> Said:
 @case(GROUP, "a run whose languages are paths", "none of the run's", 0)
 def _languages(place: Place) -> Said:
     changed(place.run / "run.json", languages=["../../x", "en"])
-    words = ("--input", place.root / "held/de.txt", "--output")
-    return cli(
-        "encode",
-        place.run,
-        "--language",
-        "de",
-        *words,
-        place.root / "v",
-    )
+    return _encoded(place)
 
 
 # ---- what is imported, run or shown --------------------------------------------------------------
@@ -321,20 +327,16 @@ def _includes(place: Place) -> Said:
     return cli("evaluate", place.run)
 
 
-@case(GROUP, "`evaluate` of a run with 10^9 x 10^9 numbers in run.json", "")
+@case(
+    GROUP,
+    "`encode` by a run with 10^9 x 10^9 numbers in run.json",
+    "does not fit the model",
+)
 def _wide_run(place: Place) -> Said:
     path = place.run / "run.json"
     model = json.loads(path.read_text())["model"]
     changed(path, model=model | {"dim": 10**9, "ffn": 4 * 10**9, "heads": 1})
-    words = ("--input", place.root / "held/de.txt", "--output")
-    return cli(
-        "encode",
-        place.run,
-        "--language",
-        "de",
-        *words,
-        place.root / "v",
-    )
+    return _encoded(place)
 
 
 @case(GROUP, "a run.json of 100,000 brackets", "not valid JSON")
@@ -381,12 +383,4 @@ def _linked(place: Place) -> Said:
 
 
 def encode_of(place: Place) -> Said:
-    words = ("--input", place.root / "held/de.txt", "--output")
-    return cli(
-        "encode",
-        place.run,
-        "--language",
-        "de",
-        *words,
-        place.root / "v",
-    )
+    return _encoded(place)

@@ -44,7 +44,6 @@ _DAMAGES = (
     TypeError,
     SyntaxError,
     EOFError,
-    NotImplementedError,
     RuntimeError,
     MemoryError,
     OSError,

@@ -185,11 +185,11 @@ class ModelConfig:
                 raise UserError(
                     f"model {self.name}: {field}={getattr(self, field)} must not be negative",
                 )
-        for field in ("layers", "decoder_layers", "streams", "num_labels"):
-            if getattr(self, field) > MOST[field]:
+        for field, most in MOST.items():
+            if getattr(self, field) > most:
                 raise UserError(
                     f"model {self.name}: {field}={getattr(self, field)} is more than any model has"
-                    f" ({MOST[field]:,})",
+                    f" ({most:,})",
                 )
         if self.true_rows < self.vocab_size:
             raise UserError(
