@@ -246,6 +246,18 @@ def limited(kind: int, value: int) -> Iterator[None]:
         resource.setrlimit(kind, (soft, hard))
 
 
+@contextlib.contextmanager
+def one_file_left() -> Iterator[None]:
+    """One number of a file is free: the limit is one of numbers, so that the gaps below it are filled."""
+    taken = max(map(int, os.listdir("/proc/self/fd")))
+    with contextlib.ExitStack() as opened, limited(resource.RLIMIT_NOFILE, taken + 2):
+        with contextlib.suppress(OSError):
+            while True:
+                last = opened.enter_context(open(os.devnull, "rb"))
+        last.close()
+        yield
+
+
 def _add_limited(verb: str) -> None:
     @case(
         LIMITS,
@@ -275,7 +287,7 @@ def _files(place: Place) -> Said:
     to = place.root / "new"
     to.mkdir()
     words = WORDS["encode"](place, to)
-    with limited(resource.RLIMIT_NOFILE, len(os.listdir("/proc/self/fd")) + 1):
+    with one_file_left():
         return cli(*words)
 
 
