@@ -57,7 +57,8 @@ def table(place, only: str) -> int:
         for one in shown:
             said = one.run(place)
             place.fresh()
-            line = said.line.replace(str(place.root), "P").replace("|", "\\|")
+            line = said.line_with(one.needed).replace(str(place.root), "P")
+            line = line.replace("|", "\\|")
             print(f"| {one.what} | {said.status} | {line[:300]} |", flush=True)
             count += 1
             if fault := one.fault(said):

@@ -15,7 +15,6 @@ import numpy as np
 from benchmarks.faults.place import STEPS, Place, Said, cli
 from xlingjax.inference import run
 from xlingjax.model import build
-from xlingjax.training import files_at_end
 from xlingjax.workflows import launch
 
 FINE = "as of the whole run"
@@ -135,8 +134,6 @@ def damaged(place: Place, seconds: float, seed: int) -> int:
     tried = 0
     for file, damage, verb, draw in _drawn(names, seconds, seed):
         place.fresh()
-        # What is said once in a process is said to each.
-        files_at_end._warn.cache_clear()
         damage(place.run / file, draw)
         said, made = VERBS[verb](place)
         outcome = _outcome(said, made == whole[verb])

@@ -248,9 +248,12 @@ def limited(kind: int, value: int) -> Iterator[None]:
 
 @contextlib.contextmanager
 def one_file_left() -> Iterator[None]:
-    """One number of a file is free: the limit is one of numbers, so that the gaps below it are filled."""
+    """One number of a file is free. The limit is one of numbers: the gaps below it are filled."""
     taken = max(map(int, os.listdir("/proc/self/fd")))
-    with contextlib.ExitStack() as opened, limited(resource.RLIMIT_NOFILE, taken + 2):
+    with (
+        contextlib.ExitStack() as opened,
+        limited(resource.RLIMIT_NOFILE, taken + 2),
+    ):
         with contextlib.suppress(OSError):
             while True:
                 last = opened.enter_context(open(os.devnull, "rb"))

@@ -1,6 +1,13 @@
 """All cases, by what is wrong."""
 
-from benchmarks.faults import disks, hostile, settings  # noqa: F401
+from benchmarks.faults import (  # noqa: F401
+    checkpoints,
+    disks,
+    frozen,
+    hostile,
+    runs,
+    settings,
+)
 from benchmarks.faults.cases import CASES
 
 GROUPS = CASES

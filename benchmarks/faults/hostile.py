@@ -291,7 +291,11 @@ def _tar(place: Place) -> Said:
     return cli("data", "check", "--mono", path)
 
 
-@case(GROUP, "a run whose languages are paths", "none of the run's", 0)
+@case(
+    GROUP,
+    "a run whose languages are paths",
+    "was trained with the languages",
+)
 def _languages(place: Place) -> Said:
     changed(place.run / "run.json", languages=["../../x", "en"])
     return _encoded(place)

@@ -67,6 +67,14 @@ class Said:
                     return line[line.index(beginning) :]
         return (lines or [""])[-1]
 
+    def line_with(self, needed: str) -> str:
+        """The refusal, or the first line that has this, or `line`."""
+        if self.status != 2 and needed:
+            for line in [*self.err.splitlines(), *self.out.splitlines()]:
+                if needed in line:
+                    return line
+        return self.line
+
     @property
     def wrong(self) -> str:
         """Why this is no way to end; "": it is one."""
@@ -85,7 +93,10 @@ class Said:
 def cli(*words: object) -> Said:
     """`xlingjax WORDS` in this process."""
     from xlingjax.cli import main
+    from xlingjax.training import files_at_end
 
+    # What is said once in a process is said to each.
+    files_at_end._warn.cache_clear()
     return _said(lambda: main.main([*map(str, words)]))
 
 

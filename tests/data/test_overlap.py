@@ -78,6 +78,40 @@ def test_data_check_counts_them(text):
     assert not check(str(text / "mono/en"), held_out=held(text)[1:]).items
 
 
+COPIES = (
+    ("was ist das", "WHAT IS THIS?"),
+    ("\u201eWas  ist das?\u201c", "\u00bfWhat\u00a0is this ?!"),
+    ("\uff37as ist das?", "What i\u017f this..."),
+)
+"""Of the second pair: no marks and other case; other quotes and spaces; a full-width letter, an old
+s."""
+OTHERS = (
+    ("Was ist das? Ja.", "What is this"),
+    ("Was, ist das?", "What is this"),
+    ("Wa s ist das?", "What is this"),
+    ("Was ist das\u0301?", "What is this"),
+    ("Was ist das+", "What is this"),
+)
+
+
+def test_data_check_counts_copies_that_were_changed(tmp_path):
+    pairs_in(tmp_path / "held", TATOEBA[:2])
+    for number, (copies, share) in enumerate(
+        [([copy], "1 of 2") for copy in COPIES] + [([other], None) for other in OTHERS]
+    ):
+        folder = pairs_in(tmp_path / str(number), [*copies, ("Ja .", "Yes .")])
+        found = check((), str(folder), held_out=given_pairs(str(tmp_path / "held")))
+        said = [one.message for one in found.items if "held-out" in one.message]
+        assert len(said) == int(share is not None), (copies, said)
+        assert all(line.startswith(f"{share} held-out pairs") for line in said)
+
+
+def test_marks_alone_are_a_line():
+    """Else all of them were the same, and those of the held-out text not looked for."""
+    lines = ["...", "?!", " ... ", "\u2026"]
+    assert [*map(overlap.normalised, lines)] == ["...", "?!", "...", "..."]
+
+
 def test_a_run_counts_them_by_their_tokens(text, vocabulary):
     texts = [pair_blocks(find_pairs(str(text / "pairs")), vocabulary)]
     for code in ("de", "en"):

@@ -118,7 +118,7 @@ def _own_evaluators(args: Namespace) -> int:
     # A run keeps its recipe, whose evaluators are meant where none is given.
     if not files:
         config = run_and_checkpoint(workdir)[0] / "config.gin"
-        if not config.is_file():
+        if not config.exists():
             raise UserError(
                 f"no run in {workdir}: there is no config.gin; give the workdir of a run",
             )

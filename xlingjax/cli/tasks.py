@@ -353,6 +353,7 @@ def _checked(
 def _passed_over(strategy: str, task: Any, data: str) -> bool:
     """Whether a strategy is none for a task of a suite, and says why."""
     from xlingjax.config.gin_files import find_gin
+    from xlingjax.runtime.records import read_text
     from xlingjax.workflows.baselines import applies
     from xlingjax.workflows.strategies import lacking
 
@@ -365,7 +366,7 @@ def _passed_over(strategy: str, task: Any, data: str) -> bool:
     # A baseline has none; any other strategy without one is refused by `check`.
     if not file:
         return False
-    lacks = lacking(file.read_text(encoding="utf-8"), task, data)
+    lacks = lacking(read_text(file, "give a gin file, in UTF-8"), task, data)
     if lacks:
         print(
             f"{task.full_name}: passed over, {strategy} finds {lacks} below {data}",

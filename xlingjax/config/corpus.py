@@ -51,11 +51,10 @@ class Corpus:
             return tuple(sorted(self.requested))
         # The batches of a folder hold ids of one numbering, so the header of any file has it.
         if self.frozen:
-            return tuple(
-                read_header(
-                    next(iter(sorted(Path(self.frozen).glob("*.frozen"))), ""),
-                )["languages"],
-            )
+            folder = Path(self.frozen)
+            # Where there is none, the error names what was looked for.
+            files = [*sorted(folder.glob("*.frozen")), folder / "*.frozen"]
+            return tuple(read_header(files[0])["languages"])
         if not self.labelled:
             return tuple(self._of_text())
         # Fine-tuning has labelled files alone, and no text is no error there.

@@ -24,6 +24,7 @@ from xlingjax.errors import UserError
 from xlingjax.inference.run import TrainedRun, open_run
 from xlingjax.model.config import ModelConfig
 from xlingjax.model.parameter_count import count_parameters
+from xlingjax.runtime.records import read_text
 from xlingjax.training.checkpoint_paths import find_checkpoint
 from xlingjax.training.run_record import read_run_record, run_and_checkpoint
 from xlingjax.training.workdir import require_empty, write_trained
@@ -244,8 +245,8 @@ def _write(
     folder = Path(output).absolute()
     old_folder, _ = run_and_checkpoint(run)
     recipe = old_folder / "config.gin"
-    if recipe.is_file():
-        text = recipe.read_text("utf-8")
+    if recipe.exists():
+        text = read_text(recipe, "put it back from a copy, or remove it")
         files["config.gin"] = _recipe(text, folder, verb, after, before)
     record = read_run_record(run)
     record["model"].update(sizes)

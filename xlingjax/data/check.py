@@ -13,7 +13,7 @@ from xlingjax.data.file_names import file_format
 from xlingjax.data.findings import Findings, counted_lines
 from xlingjax.data.languages import spelled_twice, standard_code, twice
 from xlingjax.data.other_formats import doubts
-from xlingjax.data.overlap import HeldOut, Overlap
+from xlingjax.data.overlap import HeldOut, Overlap, normalised
 from xlingjax.data.sampling import Sampling, sampling_table
 from xlingjax.data.scripts import letters_in, main_script, script_of_language
 from xlingjax.data.sources import find_pairs, find_text
@@ -348,8 +348,8 @@ def _check_overlap(
     findings: Findings,
 ) -> None:
     if languages in findings.overlap.wanted:
-        for keys in lines:
-            findings.overlap.see(languages, keys)
+        for sides in lines:
+            findings.overlap.see(languages, tuple(map(normalised, sides)))
 
 
 def _has_letters(line: str) -> bool:

@@ -21,8 +21,8 @@ import numpy as np
 from xlingjax.data.features import FIELDS, batch_hash
 from xlingjax.data.loader import BatchSource, CountedSource
 from xlingjax.errors import UserError
-from xlingjax.runtime.files import parsed_json
-from xlingjax.runtime.records import ANY, misfit
+from xlingjax.runtime.files import is_of_system, parsed_json, refused_by_system
+from xlingjax.runtime.records import ANY, NUMBER, misfit
 
 VERSION = 1
 MOST_BYTES = 1 << 31
@@ -32,7 +32,19 @@ _HEADER = {
     "batches": int,
     "fields": [str],
     "languages": [str],
-    "identity": {str: ANY},
+    "identity": {
+        "options?": {str: ANY},
+        "sampling_table?": [
+            {
+                "name": str,
+                "sentences": int,
+                "tokens": int,
+                "rows": int,
+                "share": NUMBER,
+                "epochs_per_1000_steps": NUMBER,
+            },
+        ],
+    },
     "hashes": [str],
 }
 _DAMAGES = (
@@ -40,6 +52,7 @@ _DAMAGES = (
     zlib.error,
     struct.error,
     KeyError,
+    ArithmeticError,
     ValueError,
     TypeError,
     SyntaxError,
@@ -150,7 +163,7 @@ def read_header(path: str | os.PathLike) -> dict:
         ) from None
     # A file that was copied in part has no end, and with it no list of members.
     except _DAMAGES as error:
-        raise _damaged(path, f"{error or type(error).__name__}") from None
+        raise _unreadable(path, "", error) from None
     wrong = misfit(header, {"version": int})
     if wrong:
         raise _damaged(path, f"its header: {wrong}")
@@ -170,6 +183,23 @@ def read_header(path: str | os.PathLike) -> dict:
     if wrong:
         raise _damaged(path, f"its header: {wrong}")
     return header
+
+
+def _unreadable(
+    path: str | os.PathLike,
+    where: str,
+    error: Exception,
+) -> UserError:
+    """For an error of `_DAMAGES`."""
+    why = f"{error or type(error).__name__}"
+    if isinstance(error, OSError):
+        # Of a file that cannot be looked into nothing is known, and writing it again may be no
+        # remedy.
+        if is_of_system(error):
+            error.filename = os.fspath(path)
+            return UserError(refused_by_system(error))
+        why = error.strerror or why
+    return _damaged(path, f"{where}{why}")
 
 
 def _damaged(path: str | os.PathLike, why: str) -> UserError:
@@ -223,8 +253,7 @@ class _FrozenSource(CountedSource):
                     )
                     batch[name] = stored.astype(FIELDS[name].dtype)
             except _DAMAGES as error:
-                why = f"batch {index}: {error or type(error).__name__}"
-                raise _damaged(path, why) from None
+                raise _unreadable(path, f"batch {index}: ", error) from None
             # The archive's checksums are of members, whichever stands under which name.
             if batch_hash(batch) != header["hashes"][index]:
                 raise _damaged(path, f"batch {index} is not what was written")

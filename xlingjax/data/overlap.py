@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import unicodedata
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -20,6 +21,23 @@ LINES = 1 << 24
 _PREFIX = 8
 """Tokens by which most lines are told apart."""
 _PRIME = np.uint64(1_000_003)
+
+
+def normalised(line: str) -> str:
+    """A line without what copies of it often differ in: letter case, spaces, punctuation at both
+    ends, and which of several characters a letter is written with (NFKC). Of punctuation alone
+    nothing is removed."""
+    folded = " ".join(unicodedata.normalize("NFKC", line).casefold().split())
+    begin, end = 0, len(folded)
+    while begin < end and _is_outer(folded[begin]):
+        begin += 1
+    while begin < end and _is_outer(folded[end - 1]):
+        end -= 1
+    return folded[begin:end] or folded
+
+
+def _is_outer(character: str) -> bool:
+    return character == " " or unicodedata.category(character)[0] == "P"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,7 +72,7 @@ class Overlap:
     def __init__(
         self,
         held: Iterable[HeldOut],
-        key: Callable[[str], Any] = str.strip,
+        key: Callable[[str], Any] = normalised,
     ):
         """key: of a line; equal keys, equal lines."""
         # Several evaluators measure on the same pairs, some on the first of them alone.
@@ -130,7 +148,8 @@ def overlap_of_texts(
     vocabulary: Vocabulary,
 ) -> list[tuple[str, str]]:
     """`Overlap.messages` of the text that a run trains on, by the tokens of its lines: without what
-    it holds out itself, in whatever files it came. Of more than LINES lines a part is looked at."""
+    it holds out itself, in whatever files it came. A line that differs in letter case is of other
+    tokens, and not found. Of more than LINES lines a part is looked at."""
     end = [vocabulary.eos_id]
 
     def key(line: str) -> bytes:

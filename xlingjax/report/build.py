@@ -231,13 +231,12 @@ def render(
     subtitle = (
         f"{state} at step {run.step:,} of {run.record.get('steps') or '?'}"
     )
-    stopped = run.result.get("stopped_early")
-    if stopped:
-        subtitle += (
-            f" · stopped early: {stopped['metric']} not better in"
-            f" {stopped['patience']} evaluations than {stopped['best']:.4g} of"
-            f" step {stopped['best_step']:,}"
-        )
+    subtitle += _of_any_shape(
+        run,
+        "early stop",
+        lambda: _early_stop(run.result.get("stopped_early")),
+        "",
+    )
     machine = run.last_start.get("machine", "")
     if machine:
         subtitle += f" · {machine}"
@@ -259,6 +258,16 @@ def render(
     return html.page(
         f"{run.path.name} · xlingjax",
         "\n".join([head, tiles, empty, *rendered]),
+    )
+
+
+def _early_stop(stopped: Mapping[str, Any] | None) -> str:
+    if not stopped:
+        return ""
+    return (
+        f" · stopped early: {stopped['metric']} not better in"
+        f" {stopped['patience']} evaluations than {stopped['best']:.4g} of"
+        f" step {stopped['best_step']:,}"
     )
 
 

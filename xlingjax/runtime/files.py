@@ -110,7 +110,11 @@ def require_appended(path: Path, remedy: str) -> None:
     wanted = os.W_OK
     if place.is_dir():
         wanted |= os.X_OK
-    if path.is_dir() or not os.access(place, wanted):
+    if path.is_dir():
+        raise UserError(
+            f"{path} is a folder, and a file is needed there: move it away",
+        )
+    if not os.access(place, wanted):
         raise UserError(f"{path} may not be written to; {remedy}")
 
 
@@ -156,6 +160,8 @@ def write_bytes(path: Path, content: bytes) -> None:
         partial.write_bytes(content)
         # Renaming replaces a file at once, so a reader never sees half of one.
         partial.replace(path)
+    except OSError as error:
+        raise _of_file(error, path) from None
     finally:
         # Only where it could not be written: it has its own name otherwise.
         partial.unlink(missing_ok=True)
@@ -189,11 +195,17 @@ def append_line(path: Path, line: str) -> None:
         try:
             file.write(f"{line}\n".encode())
             file.flush()
-        except OSError:
+        except OSError as error:
             # Half a line would spoil the next one.
             with contextlib.suppress(OSError):
                 os.truncate(path, size)
-            raise
+            raise _of_file(error, path) from None
+
+
+def _of_file(error: OSError, path: Path) -> OSError:
+    """The error with the name of the file that was to be written: a full disk's has none, another
+    may have that of the file beside it."""
+    return OSError(error.errno, error.strerror, os.fspath(path))
 
 
 @contextlib.contextmanager

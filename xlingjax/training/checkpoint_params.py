@@ -13,9 +13,13 @@ from xlingjax.model.params import flattened
 from xlingjax.runtime.files import is_of_system
 from xlingjax.runtime.machine import first_line
 from xlingjax.runtime.quiet import forget_abandoned_reads
+from xlingjax.runtime.records import misfit
 from xlingjax.training.checkpoint_hashes import damage
 from xlingjax.training.checkpoint_paths import find_checkpoint
-from xlingjax.training.run_record import vocabulary_of
+from xlingjax.training.run_record import languages_of, vocabulary_of
+
+_RECORD = {"identity": {"data?": {str: {"languages?": [str]}}}}
+"""The item "run" of a checkpoint, as far as it is read here."""
 
 
 def load_params(
@@ -24,21 +28,23 @@ def load_params(
     new: Sequence[str] = (),
     vocabulary: Any = None,
     exact: bool = False,
+    languages: Sequence[str] = (),
 ) -> tuple[Any, list[str]]:
     """`params` with the values of the checkpoint that `path` names (see `find_checkpoint`), on the
     shardings of `params`.
 
     A parameter the checkpoint lacks keeps its value if a regular expression of `new` matches its
     path; those are returned as the second value. `vocabulary`: the hash of the one they are to be
-    used with; exact: nothing of the checkpoint may be left behind. Raises UserError naming every
-    other missing parameter, every mismatched shape, another vocabulary, and an unreadable
-    checkpoint.
+    used with; exact: nothing of the checkpoint may be left behind; languages: by whose numbers they
+    are to be used. Raises UserError naming every other missing parameter, every mismatched shape,
+    another vocabulary, other languages, and an unreadable checkpoint.
     """
     model = flattened(params)
     tree = jax.tree.structure(params)
     checkpoint = find_checkpoint(path)
-    saved, trained_on = saved_params(checkpoint)
-    require_vocabulary(checkpoint, trained_on, vocabulary)
+    saved, identity = saved_params(checkpoint)
+    require_vocabulary(checkpoint, vocabulary_of(identity), vocabulary)
+    _require_languages(checkpoint, languages_of(identity), languages)
     kept = []
     # All of them in one message: a user would mend them one by one.
     problems = []
@@ -101,10 +107,11 @@ def _has_decoder(names: Iterable[str]) -> bool:
     return any(name.startswith("decoder/") for name in names)
 
 
-def saved_params(checkpoint: Path) -> tuple[dict[str, tuple[int, ...]], Any]:
-    """({path of a parameter: its shape}, the hash of the vocabulary it was trained on or None) of a
-    checkpoint, whose files are checked first. Raises UserError when it is damaged or cannot be
-    read."""
+def saved_params(
+    checkpoint: Path,
+) -> tuple[dict[str, tuple[int, ...]], dict[str, Any]]:
+    """({path of a parameter: its shape}, the identity of its run or nothing) of a checkpoint, whose
+    files are checked first. Raises UserError when it is damaged or cannot be read."""
     forget_abandoned_reads()
     run = checkpoint / "run"
     for item in (checkpoint / "params", run):
@@ -122,11 +129,13 @@ def saved_params(checkpoint: Path) -> tuple[dict[str, tuple[int, ...]], Any]:
             shapes[name] = tuple(leaf.shape)
         # Not there in a checkpoint that did not come from training.
         if not run.is_dir():
-            return shapes, None
+            return shapes, {}
         record = ocp.Checkpointer(ocp.JsonCheckpointHandler()).restore(run)
         if not record:
-            return shapes, None
-        return shapes, vocabulary_of(record["identity"])
+            return shapes, {}
+        if wrong := misfit(record, _RECORD):
+            raise ValueError(wrong)
+        return shapes, record["identity"]
     except Exception as error:
         raise _unreadable(checkpoint, error) from error
 
@@ -162,7 +171,20 @@ def require_vocabulary(
         raise UserError(
             f"checkpoint {checkpoint} was trained on another vocabulary (SHA-256"
             f" {trained_on!s:.12}, this run's {vocabulary!s:.12}), in which the same ids are other"
-            " pieces; set VOCABULARY to that run's workdir, which keeps a copy",
+            " pieces; set VOCABULARY to that run's workdir, which keeps a copy, or put the copy"
+            " back",
+        )
+
+
+def _require_languages(
+    checkpoint: Path,
+    trained_on: Sequence[str] | None,
+    languages: Sequence[str],
+) -> None:
+    if languages and trained_on and [*trained_on] != [*languages]:
+        raise UserError(
+            f"checkpoint {checkpoint} was trained with the languages {', '.join(trained_on)}, and"
+            f" run.json names {', '.join(languages)}: put the run's own back from a copy",
         )
 
 

@@ -15,7 +15,11 @@ from xlingjax.model.params import flattened, nested
 from xlingjax.runtime.numerals import is_whole
 from xlingjax.training.checkpoint_params import read_params, saved_params
 from xlingjax.training.checkpoint_paths import find_checkpoint
-from xlingjax.training.run_record import model_of, read_run_record
+from xlingjax.training.run_record import (
+    model_of,
+    read_run_record,
+    vocabulary_of,
+)
 
 MACROS = {
     "embeddings": "INIT_EMBEDDINGS",
@@ -63,7 +67,8 @@ class Donor:
         # First: it says best that a folder is no run.
         record = read_run_record(run)
         checkpoint = find_checkpoint(run)
-        shapes, vocabulary = saved_params(checkpoint)
+        shapes, identity = saved_params(checkpoint)
+        vocabulary = vocabulary_of(identity)
         config = model_of(run)
         languages = tuple(record["languages"])
         return cls(str(run), checkpoint, shapes, vocabulary, config, languages)

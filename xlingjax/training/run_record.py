@@ -109,10 +109,19 @@ def _switches(objective: Any) -> dict[str, Any]:
 
 def vocabulary_of(identity: Mapping[str, Any]) -> Any:
     """The hash of the vocabulary behind a run's batches; None if its sources do not tell."""
+    return _of_first_source(identity, "vocabulary")
+
+
+def languages_of(identity: Mapping[str, Any]) -> Any:
+    """The languages by whose numbers a run's batches were made; None if its sources do not tell."""
+    return _of_first_source(identity, "languages")
+
+
+def _of_first_source(identity: Mapping[str, Any], name: str) -> Any:
     # Frozen or own batches may not tell theirs; the first that does speaks for all.
-    for data in identity["data"].values():
-        if "vocabulary" in data:
-            return data["vocabulary"]
+    for data in identity.get("data", {}).values():
+        if name in data:
+            return data[name]
     return None
 
 

@@ -14,8 +14,11 @@ from xlingjax.errors import UserError
 from xlingjax.model.config import ModelConfig
 from xlingjax.model.parameter_count import count_parameters
 from xlingjax.runtime.claim import IN_USE, alone_at
+from xlingjax.runtime.records import read_text
 from xlingjax.training.checkpoint_hashes import HashedPath
 from xlingjax.training.run_record import read_run_record, run_and_checkpoint
+
+_REMEDY = "put it back from a copy, or remove it"
 
 
 def write_trained(
@@ -119,8 +122,8 @@ def write_workdir(
         if path.is_file():
             files[name] = path.read_bytes()
     recipe = source / "config.gin"
-    if recipe.is_file():
-        lines = [recipe.read_text(encoding="utf-8"), f"# By `xlingjax {by}`:"]
+    if recipe.exists():
+        lines = [read_text(recipe, _REMEDY), f"# By `xlingjax {by}`:"]
         for field, value in changed.items():
             lines.append(f"model.{field} = {value!r}")
         files[recipe.name] = ("\n".join(lines) + "\n").encode()

@@ -20,6 +20,7 @@ from typing import Any
 from xlingjax.errors import UserError
 from xlingjax.runtime.claim import alone_in
 from xlingjax.runtime.files import write_text
+from xlingjax.runtime.records import read_text
 from xlingjax.training.run_record import (
     differences,
     read_result,
@@ -283,7 +284,10 @@ class _Run(Command):
         if self.encoder is not None:
             self.settings = self.encoder.settings + self.settings
         if self.record.is_file():
-            written = self.record.read_text(encoding="utf-8")
+            written = read_text(
+                self.record,
+                "choose another --workdir, or delete that folder",
+            )
             if written != self.settings:
                 lines = difference(
                     written.splitlines(),

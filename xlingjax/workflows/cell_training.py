@@ -13,7 +13,7 @@ from xlingjax.data.labelled.task import Task, edited, find, hashes, read
 from xlingjax.errors import UserError
 from xlingjax.runtime.files import write_json
 from xlingjax.runtime.machine import RuntimeConfig
-from xlingjax.runtime.records import read_record
+from xlingjax.runtime.records import read_record, read_text
 from xlingjax.workflows.cell import (
     READ,
     RECIPE,
@@ -191,7 +191,7 @@ def _read_predicted(
 def _require_same_recipe(request: Request, cell: Cell, text: str) -> None:
     """Raise UserError where the recipe of a cell is another than `text`."""
     recipe = cell.folder / RECIPE
-    before = recipe.read_text(encoding="utf-8")
+    before = read_text(recipe, f"delete {cell.folder} and start again")
     if before == text:
         return
     if (cell.folder / READ).is_file():

@@ -147,7 +147,8 @@ class Command(Job):
         """Where a reader finds why it failed."""
         if self.log is None:
             return "; what it said stands above"
-        last = self.log.read_text(encoding="utf-8").strip().splitlines()[-1:]
+        last = self.log.read_text(encoding="utf-8", errors="replace")
+        last = last.strip().splitlines()[-1:]
         return f" ({' '.join(last)}); its log is {self.log}"
 
 

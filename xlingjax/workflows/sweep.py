@@ -30,6 +30,7 @@ from xlingjax.inference.run import open_run
 from xlingjax.model.params import flattened
 from xlingjax.preprocessors.beside import standing_beside
 from xlingjax.runtime.machine import RuntimeConfig
+from xlingjax.runtime.records import read_text
 from xlingjax.training.first_state import require_labels
 from xlingjax.workflows.baselines import BASELINES, score_baseline
 from xlingjax.workflows.cell import (
@@ -280,7 +281,7 @@ def _planned(request: Request, say: Callable[[str], None]) -> _Plan:
     if request.shares:
         require_alike(request.tasks)
     strategy = _strategy_file(request.strategy)
-    text = strategy.read_text(encoding="utf-8")
+    text = read_text(strategy, "give a gin file, in UTF-8")
     # Read as text: it cannot be bound before a cell fills in what it leaves open.
     required = {
         *re.findall(r"^([A-Z_]+)\s*=\s*%gin\.REQUIRED", text, re.MULTILINE),

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from xlingjax.config.recipe import read_recipe
 from xlingjax.errors import UserError
+from xlingjax.runtime.records import read_text
 from xlingjax.workflows.bakeoff import finished
 from xlingjax.workflows.many import Command, Stop, difference
 
@@ -95,6 +96,7 @@ def command_of(
 
 
 # gin has one configuration per process, and jobs may be looked at in threads.
+_DELETE = "delete the folder of that row, and start again"
 _GIN = threading.Lock()
 
 
@@ -111,7 +113,7 @@ class RecipeRun(Command):
         settings = self._settings()
         written = settings
         if self._record.is_file():
-            written = self._record.read_text(encoding="utf-8")
+            written = read_text(self._record, _DELETE)
         if written == settings:
             return True
         lines = difference(written.splitlines(), settings.splitlines())
@@ -154,7 +156,7 @@ class Then(Command):
         self.job.folder.mkdir(parents=True, exist_ok=True)
         self._clear()
         status = super().run()
-        text = self.log.read_text(encoding="utf-8")
+        text = self.log.read_text(encoding="utf-8", errors="replace")
         # The log becomes the result only now, when the command has ended well.
         self.log.write_text(f"{as_typed(self.job)}\n{text}", encoding="utf-8")
         self.log.replace(self.job.printed)
@@ -181,6 +183,6 @@ def printed_by(job: TableJob) -> tuple[str, str] | None:
     """(command line, what it printed) of a job of kind "then"; None: it has not ended."""
     if job.printed is None or not job.printed.is_file():
         return None
-    text = job.printed.read_text(encoding="utf-8")
+    text = read_text(job.printed, _DELETE)
     command, _, printed = text.partition("\n")
     return command, printed.rstrip()

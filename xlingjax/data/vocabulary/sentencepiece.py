@@ -231,9 +231,12 @@ class Vocabulary:
         try:
             model = path.read_bytes()
         except OSError as error:
+            remedy = "train one with `xlingjax vocab`"
+            # A run's own: its model has no use for any other.
+            if path.with_name("run.json").exists():
+                remedy = "put it back from a copy"
             raise UserError(
-                f"cannot read the vocabulary {path}: {error.strerror}; train one with `xlingjax"
-                " vocab`",
+                f"cannot read the vocabulary {path}: {error.strerror}; {remedy}",
             ) from None
         side = path.with_name("vocab.json")
         written_sha256 = None
