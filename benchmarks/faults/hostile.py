@@ -349,7 +349,12 @@ def _nested(place: Place) -> Said:
     return cli("report", place.run)
 
 
-@case(GROUP, "an evaluations.jsonl of numbers that no float holds", "", 0)
+@case(
+    GROUP,
+    "an evaluations.jsonl of numbers that no float holds",
+    "evaluations.jsonl",
+    0,
+)
 def _numbers(place: Place) -> Said:
     line = (
         '{"step": 1' + "0" * 5000 + ', "name": "x", "values": {"y": 1e999}}\n'
@@ -358,7 +363,7 @@ def _numbers(place: Place) -> Said:
     return cli("report", place.run)
 
 
-@case(GROUP, "a rows.html with a script", "", 0)
+@case(GROUP, "a rows.html with a script", "rows.html", 0)
 def _script(place: Place) -> Said:
     write(place.run / "rows.html", "<script>alert(1)</script>")
     said = cli("report", place.run)
@@ -367,7 +372,7 @@ def _script(place: Place) -> Said:
     return said
 
 
-@case(GROUP, "a vocab.model that is a loop of links", "")
+@case(GROUP, "a vocab.model that is a loop of links", "vocab.model")
 def _loop(place: Place) -> Said:
     path = place.run / "vocab.model"
     path.unlink()
@@ -375,7 +380,7 @@ def _loop(place: Place) -> Said:
     return encode_of(place)
 
 
-@case(GROUP, "a checkpoint that is a link to itself", "")
+@case(GROUP, "a checkpoint that is a link to itself", "no checkpoint in")
 def _linked(place: Place) -> Said:
     import shutil
 

@@ -1,6 +1,7 @@
 """The mean of several checkpoints is NumPy's, and what is not there is asked for in vain."""
 
 import json
+import shutil
 
 import jax
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 
 from tests.helpers import tiny_run, written_run
 from xlingjax.cli import main
+from xlingjax.errors import UserError
 from xlingjax.model.build import build_model
 from xlingjax.model.config import preset
 from xlingjax.training.checkpoint_params import load_params
@@ -89,3 +91,33 @@ def test_what_is_there_stays(run, tmp_path, capsys):
         (line,) = capsys.readouterr().err.strip().splitlines()
         assert "is not empty; choose another folder" in line or "no checkpoints in" in line
     assert (tmp_path / "file").read_text() == "kept"
+
+
+@pytest.mark.parametrize(
+    "spoil, why", [("bytes", "line 2: not UTF-8"), ("folder", "cannot be read")]
+)
+def test_a_recipe_that_cannot_be_read(spoil, why, run, tmp_path, capsys):
+    """Once a traceback, and a mean without a recipe."""
+    folder = tmp_path / "run"
+    shutil.copytree(run[0], folder)
+    recipe = folder / "config.gin"
+    if spoil == "bytes":
+        recipe.write_bytes(b"# a recipe\n\xff")
+    else:
+        recipe.unlink()
+        recipe.mkdir()
+    words = ["average", str(folder), "--last", "1", "--output", str(tmp_path / "mean")]
+    assert main.main(words) == 2
+    error = capsys.readouterr().err
+    assert error.startswith(f"error: {recipe}") and why in error and error.count("\n") == 1
+    assert not (tmp_path / "mean").exists()
+
+
+def test_the_numbers_of_languages_are_those_of_the_training(run):
+    """A run.json that names others, or in another order, would give each the row of another."""
+    folder, given = run
+    wanted = jax.tree.map(jax.numpy.zeros_like, given[30])
+    load_params(folder, wanted, languages=("de", "en", "zh"))
+    for other in (("en", "de", "zh"), ("de", "en")):
+        with pytest.raises(UserError, match="the languages de, en, zh, and run.json names .*: put"):
+            load_params(folder, wanted, languages=other)

@@ -1,8 +1,12 @@
+import errno
+import io
+import json
 import zipfile
 
 import numpy as np
 import pytest
 
+from xlingjax.config.corpus import corpus
 from xlingjax.data.features import FIELDS, batch_hash, batch_shapes
 from xlingjax.data.frozen import frozen_source, read_header, write_frozen
 from xlingjax.data.loader import array_source
@@ -74,3 +78,52 @@ def test_small_integers_are_stored_small(tmp_path):
     path = write_frozen(array_source([batch]), tmp_path / "small", 1)
     assert path.stat().st_size < 4096
     assert frozen_source(path).next()["labels"].tolist() == list(range(64))
+
+
+def changed(path, **members):
+    """The file with other members: {name without its ending: bytes, or a change of the header}."""
+    with zipfile.ZipFile(path) as archive:
+        content = {name: archive.read(name) for name in archive.namelist()}
+    for name, member in members.items():
+        if isinstance(member, dict):
+            content[f"{name}.json"] = json.dumps(json.loads(content[f"{name}.json"]) | member)
+        else:
+            content[f"00000000/{name}.npy"] = member
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, member in content.items():
+            archive.writestr(name, member)
+    return path
+
+
+def test_headers_and_shapes_that_no_file_has(tmp_path):
+    path = write_frozen(array_source(batches()), tmp_path / "run.frozen", 3)
+    for identity, why in (
+        ({"options": [1]}, "identity.options is no table"),
+        ({"sampling_table": "x"}, "identity.sampling_table is no list"),
+        ({"sampling_table": [{"name": 3}]}, r"sampling_table\[0\].name is 3"),
+    ):
+        with pytest.raises(UserError, match=f"not a complete file .*{why}"):
+            read_header(changed(path, header={"identity": identity}))
+    write_frozen(array_source(batches()), path, 3)
+    # NumPy's own header, of a shape whose product is 0.
+    member = io.BytesIO()
+    table = {"descr": "<i4", "fortran_order": False, "shape": (0, 2**70)}
+    np.lib.format.write_array_header_1_0(member, table)
+    with pytest.raises(UserError, match="not a complete file .*batch 0: "):
+        frozen_source(changed(path, labels=member.getvalue())).next()
+
+
+def test_a_file_that_the_system_does_not_let_one_read_is_not_damaged(tmp_path, monkeypatch):
+    path = write_frozen(array_source(batches()), tmp_path / "run.frozen", 3)
+
+    def refuse(path):
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(zipfile, "ZipFile", refuse)
+    with pytest.raises(UserError, match="run.frozen: Too many open files; raise the limit"):
+        read_header(path)
+
+
+def test_a_folder_without_frozen_batches_is_named(tmp_path):
+    with pytest.raises(UserError, match=rf"no frozen batches at {tmp_path}/\*.frozen; write"):
+        corpus(frozen=str(tmp_path)).languages  # noqa: B018 - reads the header

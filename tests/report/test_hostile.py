@@ -110,10 +110,21 @@ def test_anchors_and_parts_are_escaped():
         "<iframe srcdoc=x>",
     ],
 )
-def test_rows_of_another_page_are_left_out(tmp_path, rows):
+def test_rows_of_another_page_are_left_out(tmp_path, rows, capsys):
     run = fake_run.write_run(tmp_path / "run")
     (run / "rows.html").write_text(rows)
     assert read_run(run).rows == ""
+    said = "runs or is fetched, which no run writes; left out"
+    assert f"warning: {run}/rows.html has something in it that {said}" in capsys.readouterr().err
+
+
+def test_an_early_stop_in_other_words_is_left_out(tmp_path, capsys):
+    run = fake_run.write_run(tmp_path / "run")
+    result = run / "result.json"
+    table = json.loads(result.read_text())
+    result.write_text(json.dumps(table | {"stopped_early": {"metric": 3}}))
+    assert "stopped early" not in build_report(run).read_text()
+    assert "report: early stop: left out" in capsys.readouterr().err
 
 
 def test_our_own_rows_are_shown(tmp_path):

@@ -6,6 +6,7 @@ import os
 import pickle
 import struct
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -126,7 +127,7 @@ def test_a_log_that_may_not_be_written_to_is_told_before_the_work(tmp_path, monk
     log = tmp_path / "evaluations.jsonl"
     files.require_appended(log, "copy the run")
     log.mkdir()
-    with pytest.raises(UserError, match="evaluations.jsonl may not be written to; copy the run"):
+    with pytest.raises(UserError, match="evaluations.jsonl is a folder, and a file is needed"):
         files.require_appended(log, "copy the run")
     log.rmdir()
     # As of a mount that is read-only: the super-user may write to any other.
@@ -165,6 +166,18 @@ def test_a_line_is_appended_whole_or_not_at_all(tmp_path, monkeypatch):
     with pytest.raises(OSError, match="No space left"):
         files.append_line(path, "zwei")
     assert path.read_bytes() == b"eins\n"
+
+
+def test_what_cannot_be_written_is_named_and_no_file_beside_it(tmp_path):
+    (tmp_path / "page").mkdir()
+    with pytest.raises(IsADirectoryError) as caught:
+        files.write_text(tmp_path / "page", "x")
+    assert caught.value.filename == str(tmp_path / "page")
+    assert [path.name for path in tmp_path.iterdir()] == ["page"]
+    # Linux's own full disk, of which the error has no name.
+    full = Path("/dev/full")
+    with pytest.raises(OSError, match="No space left on device: '/dev/full'"):
+        files.append_line(full, "x")
 
 
 def test_a_file_that_the_system_does_not_let_one_read_is_not_damaged(tmp_path, monkeypatch):

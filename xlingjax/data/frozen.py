@@ -125,7 +125,8 @@ def write_frozen(
         os.replace(partial, path)
     except OSError as error:
         raise UserError(
-            f"cannot write frozen batches to {path}: {error.strerror or error}",
+            f"cannot write frozen batches to {path}: {error.strerror or error}; choose another"
+            " --output",
         ) from error
     finally:
         with contextlib.suppress(OSError):

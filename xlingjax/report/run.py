@@ -157,7 +157,7 @@ def read_run(path: str | Path) -> Run:
         read_lines(path / "metrics.jsonl", METRICS, say=warn),
         read_lines(path / "evaluations.jsonl", EVALUATION, say=warn),
         log,
-        _inert(_text(path / "rows.html")),
+        _inert(path / "rows.html"),
     )
 
 
@@ -188,13 +188,17 @@ class _Active(HTMLParser):
                 self.found = True
 
 
-def _inert(rows: str) -> str:
-    """The HTML that `inspector.first_rows` wrote, or nothing: a run's folder may come from others,
-    and what ours never has in it may do anything in a page."""
+def _inert(path: Path) -> str:
+    """The HTML that `inspector.first_rows` wrote, or nothing, which is told: a run's folder may
+    come from others, and what ours never has in it may do anything in a page."""
+    rows = _text(path)
     active = _Active()
     active.feed(rows)
     active.close()
     if active.found:
+        warn(
+            f"{path} has something in it that runs or is fetched, which no run writes; left out",
+        )
         return ""
     return rows
 

@@ -164,7 +164,8 @@ def write_bytes(path: Path, content: bytes) -> None:
         raise _of_file(error, path) from None
     finally:
         # Only where it could not be written: it has its own name otherwise.
-        partial.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            partial.unlink(missing_ok=True)
 
 
 def refused_by_system(error: OSError) -> str:
@@ -190,16 +191,20 @@ def is_of_system(error: Exception) -> bool:
 
 def append_line(path: Path, line: str) -> None:
     """Writes a line behind the others, all of it or nothing. Raises OSError."""
-    with open(path, "ab") as file:
-        size = file.tell()
-        try:
-            file.write(f"{line}\n".encode())
-            file.flush()
-        except OSError as error:
-            # Half a line would spoil the next one.
-            with contextlib.suppress(OSError):
-                os.truncate(path, size)
-            raise _of_file(error, path) from None
+    try:
+        with open(path, "ab") as file:
+            size = file.tell()
+            try:
+                file.write(f"{line}\n".encode())
+                file.flush()
+            except OSError:
+                # Half a line would spoil the next one.
+                with contextlib.suppress(OSError):
+                    os.truncate(path, size)
+                raise
+    # Out here, since to close the file is to write what is left of the line once more.
+    except OSError as error:
+        raise _of_file(error, path) from None
 
 
 def _of_file(error: OSError, path: Path) -> OSError:
