@@ -44,6 +44,19 @@ def main(argv: Sequence[str] | None = None) -> int:
         shutil.rmtree(root, ignore_errors=True)
 
 
+def comparable(line: str, root: Path) -> str:
+    """A line without what is another on each machine and at each call."""
+    for path, name in ((root, "P"), (Path.cwd(), "HERE")):
+        line = line.replace(str(path), name)
+    line = re.sub(
+        r"process \d+ on \S+ has it since [-\d]+ [:\d]+",
+        "process N on HOST has it since DATE",
+        line,
+    )
+    # The names that Orbax draws for its files.
+    return re.sub(r"\b[0-9a-f]{32}\b", "DRAWN", line).replace("|", "\\|")
+
+
 def table(place, only: str) -> int:
     from benchmarks.faults.groups import GROUPS
 
@@ -57,8 +70,7 @@ def table(place, only: str) -> int:
         for one in shown:
             said = one.run(place)
             place.fresh()
-            line = said.line_with(one.needed).replace(str(place.root), "P")
-            line = line.replace("|", "\\|")
+            line = comparable(said.line_with(one.needed), place.root)
             print(f"| {one.what} | {said.status} | {line[:300]} |", flush=True)
             count += 1
             if fault := one.fault(said):

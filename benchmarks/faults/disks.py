@@ -371,7 +371,7 @@ def _half(place: Place) -> Said:
 @case(
     LOCKS,
     "`pretrain` where the claim is a folder",
-    "cannot be written (Is a directory)",
+    "in_use.json: Is a directory",
 )
 def _folder(place: Place) -> Said:
     (place.run / "in_use.json").mkdir()

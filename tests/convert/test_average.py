@@ -89,7 +89,7 @@ def test_what_is_there_stays(run, tmp_path, capsys):
     ):
         assert main.main(["average", str(given), "--last", "2", "--output", str(output)]) == 2
         (line,) = capsys.readouterr().err.strip().splitlines()
-        assert "is not empty; choose another folder" in line or "no checkpoints in" in line
+        assert "is not empty; choose another folder" in line or "no checkpoint in" in line
     assert (tmp_path / "file").read_text() == "kept"
 
 

@@ -206,3 +206,10 @@ def test_a_full_disk_leaves_nothing_of_a_claim(tmp_path, monkeypatch):
     with pytest.raises(UserError, match="No space left on device"):
         claim(tmp_path / "claim.json")
     assert [*tmp_path.iterdir()] == []
+
+
+def test_a_folder_in_the_place_of_a_claim_is_named(tmp_path):
+    """Another folder would be no remedy."""
+    (tmp_path / "in_use.json").mkdir()
+    with pytest.raises(UserError, match="in_use.json: Is a directory; a file is needed there"):
+        claim(tmp_path / "in_use.json")

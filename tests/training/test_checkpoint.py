@@ -272,6 +272,14 @@ def test_a_run_whose_checkpoints_are_gone_does_not_start_afresh(tmp_path, eviden
         require_not_lost(tmp_path)
 
 
+def test_a_run_without_checkpoints_is_told_from_a_folder_that_is_none(tmp_path):
+    with pytest.raises(UserError, match=f"no checkpoint in {tmp_path}; give a run's workdir"):
+        find_checkpoint(tmp_path)
+    (tmp_path / "run.json").write_text("{}")
+    with pytest.raises(UserError, match="; this run has saved none, or lost them: put them back"):
+        find_checkpoint(tmp_path)
+
+
 def test_positions_of_checkpoints_that_were_cut_off_are_dropped(tmp_path):
     (tmp_path / "data_state" / "9" / "mlm").mkdir(parents=True)
     assert read(tmp_path)[0] is None

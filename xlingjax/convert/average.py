@@ -10,7 +10,7 @@ import numpy as np
 from xlingjax.errors import UserError
 from xlingjax.model.build import build_model
 from xlingjax.training.checkpoint_params import load_params
-from xlingjax.training.checkpoint_paths import checkpoint_steps
+from xlingjax.training.checkpoint_paths import checkpoint_steps, no_checkpoint
 from xlingjax.training.run_record import model_of
 from xlingjax.training.workdir import require_empty, write_workdir
 
@@ -58,7 +58,7 @@ def average(
 def _chosen(run: str, last: int | None, steps: Sequence[int]) -> list[int]:
     there = checkpoint_steps(Path(run) / "checkpoints")
     if not there:
-        raise UserError(f"no checkpoints in {run}; give the workdir of a run")
+        raise no_checkpoint(Path(run))
     names = ", ".join(map(str, there))
     if last is not None and steps:
         raise UserError(

@@ -22,7 +22,7 @@ from pathlib import Path
 from types import TracebackType
 
 from xlingjax.errors import UserError
-from xlingjax.runtime.files import parsed_json
+from xlingjax.runtime.files import parsed_json, refused_by_system
 
 SIGN_OF_LIFE = 20.0
 """Seconds between two."""
@@ -226,6 +226,10 @@ def claim(path: Path) -> Claim | Holder:
             return holder
         return _taken_over(path)
     except OSError as error:
+        # In another folder it would be the same, or this one is as good.
+        if error.errno in (errno.EMFILE, errno.ENFILE, errno.EISDIR):
+            error.filename = os.fspath(path)
+            raise UserError(refused_by_system(error)) from error
         raise UserError(
             f"{path.parent}: cannot be written ({error.strerror or error}); choose another folder",
         ) from error

@@ -118,9 +118,15 @@ def find_checkpoint(path: str | Path) -> Path:
         steps = checkpoint_steps(folder)
         if steps:
             return folder / str(steps[-1])
-    raise UserError(
-        f"no checkpoint in {path}; give a run's workdir or a folder checkpoints/STEP",
-    )
+    raise no_checkpoint(path)
+
+
+def no_checkpoint(path: Path) -> UserError:
+    """Where a user named a run, or anything else, that has none."""
+    remedy = "give a run's workdir or a folder checkpoints/STEP"
+    if (path / "run.json").exists():
+        remedy = f"this run has saved none, or lost them: put them back into {path}/checkpoints"
+    return UserError(f"no checkpoint in {path}; {remedy}")
 
 
 def _named_checkpoint(run: Path, which: str) -> Path:
