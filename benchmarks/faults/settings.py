@@ -161,7 +161,7 @@ def _no_step(place: Place) -> Said:
     return cli("encode", f"{place.run}@99", "--input", place.gin, *output)
 
 
-@case(GROUP, "`encode` of an empty file", "empty")
+@case(GROUP, "`encode` of an empty file", "empty: no sentence in it")
 def _empty(place: Place) -> Said:
     write(place.root / "empty", "")
     return encode(place, "--input", place.root / "empty")

@@ -45,6 +45,19 @@ def test_a_whole_run_says_nothing(run, capsys):
     assert hashes["run.json"] == [3, HASH_OF_ABC] and "best.json" not in hashes
 
 
+def test_lines_that_are_written_behind_the_result_are_sealed_too(run, capsys):
+    log = run / "log.txt"
+    log.write_text("step 1\n")
+    files_at_end.seal(run)
+    log.write_text("step 1\nfinished\n")
+    files_at_end.seal(run)
+    files_at_end.say_changed(run)
+    assert said(capsys) == [] and read_result(run)["steps"] == 2
+    log.write_text("step 1\nfinishes\n")
+    files_at_end.say_changed(run)
+    assert said(capsys) == [f"warning: {log} is not what it was"]
+
+
 @pytest.mark.parametrize("name", ["run.json", "config.gin", "metrics.jsonl"])
 def test_each_change_is_said_once(name, run, capsys):
     path = run / name

@@ -536,3 +536,11 @@ def test_all_seeds_share_one_program(tmp_path, monkeypatch):
     assert texts[0] == texts[1] and keys == [[0, 3], [0, 4]]
     losses = [tiny_run.lines(tmp_path / str(seed))[0]["loss"] for seed in (3, 4)]
     assert losses[0] != losses[1]
+
+
+def test_the_result_has_the_hash_of_the_whole_log(tiny_finished):
+    """Its last line, which is written behind the result, too."""
+    base, _ = tiny_finished
+    size, _ = json.loads((base / "result.json").read_text())["hashes"]["log.txt"]
+    lines = (base / "log.txt").read_bytes()
+    assert size == len(lines) and b" finished at step " in lines.splitlines()[-1]

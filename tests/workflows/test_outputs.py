@@ -19,6 +19,7 @@ from xlingjax.inference.sentences import Sentences
 from xlingjax.runtime.files import require_file, require_folder
 from xlingjax.workflows import encode as encoding
 from xlingjax.workflows.encode import language_of
+from xlingjax.workflows.mine import mine
 from xlingjax.workflows.translate_output import Partial
 
 LINES = ["Äpfel ||| 1", "", "苹果"]
@@ -152,3 +153,23 @@ def test_vectors_are_written_as_they_are_made(tmp_path, monkeypatch):
         none = encoding.vectors_in_parts(Trained(), ["", ""], "de", way)
         encoding._write_rows(tmp_path / "w.npy", (2, 2), none)
     assert sorted(os.listdir(tmp_path)) == ["numpy.npy", "v.npy"]
+
+
+def test_a_file_without_a_sentence_is_named_before_a_model_is_opened(tmp_path):
+    empty, text = tmp_path / "empty", tmp_path / "text"
+    empty.write_text("\n\n")
+    text.write_text("Was ist das?\n")
+    with pytest.raises(UserError, match="/empty: no sentence in it; give a text"):
+        encoding.encode("no run", str(empty), "de", str(tmp_path / "v"), layer=None)
+    with pytest.raises(UserError, match="/empty: no sentence in it; give a text"):
+        mine(
+            "no run",
+            (str(text), str(empty)),
+            ("de", "en"),
+            str(tmp_path / "m"),
+            layer=None,
+            k=4,
+            margin="ratio",
+            threshold=None,
+        )
+    assert sorted(os.listdir(tmp_path)) == ["empty", "text"]

@@ -189,7 +189,7 @@ class ModelConfig:
             if getattr(self, field) > most:
                 raise UserError(
                     f"model {self.name}: {field}={getattr(self, field)} is more than any model has"
-                    f" ({most:,})",
+                    f" ({most:,}); lower it, or fetch the file that says so again",
                 )
         if self.true_rows < self.vocab_size:
             raise UserError(

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from xlingjax.runtime.files import parsed_json
+from xlingjax.runtime.files import parsed_json, write_json
 from xlingjax.runtime.hashes import hash_of
 
 RESULT_FILE = "result.json"
@@ -19,6 +19,8 @@ FILES = (
     "best.json",
     "metrics.jsonl",
     "evaluations.jsonl",
+    "log.txt",
+    "rows.html",
 )
 """Those whose lines or values are shown or computed with."""
 _HASHES, _HASH = "hashes", "hash"
@@ -35,6 +37,14 @@ def sealed(result: Mapping[str, Any], workdir: Path) -> dict[str, Any]:
     # As it will be read.
     value = parsed_json(json.dumps({**result, _HASHES: hashes}, default=str))
     return value | {_HASH: _hash_of(value)}
+
+
+def seal(workdir: Path) -> None:
+    """Hashes the run's files anew: what was written since result.json was. Raises OSError."""
+    path = workdir / RESULT_FILE
+    result = parsed_json(path.read_bytes())
+    del result[_HASH]
+    write_json(path, sealed(result, workdir))
 
 
 def say_changed(workdir: Path, names: Iterable[str] = FILES) -> None:

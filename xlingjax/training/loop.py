@@ -33,6 +33,7 @@ from xlingjax.training.checkpoint_paths import (
 )
 from xlingjax.training.evaluator import Evaluator
 from xlingjax.training.feed import Feed, ObjectiveRun
+from xlingjax.training.files_at_end import seal
 from xlingjax.training.first_state import (
     TokenVectors,
     first_weights,
@@ -320,6 +321,9 @@ def train(
             if written:
                 line += f"; its report: {written}"
         tracker.say(line)
+        # The log has its last line only now.
+        if took_steps and is_primary():
+            seal(workdir)
     return Result(state.params, step, reason, progress.lines, progress.values)
 
 

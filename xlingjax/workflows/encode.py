@@ -41,15 +41,24 @@ def encode(
     if not output.endswith((".npy", os.sep)):
         output = f"{output}.npy"
     require_apart(output, {"--input": source})
+    lines = lines_of(source)
+    require_sentence(source, any(lines))
     trained = open_run(run)
     language, note = language_of(trained, language)
     way, in_words = chosen(trained, run, layer, pooling, prefix)
-    lines = lines_of(source)
     shape = (len(lines), trained.model.config.dim)
     parts = vectors_in_parts(trained, lines, language, way)
     path = Path(output)
     write(path, lambda: _write_rows(path, shape, parts))
     return f"{path}: {shape[0]} lines x {shape[1]}, {in_words}{note}"
+
+
+def require_sentence(path: str, has_some: bool) -> None:
+    """Raises UserError where a file has no sentence, before a model is opened for it."""
+    if not has_some:
+        raise UserError(
+            f"{path}: no sentence in it; give a text of one sentence a line",
+        )
 
 
 def align(

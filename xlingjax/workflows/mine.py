@@ -40,6 +40,7 @@ from xlingjax.workflows.encode import (
     cell,
     chosen,
     language_of,
+    require_sentence,
     sentence_vectors,
     write,
 )
@@ -77,6 +78,8 @@ def mine(
     # Equal lines would be each other's rivals in the margin, and be mined several times.
     kept = [distinct(_lines(path)) for path in files]
     counts = [int(mask.sum()) for mask in kept]
+    for path, count in zip(files, counts, strict=True):
+        require_sentence(path, count > 0)
     sizes = (counts[0], counts[1])
     way_to_search = chosen_search(search, lists, probes, seed, sizes)
     trained = open_run(run)

@@ -103,7 +103,7 @@ class TokenizerVocabulary(PieceTable):
             TypeError,
         ) as error:
             raise UserError(
-                f"{folder}: its tokenizer cannot be read: {error}",
+                f"{folder}: its tokenizer cannot be read ({error}); fetch it again",
             ) from None
 
     def files(self) -> dict[str, bytes]:
