@@ -250,20 +250,23 @@ def limited(kind: int, value: int) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def one_file_left() -> Iterator[None]:
-    """One number of a file is free. The limit is one of numbers: the gaps below it are filled."""
-    # What earlier commands have left open would be closed meanwhile.
+def no_file_left() -> Iterator[None]:
+    """No number of a file is free. The limit is one of numbers: the gaps below it are filled."""
+    # What earlier commands have left open would be closed, and its number free, meanwhile.
     gc.collect()
+    gc.disable()
     taken = max(map(int, os.listdir("/proc/self/fd")))
-    with (
-        contextlib.ExitStack() as opened,
-        limited(resource.RLIMIT_NOFILE, taken + 2),
-    ):
-        with contextlib.suppress(OSError):
-            while True:
-                last = opened.enter_context(open(os.devnull, "rb"))
-        last.close()
-        yield
+    try:
+        with (
+            contextlib.ExitStack() as opened,
+            limited(resource.RLIMIT_NOFILE, taken + 1),
+        ):
+            with contextlib.suppress(OSError):
+                while True:
+                    opened.enter_context(open(os.devnull, "rb"))
+            yield
+    finally:
+        gc.enable()
 
 
 def _add_limited(verb: str) -> None:
@@ -295,7 +298,7 @@ def _files(place: Place) -> Said:
     to = place.root / "new"
     to.mkdir()
     words = WORDS["encode"](place, to)
-    with one_file_left():
+    with no_file_left():
         return cli(*words)
 
 

@@ -98,6 +98,14 @@ def test_what_the_system_refuses_any_verb_is_a_line(number, remedy, monkeypatch,
     assert capsys.readouterr().err.startswith(f"error: /a/file: {remedy}")
 
 
+def test_what_is_of_the_process_names_no_file():
+    refused = files.refused_by_system
+    assert refused(OSError(errno.EMFILE, "Too many open files")).startswith("Too many open files;")
+    assert refused(OSError(errno.ENOSPC, "No space")) == "the output: No space; " + (
+        "make room, and call it again"
+    )
+
+
 def test_another_error_is_the_programs(monkeypatch):
     def fail(argv):
         raise FileNotFoundError(errno.ENOENT, "No such file or directory", "/a/file")

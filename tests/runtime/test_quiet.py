@@ -19,6 +19,8 @@ def test_only_abandoned_reads_are_forgotten(monkeypatch):
     try:
         forget_abandoned_reads()
         assert not logger.isEnabledFor(logging.ERROR)
+        half_made = AttributeError("'_UnixSelectorEventLoop' object has no attribute '_ssock'")
+        sys.unraisablehook(SimpleNamespace(exc_value=half_made))
         for message in ("Event loop is closed", "something else"):
             sys.unraisablehook(SimpleNamespace(exc_value=RuntimeError(message)))
             sys.excepthook(RuntimeError, RuntimeError(message), None)

@@ -173,11 +173,13 @@ def refused_by_system(error: OSError) -> str:
     error is another one, and may be a fault of the program."""
     if error.errno not in _REFUSALS:
         return ""
-    place = "the output"
+    line = f"{error.strerror or error}; {_REFUSALS[error.errno]}"
     if error.filename is not None:
-        place = os.fsdecode(error.filename)
-    remedy = _REFUSALS[error.errno]
-    return f"{place}: {error.strerror or error}; {remedy}"
+        return f"{os.fsdecode(error.filename)}: {line}"
+    # These are of the process, and not of a file.
+    if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM):
+        return line
+    return f"the output: {line}"
 
 
 def is_of_system(error: Exception) -> bool:

@@ -6,6 +6,7 @@ import logging
 import os
 import sys
 import tempfile
+import warnings
 from collections.abc import Iterator
 
 from xlingjax.errors import UserError
@@ -64,12 +65,20 @@ def forget_abandoned_reads() -> None:
     """From now on print nothing of the reads that Orbax has under way when one of them fails: they
     end later, each with a traceback of its own. To be called before the reading."""
     logging.getLogger("asyncio").setLevel(logging.CRITICAL)
+    warnings.filterwarnings(
+        "ignore",
+        "coroutine .* was never awaited",
+        RuntimeWarning,
+    )
     # The hooks that were there go on for all other errors.
     unraisable, uncaught = sys.unraisablehook, sys.excepthook
     late = "Event loop is closed"
+    # Of a loop that could not begin for want of files: who asked for it was told.
+    half_made = "has no attribute '_ssock'"
 
     def unraisable_but_late(one):
-        if str(one.exc_value) != late:
+        said = str(one.exc_value)
+        if said != late and not said.endswith(half_made):
             unraisable(one)
 
     def uncaught_but_late(kind, value, trace):
