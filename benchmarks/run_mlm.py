@@ -6,8 +6,9 @@ PyTorch, as its example `run_mlm` trains it, on the same text for as many second
 MODEL: a run of ours, exported: of it the shape and the tokenizer alone, the weights are random.
 TEXT: folder of pairs/, whose lines are read as monolingual text, a line a row, and of held/, whose
 sentences look for their translations. SECONDS: of the processor, all threads together, or of the
-wall clock, reading and evaluation left out. 15 % of the tokens are predicted (`DataCollatorForLanguageModeling`), AdamW
-with linear warm-up and decay over the time. Prints JSON: what was read, retrieval by layer.
+wall clock, reading and evaluation left out. 15 % of the tokens are predicted
+(`DataCollatorForLanguageModeling`), AdamW with linear warm-up and decay over the time. Prints JSON:
+what was read, retrieval by layer.
 """
 
 import argparse
