@@ -59,14 +59,15 @@ runs/demo/data/manifest.json: | $(VENV)/.ready ## the demonstration's text, from
 runs/demo/vocab/vocab.json: runs/demo/data/manifest.json ## the demonstration's vocabulary
 	$(XLINGJAX) vocab --mono runs/demo/data/mono --parallel runs/demo/data/parallel --size 5000 --character_coverage 1 --output runs/demo/vocab
 
-pretrain: $(VENV)/.ready runs/demo/vocab/vocab.json ## embedded corpus -> MLM + TLM and MLM alone -> zero-shot NLI -> report
-	@# Steps this small fill one core: the two runs side by side take little longer than one.
+pretrain: $(VENV)/.ready runs/demo/vocab/vocab.json ## embedded corpus -> aligned encoder, and MLM alone -> zero-shot NLI -> report
+	@# Steps this small fill one core: the two runs side by side take little longer than one. As many tokens.
 	@echo "== MLM alone, to compare with, in the background: tail -f runs/demo/mlm.out"
-	$(XLINGJAX) pretrain --gin_file gin/recipes/xlm_tiny_mlm.gin --workdir runs/demo/mlm > runs/demo/mlm.out 2>&1 & mlm=$$!; \
-	{ $(XLINGJAX) pretrain --gin_file gin/recipes/xlm_tiny.gin --workdir runs/demo/mlm_tlm && \
+	$(XLINGJAX) pretrain --gin_file gin/recipes/xlm_tiny_mlm.gin --workdir runs/demo/mlm --gin.TRAIN_STEPS=3500 --gin.WARMUP_STEPS=100 \
+	  --gin.EVAL_EVERY=500 > runs/demo/mlm.out 2>&1 & mlm=$$!; \
+	{ $(XLINGJAX) pretrain --gin_file gin/recipes/own_text_tiny.gin --workdir runs/demo/own_text && \
 	$(XLINGJAX) finetune --gin_file gin/recipes/nli_tiny.gin --workdir runs/demo/nli; } || { kill $$mlm; exit 1; }; \
 	wait $$mlm || { cat runs/demo/mlm.out; exit 1; }
-	$(XLINGJAX) report runs/demo/mlm_tlm --compare 'MLM only=runs/demo/mlm' --finetuned runs/demo/nli
+	$(XLINGJAX) report runs/demo/own_text --compare 'MLM only=runs/demo/mlm' --finetuned runs/demo/nli
 
 negatives: $(VENV)/.ready runs/demo/vocab/vocab.json ## wrong partners of the corpus's pairs, for Unicoder (finished tables are kept)
 	$(XLINGJAX) mine --negatives --parallel runs/demo/data/parallel/tinyworld --vocabulary runs/demo/vocab --output runs/demo/negatives

@@ -4,7 +4,7 @@
 #
 #   make pretrain && benchmarks/plug_in.sh runs/demo OUT [SEEDS] [QUESTIONS] [TAGGED]
 #
-# DEMO: what `make pretrain` wrote. QUESTIONS, TAGGED: training examples a language. VECO: a run of recipes/veco_tiny.gin, else one is
+# DEMO: what `make pretrain` wrote; MLM + TLM (xlm_tiny) is trained into DEMO/mlm_tlm, unless it is there. QUESTIONS, TAGGED: training examples a language. VECO: a run of recipes/veco_tiny.gin, else one is
 # trained. The card: OUT/scores/card.md.
 set -euo pipefail
 demo=$1 out=$2 seeds=${3:-2} questions=${4:-3000} tagged=${5:-1500}
@@ -57,6 +57,7 @@ for code in ("de", "en", "ru", "zh"):
         write(f"udpos/translate-{part}/{part}-{code}-en.tsv", words)
 END
 }
+finished "$veco" || mlm_tlm "$demo"
 finished "$veco" || run "$out/veco.log" pretrain --gin_file gin/recipes/veco_tiny.gin --workdir "$veco" \
   --gin.INIT_FROM="$demo/mlm_tlm" --gin.MONO="$demo/data/mono" --gin.PARALLEL="$demo/data/parallel/tinyworld" --gin.VOCABULARY="$demo/vocab" \
   --gin.HELDOUT_TEXT=None --gin.HELDOUT_PAIRS=None

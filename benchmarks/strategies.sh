@@ -4,11 +4,12 @@
 #
 #   make pretrain && benchmarks/strategies.sh runs/demo OUT [SEEDS] [PAIRS] [TAGGED]
 #
-# DEMO: what `make pretrain` wrote. PAIRS, TAGGED: training examples a language. The cards are
+# DEMO: what `make pretrain` wrote; MLM + TLM (xlm_tiny) is trained into DEMO/mlm_tlm, unless it is there. PAIRS, TAGGED: training examples a language. The cards are
 # OUT/{scores,difference,plug_in}/card.md: XLM-R's head and tags; the head that compares the two texts' means; from a VECO run.
 set -euo pipefail
 demo=$1 out=$2 seeds=${3:-3} pairs=${4:-4000} tagged=${5:-1500}
 . "$(dirname "$0")/runs.sh"
+mlm_tlm "$demo"
 [ -d "$out/data/xnli" ] || {
   "$xlingjax" tinyworld "$out/told" --seed 1 --languages de,en,ru,zh --train_languages de,en,ru,zh \
     --size "mono=20,pairs=20,nli_train=$pairs,pos_train=$tagged"

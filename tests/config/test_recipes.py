@@ -57,6 +57,7 @@ RECIPES = {
     "xlm_tiny_mlm": (TINY, 0.8),
     "xlm_text": (TEXT | PAIRS | TINY, 0.8),
     "own_text": (TEXT | PAIRS | TINY, 0.8),
+    "own_text_tiny": (TINY, 0.8),
     "adapt": (TEXT | {"INIT_FROM": "run", "LANGUAGES": TINY["LANGUAGES"]}, 2.65),
     "xlm_15_mlm": (TEXT, 249.1),
     "xlm_15_mlm_tlm": (TEXT | PAIRS, 249.1),

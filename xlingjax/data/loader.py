@@ -16,6 +16,7 @@ from xlingjax.runtime.files import parsed_json
 
 if TYPE_CHECKING:
     from xlingjax.data.blocks import BlockText
+    from xlingjax.data.left_out import LeftOut
     from xlingjax.data.preprocessor import Preprocessor
 
 
@@ -79,9 +80,11 @@ class Batches:
 
 
 class OfText:
-    """A `BatchSource` that may read text; texts: what it reads, () where that is no text."""
+    """A `BatchSource` that may read text; texts: what it reads, () where that is no text;
+    left_out: of each that is pairs, how many its rows have no room for."""
 
     texts: tuple[BlockText, ...]
+    left_out: Mapping[str, LeftOut]
 
 
 class CountedSource:
@@ -157,8 +160,10 @@ class Peekable(OfText):
         self.languages = source.languages
         self.identity = source.identity
         self.texts = ()
+        self.left_out = {}
         if isinstance(source, OfText):
             self.texts = source.texts
+            self.left_out = source.left_out
 
     def peek(self) -> dict[str, np.ndarray]:
         if self._ahead is None:

@@ -194,6 +194,11 @@ def open_mixture(
     shards = settings.shards
     if shards is None:
         shards = _shards(settings.data_shards)
+    left_out = {}
+    if preprocessor.sides > 1:
+        left_out = {
+            name: plan.left_out for name, plan in zip(names, plans, strict=True)
+        }
     return PlannedSource(
         plan,
         data_shards=settings.data_shards,
@@ -202,6 +207,7 @@ def open_mixture(
         languages=run_languages,
         identity=identity,
         texts=tuple(texts),
+        left_out=left_out,
     )
 
 

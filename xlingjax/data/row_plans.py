@@ -23,6 +23,7 @@ import numpy as np
 
 from xlingjax.data.blocks import BlockText
 from xlingjax.data.cache_folder import cache_root
+from xlingjax.data.left_out import LeftOut
 from xlingjax.data.preprocessor import Preprocessor
 from xlingjax.data.rows import SLICES, Rows
 from xlingjax.data.sealed import (
@@ -87,6 +88,12 @@ class TextRows:
     @property
     def count(self) -> int:
         return int(self.counts.sum())
+
+    @property
+    def left_out(self) -> LeftOut:
+        """Of pairs with text on both sides."""
+        pairs = int(min(self.text.sentences[:2]))
+        return LeftOut(pairs - int(self.sizes["sentences"]), pairs)
 
     def block(self, number: int) -> BlockRows:
         """The rows of one block: kept since it was opened, from disk, or planned now."""

@@ -9,7 +9,8 @@ disturb it, and every host and every number of shards sees the same batches.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+import types
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,6 +20,7 @@ import tensorflow as tf
 from xlingjax.data import draws as random
 from xlingjax.data.blocks import BlockText
 from xlingjax.data.features import FIELDS, TOKEN_FIELDS
+from xlingjax.data.left_out import LeftOut
 from xlingjax.data.loader import OfText
 from xlingjax.data.row_order import RowOrder
 from xlingjax.data.row_reader import RowReader
@@ -269,6 +271,7 @@ class PlannedSource(OfText):
         languages: tuple[str, ...],
         identity: dict[str, Any],
         texts: tuple[BlockText, ...] = (),
+        left_out: Mapping[str, LeftOut] = types.MappingProxyType({}),
     ):
         # A host's rows are one slice of the batch: `dataset` has only a first row and a count.
         neighbours = range(shards[0], shards[-1] + 1)
@@ -285,6 +288,7 @@ class PlannedSource(OfText):
         self.languages = languages
         self.identity = identity
         self.texts = texts
+        self.left_out = left_out
         self._seek(0, np.zeros((plan.order.lanes, len(plan.shares)), np.int64))
 
     def _seek(self, step: int, positions: np.ndarray) -> None:

@@ -12,6 +12,7 @@ import jax
 
 from xlingjax.config.model import check_vocabulary
 from xlingjax.config.recipe import Recipe
+from xlingjax.data import left_out
 from xlingjax.data.loader import Peekable
 from xlingjax.data.overlap import overlap_of_texts
 from xlingjax.errors import UserError
@@ -239,6 +240,12 @@ def _begin(
         texts += source.texts
     for file, message in overlap_of_texts(held, texts, vocabulary):
         say(f"warning: {file}: {message}")
+    for stage, (_, source) in opened.items():
+        if not source.left_out:
+            continue
+        length = source.identity["length"]
+        if message := left_out.message(stage, length, source.left_out):
+            say(f"warning: {message}")
     first_report(workdir, opened, vocabulary)
 
 

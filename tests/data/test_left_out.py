@@ -1,0 +1,75 @@
+"""Pairs that no row has room for are counted and said."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.data.conftest import DE, EN, write_lines
+from tests.helpers.text import file_source
+from xlingjax.data.left_out import LeftOut, message
+from xlingjax.data.loader import Peekable
+from xlingjax.preprocessors.retrieval import SentencePairFeatures
+from xlingjax.preprocessors.xlm import MlmFeatures, TlmFeatures
+
+pytestmark = pytest.mark.usefixtures("own_cache")
+
+
+def written(folder, pairs):
+    for side, code in enumerate(("de", "en")):
+        write_lines(folder / f"de-en.{code}", [pair[side] for pair in pairs])
+    return str(folder)
+
+
+def too_many(pairs, vocabulary, length, most):
+    """Of the pairs with two sides, by the pieces of each line."""
+    found = 0
+    for pair in pairs:
+        sides = [len(vocabulary.encode(line)) for line in pair]
+        # Each side is opened and closed.
+        found += max(sides) > most or sum(sides) + 4 > length
+    return found
+
+
+@pytest.mark.parametrize(
+    "features", [TlmFeatures(max_pieces=30), SentencePairFeatures(max_pieces=30)]
+)
+def test_pairs_that_fit_no_row_are_counted(tmp_path, vocabulary, features):
+    # A side of one word beside one of 30; a pair without a side is another matter.
+    pairs = [*zip(DE, EN, strict=True), ("Ja", "yes " * 30), ("", "alone")]
+    both = [pair for pair in pairs if all(pair)]
+    source = file_source(features, vocabulary, 2, 48, parallel=written(tmp_path, pairs))
+    (found,) = Peekable(source).left_out.values()
+    wanted = too_many(both, vocabulary, 48, 30)
+    assert 1 < wanted < len(both)
+    assert found == LeftOut(wanted, len(both))
+
+
+def test_text_of_one_language_leaves_nothing_out(corpus, vocabulary):
+    text = file_source(MlmFeatures(), vocabulary, 2, 32, mono=str(corpus / "mono/de/*.txt"))
+    assert text.left_out == {}
+
+
+@pytest.mark.skipif(
+    not os.environ.get("XLINGJAX_DATA"), reason="XLINGJAX_DATA names no folder of real data"
+)
+def test_of_the_new_testament_half_is_too_long_for_short_rows(tmp_path, vocabulary):
+    folder = Path(os.environ["XLINGJAX_DATA"], "pretrain/parallel/bible_nt")
+    sides = [
+        (folder / f"de-en.{code}").read_text("utf-8").split("\n")[:300] for code in ("de", "en")
+    ]
+    pairs = [pair for pair in zip(*sides, strict=True) if all(pair)]
+    source = file_source(TlmFeatures(), vocabulary, 2, 128, parallel=written(tmp_path, pairs))
+    (found,) = source.left_out.values()
+    assert found == LeftOut(too_many(pairs, vocabulary, 128, 100), len(pairs))
+    assert found.share > 0.05
+
+
+def test_a_run_says_so_where_it_is_more_than_one_in_twenty():
+    few = {"de-en": LeftOut(5, 100), "de-fr": LeftOut(0, 0)}
+    assert message("tlm", 64, {}) == message("tlm", 64, few) == ""
+    many = {"de-en": LeftOut(1, 60), "en-zh": LeftOut(1_235, 2_000)}
+    assert message("tlm@500", 64, many) == (
+        "tlm@500: 1,236 of 2,060 pairs (60.0%; of en-zh 61.8%) do not fit rows of 64 tokens, or"
+        " have a side of more than MAX_PIECES, and are left out; longer rows: --gin.tlm.length=128"
+    )
