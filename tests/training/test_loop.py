@@ -371,7 +371,7 @@ def test_workdir_without_permission_or_space(tmp_path, monkeypatch):
         tiny_run.run(tmp_path / "file" / "run")
     monkeypatch.setattr(shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(10, 10, 1000))
     with pytest.raises(
-        UserError, match=r"workdir .* has 0.0 GB free, .*; make room or choose another --workdir"
+        UserError, match=r"workdir .* has \d\.\d MB free, .*; make room or choose another --workdir"
     ):
         tiny_run.run(tmp_path / "full")
 

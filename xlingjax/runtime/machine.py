@@ -253,8 +253,8 @@ def check_workdir(workdir: Path, needed_bytes: int) -> None:
         ) from error
     if free < needed_bytes:
         raise UserError(
-            f"workdir {workdir} has {free / 1e9:.1f} GB free, the checkpoints of this run take "
-            f"{needed_bytes / 1e9:.1f} GB; make room or choose another --workdir",
+            f"workdir {workdir} has {free / 1e6:,.1f} MB free, the checkpoints of this run take "
+            f"{needed_bytes / 1e6:,.1f} MB; make room or choose another --workdir",
         )
 
 
