@@ -3,8 +3,9 @@ command line on it and prints a table, input | status | line.
 
 `--damage SECONDS` instead damages every file of a run in every way, one at a time in a drawn order,
 and counts what five verbs then say; an output that differs from the one of the whole run without a
-word of it is silently wrong. The exit status is 1 where anything ends in a traceback, is silently
-wrong, or does not get its line.
+word of it is silently wrong. `--kills COUNT` kills or stops a training so often, each time at a
+drawn moment, and looks whether the same command ends with the bits of the run that nothing stopped.
+Status 1: anything ends in a traceback, is silently wrong, or does not get its line.
 """
 
 import argparse
@@ -28,10 +29,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--only", default="", metavar="REGEX")
     parser.add_argument("--damage", type=float, metavar="SECONDS")
+    parser.add_argument("--kills", type=int, metavar="COUNT")
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args(argv)
     # Not before the help, which should not wait for them.
     from benchmarks.faults.damaged import damaged
+    from benchmarks.faults.kills import kills
     from benchmarks.faults.place import Place
 
     root = Path(tempfile.mkdtemp(prefix="faults-"))
@@ -39,6 +42,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         place = Place(root / "p")
         if args.damage:
             return damaged(place, args.damage, args.seed)
+        if args.kills:
+            return kills(place, args.kills, args.seed)
         return table(place, args.only)
     finally:
         shutil.rmtree(root, ignore_errors=True)
