@@ -79,7 +79,6 @@ VARIANTS: dict[str, list[str]] = {
         'FROZEN=["^embeddings/tokens/"]',
     ],
     "1,500 steps, pairs to 128": [SHORT, "RETRIEVAL_LENGTH=128"],
-    "1,500 steps, tiny": [SHORT, "models/tiny.gin"],
     "7,000 steps": ["TRAIN_STEPS=7000", "EVAL_EVERY=1000"],
     "tiny": ["models/tiny.gin"],
     "64 negatives": ["RETRIEVAL_BATCH=64"],

@@ -1,5 +1,6 @@
 """A training that is killed (SIGKILL) or stopped (SIGTERM, SIGHUP, SIGINT) at a drawn moment, and
-what the same command then ends with: the bits of the run that nothing stopped?"""
+what the same command then ends with: the bits of the run that nothing stopped? Alone on the machine:
+threads that wait for others may add in another order."""
 
 import json
 import signal
@@ -62,7 +63,7 @@ def kills(place: Place, count: int, seed: int) -> int:
             flush=True,
         )
     print(
-        f"\n{count} kills, seed {seed}: {count - wrong} end in the bits of the whole run"
+        f"\n{count} kills, seed {seed}: {count - wrong} end in the bits of the whole run",
     )
     return int(wrong > 0)
 
@@ -80,7 +81,7 @@ def _start(place: Place, run: Path) -> subprocess.Popen:
 def _end(process: subprocess.Popen) -> None:
     if status := process.wait():
         raise SystemExit(
-            f"a run that nothing stopped ended with status {status}"
+            f"a run that nothing stopped ended with status {status}",
         )
 
 

@@ -10,7 +10,9 @@ from tests.helpers.text import file_source
 from xlingjax.data.left_out import LeftOut, message
 from xlingjax.data.loader import Peekable
 from xlingjax.preprocessors.retrieval import SentencePairFeatures
+from xlingjax.preprocessors.unicoder import ClpcFeatures
 from xlingjax.preprocessors.xlm import MlmFeatures, TlmFeatures
+from xlingjax.workflows import launch
 
 pytestmark = pytest.mark.usefixtures("own_cache")
 
@@ -36,7 +38,7 @@ def too_many(pairs, vocabulary, length, most):
 )
 def test_pairs_that_fit_no_row_are_counted(tmp_path, vocabulary, features):
     # A side of one word beside one of 30; a pair without a side is another matter.
-    pairs = [*zip(DE, EN, strict=True), ("Ja", "yes " * 30), ("", "alone")]
+    pairs = [*zip(DE, EN, strict=True), ("Ja", "yes " * 30), ("", "alone"), ("allein", "")]
     both = [pair for pair in pairs if all(pair)]
     source = file_source(features, vocabulary, 2, 48, parallel=written(tmp_path, pairs))
     (found,) = Peekable(source).left_out.values()
@@ -53,7 +55,7 @@ def test_text_of_one_language_leaves_nothing_out(corpus, vocabulary):
 @pytest.mark.skipif(
     not os.environ.get("XLINGJAX_DATA"), reason="XLINGJAX_DATA names no folder of real data"
 )
-def test_of_the_new_testament_half_is_too_long_for_short_rows(tmp_path, vocabulary):
+def test_of_the_new_testament_as_many_as_its_lines_say(tmp_path, vocabulary):
     folder = Path(os.environ["XLINGJAX_DATA"], "pretrain/parallel/bible_nt")
     sides = [
         (folder / f"de-en.{code}").read_text("utf-8").split("\n")[:300] for code in ("de", "en")
@@ -65,11 +67,36 @@ def test_of_the_new_testament_half_is_too_long_for_short_rows(tmp_path, vocabula
     assert found.share > 0.05
 
 
+def test_clpc_counts_each_pair_once_and_what_its_partner_makes_too_long(tmp_path, vocabulary):
+    pairs = [*zip(DE, EN, strict=True), ("Ja", "yes " * 30), ("allein", "")]
+    features = ClpcFeatures(max_pieces=30, negatives=2)
+    source = file_source(features, vocabulary, 2, 60, parallel=written(tmp_path, pairs))
+    (found,) = source.left_out.values()
+    both = [pair for pair in pairs if all(pair)]
+    # At least those that are too long themselves; with another's y beside it a pair may be, too.
+    assert too_many(both, vocabulary, 60, 30) <= found.left < len(both)
+
+
+def test_a_run_says_it_behind_its_first_step(tmp_path, vocabulary, monkeypatch):
+    pairs = [pair for pair in zip(DE, EN, strict=True) if all(pair)]
+    source = file_source(
+        TlmFeatures(max_pieces=30), vocabulary, 2, 48, parallel=written(tmp_path, pairs)
+    )
+    monkeypatch.setattr(launch, "first_report", lambda *_: None)
+    said = []
+    launch._begin("run", [], {"tlm": (None, Peekable(source))}, vocabulary, said.append)
+    left = too_many(pairs, vocabulary, 48, 30)
+    (line,) = said
+    assert line.startswith(f"warning: tlm: {left} of {len(pairs)} pairs (")
+    assert "do not fit rows of 48 tokens" in line
+
+
 def test_a_run_says_so_where_it_is_more_than_one_in_twenty():
     few = {"de-en": LeftOut(5, 100), "de-fr": LeftOut(0, 0)}
     assert message("tlm", 64, {}) == message("tlm", 64, few) == ""
     many = {"de-en": LeftOut(1, 60), "en-zh": LeftOut(1_235, 2_000)}
     assert message("tlm@500", 64, many) == (
         "tlm@500: 1,236 of 2,060 pairs (60.0%; of en-zh 61.8%) do not fit rows of 64 tokens, or"
-        " have a side of more than MAX_PIECES, and are left out; longer rows: --gin.tlm.length=128"
+        " have a side of more than MAX_PIECES, and are left out: raise LENGTH, or the objective's"
+        " own, or MAX_PIECES"
     )

@@ -66,7 +66,6 @@ def pair_sizes(
         # All files of two languages together, as a run reads them.
         text = pair_blocks(of_languages, vocabulary)
         rows = []
-        lines = 0
         for records in text.each():
             of_block = pair_rows(
                 records,
@@ -75,18 +74,17 @@ def pair_sizes(
                 max_pieces=max_pieces,
             )
             rows.append(of_block)
-            first, second = records.sides
-            # Lines empty on a side have a finding of their own and are not counted again.
-            lines += int(((first.lengths > 0) & (second.lengths > 0)).sum())
         sizes[text.name] = _total(rows)
         read = sum(of_block.sentences for of_block in rows)
-        if read == lines:
+        # Lines empty on a side have a finding of their own and are not counted again.
+        left = sum(of_block.left_out for of_block in rows)
+        if not left:
             continue
         severity = "note"
         if read == 0:
             severity = "error"
         message = (
-            f"{lines - read:,} of {lines:,} {text.name} pairs are longer than"
+            f"{left:,} of {read + left:,} {text.name} pairs are longer than"
             f" {max_pieces} pieces a side or {length} tokens and are left out"
         )
         findings.add(severity, of_languages[0].first.path, None, message)

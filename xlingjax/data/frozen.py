@@ -120,6 +120,10 @@ def write_frozen(
                 "identity": source.identity,
                 "hashes": hashes,
             }
+            if wrong := misfit(header, _HEADER):
+                raise UserError(
+                    f"batches of this source cannot be frozen, its header: {wrong}",
+                )
             # Last, since the hashes are known only now; a zip is read from its end.
             archive.writestr("header.json", json.dumps(header))
         os.replace(partial, path)

@@ -35,9 +35,8 @@ def message(
     if total.share <= FEW:
         return ""
     most = max(left_out, key=lambda name: left_out[name].share)
-    objective = stage.partition("@")[0]
     return (
         f"{stage}: {total.left:,} of {total.pairs:,} pairs ({total.share:.1%}; of {most}"
         f" {left_out[most].share:.1%}) do not fit rows of {length} tokens, or have a side of more"
-        f" than MAX_PIECES, and are left out; longer rows: --gin.{objective}.length={2 * length}"
+        f" than MAX_PIECES, and are left out: raise LENGTH, or the objective's own, or MAX_PIECES"
     )

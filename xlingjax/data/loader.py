@@ -6,6 +6,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -84,7 +85,7 @@ class OfText:
     left_out: of each that is pairs, how many its rows have no room for."""
 
     texts: tuple[BlockText, ...]
-    left_out: Mapping[str, LeftOut]
+    left_out: Mapping[str, LeftOut] = MappingProxyType({})
 
 
 class CountedSource:

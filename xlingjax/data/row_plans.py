@@ -41,7 +41,7 @@ from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
 
 # Part of every name: another form of plan leaves the old files alone.
-FORMAT = 2
+FORMAT = 3
 FEW_LINES = 4096
 """Text of fewer lines is planned at every start: that is faster than looking for its plan."""
 OPEN_BYTES = 1 << 30
@@ -75,12 +75,13 @@ class BlockRows:
 @dataclasses.dataclass(frozen=True)
 class TextRows:
     """The rows of a text. counts: int64 [blocks], rows of each block. sizes: as `Rows.sizes`, of
-    all of it."""
+    all of it; left_out: likewise."""
 
     text: BlockText
     plan: RowPlan
     counts: np.ndarray
     sizes: dict[str, float]
+    left_out: LeftOut
     labelled: bool
     folder: Path | None
     kept: dict[int, BlockRows]
@@ -88,12 +89,6 @@ class TextRows:
     @property
     def count(self) -> int:
         return int(self.counts.sum())
-
-    @property
-    def left_out(self) -> LeftOut:
-        """Of pairs with text on both sides."""
-        pairs = int(min(self.text.sentences[:2]))
-        return LeftOut(pairs - int(self.sizes["sentences"]), pairs)
 
     def block(self, number: int) -> BlockRows:
         """The rows of one block: kept since it was opened, from disk, or planned now."""
@@ -164,11 +159,22 @@ class RowPlan:
             return None
         counts = np.array(index["counts"], np.int64)
         sizes = index["sizes"]
-        return TextRows(text, self, counts, sizes, index["labels"], folder, {})
+        left_out = LeftOut(*index["left_out"])
+        labelled = index["labels"]
+        return TextRows(
+            text,
+            self,
+            counts,
+            sizes,
+            left_out,
+            labelled,
+            folder,
+            {},
+        )
 
     def _made(self, text: BlockText, folder: Path | None) -> TextRows:
         counts = []
-        totals = np.zeros(3, np.int64)
+        totals = np.zeros(4, np.int64)
         passes = 1
         labelled = False
         kept = {}
@@ -180,17 +186,23 @@ class RowPlan:
                 kept[number] = rows
             counts.append(rows.count)
             tokens = int(plan.lengths.sum(dtype=np.int64))
-            totals += [plan.sentences, tokens, plan.count]
+            totals += [plan.sentences, tokens, plan.count, plan.left_out]
             # One number for all blocks: it goes by the options.
             passes = plan.passes
             labelled = plan.labels is not None
-        sentences, tokens, rows_of_text = totals.tolist()
+        sentences, tokens, rows_of_text, left = totals.tolist()
         sizes = {
             "sentences": sentences,
             "tokens": tokens / passes,
             "rows": rows_of_text / passes,
         }
-        index = {"counts": counts, "sizes": sizes, "labels": labelled}
+        left_out = LeftOut(left, sentences + left)
+        index = {
+            "counts": counts,
+            "sizes": sizes,
+            "left_out": dataclasses.astuple(left_out),
+            "labels": labelled,
+        }
         if folder:
             with written(folder):
                 write_index(folder / "rows.json", index)
@@ -199,6 +211,7 @@ class RowPlan:
             self,
             np.array(counts, np.int64),
             sizes,
+            left_out,
             labelled,
             folder,
             kept,

@@ -36,7 +36,8 @@ class Rows:
     token), `packs` (number of its example in the row, from 1), `sides`, `languages` (index in the
     languages of its records), `opens` (its first token becomes the one that opens a text).
     Per row [R], for classification: `labels`.
-    One pass over the rows reads `sentences` sentences or pairs, each `passes` times.
+    One pass over the rows reads `sentences` sentences or pairs, each `passes` times; left_out: how
+    many pairs with text on both sides are too long for a row.
     """
 
     starts: np.ndarray
@@ -50,6 +51,7 @@ class Rows:
     sentences: int
     passes: int = 1
     labels: np.ndarray | None = None
+    left_out: int = 0
 
     @property
     def count(self) -> int:
@@ -218,7 +220,8 @@ def pair_rows(
     y </s>`).
     """
     starts, lengths = starts_and_lengths(records, bases)
-    keep = ((lengths > 0) & (lengths <= max_pieces + 1)).all(axis=1)
+    whole = (lengths > 0).all(axis=1)
+    keep = whole & (lengths <= max_pieces + 1).all(axis=1)
     # One token early: the `</s>` before a sentence opens it.
     starts = starts[keep] - 1
     lengths = lengths[keep] + 1
@@ -256,7 +259,7 @@ def pair_rows(
     packs_per_pair = 1
     if not partner_visible:
         packs_per_pair = 2
-    return plan_rows(
+    rows = plan_rows(
         row_of_example,
         packs_per_pair,
         sentences,
@@ -268,6 +271,7 @@ def pair_rows(
         languages=languages,
         opens=np.array([True, each_opens]),
     )
+    return replace(rows, left_out=int(whole.sum()) - sentences)
 
 
 def _both_orders(of_side: np.ndarray, turn: np.ndarray) -> np.ndarray:
@@ -297,7 +301,9 @@ def paraphrase_rows(
     out with their partner row, and so are negatives that say what the translation says.
     """
     starts, lengths = starts_and_lengths(records, bases)
-    readable = ((lengths > 0) & (lengths <= max_pieces + 1)).all(axis=1)
+    whole = (lengths > 0).all(axis=1)
+    readable = whole & (lengths <= max_pieces + 1).all(axis=1)
+    too_long = whole & ~readable
     keep = np.flatnonzero(readable)
     line_numbers = _equal_lines(records.sides[1:])
     none = np.zeros((0, 2, 2), np.int64)
@@ -314,6 +320,7 @@ def paraphrase_rows(
         begins = np.stack([starts[x, 0], starts[y, y_side]], axis=2) - 1
         sizes = np.stack([lengths[x, 0], lengths[y, y_side]], axis=2) + 1
         fits = (sizes.sum(axis=2) <= length).all(axis=1)
+        too_long[keep[differs][~fits]] = True
         example_starts.append(begins[fits])
         example_sizes.append(sizes[fits])
     begins = np.concatenate(example_starts).reshape(-1, 2)
@@ -333,7 +340,11 @@ def paraphrase_rows(
         languages=np.arange(2),
         opens=np.array([True, False]),
     )
-    return replace(rows, labels=np.tile([0, 1], len(begins) // 2))
+    return replace(
+        rows,
+        labels=np.tile([0, 1], len(begins) // 2),
+        left_out=int(too_long.sum()),
+    )
 
 
 def _wrong_partners(

@@ -9,7 +9,6 @@ disturb it, and every host and every number of shards sees the same batches.
 from __future__ import annotations
 
 import json
-import types
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -270,8 +269,8 @@ class PlannedSource(OfText):
         shapes: dict[str, tuple[int, ...]],
         languages: tuple[str, ...],
         identity: dict[str, Any],
-        texts: tuple[BlockText, ...] = (),
-        left_out: Mapping[str, LeftOut] = types.MappingProxyType({}),
+        texts: tuple[BlockText, ...],
+        left_out: Mapping[str, LeftOut],
     ):
         # A host's rows are one slice of the batch: `dataset` has only a first row and a count.
         neighbours = range(shards[0], shards[-1] + 1)

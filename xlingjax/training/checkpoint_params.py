@@ -44,7 +44,7 @@ def load_params(
     checkpoint = find_checkpoint(path)
     saved, identity = saved_params(checkpoint)
     require_vocabulary(checkpoint, vocabulary_of(identity), vocabulary)
-    _require_languages(checkpoint, languages_of(identity), languages)
+    require_languages(checkpoint, languages_of(identity), languages)
     kept = []
     # All of them in one message: a user would mend them one by one.
     problems = []
@@ -176,11 +176,13 @@ def require_vocabulary(
         )
 
 
-def _require_languages(
+def require_languages(
     checkpoint: Path,
     trained_on: Any,
     languages: Sequence[str],
 ) -> None:
+    """Raises UserError where the languages of a run's run.json are not those that its checkpoint
+    was trained with (None, or none: not told), whose numbers they are."""
     # Own batches may call anything so.
     if not languages or not isinstance(trained_on, list):
         return

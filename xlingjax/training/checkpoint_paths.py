@@ -66,9 +66,6 @@ def _steps_saved(workdir: Path) -> int:
         ]
         # They are written before their checkpoint: the last may be without one.
         steps += sorted(positions)[:-1]
-        steps += [
-            _number(one, "step") for one in _read(workdir / BEST).values()
-        ]
     return max(steps)
 
 

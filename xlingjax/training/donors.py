@@ -13,9 +13,14 @@ from xlingjax.errors import UserError
 from xlingjax.model.config import ModelConfig
 from xlingjax.model.params import flattened, nested
 from xlingjax.runtime.numerals import is_whole
-from xlingjax.training.checkpoint_params import read_params, saved_params
+from xlingjax.training.checkpoint_params import (
+    read_params,
+    require_languages,
+    saved_params,
+)
 from xlingjax.training.checkpoint_paths import find_checkpoint
 from xlingjax.training.run_record import (
+    languages_of,
     model_of,
     read_run_record,
     vocabulary_of,
@@ -71,6 +76,7 @@ class Donor:
         vocabulary = vocabulary_of(identity)
         config = model_of(run)
         languages = tuple(record["languages"])
+        require_languages(checkpoint, languages_of(identity), languages)
         return cls(str(run), checkpoint, shapes, vocabulary, config, languages)
 
     @property

@@ -153,8 +153,10 @@ def first_weights(
         languages: Sequence[str],
         identity: Mapping[str, Any],
     ) -> Loaded:
+        there: Sequence[str] = ()
         if config.tells_languages():
-            _require_languages(init_from, languages)
+            there = read_run_record(init_from)["languages"]
+            _require_first(init_from, there, languages)
         for objective, data in identity["data"].items():
             if "labels" in data:
                 require_labels(
@@ -168,6 +170,7 @@ def first_weights(
             params,
             new,
             vocabulary_of(identity),
+            languages=there,
         )
         origin = f"{init_from}"
         if added:
@@ -177,10 +180,13 @@ def first_weights(
     return load
 
 
-def _require_languages(run: str, languages: Sequence[str]) -> None:
+def _require_first(
+    run: str,
+    there: Sequence[str],
+    languages: Sequence[str],
+) -> None:
     """Raise UserError where a whole run's language tokens, or rows of its language embedding, would
     become those of other languages."""
-    there = read_run_record(run)["languages"]
     # A run may have fewer languages if they are the donor's first: those keep their ids.
     if list(languages) != there[: len(languages)]:
         raise UserError(
