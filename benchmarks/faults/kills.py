@@ -1,6 +1,6 @@
-"""A training that is killed (SIGKILL) or stopped (SIGTERM, SIGHUP, SIGINT) at a drawn moment, and
-what the same command then ends with: the bits of the run that nothing stopped? Alone on the machine:
-threads that wait for others may add in another order."""
+"""A training that is killed (SIGKILL) or stopped (SIGTERM, SIGHUP) at a drawn moment, and what the
+same command then ends with: the bits of the run that nothing stopped? Alone on the machine: threads
+that wait for others may add in another order."""
 
 import json
 import signal
