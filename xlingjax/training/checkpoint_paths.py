@@ -59,6 +59,11 @@ def _steps_saved(workdir: Path) -> int:
     sessions = _read(workdir / "run.json").get("sessions")
     if isinstance(sessions, list):
         steps += [_number(session, "step") for session in sessions]
+    else:
+        # It is written before its checkpoint is whole, so that it counts only where nothing else
+        # tells.
+        best = _read(workdir / BEST)
+        steps += [_number(one, "step") for one in best.values()]
     # One that was cut off while it wrote its first checkpoint has lost none.
     if not any((workdir / "checkpoints").glob("*-tmp*")):
         positions = [
