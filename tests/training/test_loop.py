@@ -369,9 +369,9 @@ def test_workdir_without_permission_or_space(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match="workdir .*file/run cannot be written"):
         tiny_run.run(tmp_path / "file" / "run")
-    monkeypatch.setattr(shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(10, 10, 1_500_000))
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(10, 10, 100_000))
     with pytest.raises(
-        UserError, match=r"workdir .* has 1.5 MB free, .*; make room or choose another --workdir"
+        UserError, match=r"workdir .* has 0.1 MB free, .*; make room or choose another --workdir"
     ):
         tiny_run.run(tmp_path / "full")
 
