@@ -4,8 +4,9 @@
 #
 #   make pretrain && benchmarks/strategies.sh runs/demo OUT [SEEDS] [PAIRS] [TAGGED]
 #
-# DEMO: what `make pretrain` wrote; MLM + TLM (xlm_tiny) is trained into DEMO/mlm_tlm, unless it is there. PAIRS, TAGGED: training examples a language. The cards are
-# OUT/{scores,difference,plug_in}/card.md: XLM-R's head and tags; the head that compares the two texts' means; from a VECO run.
+# DEMO: what `make pretrain` wrote; MLM + TLM (xlm_tiny) is trained into DEMO/mlm_tlm, unless it is there.
+# PAIRS, TAGGED: training examples a language. The cards are OUT/{scores,difference,plug_in}/card.md:
+# XLM-R's head and tags; the head that compares the two texts' means; from a VECO run.
 set -euo pipefail
 demo=$1 out=$2 seeds=${3:-3} pairs=${4:-4000} tagged=${5:-1500}
 . "$(dirname "$0")/runs.sh"

@@ -442,27 +442,19 @@ def _other_checkpoints(place: Place) -> Said:
     return pretrain(place)
 
 
-@case(
-    GROUP,
-    "the metrics.jsonl of another run: `report`",
-    "is not what it was when the run ended",
-    0,
-    slow=True,
-)
-def _other_metrics(place: Place) -> Said:
-    other = other_run(place, "--gin.SEED=7")
-    shutil.copy(other / "metrics.jsonl", place.run)
-    return report(place)
+def _add_from_another(name: str) -> None:
+    @case(
+        GROUP,
+        f"the {name} of another run: `report`",
+        "is not what it was when the run ended",
+        0,
+        slow=True,
+    )
+    def _run(place: Place) -> Said:
+        other = other_run(place, "--gin.SEED=7")
+        shutil.copy(other / name, place.run)
+        return report(place)
 
 
-@case(
-    GROUP,
-    "the result.json of another run: `report`",
-    "is not what it was when the run ended",
-    0,
-    slow=True,
-)
-def _other_result(place: Place) -> Said:
-    other = other_run(place, "--gin.SEED=7")
-    shutil.copy(other / "result.json", place.run)
-    return report(place)
+for _name in ("metrics.jsonl", "result.json"):
+    _add_from_another(_name)

@@ -113,6 +113,14 @@ def test_headers_and_shapes_that_no_file_has(tmp_path):
         frozen_source(changed(path, labels=member.getvalue())).next()
 
 
+def test_what_could_not_be_read_again_is_not_written(tmp_path):
+    source = array_source(batches())
+    source.identity = {"options": ["a user's own"]}
+    with pytest.raises(UserError, match="cannot be frozen: identity.options is no table; leave"):
+        write_frozen(source, tmp_path / "run.frozen", 3)
+    assert not any(tmp_path.iterdir())
+
+
 def test_a_file_that_the_system_does_not_let_one_read_is_not_damaged(tmp_path, monkeypatch):
     path = write_frozen(array_source(batches()), tmp_path / "run.frozen", 3)
 

@@ -73,8 +73,9 @@ def test_clpc_counts_each_pair_once_and_what_its_partner_makes_too_long(tmp_path
     source = file_source(features, vocabulary, 2, 60, parallel=written(tmp_path, pairs))
     (found,) = source.left_out.values()
     both = [pair for pair in pairs if all(pair)]
-    # At least those that are too long themselves; with another's y beside it a pair may be, too.
-    assert too_many(both, vocabulary, 60, 30) <= found.left < len(both)
+    # Those that are too long with their own y; with another's a pair may be, but not with both.
+    assert found == LeftOut(too_many(both, vocabulary, 60, 30), len(both))
+    assert 0 < found.left < len(both)
 
 
 def test_a_run_says_it_behind_its_first_step(tmp_path, vocabulary, monkeypatch):

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from xlingjax.data.blocks import pair_blocks, text_blocks
+from xlingjax.data.left_out import LeftOut
 from xlingjax.data.row_plans import side_bases
 from xlingjax.data.rows import Rows, pair_rows, stream_rows
 from xlingjax.data.texts import Pair, Text
@@ -75,16 +76,15 @@ def pair_sizes(
             )
             rows.append(of_block)
         sizes[text.name] = _total(rows)
-        read = sum(of_block.sentences for of_block in rows)
         # Lines empty on a side have a finding of their own and are not counted again.
-        left = sum(of_block.left_out for of_block in rows)
-        if not left:
+        left_out = sum((of_block.left_out for of_block in rows), LeftOut())
+        if not left_out.left:
             continue
         severity = "note"
-        if read == 0:
+        if left_out.left == left_out.pairs:
             severity = "error"
         message = (
-            f"{left:,} of {read + left:,} {text.name} pairs are longer than"
+            f"{left_out.left:,} of {left_out.pairs:,} {text.name} pairs are longer than"
             f" {max_pieces} pieces a side or {length} tokens and are left out"
         )
         findings.add(severity, of_languages[0].first.path, None, message)

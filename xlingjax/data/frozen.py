@@ -93,7 +93,20 @@ def write_frozen(
     path = Path(path)
     # In the same folder, since renaming is atomic only within one file system.
     partial = path.with_name(path.name + ".partial")
-    hashes = []
+    hashes: list[str] = []
+    header = {
+        "version": VERSION,
+        "batches": batches,
+        "fields": sorted(source.shapes),
+        "languages": list(source.languages),
+        "identity": source.identity,
+        "hashes": hashes,
+    }
+    # What could not be read again.
+    if wrong := misfit(header, _HEADER):
+        raise UserError(
+            f"batches of this source cannot be frozen: {wrong}; leave that out of its identity",
+        )
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with zipfile.ZipFile(
@@ -112,18 +125,6 @@ def write_frozen(
                 _write_batch(archive, index, batch, source.shapes)
                 # Of the batch as given, not as stored: what is read back has the wide types again.
                 hashes.append(batch_hash(batch))
-            header = {
-                "version": VERSION,
-                "batches": batches,
-                "fields": sorted(source.shapes),
-                "languages": list(source.languages),
-                "identity": source.identity,
-                "hashes": hashes,
-            }
-            if wrong := misfit(header, _HEADER):
-                raise UserError(
-                    f"batches of this source cannot be frozen, its header: {wrong}",
-                )
             # Last, since the hashes are known only now; a zip is read from its end.
             archive.writestr("header.json", json.dumps(header))
         os.replace(partial, path)

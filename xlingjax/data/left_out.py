@@ -11,10 +11,13 @@ FEW = 0.05
 
 @dataclasses.dataclass(frozen=True)
 class LeftOut:
-    """How many of `pairs`, with text on both sides, are left out."""
+    """How many of `pairs`, with text on both sides, are too long for a row."""
 
-    left: int
-    pairs: int
+    left: int = 0
+    pairs: int = 0
+
+    def __add__(self, other: LeftOut) -> LeftOut:
+        return LeftOut(self.left + other.left, self.pairs + other.pairs)
 
     @property
     def share(self) -> float:
@@ -28,15 +31,12 @@ def message(
 ) -> str:
     """What a run says of it; "": of few or none. stage: of an objective, with rows of `length`
     tokens; left_out: {text: of it}."""
-    total = LeftOut(
-        sum(text.left for text in left_out.values()),
-        sum(text.pairs for text in left_out.values()),
-    )
+    total = sum(left_out.values(), LeftOut())
     if total.share <= FEW:
         return ""
     most = max(left_out, key=lambda name: left_out[name].share)
     return (
         f"{stage}: {total.left:,} of {total.pairs:,} pairs ({total.share:.1%}; of {most}"
         f" {left_out[most].share:.1%}) do not fit rows of {length} tokens, or have a side of more"
-        f" than MAX_PIECES, and are left out: raise LENGTH, or the objective's own, or MAX_PIECES"
+        " than MAX_PIECES, and are left out: raise LENGTH, or the objective's own, or MAX_PIECES"
     )

@@ -161,7 +161,6 @@ class Peekable(OfText):
         self.languages = source.languages
         self.identity = source.identity
         self.texts = ()
-        self.left_out = {}
         if isinstance(source, OfText):
             self.texts = source.texts
             self.left_out = source.left_out

@@ -194,11 +194,11 @@ def open_mixture(
     shards = settings.shards
     if shards is None:
         shards = _shards(settings.data_shards)
-    left_out = {}
-    if preprocessor.sides > 1:
-        left_out = {
-            name: plan.left_out for name, plan in zip(names, plans, strict=True)
-        }
+    left_out = {
+        name: plan.left_out
+        for name, plan in zip(names, plans, strict=True)
+        if plan.left_out.pairs
+    }
     return PlannedSource(
         plan,
         data_shards=settings.data_shards,

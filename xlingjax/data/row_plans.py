@@ -174,7 +174,8 @@ class RowPlan:
 
     def _made(self, text: BlockText, folder: Path | None) -> TextRows:
         counts = []
-        totals = np.zeros(4, np.int64)
+        totals = np.zeros(3, np.int64)
+        left_out = LeftOut()
         passes = 1
         labelled = False
         kept = {}
@@ -186,17 +187,17 @@ class RowPlan:
                 kept[number] = rows
             counts.append(rows.count)
             tokens = int(plan.lengths.sum(dtype=np.int64))
-            totals += [plan.sentences, tokens, plan.count, plan.left_out]
+            totals += [plan.sentences, tokens, plan.count]
+            left_out += plan.left_out
             # One number for all blocks: it goes by the options.
             passes = plan.passes
             labelled = plan.labels is not None
-        sentences, tokens, rows_of_text, left = totals.tolist()
+        sentences, tokens, rows_of_text = totals.tolist()
         sizes = {
             "sentences": sentences,
             "tokens": tokens / passes,
             "rows": rows_of_text / passes,
         }
-        left_out = LeftOut(left, sentences + left)
         index = {
             "counts": counts,
             "sizes": sizes,

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from xlingjax.data.left_out import LeftOut
 from xlingjax.data.tokens import Records, Tokens
 
 OPEN_ROWS = 256
@@ -36,8 +37,8 @@ class Rows:
     token), `packs` (number of its example in the row, from 1), `sides`, `languages` (index in the
     languages of its records), `opens` (its first token becomes the one that opens a text).
     Per row [R], for classification: `labels`.
-    One pass over the rows reads `sentences` sentences or pairs, each `passes` times; left_out: how
-    many pairs with text on both sides are too long for a row.
+    One pass over the rows reads `sentences` sentences or pairs, each `passes` times; left_out: of
+    pairs, those that are too long for a row.
     """
 
     starts: np.ndarray
@@ -51,7 +52,7 @@ class Rows:
     sentences: int
     passes: int = 1
     labels: np.ndarray | None = None
-    left_out: int = 0
+    left_out: LeftOut = LeftOut()
 
     @property
     def count(self) -> int:
@@ -271,7 +272,8 @@ def pair_rows(
         languages=languages,
         opens=np.array([True, each_opens]),
     )
-    return replace(rows, left_out=int(whole.sum()) - sentences)
+    pairs = int(whole.sum())
+    return replace(rows, left_out=LeftOut(pairs - sentences, pairs))
 
 
 def _both_orders(of_side: np.ndarray, turn: np.ndarray) -> np.ndarray:
@@ -303,8 +305,9 @@ def paraphrase_rows(
     starts, lengths = starts_and_lengths(records, bases)
     whole = (lengths > 0).all(axis=1)
     readable = whole & (lengths <= max_pieces + 1).all(axis=1)
-    too_long = whole & ~readable
     keep = np.flatnonzero(readable)
+    too_long = whole & ~readable
+    read = np.zeros_like(whole)
     line_numbers = _equal_lines(records.sides[1:])
     none = np.zeros((0, 2, 2), np.int64)
     example_starts = [none]
@@ -320,7 +323,8 @@ def paraphrase_rows(
         begins = np.stack([starts[x, 0], starts[y, y_side]], axis=2) - 1
         sizes = np.stack([lengths[x, 0], lengths[y, y_side]], axis=2) + 1
         fits = (sizes.sum(axis=2) <= length).all(axis=1)
-        too_long[keep[differs][~fits]] = True
+        too_long[keep[differs]] = True
+        read[keep[differs][fits]] = True
         example_starts.append(begins[fits])
         example_sizes.append(sizes[fits])
     begins = np.concatenate(example_starts).reshape(-1, 2)
@@ -343,7 +347,7 @@ def paraphrase_rows(
     return replace(
         rows,
         labels=np.tile([0, 1], len(begins) // 2),
-        left_out=int(too_long.sum()),
+        left_out=LeftOut(int((too_long & ~read).sum()), int(whole.sum())),
     )
 
 

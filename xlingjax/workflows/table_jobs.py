@@ -95,8 +95,8 @@ def command_of(
     return Command(job.name, line, stop, say)
 
 
-# gin has one configuration per process, and jobs may be looked at in threads.
 _DELETE = "delete the folder of that row, and start again"
+# gin has one configuration per process, and jobs may be looked at in threads.
 _GIN = threading.Lock()
 
 
