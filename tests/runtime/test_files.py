@@ -194,7 +194,7 @@ def test_a_file_that_the_system_does_not_let_one_read_is_not_damaged(tmp_path, m
     checkpoint_hashes.write_hashes(item)
     for number, is_damage in ((errno.EMFILE, False), (errno.EACCES, False), (errno.EIO, True)):
 
-        def refuse(path, number=number):
+        def refuse(path, *_, number=number):
             raise OSError(number, os.strerror(number), str(path))
 
         with monkeypatch.context() as patched:

@@ -8,13 +8,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import xxhash
 from jax.experimental import multihost_utils
 
 from tests.helpers import tiny_run
 from xlingjax.errors import UserError
 from xlingjax.objectives.ernie_m import CAMLM
 from xlingjax.training.checkpoint import CheckpointConfig, Checkpoints
-from xlingjax.training.checkpoint_hashes import damage
+from xlingjax.training.checkpoint_hashes import damage, write_hashes
 from xlingjax.training.checkpoint_params import saved_params
 from xlingjax.training.checkpoint_paths import (
     checkpoint_steps,
@@ -182,6 +183,38 @@ def test_a_checkpoint_without_hashes_is_read(tmp_path):
         file.unlink()
     assert read(tmp_path)[0].step == 3
     assert saved_params(tmp_path / "checkpoints/3")[0] == {"head/bias": (4,)}
+
+
+def test_hashes_of_whole_files_are_read(tmp_path):
+    """Of a version that wrote one for a file: XXH3 of its bytes, by the library's own function."""
+    write(tmp_path, [3])
+    item = tmp_path / "checkpoints/3/params"
+    table = {}
+    for name in json.loads((item / "hashes.json").read_text()):
+        content = (item / name).read_bytes()
+        table[name] = [len(content), xxhash.xxh3_128_hexdigest(content)]
+    (item / "hashes.json").write_text(json.dumps(table))
+    assert damage(item) == ""
+    for name in table:
+        flip(item / name, 0)
+        assert damage(item) == f"{item / name} has other bytes than were written"
+        flip(item / name, 0)
+
+
+def test_a_flip_in_any_block_of_a_file(tmp_path):
+    """A checkpoint of a large model is one file: XXH3 of each 16 MiB of it."""
+    array = tmp_path / "array"
+    content = np.random.default_rng(0).bytes((32 << 20) + 5)
+    array.write_bytes(content)
+    write_hashes(tmp_path)
+    ((_, hashes),) = json.loads((tmp_path / "hashes.json").read_text()).values()
+    blocks = [content[start : start + (16 << 20)] for start in range(0, len(content), 16 << 20)]
+    assert hashes == [xxhash.xxh3_128_hexdigest(block) for block in blocks] and len(hashes) == 3
+    for byte in (0, 16 << 20, (32 << 20) + 4):
+        flip(array, 8 * byte)
+        assert damage(tmp_path) == f"{array} has other bytes than were written"
+        flip(array, 8 * byte)
+    assert damage(tmp_path) == ""
 
 
 def test_processes_share_the_files_of_a_checkpoint(tmp_path):

@@ -20,12 +20,16 @@ def hash_of(parts: Iterable[Any]) -> str:
     return digest.hexdigest()
 
 
-def file_hash(path: Path) -> str:
-    """Of a file's bytes. Raises OSError."""
+def file_hash(path: Path, start: int = 0, size: int | None = None) -> str:
+    """Of a file's bytes from `start` on, `size` of them or as many as there are. Raises OSError."""
     digest = xxhash.xxh3_128()
     # In pieces that stay in the processor's cache, so that no memory is taken.
     buffer = memoryview(bytearray(CHUNK_BYTES))
     with open(path, "rb", buffering=0) as file:
-        while count := file.readinto(buffer):
+        file.seek(start)
+        left = size
+        while count := file.readinto(buffer[:left]):
             digest.update(buffer[:count])
+            if left is not None:
+                left -= count
     return digest.hexdigest()
