@@ -81,6 +81,22 @@ VARIANTS: dict[str, list[str]] = {
     "1,500 steps, pairs to 128": [SHORT, "RETRIEVAL_LENGTH=128"],
     "7,000 steps": ["TRAIN_STEPS=7000", "EVAL_EVERY=1000"],
     "tiny": ["models/tiny.gin"],
+    "1,500 steps, 192 wide": [SHORT, "model.dim=192", "model.ffn=768"],
+    "1,500 steps, 2 layers of 256": [
+        SHORT,
+        "model.dim=256",
+        "model.heads=8",
+        "model.ffn=512",
+        "LAYERS=2",
+    ],
+    "1,500 steps, 128 negatives": [SHORT, "RETRIEVAL_BATCH=128"],
+    "1,500 steps, 128 negatives in 4 of 5 steps": [
+        SHORT,
+        "RETRIEVAL_BATCH=128",
+        "HARDEST_WEIGHT=12.0",
+    ],
+    "1,500 steps, 512 negatives": [SHORT, "RETRIEVAL_BATCH=512"],
+    "3,500 steps, 128 negatives": ["RETRIEVAL_BATCH=128"],
     "64 negatives": ["RETRIEVAL_BATCH=64"],
     "pairs to 128": ["RETRIEVAL_LENGTH=128"],
 }

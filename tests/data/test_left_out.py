@@ -7,8 +7,10 @@ import pytest
 
 from tests.data.conftest import DE, EN, write_lines
 from tests.helpers.text import file_source
+from xlingjax.data import held_out_pairs
 from xlingjax.data.left_out import LeftOut, message
 from xlingjax.data.loader import Peekable
+from xlingjax.evaluation.floors import RetrievalFloors
 from xlingjax.preprocessors.retrieval import SentencePairFeatures
 from xlingjax.preprocessors.unicoder import ClpcFeatures
 from xlingjax.preprocessors.xlm import MlmFeatures, TlmFeatures
@@ -90,6 +92,10 @@ def test_a_run_says_it_behind_its_first_step(tmp_path, vocabulary, monkeypatch):
     (line,) = said
     assert line.startswith(f"warning: tlm: {left} of {len(pairs)} pairs (")
     assert "do not fit rows of 48 tokens" in line
+    # What is measured on these languages hears how many its rows hold.
+    floors = RetrievalFloors({"de": held_out_pairs.Pairs("de", ("ab",), ("ab",))})
+    launch._begin("run", [floors], {"tlm": (None, Peekable(source))}, vocabulary, said.append)
+    assert f"{len(pairs) - left} pairs of de-en are few" in said[-1]
 
 
 def test_a_run_says_so_where_it_is_more_than_one_in_twenty():

@@ -279,6 +279,14 @@ def test_floors_are_said_before_and_after():
     assert one.verdict({}) == ""
 
 
+def test_few_pairs_of_a_language_that_is_searched_are_said():
+    pairs = held_out_pairs.Pairs("sw", ("ab", "cd"), ("ab", "cd"))
+    one = RetrievalFloors({"sw": pairs, "zh-TW": pairs})
+    assert one.doubt({"en-sw": 1_000, "en-zh-TW": 1_000, "en-ur": 3}) == ""
+    said = one.doubt({"en-sw": 999, "en-zh-TW": 285, "en-ur": 3})
+    assert said.startswith("retrieval is not likely to pass TF-IDF: 285 pairs of en-zh-TW are few")
+
+
 def test_training_pairs_are_read_from_either_order_and_joined(tmp_path):
     from xlingjax.data.held_out_pairs import pairs_with_english
 

@@ -19,6 +19,8 @@ from xlingjax.training.evaluator import Evaluator
 
 FLOORS = {"char_tfidf": "TF-IDF", "lsi": "LSI"}
 """What a reader calls them."""
+FEW_PAIRS = 1_000
+"""Of a language, with which `own_text` has not passed TF-IDF (docs/results/defaults.md)."""
 
 
 def _vectoriser(**options):
@@ -187,6 +189,24 @@ class RetrievalFloors(Evaluator):
         return (
             f"retrieval, to be passed: {FLOORS['char_tfidf']} {100 * _mean(self._spelling):.1f} %,"
             f" chance {100 * chance:.1f} %"
+        )
+
+    def doubt(self, pairs: Mapping[str, int]) -> str:
+        few = {}
+        for language in self.test:
+            for name, count in pairs.items():
+                of_it = name.startswith(f"{language}-") or name.endswith(
+                    f"-{language}",
+                )
+                if of_it and count < FEW_PAIRS:
+                    few[name] = count
+        if not few:
+            return ""
+        least = min(few, key=lambda name: few[name])
+        return (
+            f"retrieval is not likely to pass {FLOORS['char_tfidf']}: {few[least]:,} pairs of"
+            f" {least} are few (docs/results/defaults.md); more pairs, or a released encoder"
+            " (`xlingjax import`, `adapt`), may help"
         )
 
     def verdict(self, values: Mapping[str, Mapping[str, Any]]) -> str:

@@ -190,14 +190,15 @@ def label_ends(axis) -> None:
         return
     low, high = axis.get_ylim()
     axis.set_ylim(low, high)
-    # Up to the last point, where the names stand; a level has no points of its own.
+    # Up to the last point's marker, where the names stand; a level has no points of its own.
     ends = []
     for line in lines:
         x = np.asarray(line.get_xdata(), float)
         if line.get_transform() == axis.transData and len(x):
             ends.append(np.nanmax(x))
     if ends:
-        axis.set_xlim(right=max(ends))
+        first, _ = axis.get_xlim()
+        axis.set_xlim(right=max(ends) + 0.012 * (max(ends) - first))
     places = []
     for line in lines:
         y = np.asarray(line.get_ydata(), float)

@@ -246,6 +246,13 @@ def _begin(
         length = source.identity["length"]
         if message := left_out.message(stage, length, source.left_out):
             say(f"warning: {message}")
+    pairs: dict[str, int] = {}
+    for _, source in opened.values():
+        for name, found in source.left_out.items():
+            pairs[name] = max(pairs.get(name, 0), found.pairs - found.left)
+    for evaluator in evaluators:
+        if message := evaluator.doubt(pairs):
+            say(f"warning: {message}")
     first_report(workdir, opened, vocabulary)
 
 
