@@ -10,6 +10,8 @@ from xlingjax.data import lsi
 from xlingjax.data.lsi import piece_vectors
 from xlingjax.data.tokens import Records, Tokens
 
+# Every text here is called "pairs", and what is made of one is kept by its name.
+pytestmark = pytest.mark.usefixtures("own_cache")
 WORDS = ("alpha", "bravo", "delta", "kilo", "lima", "oscar", "quebec", "tango")
 
 
@@ -19,6 +21,7 @@ class Words:
 
     size = 18
     eos_id = 17
+    sha256 = "0" * 64
 
 
 def identity(word):
@@ -105,3 +108,26 @@ def test_of_many_pairs_some_are_read(monkeypatch):
     sentences = [" ".join(three) for three in itertools.combinations(WORDS, 3)]
     # The lines between documents count as lines.
     assert 20 <= piece_vectors(Words, [text(sentences)], 2)[1] <= 30
+
+
+def test_they_are_made_once_of_a_text(tmp_path, monkeypatch, capsys):
+    sentences = ["alpha bravo", "alpha kilo", "delta lima kilo tango"]
+    made, count = piece_vectors(Words, [text(sentences)], 2)
+    with monkeypatch.context() as patched:
+        patched.setattr(lsi, "_decomposed", None)
+        again, as_many = piece_vectors(Words, [text(sentences)], 2)
+        # Another text, another width: nothing is kept of them.
+        for pairs, width in ((text(sentences, "others"), 2), (text(sentences), 3)):
+            with pytest.raises(TypeError):
+                piece_vectors(Words, [pairs], width)
+    np.testing.assert_array_equal(again, made)
+    assert as_many == count == 3
+    (path,) = tmp_path.rglob("vectors.npy")
+    content = bytearray(path.read_bytes())
+    content[-20] ^= 1
+    path.write_bytes(content)
+    mended, _ = piece_vectors(Words, [text(sentences)], 2)
+    np.testing.assert_array_equal(mended, made)
+    assert capsys.readouterr().out.startswith(f"{path} is damaged (its content is not what was")
+    path.unlink()
+    assert piece_vectors(Words, [text(sentences)], 2)[1] == 3

@@ -7,14 +7,30 @@ of one language or of two, get like vectors.
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 
 import numpy as np
 
 from xlingjax.data.blocks import BlockText
+from xlingjax.data.cache_folder import cache_root
+from xlingjax.data.sealed import (
+    Damaged,
+    index_at,
+    read_array,
+    remove,
+    say_mended,
+    write_array,
+    write_index,
+)
+from xlingjax.data.token_cache import written
 from xlingjax.data.tokens import Tokens
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 
+# Part of every name: vectors that are made in another way leave the old files alone.
+FORMAT = 1
 LIMIT = 100_000
 """Pairs that are read; of more as many at random."""
 
@@ -25,18 +41,54 @@ def piece_vectors(
     width: int,
 ) -> tuple[np.ndarray, int]:
     """(float32 [size, width], number of pairs): rows of length 1, or 0 for pieces that no pair has.
+    They are kept beside the tokens, and made once of a text.
 
     Documents are log-scaled counts times inverse document frequency, of length 1; a row is the
     piece's part of the first `width` right singular vectors, each of the same weight. texts: those
     of one language are passed over.
     """
+    # Several objectives read the same pairs.
+    of_pairs = [*{text.key: text for text in texts if text.sides > 1}.values()]
+    # In this order: the pairs of more than `LIMIT` are drawn from all of them.
+    keys = [text.key for text in of_pairs]
+    identity = [FORMAT, keys, vocabulary.sha256, width, LIMIT]
+    spelled = json.dumps(identity).encode()
+    folder = cache_root() / "lsi" / hashlib.sha256(spelled).hexdigest()[:32]
+    if found := _kept(folder):
+        return found
+    vectors, count = _decomposed(vocabulary, of_pairs, width)
+    with written(folder):
+        write_array(folder / "vectors.npy", vectors)
+        # Last: where it stands the vectors are whole.
+        write_index(folder / "pairs.json", {"pairs": count})
+    return vectors, count
+
+
+def _kept(folder: Path) -> tuple[np.ndarray, int] | None:
+    index = index_at(folder / "pairs.json")
+    if index is None:
+        return None
+    path = folder / "vectors.npy"
+    try:
+        return read_array(path), index["pairs"]
+    except FileNotFoundError:
+        return None
+    except Damaged as fault:
+        say_mended(fault)
+        remove(fault, path)
+        return None
+
+
+def _decomposed(
+    vocabulary: Vocabulary,
+    texts: list[BlockText],
+    width: int,
+) -> tuple[np.ndarray, int]:
     # Here, since only a run that begins so needs them.
     import scipy.sparse
     from sklearn.decomposition import TruncatedSVD
 
-    # Several objectives read the same pairs.
-    of_pairs = {text.key: text for text in texts if text.sides > 1}
-    ids, document = _documents([*of_pairs.values()], vocabulary.eos_id)
+    ids, document = _documents(texts, vocabulary.eos_id)
     # Numbered without those that have no piece.
     _, document = np.unique(document, return_inverse=True)
     count = int(document.max(initial=-1)) + 1
