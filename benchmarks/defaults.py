@@ -62,54 +62,58 @@ TEXTS = {
     "captions": Text(("multi30k",), ("de",)),
     "german": Text(GERMAN, ("de",)),
     "eight-2k": Text(("multinli_mt",), SEVEN, 2_000),
+    "eight-7k": Text(("multinli_mt",), SEVEN, 7_000),
     "eight-29k": Text(("multinli_mt",), SEVEN, 29_000),
     "eight-100k": Text(("multinli_mt",), SEVEN, 100_000),
 }
+BEFORE = ("HARDEST_WEIGHT=2.0", "RETRIEVAL_BATCH=32", "WARMUP_STEPS=150")
+"""Two steps of five against the hardest of 32 negatives."""
 SHORT = "TRAIN_STEPS=1500"
+TOGETHER = ("WARMUP_STEPS=150", "RETRIEVAL_BATCH=128")
+WIDE = ("model.dim=256", "model.heads=8", "model.ffn=512", "LAYERS=2")
 VARIANTS: dict[str, list[str]] = {
     "as it is": [],
-    "bias 0": ["SIMILARITY_BIAS=0.0"],
-    "bias 0, random tokens": ["SIMILARITY_BIAS=0.0", "LSI_TOKENS=False"],
-    "1,500 steps": [SHORT],
-    "1,500 steps, random tokens": [SHORT, "LSI_TOKENS=False"],
-    "1,500 steps, bias 0": [SHORT, "SIMILARITY_BIAS=0.0"],
-    "1,500 steps, bias 0, tokens frozen": [
+    "2 layers of 256": [*WIDE],
+    "1,500 steps, 4 of 5": [SHORT, *TOGETHER, "HARDEST_WEIGHT=12.0"],
+    "1,500 steps, 2 of 5": [SHORT, *TOGETHER, "HARDEST_WEIGHT=2.0"],
+    "1,500 steps, 2 of 5, 32 negatives": [SHORT, *BEFORE],
+    "1,500 steps, 2 of 5, 32 negatives, random tokens": [
         SHORT,
+        *BEFORE,
+        "LSI_TOKENS=False",
+    ],
+    "1,500 steps, 2 of 5, 32 negatives, bias 0": [
+        SHORT,
+        *BEFORE,
+        "SIMILARITY_BIAS=0.0",
+    ],
+    "1,500 steps, 2 of 5, 32 negatives, bias 0, tokens frozen": [
+        SHORT,
+        *BEFORE,
         "SIMILARITY_BIAS=0.0",
         'FROZEN=["^embeddings/tokens/"]',
     ],
-    "1,500 steps, pairs to 128": [SHORT, "RETRIEVAL_LENGTH=128"],
-    "7,000 steps": ["TRAIN_STEPS=7000", "EVAL_EVERY=1000"],
-    "tiny": ["models/tiny.gin"],
-    "1,500 steps, 192 wide": [SHORT, "model.dim=192", "model.ffn=768"],
-    "1,500 steps, 2 layers of 256": [
+    "1,500 steps, 2 of 5, 32 negatives, pairs to 128": [
         SHORT,
-        "model.dim=256",
-        "model.heads=8",
-        "model.ffn=512",
-        "LAYERS=2",
+        *BEFORE,
+        "RETRIEVAL_LENGTH=128",
     ],
-    "1,500 steps, 128 negatives": [SHORT, "RETRIEVAL_BATCH=128"],
-    "1,500 steps, 128 negatives in 4 of 5 steps": [
+    "1,500 steps, 2 of 5, 32 negatives, 2 layers of 256": [
         SHORT,
-        "RETRIEVAL_BATCH=128",
-        "HARDEST_WEIGHT=12.0",
+        *BEFORE,
+        *WIDE,
     ],
-    "1,500 steps, 128 negatives in 4 of 5 steps, 2 layers of 256": [
-        SHORT,
-        "RETRIEVAL_BATCH=128",
-        "HARDEST_WEIGHT=12.0",
-        "model.dim=256",
-        "model.heads=8",
-        "model.ffn=512",
-        "LAYERS=2",
+    "3,500 steps, 2 of 5, 32 negatives, bias 0": [
+        "TRAIN_STEPS=3500",
+        *BEFORE,
+        "SIMILARITY_BIAS=0.0",
     ],
-    "3,500 steps, 128 negatives in 4 of 5 steps": [
-        "RETRIEVAL_BATCH=128",
-        "HARDEST_WEIGHT=12.0",
+    "3,500 steps, 2 of 5, 32 negatives, bias 0, random tokens": [
+        "TRAIN_STEPS=3500",
+        *BEFORE,
+        "SIMILARITY_BIAS=0.0",
+        "LSI_TOKENS=False",
     ],
-    "3,500 steps, 128 negatives": ["RETRIEVAL_BATCH=128"],
-    "64 negatives": ["RETRIEVAL_BATCH=64"],
     "pairs to 128": ["RETRIEVAL_LENGTH=128"],
 }
 """{name: gin files and NAME=VALUE that differ from the recipe}."""
