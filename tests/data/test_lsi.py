@@ -94,6 +94,13 @@ def test_more_dimensions_than_pairs_are_left_0():
     assert vectors[0].any() and not vectors[:, 2:].any()
 
 
+def test_more_dimensions_than_pieces_are_left_0():
+    """A vocabulary of few pieces, and a model that is wider."""
+    sentences = [" ".join(two) for two in itertools.permutations(WORDS, 2)]
+    vectors, pairs = piece_vectors(Words, [text(sentences)], 40)
+    assert pairs == 56 and vectors[:16, :16].any() and not vectors[:, 16:].any()
+
+
 def test_text_that_several_objectives_read_counts_once_and_that_of_one_language_not():
     pairs = text(["alpha kilo", "bravo", "", "tango lima"])
     alone = SimpleNamespace(key="alone", sides=1)

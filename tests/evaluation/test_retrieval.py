@@ -156,8 +156,16 @@ def test_reading_pairs(tmp_path):
     assert list(held_out_pairs.read_pairs(tmp_path, ["fr", "ru"])) == ["fr"]
     assert held_out_pairs.read_pairs(tmp_path, ["de"], limit=1)["de"].english == ("one",)
     assert held_out_pairs.read_pairs(tmp_path / "de-en") == {"de": found["de"]}
-    with pytest.raises(UserError, match="none for the run's languages, ru"):
-        held_out_pairs.read_pairs(tmp_path, ["ru"])
+    # A pattern, as PARALLEL has.
+    assert held_out_pairs.read_pairs(f"{tmp_path}/*") == found
+    one = held_out_pairs.read_pairs(f"{tmp_path}/de-[ef]*", ["de", "fr"], limit=1)
+    assert one == {"de": held_out_pairs.Pairs("de", ("eins",), ("one",))}
+    for pattern, message in (("de-fr*", "no pairs with English"), ("it*", "no parallel file")):
+        with pytest.raises(UserError, match=message):
+            held_out_pairs.read_pairs(f"{tmp_path}/{pattern}")
+    for path in (tmp_path, f"{tmp_path}/*"):
+        with pytest.raises(UserError, match="none for the run's languages, ru"):
+            held_out_pairs.read_pairs(path, ["ru"])
     with pytest.raises(UserError, match="neither a folder nor"):
         held_out_pairs.read_pairs(tmp_path / "nothing")
     write("de-en.en", "one", "two", "three")
@@ -285,6 +293,13 @@ def test_few_pairs_of_a_language_that_is_searched_are_said():
     assert one.doubt({"en-sw": 1_000, "en-zh-TW": 1_000, "en-ur": 3}) == ""
     said = one.doubt({"en-sw": 999, "en-zh-TW": 285, "en-ur": 3})
     assert said.startswith("retrieval is not likely to pass TF-IDF: 285 pairs of en-zh-TW are few")
+
+
+def test_one_pair_is_no_text_for_lsi():
+    pairs = held_out_pairs.Pairs("de", ("eins", "zwei"), ("one", "two"))
+    alone = held_out_pairs.Pairs("de", ("eins",), ("one",))
+    assert floors({"de": pairs}, {"de": alone})["lsi"] == {}
+    assert set(floors({"de": pairs}, {"de": pairs})["lsi"]) == {"de"}
 
 
 def test_training_pairs_are_read_from_either_order_and_joined(tmp_path):

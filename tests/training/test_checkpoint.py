@@ -239,9 +239,28 @@ def test_a_table_of_hashes_leads_nowhere_else(tmp_path):
     (item.parent / "other").write_text("x")
     (item / "hashes.json").write_text(json.dumps({"../other": [1, "0"]}))
     assert damage(item).endswith("/other is missing")
-    for table in ("[]", "{", '{"a": 1}', '{"a": ["x", 1]}', '{"a": []}'):
+    tables = ["[]", "{", '{"a": 1}', '{"a": []}']
+    for size in ("Infinity", "1e400", '"1"', "1.0", "null"):
+        tables.append(f'{{"a": [{size}, ["0"]]}}')
+    for table in tables:
         (item / "hashes.json").write_text(table)
         assert damage(item) == f"{item / 'hashes.json'} is damaged"
+
+
+def test_a_table_of_hashes_has_every_file(tmp_path):
+    """What it does not name could be anything."""
+    write(tmp_path, [3])
+    path = tmp_path / "checkpoints/3/params/hashes.json"
+    table = json.loads(path.read_text())
+    first = sorted(table)[0]
+    path.write_text("{}")
+    assert damage(path.parent) == f"{path.parent / first} has no hash in hashes.json"
+    path.unlink()
+    assert damage(path.parent) == f"{path} is missing"
+    path.symlink_to(path)
+    assert damage(path.parent) == f"{path} is damaged"
+    with pytest.raises(UserError, match="hashes.json is damaged"):
+        saved_params(path.parents[1])
 
 
 def test_an_interrupted_write_is_not_a_checkpoint(tmp_path):
@@ -368,7 +387,8 @@ def test_damaged_metrics_of_older_checkpoints_have_no_hashes(tmp_path, capsys):
     config = CheckpointConfig(keep_last=1, keep_best=1, best_metric="perplexity/mean")
     write(tmp_path, [2], config, {2: {"perplexity/mean": 5.0}})
     folder = tmp_path / "checkpoints/2/metrics"
-    (folder / "hashes.json").unlink()
+    for file in folder.parent.glob("*/hashes.json"):
+        file.unlink()
     (folder / "metrics").write_text("[1]")
     capsys.readouterr()
     Checkpoints(tmp_path, config, IDENTITY, print).close()

@@ -59,15 +59,12 @@ def _remembered() -> dict[str, tuple]:
     file = _file()
     if file not in _by_path:
         known: dict[str, tuple] = {}
-        with (
-            contextlib.suppress(OSError),
-            open(file, encoding="utf-8") as lines,
-        ):
+        with contextlib.suppress(OSError), open(file, "rb") as lines:
             for line in lines:
                 # The last line of a run that was cut off may be half a line.
-                with contextlib.suppress(ValueError):
-                    name, *state = parsed_json(line)
-                    known[name] = tuple(state)
+                with contextlib.suppress(ValueError, TypeError):
+                    name, *state, made = parsed_json(line)
+                    known[str(name)] = (*state, str(made))
         _by_path[file] = known
     return _by_path[file]
 

@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -128,12 +129,15 @@ def read_pairs(
     languages: Sequence[str] | None = None,
     limit: int = 0,
 ) -> dict[str, Pairs]:
-    """{language: Pairs} of a folder or a stem (see the module's first lines), languages sorted.
+    """{language: Pairs} of a folder, a stem (see the module's first lines) or a pattern as PARALLEL
+    has, languages sorted.
 
     languages: keep these only; None keeps every language found. Raises UserError when nothing is
     left.
     """
     path = Path(path)
+    if _is_pattern(path):
+        return _of_pattern(str(path), languages, limit)
     if path.is_dir():
         files = _in_folder(path)
     else:
@@ -143,19 +147,59 @@ def read_pairs(
             f"{path}: no pairs with English here: expected XX-{PIVOT}.XX beside XX-{PIVOT}.{PIVOT},"
             f" or NAME.XX beside NAME.{PIVOT}",
         )
+    pairs = {}
+    for language in _kept(path, files, languages):
+        foreign, english = files[language]
+        pairs[language] = read_pair_files(foreign, english, language, limit)
+    return pairs
+
+
+def _is_pattern(path: Path) -> bool:
+    if path.is_dir() or find_file(path.with_name(f"{path.name}.{PIVOT}")):
+        return False
+    return any(sign in str(path) for sign in "*?[")
+
+
+def _of_pattern(
+    pattern: str,
+    languages: Sequence[str] | None,
+    limit: int,
+) -> dict[str, Pairs]:
+    found = {}
+    for language, one in pairs_with_english([pattern]).items():
+        if not len(one):
+            raise UserError(
+                f"{pattern}: no line of {language} has text on both sides: no pairs to evaluate on",
+            )
+        count = limit or len(one)
+        found[language] = Pairs(
+            language,
+            one.foreign[:count],
+            one.english[:count],
+            pattern,
+        )
+    if not found:
+        raise UserError(f"{pattern}: no pairs with English here")
+    return {
+        language: found[language]
+        for language in _kept(Path(pattern), found, languages)
+    }
+
+
+def _kept(
+    path: Path,
+    files: Mapping[str, Any],
+    languages: Sequence[str] | None,
+) -> list[str]:
     kept = sorted(files)
     if languages is not None:
         kept = [language for language in kept if language in languages]
     if not kept:
         raise UserError(
             f"{path}: has pairs for {', '.join(sorted(files))} but none for the run's languages,"
-            f" {', '.join(languages)}",
+            f" {', '.join(languages or ())}",
         )
-    pairs = {}
-    for language in kept:
-        foreign, english = files[language]
-        pairs[language] = read_pair_files(foreign, english, language, limit)
-    return pairs
+    return kept
 
 
 def given_pairs(path: str) -> list[HeldOut]:

@@ -54,7 +54,8 @@ def piece_vectors(
     identity = [FORMAT, keys, vocabulary.sha256, width, LIMIT]
     spelled = json.dumps(identity).encode()
     folder = cache_root() / "lsi" / hashlib.sha256(spelled).hexdigest()[:32]
-    if found := _kept(folder):
+    found = _kept(folder)
+    if found and found[0].shape == (vocabulary.size, width):
         return found
     vectors, count = _decomposed(vocabulary, of_pairs, width)
     with written(folder):
@@ -70,7 +71,7 @@ def _kept(folder: Path) -> tuple[np.ndarray, int] | None:
         return None
     path = folder / "vectors.npy"
     try:
-        return read_array(path), index["pairs"]
+        return read_array(path), int(index["pairs"])
     except FileNotFoundError:
         return None
     except Damaged as fault:
@@ -93,8 +94,8 @@ def _decomposed(
     _, document = np.unique(document, return_inverse=True)
     count = int(document.max(initial=-1)) + 1
     vectors = np.zeros((vocabulary.size, width), np.float32)
-    # A decomposition has fewer dimensions than it has documents.
-    rank = min(width, count - 1)
+    # A decomposition has fewer dimensions than it has documents, and no more than terms.
+    rank = min(width, count - 1, np.unique(ids).size)
     if rank < 1:
         return vectors, count
     # Pieces that a document has twice are added up.

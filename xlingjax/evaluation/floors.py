@@ -123,8 +123,8 @@ def _linear(
 ) -> dict[str, dict[str, float]]:
     found = {}
     for language, pairs in test.items():
-        # A language without training pairs has nothing that LSI could learn from.
-        if language in train:
+        # One pair spans no space.
+        if language in train and len(train[language]) > 1:
             found[language] = lsi(pairs, train[language], dimensions, limit)
     return found
 

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import operator
+import os
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -55,11 +57,17 @@ def damage(item: Path, process: int = 0, processes: int = 1) -> str:
     wrote no hashes. Of several processes each looks at its share of the files. Raises OSError where
     the system does not let it look."""
     path = item / HASHES
-    if not path.exists():
+    # A link that leads nowhere is there.
+    if not os.path.lexists(path):
+        # A version that writes hashes writes those of all items.
+        if item.is_dir() and any(item.parent.glob(f"*/{HASHES}")):
+            return f"{path} is missing"
         return ""
     try:
         written = parsed_json(path.read_text(encoding="utf-8"))
-        sizes = {name: int(size) for name, (size, _) in written.items()}
+        sizes = {
+            name: operator.index(size) for name, (size, _) in written.items()
+        }
         hashes = {name: value for name, (_, value) in written.items()}
     except (OSError, ValueError, TypeError, AttributeError) as error:
         if is_of_system(error):
@@ -73,6 +81,9 @@ def damage(item: Path, process: int = 0, processes: int = 1) -> str:
         size = there[name].stat().st_size
         if size != sizes[name]:
             return f"{item / name} has {size:,} bytes of {sizes[name]:,}"
+    for name in there:
+        if name not in written:
+            return f"{item / name} has no hash in {HASHES}"
     share = {name: there[name] for name in sorted(written)[process::processes]}
     found = _hashes(share, sizes, _readable_hash)
     for name, values in found.items():

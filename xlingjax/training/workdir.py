@@ -80,8 +80,14 @@ def whole(output: str) -> Iterator[Path]:
 
 
 def require_empty(output: str) -> None:
-    """Raise UserError where `output` holds something already."""
+    """Raise UserError where `output` holds something already, or lies among a run's checkpoints."""
     folder = Path(output).absolute()
+    for parent in folder.parents:
+        of_run = (parent.parent / "run.json").exists()
+        if parent.name == "checkpoints" and of_run:
+            raise UserError(
+                f"{folder} lies among the checkpoints of {parent.parent}; choose another folder",
+            )
     if not folder.exists():
         return
     # Who works there is no content.
