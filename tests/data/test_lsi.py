@@ -9,6 +9,7 @@ import pytest
 from xlingjax.data import lsi
 from xlingjax.data.lsi import piece_vectors
 from xlingjax.data.tokens import Records, Tokens
+from xlingjax.errors import UserError
 
 # Every text here is called "pairs", and what is made of one is kept by its name.
 pytestmark = pytest.mark.usefixtures("own_cache")
@@ -138,3 +139,10 @@ def test_they_are_made_once_of_a_text(tmp_path, monkeypatch, capsys):
     assert capsys.readouterr().out.startswith(f"{path} is damaged (its content is not what was")
     path.unlink()
     assert piece_vectors(Words, [text(sentences)], 2)[1] == 3
+
+
+def test_what_stands_in_the_place_of_the_folder_is_to_be_removed(tmp_path):
+    (tmp_path / "cache").mkdir(exist_ok=True)
+    (tmp_path / "cache/lsi").write_text("")
+    with pytest.raises(UserError, match="cache/lsi/.*; remove what stands there, or set XLINGJAX"):
+        piece_vectors(Words, [text(["alpha bravo", "alpha kilo"])], 2)

@@ -10,6 +10,7 @@ the same lines of both sides of a pair, since they are cut by lines.
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import itertools
 import logging
@@ -271,9 +272,11 @@ def written(folder: Path) -> Iterator[None]:
         folder.mkdir(parents=True, exist_ok=True)
         yield
     except OSError as error:
+        remedy = "set XLINGJAX_CACHE to a folder with room"
+        if error.errno in (errno.ENOTDIR, errno.EEXIST, errno.ELOOP):
+            remedy = "remove what stands there, or set XLINGJAX_CACHE to another folder"
         raise UserError(
-            f"cannot write the token cache in {folder}: {error.strerror or error}; "
-            "set XLINGJAX_CACHE to a folder with room",
+            f"cannot write the token cache in {folder}: {error.strerror or error}; {remedy}",
         ) from None
 
 
