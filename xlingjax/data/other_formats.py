@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import itertools
 import re
+import shlex
 from pathlib import Path
 
 from xlingjax.data.text_files import plain_name, read_lines
@@ -56,6 +57,34 @@ def refuse_other_formats(path: Path) -> None:
         raise UserError(
             f'{path}: .json is not read as text: write an object per line, {{"text": ...}}, and'
             " name it .jsonl; or name other files, like folder/*.txt",
+        )
+
+
+def refuse_no_lines(path: str | Path) -> None:
+    """Raises UserError where a file of which each line is taken as a text, whatever its name, is
+    certainly something else: as `refuse_other_formats`, and tables and JSON lines too, whose rows
+    are records. A pipe is told by its name alone."""
+    path = Path(path)
+    ending = plain_name(path).rpartition(".")[2].lower()
+    first = []
+    # What is read of a pipe here would be missing later.
+    if path.is_file():
+        first = _first_lines(path)
+    name = shlex.quote(str(path))
+    objects = bool(first) and all(map(_is_object, first))
+    if ending in ("json", "jsonl") or objects:
+        raise UserError(
+            f"{path}: JSON is not read as text here: write its texts, one per line, `jq -r .text"
+            f" {name} > text.txt`",
+        )
+    if ending == "tsv" and any("\t" in line for line in first):
+        raise UserError(
+            f"{path}: a table is not read as text here: write the column of its texts, `cut -f 1"
+            f" {name} > text.txt`",
+        )
+    if ending in _REMEDIES:
+        raise UserError(
+            f"{path}: .{ending} is not read as text: write its texts to a file, one per line",
         )
 
 
