@@ -6,8 +6,10 @@ import pytest
 import zstandard
 
 from tests.helpers.files import write
+from xlingjax.config.labelled_files import labelled_files, languages_of_files
+from xlingjax.data.check import check
 from xlingjax.data.file_names import is_language_code, language_from_path
-from xlingjax.data.sources import find_pairs, find_text
+from xlingjax.data.sources import expand, find_pairs, find_text, stem_pairs
 from xlingjax.data.text_files import content_hash, read_lines
 from xlingjax.errors import UserError
 
@@ -222,3 +224,30 @@ def test_real_data_is_found_by_folder_and_name():
     assert all("en" in pair.languages for pair in pairs)
     (captions,) = find_pairs(f"{root}/parallel/multi30k/de-en.de")
     assert sum(1 for _ in captions.lines()) == 28_988  # of 29,000; the rest are in a test set
+
+
+def test_links_that_lead_nowhere_are_not_left_out(tmp_path):
+    for name in ("a.de-en.de", "a.de-en.en", "b.de-en.en", "test.de", "test.en"):
+        write(tmp_path / name, "x\n")
+    (tmp_path / "c.de-en.de").symlink_to(tmp_path / "a.de-en.de")
+    (tmp_path / "c.de-en.en").symlink_to(tmp_path / "a.de-en.en")
+    assert len(find_pairs(str(tmp_path / "[ac].*"))) == 2
+    lost = "a symbolic link that leads nowhere, to /mnt/gone/.; mend or remove it"
+    (tmp_path / "b.de-en.de").symlink_to("/mnt/gone/b")
+    for pattern in ("*.de-en.*", "b.de-en.de", "b.de-en.en"):
+        with pytest.raises(UserError, match=f"b.de-en.de: {lost}"):
+            find_pairs(str(tmp_path / pattern))
+    for pattern in (tmp_path, tmp_path / "*.de"):
+        with pytest.raises(UserError, match=f"b.de-en.de: {lost}"):
+            find_text(str(pattern))
+    with pytest.raises(UserError, match=f"b.de-en.de: {lost}"):
+        expand(str(tmp_path), "held-out")
+    (error,) = check((), str(tmp_path / "*-*")).items
+    assert error.severity == "error" and f"b.de-en.de: {lost[:30]}" in error.text()
+    (tmp_path / "test.fr").symlink_to("/mnt/gone/f")
+    with pytest.raises(UserError, match=f"test.fr: {lost}"):
+        stem_pairs(str(tmp_path / "test"), ["de", "en", "fr"])
+    with pytest.raises(UserError, match=f"test.fr: {lost}"):
+        languages_of_files([str(tmp_path / "test.{language}")])
+    with pytest.raises(UserError, match=f"test.fr: {lost}"):
+        labelled_files(str(tmp_path / "test.{language}"), ["de", "fr"])

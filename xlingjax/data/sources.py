@@ -28,7 +28,7 @@ from xlingjax.data.file_names import (
 )
 from xlingjax.data.other_formats import refuse_other_formats
 from xlingjax.data.remote_files import fetched, is_remote
-from xlingjax.data.text_files import find_file, plain_name
+from xlingjax.data.text_files import find_file, plain_name, refuse_lost_link
 from xlingjax.data.texts import Pair, Text, Triple, languages_in, table_header
 from xlingjax.errors import UserError
 from xlingjax.runtime.files import require_unicode
@@ -41,7 +41,7 @@ def expand(
     """(file, language written before its pattern), sorted, without repeats. A folder, named or
     matched, stands for all files in it.
 
-    Raises UserError for a pattern that matches nothing.
+    Raises UserError for a pattern that matches nothing, or a link that leads nowhere.
     """
     # A string is a sequence of strings, too: each letter would be a pattern.
     if isinstance(patterns, str | os.PathLike):
@@ -88,7 +88,10 @@ def _files(pattern: str) -> list[Path]:
         names = set(glob.glob(pattern, recursive=True))
     for folder in [name for name in names if os.path.isdir(name)]:
         names.update(glob.glob(f"{glob.escape(folder)}/**/*", recursive=True))
-    return [Path(name) for name in sorted(names) if os.path.isfile(name)]
+    paths = list(map(Path, sorted(names)))
+    for path in paths:
+        refuse_lost_link(path)
+    return [path for path in paths if path.is_file()]
 
 
 def find_text(patterns: str | Sequence[str]) -> list[Text]:

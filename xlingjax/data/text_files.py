@@ -191,10 +191,22 @@ def plain_name(path: Path) -> str:
     return path.name
 
 
+def refuse_lost_link(path: Path) -> None:
+    """Raises UserError for a symbolic link that leads nowhere: who lists files would leave it
+    out."""
+    if path.is_symlink() and not path.exists():
+        raise UserError(
+            f"{path}: a symbolic link that leads nowhere, to {os.readlink(path)}; mend or remove"
+            " it",
+        )
+
+
 def find_file(path: Path) -> Path | None:
-    """The file `path`, or the one that is `path` compressed; None if neither is there."""
+    """The file `path`, or the one that is `path` compressed; None if neither is there. Raises
+    UserError for a link that leads nowhere."""
     for ending in ("", *ENDINGS):
         candidate = path.with_name(f"{path.name}{ending}")
+        refuse_lost_link(candidate)
         if candidate.is_file():
             return candidate
     return None
