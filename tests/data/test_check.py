@@ -143,3 +143,15 @@ def test_thousands_of_findings_do_not_flood_the_terminal():
         sum("is odd" in line for line in lines) == 50
         and lines[-1] == "0 errors, 70 warnings, 70 notes"
     )
+
+
+def test_line_ends_within_lines_are_told(tmp_path):
+    write(tmp_path / "de.txt", "Die Katze.\nDer Hund.\rDas Haus.\nDie Sonne.\r\n")
+    write(tmp_path / "de-en.de", "Die Katze.\r\nDer Hund.\r\n")
+    write(tmp_path / "de-en.en", "The cat.\nThe dog.\rIt.\n")
+    found = check(str(tmp_path / "de.txt"), str(tmp_path / "de-en.*"))
+    assert told(found, "warning") == [
+        f"warning  {tmp_path}/{name}, line 2: 1 line with a CR within, which ends no line here; if"
+        r" it should, `tr '\r' '\n'`"
+        for name in ("de.txt", "de-en.en")
+    ]

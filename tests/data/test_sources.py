@@ -251,3 +251,24 @@ def test_links_that_lead_nowhere_are_not_left_out(tmp_path):
         languages_of_files([str(tmp_path / "test.{language}")])
     with pytest.raises(UserError, match=f"test.fr: {lost}"):
         labelled_files(str(tmp_path / "test.{language}"), ["de", "fr"])
+
+
+def test_lines_that_end_in_cr_alone_are_refused(tmp_path):
+    path = tmp_path / "de.txt"
+    said = r"de.txt: its lines end in CR alone, .*`tr '\\r' '\\n'`$"
+    for content in ("a\rb\rc", "a\rb\r", "\ufeffa\r\rb"):
+        for encoding in ("utf-8", "utf-16"):
+            write(path, content.encode(encoding))
+            with pytest.raises(UserError, match=said):
+                list(read_lines(path))
+            (error,) = check(str(path)).items
+            assert error.severity == "error" and "end in CR alone" in error.text()
+    for content, read in (
+        ("a\r", ["a"]),
+        ("a\rb", ["a\rb"]),
+        ("a\r\nb\r\nc", ["a", "b", "c"]),
+        ("a\rb\rc\n", ["a\rb\rc"]),
+        ("a\nb\rc\rd", ["a", "b\rc\rd"]),
+    ):
+        write(path, content.encode())
+        assert [line for _, line in read_lines(path)] == read

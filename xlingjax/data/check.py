@@ -197,6 +197,7 @@ def _check_text(text: Text, findings: Findings) -> bool:
     if doubt := doubts(text.path, lines):
         findings.add("warning", text.path, None, doubt)
     _check_length(text, numbered, findings)
+    _check_line_ends(text, numbered, findings)
     _check_repeats(text.path, numbered, findings)
     _check_script(text, numbered, findings)
     _check_overlap(
@@ -216,6 +217,20 @@ def _check_length(
     if long:
         message = f"{counted_lines(long)} of over {LONG_LINE:,} characters; one sentence per line"
         findings.add("warning", text.path, long[0], message)
+
+
+def _check_line_ends(
+    text: Text,
+    numbered: Sequence[tuple[int, str]],
+    findings: Findings,
+) -> None:
+    within = [number for number, line in numbered if "\r" in line]
+    if within:
+        message = (
+            f"{counted_lines(within)} with a CR within, which ends no line here; if it should, `tr"
+            " '\\r' '\\n'`"
+        )
+        findings.add("warning", text.path, within[0], message)
 
 
 def _check_repeats(
@@ -334,8 +349,12 @@ def _check_pair(pair: Pair, findings: Findings) -> bool:
             len(numbered),
             "the same on both sides",
         )
-    _check_length(pair.first, numbered_first, findings)
-    _check_length(pair.second, numbered_second, findings)
+    for side, lines in (
+        (pair.first, numbered_first),
+        (pair.second, numbered_second),
+    ):
+        _check_length(side, lines, findings)
+        _check_line_ends(side, lines, findings)
     _check_repeats(path, numbered, findings)
     _check_swapped(pair, numbered, findings)
     _check_overlap(pair.languages, (both for _, both in numbered), findings)
