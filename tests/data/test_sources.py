@@ -9,7 +9,7 @@ from tests.helpers.files import write
 from xlingjax.config.labelled_files import labelled_files, languages_of_files
 from xlingjax.data.check import check
 from xlingjax.data.file_names import is_language_code, language_from_path
-from xlingjax.data.sources import expand, find_pairs, find_text, stem_pairs
+from xlingjax.data.sources import expand, find_pairs, find_text, split_patterns, stem_pairs
 from xlingjax.data.text_files import content_hash, read_lines
 from xlingjax.errors import UserError
 
@@ -272,3 +272,23 @@ def test_lines_that_end_in_cr_alone_are_refused(tmp_path):
     ):
         write(path, content.encode())
         assert [line for _, line in read_lines(path)] == read
+
+
+def test_brackets_that_are_part_of_a_name(tmp_path):
+    for name in ("a b [1].de-en.de", "a b [1].de-en.en", "n 7[x]/c.de-en.de", "n 7[x]/c.de-en.en"):
+        write(tmp_path / name, "x\n")
+    for pattern in ("a b [1].de-en.*", "a b [[]1].de-en.*", "a b [1].de-en.de", "a b ?1].de-en.*"):
+        (pair,) = find_pairs(str(tmp_path / pattern))
+        assert pair.first.path.name == "a b [1].de-en.de"
+        assert split_patterns(str(tmp_path / pattern)) == (str(tmp_path / pattern),)
+    (pair,) = find_pairs(str(tmp_path / "n 7[x]/*"))
+    assert pair.second.path == tmp_path / "n 7[x]/c.de-en.en"
+    assert [text.language for text in find_text(f"de={tmp_path}/n 7[x]/*.de")] == ["de"]
+    with pytest.raises(UserError, match=r"command line, and write \[\[\] for a bracket of a name$"):
+        find_pairs(str(tmp_path / "n [67][x]/*"))
+    with pytest.raises(UserError, match="on the command line$"):
+        find_pairs(str(tmp_path / "n 8/*"))
+    # What matches as a pattern is one.
+    write(tmp_path / "n 7x/d.de-en.tsv", "a\tb\n")
+    (pair,) = find_pairs(str(tmp_path / "n 7[x]/*"))
+    assert pair.first.path.name == "d.de-en.tsv"

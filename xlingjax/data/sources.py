@@ -66,9 +66,11 @@ def expand(
             wanted = f"{what} file"
             if code:
                 wanted = f"file of language {code!r}"
+            advice = "quote patterns on the command line"
+            if "[" in pattern:
+                advice += ", and write [[] for a bracket of a name"
             raise UserError(
-                f"missing file: no {wanted} matches {pattern!r}, read from {os.getcwd()}; quote"
-                " patterns on the command line",
+                f"missing file: no {wanted} matches {pattern!r}, read from {os.getcwd()}; {advice}",
             )
         for path in paths:
             require_unicode(path)
@@ -85,13 +87,22 @@ def _files(pattern: str) -> list[Path]:
         # As it stands: a folder's name may have brackets, which `glob` would read as a pattern.
         names = {pattern}
     else:
-        names = set(glob.glob(pattern, recursive=True))
+        names = _matches(pattern)
     for folder in [name for name in names if os.path.isdir(name)]:
         names.update(glob.glob(f"{glob.escape(folder)}/**/*", recursive=True))
     paths = list(map(Path, sorted(names)))
     for path in paths:
         refuse_lost_link(path)
     return [path for path in paths if path.is_file()]
+
+
+def _matches(pattern: str) -> set[str]:
+    """What a pattern matches; with its brackets as a part of names where it else matches
+    nothing."""
+    names = glob.glob(pattern, recursive=True)
+    if not names:
+        names = glob.glob(pattern.replace("[", "[[]"), recursive=True)
+    return set(names)
 
 
 def find_text(patterns: str | Sequence[str]) -> list[Text]:
@@ -324,7 +335,7 @@ def _names_files(pattern: str) -> bool:
     if is_remote(pattern):
         return False
     pattern = os.path.expanduser(re.sub(rf"^{CODE}=", "", pattern))
-    return os.path.exists(pattern) or bool(glob.glob(pattern, recursive=True))
+    return os.path.exists(pattern) or bool(_matches(pattern))
 
 
 def split_list(value: str | Sequence[str] | None) -> tuple[str, ...]:
