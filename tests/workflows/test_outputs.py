@@ -231,3 +231,10 @@ def test_lines_of_any_other_name_are_read(tmp_path):
     # What is read of a pipe to look at it would be missing.
     os.mkfifo(tmp_path / "pipe")
     refuse_no_lines(tmp_path / "pipe")
+
+
+def test_a_folder_in_place_of_a_text(tmp_path, capsys):
+    folder = str(tmp_path)
+    words = ["encode", "none", "--language", "de", "--input", folder, "--output", f"{folder}/v"]
+    assert main.main(words) == 2
+    assert f"cannot read {folder}: it is a folder; give a file in it" in capsys.readouterr().err
