@@ -12,7 +12,7 @@ from xlingjax.data.compressed import ENDINGS, open_bytes
 from xlingjax.data.file_names import file_format
 from xlingjax.data.findings import Findings, counted_lines
 from xlingjax.data.languages import spelled_twice, standard_code, twice
-from xlingjax.data.other_formats import doubts
+from xlingjax.data.other_formats import doubts, is_header
 from xlingjax.data.overlap import HeldOut, Overlap, normalised
 from xlingjax.data.sampling import Sampling, sampling_table
 from xlingjax.data.scripts import letters_in, main_script, script_of_language
@@ -299,6 +299,7 @@ def _check_pair(pair: Pair, findings: Findings) -> bool:
             if isinstance(side.column, int):
                 doubt = f"column {side.column + 1}: {doubt}"
             findings.add("warning", side.path, None, doubt)
+    _check_header(pair, first[:1] + second[:1], findings)
     # What concerns both sides is named by the first file alone.
     path = pair.first.path
     if len(first) != len(second):
@@ -359,6 +360,20 @@ def _check_pair(pair: Pair, findings: Findings) -> bool:
     _check_swapped(pair, numbered, findings)
     _check_overlap(pair.languages, (both for _, both in numbered), findings)
     return True
+
+
+def _check_header(
+    pair: Pair,
+    cells: Sequence[str],
+    findings: Findings,
+) -> None:
+    # Numbers, where no line names the columns.
+    if isinstance(pair.first.column, int) and is_header(cells, pair.languages):
+        message = (
+            f"{' and '.join(map(repr, cells))} look like names of columns, and are read as a pair;"
+            " remove the line"
+        )
+        findings.add("warning", pair.first.path, 1, message)
 
 
 def _check_overlap(

@@ -6,8 +6,10 @@ from __future__ import annotations
 import itertools
 import re
 import shlex
+from collections.abc import Collection
 from pathlib import Path
 
+from xlingjax.data.languages import ENGLISH_NAMES, standard_code
 from xlingjax.data.text_files import plain_name, read_lines
 from xlingjax.errors import UserError
 from xlingjax.runtime.files import parsed_json
@@ -34,6 +36,13 @@ _REMEDIES = {
 _NOT_TEXT = re.compile(
     r"(README|LICENSE|LICENCE|COPYING|NOTICE|CHANGELOG|CHANGES|CITATION|AUTHORS|Makefile)\b",
 )
+_COLUMN = re.compile(
+    r"(source|src|target|trg|tgt|original|translation|translated|reference|hypothesis|premise"
+    r"|question|answer|query|document|article|summary|title|input|output|label|text|sentence|sent"
+    r"|segment|sequence|lang|language|column|col)"
+    r"([ _-]?(text|sentence|segment|lang|language))?[ _-]?[0-9ab]?",
+)
+"""What columns of a table are called, in small letters."""
 LOOKED_AT = 20
 """Lines at the beginning of a file that tell what it is."""
 
@@ -107,6 +116,21 @@ def doubts(path: Path, lines: list[str]) -> str:
         if count > len(written) / 2:
             return f"most lines have {what}; is it running text?"
     return ""
+
+
+def is_header(cells: Collection[str], languages: Collection[str]) -> bool:
+    """Whether all cells of a first line are names of columns, or of languages: in English, or the
+    codes of `languages`."""
+    codes = set(map(standard_code, languages))
+    for cell in cells:
+        word = cell.strip().lower()
+        if (
+            word not in ENGLISH_NAMES
+            and not _COLUMN.fullmatch(word)
+            and standard_code(word) not in codes
+        ):
+            return False
+    return bool(cells)
 
 
 def _first_lines(path: Path) -> list[str]:
