@@ -6,8 +6,10 @@ import pytest
 import zstandard
 
 from tests.helpers.files import write
+from xlingjax.config.labelled_files import labelled_files, languages_of_files
+from xlingjax.data.check import check
 from xlingjax.data.file_names import is_language_code, language_from_path
-from xlingjax.data.sources import find_pairs, find_text
+from xlingjax.data.sources import expand, find_pairs, find_text, split_patterns, stem_pairs
 from xlingjax.data.text_files import content_hash, read_lines
 from xlingjax.errors import UserError
 
@@ -222,3 +224,71 @@ def test_real_data_is_found_by_folder_and_name():
     assert all("en" in pair.languages for pair in pairs)
     (captions,) = find_pairs(f"{root}/parallel/multi30k/de-en.de")
     assert sum(1 for _ in captions.lines()) == 28_988  # of 29,000; the rest are in a test set
+
+
+def test_links_that_lead_nowhere_are_not_left_out(tmp_path):
+    for name in ("a.de-en.de", "a.de-en.en", "b.de-en.en", "test.de", "test.en"):
+        write(tmp_path / name, "x\n")
+    (tmp_path / "c.de-en.de").symlink_to(tmp_path / "a.de-en.de")
+    (tmp_path / "c.de-en.en").symlink_to(tmp_path / "a.de-en.en")
+    assert len(find_pairs(str(tmp_path / "[ac].*"))) == 2
+    lost = "a symbolic link that leads nowhere, to /mnt/gone/.; mend or remove it"
+    (tmp_path / "b.de-en.de").symlink_to("/mnt/gone/b")
+    for pattern in ("*.de-en.*", "b.de-en.de", "b.de-en.en"):
+        with pytest.raises(UserError, match=f"b.de-en.de: {lost}"):
+            find_pairs(str(tmp_path / pattern))
+    for pattern in (tmp_path, tmp_path / "*.de"):
+        with pytest.raises(UserError, match=f"b.de-en.de: {lost}"):
+            find_text(str(pattern))
+    with pytest.raises(UserError, match=f"b.de-en.de: {lost}"):
+        expand(str(tmp_path), "held-out")
+    (error,) = check((), str(tmp_path / "*-*")).items
+    assert error.severity == "error" and f"b.de-en.de: {lost[:30]}" in error.text()
+    (tmp_path / "test.fr").symlink_to("/mnt/gone/f")
+    with pytest.raises(UserError, match=f"test.fr: {lost}"):
+        stem_pairs(str(tmp_path / "test"), ["de", "en", "fr"])
+    with pytest.raises(UserError, match=f"test.fr: {lost}"):
+        languages_of_files([str(tmp_path / "test.{language}")])
+    with pytest.raises(UserError, match=f"test.fr: {lost}"):
+        labelled_files(str(tmp_path / "test.{language}"), ["de", "fr"])
+
+
+def test_lines_that_end_in_cr_alone_are_refused(tmp_path):
+    path = tmp_path / "de.txt"
+    said = r"de.txt: its lines end in CR alone, .*`tr '\\r' '\\n'`$"
+    for content in ("a\rb\rc", "a\rb\r", "\ufeffa\r\rb"):
+        for encoding in ("utf-8", "utf-16"):
+            write(path, content.encode(encoding))
+            with pytest.raises(UserError, match=said):
+                list(read_lines(path))
+            (error,) = check(str(path)).items
+            assert error.severity == "error" and "end in CR alone" in error.text()
+    for content, read in (
+        ("a\r", ["a"]),
+        ("a\rb", ["a\rb"]),
+        ("a\r\nb\r\nc", ["a", "b", "c"]),
+        ("a\rb\rc\n", ["a\rb\rc"]),
+        ("a\nb\rc\rd", ["a", "b\rc\rd"]),
+    ):
+        write(path, content.encode())
+        assert [line for _, line in read_lines(path)] == read
+
+
+def test_brackets_that_are_part_of_a_name(tmp_path):
+    for name in ("a b [1].de-en.de", "a b [1].de-en.en", "n 7[x]/c.de-en.de", "n 7[x]/c.de-en.en"):
+        write(tmp_path / name, "x\n")
+    for pattern in ("a b [1].de-en.*", "a b [[]1].de-en.*", "a b [1].de-en.de", "a b ?1].de-en.*"):
+        (pair,) = find_pairs(str(tmp_path / pattern))
+        assert pair.first.path.name == "a b [1].de-en.de"
+        assert split_patterns(str(tmp_path / pattern)) == (str(tmp_path / pattern),)
+    (pair,) = find_pairs(str(tmp_path / "n 7[x]/*"))
+    assert pair.second.path == tmp_path / "n 7[x]/c.de-en.en"
+    assert [text.language for text in find_text(f"de={tmp_path}/n 7[x]/*.de")] == ["de"]
+    with pytest.raises(UserError, match=r"command line, and write \[\[\] for a bracket of a name$"):
+        find_pairs(str(tmp_path / "n [67][x]/*"))
+    with pytest.raises(UserError, match="on the command line$"):
+        find_pairs(str(tmp_path / "n 8/*"))
+    # What matches as a pattern is one.
+    write(tmp_path / "n 7x/d.de-en.tsv", "a\tb\n")
+    (pair,) = find_pairs(str(tmp_path / "n 7[x]/*"))
+    assert pair.first.path.name == "d.de-en.tsv"

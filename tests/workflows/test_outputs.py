@@ -2,6 +2,7 @@
 Python and languages that a run does not know."""
 
 import os
+import re
 from types import SimpleNamespace
 
 import numpy as np
@@ -11,6 +12,7 @@ from tests.helpers import toy
 from xlingjax.cli import main
 from xlingjax.data.compressed import ENDINGS, write_as_named
 from xlingjax.data.given_texts import require_texts
+from xlingjax.data.other_formats import refuse_no_lines
 from xlingjax.data.text_files import read_lines
 from xlingjax.errors import UserError
 from xlingjax.inference.encode import embed_texts, token_ids
@@ -173,3 +175,66 @@ def test_a_file_without_a_sentence_is_named_before_a_model_is_opened(tmp_path):
             threshold=None,
         )
     assert sorted(os.listdir(tmp_path)) == ["empty", "text"]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.jsonl", '{"text": "ja"}\n', "JSON is not read as text here: .*jq -r .text"),
+        ("a.json.gz", '[{"text": "ja"}]\n', "JSON is not read as text here: .*jq -r .text"),
+        ("a.txt", '{"text": "ja"}\n', "JSON is not read as text here: .*jq -r .text"),
+        (
+            "b c.tsv",
+            "1\tja\n2\tnein\n",
+            "a table is not read as text here: .*`cut -f 1 '.*b c.tsv'",
+        ),
+        ("a.csv", "id,text\n", "a.csv: .csv is not read as text: write its texts"),
+        ("a.xml", "<s>ja</s>\n", "a.xml: .xml is not read as text: write its texts"),
+        ("a.html", "<p>ja</p>\n", "a.html: .html is not read as text: write its texts"),
+    ],
+)
+def test_records_are_no_lines(tmp_path, capsys, name, content, message):
+    path = tmp_path / name
+    write_as_named(path, [content.encode()])
+    text = tmp_path / "text.de"
+    text.write_text("ja\n")
+    with pytest.raises(UserError, match=message):
+        refuse_no_lines(path)
+    to = ["--output", str(tmp_path / "out")]
+    run = str(tmp_path / "none")
+    # The run is not there, and it is not asked for.
+    for words in (
+        ["encode", run, "--language", "de", "--input", str(path), *to],
+        ["mine", run, "--languages", "de", "en", "--files", str(text), str(path), *to],
+        ["translate", run, "--to", "en", "--input", str(path), *to],
+        ["generate", run, "--to", "en", "--input", str(text), "--references", str(path)],
+        ["translate", run, "--to", "en", "--part_lines", "2", "--input", str(path), *to],
+        ["score", "--metric", "chrf", "--language", "de", "--predictions", str(text)]
+        + ["--gold", str(path)],
+    ):
+        assert main.main(words) == 2
+        error = capsys.readouterr().err
+        assert re.search(message, error) and len(error.splitlines()) == 1
+
+
+def test_lines_of_any_other_name_are_read(tmp_path):
+    for name, content in (
+        ("news.de", "ja\n"),
+        ("news", "1\tja\n"),
+        ("news.txt", '{"text": "ja"}\nnein\n'),
+        ("one.tsv", "ja\nnein\n"),
+        ("xglue.ntg.en.src.dev", "ja\n"),
+        ("empty", ""),
+    ):
+        (tmp_path / name).write_text(content)
+        refuse_no_lines(tmp_path / name)
+    # What is read of a pipe to look at it would be missing.
+    os.mkfifo(tmp_path / "pipe")
+    refuse_no_lines(tmp_path / "pipe")
+
+
+def test_a_folder_in_place_of_a_text(tmp_path, capsys):
+    folder = str(tmp_path)
+    words = ["encode", "none", "--language", "de", "--input", folder, "--output", f"{folder}/v"]
+    assert main.main(words) == 2
+    assert f"cannot read {folder}: it is a folder; give a file in it" in capsys.readouterr().err

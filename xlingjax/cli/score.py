@@ -66,6 +66,7 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 def _of_lines(args: Namespace) -> int:
     """Two files of lines by one metric."""
+    from xlingjax.data.other_formats import refuse_no_lines
     from xlingjax.data.text_files import read_lines
     from xlingjax.evaluation.metrics.moses import moses_bleu
     from xlingjax.evaluation.metrics.text import bleu, chrf
@@ -82,6 +83,7 @@ def _of_lines(args: Namespace) -> int:
     for path in (args.predictions, args.gold):
         if not Path(path).is_file():
             raise UserError(f"missing file: {path}; --metric reads two files")
+        refuse_no_lines(path)
         sides.append([line for _, line in read_lines(path)])
     made, wanted = sides
     if args.metric == "tokenised_bleu":

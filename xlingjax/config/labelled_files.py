@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from xlingjax.data.file_names import is_language_code
+from xlingjax.data.text_files import refuse_lost_link
 from xlingjax.errors import UserError
 
 
@@ -21,6 +22,7 @@ def labelled_files(pattern: str, languages: Sequence[str]) -> dict[str, str]:
     for language in languages:
         path = pattern.replace("{language}", language)
         # A run measures the languages of its own that have a test file; few benchmarks have all.
+        refuse_lost_link(Path(path))
         if Path(path).is_file():
             found[language] = path
     if not found:
@@ -47,11 +49,10 @@ def languages_of_files(patterns: Sequence[str | None]) -> set[str]:
         candidates = "*".join(map(glob.escape, (before, *behind)))
         for path in glob.glob(candidates):
             named = re.fullmatch(expression, path)
-            if (
-                named
-                and is_language_code(named["code"])
-                and Path(path).is_file()
-            ):
+            if not named or not is_language_code(named["code"]):
+                continue
+            refuse_lost_link(Path(path))
+            if Path(path).is_file():
                 found.add(named["code"])
     return found
 

@@ -12,7 +12,7 @@ from xlingjax.data.compressed import ENDINGS, open_bytes
 from xlingjax.data.file_names import file_format
 from xlingjax.data.findings import Findings, counted_lines
 from xlingjax.data.languages import spelled_twice, standard_code, twice
-from xlingjax.data.other_formats import doubts
+from xlingjax.data.other_formats import doubts, is_header
 from xlingjax.data.overlap import HeldOut, Overlap, normalised
 from xlingjax.data.sampling import Sampling, sampling_table
 from xlingjax.data.scripts import letters_in, main_script, script_of_language
@@ -197,6 +197,7 @@ def _check_text(text: Text, findings: Findings) -> bool:
     if doubt := doubts(text.path, lines):
         findings.add("warning", text.path, None, doubt)
     _check_length(text, numbered, findings)
+    _check_line_ends(text, numbered, findings)
     _check_repeats(text.path, numbered, findings)
     _check_script(text, numbered, findings)
     _check_overlap(
@@ -216,6 +217,20 @@ def _check_length(
     if long:
         message = f"{counted_lines(long)} of over {LONG_LINE:,} characters; one sentence per line"
         findings.add("warning", text.path, long[0], message)
+
+
+def _check_line_ends(
+    text: Text,
+    numbered: Sequence[tuple[int, str]],
+    findings: Findings,
+) -> None:
+    within = [number for number, line in numbered if "\r" in line]
+    if within:
+        message = (
+            f"{counted_lines(within)} with a CR within, which ends no line here; if it should, `tr"
+            " '\\r' '\\n'`"
+        )
+        findings.add("warning", text.path, within[0], message)
 
 
 def _check_repeats(
@@ -284,6 +299,7 @@ def _check_pair(pair: Pair, findings: Findings) -> bool:
             if isinstance(side.column, int):
                 doubt = f"column {side.column + 1}: {doubt}"
             findings.add("warning", side.path, None, doubt)
+    _check_header(pair, first[:1] + second[:1], findings)
     # What concerns both sides is named by the first file alone.
     path = pair.first.path
     if len(first) != len(second):
@@ -334,12 +350,30 @@ def _check_pair(pair: Pair, findings: Findings) -> bool:
             len(numbered),
             "the same on both sides",
         )
-    _check_length(pair.first, numbered_first, findings)
-    _check_length(pair.second, numbered_second, findings)
+    for side, lines in (
+        (pair.first, numbered_first),
+        (pair.second, numbered_second),
+    ):
+        _check_length(side, lines, findings)
+        _check_line_ends(side, lines, findings)
     _check_repeats(path, numbered, findings)
     _check_swapped(pair, numbered, findings)
     _check_overlap(pair.languages, (both for _, both in numbered), findings)
     return True
+
+
+def _check_header(
+    pair: Pair,
+    cells: Sequence[str],
+    findings: Findings,
+) -> None:
+    # Numbers, where no line names the columns.
+    if isinstance(pair.first.column, int) and is_header(cells, pair.languages):
+        message = (
+            f"{' and '.join(map(repr, cells))} look like names of columns, and are read as a pair;"
+            " remove the line"
+        )
+        findings.add("warning", pair.first.path, 1, message)
 
 
 def _check_overlap(

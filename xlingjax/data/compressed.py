@@ -65,6 +65,10 @@ def open_bytes(path: str | os.PathLike) -> io.BufferedIOBase:
     # A name with a NUL in it, or one that the file system cannot write.
     except ValueError as error:
         raise UserError(f"cannot read {str(path)!r}: {error}") from None
+    except IsADirectoryError:
+        raise UserError(
+            f"cannot read {path}: it is a folder; give a file in it",
+        ) from None
     except OSError as error:
         raise UserError(
             f"cannot read {path}: {error.strerror or error}",

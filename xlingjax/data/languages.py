@@ -4,6 +4,7 @@ are one language each (BCP 47 and its table of aliases, by langcodes)."""
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Collection, Iterable
 
 import langcodes
@@ -12,6 +13,24 @@ from xlingjax.errors import UserError
 
 _ALSO_PARTS = {"nb": "no"}
 """Part -> whole, of ISO 639-3, where langcodes keeps them apart."""
+
+ENGLISH_NAMES = frozenset(
+    re.findall(
+        "[a-z]+",
+        "afrikaans albanian amharic arabic armenian assamese azerbaijani basque belarusian "
+        "bengali bosnian breton bulgarian burmese catalan cebuano chinese croatian czech danish "
+        "dutch english esperanto estonian filipino finnish french galician georgian german "
+        "greek gujarati hausa hebrew hindi hungarian icelandic igbo indonesian irish italian "
+        "japanese javanese kannada kazakh khmer kinyarwanda korean kurdish kyrgyz lao latin "
+        "latvian lingala lithuanian luxembourgish macedonian malagasy malay malayalam maltese "
+        "mandarin maori marathi mongolian nepali norwegian occitan odia oriya oromo pashto "
+        "persian polish portuguese punjabi quechua romanian russian sanskrit serbian sindhi "
+        "sinhala slovak slovene slovenian somali spanish sundanese swahili swedish tagalog "
+        "tajik tamil tatar telugu thai tibetan tigrinya turkish turkmen ukrainian urdu uyghur "
+        "uzbek vietnamese welsh wolof xhosa yiddish yoruba zulu",
+    ),
+)
+"""What languages are called in English, in small letters, as headers of tables have it."""
 
 
 @functools.cache

@@ -5,8 +5,11 @@ from __future__ import annotations
 
 import itertools
 import re
+import shlex
+from collections.abc import Collection
 from pathlib import Path
 
+from xlingjax.data.languages import ENGLISH_NAMES, standard_code
 from xlingjax.data.text_files import plain_name, read_lines
 from xlingjax.errors import UserError
 from xlingjax.runtime.files import parsed_json
@@ -33,6 +36,13 @@ _REMEDIES = {
 _NOT_TEXT = re.compile(
     r"(README|LICENSE|LICENCE|COPYING|NOTICE|CHANGELOG|CHANGES|CITATION|AUTHORS|Makefile)\b",
 )
+_COLUMN = re.compile(
+    r"(source|src|target|trg|tgt|original|translation|translated|reference|hypothesis|premise"
+    r"|question|answer|query|document|article|summary|title|input|output|label|text|sentence|sent"
+    r"|segment|sequence|lang|language|column|col)"
+    r"([ _-]?(text|sentence|segment|lang|language))?[ _-]?[0-9ab]?",
+)
+"""What columns of a table are called, in small letters."""
 LOOKED_AT = 20
 """Lines at the beginning of a file that tell what it is."""
 
@@ -59,6 +69,34 @@ def refuse_other_formats(path: Path) -> None:
         )
 
 
+def refuse_no_lines(path: str | Path) -> None:
+    """Raises UserError where a file of which each line is taken as a text, whatever its name, is
+    certainly something else: as `refuse_other_formats`, and tables and JSON lines too, whose rows
+    are records. A pipe is told by its name alone."""
+    path = Path(path)
+    ending = plain_name(path).rpartition(".")[2].lower()
+    first = []
+    # What is read of a pipe here would be missing later.
+    if path.is_file():
+        first = _first_lines(path)
+    name = shlex.quote(str(path))
+    objects = bool(first) and all(map(_is_object, first))
+    if ending in ("json", "jsonl") or objects:
+        raise UserError(
+            f"{path}: JSON is not read as text here: write its texts, one per line, `jq -r .text"
+            f" {name} > text.txt`",
+        )
+    if ending == "tsv" and any("\t" in line for line in first):
+        raise UserError(
+            f"{path}: a table is not read as text here: write the column of its texts, `cut -f 1"
+            f" {name} > text.txt`",
+        )
+    if ending in _REMEDIES:
+        raise UserError(
+            f"{path}: .{ending} is not read as text: write its texts to a file, one per line",
+        )
+
+
 def doubts(path: Path, lines: list[str]) -> str:
     """What the lines of a file of running text look like instead; "" of text."""
     if _NOT_TEXT.match(path.name):
@@ -78,6 +116,21 @@ def doubts(path: Path, lines: list[str]) -> str:
         if count > len(written) / 2:
             return f"most lines have {what}; is it running text?"
     return ""
+
+
+def is_header(cells: Collection[str], languages: Collection[str]) -> bool:
+    """Whether all cells of a first line are names of columns, or of languages: in English, or the
+    codes of `languages`."""
+    codes = set(map(standard_code, languages))
+    for cell in cells:
+        word = cell.strip().lower()
+        if (
+            word not in ENGLISH_NAMES
+            and not _COLUMN.fullmatch(word)
+            and standard_code(word) not in codes
+        ):
+            return False
+    return bool(cells)
 
 
 def _first_lines(path: Path) -> list[str]:

@@ -28,7 +28,7 @@ from xlingjax.data.file_names import (
 )
 from xlingjax.data.other_formats import refuse_other_formats
 from xlingjax.data.remote_files import fetched, is_remote
-from xlingjax.data.text_files import find_file, plain_name
+from xlingjax.data.text_files import find_file, plain_name, refuse_lost_link
 from xlingjax.data.texts import Pair, Text, Triple, languages_in, table_header
 from xlingjax.errors import UserError
 from xlingjax.runtime.files import require_unicode
@@ -41,7 +41,7 @@ def expand(
     """(file, language written before its pattern), sorted, without repeats. A folder, named or
     matched, stands for all files in it.
 
-    Raises UserError for a pattern that matches nothing.
+    Raises UserError for a pattern that matches nothing, or a link that leads nowhere.
     """
     # A string is a sequence of strings, too: each letter would be a pattern.
     if isinstance(patterns, str | os.PathLike):
@@ -66,9 +66,11 @@ def expand(
             wanted = f"{what} file"
             if code:
                 wanted = f"file of language {code!r}"
+            advice = "quote patterns on the command line"
+            if "[" in pattern:
+                advice += ", and write [[] for a bracket of a name"
             raise UserError(
-                f"missing file: no {wanted} matches {pattern!r}, read from {os.getcwd()}; quote"
-                " patterns on the command line",
+                f"missing file: no {wanted} matches {pattern!r}, read from {os.getcwd()}; {advice}",
             )
         for path in paths:
             require_unicode(path)
@@ -85,10 +87,22 @@ def _files(pattern: str) -> list[Path]:
         # As it stands: a folder's name may have brackets, which `glob` would read as a pattern.
         names = {pattern}
     else:
-        names = set(glob.glob(pattern, recursive=True))
+        names = _matches(pattern)
     for folder in [name for name in names if os.path.isdir(name)]:
         names.update(glob.glob(f"{glob.escape(folder)}/**/*", recursive=True))
-    return [Path(name) for name in sorted(names) if os.path.isfile(name)]
+    paths = list(map(Path, sorted(names)))
+    for path in paths:
+        refuse_lost_link(path)
+    return [path for path in paths if path.is_file()]
+
+
+def _matches(pattern: str) -> set[str]:
+    """What a pattern matches; with its brackets as a part of names where it else matches
+    nothing."""
+    names = glob.glob(pattern, recursive=True)
+    if not names:
+        names = glob.glob(pattern.replace("[", "[[]"), recursive=True)
+    return set(names)
 
 
 def find_text(patterns: str | Sequence[str]) -> list[Text]:
@@ -321,7 +335,7 @@ def _names_files(pattern: str) -> bool:
     if is_remote(pattern):
         return False
     pattern = os.path.expanduser(re.sub(rf"^{CODE}=", "", pattern))
-    return os.path.exists(pattern) or bool(glob.glob(pattern, recursive=True))
+    return os.path.exists(pattern) or bool(_matches(pattern))
 
 
 def split_list(value: str | Sequence[str] | None) -> tuple[str, ...]:

@@ -92,7 +92,8 @@ def read_raw_lines(
     """(line number from 1, bytes of the line without its end), of all the file or a part of it;
     only LF and CRLF end a line, a BOM is dropped. UTF-16 and UTF-32 with a BOM come as UTF-8.
 
-    Raises UserError: the file cannot be opened, is a damaged archive, or has NULs, as no text has.
+    Raises UserError: the file cannot be opened, is a damaged archive, has NULs, as no text has, or
+    its lines end in CR alone.
     """
     number = 0
     try:
@@ -117,12 +118,18 @@ def read_raw_lines(
 
 def plain_line(raw: bytes, number: int, where: str | os.PathLike) -> bytes:
     """A line without its end, the first one without a BOM. where: it stands, for messages. Raises
-    UserError: NULs in it."""
+    UserError: NULs in it, or several CRs in a first line that no LF ends."""
     # Windows' editors write it, and the first word would be unknown with it.
     if number == 1:
         raw = raw.removeprefix(_BYTE_ORDER_MARK)
     if b"\0" in raw:
         raise UserError(f"{where}, line {number}: {_why_nul(raw, number)}")
+    # All of the file then, or it would have an LF.
+    if number == 1 and raw.count(b"\r") > 1 and not raw.endswith(b"\n"):
+        raise UserError(
+            f"{where}: its lines end in CR alone, as of old Macs, and would be read as one; convert"
+            " the file: `tr '\\r' '\\n'`",
+        )
     return raw.rstrip(b"\r\n")
 
 
@@ -191,10 +198,22 @@ def plain_name(path: Path) -> str:
     return path.name
 
 
+def refuse_lost_link(path: Path) -> None:
+    """Raises UserError for a symbolic link that leads nowhere: who lists files would leave it
+    out."""
+    if path.is_symlink() and not path.exists():
+        raise UserError(
+            f"{path}: a symbolic link that leads nowhere, to {os.readlink(path)}; mend or remove"
+            " it",
+        )
+
+
 def find_file(path: Path) -> Path | None:
-    """The file `path`, or the one that is `path` compressed; None if neither is there."""
+    """The file `path`, or the one that is `path` compressed; None if neither is there. Raises
+    UserError for a link that leads nowhere."""
     for ending in ("", *ENDINGS):
         candidate = path.with_name(f"{path.name}{ending}")
+        refuse_lost_link(candidate)
         if candidate.is_file():
             return candidate
     return None

@@ -12,6 +12,7 @@ import numpy as np
 from xlingjax.data.compressed import write_as_named
 from xlingjax.data.held_out_pairs import aligned_lines, lines_of
 from xlingjax.data.languages import known_as
+from xlingjax.data.other_formats import refuse_no_lines
 from xlingjax.errors import UserError
 from xlingjax.evaluation import alignment
 from xlingjax.inference.run import TrainedRun, open_run
@@ -41,6 +42,7 @@ def encode(
     if not output.endswith((".npy", os.sep)):
         output = f"{output}.npy"
     require_apart(output, {"--input": source})
+    refuse_no_lines(source)
     lines = lines_of(source)
     require_sentence(source, any(lines))
     trained = open_run(run)
@@ -78,6 +80,8 @@ def align(
     sides = [f"{stem}.{language}" for language in languages]
     for read in (*sides, f"{stem}.txt"):
         require_apart(output, {"--stem": read})
+    for side in sides:
+        refuse_no_lines(side)
     lines = aligned_lines(*sides)
     pairs = [(first.split(), second.split()) for first, second in lines]
     # Before the model is opened: a mistyped number should not cost the alignment.

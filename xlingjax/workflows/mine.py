@@ -16,6 +16,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from xlingjax.data.other_formats import refuse_no_lines
 from xlingjax.data.sources import pair_table
 from xlingjax.data.text_files import content_hash, read_lines
 from xlingjax.inference import mine as mining
@@ -75,6 +76,7 @@ def mine(
     table = pair_table(output, languages)
     for path in files:
         require_apart(table, {"--files": path})
+        refuse_no_lines(path)
     # Equal lines would be each other's rivals in the margin, and be mined several times.
     kept = [distinct(_lines(path)) for path in files]
     counts = [int(mask.sum()) for mask in kept]

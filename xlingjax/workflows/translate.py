@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from xlingjax.data.other_formats import refuse_no_lines
 from xlingjax.errors import UserError
 from xlingjax.evaluation.metrics.text import (
     bleu,
@@ -41,6 +42,11 @@ def write(request: Request) -> None:
     """Does it, and tells on standard error what it took. Raises UserError for whatever a user can
     repair, as far as the input is a file before the first line is written."""
     apart(request)
+    for read in filter(
+        None,
+        (request.input, request.score, request.references),
+    ):
+        refuse_no_lines(read)
     generator, source = opened(request)
     lines_each = request.decoding.n_best
     if request.score:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from xlingjax.data.compressed import pieces_of, write_as_named
+from xlingjax.data.other_formats import refuse_no_lines
 from xlingjax.data.text_files import (
     content_hash,
     open_bytes,
@@ -124,6 +125,7 @@ def _outputs(request: Request, corpus: Corpus) -> list[Path]:
         )
     for path in corpus.inputs:
         open_bytes(path).close()
+        refuse_no_lines(path)
     if len(corpus.inputs) > 1:
         require_folder(request.output)
     else:
