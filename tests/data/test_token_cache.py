@@ -59,7 +59,9 @@ def test_a_failed_write_or_read_leaves_no_half_file(tmp_path, vocabulary, monkey
     assert not list((tmp_path / "cache").rglob("*.npy*"))
     blocked = write(tmp_path / "file", "")
     monkeypatch.setenv("XLINGJAX_CACHE", str(blocked))
-    with pytest.raises(UserError, match="cannot write the token cache in .*; remove what stands there, or"):
+    with pytest.raises(
+        UserError, match="cannot write the token cache in .*; remove what stands there, or"
+    ):
         tokens(find_text(str(write(tmp_path / "en.txt", "good\n")))[0], vocabulary)
 
 

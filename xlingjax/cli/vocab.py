@@ -193,7 +193,11 @@ def run(args: Namespace) -> int:
         raise UserError(
             "the following arguments are required: --output (see xlingjax vocab --help)",
         )
+    model = Path(args.output, "vocab.model")
     with alone_at(args.output):
+        before = None
+        if model.is_file():
+            before = model.read_bytes()
         train_vocabulary(
             args.output,
             mono=args.mono,
@@ -213,6 +217,11 @@ def run(args: Namespace) -> int:
             (Path(args.output) / "vocab.json").read_text(encoding="utf-8"),
         )
     print(format_report(report["languages"]))
+    if before not in (None, model.read_bytes()):
+        print(
+            f"warning: another vocabulary was in {args.output} and is replaced; runs that read it"
+            " do not go on with this one",
+        )
     said = f"vocabulary in {args.output}: {report['size']} pieces"
     if report["size"] < args.size:
         said += f", as many as the text has (--size {args.size})"
