@@ -18,6 +18,7 @@ from xlingjax.inference.run import TrainedRun
 from xlingjax.inference.sentences import Sentences
 from xlingjax.runtime.files import require_file, require_folder
 from xlingjax.workflows import encode as encoding
+from xlingjax.workflows import mine as mining
 from xlingjax.workflows.encode import language_of
 from xlingjax.workflows.mine import mine
 from xlingjax.workflows.translate_output import Partial
@@ -133,7 +134,7 @@ def test_vectors_are_written_as_they_are_made(tmp_path, monkeypatch):
     class Trained:
         model = SimpleNamespace(config=SimpleNamespace(dim=2))
 
-        def embed(self, lines, language, pooling, prefix, layers):
+        def embed(self, lines, language, pooling, prefix, layers, cut):
             asked.append(lines)
             return np.array([[[len(line), layers[0]] for line in lines]], np.float32)
 
@@ -173,3 +174,68 @@ def test_a_file_without_a_sentence_is_named_before_a_model_is_opened(tmp_path):
             threshold=None,
         )
     assert sorted(os.listdir(tmp_path)) == ["empty", "text"]
+
+
+@pytest.fixture
+def toy_run(monkeypatch):
+    """The run that every verb opens: a tiny one of 64 positions whose words are pieces."""
+    encoder, params = toy.model()
+    opened = TrainedRun(encoder, params, toy.ToyVocabulary(), toy.LANGUAGES)
+    monkeypatch.setattr(encoding, "open_run", lambda run: opened)
+    monkeypatch.setattr(mining, "open_run", lambda run: opened)
+    monkeypatch.setattr(mining, "find_checkpoint", lambda run: run)
+    return opened
+
+
+def test_lines_that_are_cut_are_counted(tmp_path, toy_run):
+    """Two that differ behind the cut have one vector, so it is told."""
+    text = tmp_path / "text"
+    text.write_text("a b\n\n" + "a " * 70 + "b\n" + "c " * 62 + "\n" + "a " * 70 + "c d\n")
+    given = ("a run", str(text), "de", str(tmp_path / "v"))
+    *_, last = encoding.encode(*given, layer=2).splitlines()
+    assert last == f"{text}: 2 of 5 lines were cut to 64 tokens, the first of them line 3"
+    vectors = np.load(tmp_path / "v.npy")
+    np.testing.assert_array_equal(vectors[2], vectors[4])
+    # A prefix takes room.
+    *_, last = encoding.encode(*given, layer=2, prefix="x ").splitlines()
+    assert last.endswith(": 3 of 5 lines were cut to 64 tokens, the first of them line 3")
+    text.write_text("a b\n")
+    assert len(encoding.encode(*given, layer=2).splitlines()) == 1
+    cut = []
+    toy_run.embed(["a", "a " * 63, "b"], "de", layers=[1], cut=cut)
+    assert cut == [1]
+
+
+@pytest.mark.parametrize("in_memory", [1 << 20, 0])
+def test_mined_lines_that_are_cut_are_counted(tmp_path, toy_run, monkeypatch, in_memory):
+    monkeypatch.setattr(mining, "IN_MEMORY", in_memory)
+    first, second = tmp_path / "first", tmp_path / "second"
+    # Blank lines and repeated ones have numbers too.
+    first.write_text("a b\n\na b\n" + "a " * 70 + "\n" + "c " * 63 + "\n")
+    second.write_text("a b\nc d\n")
+    settings = {"layer": 2, "k": 1, "margin": "absolute", "threshold": None}
+    # The second start has the vectors of the first one, of which it tells the same.
+    for _ in range(2):
+        said = mine(
+            "a run",
+            (str(first), str(second)),
+            ("de", "en"),
+            str(tmp_path / "m"),
+            **settings,
+        ).splitlines()
+        assert said[1:] == [
+            f"{first}: 2 of 3 lines were cut to 64 tokens, the first of them line 4"
+        ]
+
+
+def test_a_prefix_leaves_room_for_the_sentence(tmp_path, toy_run):
+    text = tmp_path / "text"
+    text.write_text("a b\n")
+    message = "--prefix has 62 tokens, and a sentence with its prefix at most 62"
+    given = ("a run", str(text), "de", str(tmp_path / "v"))
+    with pytest.raises(UserError, match=message):
+        encoding.encode(*given, layer=1, prefix="a " * 62)
+    with pytest.raises(UserError, match=message):
+        toy_run.embed(["a"], "de", prefix="a " * 62)
+    assert not (tmp_path / "v.npy").exists()
+    encoding.encode(*given, layer=1, prefix="a " * 61)

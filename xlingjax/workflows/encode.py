@@ -14,6 +14,7 @@ from xlingjax.data.held_out_pairs import aligned_lines, lines_of
 from xlingjax.data.languages import known_as
 from xlingjax.errors import UserError
 from xlingjax.evaluation import alignment
+from xlingjax.inference.encode import longest_row, require_room, said_cut
 from xlingjax.inference.run import TrainedRun, open_run
 from xlingjax.inference.sentences import Sentences
 from xlingjax.runtime.files import require_apart
@@ -47,10 +48,27 @@ def encode(
     language, note = language_of(trained, language)
     way, in_words = chosen(trained, run, layer, pooling, prefix)
     shape = (len(lines), trained.model.config.dim)
-    parts = vectors_in_parts(trained, lines, language, way)
+    cut: list[int] = []
+    parts = vectors_in_parts(trained, lines, language, way, cut)
     path = Path(output)
     write(path, lambda: _write_rows(path, shape, parts))
-    return f"{path}: {shape[0]} lines x {shape[1]}, {in_words}{note}"
+    summary = [f"{path}: {shape[0]} lines x {shape[1]}, {in_words}{note}"]
+    if cut:
+        summary.append(cut_of_file(source, trained, way, cut, len(lines)))
+    return "\n".join(summary)
+
+
+def cut_of_file(
+    path: str,
+    trained: TrainedRun,
+    way: Sentences,
+    rows: Sequence[int],
+    count: int,
+) -> str:
+    """A line on the lines of a file, by their rows from 0, of which only the beginning was read.
+    count: of all lines that were."""
+    longest = longest_row(trained.model, way.max_length)
+    return f"{path}: {said_cut([row + 1 for row in rows], count, longest)}"
 
 
 def require_sentence(path: str, has_some: bool) -> None:
@@ -160,11 +178,12 @@ def sentence_vectors(
     lines: Sequence[str],
     language: str,
     way: Sentences,
+    cut: list[int] | None = None,
 ) -> np.ndarray:
     """float32 [S, D]: `vectors_in_parts`, all together."""
     vectors = np.empty((len(lines), trained.model.config.dim), np.float32)
     row = 0
-    for part in vectors_in_parts(trained, lines, language, way):
+    for part in vectors_in_parts(trained, lines, language, way, cut):
         vectors[row : row + len(part)] = part
         row += len(part)
     return vectors
@@ -175,9 +194,11 @@ def vectors_in_parts(
     lines: Sequence[str],
     language: str,
     way: Sentences,
+    cut: list[int] | None = None,
 ) -> Iterator[np.ndarray]:
     """float32 [at most LINES, D] of the lines one after the other, of an empty line zeros. way: one
-    of a layer. Raises UserError where all are empty."""
+    of a layer; cut: gets the places, from 0, of the lines that were cut. Raises UserError where all
+    are empty."""
     if not any(lines):
         raise UserError("no sentences: the file is empty")
     for start in range(0, len(lines), LINES):
@@ -186,13 +207,17 @@ def vectors_in_parts(
         # An empty sentence has special tokens alone, whose mean says nothing of a text.
         full = [i for i, line in enumerate(part) if line]
         if full:
+            cut_here: list[int] = []
             (vectors[full],) = trained.embed(
                 [part[i] for i in full],
                 language,
                 way.pooling,
                 way.prefix,
                 (way.layer,),
+                cut_here,
             )
+            if cut is not None:
+                cut += [start + full[i] for i in cut_here]
         yield vectors
 
 
@@ -266,6 +291,8 @@ def chosen(
         way = (own or Sentences()).of(layer, pooling, prefix)
     except UserError as error:
         raise UserError(f"{run}: {error}") from None
+    longest = longest_row(trained.model, way.max_length)
+    require_room(way.prefix, trained.vocabulary, longest)
     if own is None:
         layer, in_words = chosen_layer(trained, run, layer)
     else:
