@@ -2,11 +2,12 @@
 
 import argparse
 
+import gin
 import pytest
 
 from xlingjax.cli import main, types
 from xlingjax.config import recipe as recipes
-from xlingjax.errors import UserError
+from xlingjax.errors import UserError, in_one_line
 
 
 @pytest.mark.parametrize(
@@ -100,3 +101,17 @@ def test_numbers_of_settings_too(override, said):
     with pytest.raises(UserError) as error:
         recipes.read_recipe(["xlm_tiny"], given)
     assert said in str(error.value)
+
+
+def test_a_message_is_one_line_and_whole():
+    """Ends of line in what was typed are shown, and what gin appends is not."""
+
+    @gin.configurable(module="tests_of_usage")
+    def fails():
+        raise UserError("../x\ny: no such folder")
+
+    with pytest.raises(UserError) as raised:
+        fails()
+    assert "In call to configurable" in str(raised.value)
+    assert in_one_line(raised.value) == "../x\\ny: no such folder"
+    assert in_one_line(UserError("a: b")) == "a: b"
