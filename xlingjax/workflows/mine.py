@@ -154,7 +154,9 @@ def mine(
 
 
 def _cut(
-    trained: TrainedRun, lines: Iterable[str], way: Sentences
+    trained: TrainedRun,
+    lines: Iterable[str],
+    way: Sentences,
 ) -> list[int]:
     """The places, from 0, of the lines that are longer than what is read of them."""
     longest = longest_row(trained.model, way.max_length)
