@@ -239,3 +239,49 @@ def test_a_prefix_leaves_room_for_the_sentence(tmp_path, toy_run):
         toy_run.embed(["a"], "de", prefix="a " * 62)
     assert not (tmp_path / "v.npy").exists()
     encoding.encode(*given, layer=1, prefix="a " * 61)
+
+
+@pytest.mark.parametrize(
+    ("words", "option"),
+    [
+        (["encode", "r", "--input", "x", "--language", "de"], "--output"),
+        (["align", "r", "--stem", "x", "--languages", "de", "en"], "--output"),
+        (["mine", "r", "--languages", "de", "en", "--files", "x", "x"], "--output"),
+        (["translate", "r", "--to", "de", "--input", "x"], "--output"),
+        (["evaluate", "r", "--suite", "xtreme", "--data", "x"], "--to"),
+        (["export", "r"], "--to"),
+        (["vocab", "--mono", "x"], "--output"),
+        (["vocab", "trim", "r"], "--to"),
+    ],
+)
+def test_an_empty_output_is_refused(capsys, words, option):
+    assert main.main([*words, option, ""]) == 2
+    said = f"error: argument {option}: '' names no file and no folder"
+    assert capsys.readouterr().err.startswith(said)
+
+
+def test_vectors_have_a_file_of_their_own(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    for output, message in (
+        ("/dev/null", "--output /dev/null is no ordinary file"),
+        (str(tmp_path / "pipe"), "pipe is no ordinary file"),
+        (str(tmp_path / "o.npy.gz"), "vectors are written as .npy, not compressed"),
+    ):
+        with pytest.raises(UserError, match=message):
+            encoding.encode("no run", "x", "de", output, layer=None)
+
+
+def test_pairs_without_words_are_not_aligned(tmp_path):
+    stem = tmp_path / "text"
+    given = ("no run", str(stem), ("de", "en"), str(tmp_path / "o"))
+    how = {"layer": None, "method": "itermax"}
+    for german, english in (("", ""), ("\n", "\n"), ("a\n\n", "\nb\n")):
+        (tmp_path / "text.de").write_text(german)
+        (tmp_path / "text.en").write_text(english)
+        with pytest.raises(UserError, match="text.en have no line with words on both sides"):
+            encoding.align(*given, **how, picture=0)
+    (tmp_path / "text.de").write_text("a\n\n")
+    (tmp_path / "text.en").write_text("b\nc\n")
+    with pytest.raises(UserError, match="--picture 2: this pair has a side without words"):
+        encoding.align(*given, **how, picture=2)
+    assert not (tmp_path / "o").exists()

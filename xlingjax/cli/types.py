@@ -9,6 +9,13 @@ from xlingjax.runtime.numerals import is_number, is_whole
 POOLINGS = ("mean", "mean_no_special", "first")
 
 
+def place(text: str) -> str:
+    """Where something is written."""
+    if not text:
+        raise argparse.ArgumentTypeError("'' names no file and no folder")
+    return text
+
+
 def positive(text: str) -> int:
     if not is_whole(text) or not int(text):
         raise argparse.ArgumentTypeError(

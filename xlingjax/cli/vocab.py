@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from xlingjax.cli.arguments import Parser, text_options
-from xlingjax.cli.types import not_negative, positive, seed, share
+from xlingjax.cli.types import not_negative, place, positive, seed, share
 from xlingjax.cli.verb import Verb, named_run, run_option
 from xlingjax.errors import UserError
 from xlingjax.runtime.claim import alone_at
@@ -21,6 +21,7 @@ def options(parser: argparse.ArgumentParser) -> None:
     text_options(parser)
     parser.add_argument(
         "--output",
+        type=place,
         metavar="DIR",
         help="folder for vocab.model and vocab.json",
     )
@@ -106,6 +107,7 @@ def _surgery(parser: argparse.ArgumentParser) -> None:
         sub.add_argument(
             "--to",
             dest="output",
+            type=place,
             required=True,
             metavar="DIR",
             help="a new workdir, for INIT_FROM",

@@ -9,7 +9,7 @@ from typing import Any
 import langcodes
 import numpy as np
 
-from xlingjax.data.compressed import write_as_named
+from xlingjax.data.compressed import ENDINGS, write_as_named
 from xlingjax.data.held_out_pairs import aligned_lines, lines_of
 from xlingjax.data.languages import known_as
 from xlingjax.errors import UserError
@@ -17,7 +17,7 @@ from xlingjax.evaluation import alignment
 from xlingjax.inference.encode import longest_row, require_room, said_cut
 from xlingjax.inference.run import TrainedRun, open_run
 from xlingjax.inference.sentences import Sentences
-from xlingjax.runtime.files import require_apart
+from xlingjax.runtime.files import require_apart, require_file
 from xlingjax.training.run_record import read_result, run_and_checkpoint
 
 LINES = 1 << 13
@@ -38,6 +38,12 @@ def encode(
 ) -> str:
     """Writes float32 [lines, D] of the lines of a file; a blank line gives a row of zeros. layer,
     pooling, prefix: see `chosen`, None: not given. Returns what was done."""
+    if Path(output).suffix in ENDINGS:
+        raise UserError(
+            f"--output {output}: vectors are written as .npy, not compressed; name a .npy",
+        )
+    # Before .npy is added, which would make another name of a device's.
+    require_file(output)
     # Added and not put in place of a suffix: vectors.de and vectors.en are two files.
     if not output.endswith((".npy", os.sep)):
         output = f"{output}.npy"
@@ -98,10 +104,19 @@ def align(
         require_apart(output, {"--stem": read})
     lines = aligned_lines(*sides)
     pairs = [(first.split(), second.split()) for first, second in lines]
+    if not any(first and second for first, second in pairs):
+        raise UserError(
+            f"{sides[0]} and {sides[1]} have no line with words on both sides: no pairs to align",
+        )
     # Before the model is opened: a mistyped number should not cost the alignment.
     if picture and not 1 <= picture <= len(pairs):
         raise UserError(
             f"--picture {picture}: there are pairs 1 to {len(pairs)}",
+        )
+    if picture and not all(pairs[picture - 1]):
+        raise UserError(
+            f"--picture {picture}: this pair has a side without words, and nothing to draw; choose"
+            " another",
         )
     gold = Path(f"{stem}.txt")
     # In held-out folders XX-en.txt has XX first.
