@@ -115,3 +115,16 @@ def test_a_message_is_one_line_and_whole():
     assert "In call to configurable" in str(raised.value)
     assert in_one_line(raised.value) == "../x\\ny: no such folder"
     assert in_one_line(UserError("a: b")) == "a: b"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--mixture", "nope"], "error: --mixture nope: no benchmark (xtreme, "),
+        (["--suite", "glue"], "error: no benchmark 'glue'"),
+    ],
+)
+def test_a_benchmark_that_is_none_is_named_first(capsys, words, message):
+    """Before what else is lacking."""
+    assert main.main(["evaluate", "a-run", *words]) == 2
+    assert capsys.readouterr().err.startswith(message)

@@ -124,6 +124,8 @@ def suite(args: Namespace) -> int:
     from xlingjax.data.labelled.task import TRAINED, languages_present
     from xlingjax.tasks import suite_tasks
 
+    # One that is none is named first.
+    tasks = suite_tasks(args.suite)
     require(args, "run", "data", "output")
     require_unread(
         args,
@@ -135,7 +137,6 @@ def suite(args: Namespace) -> int:
             "--strategy multi_task: name its tasks: `xlingjax finetune --task A B --strategy"
             " multi_task`",
         )
-    tasks = suite_tasks(args.suite)
     names = [task.name for task in tasks]
     unknown = [name for name in args.tasks or () if name not in names]
     if unknown:
