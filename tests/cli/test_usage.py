@@ -2,11 +2,12 @@
 
 import argparse
 
+import gin
 import pytest
 
 from xlingjax.cli import main, types
 from xlingjax.config import recipe as recipes
-from xlingjax.errors import UserError
+from xlingjax.errors import UserError, in_one_line
 
 
 @pytest.mark.parametrize(
@@ -111,3 +112,30 @@ def test_another_vocabulary_in_its_place_is_said(tmp_path, capsys):
         assert main.main(["vocab", *words, "--size", "40"]) == 0
         said.append("another vocabulary was in" in capsys.readouterr().out)
     assert said == [False, False, True]
+
+
+def test_a_message_is_one_line_and_whole():
+    """Ends of line in what was typed are shown, and what gin appends is not."""
+
+    @gin.configurable(module="tests_of_usage")
+    def fails():
+        raise UserError("../x\ny: no such folder")
+
+    with pytest.raises(UserError) as raised:
+        fails()
+    assert "In call to configurable" in str(raised.value)
+    assert in_one_line(raised.value) == "../x\\ny: no such folder"
+    assert in_one_line(UserError("a: b")) == "a: b"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--mixture", "nope"], "error: --mixture nope: no benchmark (xtreme, "),
+        (["--suite", "glue"], "error: no benchmark 'glue'"),
+    ],
+)
+def test_a_benchmark_that_is_none_is_named_first(capsys, words, message):
+    """Before what else is lacking."""
+    assert main.main(["evaluate", "a-run", *words]) == 2
+    assert capsys.readouterr().err.startswith(message)

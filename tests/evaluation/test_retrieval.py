@@ -134,6 +134,24 @@ def test_evaluate_retrieval_end_to_end_and_on_a_mesh():
     assert spread["by_layer"] == values["by_layer"]
 
 
+def test_sentences_that_are_cut_are_said_once(capsys):
+    encoder, params = toy.model()
+    longer = ("a " * 15, "b " * 6, "c " * 7)
+    aligned = {
+        "de": held_out_pairs.Pairs("de", longer, ("a", "b", "c " * 9)),
+        "fr": held_out_pairs.Pairs("fr", ("a", "b"), ("a", "b")),
+    }
+    probe = retrieval.RetrievalEvaluator(aligned, toy.ToyVocabulary(), toy.LANGUAGES, max_length=8)
+    for _ in range(2):
+        assert probe(encoder, params, 7, None)["cut"] == {"de": 3}
+    said = "retrieval: sentences of pairs cut to 8 tokens: 3 of de\n"
+    assert capsys.readouterr().out == said
+    with pytest.raises(UserError, match="--prefix has 6 tokens, .* at most 6: none is left"):
+        retrieval.RetrievalEvaluator(
+            aligned, toy.ToyVocabulary(), toy.LANGUAGES, max_length=8, prefix="x " * 6
+        )(encoder, params, 7, None)
+
+
 def test_a_language_the_model_never_embedded_is_refused():
     encoder, params = toy.model()
     aligned = {"ru": held_out_pairs.Pairs("ru", ("a b",), ("a b",))}

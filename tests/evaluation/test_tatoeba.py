@@ -73,6 +73,15 @@ def test_every_layer_and_pooling(bitext):
     assert some == {"first": {2: found["first"][2], 0: found["first"][0]}}
 
 
+def test_sentences_that_are_cut_are_said(bitext, capsys):
+    first, *others = bitext.source
+    longer = Bitext(((first[0], "a " * 80), *others), bitext.target, bitext.gold)
+    predict(bitext, ALIKE)
+    predict(longer, ALIKE)
+    said = "de-en: 1 of 12 sentences of 'de' were cut to 64 tokens\n"
+    assert capsys.readouterr().out == said
+
+
 def test_refusals(bitext):
     with pytest.raises(
         UserError, match=r"layer 3: this model has layers 0 \(the embeddings\) to 2"

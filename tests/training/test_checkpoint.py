@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 import shutil
 
 import jax
@@ -452,6 +453,16 @@ def test_the_best_by_each_of_several_metrics(tmp_path):
         match="kept no best checkpoint by bleu .but by bleu/one, bleu/others.*BEST_METRIC=bleu",
     ):
         find_checkpoint(f"{tmp_path}@bleu")
+    for which in ("-1", "04", "4.0", "4@4"):
+        message = re.escape(f"has no checkpoint {which} (there are: 3, 4, 6); name one of these")
+        with pytest.raises(UserError, match=message):
+            find_checkpoint(f"{tmp_path}@{which}")
+
+
+@pytest.mark.parametrize("run", ["", "@4"])
+def test_a_run_that_is_not_named(run):
+    with pytest.raises(UserError, match=f"no run is named: '{run}'; give RUN"):
+        find_checkpoint(run)
 
 
 def test_a_metric_that_nothing_measures_is_told(tmp_path, capsys):

@@ -20,6 +20,7 @@ from xlingjax.inference.run import TrainedRun
 from xlingjax.inference.sentences import Sentences
 from xlingjax.runtime.files import require_file, require_folder
 from xlingjax.workflows import encode as encoding
+from xlingjax.workflows import mine as mining
 from xlingjax.workflows.encode import language_of
 from xlingjax.workflows.mine import mine
 from xlingjax.workflows.translate_output import Partial
@@ -135,7 +136,7 @@ def test_vectors_are_written_as_they_are_made(tmp_path, monkeypatch):
     class Trained:
         model = SimpleNamespace(config=SimpleNamespace(dim=2))
 
-        def embed(self, lines, language, pooling, prefix, layers):
+        def embed(self, lines, language, pooling, prefix, layers, cut):
             asked.append(lines)
             return np.array([[[len(line), layers[0]] for line in lines]], np.float32)
 
@@ -238,3 +239,114 @@ def test_a_folder_in_place_of_a_text(tmp_path, capsys):
     words = ["encode", "none", "--language", "de", "--input", folder, "--output", f"{folder}/v"]
     assert main.main(words) == 2
     assert f"cannot read {folder}: it is a folder; give a file in it" in capsys.readouterr().err
+
+
+@pytest.fixture
+def toy_run(monkeypatch):
+    """The run that every verb opens: a tiny one of 64 positions whose words are pieces."""
+    encoder, params = toy.model()
+    opened = TrainedRun(encoder, params, toy.ToyVocabulary(), toy.LANGUAGES)
+    monkeypatch.setattr(encoding, "open_run", lambda run: opened)
+    monkeypatch.setattr(mining, "open_run", lambda run: opened)
+    monkeypatch.setattr(mining, "find_checkpoint", lambda run: run)
+    return opened
+
+
+def test_lines_that_are_cut_are_counted(tmp_path, toy_run):
+    """Two that differ behind the cut have one vector, so it is told."""
+    text = tmp_path / "text"
+    text.write_text("a b\n\n" + "a " * 70 + "b\n" + "c " * 62 + "\n" + "a " * 70 + "c d\n")
+    given = ("a run", str(text), "de", str(tmp_path / "v"))
+    *_, last = encoding.encode(*given, layer=2).splitlines()
+    assert last == f"{text}: 2 of 5 lines were cut to 64 tokens, the first of them line 3"
+    vectors = np.load(tmp_path / "v.npy")
+    np.testing.assert_array_equal(vectors[2], vectors[4])
+    # A prefix takes room.
+    *_, last = encoding.encode(*given, layer=2, prefix="x ").splitlines()
+    assert last.endswith(": 3 of 5 lines were cut to 64 tokens, the first of them line 3")
+    text.write_text("a b\n")
+    assert len(encoding.encode(*given, layer=2).splitlines()) == 1
+    cut = []
+    toy_run.embed(["a", "a " * 63, "b"], "de", layers=[1], cut=cut)
+    assert cut == [1]
+
+
+@pytest.mark.parametrize("in_memory", [1 << 20, 0])
+def test_mined_lines_that_are_cut_are_counted(tmp_path, toy_run, monkeypatch, in_memory):
+    monkeypatch.setattr(mining, "IN_MEMORY", in_memory)
+    first, second = tmp_path / "first", tmp_path / "second"
+    # Blank lines and repeated ones have numbers too.
+    first.write_text("a b\n\na b\n" + "a " * 70 + "\n" + "c " * 63 + "\n")
+    second.write_text("a b\nc d\n")
+    settings = {"layer": 2, "k": 1, "margin": "absolute", "threshold": None}
+    # The second start has the vectors of the first one, of which it tells the same.
+    for _ in range(2):
+        said = mine(
+            "a run",
+            (str(first), str(second)),
+            ("de", "en"),
+            str(tmp_path / "m"),
+            **settings,
+        ).splitlines()
+        assert said[1:] == [
+            f"{first}: 2 of 3 lines were cut to 64 tokens, the first of them line 4"
+        ]
+
+
+def test_a_prefix_leaves_room_for_the_sentence(tmp_path, toy_run):
+    text = tmp_path / "text"
+    text.write_text("a b\n")
+    message = "--prefix has 62 tokens, and a sentence with its prefix at most 62"
+    given = ("a run", str(text), "de", str(tmp_path / "v"))
+    with pytest.raises(UserError, match=message):
+        encoding.encode(*given, layer=1, prefix="a " * 62)
+    with pytest.raises(UserError, match=message):
+        toy_run.embed(["a"], "de", prefix="a " * 62)
+    assert not (tmp_path / "v.npy").exists()
+    encoding.encode(*given, layer=1, prefix="a " * 61)
+
+
+@pytest.mark.parametrize(
+    ("words", "option"),
+    [
+        (["encode", "r", "--input", "x", "--language", "de"], "--output"),
+        (["align", "r", "--stem", "x", "--languages", "de", "en"], "--output"),
+        (["mine", "r", "--languages", "de", "en", "--files", "x", "x"], "--output"),
+        (["translate", "r", "--to", "de", "--input", "x"], "--output"),
+        (["evaluate", "r", "--suite", "xtreme", "--data", "x"], "--to"),
+        (["export", "r"], "--to"),
+        (["vocab", "--mono", "x"], "--output"),
+        (["vocab", "trim", "r"], "--to"),
+    ],
+)
+def test_an_empty_output_is_refused(capsys, words, option):
+    assert main.main([*words, option, ""]) == 2
+    said = f"error: argument {option}: '' names no file and no folder"
+    assert capsys.readouterr().err.startswith(said)
+
+
+def test_vectors_have_a_file_of_their_own(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    for output, message in (
+        ("/dev/null", "--output /dev/null is no ordinary file"),
+        (str(tmp_path / "pipe"), "pipe is no ordinary file"),
+        (str(tmp_path / "o.npy.gz"), "vectors are written as .npy, not compressed"),
+    ):
+        with pytest.raises(UserError, match=message):
+            encoding.encode("no run", "x", "de", output, layer=None)
+
+
+def test_pairs_without_words_are_not_aligned(tmp_path):
+    stem = tmp_path / "text"
+    given = ("no run", str(stem), ("de", "en"), str(tmp_path / "o"))
+    how = {"layer": None, "method": "itermax"}
+    for german, english in (("", ""), ("\n", "\n"), ("a\n\n", "\nb\n")):
+        (tmp_path / "text.de").write_text(german)
+        (tmp_path / "text.en").write_text(english)
+        with pytest.raises(UserError, match="text.en have no line with words on both sides"):
+            encoding.align(*given, **how, picture=0)
+    (tmp_path / "text.de").write_text("a\n\n")
+    (tmp_path / "text.en").write_text("b\nc\n")
+    with pytest.raises(UserError, match="--picture 2: this pair has a side without words"):
+        encoding.align(*given, **how, picture=2)
+    assert not (tmp_path / "o").exists()

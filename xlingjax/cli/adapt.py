@@ -5,7 +5,7 @@ from argparse import Namespace
 
 from xlingjax.cli.arguments import card_options, text_options
 from xlingjax.cli.machine import machine_of, wandb_option
-from xlingjax.cli.types import above_zero, positive
+from xlingjax.cli.types import above_zero, place, positive
 from xlingjax.cli.verb import FOREIGN, Verb, given_run, run_option
 from xlingjax.errors import UserError
 
@@ -15,6 +15,7 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--to",
         dest="output",
+        type=place,
         required=True,
         metavar="DIR",
         help="new; the same command goes on there",

@@ -3,7 +3,7 @@
 import argparse
 from argparse import Namespace
 
-from xlingjax.cli.types import positive, whole
+from xlingjax.cli.types import place, positive, whole
 from xlingjax.cli.verb import Verb, workdir_of
 from xlingjax.runtime.claim import alone_at
 
@@ -16,6 +16,7 @@ def options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--output",
+        type=place,
         required=True,
         metavar="PATH",
         help="the links; the picture is PATH.png",

@@ -3,7 +3,7 @@
 import argparse
 from argparse import Namespace
 
-from xlingjax.cli.types import positive, steps
+from xlingjax.cli.types import place, positive, steps
 from xlingjax.cli.verb import Verb
 
 
@@ -20,6 +20,7 @@ def options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--output",
+        type=place,
         required=True,
         metavar="DIR",
         help="a new workdir, for INIT_FROM",

@@ -6,7 +6,7 @@ from argparse import Namespace
 from typing import Any
 
 from xlingjax.cli.arguments import Parser, text_options
-from xlingjax.cli.types import not_negative, positive, share
+from xlingjax.cli.types import not_negative, place, positive, share
 from xlingjax.cli.verb import Verb
 from xlingjax.errors import UserError
 from xlingjax.runtime.claim import alone_at
@@ -110,6 +110,7 @@ def _clean_options(actions: Any) -> None:
     )
     clean.add_argument(
         "--output",
+        type=place,
         required=True,
         metavar="FOLDER",
         help="gets mono/, parallel/ and report.json",
@@ -132,6 +133,7 @@ def _iwslt_options(actions: Any) -> None:
     )
     iwslt.add_argument(
         "--output",
+        type=place,
         required=True,
         metavar="FOLDER",
         help="gets train.de-en.de, train.de-en.en, valid.*, test.*",

@@ -3,7 +3,7 @@
 import argparse
 from argparse import Namespace
 
-from xlingjax.cli.types import POOLINGS, whole
+from xlingjax.cli.types import POOLINGS, place, whole
 from xlingjax.cli.verb import Verb, workdir_of
 from xlingjax.runtime.claim import alone_at
 
@@ -19,6 +19,7 @@ def options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--output",
+        type=place,
         required=True,
         metavar="PATH",
         help=".npy is added where it is missing",

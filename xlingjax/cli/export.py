@@ -4,6 +4,7 @@ import argparse
 from argparse import Namespace
 
 from xlingjax.cli.arguments import card_options
+from xlingjax.cli.types import place
 from xlingjax.cli.verb import Verb, named_run, run_option
 
 
@@ -12,6 +13,7 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--to",
         dest="output",
+        type=place,
         required=True,
         metavar="DIR",
         help="a new folder",

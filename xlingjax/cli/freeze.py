@@ -5,7 +5,7 @@ from argparse import Namespace
 from pathlib import Path
 
 from xlingjax.cli.machine import machine_of
-from xlingjax.cli.types import positive
+from xlingjax.cli.types import place, positive
 from xlingjax.cli.verb import Verb
 from xlingjax.runtime.claim import alone_at
 
@@ -20,6 +20,7 @@ def options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--output",
+        type=place,
         required=True,
         metavar="DIR",
         help="folder for OBJECTIVE.frozen",

@@ -3,7 +3,7 @@
 import argparse
 from argparse import Namespace
 
-from xlingjax.cli.types import POOLINGS, whole
+from xlingjax.cli.types import POOLINGS, place, whole
 from xlingjax.cli.verb import FOREIGN, Verb, given_run, run_option
 from xlingjax.errors import UserError
 
@@ -13,6 +13,7 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--to",
         dest="output",
+        type=place,
         required=True,
         metavar="DIR",
         help="a new workdir, for INIT_FROM",

@@ -37,7 +37,7 @@ from xlingjax.cli import (
 )
 from xlingjax.cli.arguments import parser_of, unread
 from xlingjax.cli.machine import prepare_machine
-from xlingjax.errors import EXIT_CODE, Stopped, UserError
+from xlingjax.errors import EXIT_CODE, Stopped, UserError, in_one_line
 from xlingjax.runtime.files import refused_by_system, require_unicode
 from xlingjax.runtime.interrupts import STATUS, command_interrupts
 from xlingjax.runtime.leaving import leave_soon
@@ -129,8 +129,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         with command_interrupts():
             return run(argv)
     except UserError as error:
-        # gin appends lines about its own call stack to what passes through it; the first is ours.
-        print(f"error: {str(error).splitlines()[0]}", file=sys.stderr)
+        print(f"error: {in_one_line(error)}", file=sys.stderr)
         leave_soon(2)
         # As argparse's own status for wrong usage.
         return 2

@@ -6,7 +6,15 @@ from pathlib import Path
 
 from xlingjax.cli.encode import LAYER, PREFIX
 from xlingjax.cli.machine import machine_of
-from xlingjax.cli.types import POOLINGS, number, positive, seed, share, whole
+from xlingjax.cli.types import (
+    POOLINGS,
+    number,
+    place,
+    positive,
+    seed,
+    share,
+    whole,
+)
 from xlingjax.cli.verb import Verb, require_unread, workdir_of
 from xlingjax.errors import UserError
 from xlingjax.runtime.claim import alone_at
@@ -42,6 +50,7 @@ def options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--output",
+        type=place,
         required=True,
         metavar="PATH",
         help="stem of PATH.SRC-TGT.tsv; with --negatives a folder",

@@ -12,9 +12,16 @@ from xlingjax.errors import UserError
 
 def mixture(args: Namespace) -> int:
     """`evaluate --mixture`: a checkpoint as it is, or with --follow every checkpoint of a run."""
+    from xlingjax.tasks import suites
+
+    # Before the imports, which take seconds: without a module no other mixture is registered.
+    if not args.tasks and args.mixture not in suites():
+        raise UserError(
+            f"--mixture {args.mixture}: no benchmark ({', '.join(suites())}) and no SeqIO task or"
+            " mixture that is registered: name the Python module that registers it by --tasks",
+        )
     from xlingjax.config.recipe import bindings, gin_values
     from xlingjax.runtime.machine import start
-    from xlingjax.tasks import suites
     from xlingjax.training.run_record import run_and_checkpoint
     from xlingjax.workflows.cell import FILES, READING, values_of
     from xlingjax.workflows.follow import follow

@@ -3,7 +3,7 @@
 import argparse
 from argparse import Namespace
 
-from xlingjax.cli.types import seed
+from xlingjax.cli.types import place, seed
 from xlingjax.cli.verb import Verb, require_unread, workdir_of
 
 
@@ -16,6 +16,7 @@ def options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--output",
+        type=place,
         required=True,
         metavar="DIR",
         help="a new workdir, for INIT_FROM",

@@ -6,6 +6,7 @@ from argparse import Namespace
 
 from xlingjax.cli.jobs import groups_of, jobs_options, run_beside
 from xlingjax.cli.machine import machine_words
+from xlingjax.cli.types import place
 from xlingjax.cli.verb import Verb
 from xlingjax.errors import UserError
 
@@ -26,6 +27,7 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--to",
         dest="output",
+        type=place,
         required=True,
         metavar="DIR",
         help="a folder ENCODER/ROW for each sweep; encoders/ENCODER, rows/ROW",

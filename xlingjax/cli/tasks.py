@@ -10,7 +10,7 @@ from typing import Any
 
 from xlingjax.cli.jobs import groups_of, jobs_options, run_beside
 from xlingjax.cli.machine import machine_of
-from xlingjax.cli.types import positive
+from xlingjax.cli.types import place, positive
 from xlingjax.cli.verb import given_run, named_run, require_unread, run_option
 from xlingjax.errors import UserError
 
@@ -44,7 +44,13 @@ def sweep_options(parser: argparse.ArgumentParser, group: Any) -> None:
     text = "folder of the benchmark's files; tfds:DIR, sets that TensorFlow Datasets prepared there"
     group.add_argument("--data", metavar="DIR", help=text)
     text = "cells, predictions and the score card; shared by sweeps"
-    group.add_argument("--to", dest="output", metavar="DIR", help=text)
+    group.add_argument(
+        "--to",
+        dest="output",
+        type=place,
+        metavar="DIR",
+        help=text,
+    )
     text = "transfer (default), pivot, translate_train, multi_language ..."
     group.add_argument("--strategy", nargs="+", metavar="NAME", help=text)
     text = (
@@ -118,6 +124,8 @@ def suite(args: Namespace) -> int:
     from xlingjax.data.labelled.task import TRAINED, languages_present
     from xlingjax.tasks import suite_tasks
 
+    # One that is none is named first.
+    tasks = suite_tasks(args.suite)
     require(args, "run", "data", "output")
     require_unread(
         args,
@@ -129,7 +137,6 @@ def suite(args: Namespace) -> int:
             "--strategy multi_task: name its tasks: `xlingjax finetune --task A B --strategy"
             " multi_task`",
         )
-    tasks = suite_tasks(args.suite)
     names = [task.name for task in tasks]
     unknown = [name for name in args.tasks or () if name not in names]
     if unknown:

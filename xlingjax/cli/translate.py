@@ -8,6 +8,7 @@ from xlingjax.cli.types import (
     at_most,
     not_negative,
     number,
+    place,
     positive,
     seed,
     shard,
@@ -72,6 +73,7 @@ def _shared_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--output",
+        type=place,
         metavar="FILE",
         help="written as FILE.partial, which goes on if interrupted (default: a pipe)",
     )

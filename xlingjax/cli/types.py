@@ -9,6 +9,13 @@ from xlingjax.runtime.numerals import is_number, is_whole
 POOLINGS = ("mean", "mean_no_special", "first")
 
 
+def place(text: str) -> str:
+    """Where something is written."""
+    if not text:
+        raise argparse.ArgumentTypeError("'' names no file and no folder")
+    return text
+
+
 def positive(text: str) -> int:
     if not is_whole(text) or not int(text):
         raise argparse.ArgumentTypeError(
@@ -23,6 +30,32 @@ def count(text: str) -> int:
             f"{text!r} is not a whole number, 0 or more",
         )
     return int(text)
+
+
+def vocabulary_size(text: str) -> int:
+    # The special pieces alone are 14, and SentencePiece's own number has 32 bits.
+    if not is_whole(text) or not 16 <= int(text) <= 10_000_000:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no size of a vocabulary, a whole number from 16 to 10000000",
+        )
+    return int(text)
+
+
+def sentinels(text: str) -> int:
+    if not is_whole(text) or not 1 <= int(text) <= 10_000:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a whole number from 1 to 10000",
+        )
+    return int(text)
+
+
+def coverage(text: str) -> float:
+    # Those that SentencePiece takes.
+    if not is_number(text) or not 0.98 <= float(text) <= 1:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a share from 0.98 to 1",
+        )
+    return float(text)
 
 
 def seed(text: str) -> int:

@@ -7,7 +7,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 from xlingjax.cli.arguments import Parser, text_options
-from xlingjax.cli.types import not_negative, positive, seed, share
+from xlingjax.cli.types import (
+    coverage,
+    not_negative,
+    place,
+    positive,
+    seed,
+    sentinels,
+    vocabulary_size,
+)
 from xlingjax.cli.verb import Verb, named_run, run_option
 from xlingjax.errors import UserError
 from xlingjax.runtime.claim import alone_at
@@ -21,12 +29,13 @@ def options(parser: argparse.ArgumentParser) -> None:
     text_options(parser)
     parser.add_argument(
         "--output",
+        type=place,
         metavar="DIR",
         help="folder for vocab.model and vocab.json",
     )
     parser.add_argument(
         "--size",
-        type=positive,
+        type=vocabulary_size,
         default=32_000,
         help="pieces, special too, or as many as the text has (default %(default)s)",
     )
@@ -52,7 +61,7 @@ def options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--sentinels",
-        type=positive,
+        type=sentinels,
         default=0,
         metavar="N",
         help="special tokens for the spans of span corruption (T5 has 100)",
@@ -72,7 +81,7 @@ def _sample_options(parser: argparse.ArgumentParser, alpha: str) -> None:
     text = "share of characters with a piece (%(default)s)"
     parser.add_argument(
         "--character_coverage",
-        type=share,
+        type=coverage,
         default=0.9995,
         help=text,
     )
@@ -106,6 +115,7 @@ def _surgery(parser: argparse.ArgumentParser) -> None:
         sub.add_argument(
             "--to",
             dest="output",
+            type=place,
             required=True,
             metavar="DIR",
             help="a new workdir, for INIT_FROM",

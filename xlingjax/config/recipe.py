@@ -44,7 +44,7 @@ from xlingjax.config.overrides import (
 from xlingjax.config.statements import statements
 from xlingjax.convert import import_model
 from xlingjax.data.sources import split_list
-from xlingjax.errors import UserError
+from xlingjax.errors import UserError, in_one_line
 from xlingjax.runtime.trust import trusting
 
 FOREIGN = "hf:"
@@ -340,8 +340,7 @@ def build(name: str) -> Any:
     try:
         return gin.get_configurable(name)()
     except UserError as error:
-        # gin appends lines about its own call stack to what passes through it; the first is ours.
-        raise UserError(str(error).splitlines()[0]) from None
+        raise UserError(in_one_line(error)) from None
     except (RuntimeError, TypeError) as error:
         # gin complains of REQUIRED and Python of a missing argument, both for the same mistake.
         of_gin = (

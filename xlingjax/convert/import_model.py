@@ -180,6 +180,7 @@ def located(source: str) -> Path:
         from huggingface_hub import snapshot_download
         from huggingface_hub.errors import (
             HfHubHTTPError,
+            HFValidationError,
             LocalEntryNotFoundError,
             RepositoryNotFoundError,
         )
@@ -199,6 +200,11 @@ def located(source: str) -> Path:
     except RepositoryNotFoundError:
         raise UserError(
             f"{source}: no such folder, and the hub has no such model, or it wants HF_TOKEN",
+        ) from None
+    except HFValidationError:
+        raise UserError(
+            f"{source}: no such folder, and no id of the hub: NAME or USER/NAME, of letters,"
+            " digits, '-', '_' and '.'",
         ) from None
     except (
         LocalEntryNotFoundError,

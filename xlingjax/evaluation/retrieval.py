@@ -17,8 +17,16 @@ from jax.sharding import Mesh
 from xlingjax.data.held_out_pairs import PIVOT, Pairs, held_out
 from xlingjax.data.overlap import HeldOut
 from xlingjax.errors import UserError
-from xlingjax.inference.encode import BUCKETS, embed, language_index, token_ids
+from xlingjax.inference.encode import (
+    BUCKETS,
+    embed,
+    language_index,
+    longest_row,
+    require_room,
+    token_ids,
+)
 from xlingjax.inference.search import CHUNK, neighbours, unit_rows
+from xlingjax.runtime.machine import is_primary
 from xlingjax.training.evaluator import Evaluator
 
 DIRECTIONS = ("en_to_xx", "xx_to_en")
@@ -140,6 +148,8 @@ def evaluate_retrieval(
     Returns
 
     - prefix: where there is one
+    - cut: {language: sentences of its pairs, of both sides, that are longer than `max_length`},
+      where there are any
     - pairs: {language: number of pairs searched among}
     - by_language: {pooling: {language: {layer: `SCORES`}}}
     - by_layer: {pooling: {layer: the same four, mean over languages}}
@@ -153,13 +163,16 @@ def evaluate_retrieval(
     """
     if not pairs:
         raise UserError("retrieval: no pairs to search")
-    limit = model.config.max_positions - model.config.position_offset
-    buckets = _buckets(max_length, limit)
+    longest = longest_row(model, max_length or BUCKETS[-1])
+    require_room(prefix, vocabulary, longest)
+    buckets = _buckets(longest)
     tables: dict[str, dict] = {pooling: {} for pooling in poolings}
     sums: dict[str, np.ndarray] = {}
     counts: dict[str, int] = {}
+    cuts: dict[str, int] = {}
     for language, aligned in pairs.items():
         sides = []
+        cut: list[int] = []
         for name, texts in (
             (PIVOT, aligned.english),
             (language, aligned.foreign),
@@ -168,7 +181,7 @@ def evaluate_retrieval(
             states_PNSD = embed(
                 model,
                 params,
-                token_ids(texts, vocabulary, buckets[-1]),
+                token_ids(texts, vocabulary, longest, cut),
                 language_index(name, languages, model),
                 vocabulary,
                 poolings=poolings,
@@ -180,6 +193,8 @@ def evaluate_retrieval(
             sums[name] = sums.get(name, 0) + states_PNSD[0].sum(axis=1)
             counts[name] = counts.get(name, 0) + len(texts)
             sides.append(states_PNSD)
+        if cut:
+            cuts[language] = len(cut)
         english_PNSD, foreign_PNSD = sides
         for p, pooling in enumerate(poolings):
             tables[pooling][language] = _score_layers(
@@ -203,6 +218,8 @@ def evaluate_retrieval(
     details: dict[str, Any] = {"kind": "retrieval"}
     if prefix:
         details["prefix"] = prefix
+    if cuts:
+        details["cut"] = cuts
     return details | {
         "retrieval_mean": head["raw_en_to_xx"]["value"],
         "retrieval_mean_centred": head["centred_en_to_xx"]["value"],
@@ -245,10 +262,8 @@ def _best_of_scores(
     return best
 
 
-def _buckets(max_length: int, limit: int) -> list[int]:
-    """Lengths of rows up to `max_length` (0: the longest of `BUCKETS`) and the model's limit."""
-    longest = max_length or BUCKETS[-1]
-    longest = min(longest, limit)
+def _buckets(longest: int) -> list[int]:
+    """Lengths of rows up to the longest."""
     # The longest ends the list, or rows longer than the last bucket would be cut.
     return [length for length in BUCKETS if length < longest] + [longest]
 
@@ -271,12 +286,14 @@ class RetrievalEvaluator(Evaluator):
     name: str = field(default="retrieval")
     prefix: str = ""
     """Text before every sentence."""
+    _said: bool = field(default=False, init=False, compare=False)
+    """That sentences were cut."""
 
     def held_out(self) -> list[HeldOut]:
         return held_out(self.pairs)
 
     def __call__(self, model, params, step: int, mesh=None) -> dict[str, Any]:
-        return evaluate_retrieval(
+        values = evaluate_retrieval(
             model,
             params,
             self.pairs,
@@ -288,3 +305,14 @@ class RetrievalEvaluator(Evaluator):
             mesh=mesh,
             prefix=self.prefix,
         )
+        if "cut" in values and is_primary() and not self._said:
+            # Once: each evaluation of a training cuts the same.
+            self._said = True
+            each = [
+                f"{count} of {code}" for code, count in values["cut"].items()
+            ]
+            print(
+                f"{self.name}: sentences of pairs cut to"
+                f" {longest_row(model, self.max_length or BUCKETS[-1])} tokens: {', '.join(each)}",
+            )
+        return values

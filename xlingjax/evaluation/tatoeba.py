@@ -10,8 +10,9 @@ from xlingjax.data.held_out_pairs import PIVOT
 from xlingjax.data.labelled.records import Bitext
 from xlingjax.errors import UserError
 from xlingjax.evaluation.retrieval import nearest
-from xlingjax.inference.encode import POOLINGS, embed_texts
+from xlingjax.inference.encode import POOLINGS, embed_texts, longest_row
 from xlingjax.inference.sentences import LONGEST
+from xlingjax.runtime.machine import is_primary
 
 
 def paper_layer(layers: int) -> int:
@@ -59,9 +60,15 @@ def side_vectors(
             )
         texts = [text for _, text in rows]
         of = model, params, texts, name, languages, vocabulary
+        cut: list[int] = []
         sides.append(
-            embed_texts(*of, poolings, layers, mesh, prefix, max_length),
+            embed_texts(*of, poolings, layers, mesh, prefix, max_length, cut),
         )
+        if cut and is_primary():
+            print(
+                f"{language}-{PIVOT}: {len(cut)} of {len(texts)} sentences of {name!r} were cut to"
+                f" {longest_row(model, max_length)} tokens",
+            )
     return sides[0], sides[1]
 
 

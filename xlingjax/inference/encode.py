@@ -24,16 +24,50 @@ def token_ids(
     texts: Sequence[str],
     vocabulary,
     max_length: int,
+    cut: list[int] | None = None,
 ) -> list[list[int]]:
     """`<bos> pieces <eos>` per sentence, the pieces cut so that a row has at most `max_length`
-    tokens."""
+    tokens. cut: gets the places, from 0, of the sentences that were."""
     require_list(texts, "texts")
     rows = []
-    for text in texts:
+    for place_of_text, text in enumerate(texts):
         # The pieces are cut and not the row: its end must stay the end.
-        pieces = vocabulary.encode(text)[: max_length - 2]
+        pieces = vocabulary.encode(text)
+        if cut is not None and len(pieces) > max_length - 2:
+            cut.append(place_of_text)
+        pieces = pieces[: max_length - 2]
         rows.append([vocabulary.bos_id, *pieces, vocabulary.eos_id])
     return rows
+
+
+def longest_row(model, max_length: int) -> int:
+    """Tokens of a row of at most `max_length` that has room in the model's positions."""
+    config = model.config
+    return min(max_length, config.max_positions - config.position_offset)
+
+
+def require_room(prefix: str, vocabulary, longest: int) -> None:
+    """Raises UserError for a prefix that leaves no token of a row of `longest` for the sentence."""
+    if not prefix:
+        return
+    room = longest - 2
+    pieces = len(vocabulary.encode(prefix))
+    if pieces >= room:
+        raise UserError(
+            f"--prefix has {pieces} tokens, and a sentence with its prefix at most {room}: none is"
+            " left for the sentence; give a shorter one",
+        )
+
+
+def said_cut(numbers: Sequence[int], count: int, longest: int) -> str:
+    """A line on the sentences of a file that were cut, by their lines from 1; "": none was.
+    count: of all sentences."""
+    if not numbers:
+        return ""
+    return (
+        f"{len(numbers)} of {count} lines were cut to {longest} tokens, the first of them line"
+        f" {min(numbers)}"
+    )
 
 
 def language_index(language: str, languages: Sequence[str], model) -> int:
@@ -198,15 +232,16 @@ def embed_texts(
     mesh=None,
     prefix: str = "",
     max_length: int = LONGEST,
+    cut: list[int] | None = None,
 ) -> np.ndarray:
     """`embed` of sentences in one language, each with the text `prefix` before it; cut at
-    `max_length` tokens or at the model's positions. languages: the run's."""
+    `max_length` tokens or at the model's positions. languages: the run's; cut: see `token_ids`.
+    Raises UserError for a prefix that leaves no token for the sentence."""
     require_list(texts, "texts")
-    longest = min(
-        max_length,
-        model.config.max_positions - model.config.position_offset,
-    )
-    ids = token_ids([prefix + text for text in texts], vocabulary, longest)
+    longest = longest_row(model, max_length)
+    require_room(prefix, vocabulary, longest)
+    texts = [prefix + text for text in texts]
+    ids = token_ids(texts, vocabulary, longest, cut)
     # The longest bucket is the limit itself, which need not be one of the usual lengths.
     buckets = [length for length in BUCKETS if length < longest] + [longest]
     return embed(

@@ -44,15 +44,19 @@ class TrainedRun:
         pooling: str | None = None,
         prefix: str | None = None,
         layers: Sequence[int] | None = None,
+        cut: list[int] | None = None,
     ) -> np.ndarray:
         """float32 [N+1, S, D]: a vector of each of S sentences at every layer, the embedding output
         first; `layers`: at these only, [len(layers), S, D].
 
         They are made as `sentences` of the run says, the last layer's being those of the released
         model; pooling (see `pooling_weights`) and prefix instead of its own. Sentences are cut at
-        its length (256 tokens where it has none) or at the model's positions. Raises UserError for
-        texts that are no list of strings, for an unknown pooling, for a run whose own is not
-        computed here and, where the model embeds languages, for one that the run never had.
+        its length (256 tokens where it has none) or at the model's positions, and nothing is said
+        of it: two that differ behind it have one vector. cut: a list, which gets the places, from
+        0, of those that were cut. Raises UserError for texts that are no list of strings, for an
+        unknown pooling, for a prefix that leaves no token for a sentence, for a run whose own
+        pooling is not computed here and, where the model embeds languages, for one that the run
+        never had.
         """
         require_texts(sentences, "sentences")
         way = (self.sentences or Sentences()).of(None, pooling, prefix)
@@ -72,6 +76,7 @@ class TrainedRun:
             self.mesh,
             way.prefix,
             way.max_length,
+            cut,
         )
         if way.normalize:
             # In place and layer by layer: the vectors may fill the memory.

@@ -63,6 +63,11 @@ def require_file(path: str | Path, option: str = "--output") -> None:
     would lie in is a file or may not be written to. option: what named it."""
     if Path(path).is_dir() or str(path).endswith(os.sep):
         raise UserError(f"{option} {path} is a folder; name a file in it")
+    # A device or a pipe would be replaced by the file, or be written beside.
+    if Path(path).exists() and not Path(path).is_file():
+        raise UserError(
+            f"{option} {path} is no ordinary file; name another one",
+        )
     _require_parent(Path(path), option)
 
 

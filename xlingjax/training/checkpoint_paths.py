@@ -137,6 +137,12 @@ def _named_checkpoint(run: Path, which: str) -> Path:
     step = step_of(which)
     if step is None and which in best:
         step = best[which]["step"]
+    elif step is None and re.match(r"[-+]?[.]?\d", which):
+        # A step is written in one way alone: 4, and neither 04 nor 4.0.
+        there = ", ".join(map(str, steps)) or "none"
+        raise UserError(
+            f"{run} has no checkpoint {which} (there are: {there}); name one of these",
+        )
     elif step is None:
         raise UserError(
             f"{run} kept no best checkpoint by {which} (but by {', '.join(best) or 'nothing'});"

@@ -336,9 +336,13 @@ def write_run(
 
 def run_and_checkpoint(path: str | Path) -> tuple[Path, str]:
     """(workdir, which checkpoint) that a RUN names: itself ("" = the newest); RUN@STEP and
-    RUN@METRIC, the best by that metric; RUN/checkpoints/STEP."""
+    RUN@METRIC, the best by that metric; RUN/checkpoints/STEP. Raises UserError: no RUN."""
     text = str(path)
     path = Path(path)
+    if not text or (text.startswith("@") and not path.exists()):
+        raise UserError(
+            f"no run is named: {text!r}; give RUN, RUN@STEP or RUN@METRIC",
+        )
     if not path.exists():
         # The name of a folder may have an "@" of its own.
         for at, letter in enumerate(text):

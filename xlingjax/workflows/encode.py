@@ -9,15 +9,16 @@ from typing import Any
 import langcodes
 import numpy as np
 
-from xlingjax.data.compressed import write_as_named
+from xlingjax.data.compressed import ENDINGS, write_as_named
 from xlingjax.data.held_out_pairs import aligned_lines, lines_of
 from xlingjax.data.languages import known_as
 from xlingjax.data.other_formats import refuse_no_lines
 from xlingjax.errors import UserError
 from xlingjax.evaluation import alignment
+from xlingjax.inference.encode import longest_row, require_room, said_cut
 from xlingjax.inference.run import TrainedRun, open_run
 from xlingjax.inference.sentences import Sentences
-from xlingjax.runtime.files import require_apart
+from xlingjax.runtime.files import require_apart, require_file
 from xlingjax.training.run_record import read_result, run_and_checkpoint
 
 LINES = 1 << 13
@@ -38,6 +39,12 @@ def encode(
 ) -> str:
     """Writes float32 [lines, D] of the lines of a file; a blank line gives a row of zeros. layer,
     pooling, prefix: see `chosen`, None: not given. Returns what was done."""
+    if Path(output).suffix in ENDINGS:
+        raise UserError(
+            f"--output {output}: vectors are written as .npy, not compressed; name a .npy",
+        )
+    # Before .npy is added, which would make another name of a device's.
+    require_file(output)
     # Added and not put in place of a suffix: vectors.de and vectors.en are two files.
     if not output.endswith((".npy", os.sep)):
         output = f"{output}.npy"
@@ -49,10 +56,27 @@ def encode(
     language, note = language_of(trained, language)
     way, in_words = chosen(trained, run, layer, pooling, prefix)
     shape = (len(lines), trained.model.config.dim)
-    parts = vectors_in_parts(trained, lines, language, way)
+    cut: list[int] = []
+    parts = vectors_in_parts(trained, lines, language, way, cut)
     path = Path(output)
     write(path, lambda: _write_rows(path, shape, parts))
-    return f"{path}: {shape[0]} lines x {shape[1]}, {in_words}{note}"
+    summary = [f"{path}: {shape[0]} lines x {shape[1]}, {in_words}{note}"]
+    if cut:
+        summary.append(cut_of_file(source, trained, way, cut, len(lines)))
+    return "\n".join(summary)
+
+
+def cut_of_file(
+    path: str,
+    trained: TrainedRun,
+    way: Sentences,
+    rows: Sequence[int],
+    count: int,
+) -> str:
+    """A line on the lines of a file, by their rows from 0, of which only the beginning was read.
+    count: of all lines that were."""
+    longest = longest_row(trained.model, way.max_length)
+    return f"{path}: {said_cut([row + 1 for row in rows], count, longest)}"
 
 
 def require_sentence(path: str, has_some: bool) -> None:
@@ -84,10 +108,19 @@ def align(
         refuse_no_lines(side)
     lines = aligned_lines(*sides)
     pairs = [(first.split(), second.split()) for first, second in lines]
+    if not any(first and second for first, second in pairs):
+        raise UserError(
+            f"{sides[0]} and {sides[1]} have no line with words on both sides: no pairs to align",
+        )
     # Before the model is opened: a mistyped number should not cost the alignment.
     if picture and not 1 <= picture <= len(pairs):
         raise UserError(
             f"--picture {picture}: there are pairs 1 to {len(pairs)}",
+        )
+    if picture and not all(pairs[picture - 1]):
+        raise UserError(
+            f"--picture {picture}: this pair has a side without words, and nothing to draw; choose"
+            " another",
         )
     gold = Path(f"{stem}.txt")
     # In held-out folders XX-en.txt has XX first.
@@ -164,11 +197,12 @@ def sentence_vectors(
     lines: Sequence[str],
     language: str,
     way: Sentences,
+    cut: list[int] | None = None,
 ) -> np.ndarray:
     """float32 [S, D]: `vectors_in_parts`, all together."""
     vectors = np.empty((len(lines), trained.model.config.dim), np.float32)
     row = 0
-    for part in vectors_in_parts(trained, lines, language, way):
+    for part in vectors_in_parts(trained, lines, language, way, cut):
         vectors[row : row + len(part)] = part
         row += len(part)
     return vectors
@@ -179,9 +213,11 @@ def vectors_in_parts(
     lines: Sequence[str],
     language: str,
     way: Sentences,
+    cut: list[int] | None = None,
 ) -> Iterator[np.ndarray]:
     """float32 [at most LINES, D] of the lines one after the other, of an empty line zeros. way: one
-    of a layer. Raises UserError where all are empty."""
+    of a layer; cut: gets the places, from 0, of the lines that were cut. Raises UserError where all
+    are empty."""
     if not any(lines):
         raise UserError("no sentences: the file is empty")
     for start in range(0, len(lines), LINES):
@@ -190,13 +226,17 @@ def vectors_in_parts(
         # An empty sentence has special tokens alone, whose mean says nothing of a text.
         full = [i for i, line in enumerate(part) if line]
         if full:
+            cut_here: list[int] = []
             (vectors[full],) = trained.embed(
                 [part[i] for i in full],
                 language,
                 way.pooling,
                 way.prefix,
                 (way.layer,),
+                cut_here,
             )
+            if cut is not None:
+                cut += [start + full[i] for i in cut_here]
         yield vectors
 
 
@@ -270,6 +310,8 @@ def chosen(
         way = (own or Sentences()).of(layer, pooling, prefix)
     except UserError as error:
         raise UserError(f"{run}: {error}") from None
+    longest = longest_row(trained.model, way.max_length)
+    require_room(way.prefix, trained.vocabulary, longest)
     if own is None:
         layer, in_words = chosen_layer(trained, run, layer)
     else:

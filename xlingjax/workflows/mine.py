@@ -20,6 +20,7 @@ from xlingjax.data.other_formats import refuse_no_lines
 from xlingjax.data.sources import pair_table
 from xlingjax.data.text_files import content_hash, read_lines
 from xlingjax.inference import mine as mining
+from xlingjax.inference.encode import longest_row, token_ids
 from xlingjax.inference.nearest import (
     LARGEST_EXACT,
     Rows,
@@ -40,6 +41,7 @@ from xlingjax.training.checkpoint_paths import find_checkpoint
 from xlingjax.workflows.encode import (
     cell,
     chosen,
+    cut_of_file,
     language_of,
     require_sentence,
     sentence_vectors,
@@ -93,6 +95,7 @@ def mine(
     settings = {"k": k, "margin": margin, "threshold": threshold}
     lines: list[Any] = []
     vectors: list[Rows] = []
+    cuts: list[list[int]] = []
     made_of = ""
     size = sum(sizes) * trained.model.config.dim * BYTES
     if (
@@ -103,13 +106,17 @@ def mine(
         for path, mask, language in zip(files, kept, known, strict=True):
             side = [*itertools.compress(_lines(path), mask)]
             lines.append(side)
-            vectors.append(sentence_vectors(trained, side, language, way))
+            cut: list[int] = []
+            vectors.append(sentence_vectors(trained, side, language, way, cut))
+            cuts.append(cut)
         mined = mining.mine(*vectors, **settings)
     else:
         for path, mask, language in zip(files, kept, known, strict=True):
             side, rows = _on_disk(trained, path, mask, language, way, beside)
             lines.append(side)
             vectors.append(rows)
+            # Apart, since vectors of an earlier start are not made again.
+            cuts.append(_cut(trained, side, way))
         with tempfile.TemporaryDirectory(dir=beside) as scratch:
             mined = mining.mine(
                 *vectors,
@@ -137,10 +144,31 @@ def mine(
         write_json(beside / "made.json", record)
 
     write(beside, write_record)
-    return (
+    summary = [
         f"{table}: {len(mined.scores)} pairs of {counts[0]} and {counts[1]} different lines,"
-        f" {in_words}, {way_to_search.said(sizes[1])}{made_of}{notes}"
-    )
+        f" {in_words}, {way_to_search.said(sizes[1])}{made_of}{notes}",
+    ]
+    for path, mask, cut, count in zip(files, kept, cuts, counts, strict=True):
+        if cut:
+            rows = np.flatnonzero(mask)[cut].tolist()
+            summary.append(cut_of_file(path, trained, way, rows, count))
+    return "\n".join(summary)
+
+
+def _cut(
+    trained: TrainedRun,
+    lines: Iterable[str],
+    way: Sentences,
+) -> list[int]:
+    """The places, from 0, of the lines that are longer than what is read of them."""
+    longest = longest_row(trained.model, way.max_length)
+    rows: list[int] = []
+    for row, line in enumerate(lines):
+        cut: list[int] = []
+        token_ids([way.prefix + line], trained.vocabulary, longest, cut)
+        if cut:
+            rows.append(row)
+    return rows
 
 
 def _lines(path: str) -> Iterator[str]:

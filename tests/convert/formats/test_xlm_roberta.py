@@ -316,6 +316,10 @@ def test_a_hub_id_that_cannot_be_fetched_is_said(tmp_path, capsys, monkeypatch):
     assert "nobody/no-such-model: no such folder" in capsys.readouterr().err
     assert main(["import", "--from", "./nowhere", "--to", str(tmp_path / "run")]) == 2
     assert "no folder ./nowhere" in capsys.readouterr().err
+    for verb in (["import", "--from", "a b/c"], ["export", "hf:a b/c"]):
+        assert main([*verb, "--to", str(tmp_path / "run")]) == 2
+        said = "error: a b/c: no such folder, and no id of the hub: NAME or USER/NAME"
+        assert capsys.readouterr().err.startswith(said)
 
 
 def test_a_recipe_starts_from_a_folder_that_is_imported_once(folder, tmp_path, monkeypatch):

@@ -279,3 +279,26 @@ def test_round_trip_in_fifteen_languages(tmp_path, model_type):
         ids = vocabulary.encode(sentence)
         assert vocabulary.unk_id not in ids and vocabulary.decode(ids) == sentence
         assert min(ids) >= 14 and max(ids) < vocabulary.size
+
+
+@pytest.mark.parametrize(
+    ("option", "values", "message"),
+    [
+        ("--size", ("1", "0", "15", "99999999999"), "no size of a vocabulary"),
+        ("--sentinels", ("0", "99999999999"), "not a whole number from 1 to 10000"),
+        ("--character_coverage", ("0", "1e-9", "0.97", "1.1"), "not a share from 0.98 to 1"),
+    ],
+)
+def test_options_out_of_range_are_named(capsys, option, values, message):
+    from xlingjax.cli.main import main
+
+    for value in values:
+        assert main(["vocab", "--mono", "x", "--output", "x", option, value]) == 2
+        said = capsys.readouterr().err
+        assert said.startswith(f"error: argument {option}: {value!r} is {message}"), said
+
+
+def test_lines_that_are_all_too_long_are_named(tmp_path):
+    (tmp_path / "a.en.txt").write_text("ab" * 10_000 + "\n")
+    with pytest.raises(UserError, match=r"a.en.txt: every line is longer than 16,384 bytes"):
+        train_vocabulary(tmp_path / "v", mono=f"en={tmp_path}/a.en.txt", size=20)

@@ -29,6 +29,8 @@ from xlingjax.data.vocabulary.sentencepiece import (
 from xlingjax.errors import UserError
 from xlingjax.runtime.files import write_bytes, write_text
 
+LONGEST_LINE = 16_384
+"""Bytes of a line that SentencePiece learns from; it passes over longer ones."""
 REPORT_LINES = 5000
 """Lines of each language that the report looks at, evenly spaced over its text."""
 
@@ -179,7 +181,7 @@ def train_vocabulary(
             # The sample is drawn already, by our seed.
             shuffle_input_sentence=False,
             # SentencePiece passes over longer lines than this, by default than 4192 bytes.
-            max_sentence_length=16_384,
+            max_sentence_length=LONGEST_LINE,
             num_threads=threads,
             minloglevel=2,
         )
@@ -195,6 +197,7 @@ def train_vocabulary(
             # SentencePiece tells the largest when it has looked at all of the text.
             model_bytes, wanted = trained(most)
     except RuntimeError as error:
+        _require_short_line(by_language)
         raise UserError(explain(str(error), size)) from None
     vocabulary = Vocabulary(model_bytes, "xlm")
     report = {
@@ -222,6 +225,20 @@ def train_vocabulary(
             " --output",
         ) from None
     return vocabulary
+
+
+def _require_short_line(by_language: Mapping[str, Sequence[Text]]) -> None:
+    """Raises UserError where SentencePiece has passed over all lines of the text."""
+    files = []
+    for texts in by_language.values():
+        for line in sentences_of(texts):
+            if len(line.encode()) <= LONGEST_LINE:
+                return
+        files += [str(text.path) for text in texts]
+    raise UserError(
+        f"{', '.join(files)}: every line is longer than {LONGEST_LINE:,} bytes, and none is learnt"
+        " from; give a text of one sentence a line",
+    )
 
 
 def most_pieces(message: str) -> int | None:
