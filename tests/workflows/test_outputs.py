@@ -1,10 +1,13 @@
 """Where the verbs write: asked before the work, compressed as named; texts that are given in
 Python and languages that a run does not know."""
 
+import dataclasses
 import os
 import re
 from types import SimpleNamespace
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -269,6 +272,18 @@ def test_lines_that_are_cut_are_counted(tmp_path, toy_run):
     cut = []
     toy_run.embed(["a", "a " * 63, "b"], "de", layers=[1], cut=cut)
     assert cut == [1]
+
+
+def test_vectors_that_are_no_numbers_are_not_written(tmp_path, toy_run, monkeypatch):
+    """Of weights that are damaged, or of a training that diverged."""
+    text = tmp_path / "text"
+    text.write_text("a b\n")
+    broken = jax.tree.map(lambda values: values * jnp.nan, toy_run.params)
+    opened = dataclasses.replace(toy_run, params=broken)
+    monkeypatch.setattr(encoding, "open_run", lambda run: opened)
+    with pytest.raises(UserError, match="vectors with NaN or infinities"):
+        encoding.encode("a run", str(text), "de", str(tmp_path / "v"), layer=2)
+    assert sorted(os.listdir(tmp_path)) == ["text"]
 
 
 @pytest.mark.parametrize("in_memory", [1 << 20, 0])

@@ -217,7 +217,7 @@ def vectors_in_parts(
 ) -> Iterator[np.ndarray]:
     """float32 [at most LINES, D] of the lines one after the other, of an empty line zeros. way: one
     of a layer; cut: gets the places, from 0, of the lines that were cut. Raises UserError where all
-    are empty."""
+    are empty, or a vector is no numbers."""
     if not any(lines):
         raise UserError("no sentences: the file is empty")
     for start in range(0, len(lines), LINES):
@@ -237,6 +237,11 @@ def vectors_in_parts(
             )
             if cut is not None:
                 cut += [start + full[i] for i in cut_here]
+        if not np.isfinite(vectors).all():
+            raise UserError(
+                "vectors with NaN or infinities: the run's training diverged, or its weights are"
+                " damaged; name another checkpoint, RUN@STEP",
+            )
         yield vectors
 
 
