@@ -1,6 +1,8 @@
 """Checkpoints of a run that are damaged, missing, or none."""
 
+import re
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks.faults.place import write
@@ -117,6 +119,34 @@ def _flipped_goes_on(run: Path) -> None:
 )
 def _flipped_state(run: Path) -> None:
     flip(largest(run / "checkpoints/6/training"))
+
+
+def _of_hashes(what: str, change: Callable[[str], str | None]) -> None:
+    """change: the table of hashes, as text, into what stands there; None: nothing."""
+
+    def spoil(run: Path) -> None:
+        path = run / "checkpoints/6/params/hashes.json"
+        text = change(path.read_text("utf-8"))
+        path.unlink()
+        if text is not None:
+            write(path, text)
+
+    name = f"hashes of the newest checkpoint that {what}"
+    of_run(name, "hashes.json", 2, "encode export")(spoil)
+    aside = "set aside as 6.unreadable"
+    of_run(name, aside, 0, "pretrain", like=until_3)(spoil)
+
+
+_of_hashes("are an empty table", lambda text: "{}")
+_of_hashes("are gone", lambda text: None)
+_of_hashes(
+    "have an infinite size",
+    lambda text: re.sub(r"\[\s*\d+", "[Infinity", text, count=1),
+)
+_of_hashes(
+    "have a size that is a text",
+    lambda text: re.sub(r"\[\s*(\d+)", r'["\1"', text, count=1),
+)
 
 
 @of_run("one bit in every checkpoint", "none can be read", 2, "pretrain")

@@ -7,6 +7,7 @@ from benchmarks.faults import (  # noqa: F401
     hostile,
     runs,
     settings,
+    texts,
 )
 from benchmarks.faults.cases import CASES
 
