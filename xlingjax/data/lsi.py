@@ -49,6 +49,8 @@ def piece_vectors(
     """
     # Several objectives read the same pairs.
     of_pairs = [*{text.key: text for text in texts if text.sides > 1}.values()]
+    if not of_pairs:
+        return np.zeros((vocabulary.size, width), np.float32), 0
     # In this order: the pairs of more than `LIMIT` are drawn from all of them.
     keys = [text.key for text in of_pairs]
     identity = [FORMAT, keys, vocabulary.sha256, width, LIMIT]
