@@ -10,18 +10,14 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 
 import numpy as np
 
 from xlingjax.data.blocks import BlockText
 from xlingjax.data.cache_folder import cache_root
 from xlingjax.data.sealed import (
-    Damaged,
+    array_at,
     index_at,
-    read_array,
-    remove,
-    say_mended,
     write_array,
     write_index,
 )
@@ -56,30 +52,17 @@ def piece_vectors(
     identity = [FORMAT, keys, vocabulary.sha256, width, LIMIT]
     spelled = json.dumps(identity).encode()
     folder = cache_root() / "lsi" / hashlib.sha256(spelled).hexdigest()[:32]
-    found = _kept(folder)
-    if found and found[0].shape == (vocabulary.size, width):
-        return found
+    kept = index_at(folder / "pairs.json")
+    if kept:
+        found = array_at(folder / "vectors.npy")
+        if found is not None and found.shape == (vocabulary.size, width):
+            return found, kept["pairs"]
     vectors, count = _decomposed(vocabulary, of_pairs, width)
     with written(folder):
         write_array(folder / "vectors.npy", vectors)
         # Last: where it stands the vectors are whole.
         write_index(folder / "pairs.json", {"pairs": count})
     return vectors, count
-
-
-def _kept(folder: Path) -> tuple[np.ndarray, int] | None:
-    index = index_at(folder / "pairs.json")
-    if index is None:
-        return None
-    path = folder / "vectors.npy"
-    try:
-        return read_array(path), int(index["pairs"])
-    except FileNotFoundError:
-        return None
-    except Damaged as fault:
-        say_mended(fault)
-        remove(fault, path)
-        return None
 
 
 def _decomposed(

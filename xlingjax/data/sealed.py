@@ -212,6 +212,18 @@ def index_at(path: Path) -> dict[str, Any] | None:
         return None
 
 
+def array_at(path: Path) -> np.ndarray | None:
+    """As `index_at`, of an array."""
+    try:
+        return read_array(path)
+    except FileNotFoundError:
+        return None
+    except Damaged as fault:
+        say_mended(fault)
+        remove(fault, path)
+        return None
+
+
 def say_mended(fault: Damaged) -> None:
     print(f"{fault}; it is made again", flush=True)
 
