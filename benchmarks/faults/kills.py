@@ -16,7 +16,9 @@ from benchmarks.faults.place import Place
 from xlingjax.inference.run import open_run
 
 STEPS = 800
-SETTINGS = ("CHECKPOINT_EVERY=50", "EVAL_EVERY=200", "LOG_EVERY=10")
+# Each step is logged: a run that is stopped logs what it has, and a line of several steps would be
+# two.
+SETTINGS = ("CHECKPOINT_EVERY=50", "EVAL_EVERY=200", "LOG_EVERY=1")
 SIGNALS = (signal.SIGKILL, signal.SIGKILL, signal.SIGTERM, signal.SIGHUP)
 """In turn, each at a drawn moment."""
 
