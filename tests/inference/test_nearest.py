@@ -26,7 +26,7 @@ def on_disk(folder, rows, of_shard):
         folder,
         ["x"],
         lines,
-        lambda chunk: [np.stack([row for _, row in chunk])],
+        lambda chunk, _: [np.stack([row for _, row in chunk])],
         lambda pair: [pair[0]],
         lambda _: None,
         rows=of_shard,
@@ -161,7 +161,8 @@ def test_whole_shards_are_kept_and_a_begun_one_is_not(tmp_path):
     texts = [f"é {i}\u2028" for i in range(23)]
     made = []
 
-    def encode(lines):
+    def encode(lines, number):
+        assert lines[0] == texts[10 * number]
         if len(made) == stop:
             raise KeyboardInterrupt
         made.append(lines[0])

@@ -27,10 +27,12 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """A run with random weights, and two files with blank and equal lines."""
+    """A run with random weights, and two files with blank and equal lines, and one too long."""
     root = tmp_path_factory.mktemp("mine")
     for code, lines in (("en", ENGLISH), ("de", GERMAN)):
         some = [f"{line} {i}" for i in range(40) for line in lines]
+        # Longer than the model's rows, and in the last shard.
+        some[-1] += " long" * 200
         write(root / f"text.{code}", [some[0], "", *some, some[3]])
     vocabulary = train_vocabulary(root / "run", mono=str(root / "text.*"), size=80)
     model = build_model(
@@ -64,14 +66,18 @@ def words(folder, output, *more):
 
 @pytest.mark.long
 def test_all_lists_write_the_table_of_exact_search(folder, tmp_path, capsys, monkeypatch):
+    place = len((folder / "text.de").read_text().splitlines()) - 1
+    long = f"lines were cut to 64 tokens, the first of them line {place}"
     assert main.main(words(folder, tmp_path / "exact")) == 0
-    assert ", exact search\n" in capsys.readouterr().out
+    told = capsys.readouterr().out
+    assert ", exact search\n" in told and long in told
     monkeypatch.setattr(vector_files, "ROWS", 64)
     # Vectors that memory is not to hold are searched on disk.
     with monkeypatch.context() as patched:
         patched.setattr(workflow, "IN_MEMORY", 1000)
         assert main.main(words(folder, tmp_path / "disk")) == 0
-    assert ", exact search; vectors kept in " in capsys.readouterr().out
+    told = capsys.readouterr().out
+    assert ", exact search; vectors kept in " in told and long in told
     on_disk = (tmp_path / "disk.de-en.tsv").read_bytes()
     (tmp_path / "disk.de-en.tsv").unlink()
     lists = ("--search", "ivf", "--lists", "20", "--probes", "20")
@@ -95,7 +101,8 @@ def test_all_lists_write_the_table_of_exact_search(folder, tmp_path, capsys, mon
     assert len(find_pairs(str(tmp_path / "*"))) == len(find_pairs(str(tmp_path))) == 2
     # Other settings of the search read the vectors that are there.
     assert main.main(words(folder, tmp_path / "ivf", *lists, "--margin", "distance")) == 0
-    assert "lines encoded" not in capsys.readouterr().out
+    told = capsys.readouterr().out
+    assert "lines encoded" not in told and long in told
     assert main.main(words(folder, tmp_path / "ivf", *lists, "--layer", "0")) == 0
     assert "lines encoded" in capsys.readouterr().out
 
@@ -108,7 +115,7 @@ def test_killed_while_it_encodes_it_keeps_whole_shards(folder, tmp_path):
 import os, signal, sys
 from xlingjax.cli import main
 from xlingjax.inference import vector_files
-write, vector_files.ROWS, left = vector_files._write_rows, 32, int(sys.argv[1])
+write, vector_files.ROWS, left = vector_files.write_rows, 32, int(sys.argv[1])
 def counted(path, vectors):
     global left
     left -= 1
@@ -116,7 +123,7 @@ def counted(path, vectors):
         path.with_suffix(".partial").write_bytes(b"half")
         os.kill(os.getpid(), signal.SIGKILL)
     write(path, vectors)
-vector_files._write_rows = counted
+vector_files.write_rows = counted
 sys.exit(main.main(sys.argv[2:]))
 """
 
@@ -132,13 +139,13 @@ sys.exit(main.main(sys.argv[2:]))
         return done.returncode, done.stdout
 
     beside = tmp_path / ".out.de-en"
-    # Of five shards of the first side the fourth.
-    assert start(4)[0] == -signal.SIGKILL
-    whole = sorted(beside.glob("de-*/*.npy"))
+    # Of five shards of the first side the fourth; each writes the lines that were cut before.
+    assert start(8)[0] == -signal.SIGKILL
+    whole = sorted(beside.glob("de-*/de-0*.npy"))
     assert len(whole) == 3
     when = [path.stat().st_mtime_ns for path in whole]
-    # Two are left of that side, and five of the other: the ninth is none.
-    status, told = start(8)
+    # Two are left of that side, and five of the other.
+    status, told = start(15)
     assert status == 0, told
     assert [path.stat().st_mtime_ns for path in whole] == when
     assert main.main(words(folder, tmp_path / "exact")) == 0

@@ -333,7 +333,7 @@ def _shards(
         vocabulary=vocabulary.sha256,
     )
 
-    def encode(chunk: list[_Tokenised]) -> list[np.ndarray]:
+    def encode(chunk: list[_Tokenised], _: int) -> list[np.ndarray]:
         return averages(
             encoder,
             params,

@@ -116,15 +116,16 @@ def write_shards(
     folder: Path,
     sides: Sequence[str],
     rows_of_text: Iterable[Sequence[Any]],
-    encode: Callable[[list[Any]], Sequence[np.ndarray]],
+    encode: Callable[[list[Any], int], Sequence[np.ndarray]],
     text_of: Callable[[Any], Sequence[str]],
     say: Callable[[str], None],
     rows: int | None = None,
 ) -> list[tuple[ShardedLines, ShardedRows]]:
     """Each side's lines and vectors, of which whole shards of an earlier start are kept.
 
-    rows_of_text: the same at every start; encode: vectors [n, D] of each side for n of them;
-    text_of: the lines of one, in the order of `sides`; rows: of a shard (None: ROWS).
+    rows_of_text: the same at every start; encode: vectors [n, D] of each side for n of them, which
+    are those of the shard of that number; text_of: the lines of one, in the order of `sides`; rows:
+    of a shard (None: ROWS).
     Raises UserError where there are none, and where the folder cannot be written.
     """
     rows = rows or ROWS
@@ -138,8 +139,9 @@ def write_shards(
                 texts = zip(*map(text_of, chunk), strict=True)
                 for side, lines in zip(sides, texts, strict=True):
                     _write_lines(shard_path(folder, side, count, "txt"), lines)
-                for path, vectors in zip(paths, encode(chunk), strict=True):
-                    _write_rows(path, vectors)
+                found = encode(chunk, count)
+                for path, vectors in zip(paths, found, strict=True):
+                    write_rows(path, vectors.astype(np.float32, copy=False))
                 say(f"{folder}: {count * rows + len(chunk):,} lines encoded")
             count += 1
     except OSError as error:
@@ -190,10 +192,10 @@ def _write_lines(path: Path, lines: Iterable[str]) -> None:
         file.writelines(f"{line}\n".encode() for line in lines)
 
 
-def _write_rows(path: Path, vectors: np.ndarray) -> None:
+def write_rows(path: Path, rows: np.ndarray) -> None:
     partial = path.with_suffix(".partial")
     with open(partial, "wb") as file:
-        np.save(file, vectors.astype(np.float32, copy=False))
+        np.save(file, rows)
     # The last of a shard's files, and whole or not at all: where it is, the shard is.
     partial.replace(path)
 

@@ -20,7 +20,6 @@ from xlingjax.data.other_formats import refuse_no_lines
 from xlingjax.data.sources import pair_table
 from xlingjax.data.text_files import content_hash, read_lines
 from xlingjax.inference import mine as mining
-from xlingjax.inference.encode import longest_row, token_ids
 from xlingjax.inference.nearest import (
     LARGEST_EXACT,
     Rows,
@@ -33,10 +32,13 @@ from xlingjax.inference.vector_files import (
     ShardedLines,
     ShardedRows,
     read_shards,
+    shard_path,
+    write_rows,
     write_shards,
 )
 from xlingjax.inference.wrong_partners import first_of_equal_keys
 from xlingjax.runtime.files import require_apart, write_json
+from xlingjax.runtime.records import read_npy
 from xlingjax.training.checkpoint_paths import find_checkpoint
 from xlingjax.workflows.encode import (
     cell,
@@ -52,6 +54,8 @@ IN_MEMORY = 1 << 28
 """Bytes of the vectors of both sides up to which they are not written to disk."""
 BYTES = 4
 """Of a float32."""
+_FORMAT = 2
+"""Of the files of vectors: 1 had not the lines that were cut."""
 
 
 def mine(
@@ -95,6 +99,7 @@ def mine(
     settings = {"k": k, "margin": margin, "threshold": threshold}
     lines: list[Any] = []
     vectors: list[Rows] = []
+    cut: list[int]
     cuts: list[list[int]] = []
     made_of = ""
     size = sum(sizes) * trained.model.config.dim * BYTES
@@ -106,17 +111,23 @@ def mine(
         for path, mask, language in zip(files, kept, known, strict=True):
             side = [*itertools.compress(_lines(path), mask)]
             lines.append(side)
-            cut: list[int] = []
+            cut = []
             vectors.append(sentence_vectors(trained, side, language, way, cut))
             cuts.append(cut)
         mined = mining.mine(*vectors, **settings)
     else:
         for path, mask, language in zip(files, kept, known, strict=True):
-            side, rows = _on_disk(trained, path, mask, language, way, beside)
+            side, rows, cut = _on_disk(
+                trained,
+                path,
+                mask,
+                language,
+                way,
+                beside,
+            )
             lines.append(side)
             vectors.append(rows)
-            # Apart, since vectors of an earlier start are not made again.
-            cuts.append(_cut(trained, side, way))
+            cuts.append(cut)
         with tempfile.TemporaryDirectory(dir=beside) as scratch:
             mined = mining.mine(
                 *vectors,
@@ -155,22 +166,6 @@ def mine(
     return "\n".join(summary)
 
 
-def _cut(
-    trained: TrainedRun,
-    lines: Iterable[str],
-    way: Sentences,
-) -> list[int]:
-    """The places, from 0, of the lines that are longer than what is read of them."""
-    longest = longest_row(trained.model, way.max_length)
-    rows: list[int] = []
-    for row, line in enumerate(lines):
-        cut: list[int] = []
-        token_ids([way.prefix + line], trained.vocabulary, longest, cut)
-        if cut:
-            rows.append(row)
-    return rows
-
-
 def _lines(path: str) -> Iterator[str]:
     return (line.strip() for _, line in read_lines(path))
 
@@ -195,9 +190,11 @@ def _on_disk(
     language: str,
     way: Sentences,
     beside: Path,
-) -> tuple[ShardedLines, ShardedRows]:
-    """The kept lines of a file and their vectors, encoded now or by an earlier start."""
+) -> tuple[ShardedLines, ShardedRows, list[int]]:
+    """The kept lines of a file, their vectors, encoded now or by an earlier start, and the places,
+    from 0, of the lines that were cut to the model's length."""
     identity = [
+        _FORMAT,
         content_hash(path),
         _of_weights(trained),
         trained.vocabulary.sha256,
@@ -206,17 +203,35 @@ def _on_disk(
     # By all that the vectors depend on: another run or layer has a folder of its own.
     mark = hashlib.sha256(made_with.encode()).hexdigest()[:16]
     folder = beside / f"{language}-{mark}"
+
+    def encode(lines: list[str], number: int) -> list[np.ndarray]:
+        cut: list[int] = []
+        vectors = sentence_vectors(trained, lines, language, way, cut)
+        # Before the vectors, which a later start takes for a whole shard.
+        write_rows(_cut_path(folder, language, number), np.array(cut, int))
+        return [vectors]
+
     found = read_shards(folder, [language])
     if found is None:
         found = write_shards(
             folder,
             [language],
             itertools.compress(_lines(path), mask),
-            lambda lines: [sentence_vectors(trained, lines, language, way)],
+            encode,
             lambda line: [line],
             print,
         )
-    return found[0]
+    [(side, rows)] = found
+    remedy = f"remove {folder}: its vectors are made anew"
+    cut = []
+    for number in range(len(rows.paths)):
+        of_shard = read_npy(_cut_path(folder, language, number), remedy)
+        cut += (number * rows.rows + of_shard).tolist()
+    return side, rows, cut
+
+
+def _cut_path(folder: Path, language: str, number: int) -> Path:
+    return shard_path(folder, f"{language}-cut", number, "npy")
 
 
 def _of_weights(trained: TrainedRun) -> str:
