@@ -39,8 +39,17 @@ def test_a_variable_that_is_no_number_is_named(monkeypatch):
         join_processes(RuntimeConfig())
 
 
-def test_one_process_needs_none(monkeypatch):
-    monkeypatch.setenv("SLURM_NTASKS", "1")
+@pytest.mark.parametrize(
+    "variables",
+    [
+        {"SLURM_NTASKS": "1", "SLURM_PROCID": "0", "SLURM_STEP_NODELIST": "a"},
+        # Of the shell of a batch job, outside of `srun`.
+        {"SLURM_NTASKS": "16", "SLURM_PROCID": "0"},
+    ],
+)
+def test_one_process_needs_none(monkeypatch, variables):
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
     assert start() == "8 x cpu (cpu), 1 process x 8 devices"
     assert all_agree(True) and not all_agree(False)
 

@@ -29,6 +29,7 @@ def jobs_options(group: Any) -> None:
 def groups_of(args: Namespace) -> list[Any]:
     """The devices of each of --jobs commands; none where this command does the work itself. Raises
     UserError."""
+    from xlingjax.runtime.machine import slurm_tasks
     from xlingjax.workflows.side_by_side import device_groups
 
     if (args.jobs or 1) == 1:
@@ -40,7 +41,7 @@ def groups_of(args: Namespace) -> list[Any]:
     )
     for name in ("XLINGJAX_COORDINATOR", "XLINGJAX_NUM_PROCESSES"):
         several = several or os.environ.get(name)
-    if several or int(os.environ.get("SLURM_NTASKS", 1)) > 1:
+    if several or slurm_tasks() > 1:
         raise UserError(
             f"--jobs {args.jobs}: several processes are one training (--coordinator,"
             " --num_processes), which has none beside it; leave it out",

@@ -145,10 +145,7 @@ def join_processes(config: RuntimeConfig) -> None:
     if index < 0:
         index = number_in("XLINGJAX_PROCESS_ID", -1)
     # Under SLURM and on TPU pods JAX finds the coordinator by itself; elsewhere it has to be named.
-    slurm = (
-        int(os.environ.get("SLURM_NTASKS", 1)) > 1
-        and "SLURM_PROCID" in os.environ
-    )
+    slurm = slurm_tasks() > 1
     pod = "," in os.environ.get("TPU_WORKER_HOSTNAMES", "")
     if not (coordinator or count > 1 or slurm or pod):
         return
@@ -164,7 +161,7 @@ def join_processes(config: RuntimeConfig) -> None:
     # Only used where the devices are CPUs.
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
     explain_deaths()
-    leave_after_errors()
+    leave_after_errors(heartbeat)
     try:
         if coordinator:
             jax.distributed.initialize(
@@ -180,6 +177,15 @@ def join_processes(config: RuntimeConfig) -> None:
             f"process {index} could not join coordinator {coordinator or 'of the cluster'}:"
             f" {first_line(error)}",
         ) from error
+
+
+def slurm_tasks() -> int:
+    """Processes that `srun` has started beside this one, itself included; 1: it has not. The shell
+    of a batch job has the tasks of the whole job among its variables, and what it starts itself is
+    alone."""
+    if "SLURM_PROCID" in os.environ and "SLURM_STEP_NODELIST" in os.environ:
+        return number_in("SLURM_NTASKS", 1)
+    return 1
 
 
 def require_platform(platform: str) -> None:
