@@ -24,6 +24,11 @@ help: ## this list
 setup: $(VENV)/.ready ## virtual environment and pinned packages
 	@$(BIN)/xlingjax --version
 
+# Asked for by setup-% alone, it would be removed behind it.
+.PRECIOUS: $(VENV)/.ready-%
+setup-%: $(VENV)/.ready-% ## setup-cuda, setup-tpu: for NVIDIA GPUs or TPUs; setup-cuda12: V100s and older drivers (xlingjax doctor says which)
+	@$(BIN)/xlingjax doctor
+
 $(VENV)/.created: ## the virtual environment, empty
 	@test -n "$(PYTHON)" || { echo "error: no Python 3.11 or 3.12 found; install one or run: make PYTHON=/path/to/python3.11 ..." >&2; exit 2; }
 	@echo "== virtual environment in $(VENV) ($$($(PYTHON) --version))"
@@ -40,7 +45,7 @@ $(VENV)/.ready: $(VENV)/.created pyproject.toml constraints.txt ## with the pinn
 	$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib || true
 	touch $@
 
-$(VENV)/.ready-%: $(VENV)/.ready ## with an extra of pyproject.toml: interop (transformers, PyTorch), cuda, tpu, beam, clean, kenlm, search, wandb, dev, browser, docs
+$(VENV)/.ready-%: $(VENV)/.ready ## with an extra of pyproject.toml: interop (transformers, PyTorch), cuda, cuda12, tpu, beam, clean, kenlm, search, wandb, dev, browser, docs
 	$(PIP) install -q -c constraints.txt -e '.[$*]'
 	touch $@
 

@@ -11,6 +11,7 @@ import importlib
 import importlib.metadata as metadata
 import os
 import re
+import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
@@ -30,6 +31,10 @@ EXTRAS = {
     "clean": ("data clean", "mwxml"),
     "kenlm": ("perplexities by KenLM files", "kenlm"),
 }
+# NVIDIA's release notes: the first driver of each CUDA, and the first compute capability (that of
+# Turing) of CUDA 13.
+OLDEST_DRIVER = {"cuda12": 525, "cuda13": 580}
+CUDA_13_CARDS = (7, 5)
 # Of two distributions that own one folder, the one to keep.
 KEEP = {
     "seqio": "seqio",
@@ -219,11 +224,15 @@ def check_devices() -> Iterator[Finding]:
     # The plugin of an accelerator must be of JAX's own version.
     version = metadata.version("jax")
     if Path("/dev/nvidia0").exists():
+        extra, why = cuda_of(_cards())
+        repair = f'pip install "jax[{extra}]=={version}"'
+        if not extra:
+            repair = "update the driver of NVIDIA"
         yield Finding(
             "note",
             "devices",
-            "an NVIDIA GPU is there and JAX does not use it",
-            f'pip install "jax[cuda13]=={version}"',
+            f"an NVIDIA GPU is there and JAX does not use it{why}",
+            repair,
         )
     # TPU VMs show their chips as one or the other, by generation.
     if Path("/dev/accel0").exists() or Path("/dev/vfio/0").exists():
@@ -233,6 +242,43 @@ def check_devices() -> Iterator[Finding]:
             "a TPU seems to be there and JAX does not use it",
             f'pip install "jax[tpu]=={version}"',
         )
+
+
+def _cards() -> list[str]:
+    """Of each NVIDIA GPU its compute capability and the driver: "7.0, 535.183.01"."""
+    asked = "--query-gpu=compute_cap,driver_version"
+    try:
+        done = subprocess.run(
+            ["nvidia-smi", asked, "--format=csv,noheader"],
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=30,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return []
+    return done.stdout.splitlines()
+
+
+def cuda_of(cards: Iterable[str]) -> tuple[str, str]:
+    """(JAX's extra for these cards, what decides it), of lines as `_cards` gives them; the extra is
+    "" where the driver is older than both."""
+    for card in cards:
+        numbers = re.findall(r"\d+", card)
+        if len(numbers) < 3:
+            continue
+        capability = (int(numbers[0]), int(numbers[1]))
+        driver = int(numbers[2])
+        if driver < OLDEST_DRIVER["cuda12"]:
+            least = OLDEST_DRIVER["cuda12"]
+            return "", f": its driver is {driver}, CUDA 12 needs {least}"
+        if capability < CUDA_13_CARDS:
+            major, minor = capability
+            return "cuda12", f": CUDA 13 has no card of {major}.{minor}"
+        if driver < OLDEST_DRIVER["cuda13"]:
+            least = OLDEST_DRIVER["cuda13"]
+            return "cuda12", f": its driver is {driver}, CUDA 13 needs {least}"
+    return "cuda13", ""
 
 
 def check_compile_cache() -> Iterator[Finding]:
