@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup pretrain negatives test test-long test-soak test-tpu lint docs inspect bench wheel clean
+.PHONY: help setup pretrain negatives test test-long test-soak test-tpu test-cuda lint docs inspect bench wheel clean
 
 # The first interpreter that really starts and is 3.11 or 3.12.
 PYTHON ?= $(shell for p in python3.11 python3.12 python3; do \
@@ -55,6 +55,11 @@ $(VENV)/tpu/.ready: $(VENV)/.ready-dev ## the compiler of TPUs, for test-tpu
 	$(PIP) install -q -c constraints.txt --no-deps --upgrade --target $(VENV)/tpu libtpu
 	touch $@
 
+$(VENV)/cuda/.ready: $(VENV)/.ready-dev ## the compiler of NVIDIA GPUs, for test-cuda and plan
+	@echo "== the compiler of GPUs (600 MB)"
+	$(PIP) install -q -c constraints.txt --no-deps --upgrade --target $(VENV)/cuda jax-cuda12-plugin jax-cuda12-pjrt nvidia-cuda-nvcc-cu12
+	touch $@
+
 # --- The demonstration: every line is a command to type ------------------------------------------------------------------------------------
 
 runs/demo/data/manifest.json: | $(VENV)/.ready ## the demonstration's text, from the embedded corpus
@@ -88,6 +93,9 @@ test-soak: $(VENV)/.ready-dev ## the tests of minutes, by hand before a release:
 
 test-tpu: $(VENV)/tpu/.ready ## programs for TPUs, compiled without one; the other tests skip them
 	PYTHONPATH=$(VENV)/tpu $(BIN)/python -m pytest tests/test_tpu.py -n $(TEST_WORKERS) --durations 15
+
+test-cuda: $(VENV)/cuda/.ready ## the same for NVIDIA GPUs
+	$(BIN)/python -m pytest tests/test_cuda.py -n $(TEST_WORKERS) --durations 15
 
 lint: $(VENV)/.ready-dev ## ruff, and mypy on the public names and the contracts
 	$(BIN)/ruff check .

@@ -2,6 +2,7 @@
 libtpu)."""
 
 import importlib.util
+import json
 import os
 import re
 
@@ -9,6 +10,7 @@ import jax
 import pytest
 
 from tests.helpers import tiny
+from xlingjax.cli import main
 from xlingjax.evaluation.perplexity import _sums
 from xlingjax.inference.forward import compiled
 from xlingjax.model.build import build_model
@@ -188,3 +190,34 @@ def test_evaluators_compute_on_xla(chips):
         kernels(evaluation.lower(params, abstract(mesh, objective, 8, 40)).compile().as_text())
         == []
     )
+
+
+def a_plan(tmp_path, *settings):
+    """(status, record) of XLM-R base's plan for eight chips."""
+    output = tmp_path / "plan.json"
+    argv = ["plan", "--gin_file", "xlmr_base", "--on", "v5e:2x4", "--output", str(output)]
+    status = main.main([*argv, *settings])
+    [record] = json.loads(output.read_text(encoding="utf-8"))
+    return status, record
+
+
+def test_a_plan_says_what_the_compiler_says(tmp_path):
+    status, record = a_plan(tmp_path, "--gin.LAYERS=2", "--gin.BATCH=128")
+    [mlm] = record["programs"]
+    assert status == 0 and record["fits"]
+    # Before it was compiled.
+    assert sum(mlm["estimated"].values()) == pytest.approx(mlm["peak"], rel=0.2)
+    # The gradients of all parameters, once, and some states of the vocabulary.
+    assert mlm["collectives"].keys() == {"all-reduce"}
+    size = mlm["bytes"]["parameters"]
+    assert size < mlm["collectives"]["all-reduce"]["bytes"] < 2.5 * size
+    assert mlm["cycles"] > 0 and mlm["bound"]["matrix"] > 0
+
+
+def test_a_plan_that_does_not_fit(tmp_path, capsys):
+    status, record = a_plan(tmp_path, "--gin.BATCH=256")
+    [mlm] = record["programs"]
+    assert status == 1 and not record["fits"] and mlm["error"] == "does not fit"
+    # Of 15.75 GiB.
+    assert mlm["peak"] > 20 * 2**30
+    assert "mlm: DOES NOT FIT" in capsys.readouterr().out

@@ -15,8 +15,6 @@ from xlingjax.convert import import_model
 from xlingjax.data.check import Findings
 from xlingjax.data.holdout import held_out
 from xlingjax.errors import UserError
-from xlingjax.model import memory
-from xlingjax.model.config import preset
 from xlingjax.workflows.adapt_held_out import heldout_shares, say_unmeasured, write_heldout
 from xlingjax.workflows.adapt_prepare import first_model
 from xlingjax.workflows.adapt_request import Request, absolute
@@ -481,49 +479,3 @@ def test_hours_become_steps():
         UserError, match="--hours 0.04 is too little: 5 evaluations take 100 s, compiling 60 s"
     ):
         steps_within(0.04, speed)
-
-
-def test_memory_is_planned_by_what_a_step_keeps(monkeypatch):
-    config = preset("xlmr_base")
-    needed = memory.estimate(config, rows=8, length=512, predictions=77)
-    assert (
-        needed["parameters"]
-        == needed["gradients"]
-        == needed["moments of Adam"] // 2
-        == 4 * 278_294_418
-    )
-    # Per layer, in float32: 2 * tokens * (34 D + 5 H L).
-    assert needed["activations"] == 12 * 2 * 8 * 512 * (34 * 768 + 5 * 12 * 512)
-    assert needed["logits"] == 2 * 4 * 8 * 77 * 250_112
-    assert memory.estimate(config, 8, 512, 77, chunk=100)["logits"] == 2 * 4 * 100 * 250_112
-    assert (
-        memory.estimate(config.replace(remat="full"), 8, 512, 77)["activations"]
-        < needed["activations"] / 4
-    )
-    assert re.search(r"together +\d+\.\d\d GB", memory.table(needed))
-
-    import jax
-
-    from xlingjax.model.partition import MeshConfig, make_mesh
-
-    devices, mesh = jax.device_count(), make_mesh()
-    fixed = 4 * needed["parameters"]
-    one_row = sum(memory.estimate(config, 1, 512, 77).values()) - fixed
-    monkeypatch.setattr(memory, "device_bytes", lambda: int((fixed + 2.5 * one_row) / memory.SHARE))
-    assert memory.microbatches_for(config, mesh, 8 * devices, 512, 77) == 4  # two rows at a time
-    monkeypatch.setattr(memory, "device_bytes", lambda: fixed)
-    with pytest.raises(UserError, match=r"one row of 512 tokens needs about .* shorten the rows"):
-        memory.microbatches_for(config, mesh, 8 * devices, 512, 77)
-
-    shared = memory.estimate(config, 8, 512, 77, mesh=make_mesh(MeshConfig(data=1, fsdp=-1)))
-    tall = {name: size for name, size in needed.items() if name in ("activations", "logits")}
-    assert (
-        shared.items() >= tall.items()
-        and 1 / devices < shared["parameters"] / needed["parameters"] < 1.02 / devices
-    )
-    monkeypatch.setattr(
-        memory, "device_bytes", lambda: int((fixed / devices * 1.02 + one_row) / memory.SHARE)
-    )
-    assert memory.microbatches_for(config, make_mesh(MeshConfig(1, -1)), 2 * devices, 512, 77) == 2
-    with pytest.raises(UserError, match="a batch of 4 rows does not spread over 8 devices"):
-        memory.microbatches_for(config, mesh, 4, 512, 77)

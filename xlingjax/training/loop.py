@@ -165,7 +165,7 @@ def train(
         tracker.say(f"xlingjax on {machine}; mesh {_axes(device_mesh)}")
 
         # ---- the state, abstract: shapes and where they lie --------------------------------------
-        _require_loss_scale(model, optimizer)
+        require_loss_scale(model, optimizer)
         encoder = build_model(model, device_mesh)
         rule = make_optimizer(optimizer, steps, encoder.abstract())
         abstract = abstract_state(device_mesh, encoder, rule, optimizer)
@@ -358,7 +358,7 @@ def _require_evaluators(evaluators: Sequence[Evaluator]) -> None:
             )
 
 
-def _require_loss_scale(model: ModelConfig, optimizer: OptimizerConfig) -> None:
+def require_loss_scale(model: ModelConfig, optimizer: OptimizerConfig) -> None:
     if model.dtype == "float16" and not optimizer.loss_scale:
         remedy = (
             "set optimizer.loss_scale=65536 (it adapts itself), or DTYPE=bfloat16 where the"

@@ -18,18 +18,18 @@ from xlingjax.data.sources import find_pairs, find_text
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
 from xlingjax.inference.run import open_run
-from xlingjax.model import memory
-from xlingjax.model.partition import make_mesh
+from xlingjax.model.partition import make_mesh, row_devices
 from xlingjax.runtime.machine import RuntimeConfig
 from xlingjax.training.checkpoint_paths import find_checkpoint
 from xlingjax.training.run_record import model_of, run_and_checkpoint
+from xlingjax.training.step_memory import Needs, microbatches_for, table
 from xlingjax.training.workdir import whole, write_workdir
 from xlingjax.workflows.adapt_held_out import (
     heldout_shares,
     say_unmeasured,
     write_heldout,
 )
-from xlingjax.workflows.adapt_recipe import CHUNK, recipe_text, settings
+from xlingjax.workflows.adapt_recipe import recipe_text, settings
 from xlingjax.workflows.adapt_request import Request
 from xlingjax.workflows.adapt_trial import (
     EVALUATIONS,
@@ -216,28 +216,16 @@ def _checked(request: Request, vocabulary: Vocabulary) -> Findings:
 
 def _microbatches(request: Request, bound: Mapping[str, Any]) -> int:
     """How many a batch is cut into, so that what the recipe binds fits the devices."""
-    config = bound["model"]
     mesh = make_mesh(bound["mesh"])
-    slots = -(-request.length // 5)  # predicted tokens of a row, rounded up
-    parts = memory.microbatches_for(
-        config,
-        mesh,
-        request.batch,
-        request.length,
-        slots,
-        CHUNK,
-    )
+    needs = Needs(bound["model"], bound["optimizer"], bound["objectives"])
+    parts = microbatches_for(needs, mesh, request.batch)
     # Of one device and one microbatch: what is in memory at a time.
-    rows = request.batch // memory.row_devices(mesh) // parts
+    rows = request.batch // row_devices(mesh) // parts
     print(
         f"memory of a device, {rows} rows of {request.length} tokens at a time ({parts}"
         " microbatches):",
     )
-    print(
-        memory.table(
-            memory.estimate(config, rows, request.length, slots, CHUNK, mesh),
-        ),
-    )
+    print(table(needs.on(mesh, parts)))
     return parts
 
 

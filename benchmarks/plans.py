@@ -1,0 +1,107 @@
+"""Does each recipe fit the machines that its paper had, and those of today? Compiled for them
+without having them: a table, recipe by machine, of the fastest settings that fit.
+
+`python -m benchmarks.plans OUT [RECIPE ...] [--on MACHINE ...] [--tries N]` writes
+OUT/RECIPE-MACHINE.json and prints the table; what is there is not made again. The compilers:
+docs/scaling.md.
+"""
+
+import argparse
+import json
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from xlingjax.errors import UserError
+from xlingjax.workflows.plan import stand_ins
+from xlingjax.workflows.plan_search import search
+
+RECIPES: dict[str, tuple[str, ...]] = {
+    "xlm_15_mlm": (),
+    "xlm_15_mlm_tlm": (),
+    "xlm_clm": (),
+    "xlmr_base": (),
+    "xlmr_large": (),
+    "unicoder": (),
+    "unicoder_lc": (),
+    "veco_large": (),
+    "ernie_m_base": (),
+    "ernie_m_large": (),
+    "xdae": (),
+    "xfnp": (),
+    "xlm_mt_ro_en": (),
+    "xlm_unmt_en_fr": (),
+}
+"""With what they are given beside stand-ins of their text."""
+MACHINES = {
+    # Its matrix units know float16 alone.
+    "V100:8": ("DTYPE=float16", "optimizer.loss_scale=65536.0"),
+    "A100:8": ("DTYPE=bfloat16",),
+    "v5e:2x4": ("DTYPE=bfloat16",),
+}
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("recipe", nargs="*")
+    parser.add_argument("--on", nargs="+", default=list(MACHINES))
+    parser.add_argument("--tries", type=int, default=3)
+    args = parser.parse_args(argv)
+    args.out.mkdir(parents=True, exist_ok=True)
+    print(
+        "| recipe | machine | data x fsdp x tensor | microbatches | remat | GB of a device"
+        " | estimated | tokens/s at most | days at least | seconds |\n"
+        "|---|---|---|--:|---|--:|--:|--:|--:|--:|",
+    )
+    for recipe in args.recipe or RECIPES:
+        for machine in args.on:
+            path = args.out / f"{recipe}-{machine.replace(':', '-')}.json"
+            if not path.exists():
+                path.write_text(
+                    json.dumps(_found(recipe, machine, args.tries), indent=1),
+                )
+            print(_line(recipe, machine, json.loads(path.read_text())))
+
+
+def _found(recipe: str, machine: str, tries: int) -> dict[str, Any]:
+    given = [*RECIPES.get(recipe, ()), *MACHINES.get(machine, ())]
+    given += stand_ins([recipe], given)
+    began = time.monotonic()
+    try:
+        found = search([recipe], given, machine, tries, lambda line: None)
+    except UserError as error:
+        return {"refused": str(error)}
+    seconds = time.monotonic() - began
+    return {"seconds": seconds, **found.record()}
+
+
+def _line(recipe: str, machine: str, found: dict[str, Any]) -> str:
+    start = f"| `{recipe}` | {machine} |"
+    if "refused" in found:
+        return f"{start} {found['refused']} | | | | | | | |"
+    best = [one for one in found["tried"] if one["flags"] == found["best"]]
+    if not best:
+        said = "; ".join(
+            one["refused"] or "does not fit" for one in found["tried"]
+        )
+        none = f"none of {len(found['tried'])} fits: {said}"
+        return f"{start} {none} | | | | | | | {found['seconds']:.0f} |"
+    [one] = best
+    values = dict(
+        word.removeprefix("--gin.").split("=") for word in one["flags"].split()
+    )
+    plan = one["plan"]
+    most = max(plan["programs"], key=lambda program: program["peak"])
+    estimated = sum(most["estimated"].values()) / 1e9
+    mesh = " x ".join(str(size) for size in plan["mesh"].values())
+    return (
+        f"{start} {mesh} | {values['MICROBATCHES']} | {values['REMAT']} | {most['peak'] / 1e9:.1f}"
+        f" of {plan['room'] / 1e9:.1f} | {estimated:.1f} | {plan['tokens_per_second']:,.0f}"
+        f" | {plan['days']:,.1f} | {found['seconds']:.0f} |"
+    )
+
+
+if __name__ == "__main__":
+    main()

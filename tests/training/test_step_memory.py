@@ -1,0 +1,90 @@
+"""What a step is said to need before it is compiled. What compilers then say: test_tpu.py."""
+
+import re
+
+import jax
+import pytest
+from jax.sharding import AbstractMesh
+
+from xlingjax.config.recipe import read_recipe
+from xlingjax.errors import UserError
+from xlingjax.model.partition import AXES, MeshConfig, make_mesh
+from xlingjax.training import step_memory
+from xlingjax.training.step_memory import Needs, microbatches_for
+
+BASE = 278_294_418
+"""Parameters of XLM-R base."""
+VOCABULARY = 250_112
+GIVEN = ["MONO=text/*", "VOCABULARY=vocab", "LANGUAGES=de en", "BATCH=256"]
+
+
+def needs_of(name, *given):
+    bound = read_recipe([name], [*GIVEN, *given]).bound
+    return Needs(bound["model"], bound["optimizer"], bound["objectives"])
+
+
+def mesh(data, fsdp=1, tensor=1):
+    return AbstractMesh((data, fsdp, tensor), AXES)
+
+
+def test_of_a_base_model():
+    needs = needs_of("xlmr_base", "LOSS_CHUNK=0")
+    eight = needs.on(mesh(8), 1)
+    # With the rows that fill the table up.
+    assert eight["parameters"] == eight["gradients"] == pytest.approx(4 * BASE, rel=1e-3)
+    assert eight["moments"] == pytest.approx(2 * 4 * BASE, rel=1e-3)
+    # 77 of 512 tokens are predicted, in 32 rows: three arrays, and the table's gradient.
+    assert eight["vocabulary"] == 3 * 4 * 32 * 77 * VOCABULARY + 4 * VOCABULARY * 768
+    # Each layer keeps of its attention a row of L for each query and head at least, in 16 bits.
+    assert eight["activations"] > 12 * 32 * 12 * 512 * 512 * 2
+    # By the rows alone.
+    four = needs.on(mesh(8), 4)
+    assert four["activations"] == pytest.approx(eight["activations"] / 4, rel=0.01)
+    assert four["gradients"] == 2 * eight["gradients"]
+    assert needs.on(mesh(32), 1)["activations"] == four["activations"]
+    # With the compiler of GPUs 25.6 GB (XLM-R base, 256 rows on eight H100s).
+    chunked = needs_of("xlmr_base").on(mesh(8), 1)
+    assert sum(chunked.values()) == pytest.approx(25.6e9, rel=0.2)
+
+
+def test_what_is_recomputed_is_not_kept():
+    needs = needs_of("xlmr_base")
+    none, dots, full = (
+        needs.on(mesh(8), 1, remat)["activations"] for remat in ("none", "dots", "full")
+    )
+    assert full < dots < none / 3
+    # The input of each layer, in 16 bits, and all of one; embeddings and the head besides.
+    assert full == pytest.approx(12 * 32 * 512 * 768 * 2 + none / 12, rel=0.2)
+
+
+def test_what_a_mesh_shares_out():
+    needs = needs_of("xlmr_base")
+    whole, shared, split = (
+        needs.on(mesh(*sizes), 1) for sizes in ((1, 1, 1), (1, 8, 1), (1, 1, 4))
+    )
+    for part in ("parameters", "moments", "gradients"):
+        assert 1 / 8 <= shared[part] / whole[part] < 1.02 / 8
+    assert shared["activations"] == pytest.approx(whole["activations"] / 8, rel=0.01)
+    # Heads and feed-forward, not the states between layers.
+    assert 1 / 4 < split["activations"] / whole["activations"] < 1 / 2
+
+
+def test_a_kernel_keeps_no_square():
+    xla = needs_of("xlmr_base", "ATTENTION_DROPOUT=0.0").on(mesh(8), 1)
+    cudnn = needs_of("xlmr_base", "ATTENTION_DROPOUT=0.0", "ATTENTION=cudnn").on(mesh(8), 1)
+    square = 12 * 32 * 12 * 512 * 512
+    assert xla["activations"] - cudnn["activations"] > 2 * square
+
+
+def test_microbatches_are_as_few_as_fit(monkeypatch):
+    needs, devices = needs_of("xlmr_base"), jax.device_count()
+    all_rows = make_mesh()
+    two_rows = sum(needs.on(all_rows, 16).values())
+    monkeypatch.setattr(step_memory, "device_bytes", lambda: int(two_rows / step_memory.SHARE) + 1)
+    assert microbatches_for(needs, all_rows, 256) == 16
+    monkeypatch.setattr(step_memory, "device_bytes", lambda: 4 * BASE)
+    with pytest.raises(UserError, match=r"one row needs about [\d.]+ GB, .* shorten the rows"):
+        microbatches_for(needs, all_rows, 256)
+    with pytest.raises(UserError, match=f"a batch of 4 rows does not spread over {devices}"):
+        microbatches_for(needs, make_mesh(MeshConfig(1, -1)), 4)
+    assert re.search(r"together +\d+\.\d\d GB", step_memory.table(needs.on(all_rows, 1)))

@@ -1,0 +1,93 @@
+"""`xlingjax plan`."""
+
+import argparse
+from argparse import Namespace
+from pathlib import Path
+
+from xlingjax.cli.types import place, positive
+from xlingjax.cli.verb import Verb
+from xlingjax.errors import UserError
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--on",
+        action="append",
+        required=True,
+        metavar="MACHINE",
+        help="H100:8, A100:16, V100:8, v4:2x2x2, v5e:4x4, v5p:2x2x4, v6e:4x8, or here; repeat for"
+        " several",
+    )
+    parser.add_argument(
+        "--search",
+        action="store_true",
+        help="look for the fastest settings that fit: mesh, microbatches, what is recomputed",
+    )
+    parser.add_argument(
+        "--tries",
+        type=positive,
+        default=8,
+        metavar="N",
+        help="programs that the search compiles at most, for each machine (default 8)",
+    )
+    parser.add_argument(
+        "--evaluations",
+        action="store_true",
+        help="also the first state, and what measures each objective",
+    )
+    parser.add_argument(
+        "--output",
+        type=place,
+        metavar="FILE",
+        help="also write all figures here, as JSON",
+    )
+
+
+def run(args: Namespace) -> int:
+    from xlingjax.runtime.files import require_file, write_json
+    from xlingjax.workflows.plan import measured, stand_ins
+    from xlingjax.workflows.plan_search import search
+    from xlingjax.workflows.plan_text import text_of
+
+    if args.platform or args.devices:
+        raise UserError(
+            "plan: --on says for which devices; leave --platform and --devices out",
+        )
+    if args.output:
+        require_file(args.output)
+    added = stand_ins(args.gin_file, args.overrides)
+    if added:
+        print(f"taken for what is not given: {', '.join(added)}")
+    overrides = [*args.overrides, *added]
+    records = []
+    fit = True
+    for machine in args.on:
+        plan = measured(args.gin_file, overrides, machine, args.evaluations)
+        print(text_of(plan), flush=True)
+        record = plan.record()
+        if args.search:
+            found = search(
+                args.gin_file,
+                overrides,
+                machine,
+                args.tries,
+                lambda line: print(line, flush=True),
+            )
+            record["search"] = found.record()
+            fit = fit and found.fits
+        else:
+            fit = fit and plan.all_fit
+        records.append(record)
+    if args.output:
+        write_json(Path(args.output), records)
+    return 0 if fit else 1
+
+
+VERB = Verb(
+    "plan",
+    "compile a recipe for machines that are not there: does it fit, what bounds it, how long",
+    options,
+    run,
+    recipe=True,
+)
+"""1: it does not fit."""

@@ -1,0 +1,280 @@
+"""What the text of a compiled program (XLA's HLO) tells of one device's work: which operations run,
+how often, what they move."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+
+COLLECTIVES = (
+    "all-reduce",
+    "all-gather",
+    "reduce-scatter",
+    "all-to-all",
+    "collective-permute",
+    "collective-broadcast",
+)
+# They move nothing: names for what is there, or what other lines count.
+_FREE = frozenset(
+    (
+        "parameter",
+        "constant",
+        "tuple",
+        "get-tuple-element",
+        "bitcast",
+        "while",
+        "conditional",
+        "call",
+        "after-all",
+        "partition-id",
+        "opt-barrier",
+    ),
+)
+_BITS = {"pred": 8, "token": 0, "opaque": 0, "c64": 64, "c128": 128}
+_HEADER = re.compile(r"^(ENTRY )?%?([\w.\-]+) \(.*\) -> .*\{\s*$")
+_LINE = re.compile(r"^\s+(ROOT )?%?([\w.\-]+) = ")
+_TRIPS = re.compile(r'"known_trip_count":\{"n":"(\d+)"')
+_CALLS = re.compile(
+    r"\b(calls|body|condition|to_apply|true_computation|false_computation)=%?([\w.\-]+)",
+)
+_BRANCHES = re.compile(r"branch_computations=\{([^}]*)\}")
+_CYCLES = re.compile(r'"estimated_cycles":"(\d+)"')
+_ARRAY = re.compile(r"\b([a-z]\w*)\[([\d,]*)\]")
+
+
+@dataclasses.dataclass(frozen=True)
+class Operation:
+    name: str
+    kind: str
+    """Its opcode: "fusion", "all-reduce" ..."""
+    bytes: int
+    """Of its results."""
+    operands: tuple[str, ...]
+    attributes: str
+    """What stands behind the operands."""
+    root: bool
+
+
+@dataclasses.dataclass(frozen=True)
+class Collective:
+    kind: str
+    devices: int
+    """That take part together."""
+    bytes: int
+    """Of the whole array on each: what is summed or gathered."""
+    times: int
+
+    @property
+    def sent(self) -> float:
+        """Bytes that leave a device, all times, where devices stand in a ring."""
+        n = max(self.devices, 1)
+        share = (n - 1) / n
+        if self.kind == "all-reduce":
+            share *= 2
+        if self.kind in ("collective-permute", "collective-broadcast"):
+            share = 1.0
+        return self.times * self.bytes * share
+
+
+class Program:
+    """The computations of a program, and how often each runs."""
+
+    def __init__(self, text: str):
+        self._of: dict[str, list[Operation]] = {}
+        self._entry = ""
+        self._read(text)
+        self._times: Counter[str] = Counter()
+        self._fused: set[str] = set()
+        self._follow(self._entry, 1, False)
+
+    def operations(self) -> Iterator[tuple[Operation, int]]:
+        """(operation, how often it runs), without what is inside of fusions."""
+        for name, times in self._times.items():
+            if name not in self._fused:
+                for operation in self._of[name]:
+                    yield operation, times
+
+    def collectives(self) -> list[Collective]:
+        found = []
+        for name, times in self._times.items():
+            here = {one.name: one for one in self._of[name]}
+            for operation in self._of[name]:
+                kind = operation.kind.removesuffix("-start")
+                if kind not in COLLECTIVES:
+                    continue
+                size = sum(
+                    here[operand].bytes
+                    for operand in operation.operands
+                    if operand in here
+                )
+                devices = _devices(operation.attributes)
+                if kind == "all-gather":
+                    size *= devices
+                found.append(Collective(kind, devices, size, times))
+        return found
+
+    def moved_bytes(self) -> int:
+        """To and from memory: every result is written once and read once. Less than what a program
+        moves, since results may be read more often."""
+        total = 0
+        for operation, times in self.operations():
+            if operation.kind in _FREE or operation.kind.endswith("-done"):
+                continue
+            total += 2 * self._written(operation) * times
+        return total
+
+    def estimated_cycles(self) -> int:
+        """The compiler's own estimate (TPU); 0: it says none."""
+        total = 0
+        for operation, times in self.operations():
+            if found := _CYCLES.search(operation.attributes):
+                total += int(found[1]) * times
+        return total
+
+    def cycles_by_kind(self) -> Counter[str]:
+        """{operation's name without its number: estimated cycles}."""
+        cycles: Counter[str] = Counter()
+        for operation, times in self.operations():
+            if found := _CYCLES.search(operation.attributes):
+                name = re.sub(r"[.\d]+$", "", operation.name)
+                cycles[name] += int(found[1]) * times
+        return cycles
+
+    def _written(self, operation: Operation) -> int:
+        """Bytes. An update of a part of an array in place writes that part."""
+        updated = self._updated(operation)
+        if updated is None:
+            return operation.bytes
+        return updated
+
+    def _updated(self, operation: Operation) -> int | None:
+        kind, inside, root = operation.kind, None, operation
+        if kind == "fusion":
+            called = re.search(r"calls=%?([\w.\-]+)", operation.attributes)
+            inside = self._of.get(called[1], []) if called else []
+            [root] = [one for one in inside if one.root] or [operation]
+        if root.kind != "dynamic-update-slice" or len(root.operands) < 2:
+            return None
+        for one in inside or self._around(operation):
+            if one.name == root.operands[1]:
+                return one.bytes
+        return None
+
+    def _around(self, operation: Operation) -> list[Operation]:
+        for operations in self._of.values():
+            if operation in operations:
+                return operations
+        return []
+
+    def _read(self, text: str) -> None:
+        here: list[Operation] | None = None
+        for line in text.splitlines():
+            if header := _HEADER.match(line):
+                here = self._of.setdefault(header[2], [])
+                if header[1]:
+                    self._entry = header[2]
+            elif line.startswith("}"):
+                here = None
+            elif here is not None and (found := _LINE.match(line)):
+                here.append(_operation(found, line))
+
+    def _follow(self, name: str, times: int, fused: bool) -> None:
+        if name not in self._of:
+            return
+        self._times[name] += times
+        if fused:
+            self._fused.add(name)
+        for one in self._of[name]:
+            trips = 1
+            if one.kind == "while" and (n := _TRIPS.search(one.attributes)):
+                trips = int(n[1])
+            for how, called in _CALLS.findall(one.attributes):
+                # Of a reduction: it is applied to each number.
+                if how == "to_apply" and one.kind != "call":
+                    continue
+                inside = fused or one.kind == "fusion"
+                self._follow(called, times * trips, inside)
+            if branches := _BRANCHES.search(one.attributes):
+                for called in re.findall(r"[\w.\-]+", branches[1]):
+                    self._follow(called, times, fused)
+
+
+def _operation(found: re.Match, line: str) -> Operation:
+    rest = line[found.end() :]
+    # The type of its results: of several in brackets.
+    end = rest.find(" ")
+    if rest.startswith("("):
+        end = _closing(rest, 0) + 1
+    kind, _, _ = rest[end:].strip().partition("(")
+    begin = rest.find("(", end)
+    close = _closing(rest, begin)
+    return Operation(
+        name=found[2],
+        kind=kind,
+        bytes=_bytes(rest[:end]),
+        operands=tuple(re.findall(r"%([\w.\-]+)", rest[begin:close])),
+        attributes=rest[close + 1 :],
+        root=bool(found[1]),
+    )
+
+
+def _closing(text: str, start: int) -> int:
+    """The bracket that closes the one at `start`."""
+    depth = 0
+    for found in re.compile(r"[()]").finditer(text, start):
+        depth += 1 if found[0] == "(" else -1
+        if not depth:
+            return found.start()
+    return len(text)
+
+
+def _bytes(types: str) -> int:
+    total = 0
+    # Tiles of a layout stand in braces, and have no letters before their brackets.
+    for dtype, dims in _ARRAY.findall(types):
+        count = math.prod(int(n) for n in dims.split(",") if n)
+        total += count * _bits(dtype) // 8
+    return total
+
+
+def _bits(dtype: str) -> int:
+    if dtype in _BITS:
+        return _BITS[dtype]
+    found = re.search(r"\d+", dtype)
+    if found is None:
+        return 0
+    return int(found[0])
+
+
+def _devices(attributes: str) -> int:
+    """Of one group."""
+    # mesh['a'=2,'b'=4] {'b'}, {{0,1},{2,3}}, or [groups, devices of one]<=[...].
+    if found := re.search(
+        r"replica_groups=mesh\[(.*?)\]\s*\{(.*?)\}",
+        attributes,
+    ):
+        sizes = dict(re.findall(r"'([^']+)'=(\d+)", found[1]))
+        # Of a part of an axis, 'a':(2)4, the part.
+        axes = re.findall(r"'([^']+)'(?::\(\d+\)(\d+))?", found[2])
+        return math.prod(int(part or sizes[name]) for name, part in axes)
+    if found := re.search(r"replica_groups=\{\{([\d,]*)\}", attributes):
+        return len(found[1].split(","))
+    if found := re.search(r"replica_groups=\[\d+,(\d+)\]", attributes):
+        return int(found[1])
+    if found := re.search(r"source_target_pairs=\{(.*?)\}\}", attributes):
+        return found[1].count("{")
+    return 1
+
+
+def by_kind(collectives: list[Collective]) -> Mapping[str, Counter[str]]:
+    """{kind: {"count": how many run, "bytes": of them, "sent": that leave a device}}."""
+    found: dict[str, Counter[str]] = {}
+    for one in collectives:
+        counted = found.setdefault(one.kind, Counter())
+        counted["count"] += one.times
+        counted["bytes"] += one.times * one.bytes
+        counted["sent"] += int(one.sent)
+    return found

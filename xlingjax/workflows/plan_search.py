@@ -1,0 +1,288 @@
+"""The fastest settings of a recipe that fit a machine: mesh, microbatches, what the backward pass
+recomputes. None of them changes what is learnt.
+
+Candidates are ordered by an estimate of their time, left out by an estimate of their memory, and
+compiled from the fastest on; what the compiler says corrects the estimate of memory for the next.
+"""
+
+import dataclasses
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from jax.sharding import AbstractMesh
+
+from xlingjax.config.macros import macros_of
+from xlingjax.config.recipe import Recipe, read_recipe
+from xlingjax.errors import UserError
+from xlingjax.model.config import ModelConfig
+from xlingjax.model.parameter_count import count_parameters
+from xlingjax.model.partition import AXES
+from xlingjax.runtime.accelerators import Machine, machine_named
+from xlingjax.training.feed import ObjectiveRun, in_stages
+from xlingjax.training.optimizer import OptimizerConfig
+from xlingjax.training.step_memory import Needs
+from xlingjax.workflows.plan import Planned, measured
+from xlingjax.workflows.plan_programs import HERE
+from xlingjax.workflows.table_flops import step_flops
+
+RECOMPUTED = {"none": 1.0, "dots": 1.02, "full": 4 / 3}
+"""Products of a step by REMAT, as shares of those that are useful: a third of them is forward."""
+OF_A_MICROBATCH = 1e-3
+"""Seconds that each costs beside its products: a guess, which prefers few."""
+MORE = 1.06
+"""The compilers need about so much more than is estimated (docs/scaling.md)."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    data: int
+    fsdp: int
+    tensor: int
+    microbatches: int
+    remat: str
+
+    def overrides(self) -> list[str]:
+        return [
+            f"MESH_DATA={self.data}",
+            f"MESH_FSDP={self.fsdp}",
+            f"MESH_TENSOR={self.tensor}",
+            f"MICROBATCHES={self.microbatches}",
+            f"REMAT={self.remat}",
+        ]
+
+    def flags(self) -> str:
+        return " ".join(f"--gin.{one}" for one in self.overrides())
+
+
+@dataclasses.dataclass(frozen=True)
+class Tried:
+    settings: Settings
+    plan: Planned | None
+    """None: the compiler or the recipe refused it."""
+    refused: str = ""
+
+    @property
+    def fits(self) -> bool:
+        return self.plan is not None and self.plan.all_fit
+
+    @property
+    def seconds(self) -> float:
+        if self.plan is None:
+            return math.inf
+        extra = OF_A_MICROBATCH * self.settings.microbatches * self.plan.steps
+        return (self.plan.seconds or math.inf) + extra
+
+
+@dataclasses.dataclass(frozen=True)
+class Found:
+    best: Tried | None
+    tried: list[Tried]
+
+    @property
+    def fits(self) -> bool:
+        return self.best is not None
+
+    def record(self) -> dict[str, Any]:
+        """As JSON."""
+        record: dict[str, Any] = {"best": None, "tried": []}
+        for one in self.tried:
+            entry = {"flags": one.settings.flags(), "refused": one.refused}
+            if one.plan is not None:
+                entry["plan"] = one.plan.record()
+            record["tried"].append(entry)
+        if self.best is not None:
+            record["best"] = self.best.settings.flags()
+        return record
+
+
+def search(
+    files: Sequence[str],
+    overrides: Sequence[str],
+    on: str,
+    tries: int,
+    say: Callable[[str], None],
+) -> Found:
+    """on: the machine. tries: settings that are compiled at most. Raises UserError for a recipe
+    that has not the settings, and for a machine that has no name."""
+    if on == HERE:
+        raise UserError("--search needs a machine by its name: --on H100:8")
+    machine = machine_named(on)
+    room = machine.accelerator.room
+    lacking = {"MICROBATCHES", "REMAT", "MESH_DATA"} - {
+        macro.name for macro in macros_of(files)
+    }
+    if lacking:
+        raise UserError(
+            f"--search: this recipe has no {', '.join(sorted(lacking))} to choose",
+        )
+    recipe = read_recipe(files, overrides)
+    candidates = sorted(
+        _candidates(recipe, machine),
+        key=lambda one: _seconds(recipe, machine, one),
+    )
+    needs = Needs(
+        recipe.bound["model"],
+        recipe.bound.get("optimizer", OptimizerConfig()),
+        recipe.bound["objectives"],
+    )
+    tried: list[Tried] = []
+    # What the compiler needs of what is estimated, learnt from each that is compiled.
+    correction = MORE
+    behind = 0
+    for settings in candidates:
+        if len(tried) == tries or behind == 2:
+            break
+        guess = _bytes(needs, settings)
+        if guess * correction > room:
+            continue
+        one = _compiled(files, overrides, on, settings)
+        tried.append(one)
+        say(_line(one))
+        if one.plan is not None:
+            peak = max(
+                program.get("peak", 0)
+                for program in one.plan.programs
+                if program["kind"] == "step"
+            )
+            correction = max(MORE, peak / guess)
+        if any(before.fits for before in tried[:-1]):
+            behind += 1
+    best = min(
+        (one for one in tried if one.fits),
+        key=lambda one: one.seconds,
+        default=None,
+    )
+    if best is None:
+        say(
+            f"none of {len(tried)} settings fits {on}: more devices, or a shorter LENGTH",
+        )
+    else:
+        say(f"best: {best.settings.flags()}")
+    return Found(best, tried)
+
+
+def _compiled(
+    files: Sequence[str],
+    overrides: Sequence[str],
+    machine: str,
+    settings: Settings,
+) -> Tried:
+    own = settings.overrides()
+    names = {one.partition("=")[0] for one in own}
+    others = [one for one in overrides if one.partition("=")[0] not in names]
+    try:
+        plan = measured(files, [*others, *own], machine, evaluations=False)
+    except UserError as error:
+        return Tried(settings, None, str(error))
+    return Tried(settings, plan)
+
+
+def _line(one: Tried) -> str:
+    if one.plan is None:
+        return f"{one.settings.flags()}: refused: {one.refused}"
+    steps = [p for p in one.plan.programs if p["kind"] == "step"]
+    fits = "fits" if one.fits else "does not fit"
+    peaks = [program["peak"] for program in steps if "peak" in program]
+    size = ""
+    if peaks:
+        size = f", {max(peaks) / 1e9:.1f} GB of {one.plan.room / 1e9:.1f}"
+    speed = ""
+    if one.fits and one.plan.seconds:
+        speed = f", at most {one.plan.tokens / one.plan.seconds:,.0f} tokens/s"
+    return f"{one.settings.flags()}: {fits}{size}{speed}"
+
+
+def _runs(recipe: Recipe) -> list[ObjectiveRun]:
+    found = []
+    for entry in recipe.bound["objectives"]:
+        found += in_stages(entry).values()
+    return found
+
+
+def _candidates(recipe: Recipe, machine: Machine) -> Iterator[Settings]:
+    config: ModelConfig = recipe.bound["model"]
+    rows = [run.batches.shapes["input_ids"][0] for run in _runs(recipe)]
+    together = math.gcd(*rows)
+    whole = any(run.objective.whole_batch for run in _runs(recipe))
+    for tensor in (1, 2, 4, 8):
+        # Its sums are within a layer: between machines they would take longer than the products.
+        if config.heads % tensor or machine.devices % tensor:
+            continue
+        if tensor > machine.accelerator.per_host:
+            continue
+        rest = machine.devices // tensor
+        for fsdp in _divisors(rest):
+            # All, none, or the devices of a machine.
+            within = machine.accelerator.per_host // tensor
+            if fsdp not in (1, rest, within) or together % rest:
+                continue
+            for microbatches in _divisors(together // rest):
+                if whole and microbatches > 1:
+                    continue
+                for remat in RECOMPUTED:
+                    yield Settings(
+                        rest // fsdp,
+                        fsdp,
+                        tensor,
+                        microbatches,
+                        remat,
+                    )
+
+
+def _divisors(number: int) -> list[int]:
+    return [n for n in range(1, number + 1) if not number % n]
+
+
+def _bytes(needs: Needs, settings: Settings) -> int:
+    """Estimated, of a device, in the step that needs most."""
+    mesh = AbstractMesh(
+        (settings.data, settings.fsdp, settings.tensor),
+        AXES,
+    )
+    found = needs.on(mesh, settings.microbatches, settings.remat)
+    return sum(found.values())
+
+
+def _seconds(recipe: Recipe, machine: Machine, settings: Settings) -> float:
+    """Estimated, of a step of each objective, by products and links alone."""
+    config: ModelConfig = recipe.bound["model"]
+    accelerator = machine.accelerator
+    peak = accelerator.flops.get(config.dtype, max(accelerator.flops.values()))
+    total = 0.0
+    for run in _runs(recipe):
+        shapes = run.batches.shapes
+        try:
+            flops = step_flops(run.objective, config, shapes)
+        except UserError:
+            flops = 0.0
+        products = flops / machine.devices / peak
+        products *= RECOMPUTED[settings.remat]
+        links = _sent(config, shapes["input_ids"], settings)
+        links /= machine.link(machine.devices)
+        total += max(products, links) + 0.1 * min(products, links)
+        total += OF_A_MICROBATCH * settings.microbatches
+    return total
+
+
+def _sent(
+    config: ModelConfig,
+    shape: tuple[int, ...],
+    settings: Settings,
+) -> float:
+    """Bytes that leave a device in a step."""
+
+    def ring(n: int) -> float:
+        return (n - 1) / n
+
+    own = 4 * count_parameters(config) / settings.tensor
+    # Gradients are summed once; parameters are gathered forward and backward, and gradients
+    # scattered, for each microbatch.
+    gradients = 2 * ring(settings.data) * own / settings.fsdp
+    gathered = 3 * ring(settings.fsdp) * own * settings.microbatches
+    rows, length = shape
+    tokens = rows * length / (settings.data * settings.fsdp)
+    layers = config.layers + config.decoder_layers
+    # Two sums a layer forward, two backward, in 16 bits.
+    sums = 4 * layers * 2 * ring(settings.tensor) * tokens * config.dim * 2
+    return gradients + gathered + sums
