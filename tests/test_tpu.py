@@ -7,14 +7,18 @@ import os
 import re
 
 import jax
+import jax.numpy as jnp
 import pytest
 
 from tests.helpers import tiny
 from xlingjax.cli import main
 from xlingjax.evaluation.perplexity import _sums
 from xlingjax.inference.forward import compiled
+from xlingjax.model import masks
+from xlingjax.model.attention import AttentionSpec, bind
 from xlingjax.model.build import build_model
 from xlingjax.model.config import preset
+from xlingjax.model.masks import Fields
 from xlingjax.model.partition import MeshConfig, batch_sharding, make_mesh, replicated, row_devices
 from xlingjax.training.optimizer import OptimizerConfig, make_optimizer
 from xlingjax.training.step import abstract_state, make_train_step
@@ -221,3 +225,50 @@ def test_a_plan_that_does_not_fit(tmp_path, capsys):
     # Of 15.75 GiB.
     assert mlm["peak"] > 20 * 2**30
     assert "mlm: DOES NOT FIT" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("name", "mesh"),
+    [
+        ("bidirectional", ONE),
+        ("camlm", DATA),
+        ("prefix", FSDP),
+        ("pseudo_tokens_together", TENSOR),
+    ],
+    ids=lambda value: None if isinstance(value, str) else "x".join(map(str, vars(value).values())),
+)
+def test_masks_of_the_papers_with_dropout_in_one_kernel(chips, name, mesh):
+    """Forward and backward, of 512 tokens with heads of 64; no device makes an array of [L, L]."""
+    size = mesh.data * mesh.fsdp * mesh.tensor
+    devices = make_mesh(mesh, chips[size])
+    rows, length, heads, width = 16, 512, 4, 64
+    batch = {field: (rows, length) for field in ("input_ids", "pack_ids", "sides", "is_mask")}
+    spec = AttentionSpec(getattr(masks, name))
+
+    def run(q, batch, key):
+        fields = Fields.from_batch(batch)
+
+        def total(q, k, v):
+            bound = bind(spec, fields, fields, "flash", 0.1, devices)
+            return bound(q, k, v, key).astype(jnp.float32).sum()
+
+        return jax.value_and_grad(total, (0, 1, 2))(q, q, q)
+
+    def like(shape, dtype):
+        return jax.ShapeDtypeStruct(shape, dtype, sharding=batch_sharding(devices))
+
+    key = jax.eval_shape(lambda: jax.random.key(0))
+    key = jax.ShapeDtypeStruct(key.shape, key.dtype, sharding=replicated(devices))
+    arguments = (
+        like((rows, length, heads, width), jnp.bfloat16),
+        {field: like(shape, jnp.int32) for field, shape in batch.items()},
+        key,
+    )
+    text = jax.jit(run).lower(*arguments).compile().as_text()
+    of_a_device = rows // row_devices(devices), heads // mesh.tensor
+    for kernel in ("flash_forward", "flash_backward"):
+        [line] = [
+            line for line in text.splitlines() if f"%{kernel}" in line and "custom-call(" in line
+        ]
+        assert f"bf16[{of_a_device[0]},{of_a_device[1]},{length},{width}]" in line
+    assert not re.search(rf"\[[\d,]*{length},{length}\]", text)

@@ -139,8 +139,10 @@ def test_cudnn_is_given_the_mask_that_xla_computes(monkeypatch, mask, packed):
 
 
 def test_unknown_backend_names_the_known():
-    with pytest.raises(Refused, match="no attention backend 'flash' .there are xla, cudnn, splash"):
-        bind(MLM, fields_of(PACKS), fields_of(PACKS), "flash")
+    with pytest.raises(
+        Refused, match="no attention backend 'sdpa' .there are xla, cudnn, splash, flash"
+    ):
+        bind(MLM, fields_of(PACKS), fields_of(PACKS), "sdpa")
 
 
 @pytest.mark.parametrize(

@@ -87,8 +87,8 @@ def test_papers_settings():
     [
         (dict(heads=5), "heads=5 does not divide dim=192"),
         (
-            dict(attention_backend="flash"),
-            "attention_backend='flash' is not one of xla, cudnn, splash",
+            dict(attention_backend="sdpa"),
+            "attention_backend='sdpa' is not one of xla, flash, cudnn, splash",
         ),
         (dict(attention_backend="cudnn", attention_dropout=0.1), "cudnn has no attention dropout"),
         (dict(dropout=1.0), r"dropout=1.0 must lie in \[0, 1\)"),

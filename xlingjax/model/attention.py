@@ -4,6 +4,7 @@ nothing is substituted.
 | backend | masks | packing | dropout | runs on |
 |---|---|---|---|---|
 | xla | any | yes | yes | everything |
+| flash | any | yes | yes | TPU, 128 n tokens up to 4,096, not float16 |
 | cudnn | any | yes | no | NVIDIA GPU, bfloat16 |
 | splash | bidirectional, or causal & bidirectional | yes | no | TPU, 128 n tokens, not float16 |
 """
@@ -16,6 +17,8 @@ import jax.numpy as jnp
 from jax.sharding import Mesh, PartitionSpec
 
 from xlingjax.errors import UserError
+from xlingjax.model.config import WITH_DROPOUT
+from xlingjax.model.flash import fields_of, flash, require_room, seeds_of
 from xlingjax.model.layers import dropout
 from xlingjax.model.masks import Fields, Mask, bidirectional
 from xlingjax.model.masks import causal as causal_mask
@@ -79,10 +82,10 @@ class Attention:
             rate = 0.0
         # Left out in silence it would be another model than the one that was asked for.
         # Here and not in `bind`: without a key, as in evaluation, the rate does not matter.
-        if rate and self.backend != "xla":
+        if rate and self.backend not in WITH_DROPOUT:
             raise Refused(
                 f"attention backend {self.backend} has no dropout (attention_dropout={rate}); set"
-                " it to 0 or use xla",
+                f" it to 0 or use {' or '.join(WITH_DROPOUT)}",
             )
         compute = _COMPUTE[self.backend]
         return compute(self, q_BLHK, k_BSHK, v_BSHK, rate, key)
@@ -195,6 +198,108 @@ def _xla(self: Attention, q_BLHK, k, v, rate, key, axes="BSHK"):
     return jnp.einsum(f"BHLS,{axes}->BLHK", p_BHLS, v)
 
 
+# --- flash ---
+
+
+def _prepare_flash(
+    spec: AttentionSpec,
+    queries: Fields,
+    keys: Fields,
+    mesh: Mesh | None,
+) -> dict[str, Array]:
+    _require_tpu("flash", mesh)
+    length, sources = queries.pack.shape[1], keys.pack.shape[1]
+    if wanted := require_room(length, sources):
+        raise Refused(f"attention backend flash takes {wanted}, or use xla")
+    _require_spread("flash", len(queries.pack), mesh)
+    return {
+        "queries_B8L": fields_of(queries, 1),
+        "keys_BS8": fields_of(keys, 2),
+    }
+
+
+def _flash(
+    self: Attention,
+    q_BLHK,
+    k_BSHK,
+    v_BSHK,
+    rate,
+    key,
+    interpret: bool = False,
+):
+    _require_not_float16("flash", q_BLHK)
+
+    def attend(q_BLHK, k_BSHK, v_BSHK, queries_B8L, keys_BS8, seeds_BH12):
+        # The kernel takes a row with the heads in front.
+        heads_first = [jnp.swapaxes(x, 1, 2) for x in (q_BLHK, k_BSHK, v_BSHK)]
+        o_BHLK = flash(
+            self.spec.mask,
+            *heads_first,
+            queries_B8L,
+            keys_BS8,
+            seeds_BH12,
+            rate,
+            interpret,
+        )
+        return jnp.swapaxes(o_BHLK, 1, 2)
+
+    rows, _, heads, _ = q_BLHK.shape
+    arrays = (
+        (q_BLHK, (None, "heads", None)),
+        (k_BSHK, (None, "heads", None)),
+        (v_BSHK, (None, "heads", None)),
+        (self.arrays["queries_B8L"], (None, None)),
+        (self.arrays["keys_BS8"], (None, None)),
+        (seeds_of(key, rows, heads), ("heads", None, None)),
+    )
+    return _on_each_device(attend, self.mesh, arrays)
+
+
+def _on_each_device(compute, mesh: Mesh | None, arrays):
+    """XLA cannot partition a kernel of Pallas: each device is told what it computes, its own rows
+    and heads. arrays: each with the logical names of its axes behind the rows; what comes back lies
+    as the first."""
+    values = [array for array, _ in arrays]
+    if mesh is None:
+        return compute(*values)
+    specs = []
+    for array, names in arrays:
+        of_row = partition_spec(mesh, names, array.shape[1:])
+        specs.append(PartitionSpec(ROW_AXES, *of_row))
+    return jax.shard_map(
+        compute,
+        mesh=mesh,
+        in_specs=tuple(specs),
+        out_specs=specs[0],
+        # A kernel of Pallas does not say over which axes its output varies.
+        check_vma=False,
+    )(*values)
+
+
+def _require_tpu(backend: str, mesh: Mesh | None) -> None:
+    if _platform(mesh) != "tpu":
+        raise Refused(
+            f"attention backend {backend} needs a TPU, and this is {_platform(mesh)}; use xla",
+        )
+
+
+def _require_spread(backend: str, rows: int, mesh: Mesh | None) -> None:
+    if mesh is not None and rows % row_devices(mesh):
+        raise Refused(
+            f"attention backend {backend} cannot spread {rows} rows over mesh"
+            f" data={mesh.shape['data']} x fsdp={mesh.shape['fsdp']}; give it a multiple of"
+            f" {row_devices(mesh)} rows, or use xla",
+        )
+
+
+def _require_not_float16(backend: str, q_BLHK: Array) -> None:
+    if q_BLHK.dtype == jnp.float16:
+        raise Refused(
+            f"attention backend {backend} does not compute in float16; set dtype=bfloat16 or use"
+            " xla",
+        )
+
+
 # --- cudnn ---
 
 
@@ -281,10 +386,7 @@ def _prepare_splash(
     mesh: Mesh | None,
 ) -> dict[str, Array]:
     _require_plain(spec, "splash")
-    if _platform(mesh) != "tpu":
-        raise Refused(
-            f"attention backend splash needs a TPU, and this is {_platform(mesh)}; use xla",
-        )
+    _require_tpu("splash", mesh)
     rows, length = queries.pack.shape
     for tokens in (length, keys.pack.shape[1]):
         if tokens % _SPLASH_BLOCK:
@@ -293,12 +395,7 @@ def _prepare_splash(
                 f" of {tokens}; make them {-(-tokens // _SPLASH_BLOCK) * _SPLASH_BLOCK} long"
                 " (LENGTH), or use xla",
             )
-    if mesh is not None and rows % row_devices(mesh):
-        raise Refused(
-            f"attention backend splash cannot spread {rows} rows over mesh"
-            f" data={mesh.shape['data']} x fsdp={mesh.shape['fsdp']}; give it a multiple of"
-            f" {row_devices(mesh)} rows, or use xla",
-        )
+    _require_spread("splash", rows, mesh)
     return {"q_pack_BL": queries.pack, "k_pack_BS": keys.pack}
 
 
@@ -318,10 +415,7 @@ def _splash(
         raise Refused(
             f"attention backend splash is not in jax {jax.__version__}; use xla",
         ) from error
-    if q_BLHK.dtype == jnp.float16:
-        raise Refused(
-            "attention backend splash does not compute in float16; set dtype=bfloat16 or use xla",
-        )
+    _require_not_float16("splash", q_BLHK)
 
     def attend(q_BLHK, k_BSHK, v_BSHK, q_pack_BL, k_pack_BS):
         _, length, heads, size = q_BLHK.shape
@@ -345,36 +439,25 @@ def _splash(
         o_BHLK = jax.vmap(kernel)(q_BHLK, k_BHSK, v_BHSK, segments)
         return jnp.swapaxes(o_BHLK, 1, 2)
 
-    if self.mesh is not None:
-        # XLA cannot partition a kernel of Pallas: each device is told what it computes, its own
-        # rows and heads.
-        packs = PartitionSpec(ROW_AXES, None)
-        of_row = partition_spec(
-            self.mesh,
-            (None, "heads", None),
-            q_BLHK.shape[1:],
-        )
-        states = PartitionSpec(ROW_AXES, *of_row)
-        attend = jax.shard_map(
-            attend,
-            mesh=self.mesh,
-            in_specs=(states, states, states, packs, packs),
-            out_specs=states,
-            # A kernel of Pallas does not say over which axes its output varies.
-            check_vma=False,
-        )
-    return attend(
-        q_BLHK,
-        k_BSHK,
-        v_BSHK,
-        self.arrays["q_pack_BL"],
-        self.arrays["k_pack_BS"],
+    arrays = (
+        (q_BLHK, (None, "heads", None)),
+        (k_BSHK, (None, "heads", None)),
+        (v_BSHK, (None, "heads", None)),
+        (self.arrays["q_pack_BL"], (None,)),
+        (self.arrays["k_pack_BS"], (None,)),
     )
+    return _on_each_device(attend, self.mesh, arrays)
 
 
 _PREPARE: dict[str, Any] = {
     "xla": _prepare_xla,
     "cudnn": _prepare_cudnn,
     "splash": _prepare_splash,
+    "flash": _prepare_flash,
 }
-_COMPUTE: dict[str, Any] = {"xla": _xla, "cudnn": _cudnn, "splash": _splash}
+_COMPUTE: dict[str, Any] = {
+    "xla": _xla,
+    "cudnn": _cudnn,
+    "splash": _splash,
+    "flash": _flash,
+}

@@ -20,6 +20,8 @@ MOST = {
     "num_labels": 1 << 20,
 }
 """More is no model, and would be a table of as many names before it is found out."""
+WITH_DROPOUT = ("xla", "flash")
+"""Attention backends that drop weights."""
 CHOICES: dict[str, tuple[str, ...]] = {
     "norm_order": ("post", "pre"),
     "gelu": ("exact", "tanh"),
@@ -41,7 +43,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "language_init": ("random", "zero"),
     "dtype": ("float32", "bfloat16", "float16"),
     "remat": ("none", "full", "dots"),
-    "attention_backend": ("xla", "cudnn", "splash"),
+    "attention_backend": ("xla", "flash", "cudnn", "splash"),
     "cross_attention_query": ("self_attention", "input"),
 }
 
@@ -233,10 +235,14 @@ class ModelConfig:
             )
         if self.streams:
             self._check_streams()
-        if self.attention_backend != "xla" and self.attention_dropout > 0:
+        if (
+            self.attention_backend not in WITH_DROPOUT
+            and self.attention_dropout
+        ):
             raise UserError(
                 f"model {self.name}: attention_backend={self.attention_backend} has no attention"
-                " dropout; set attention_dropout=0 or attention_backend=xla",
+                " dropout; set attention_dropout=0, or attention_backend to"
+                f" {' or '.join(WITH_DROPOUT)}",
             )
 
     def _check_numbers(self) -> None:
