@@ -193,7 +193,7 @@ NO_PLAIN_MASK = {
 """Objective -> the first mask that it needs and that splash does not know."""
 
 
-@pytest.mark.parametrize("backend", ["cudnn", "splash"])
+@pytest.mark.parametrize("backend", ["cudnn", "splash", "flash"])
 @pytest.mark.parametrize("name", [*tiny.OBJECTIVES, *tiny.LAYOUTS])
 def test_a_backend_that_cannot_honour_an_objective_refuses_it_for_that(
     random_parameters, name, backend
@@ -225,6 +225,27 @@ def test_splash_leaks_nothing_of_what_it_can_honour(long_rows, name, monkeypatch
     assert seen.leaks.tolist() == [] and seen.blocked.tolist() == []
     made = seen.columns >= 0
     assert made.sum() > 5 and seen.moved[made].any(-1).all() and (~seen.moved[made]).any()
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "camlm",
+        pytest.param("btmlm", marks=pytest.mark.long),
+        pytest.param("veco", marks=pytest.mark.long),
+    ],
+)
+def test_flash_leaks_nothing_under_the_masks_of_pairs(name, monkeypatch):
+    """The kernel interpreted on CPU, over two layers."""
+    monkeypatch.setattr(jax, "default_backend", lambda: "tpu")
+    monkeypatch.setattr(attention, "_platform", lambda mesh: "tpu")
+    monkeypatch.setitem(attention._COMPUTE, "flash", partial(attention._flash, interpret=True))
+    model, params = random_model(CONFIG.replace(max_positions=256, attention_backend="flash"))
+    batch = tiny.batch(name, rows=3, length=128, vocab=90)
+    for term, seen in prediction_visibility(tiny.objective(name), model, params, batch).items():
+        assert seen.leaks.tolist() == [] and seen.blocked.tolist() == [], term
+        made = seen.columns >= 0
+        assert made.any() and seen.moved[made].any(-1).all() and (~seen.moved[made]).any()
 
 
 class TLMThatPromisesCAMLM(TLM):

@@ -94,6 +94,7 @@ body=%body, backend_config={"known_trip_count":{"n":"7"}}
 replica_groups=[4,8]<=[32], dimensions={1}, to_apply=%fused
   %all-gather-start.1 = (bf16[8,8]{1,0}, bf16[8,64]{1,0}) all-gather-start(%reduce-scatter.1), \
 replica_groups={{0,1,2,3,4,5,6,7}}, dimensions={1}
+  %on_chip.1 = bf16[8,64]{1,0:T(8,128)(2,1)S(1)} copy(%g.4)
   %permute.1 = bf16[8,8]{1,0} collective-permute(%reduce-scatter.1), \
 source_target_pairs={{0,1},{1,0}}
   ROOT %all-gather-done.1 = bf16[8,64]{1,0} all-gather-done(%all-gather-start.1)

@@ -33,8 +33,8 @@ def test_of_a_base_model():
     # With the rows that fill the table up.
     assert eight["parameters"] == eight["gradients"] == pytest.approx(4 * BASE, rel=1e-3)
     assert eight["moments"] == pytest.approx(2 * 4 * BASE, rel=1e-3)
-    # 77 of 512 tokens are predicted, in 32 rows: three arrays, and the table's gradient.
-    assert eight["vocabulary"] == 3 * 4 * 32 * 77 * VOCABULARY + 4 * VOCABULARY * 768
+    # 77 of 512 tokens are predicted, in 32 rows: two arrays, and the table's gradient.
+    assert eight["vocabulary"] == 2 * 4 * 32 * 77 * VOCABULARY + 4 * VOCABULARY * 768
     # Each layer keeps of its attention a row of L for each query and head at least, in 16 bits.
     assert eight["activations"] > 12 * 32 * 12 * 512 * 512 * 2
     # By the rows alone.

@@ -42,7 +42,9 @@ _CALLS = re.compile(
 )
 _BRANCHES = re.compile(r"branch_computations=\{([^}]*)\}")
 _CYCLES = re.compile(r'"estimated_cycles":"(\d+)"')
-_ARRAY = re.compile(r"\b([a-z]\w*)\[([\d,]*)\]")
+_ARRAY = re.compile(r"\b([a-z]\w*)\[([\d,]*)\](\{[^{}]*\})?")
+_ON_CHIP = "S(1)"
+"""Of a layout on TPUs: the array stands in the chip's own memory."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,6 +54,8 @@ class Operation:
     """Its opcode: "fusion", "all-reduce" ..."""
     bytes: int
     """Of its results."""
+    stored: int
+    """Of them in the device's memory, and not on the chip."""
     operands: tuple[str, ...]
     attributes: str
     """What stands behind the operands."""
@@ -147,8 +151,8 @@ class Program:
         """Bytes. An update of a part of an array in place writes that part."""
         updated = self._updated(operation)
         if updated is None:
-            return operation.bytes
-        return updated
+            return operation.stored
+        return min(updated, operation.stored)
 
     def _updated(self, operation: Operation) -> int | None:
         kind, inside, root = operation.kind, None, operation
@@ -215,6 +219,7 @@ def _operation(found: re.Match, line: str) -> Operation:
         name=found[2],
         kind=kind,
         bytes=_bytes(rest[:end]),
+        stored=_bytes(rest[:end], stored=True),
         operands=tuple(re.findall(r"%([\w.\-]+)", rest[begin:close])),
         attributes=rest[close + 1 :],
         root=bool(found[1]),
@@ -231,10 +236,11 @@ def _closing(text: str, start: int) -> int:
     return len(text)
 
 
-def _bytes(types: str) -> int:
+def _bytes(types: str, stored: bool = False) -> int:
     total = 0
-    # Tiles of a layout stand in braces, and have no letters before their brackets.
-    for dtype, dims in _ARRAY.findall(types):
+    for dtype, dims, layout in _ARRAY.findall(types):
+        if stored and _ON_CHIP in layout:
+            continue
         count = math.prod(int(n) for n in dims.split(",") if n)
         total += count * _bits(dtype) // 8
     return total

@@ -23,8 +23,8 @@ from xlingjax.training.feed import ObjectiveRun, in_stages
 from xlingjax.training.optimizer import OptimizerConfig, make_optimizer
 from xlingjax.training.step import TrainState, abstract_state
 
-LOGITS = 3
-"""Arrays of [predictions, V] in float32 at a time: logits, probabilities, gradients."""
+LOGITS = 2
+"""Arrays of [predictions, V] in float32 at a time: logits, and their gradients."""
 
 
 @dataclasses.dataclass(frozen=True)
