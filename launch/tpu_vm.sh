@@ -22,15 +22,24 @@ on_all() {
   tpus tpu-vm ssh "$NAME" --worker all --command "$1"
 }
 
+failures=0
 while true; do
   case "$(state)" in
     ACTIVE)
-      on_all "${MOUNT:-true} && $PYTHON -m venv venv && venv/bin/pip install -q '$PACKAGE'"
       status=0
-      on_all "venv/bin/xlingjax pretrain $(printf '%q ' --gin_file "$RECIPE" --workdir "$WORKDIR" "$@")" || status=$?
+      on_all "${MOUNT:-true} && $PYTHON -m venv venv && venv/bin/pip install -q '$PACKAGE'" \
+        && on_all "venv/bin/xlingjax pretrain $(printf '%q ' --gin_file "$RECIPE" --workdir "$WORKDIR" "$@")" || status=$?
       # 0: done. 2: bad input, which would be refused again.
       if [ "$status" -eq 0 ] || [ "$status" -eq 2 ]; then
         exit "$status"
+      fi
+      # 75: asked to stop. 255: the hosts are gone. What fails otherwise may fail for ever, on chips that cost.
+      if [ "$status" -ne 75 ] && [ "$status" -ne 255 ]; then
+        failures=$((failures + 1))
+        if [ "$failures" -ge 3 ]; then
+          echo "error: it failed three times, with status $status at last; the slice $NAME is still there" >&2
+          exit "$status"
+        fi
       fi
       ;;
     NONE)

@@ -1,12 +1,15 @@
 """Programs for NVIDIA GPUs, compiled by their compiler without one (`make test-cuda`)."""
 
 import json
+import subprocess
+import sys
 
 import pytest
 
 from xlingjax.cli import main
 from xlingjax.errors import UserError
 from xlingjax.runtime import compilers
+from xlingjax.runtime.program_text import Program
 
 
 @pytest.fixture(autouse=True)
@@ -40,7 +43,58 @@ def test_a_plan_says_what_the_compiler_says(tmp_path, machine, dtype, room):
     assert mlm["bound"]["links"] > 0
 
 
+def test_a_card_before_ampere_is_refused(tmp_path, capsys):
+    """XLA compiles Triton for no Volta."""
+    half = ["--gin.DTYPE=float16", "--gin.optimizer.loss_scale=65536.0", "--gin.ATTENTION=flash"]
+    assert main.main(["plan", "--gin_file", "xlmr_base", "--on", "V100:8", *half]) == 2
+    assert "flash needs a GPU of Ampere or later, and this is of 7.0" in capsys.readouterr().err
+
+
 def test_half_precision_without_a_loss_scale_is_refused(tmp_path, capsys):
     argv = ["plan", "--gin_file", "xlmr_base", "--on", "V100:8", "--gin.DTYPE=float16"]
     assert main.main(argv) == 2
     assert "without a loss scale" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["bidirectional", "camlm", "prefix", "pseudo_tokens_together"])
+def test_masks_of_the_papers_with_dropout_in_kernels(tmp_path, name):
+    """Forward and backward on a mesh of eight H100s; no device makes an array of [L, L]."""
+    text = compiled_text(tmp_path, "H100:8", name)
+    for kernel in ("flash_forward", "flash_queries", "flash_keys"):
+        assert kernel in text
+    assert not [one for one, _ in Program(text).operations() if "512,512]" in one.types]
+
+
+PROGRAM = """
+import sys
+import jax, jax.numpy as jnp
+from xlingjax.model import masks
+from xlingjax.model.attention import AttentionSpec, bind
+from xlingjax.model.masks import Fields
+from xlingjax.model.partition import MeshConfig, batch_sharding, make_mesh, replicated
+from xlingjax.runtime.accelerators import machine_named
+from xlingjax.runtime.compilers import devices_of
+machine, name, output = sys.argv[1:]
+mesh = make_mesh(MeshConfig(4, 1, 2), devices_of(machine_named(machine)))
+spec = AttentionSpec(getattr(masks, name))
+def run(q, batch, key):
+    fields = Fields.from_batch(batch)
+    def total(q, k, v):
+        return bind(spec, fields, fields, "flash", 0.1, mesh)(q, k, v, key).astype("f4").sum()
+    return jax.value_and_grad(total, (0, 1, 2))(q, q, q)
+def like(shape, dtype):
+    return jax.ShapeDtypeStruct(shape, dtype, sharding=batch_sharding(mesh))
+key = jax.eval_shape(lambda: jax.random.key(0))
+key = jax.ShapeDtypeStruct(key.shape, key.dtype, sharding=replicated(mesh))
+batch = {one: like((16, 512), "i4") for one in ("input_ids", "pack_ids", "sides", "is_mask")}
+lowered = jax.jit(run).lower(like((16, 512, 4, 64), jnp.bfloat16), batch, key)
+open(output, "w").write(lowered.compile().as_text())
+"""
+
+
+def compiled_text(tmp_path, machine, name):
+    """In a process of its own, as `plan` does."""
+    output = tmp_path / "program.txt"
+    words = [sys.executable, "-c", PROGRAM, machine, name, str(output)]
+    subprocess.run(words, env=compilers.environment("cuda"), check=True, capture_output=True)
+    return output.read_text(encoding="utf-8")

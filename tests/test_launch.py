@@ -199,3 +199,20 @@ def test_a_slice_that_is_taken_back_is_asked_for_again(tmp_path):
     trained = [call for call in calls if any("pretrain" in word for word in call)]
     words = "venv/bin/xlingjax pretrain --gin_file xlmr_base --workdir /mnt/runs/base"
     assert words + r" --gin.MONO=text/\*/\*.txt " in trained[0]
+
+
+def test_a_slice_on_which_all_fails_is_not_held_for_ever(tmp_path):
+    (tmp_path / "bin").mkdir()
+    fails = '#!/bin/sh\ncase "$*" in *pip*) exit 1;; *describe*) echo ACTIVE;; esac\n'
+    program(tmp_path, "gcloud", fails)
+    variables = {"NAME": "base", "ZONE": "z", "ACCELERATOR": "v5litepod-16", "WAIT": "0"}
+    variables |= {"RECIPE": "xlmr_base", "WORKDIR": "/mnt/runs/base"}
+    done = subprocess.run(
+        ["bash", str(LAUNCH / "tpu_vm.sh")],
+        env=environment(tmp_path, 1, **variables),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 1 and "failed three times" in done.stderr

@@ -228,20 +228,23 @@ def test_a_plan_that_does_not_fit(tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-    ("name", "mesh"),
+    ("name", "mesh", "length"),
     [
-        ("bidirectional", ONE),
-        ("camlm", DATA),
-        ("prefix", FSDP),
-        ("pseudo_tokens_together", TENSOR),
+        ("bidirectional", ONE, 512),
+        ("bidirectional", ONE, 1920),
+        ("camlm", DATA, 512),
+        ("prefix", FSDP, 4096),
+        ("pseudo_tokens_together", TENSOR, 512),
     ],
-    ids=lambda value: None if isinstance(value, str) else "x".join(map(str, vars(value).values())),
+    ids=lambda value: (
+        "x".join(map(str, vars(value).values())) if isinstance(value, MeshConfig) else None
+    ),
 )
-def test_masks_of_the_papers_with_dropout_in_one_kernel(chips, name, mesh):
-    """Forward and backward, of 512 tokens with heads of 64; no device makes an array of [L, L]."""
+def test_masks_of_the_papers_with_dropout_in_one_kernel(chips, name, mesh, length):
+    """Forward and backward, with heads of 64; no device makes an array of [L, L]."""
     size = mesh.data * mesh.fsdp * mesh.tensor
     devices = make_mesh(mesh, chips[size])
-    rows, length, heads, width = 16, 512, 4, 64
+    rows, heads, width = 16, 4, 64
     batch = {field: (rows, length) for field in ("input_ids", "pack_ids", "sides", "is_mask")}
     spec = AttentionSpec(getattr(masks, name))
 

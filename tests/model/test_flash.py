@@ -23,10 +23,12 @@ MASKS = {
 ROWS, LENGTH, HEADS, SIZE = 8, 128, 4, 16
 
 
-@pytest.fixture(autouse=True)
-def interpreted(monkeypatch):
-    monkeypatch.setattr(attention, "_platform", lambda mesh: "tpu")
+@pytest.fixture(autouse=True, params=["tpu", "gpu"])
+def platform(request, monkeypatch):
+    """Both kernels."""
+    monkeypatch.setattr(attention, "_platform", lambda mesh: request.param)
     monkeypatch.setitem(attention._COMPUTE, "flash", partial(attention._flash, interpret=True))
+    return request.param
 
 
 def fields_of(length, seed):
@@ -98,27 +100,25 @@ def test_on_meshes_in_blocks_and_to_other_keys(lengths, sizes, monkeypatch):
 RATE = 0.1
 
 
-@pytest.fixture(scope="module")
-def dropped():
+@pytest.fixture
+def dropped(platform):
     """bool [2, B, H, L, S]: which weights two calls drop, seen through values that are a unit
     matrix."""
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(attention, "_platform", lambda mesh: "tpu")
-        fields = Fields.from_batch(
-            {name: jnp.ones((4, LENGTH), int) for name in ("input_ids", "pack_ids")}
-        )
-        q = jnp.zeros((4, LENGTH, HEADS, LENGTH))
-        unit = jnp.broadcast_to(jnp.eye(LENGTH)[None, :, None], (4, LENGTH, HEADS, LENGTH))
-        bound = bind(AttentionSpec(masks.full), fields, fields, "flash", RATE)
-        out = [
-            attention._flash(bound, q, q, unit, RATE, jax.random.key(seed), interpret=True)
-            for seed in range(2)
-        ]
-        # Even weights, of which those that stay keep the mean.
-        weights = np.asarray(out).transpose(0, 1, 3, 2, 4) * LENGTH
-        stays = weights[weights > 0]
-        np.testing.assert_allclose(stays, 1 / (1 - RATE), rtol=1e-5)
-        return weights == 0
+    fields = Fields.from_batch(
+        {name: jnp.ones((4, LENGTH), int) for name in ("input_ids", "pack_ids")}
+    )
+    q = jnp.zeros((4, LENGTH, HEADS, LENGTH))
+    unit = jnp.broadcast_to(jnp.eye(LENGTH)[None, :, None], (4, LENGTH, HEADS, LENGTH))
+    bound = bind(AttentionSpec(masks.full), fields, fields, "flash", RATE)
+    out = [
+        attention._flash(bound, q, q, unit, RATE, jax.random.key(seed), interpret=True)
+        for seed in range(2)
+    ]
+    # Even weights, of which those that stay keep the mean.
+    weights = np.asarray(out).transpose(0, 1, 3, 2, 4) * LENGTH
+    stays = weights[weights > 0]
+    np.testing.assert_allclose(stays, 1 / (1 - RATE), rtol=1e-5)
+    return weights == 0
 
 
 def test_dropout_has_its_rate_everywhere(dropped):
@@ -178,7 +178,7 @@ def test_no_square_is_kept_for_the_backward_pass():
     assert all(leaf.shape[-2:] != (LENGTH, LENGTH) for leaf in jax.tree.leaves(kept))
 
 
-def test_what_it_cannot_do_is_refused(monkeypatch):
+def test_what_it_cannot_do_is_refused(platform, monkeypatch):
     def refused(said, length=LENGTH, dtype=jnp.float32, mesh=None, rows=8):
         spec = AttentionSpec(masks.bidirectional)
         ones = jnp.ones((rows, length), int)
@@ -189,7 +189,16 @@ def test_what_it_cannot_do_is_refused(monkeypatch):
 
     refused("a multiple of 128 tokens, not of 100; make them 128 long", length=100)
     refused("rows of at most 4,096 tokens", length=8192)
-    refused("does not compute in float16", dtype=jnp.float16)
+    if platform == "tpu":
+        refused("does not compute in float16", dtype=jnp.float16)
     refused("cannot spread 6 rows over mesh data=8", mesh=make_mesh(), rows=6)
-    monkeypatch.setattr(attention, "_platform", lambda mesh: "gpu")
-    refused("flash needs a TPU, and this is gpu")
+    monkeypatch.setattr(attention, "_platform", lambda mesh: "cpu")
+    refused("flash needs a TPU or an NVIDIA GPU, and this is cpu")
+
+
+def test_blocks_of_queries_divide_the_rows_and_have_room():
+    for length in range(128, flash.LONGEST + 1, 128):
+        for keys in (128, 512, 1920, 4096):
+            kernel = flash.Kernel(masks.full, 0.0, True, length, keys, SIZE)
+            assert not length % kernel.block and not kernel.block % 128
+            assert kernel.block == 128 or kernel.block * keys <= flash._ELEMENTS

@@ -46,5 +46,7 @@ def test_others_are_refused_in_a_line(name, said):
 
 def test_links_of_a_machine_and_between_machines():
     assert machine_named("H100:8").link(8) == 450e9
-    assert machine_named("H100:16").link(16) == 50e9
+    # A ring over several machines crosses between two of them by the network of all eight.
+    assert machine_named("H100:16").link(16) == 400e9
+    assert machine_named("H100:16").link(8) == 450e9
     assert machine_named("v5e:8x8").link(64) == 200e9

@@ -67,6 +67,16 @@ HloModule jit_run, is_scheduled=true
   ROOT %t.1 = bf16[8,64]{1,0:T(8,128)(2,1)S(1)} tanh(%p.1)
 }
 
+%updates (u.1: bf16[8,64], u.2: bf16[8,1]) -> (bf16[8,64], bf16[8,64]) {
+  %u.1 = bf16[8,64]{1,0:T(8,128)(2,1)} parameter(0)
+  %u.2 = bf16[8,1]{1,0:T(8,128)(2,1)} parameter(1)
+  %i.1 = s32[]{:T(128)} constant(0)
+  %d.1 = bf16[8,64]{1,0:T(8,128)(2,1)} dynamic-update-slice(%u.1, %u.2, %i.1, %i.1)
+  %d.2 = bf16[8,64]{1,0:T(8,128)(2,1)} dynamic-update-slice(%u.1, %u.2, %i.1, %i.1)
+  %d.3 = bf16[8,64]{1,0:T(8,128)(2,1)} bitcast(%d.2)
+  ROOT %t.9 = (bf16[8,64]{1,0}, bf16[8,64]{1,0}) tuple(%d.1, %d.3)
+}
+
 %body (a.1: (s32[], bf16[8,64])) -> (s32[], bf16[8,64]) {
   %a.1 = (s32[]{:T(128)}, bf16[8,64]{1,0:T(8,128)(2,1)}) parameter(0)
   %g.1 = bf16[8,64]{1,0:T(8,128)(2,1)} get-tuple-element(%a.1), index=1
@@ -95,6 +105,8 @@ replica_groups=[4,8]<=[32], dimensions={1}, to_apply=%fused
   %all-gather-start.1 = (bf16[8,8]{1,0}, bf16[8,64]{1,0}) all-gather-start(%reduce-scatter.1), \
 replica_groups={{0,1,2,3,4,5,6,7}}, dimensions={1}
   %on_chip.1 = bf16[8,64]{1,0:T(8,128)(2,1)S(1)} copy(%g.4)
+  %room.1 = bf16[8,64]{1,0} custom-call(), custom_call_target="AllocateBuffer"
+  %both.1 = (bf16[8,64]{1,0}, bf16[8,64]{1,0}) fusion(%g.4, %x.1), kind=kLoop, calls=%updates
   %permute.1 = bf16[8,8]{1,0} collective-permute(%reduce-scatter.1), \
 source_target_pairs={{0,1},{1,0}}
   ROOT %all-gather-done.1 = bf16[8,64]{1,0} all-gather-done(%all-gather-start.1)
@@ -112,9 +124,11 @@ def test_lines_of_other_compilers():
     assert found["reduce-scatter"].devices == found["all-gather"].devices == 8
     assert found["all-gather"].sent == pytest.approx(size * 7 / 8)
     assert found["collective-permute"].sent == size / 8
-    # Seven times the fusion and the comparison, then the others once.
-    others = size // 8 + (size // 8 + size) + size // 8
-    assert program.moved_bytes() == 2 * (7 * (size + 1) + others)
+    # Seven times the fusion and the comparison, then the others once; of a start what it makes.
+    others = size // 8 + size + size // 8
+    # Two updates in place, of a column each.
+    updates = 2 * 2 * 8
+    assert program.moved_bytes() == 2 * (7 * (size + 1) + others + updates)
 
 
 @pytest.mark.parametrize(

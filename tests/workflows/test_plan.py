@@ -8,8 +8,9 @@ import pytest
 from xlingjax.cli import main
 from xlingjax.errors import UserError
 from xlingjax.runtime import compilers
+from xlingjax.model.partition import MeshConfig
 from xlingjax.runtime.accelerators import machine_named
-from xlingjax.workflows import plan, plan_search
+from xlingjax.workflows import plan, plan_programs, plan_search
 from xlingjax.workflows.plan import Planned, bound_of, stand_ins
 
 SMALL = {"MODEL": "mini", "BATCH": 16, "LENGTH": 64, "TRAIN_STEPS": 100, "WARMUP_STEPS": 1}
@@ -90,6 +91,8 @@ def test_without_its_compiler_a_machine_is_refused_with_the_command(monkeypatch,
         (["--on", "here", "--gin.BATCH=9"], "set its BATCH"),
         (["--on", "here", "--gin.MESH_DATA=3"], "multiple of 3"),
         (["--on", "here", "--search"], "--search needs a machine by its name"),
+        (["--on", "here", "--on", "bogus:3"], "no device 'bogus'"),
+        (["--on", "here", "--gin.VOCABULARY=/no/vocab", "--gin.VOCABULARY_SIZE=None"], "/no/vocab"),
     ],
 )
 def test_what_is_refused_is_one_line(more, said, capsys):
@@ -100,7 +103,7 @@ def test_what_is_refused_is_one_line(more, said, capsys):
     assert line.startswith("error: ") and said in line
 
 
-def test_stand_ins_are_of_what_is_not_given():
+def test_stand_ins_are_of_what_is_not_given(tmp_path):
     assert stand_ins(["xlmr_base"], []) == [
         "VOCABULARY=not-given",
         "MONO=not-given",
@@ -108,7 +111,16 @@ def test_stand_ins_are_of_what_is_not_given():
     ]
     given = ["MONO=a", "VOCABULARY=b"]
     assert stand_ins(["xlmr_base"], given) == []
-    # A task is no place.
+    # What a user's own file gives.
+    own = tmp_path / "own.gin"
+    own.write_text('include "recipes/xlmr_base.gin"\nMONO = "a"\nVOCABULARY = "b"\n')
+    assert stand_ins([str(own)], []) == []
+    assert stand_ins(["xlm_text"], ["PARALLEL=pairs"]) == [
+        "VOCABULARY=not-given",
+        "MONO=not-given",
+        f"VOCABULARY_SIZE={plan.VOCABULARY_SIZE}",
+    ]
+    # A task is no text.
     assert not [
         one for one in stand_ins(["gin/finetuning/xglue_paper.gin"], []) if one.startswith("TASK=")
     ]
@@ -124,6 +136,7 @@ PROGRAM = {
     "peak": 10 * GB,
     "moved": 335 * GB,
     "sent": 4.5 * GB,
+    "sent_in_groups": {"8": 4.5 * GB},
 }
 
 
@@ -133,8 +146,14 @@ def test_a_bound_is_the_longest_of_three():
     assert bound.memory == pytest.approx(335 / 3352)
     assert bound.links == pytest.approx(0.01)
     assert bound.seconds == bound.memory and bound.limit == "memory"
-    # Between machines.
-    assert bound_of(PROGRAM, machine_named("H100:16"), "bfloat16").links == pytest.approx(0.09)
+    # Within one of two machines, and between them.
+    sixteen = machine_named("H100:16")
+    assert bound_of(PROGRAM, sixteen, "bfloat16").links == pytest.approx(0.01)
+    between = {**PROGRAM, "sent_in_groups": {"16": 4.0 * GB}}
+    assert bound_of(between, sixteen, "bfloat16").links == pytest.approx(0.01)
+    # A kernel that does not say what it costs takes no less than what is useful.
+    silent = {**PROGRAM, "flops": {"useful": 1e12, "computed": 5e11}}
+    assert bound_of(silent, sixteen, "bfloat16").matrix == pytest.approx(1e12 / 989e12)
     # Its matrix units do not know that type.
     assert bound_of(PROGRAM, machine_named("V100:8"), "bfloat16") is None
 
@@ -186,3 +205,31 @@ def test_the_search_takes_the_fastest_that_fits(monkeypatch):
     monkeypatch.setattr(plan_search, "measured", lambda *_, **__: a_plan("H100:8", peak=99 * GB))
     found = plan_search.search(["xlm_tiny_mlm"], given, "H100:8", 3, said.append)
     assert not found.fits and len(found.tried) == 3 and "none of 3 settings fits" in said[-1]
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        ("NVIDIA H100 80GB HBM3", "H100"),
+        ("NVIDIA A100-SXM4-80GB", "A100"),
+        ("Tesla V100-SXM2-32GB", "V100"),
+        ("TPU v5 lite", "v5e"),
+        ("TPU v5", "v5p"),
+        ("TPU v4", "v4"),
+        ("TPU v6 lite", "v6e"),
+        # Other peaks, and none that are known.
+        ("NVIDIA H100 PCIe", None),
+        ("NVIDIA GeForce RTX 4090", None),
+        ("cpu", None),
+    ],
+)
+def test_devices_that_are_there_by_what_they_call_themselves(kind, name):
+    machine = plan._machine_of(kind, {"data": 4, "fsdp": 2, "tensor": 1})
+    assert (machine and machine.accelerator.name) == name
+    assert machine is None or machine.devices == 8
+
+
+def test_a_mesh_takes_all_devices_of_a_machine():
+    plan_programs.require_all(MeshConfig(-1, 1, 2), 8)
+    with pytest.raises(UserError, match="a mesh of 4 devices .MESH_DATA=4, .* machine of 8"):
+        plan_programs.require_all(MeshConfig(4, 1, 1), 8)

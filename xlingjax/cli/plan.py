@@ -45,8 +45,8 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 def run(args: Namespace) -> int:
     from xlingjax.runtime.files import require_file, write_json
-    from xlingjax.workflows.plan import measured, stand_ins
-    from xlingjax.workflows.plan_search import search
+    from xlingjax.workflows.plan import measured, require_machine, stand_ins
+    from xlingjax.workflows.plan_search import require_searched, search
     from xlingjax.workflows.plan_text import text_of
 
     if args.platform or args.devices:
@@ -55,6 +55,12 @@ def run(args: Namespace) -> int:
         )
     if args.output:
         require_file(args.output)
+        Path(args.output).parent.mkdir(parents=True, exist_ok=True)
+    # Of all before the first is compiled for.
+    for machine in args.on:
+        require_machine(machine)
+        if args.search:
+            require_searched(args.gin_file, machine)
     added = stand_ins(args.gin_file, args.overrides)
     if added:
         print(f"taken for what is not given: {', '.join(added)}")
@@ -78,8 +84,8 @@ def run(args: Namespace) -> int:
         else:
             fit = fit and plan.all_fit
         records.append(record)
-    if args.output:
-        write_json(Path(args.output), records)
+        if args.output:
+            write_json(Path(args.output), records)
     return 0 if fit else 1
 
 

@@ -17,8 +17,9 @@ import jax.numpy as jnp
 from jax.sharding import Mesh, PartitionSpec
 
 from xlingjax.errors import UserError
+from xlingjax.model import flash, flash_gpu
 from xlingjax.model.config import WITH_DROPOUT
-from xlingjax.model.flash import fields_of, flash, require_room, seeds_of
+from xlingjax.model.flash import fields_of, require_room, seeds_of
 from xlingjax.model.layers import dropout
 from xlingjax.model.masks import Fields, Mask, bidirectional
 from xlingjax.model.masks import causal as causal_mask
@@ -155,6 +156,13 @@ def _platform(mesh: Mesh | None) -> str:
     return mesh.devices.flat[0].platform
 
 
+def _capability(mesh: Mesh | None) -> str:
+    """ "9.0" of an H100; "": the devices are no GPUs of NVIDIA."""
+    if mesh is None:
+        return getattr(jax.devices()[0], "compute_capability", "")
+    return getattr(mesh.devices.flat[0], "compute_capability", "")
+
+
 # --- xla ---
 
 
@@ -207,15 +215,31 @@ def _prepare_flash(
     keys: Fields,
     mesh: Mesh | None,
 ) -> dict[str, Array]:
-    _require_tpu("flash", mesh)
+    platform = _platform(mesh)
+    if platform not in ("tpu", "gpu", "cuda"):
+        raise Refused(
+            f"attention backend flash needs a TPU or an NVIDIA GPU, and this is {platform}; use"
+            " xla",
+        )
+    # XLA compiles Triton for none before.
+    if (capability := _capability(mesh)) and float(capability) < 8:
+        raise Refused(
+            "attention backend flash needs a GPU of Ampere or later, and this is of"
+            f" {capability}; use xla",
+        )
     length, sources = queries.pack.shape[1], keys.pack.shape[1]
     if wanted := require_room(length, sources):
         raise Refused(f"attention backend flash takes {wanted}, or use xla")
     _require_spread("flash", len(queries.pack), mesh)
-    return {
-        "queries_B8L": fields_of(queries, 1),
-        "keys_BS8": fields_of(keys, 2),
-    }
+    queries_B8L = fields_of(queries, 1)
+    if platform != "tpu":
+        queries_B8L = flash_gpu.with_blind(
+            spec.mask,
+            queries,
+            keys,
+            queries_B8L,
+        )
+    return {"queries_B8L": queries_B8L, "keys_BS8": fields_of(keys, 2)}
 
 
 def _flash(
@@ -227,20 +251,23 @@ def _flash(
     key,
     interpret: bool = False,
 ):
-    _require_not_float16("flash", q_BLHK)
+    run = flash_gpu.attend
+    if _platform(self.mesh) == "tpu":
+        _require_not_float16("flash", q_BLHK)
+        run = flash.attend
+    kernel = flash.Kernel(
+        self.spec.mask,
+        rate,
+        interpret,
+        length=q_BLHK.shape[1],
+        keys=k_BSHK.shape[1],
+        size=q_BLHK.shape[-1],
+    )
 
     def attend(q_BLHK, k_BSHK, v_BSHK, queries_B8L, keys_BS8, seeds_BH12):
         # The kernel takes a row with the heads in front.
         heads_first = [jnp.swapaxes(x, 1, 2) for x in (q_BLHK, k_BSHK, v_BSHK)]
-        o_BHLK = flash(
-            self.spec.mask,
-            *heads_first,
-            queries_B8L,
-            keys_BS8,
-            seeds_BH12,
-            rate,
-            interpret,
-        )
+        o_BHLK = run(kernel, *heads_first, queries_B8L, keys_BS8, seeds_BH12)
         return jnp.swapaxes(o_BHLK, 1, 2)
 
     rows, _, heads, _ = q_BLHK.shape

@@ -9,29 +9,37 @@ query is then a row and what is of a key a column, and nothing is turned around.
 import dataclasses
 import functools
 import math
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 from jax.experimental import pallas as pl
+from jax.experimental.pallas import tpu
 
 from xlingjax.model.masks import Fields, Mask
 
 Array = jax.Array
 
 _FIELDS = ("pack", "side", "is_mask", "position", "language")
-_ROWS = 8
+ROWS = 8
 """Of the chip's registers: as many places are kept for fields."""
+_LANES = 128
+"""Numbers that the chip computes side by side."""
 LONGEST = 4096
 """Keys that stand on a chip at once, with the scores of a block of queries."""
 _ELEMENTS = 1 << 17
 """Scores of a block: half a megabyte in float32, of which a few stand at a time."""
-_NEVER = float(np.finfo(np.float32).min)
+_ORDER = tpu.CompilerParams(
+    dimension_semantics=("parallel", "parallel", "arbitrary"),
+)
+"""Rows and heads may be shared out over a chip's cores; blocks of queries follow each other."""
+NEVER = float(np.finfo(np.float32).min)
 
 
 @dataclasses.dataclass(frozen=True)
-class _Kernel:
+class Kernel:
     """What is static of a call."""
 
     mask: Mask
@@ -43,44 +51,17 @@ class _Kernel:
 
     @property
     def block(self) -> int:
-        """Queries at a time."""
-        block = self.length
-        while block % 256 == 0 and block * self.keys > _ELEMENTS:
-            block //= 2
-        return block
-
-
-def flash(
-    mask: Mask,
-    q_BHLK: Array,
-    k_BHSK: Array,
-    v_BHSK: Array,
-    queries_B8L: Array,
-    keys_BS8: Array,
-    seeds_BH12: Array,
-    rate: float,
-    interpret: bool = False,
-) -> Array:
-    """[B, H, L, K] in the type of the values. queries_B8L, keys_BS8: fields, see `fields_of`;
-    seeds_BH12: int32, of the dropout of each row and head; rate: its share, 0: none."""
-    _, _, length, size = q_BHLK.shape
-    kernel = _Kernel(mask, rate, interpret, length, k_BHSK.shape[2], size)
-    return _attend(
-        kernel,
-        q_BHLK,
-        k_BHSK,
-        v_BHSK,
-        queries_B8L,
-        keys_BS8,
-        seeds_BH12,
-    )
+        """Queries at a time: as many hundred-and-twenty-eights as divide the rows and have room."""
+        most = max(_ELEMENTS // self.keys, _LANES)
+        blocks = range(_LANES, min(self.length, most) + 1, _LANES)
+        return max(block for block in blocks if not self.length % block)
 
 
 def fields_of(fields: Fields, axis: int) -> Array:
     """int32 [B, 8, L] (axis 1) or [B, L, 8] (axis 2): the fields, one beside the other."""
     arrays = [getattr(fields, name).astype(jnp.int32) for name in _FIELDS]
     empty = jnp.zeros_like(arrays[0])
-    arrays += [empty] * (_ROWS - len(arrays))
+    arrays += [empty] * (ROWS - len(arrays))
     return jnp.stack(arrays, axis)
 
 
@@ -93,7 +74,9 @@ def seeds_of(key: Array | None, rows: int, heads: int) -> Array:
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
-def _attend(kernel, q, k, v, queries, keys, seeds):
+def attend(kernel: Kernel, q, k, v, queries, keys, seeds) -> Array:
+    """[B, H, L, K] in the type of the values. q, k, v: [B, H, L, K], [B, H, S, K]; queries
+    [B, 8, L], keys [B, S, 8]: see `fields_of`; seeds: see `seeds_of`."""
     return _forward(kernel, q, k, v, queries, keys, seeds)
 
 
@@ -102,8 +85,8 @@ def _attend_forward(kernel, q, k, v, queries, keys, seeds):
     return o, (q, k, v, queries, keys, seeds)
 
 
-def _attend_backward(kernel, kept, do):
-    q, k, v, queries, keys, seeds = kept
+def _attend_backward(kernel, residuals, do):
+    q, k, v, queries, keys, seeds = residuals
     rows, heads = q.shape[:2]
     blocks = _specs(kernel)
     whole = jax.ShapeDtypeStruct(k.shape, jnp.float32)
@@ -119,16 +102,17 @@ def _attend_backward(kernel, kept, do):
         ),
         grid=(rows, heads, kernel.length // kernel.block),
         interpret=kernel.interpret,
-        cost_estimate=_cost(kernel, rows * heads, products=5),
+        cost_estimate=cost(kernel, rows * heads, products=5),
+        compiler_params=_ORDER,
         name="flash_backward",
     )(q, k, v, queries, keys, seeds, do)
     return dq, dk.astype(k.dtype), dv.astype(v.dtype), None, None, None
 
 
-_attend.defvjp(_attend_forward, _attend_backward)
+attend.defvjp(_attend_forward, _attend_backward)
 
 
-def _forward(kernel: _Kernel, q, k, v, queries, keys, seeds):
+def _forward(kernel: Kernel, q, k, v, queries, keys, seeds):
     rows, heads = q.shape[:2]
     return pl.pallas_call(
         functools.partial(_forward_kernel, kernel),
@@ -137,12 +121,14 @@ def _forward(kernel: _Kernel, q, k, v, queries, keys, seeds):
         out_specs=_of_queries(kernel),
         grid=(rows, heads, kernel.length // kernel.block),
         interpret=kernel.interpret,
-        cost_estimate=_cost(kernel, rows * heads, products=2),
+        cost_estimate=cost(kernel, rows * heads, products=2),
+        compiler_params=_ORDER,
         name="flash_forward",
     )(q, k, v, queries, keys, seeds)
 
 
-def _cost(kernel: _Kernel, heads: int, products: int) -> pl.CostEstimate:
+def cost(kernel: Kernel, heads: int, products: int) -> pl.CostEstimate:
+    """Of a call over so many heads of all rows that makes so many products of [L, S]."""
     scores = heads * kernel.length * kernel.keys
     tokens = heads * (kernel.length + kernel.keys)
     return pl.CostEstimate(
@@ -155,27 +141,27 @@ def _cost(kernel: _Kernel, heads: int, products: int) -> pl.CostEstimate:
 # ---- which part of an array a call of the kernel sees; the grid: row, head, block of queries -----
 
 
-def _of_queries(kernel: _Kernel) -> pl.BlockSpec:
+def _of_queries(kernel: Kernel) -> pl.BlockSpec:
     shape = (None, None, kernel.block, kernel.size)
     return pl.BlockSpec(shape, lambda b, h, i: (b, h, i, 0))
 
 
-def _of_keys(kernel: _Kernel) -> pl.BlockSpec:
+def _of_keys(kernel: Kernel) -> pl.BlockSpec:
     shape = (None, None, kernel.keys, kernel.size)
     return pl.BlockSpec(shape, lambda b, h, i: (b, h, 0, 0))
 
 
-def _specs(kernel: _Kernel) -> list[pl.BlockSpec]:
+def _specs(kernel: Kernel) -> list[pl.BlockSpec]:
     """Of q, k, v, both sides' fields and the seeds."""
     return [
         _of_queries(kernel),
         _of_keys(kernel),
         _of_keys(kernel),
         pl.BlockSpec(
-            (None, _ROWS, kernel.block),
+            (None, ROWS, kernel.block),
             lambda b, h, i: (b, 0, i),
         ),
-        pl.BlockSpec((None, kernel.keys, _ROWS), lambda b, h, i: (b, 0, 0)),
+        pl.BlockSpec((None, kernel.keys, ROWS), lambda b, h, i: (b, 0, 0)),
         pl.BlockSpec((None, None, 1, 2), lambda b, h, i: (b, h, 0, 0)),
     ]
 
@@ -184,11 +170,11 @@ def _specs(kernel: _Kernel) -> list[pl.BlockSpec]:
 
 
 def _forward_kernel(kernel, q, k, v, queries, keys, seeds, o):
-    p_SL = _probabilities(kernel, q[...], k[...], queries[...], keys[...])
-    if kernel.rate:
-        p_SL = p_SL * _kept(kernel, seeds[...])
     values = v[...]
-    o[...] = _contracted(p_SL.astype(values.dtype), values, 0).astype(o.dtype)
+    p_SL = _probabilities(kernel, q[...], k[...], queries, keys)
+    if kernel.rate:
+        p_SL = p_SL * kept(kernel, seeds, _place(kernel))
+    o[...] = contracted(p_SL.astype(values.dtype), values, 0).astype(o.dtype)
 
 
 def _backward_kernel(
@@ -205,51 +191,75 @@ def _backward_kernel(
     dv,
 ):
     q_LK, k_SK, v_SK, do_LK = q[...], k[...], v[...], do[...]
-    p_SL = _probabilities(kernel, q_LK, k_SK, queries[...], keys[...])
+    p_SL = _probabilities(kernel, q_LK, k_SK, queries, keys)
     dropped_SL = p_SL
-    dp_SL = _contracted(v_SK, do_LK, 1)
+    dp_SL = contracted(v_SK, do_LK, 1)
     if kernel.rate:
-        kept_SL = _kept(kernel, seeds[...])
+        kept_SL = kept(kernel, seeds, _place(kernel))
         dropped_SL = p_SL * kept_SL
         dp_SL = dp_SL * kept_SL
     # What the softmax takes away: of each query, the sum over its keys.
     away_1L = jnp.sum(p_SL * dp_SL, axis=0, keepdims=True)
     ds_SL = p_SL * (dp_SL - away_1L) * kernel.size**-0.5
     ds_SL = ds_SL.astype(q_LK.dtype)
-    dq[...] = _contracted(ds_SL, k_SK, 0).astype(dq.dtype)
+    dq[...] = contracted(ds_SL, k_SK, 0).astype(dq.dtype)
 
     @pl.when(pl.program_id(2) == 0)
     def _():
         dk[...] = jnp.zeros_like(dk)
         dv[...] = jnp.zeros_like(dv)
 
-    dk[...] += _product(ds_SL, q_LK)
-    dv[...] += _product(dropped_SL.astype(do_LK.dtype), do_LK)
+    dk[...] += product(ds_SL, q_LK)
+    dv[...] += product(dropped_SL.astype(do_LK.dtype), do_LK)
 
 
-def _probabilities(kernel, q_LK, k_SK, queries_8L, keys_S8) -> Array:
+def _probabilities(kernel, q_LK, k_SK, queries, keys) -> Array:
     """[S, L] in float32."""
-    s_SL = _contracted(k_SK, q_LK, 1) * kernel.size**-0.5
-    s_SL = jnp.where(_allowed(kernel, queries_8L, keys_S8), s_SL, _NEVER)
+    q, k = sides(queries, keys, _place(kernel))
+    allowed_SL = kernel.mask.allow(q, k)
+    # As `Mask.__call__`: a query that sees nothing sees its own column.
+    sees_1L = jnp.max(allowed_SL.astype(jnp.int32), axis=0, keepdims=True)
+    blind_SL = jnp.broadcast_to(sees_1L, allowed_SL.shape) == 0
+    own_SL = jnp.minimum(q.position, kernel.keys - 1) == k.position
+    s_SL = contracted(k_SK, q_LK, 1) * kernel.size**-0.5
+    s_SL = jnp.where(allowed_SL | (own_SL & blind_SL), s_SL, NEVER)
     e_SL = jnp.exp(s_SL - jnp.max(s_SL, axis=0, keepdims=True))
     return e_SL / jnp.sum(e_SL, axis=0, keepdims=True)
 
 
-def _allowed(kernel, queries_8L, keys_S8) -> Array:
-    """bool [S, L]: as `Mask.__call__`."""
+def _place(kernel: Kernel) -> "Place":
+    """All keys, and the queries of this call."""
     shape = (kernel.keys, kernel.block)
+    return Place(0, pl.program_id(2) * kernel.block, shape)
+
+
+# ---- what is shared with the kernels of GPUs (`flash_gpu.py`) ------------------------------------
+
+
+_ALL = Ellipsis
+
+
+@dataclasses.dataclass(frozen=True)
+class Place:
+    """Scores of a block: numbers of the first key and query, and [keys, queries]."""
+
+    key: Any
+    query: Any
+    shape: tuple[int, int]
+    keys: Any = _ALL
+    """Where its keys stand in what a call of a kernel has of them."""
+    queries: Any = _ALL
+
+
+def sides(queries, keys, place: Place) -> tuple[Fields, Fields]:
+    """The fields of queries and keys, each [S, L]: whole, so that predicates compare numbers of one
+    shape and combine what that gives. queries [8, L], keys [S, 8]: references."""
     q, k = {}, {}
     for number, name in enumerate(_FIELDS):
-        row = queries_8L[number : number + 1, :]
-        column = keys_S8[:, number : number + 1]
-        # Whole, so that predicates compare numbers of one shape and combine what that gives.
-        q[name] = jnp.broadcast_to(row, shape)
-        k[name] = jnp.broadcast_to(column, shape)
-    allowed_SL = kernel.mask.allow(_fields(q), _fields(k))
-    sees_1L = jnp.max(allowed_SL.astype(jnp.int32), axis=0, keepdims=True)
-    key_SL = lax.broadcasted_iota(jnp.int32, shape, 0)
-    own_SL = jnp.minimum(q["position"], kernel.keys - 1) == key_SL
-    return allowed_SL | (own_SL & (jnp.broadcast_to(sees_1L, shape) == 0))
+        one = slice(number, number + 1)
+        q[name] = jnp.broadcast_to(queries[one, place.queries], place.shape)
+        k[name] = jnp.broadcast_to(keys[place.keys, one], place.shape)
+    return _fields(q), _fields(k)
 
 
 def _fields(values: dict[str, Array]) -> Fields:
@@ -263,19 +273,18 @@ def _fields(values: dict[str, Array]) -> Fields:
     )
 
 
-def _kept(kernel, seeds_12) -> Array:
+def kept(kernel: Kernel, seeds, place: Place) -> Array:
     """float32 [S, L]: 0 where a weight is dropped, else what keeps the mean.
 
     A hash of the place and the seeds (after C. Wellons's lowbias32), the same in both passes and in
     blocks of any size; generators of the chip would not be.
     """
-    shape = (kernel.keys, kernel.block)
-    first = pl.program_id(2) * kernel.block
-    query = lax.broadcasted_iota(jnp.int32, shape, 1) + first
-    place = lax.broadcasted_iota(jnp.int32, shape, 0) * kernel.length + query
-    x = place ^ seeds_12[:, 0:1]
+    shape = place.shape
+    query = lax.broadcasted_iota(jnp.int32, shape, 1) + place.query
+    key = lax.broadcasted_iota(jnp.int32, shape, 0) + place.key
+    x = (key * kernel.length + query) ^ seeds[:, 0:1]
     x = x ^ lax.shift_right_logical(x, jnp.full_like(x, 16))
-    x = x * np.int32(0x7FEB352D) + seeds_12[:, 1:2]
+    x = x * np.int32(0x7FEB352D) + seeds[:, 1:2]
     x = x ^ lax.shift_right_logical(x, jnp.full_like(x, 15))
     x = x * np.int32(0x846CA68B - (1 << 32))
     # 24 bits, which are no negative number.
@@ -286,13 +295,13 @@ def _kept(kernel, seeds_12) -> Array:
     return jnp.where(x >= threshold, jnp.float32(scale), jnp.float32(0))
 
 
-def _contracted(a: Array, b: Array, axis: int) -> Array:
+def contracted(a: Array, b: Array, axis: int) -> Array:
     """The product of two matrices over the same axis of both, in float32."""
     dimensions = (((axis,), (axis,)), ((), ()))
     return lax.dot_general(a, b, dimensions, preferred_element_type=jnp.float32)
 
 
-def _product(a: Array, b: Array) -> Array:
+def product(a: Array, b: Array) -> Array:
     dimensions = (((1,), (0,)), ((), ()))
     return lax.dot_general(a, b, dimensions, preferred_element_type=jnp.float32)
 
@@ -302,9 +311,9 @@ def require_room(length: int, keys: int) -> str:
     if keys > LONGEST or length > LONGEST:
         return f"rows of at most {LONGEST:,} tokens"
     for tokens in (length, keys):
-        if tokens % 128:
+        if tokens % _LANES:
             return (
-                f"rows of a multiple of 128 tokens, not of {tokens}; make them"
-                f" {math.ceil(tokens / 128) * 128} long (LENGTH)"
+                f"rows of a multiple of {_LANES} tokens, not of {tokens}; make them"
+                f" {math.ceil(tokens / _LANES) * _LANES} long (LENGTH)"
             )
     return ""

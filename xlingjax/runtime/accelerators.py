@@ -32,7 +32,7 @@ class Accelerator:
     link: float
     """Bytes a second that leave a device for the others of its machine or pod."""
     network: float
-    """The same for those of other machines. Of a TPU: the links of its pod."""
+    """The same, a device's share, for those of other machines. Of a TPU: the links of its pod."""
     per_host: int
     """Devices of a machine."""
     share: float = 1.0
@@ -92,11 +92,13 @@ class Machine:
         return f"{self.accelerator.name}:{'x'.join(map(str, self.shape))}"
 
     def link(self, devices: int) -> float:
-        """Bytes a second that leave one of so many devices that work together."""
-        # Within a machine they have links of their own.
-        if devices <= self.accelerator.per_host:
-            return self.accelerator.link
-        return self.accelerator.network
+        """Bytes a second that leave one of so many devices that work together in a ring: within a
+        machine by links of their own; between machines one of a machine's passes on what leaves
+        it, by the network of all."""
+        one = self.accelerator
+        if devices <= one.per_host:
+            return one.link
+        return min(one.link, one.network * one.per_host)
 
 
 # JAX takes three quarters of a card for its programs if nothing else is said
@@ -239,7 +241,7 @@ def machine_named(name: str) -> Machine:
     """The machine of "H100:8" or "v5e:4x4" (a pod's chips in each direction; "v5e:1": one chip).
     Raises UserError for one that is not known, or that cannot be."""
     kind, _, size = name.strip().partition(":")
-    known = ", ".join(one.name for one in ACCELERATORS.values())
+    known = ", ".join([*(one.name for one in ACCELERATORS.values()), "here"])
     accelerator = ACCELERATORS.get(kind.lower())
     if accelerator is None:
         near = difflib.get_close_matches(kind.lower(), ACCELERATORS, n=1)

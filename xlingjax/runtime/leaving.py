@@ -43,6 +43,11 @@ def leave_after_errors(heartbeat: int) -> None:
 
     def show_and_leave(kind, error, trace) -> None:
         if _is_of_another(error):
+            print(
+                "waiting for the service to say which process is gone",
+                file=sys.stderr,
+                flush=True,
+            )
             time.sleep(heartbeat + PATIENCE)
         shown(kind, error, trace)
         leave_soon(1)

@@ -33,6 +33,8 @@ _FREE = frozenset(
         "opt-barrier",
     ),
 )
+# Of TPUs' compiler, which hands out memory by them.
+_FREE_CALLS = ('"AllocateBuffer"', '"ConcatBitcast"')
 _BITS = {"pred": 8, "token": 0, "opaque": 0, "c64": 64, "c128": 128}
 _HEADER = re.compile(r"^(ENTRY )?%?([\w.\-]+) \(.*\) -> .*\{\s*$")
 _LINE = re.compile(r"^\s+(ROOT )?%?([\w.\-]+) = ")
@@ -52,6 +54,8 @@ class Operation:
     name: str
     kind: str
     """Its opcode: "fusion", "all-reduce" ..."""
+    types: str
+    """Of its results, as they are written: "bf16[8,64]{1,0}"."""
     bytes: int
     """Of its results."""
     stored: int
@@ -87,6 +91,8 @@ class Program:
     """The computations of a program, and how often each runs."""
 
     def __init__(self, text: str):
+        partitions = re.search(r"num_partitions=(\d+)", text.partition("\n")[0])
+        self._devices = int(partitions[1]) if partitions else 1
         self._of: dict[str, list[Operation]] = {}
         self._entry = ""
         self._read(text)
@@ -114,20 +120,22 @@ class Program:
                     for operand in operation.operands
                     if operand in here
                 )
-                devices = _devices(operation.attributes)
+                devices = _devices(operation.attributes, self._devices)
                 if kind == "all-gather":
                     size *= devices
                 found.append(Collective(kind, devices, size, times))
         return found
 
     def moved_bytes(self) -> int:
-        """To and from memory: every result is written once and read once. Less than what a program
-        moves, since results may be read more often."""
+        """To and from memory, if every result is written once and read once. An estimate: results
+        may be read more often, or stand in a cache."""
         total = 0
-        for operation, times in self.operations():
-            if operation.kind in _FREE or operation.kind.endswith("-done"):
+        for name, times in self._times.items():
+            if name in self._fused:
                 continue
-            total += 2 * self._written(operation) * times
+            here = {one.name: one for one in self._of[name]}
+            for operation in self._of[name]:
+                total += 2 * self._written(operation, here) * times
         return total
 
     def estimated_cycles(self) -> int:
@@ -147,31 +155,29 @@ class Program:
                 cycles[name] += int(found[1]) * times
         return cycles
 
-    def _written(self, operation: Operation) -> int:
-        """Bytes. An update of a part of an array in place writes that part."""
-        updated = self._updated(operation)
-        if updated is None:
-            return operation.stored
-        return min(updated, operation.stored)
-
-    def _updated(self, operation: Operation) -> int | None:
-        kind, inside, root = operation.kind, None, operation
-        if kind == "fusion":
+    def _written(
+        self,
+        operation: Operation,
+        here: Mapping[str, Operation],
+    ) -> int:
+        """Bytes. here: the operations of its computation."""
+        if operation.kind in _FREE or operation.kind.endswith("-done"):
+            return 0
+        if any(target in operation.attributes for target in _FREE_CALLS):
+            return 0
+        if operation.kind.endswith("-start"):
+            # Its results are what it reads, too, and marks of its progress.
+            read = (here[one] for one in operation.operands if one in here)
+            return max(operation.stored - sum(one.stored for one in read), 0)
+        if operation.kind == "fusion":
             called = re.search(r"calls=%?([\w.\-]+)", operation.attributes)
-            inside = self._of.get(called[1], []) if called else []
-            [root] = [one for one in inside if one.root] or [operation]
-        if root.kind != "dynamic-update-slice" or len(root.operands) < 2:
-            return None
-        for one in inside or self._around(operation):
-            if one.name == root.operands[1]:
-                return one.bytes
-        return None
-
-    def _around(self, operation: Operation) -> list[Operation]:
-        for operations in self._of.values():
-            if operation in operations:
-                return operations
-        return []
+            here = {}
+            if called:
+                here = {one.name: one for one in self._of.get(called[1], ())}
+            for root in here.values():
+                if root.root:
+                    return min(_updated(root, here), operation.stored)
+        return min(_updated(operation, here), operation.stored)
 
     def _read(self, text: str) -> None:
         here: list[Operation] | None = None
@@ -206,6 +212,22 @@ class Program:
                     self._follow(called, times, fused)
 
 
+def _updated(operation: Operation, here: Mapping[str, Operation]) -> int:
+    """Bytes that an operation writes: of an update in place, and of several, their parts alone."""
+    if operation.kind in ("bitcast", "copy-done") and operation.operands:
+        inner = here.get(operation.operands[0])
+        if inner is not None and inner.kind != "parameter":
+            return _updated(inner, here)
+    if operation.kind == "tuple":
+        parts = (here[one] for one in operation.operands if one in here)
+        return sum(_updated(one, here) for one in parts)
+    if operation.kind == "dynamic-update-slice":
+        part = here.get(operation.operands[1])
+        if part is not None:
+            return part.bytes
+    return operation.bytes
+
+
 def _operation(found: re.Match, line: str) -> Operation:
     rest = line[found.end() :]
     # The type of its results: of several in brackets.
@@ -218,6 +240,7 @@ def _operation(found: re.Match, line: str) -> Operation:
     return Operation(
         name=found[2],
         kind=kind,
+        types=rest[:end],
         bytes=_bytes(rest[:end]),
         stored=_bytes(rest[:end], stored=True),
         operands=tuple(re.findall(r"%([\w.\-]+)", rest[begin:close])),
@@ -255,8 +278,10 @@ def _bits(dtype: str) -> int:
     return int(found[0])
 
 
-def _devices(attributes: str) -> int:
+def _devices(attributes: str, all_of_them: int) -> int:
     """Of one group."""
+    if "replica_groups={}" in attributes:
+        return all_of_them
     # mesh['a'=2,'b'=4] {'b'}, {{0,1},{2,3}}, or [groups, devices of one]<=[...].
     if found := re.search(
         r"replica_groups=mesh\[(.*?)\]\s*\{(.*?)\}",

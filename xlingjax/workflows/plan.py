@@ -3,6 +3,7 @@ and how long it takes at that bound."""
 
 import dataclasses
 import json
+import re
 import subprocess
 import sys
 import tempfile
@@ -122,44 +123,54 @@ class Planned:
         return record
 
 
+TEXT = frozenset(
+    (
+        "MONO",
+        "PARALLEL",
+        "VOCABULARY",
+        "DOCUMENTS",
+        "NEGATIVES",
+        "INIT_FROM",
+        "INIT_ENCODER",
+        "PARALLEL_EN_DE",
+        "NE",
+        "TEST",
+        "TEST_EN_DE",
+    ),
+)
+"""Macros of what a run reads and a plan does not."""
+
+
 def stand_ins(
     files: Sequence[str],
     overrides: Sequence[str],
 ) -> list[str]:
     """NAME=VALUE of what a run needs and a plan does not read: text, and where nothing says them,
     how many pieces and which languages there are."""
-    given = {override.partition("=")[0].strip() for override in overrides}
-    found = []
-    for macro in macros_of(files):
-        if macro.name in given:
-            continue
-        if macro.value == REQUIRED and _names_a_place(macro.meaning):
-            found.append(f"{macro.name}={NOWHERE}")
     values = {macro.name: macro.value for macro in macros_of(files)}
-    has_text = "VOCABULARY" in given or "INIT_FROM" in given
-    if values.get("VOCABULARY_SIZE") == "None" and not (
-        has_text or "VOCABULARY_SIZE" in given
-    ):
+    for override in overrides:
+        name, _, value = override.partition("=")
+        values[name.strip()] = value
+
+    def lacks(name: str) -> bool:
+        return values.get(name) in ("None", REQUIRED)
+
+    found = []
+    for name in values:
+        if name in TEXT and values[name] == REQUIRED:
+            found.append(f"{name}={NOWHERE}")
+    # Where there is text, it says both.
+    if lacks("VOCABULARY_SIZE") and lacks("VOCABULARY"):
         found.append(f"VOCABULARY_SIZE={VOCABULARY_SIZE}")
-    if values.get("LANGUAGES") == "None" and not (
-        {"MONO", "PARALLEL", "LANGUAGES"} & given
-    ):
+    if lacks("LANGUAGES") and all(map(lacks, {"MONO", "PARALLEL"} & {*values})):
         found.append(f"LANGUAGES={LANGUAGES}")
     return found
 
 
-def _names_a_place(meaning: str) -> bool:
-    """Whether a macro's comment says that it names files: a plan reads none."""
-    words = (
-        "pattern",
-        "workdir",
-        "folder",
-        "stem",
-        "table",
-        "that of",
-        "XLM-R's",
-    )
-    return any(word in meaning for word in words)
+def require_machine(on: str) -> None:
+    """Raise UserError for a machine that is not known, or whose compiler is missing."""
+    if on != HERE:
+        environment(machine_named(on).accelerator.maker)
 
 
 def measured(
@@ -185,22 +196,19 @@ def measured(
             "evaluations": evaluations,
             "output": str(output),
         }
-        done = subprocess.run(
-            [sys.executable, "-m", "xlingjax.workflows.plan_programs"],
-            input=json.dumps(request),
-            env=variables,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        if done.returncode:
+        status, said = _in_a_process(request, variables)
+        if status:
             raise UserError(
-                f"--on {on}: its compiler ended with status {done.returncode}:"
-                f" {_last_line(done.stderr)}",
+                f"--on {on}: its compiler ended with status {status}:"
+                f" {_last_line(said)}",
             )
         answer = json.loads(output.read_text(encoding="utf-8"))
     if "refused" in answer:
-        raise UserError(answer["refused"])
+        refused = answer["refused"]
+        # A stand-in is nothing that the user named.
+        if NOWHERE in refused:
+            refused = "plan: this recipe is of a run that is there: give its INIT_FROM"
+        raise UserError(refused)
     if machine is None:
         machine = _machine_of(answer["kind"], answer["mesh"])
     room = answer["room"]
@@ -221,14 +229,40 @@ def measured(
     )
 
 
+def _in_a_process(
+    request: dict[str, Any],
+    variables: dict[str, str] | None,
+) -> tuple[int, str]:
+    """(status, what it wrote to stderr) of `plan_programs`."""
+    # -P: what lies where the command is called is no module of ours.
+    command = [sys.executable, "-P", "-m", "xlingjax.workflows.plan_programs"]
+    with subprocess.Popen(
+        command,
+        env=variables,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        # Its end stays open: where this process ends, whatever ends it, the other does.
+        process.stdin.write(json.dumps(request) + "\n")
+        process.stdin.flush()
+        said = process.stderr.read()
+        return process.wait(), said
+
+
 def _machine_of(kind: str, mesh: dict[str, int]) -> Machine | None:
     """The machine of devices that are there, by what they call themselves; None: not known."""
     data, fsdp, tensor = mesh.values()
+    # "NVIDIA H100 80GB HBM3", "NVIDIA A100-SXM4-80GB"; cards of other forms have other peaks.
+    words = re.split(r"[ -]", kind)
+    if {"PCIe", "NVL"} & {*words}:
+        return None
+    spoken = {"TPU v5 lite": "v5e", "TPU v6 lite": "v6e", "TPU v5": "v5p"}
+    if kind in spoken:
+        words = [spoken[kind]]
     for accelerator in ACCELERATORS.values():
-        # "NVIDIA H100 80GB HBM3", "TPU v5 lite".
-        spoken = {"v5e": "v5 lite", "v6e": "v6 lite"}
-        name = spoken.get(accelerator.name, accelerator.name)
-        if name in kind.split() or kind.endswith(name):
+        if accelerator.name in words:
             return Machine(accelerator, (data * fsdp * tensor,))
     return None
 
@@ -244,11 +278,16 @@ def bound_of(
     peak = accelerator.flops.get(dtype)
     if peak is None:
         return None
-    computed = program.get("flops", {}).get("computed", 0.0)
+    flops = program.get("flops", {})
+    # A kernel whose author does not say what it costs counts nothing.
+    computed = max(flops.get("computed", 0.0), flops.get("useful") or 0.0)
+    links = 0.0
+    for group, sent in program["sent_in_groups"].items():
+        links += sent / machine.link(int(group))
     return Bound(
         computed / peak,
         program["moved"] / accelerator.bandwidth,
-        program["sent"] / machine.link(machine.devices),
+        links,
     )
 
 

@@ -8,8 +8,10 @@ figures to the file that the request names, both JSON.
 import dataclasses
 import json
 import math
+import os
 import re
 import sys
+import threading
 import time
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
@@ -25,14 +27,16 @@ from xlingjax.inference.forward import on_xla
 from xlingjax.model.build import build_model
 from xlingjax.model.memory import SHARE, device_bytes
 from xlingjax.model.partition import (
+    MeshConfig,
     batch_sharding,
     make_mesh,
+    mesh_sizes,
     replicated,
     row_devices,
 )
 from xlingjax.runtime.accelerators import machine_named
 from xlingjax.runtime.compilers import devices_of
-from xlingjax.runtime.program_text import Program, by_kind
+from xlingjax.runtime.program_text import Collective, Program, by_kind
 from xlingjax.training.feed import Feed, Turn
 from xlingjax.training.loop import require_loss_scale
 from xlingjax.training.optimizer import (
@@ -318,9 +322,18 @@ def compiled(lowered: jax.stages.Lowered) -> dict[str, Any]:
         "peak": arguments + results + temporaries,
         "collectives": by_kind(moved),
         "sent": sum(one.sent for one in moved),
+        "sent_in_groups": _by_group(moved),
         "moved": text.moved_bytes(),
         "cycles": text.estimated_cycles(),
     }
+
+
+def _by_group(collectives: list[Collective]) -> dict[int, float]:
+    """{devices that take part together: bytes that leave a device}."""
+    sent: dict[int, float] = {}
+    for one in collectives:
+        sent[one.devices] = sent.get(one.devices, 0.0) + one.sent
+    return sent
 
 
 def refusal(message: str) -> dict[str, Any]:
@@ -340,6 +353,16 @@ def _size(number: str, unit: str) -> int:
     return int(float(number) * 1024 ** "_KMGT".find(unit or "_"))
 
 
+def require_all(mesh: MeshConfig, devices: int) -> None:
+    """Raise UserError unless a mesh takes all devices: a run of several processes does."""
+    used = math.prod(mesh_sizes(mesh, devices))
+    if used != devices:
+        raise UserError(
+            f"a mesh of {used} devices (MESH_DATA={mesh.data}, MESH_FSDP={mesh.fsdp},"
+            f" MESH_TENSOR={mesh.tensor}) on a machine of {devices}: set one of them to -1",
+        )
+
+
 def answer(request: Mapping[str, Any]) -> dict[str, Any]:
     """{"programs": `figures`, "steps", "schedule": turns of a period} or {"refused": a line}."""
     try:
@@ -347,6 +370,8 @@ def answer(request: Mapping[str, Any]) -> dict[str, Any]:
         devices = None
         if request["machine"] != HERE:
             devices = devices_of(machine_named(request["machine"]))
+        if devices is not None:
+            require_all(recipe.bound["mesh"], len(devices))
         mesh = make_mesh(recipe.bound["mesh"], devices)
         planned = Planned(recipe, mesh)
         programs = list(figures(planned, request["evaluations"]))
@@ -362,8 +387,15 @@ def answer(request: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+def _end_with_parent() -> None:
+    """Its end of the pipe closes when it is gone."""
+    sys.stdin.read()
+    os._exit(1)
+
+
 def main() -> None:
-    request = json.load(sys.stdin)
+    request = json.loads(sys.stdin.readline())
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     answered = json.dumps(answer(request))
     with open(request["output"], "w", encoding="utf-8") as file:
         file.write(answered)

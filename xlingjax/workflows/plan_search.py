@@ -105,17 +105,9 @@ def search(
 ) -> Found:
     """on: the machine. tries: settings that are compiled at most. Raises UserError for a recipe
     that has not the settings, and for a machine that has no name."""
-    if on == HERE:
-        raise UserError("--search needs a machine by its name: --on H100:8")
+    require_searched(files, on)
     machine = machine_named(on)
     room = machine.accelerator.room
-    lacking = {"MICROBATCHES", "REMAT", "MESH_DATA"} - {
-        macro.name for macro in macros_of(files)
-    }
-    if lacking:
-        raise UserError(
-            f"--search: this recipe has no {', '.join(sorted(lacking))} to choose",
-        )
     recipe = read_recipe(files, overrides)
     candidates = sorted(
         _candidates(recipe, machine),
@@ -160,6 +152,19 @@ def search(
     else:
         say(f"best: {best.settings.flags()}")
     return Found(best, tried)
+
+
+def require_searched(files: Sequence[str], on: str) -> None:
+    """Raise UserError for a recipe that has not the settings, and for a machine without a name."""
+    if on == HERE:
+        raise UserError("--search needs a machine by its name: --on H100:8")
+    lacking = {"MICROBATCHES", "REMAT", "MESH_DATA"} - {
+        macro.name for macro in macros_of(files)
+    }
+    if lacking:
+        raise UserError(
+            f"--search: this recipe has no {', '.join(sorted(lacking))} to choose",
+        )
 
 
 def _compiled(
@@ -258,8 +263,9 @@ def _seconds(recipe: Recipe, machine: Machine, settings: Settings) -> float:
             flops = 0.0
         products = flops / machine.devices / peak
         products *= RECOMPUTED[settings.remat]
-        links = _sent(config, shapes["input_ids"], settings)
-        links /= machine.link(machine.devices)
+        links = 0.0
+        for group, sent in _sent(config, shapes["input_ids"], settings):
+            links += sent / machine.link(group)
         total += max(products, links) + 0.1 * min(products, links)
         total += OF_A_MICROBATCH * settings.microbatches
     return total
@@ -269,8 +275,8 @@ def _sent(
     config: ModelConfig,
     shape: tuple[int, ...],
     settings: Settings,
-) -> float:
-    """Bytes that leave a device in a step."""
+) -> list[tuple[int, float]]:
+    """(devices that take part together, bytes that leave one of them) in a step."""
 
     def ring(n: int) -> float:
         return (n - 1) / n
@@ -285,4 +291,10 @@ def _sent(
     layers = config.layers + config.decoder_layers
     # Two sums a layer forward, two backward, in 16 bits.
     sums = 4 * layers * 2 * ring(settings.tensor) * tokens * config.dim * 2
-    return gradients + gathered + sums
+    # The axes stand in this order on the devices: what is innermost is within a machine.
+    within = settings.fsdp * settings.tensor
+    return [
+        (settings.data * within, gradients),
+        (within, gathered),
+        (settings.tensor, sums),
+    ]

@@ -93,12 +93,14 @@ def _collectives(program: dict[str, Any]) -> str:
 
 
 def _of_run(plan: Planned) -> list[str]:
+    if any(one["error"] and "peak" not in one for one in plan.programs):
+        return ["the run cannot be compiled"]
     if not plan.all_fit:
         return ["the run does not fit: --search looks for settings that do"]
     seconds = plan.seconds
     if not seconds:
         return [
-            "the peaks of this machine are not known: no bound of its speed",
+            f"no bound of its speed: peaks of {plan.machine} in {plan.dtype} are not known",
         ]
     return [
         f"the run: {plan.steps:,} steps, {plan.tokens:,.0f} tokens, at most"
