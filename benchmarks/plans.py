@@ -52,7 +52,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     args.out.mkdir(parents=True, exist_ok=True)
     print(
         "| recipe | machine | data x fsdp x tensor | microbatches | remat | GB of a device"
-        " | estimated | tokens/s at most | days at least | seconds |\n"
+        " | estimated | tokens/s, bound | days, bound | seconds |\n"
         "|---|---|---|--:|---|--:|--:|--:|--:|--:|",
     )
     for recipe in args.recipe or RECIPES:

@@ -7,8 +7,8 @@ import pytest
 
 from xlingjax.cli import main
 from xlingjax.errors import UserError
-from xlingjax.runtime import compilers
 from xlingjax.model.partition import MeshConfig
+from xlingjax.runtime import compilers
 from xlingjax.runtime.accelerators import machine_named
 from xlingjax.workflows import plan, plan_programs, plan_search
 from xlingjax.workflows.plan import Planned, bound_of, stand_ins

@@ -4,7 +4,7 @@ nothing is substituted.
 | backend | masks | packing | dropout | runs on |
 |---|---|---|---|---|
 | xla | any | yes | yes | everything |
-| flash | any | yes | yes | TPU, 128 n tokens up to 4,096, not float16 |
+| flash | any | yes | yes | TPU (not float16), NVIDIA GPU from Ampere on; 128 n tokens |
 | cudnn | any | yes | no | NVIDIA GPU, bfloat16 |
 | splash | bidirectional, or causal & bidirectional | yes | no | TPU, 128 n tokens, not float16 |
 """

@@ -194,7 +194,7 @@ def _line(one: Tried) -> str:
         size = f", {max(peaks) / 1e9:.1f} GB of {one.plan.room / 1e9:.1f}"
     speed = ""
     if one.fits and one.plan.seconds:
-        speed = f", at most {one.plan.tokens / one.plan.seconds:,.0f} tokens/s"
+        speed = f", bound {one.plan.tokens / one.plan.seconds:,.0f} tokens/s"
     return f"{one.settings.flags()}: {fits}{size}{speed}"
 
 

@@ -103,8 +103,8 @@ def _of_run(plan: Planned) -> list[str]:
             f"no bound of its speed: peaks of {plan.machine} in {plan.dtype} are not known",
         ]
     return [
-        f"the run: {plan.steps:,} steps, {plan.tokens:,.0f} tokens, at most"
-        f" {plan.tokens / seconds:,.0f} tokens/s: no less than {_time(seconds)},"
+        f"the run: {plan.steps:,} steps, {plan.tokens:,.0f} tokens; at the longest of the three"
+        f" {plan.tokens / seconds:,.0f} tokens/s: {_time(seconds)},"
         f" {seconds * plan.devices / 3600:,.1f} device-hours",
     ]
 
