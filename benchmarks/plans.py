@@ -48,7 +48,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("recipe", nargs="*")
     parser.add_argument("--on", nargs="+", default=list(MACHINES))
     parser.add_argument("--tries", type=int, default=3)
-    args = parser.parse_args(argv)
+    args = parser.parse_intermixed_args(argv)
     args.out.mkdir(parents=True, exist_ok=True)
     print(
         "| recipe | machine | data x fsdp x tensor | microbatches | remat | GB of a device"
