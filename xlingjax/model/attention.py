@@ -17,9 +17,7 @@ import jax.numpy as jnp
 from jax.sharding import Mesh, PartitionSpec
 
 from xlingjax.errors import UserError
-from xlingjax.model import flash, flash_gpu
 from xlingjax.model.config import WITH_DROPOUT
-from xlingjax.model.flash import fields_of, require_room, seeds_of
 from xlingjax.model.layers import dropout
 from xlingjax.model.masks import Fields, Mask, bidirectional
 from xlingjax.model.masks import causal as causal_mask
@@ -209,6 +207,18 @@ def _xla(self: Attention, q_BLHK, k, v, rate, key, axes="BSHK"):
 # --- flash ---
 
 
+def _kernels() -> Any:
+    """The modules of the kernels: of TPUs, which has what both share, and of GPUs. Imported where
+    they are asked for: Pallas takes its time, and is not in every JAX."""
+    try:
+        from xlingjax.model import flash, flash_gpu
+    except ImportError as error:
+        raise Refused(
+            f"attention backend flash is not in jax {jax.__version__}; use xla",
+        ) from error
+    return flash, flash_gpu
+
+
 def _prepare_flash(
     spec: AttentionSpec,
     queries: Fields,
@@ -227,11 +237,12 @@ def _prepare_flash(
             "attention backend flash needs a GPU of Ampere or later, and this is of"
             f" {capability}; use xla",
         )
+    flash, flash_gpu = _kernels()
     length, sources = queries.pack.shape[1], keys.pack.shape[1]
-    if wanted := require_room(length, sources):
+    if wanted := flash.require_room(length, sources):
         raise Refused(f"attention backend flash takes {wanted}, or use xla")
     _require_spread("flash", len(queries.pack), mesh)
-    queries_B8L = fields_of(queries, 1)
+    queries_B8L = flash.fields_of(queries, 1)
     if platform != "tpu":
         queries_B8L = flash_gpu.with_blind(
             spec.mask,
@@ -239,7 +250,7 @@ def _prepare_flash(
             keys,
             queries_B8L,
         )
-    return {"queries_B8L": queries_B8L, "keys_BS8": fields_of(keys, 2)}
+    return {"queries_B8L": queries_B8L, "keys_BS8": flash.fields_of(keys, 2)}
 
 
 def _flash(
@@ -251,6 +262,7 @@ def _flash(
     key,
     interpret: bool = False,
 ):
+    flash, flash_gpu = _kernels()
     run = flash_gpu.attend
     if _platform(self.mesh) == "tpu":
         _require_not_float16("flash", q_BLHK)
@@ -277,7 +289,7 @@ def _flash(
         (v_BSHK, (None, "heads", None)),
         (self.arrays["queries_B8L"], (None, None)),
         (self.arrays["keys_BS8"], (None, None)),
-        (seeds_of(key, rows, heads), ("heads", None, None)),
+        (flash.seeds_of(key, rows, heads), ("heads", None, None)),
     )
     return _on_each_device(attend, self.mesh, arrays)
 
@@ -301,13 +313,6 @@ def _on_each_device(compute, mesh: Mesh | None, arrays):
         # A kernel of Pallas does not say over which axes its output varies.
         check_vma=False,
     )(*values)
-
-
-def _require_tpu(backend: str, mesh: Mesh | None) -> None:
-    if _platform(mesh) != "tpu":
-        raise Refused(
-            f"attention backend {backend} needs a TPU, and this is {_platform(mesh)}; use xla",
-        )
 
 
 def _require_spread(backend: str, rows: int, mesh: Mesh | None) -> None:
@@ -413,7 +418,10 @@ def _prepare_splash(
     mesh: Mesh | None,
 ) -> dict[str, Array]:
     _require_plain(spec, "splash")
-    _require_tpu("splash", mesh)
+    if _platform(mesh) != "tpu":
+        raise Refused(
+            f"attention backend splash needs a TPU, and this is {_platform(mesh)}; use xla",
+        )
     rows, length = queries.pack.shape
     for tokens in (length, keys.pack.shape[1]):
         if tokens % _SPLASH_BLOCK:

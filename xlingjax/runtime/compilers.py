@@ -5,6 +5,7 @@ import importlib.util
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from importlib.metadata import version
 from pathlib import Path
 
 import jax
@@ -28,7 +29,6 @@ WHEELS: Mapping[str, tuple[str, ...]] = {
 }
 """What `pip` installs; {jax}: the version of jaxlib."""
 _MODULES = {"tpu": "libtpu", "cuda": "jax_plugins.xla_cuda12"}
-_CUDNN = "nvidia/cudnn"
 # What a program of these wheels finds when it runs.
 _CUDA_VERSION = "12.8"
 _CUDNN_VERSION = "9.10"
@@ -43,7 +43,7 @@ def folder_of(compiler: str) -> Path:
 def install_command(compiler: str) -> str:
     wheels = " ".join(WHEELS[compiler])
     # jaxlib, jax and the plugins have one version.
-    wheels = wheels.format(jax=jax.lib.__version__)
+    wheels = wheels.format(jax=version("jaxlib"))
     folder = folder_of(compiler)
     return (
         f"{sys.executable} -m pip install --no-deps --target {folder} {wheels}"
@@ -98,7 +98,7 @@ def devices_of(machine: Machine) -> Sequence[jax.Device]:
             return _pod(accelerator, machine.shape).devices
         assert isinstance(accelerator, Gpu)
         return _gpus(accelerator, machine.devices).devices
-    except (RuntimeError, ValueError, NotImplementedError) as error:
+    except (RuntimeError, ValueError) as error:
         line = f"{error}".splitlines()[0]
         raise UserError(
             f"--on {machine.name}: its compiler refuses it: {line}",
