@@ -121,6 +121,8 @@ def contestants(platform: str) -> list[tuple[str, float]]:
         found.append(("cudnn", 0.0))
     if platform == "tpu":
         found.append(("splash", 0.0))
+    if platform != "cpu":
+        found += [("flash", 0.0), ("flash", 0.1)]
     return found
 
 

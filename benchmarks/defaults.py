@@ -73,7 +73,16 @@ TOGETHER = ("WARMUP_STEPS=150", "RETRIEVAL_BATCH=128")
 WIDE = ("model.dim=256", "model.heads=8", "model.ffn=512", "LAYERS=2")
 VARIANTS: dict[str, list[str]] = {
     "as it is": [],
+    "600 steps": ["TRAIN_STEPS=600", "WARMUP_STEPS=30"],
+    "4,000 steps": ["TRAIN_STEPS=4000", "WARMUP_STEPS=200"],
     "2 layers of 256": [*WIDE],
+    "950 steps, 2 layers of 256": [
+        "TRAIN_STEPS=950",
+        "WARMUP_STEPS=50",
+        *WIDE,
+    ],
+    "1,900 steps, 2 layers of 256": ["TRAIN_STEPS=1900", *WIDE],
+    "6,000 steps, 2 of 5, 32 negatives": ["TRAIN_STEPS=6000", *BEFORE],
     "1,500 steps, 4 of 5": [SHORT, *TOGETHER, "HARDEST_WEIGHT=12.0"],
     "1,500 steps, 2 of 5": [SHORT, *TOGETHER, "HARDEST_WEIGHT=2.0"],
     "1,500 steps, 2 of 5, 32 negatives": [SHORT, *BEFORE],

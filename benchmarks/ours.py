@@ -29,6 +29,8 @@ class Ours:
         attention: dict[str, Any] = {}
         if variant == "cudnn":
             attention = {"attention_backend": "cudnn", "attention_dropout": 0.0}
+        if variant == "flash":
+            attention = {"attention_backend": "flash"}
         generator = "rbg"
         if variant == "threefry":
             generator = "threefry2x32"

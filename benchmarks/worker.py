@@ -13,11 +13,12 @@ ON_GPU = (
     "xlingjax",
     "xlingjax-threefry",
     "xlingjax-cudnn",
+    "xlingjax-flash",
     "pytorch-eager",
     "pytorch-compile",
 )
 """Of ours: dropout from "rbg"; from the default generator; without dropout on attention, by
-`cudnn`."""
+`cudnn`; with it, by `flash`."""
 
 
 def make(name: str, shape: Shape | GenerationShape, platform: str):

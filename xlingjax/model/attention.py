@@ -10,6 +10,7 @@ nothing is substituted.
 """
 
 import dataclasses
+from functools import partial
 from typing import Any
 
 import jax
@@ -242,15 +243,12 @@ def _prepare_flash(
     if wanted := flash.require_room(length, sources):
         raise Refused(f"attention backend flash takes {wanted}, or use xla")
     _require_spread("flash", len(queries.pack), mesh)
-    queries_B8L = flash.fields_of(queries, 1)
-    if platform != "tpu":
-        queries_B8L = flash_gpu.with_blind(
-            spec.mask,
-            queries,
-            keys,
-            queries_B8L,
-        )
-    return {"queries_B8L": queries_B8L, "keys_BS8": flash.fields_of(keys, 2)}
+    # A TPU's kernel takes what is of a key as a column.
+    axis = 1 + (platform == "tpu")
+    return {
+        "queries": flash.fields_of(queries, 1),
+        "keys": flash.fields_of(keys, axis),
+    }
 
 
 def _flash(
@@ -275,23 +273,16 @@ def _flash(
         keys=k_BSHK.shape[1],
         size=q_BLHK.shape[-1],
     )
-
-    def attend(q_BLHK, k_BSHK, v_BSHK, queries_B8L, keys_BS8, seeds_BH12):
-        # The kernel takes a row with the heads in front.
-        heads_first = [jnp.swapaxes(x, 1, 2) for x in (q_BLHK, k_BSHK, v_BSHK)]
-        o_BHLK = run(kernel, *heads_first, queries_B8L, keys_BS8, seeds_BH12)
-        return jnp.swapaxes(o_BHLK, 1, 2)
-
     rows, _, heads, _ = q_BLHK.shape
     arrays = (
         (q_BLHK, (None, "heads", None)),
         (k_BSHK, (None, "heads", None)),
         (v_BSHK, (None, "heads", None)),
-        (self.arrays["queries_B8L"], (None, None)),
-        (self.arrays["keys_BS8"], (None, None)),
+        (self.arrays["queries"], (None, None)),
+        (self.arrays["keys"], (None, None)),
         (flash.seeds_of(key, rows, heads), ("heads", None, None)),
     )
-    return _on_each_device(attend, self.mesh, arrays)
+    return _on_each_device(partial(run, kernel), self.mesh, arrays)
 
 
 def _on_each_device(compute, mesh: Mesh | None, arrays):

@@ -9,7 +9,7 @@ query is then a row and what is of a key a column, and nothing is turned around.
 import dataclasses
 import functools
 import math
-from typing import Any
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
@@ -73,10 +73,26 @@ def seeds_of(key: Array | None, rows: int, heads: int) -> Array:
     return lax.bitcast_convert_type(bits, jnp.int32)
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
-def attend(kernel: Kernel, q, k, v, queries, keys, seeds) -> Array:
-    """[B, H, L, K] in the type of the values. q, k, v: [B, H, L, K], [B, H, S, K]; queries
+def attend(
+    kernel: Kernel,
+    q: Array,
+    k: Array,
+    v: Array,
+    queries: Array,
+    keys: Array,
+    seeds: Array,
+) -> Array:
+    """[B, L, H, K] in the type of the values. q, k, v: [B, L, H, K], [B, S, H, K]; queries
     [B, 8, L], keys [B, S, 8]: see `fields_of`; seeds: see `seeds_of`."""
+    # The kernel takes a row with the heads in front.
+    q_BHLK, k_BHSK, v_BHSK = (jnp.swapaxes(x, 1, 2) for x in (q, k, v))
+    o = _attend(kernel, q_BHLK, k_BHSK, v_BHSK, queries, keys, seeds)
+    return jnp.swapaxes(o, 1, 2)
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
+def _attend(kernel: Kernel, q, k, v, queries, keys, seeds) -> Array:
+    """[B, H, L, K], of q [B, H, L, K], k and v [B, H, S, K]."""
     return _forward(kernel, q, k, v, queries, keys, seeds)
 
 
@@ -109,7 +125,7 @@ def _attend_backward(kernel, residuals, do):
     return dq, dk.astype(k.dtype), dv.astype(v.dtype), None, None, None
 
 
-attend.defvjp(_attend_forward, _attend_backward)
+_attend.defvjp(_attend_forward, _attend_backward)
 
 
 def _forward(kernel: Kernel, q, k, v, queries, keys, seeds):
@@ -171,9 +187,9 @@ def _specs(kernel: Kernel) -> list[pl.BlockSpec]:
 
 def _forward_kernel(kernel, q, k, v, queries, keys, seeds, o):
     values = v[...]
-    p_SL = _probabilities(kernel, q[...], k[...], queries, keys)
+    p_SL, kept_SL = _probabilities(kernel, q[...], k[...], queries, keys, seeds)
     if kernel.rate:
-        p_SL = p_SL * kept(kernel, seeds, _place(kernel))
+        p_SL = p_SL * kept_SL
     o[...] = contracted(p_SL.astype(values.dtype), values, 0).astype(o.dtype)
 
 
@@ -191,11 +207,10 @@ def _backward_kernel(
     dv,
 ):
     q_LK, k_SK, v_SK, do_LK = q[...], k[...], v[...], do[...]
-    p_SL = _probabilities(kernel, q_LK, k_SK, queries, keys)
+    p_SL, kept_SL = _probabilities(kernel, q_LK, k_SK, queries, keys, seeds)
     dropped_SL = p_SL
     dp_SL = contracted(v_SK, do_LK, 1)
     if kernel.rate:
-        kept_SL = kept(kernel, seeds, _place(kernel))
         dropped_SL = p_SL * kept_SL
         dp_SL = dp_SL * kept_SL
     # What the softmax takes away: of each query, the sum over its keys.
@@ -213,78 +228,68 @@ def _backward_kernel(
     dv[...] += product(dropped_SL.astype(do_LK.dtype), do_LK)
 
 
-def _probabilities(kernel, q_LK, k_SK, queries, keys) -> Array:
-    """[S, L] in float32."""
-    q, k = sides(queries, keys, _place(kernel))
-    allowed_SL = kernel.mask.allow(q, k)
-    # As `Mask.__call__`: a query that sees nothing sees its own column.
-    sees_1L = jnp.max(allowed_SL.astype(jnp.int32), axis=0, keepdims=True)
-    blind_SL = jnp.broadcast_to(sees_1L, allowed_SL.shape) == 0
-    own_SL = jnp.minimum(q.position, kernel.keys - 1) == k.position
+def _probabilities(kernel, q_LK, k_SK, queries, keys, seeds):
+    """[S, L] in float32, and what dropout leaves of each."""
+    shape = kernel.keys, kernel.block
     s_SL = contracted(k_SK, q_LK, 1) * kernel.size**-0.5
-    s_SL = jnp.where(allowed_SL | (own_SL & blind_SL), s_SL, NEVER)
+    s_SL = masked(
+        kernel,
+        s_SL,
+        fields(lambda number: queries[number : number + 1, :], shape),
+        fields(lambda number: keys[:, number : number + 1], shape),
+    )
     e_SL = jnp.exp(s_SL - jnp.max(s_SL, axis=0, keepdims=True))
-    return e_SL / jnp.sum(e_SL, axis=0, keepdims=True)
-
-
-def _place(kernel: Kernel) -> "Place":
-    """All keys, and the queries of this call."""
-    shape = (kernel.keys, kernel.block)
-    return Place(0, pl.program_id(2) * kernel.block, shape)
+    p_SL = e_SL / jnp.sum(e_SL, axis=0, keepdims=True)
+    if not kernel.rate:
+        return p_SL, None
+    first = pl.program_id(2) * kernel.block
+    query_SL = lax.broadcasted_iota(jnp.int32, shape, 1) + first
+    key_SL = lax.broadcasted_iota(jnp.int32, shape, 0)
+    seed = seeds[:, 0:1], seeds[:, 1:2]
+    return p_SL, kept(kernel, seed, query_SL, key_SL)
 
 
 # ---- what is shared with the kernels of GPUs (`flash_gpu.py`) ------------------------------------
 
 
-_ALL = Ellipsis
+def masked(kernel: Kernel, scores, queries: Fields, keys: Fields) -> Array:
+    """The scores of a block, those that the mask does not allow so low that they do not count.
+
+    As `Mask.__call__`: a query that sees nothing sees its own column, which is why that lies above
+    what else is not allowed, and below all that is.
+    """
+    own = jnp.minimum(queries.position, kernel.keys - 1) == keys.position
+    low = jnp.where(own, jnp.float32(NEVER / 2), jnp.float32(NEVER))
+    return jnp.where(kernel.mask.allow(queries, keys), scores, low)
 
 
-@dataclasses.dataclass(frozen=True)
-class Place:
-    """Scores of a block: numbers of the first key and query, and [keys, queries]."""
-
-    key: Any
-    query: Any
-    shape: tuple[int, int]
-    keys: Any = _ALL
-    """Where its keys stand in what a call of a kernel has of them."""
-    queries: Any = _ALL
-
-
-def sides(queries, keys, place: Place) -> tuple[Fields, Fields]:
-    """The fields of queries and keys, each [S, L]: whole, so that predicates compare numbers of one
-    shape and combine what that gives. queries [8, L], keys [S, 8]: references."""
-    q, k = {}, {}
-    for number, name in enumerate(_FIELDS):
-        one = slice(number, number + 1)
-        q[name] = jnp.broadcast_to(queries[one, place.queries], place.shape)
-        k[name] = jnp.broadcast_to(keys[place.keys, one], place.shape)
-    return _fields(q), _fields(k)
-
-
-def _fields(values: dict[str, Array]) -> Fields:
+def fields(values: Callable[[int], Array], shape: tuple[int, int]) -> Fields:
+    """`values` of each field, whole: predicates then compare numbers of one shape, and combine what
+    that gives."""
+    found = {
+        name: jnp.broadcast_to(values(number), shape)
+        for number, name in enumerate(_FIELDS)
+    }
     return Fields(
-        valid=values["pack"] > 0,
-        side=values["side"],
-        is_mask=values["is_mask"] > 0,
-        position=values["position"],
-        language=values["language"],
-        pack=values["pack"],
+        valid=found["pack"] > 0,
+        side=found["side"],
+        is_mask=found["is_mask"] > 0,
+        position=found["position"],
+        language=found["language"],
+        pack=found["pack"],
     )
 
 
-def kept(kernel: Kernel, seeds, place: Place) -> Array:
-    """float32 [S, L]: 0 where a weight is dropped, else what keeps the mean.
+def kept(kernel: Kernel, seeds, query: Array, key: Array) -> Array:
+    """float32: 0 where a weight is dropped, else what keeps the mean, of the scores whose numbers
+    of query and key these are.
 
     A hash of the place and the seeds (after C. Wellons's lowbias32), the same in both passes and in
     blocks of any size; generators of the chip would not be.
     """
-    shape = place.shape
-    query = lax.broadcasted_iota(jnp.int32, shape, 1) + place.query
-    key = lax.broadcasted_iota(jnp.int32, shape, 0) + place.key
-    x = (key * kernel.length + query) ^ seeds[:, 0:1]
+    x = (key * kernel.length + query) ^ seeds[0]
     x = x ^ lax.shift_right_logical(x, jnp.full_like(x, 16))
-    x = x * np.int32(0x7FEB352D) + seeds[:, 1:2]
+    x = x * np.int32(0x7FEB352D) + seeds[1]
     x = x ^ lax.shift_right_logical(x, jnp.full_like(x, 15))
     x = x * np.int32(0x846CA68B - (1 << 32))
     # 24 bits, which are no negative number.
