@@ -69,11 +69,19 @@ TEXTS = {
 BEFORE = ("HARDEST_WEIGHT=2.0", "RETRIEVAL_BATCH=32", "WARMUP_STEPS=150")
 """Two steps of five against the hardest of 32 negatives."""
 SHORT = "TRAIN_STEPS=1500"
+BRIEF = ("TRAIN_STEPS=600", "WARMUP_STEPS=30")
 TOGETHER = ("WARMUP_STEPS=150", "RETRIEVAL_BATCH=128")
 WIDE = ("model.dim=256", "model.heads=8", "model.ffn=512", "LAYERS=2")
 VARIANTS: dict[str, list[str]] = {
     "as it is": [],
-    "600 steps": ["TRAIN_STEPS=600", "WARMUP_STEPS=30"],
+    "600 steps": [*BRIEF],
+    "600 steps, 15 % masked": [*BRIEF, "MASK_RATE=0.15"],
+    "600 steps, 30 % masked": [*BRIEF, "MASK_RATE=0.3"],
+    "600 steps, AdamW at 1e-3": [
+        "optim/adamw_linear.gin",
+        *BRIEF,
+        "LEARNING_RATE=1e-3",
+    ],
     "4,000 steps": ["TRAIN_STEPS=4000", "WARMUP_STEPS=200"],
     "2 layers of 256": [*WIDE],
     "950 steps, 2 layers of 256": [

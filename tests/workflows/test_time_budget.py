@@ -8,6 +8,7 @@ from tests.helpers import small_corpus
 from xlingjax.cli import main
 from xlingjax.errors import UserError
 from xlingjax.runtime.machine import RuntimeConfig
+from xlingjax.workflows import studied_settings, time_budget
 from xlingjax.workflows.adapt_trial import steps_within
 from xlingjax.workflows.time_budget import scaled, within_hours
 
@@ -58,6 +59,40 @@ def test_a_run_is_not_begun_anew(tmp_path, record, message):
 def test_two_lengths_are_one_too_many(tmp_path):
     with pytest.raises(UserError, match="--hours and --gin.TRAIN_STEPS: both say how long"):
         within_hours(["xlm_tiny"], ["TRAIN_STEPS=5"], tmp_path, 1.0, RuntimeConfig())
+
+
+@pytest.mark.parametrize(
+    ("pairs", "steps", "given", "chosen"),
+    [
+        (30, 5000, (), [studied_settings.FEWER_NEGATIVES]),
+        (40, 2999, (), [()]),
+        (40, 3000, (), [(), studied_settings.LARGER_MODEL]),
+        (30, 5000, ("RETRIEVAL_BATCH=64",), [()]),
+        (40, 5000, ("model.dim=64",), [()]),
+        (40, 5000, ("MODEL='tiny'",), [()]),
+        (40, 5000, ("TLM_WEIGHT=3.0",), [(), studied_settings.LARGER_MODEL]),
+    ],
+)
+def test_model_and_batch_are_those_of_the_study(
+    tmp_path, monkeypatch, capsys, pairs, steps, given, chosen
+):
+    """By files as people name them: of French there are as many in two files."""
+    for name, count in (("de-en", 50), ("b.fr-en", pairs // 2), ("fr-en", pairs // 2)):
+        for language in name[-5:].split("-"):
+            (tmp_path / f"{name}.{language}").write_text("ein Satz\n" * count)
+    monkeypatch.setattr(studied_settings, "FEW_PAIRS", 40)
+    monkeypatch.setattr(time_budget, "FEW_PAIRS", 40)
+    tried = []
+
+    def trial(files, overrides, workdir, hours, machine):
+        tried.append(tuple(overrides[len(before) :]))
+        return {"macros": {"TRAIN_STEPS": steps}}
+
+    monkeypatch.setattr(time_budget, "_tried", trial)
+    before = [f"PARALLEL='{tmp_path}/*'", "MONO='x'", "VOCABULARY='x'", *given]
+    record = time_budget._chosen(["own_text"], before, tmp_path, 1.0, RuntimeConfig())
+    assert tried == chosen and record["settings"] == chosen[-1]
+    assert len(capsys.readouterr().out.splitlines()) == bool(chosen[-1])
 
 
 @pytest.mark.long

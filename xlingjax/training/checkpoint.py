@@ -7,6 +7,7 @@ checkpoint of that step is finalised, so that every finalised checkpoint has its
 
 import contextlib
 import difflib
+import functools
 import math
 import shutil
 from collections.abc import Callable, Sequence
@@ -25,7 +26,12 @@ from xlingjax.runtime.quiet import (
     forget_told_failures,
 )
 from xlingjax.runtime.records import NUMBER, read_record
-from xlingjax.training.checkpoint_hashes import HashedPath, damage
+from xlingjax.training.checkpoint_hashes import (
+    LARGE,
+    HashedPath,
+    damage,
+    read_and_checked,
+)
 from xlingjax.training.checkpoint_paths import BEST, checkpoint_steps, read_best
 from xlingjax.training.data_positions import (
     Positions,
@@ -370,13 +376,19 @@ class Checkpoints:
     ) -> tuple[Restored | None, str]:
         """(the checkpoint, or None; why not). All processes go on from the same step, so what one
         cannot read none has read."""
-        problem = self._damage(step)
-        # Before the reading, in which processes wait for each other.
+        most, at_once = LARGE, self._items(step)
+        if jax.process_count() > 1:
+            # All before the reading, in which processes wait for each other.
+            most, at_once = math.inf, []
+        problem = self._damage(step, most)
         if not all_agree(not problem):
             return None, problem or "another process found it damaged"
-        restored = None
+        restored: Restored | None = None
         try:
-            restored = self._read(step, abstract)
+            restored, problem = read_and_checked(
+                functools.partial(self._read, step, abstract),
+                at_once,
+            )
         except UserError:
             raise
         except Exception as error:
@@ -391,17 +403,16 @@ class Checkpoints:
             return None, problem or "another process could not read it"
         return restored, ""
 
-    def _damage(self, step: int) -> str:
-        """What is wrong with the files of a checkpoint, of which each process looks at a share."""
-        for item in ("params", "training", "run"):
-            wrong = damage(
-                self.folder / str(step) / item,
-                jax.process_index(),
-                jax.process_count(),
-            )
-            if wrong:
-                return wrong
-        return ""
+    def _items(self, step: int) -> list[Path]:
+        items = ("params", "training", "run")
+        return [self.folder / str(step) / item for item in items]
+
+    def _damage(self, step: int, most: float) -> str:
+        """What is wrong with the files of a checkpoint, of which each process looks at a share;
+        most: as of `damage`."""
+        share = jax.process_index(), jax.process_count()
+        found = (damage(item, *share, most=most) for item in self._items(step))
+        return next(filter(None, found), "")
 
     def _set_aside(self, unreadable: Sequence[tuple[int, str]]) -> None:
         """Renames the checkpoints that could not be read, once one before them could: a run that

@@ -1,5 +1,5 @@
-"""Hashes of a checkpoint's files: written before the checkpoint has its name, checked before it is
-read.
+"""Hashes of a checkpoint's files: written before the checkpoint has its name, checked before what
+was read is used.
 
 `checkpoints/STEP/ITEM/hashes.json` names each file of the item with its size and the hashes of its
 blocks. Of files and not of arrays: a file is the same whatever the mesh and the number of processes
@@ -11,11 +11,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import operator
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import TypeVar
 
 from orbax.checkpoint.path import atomicity
 
@@ -28,6 +30,10 @@ _LATE = ("_CHECKPOINT_METADATA", "commit_success.txt")
 _THREADS = 8
 """That read at a time."""
 _BLOCK_BYTES = 16 << 20
+LARGE = 1 << 20
+"""Bytes of a file of arrays: what describes them is smaller."""
+
+Value = TypeVar("Value")
 
 
 class HashedPath(atomicity.AtomicRenameTemporaryPath):
@@ -52,10 +58,18 @@ def write_hashes(folder: Path) -> None:
     (folder / HASHES).write_text(text, encoding="utf-8")
 
 
-def damage(item: Path, process: int = 0, processes: int = 1) -> str:
+def damage(
+    item: Path,
+    process: int = 0,
+    processes: int = 1,
+    *,
+    least: int = 0,
+    most: float = math.inf,
+) -> str:
     """What is wrong with the files of a checkpoint's item; "": nothing, or it is of a version that
-    wrote no hashes. Of several processes each looks at its share of the files. Raises OSError where
-    the system does not let it look."""
+    wrote no hashes. Of several processes each looks at its share of the files. Bytes are read of
+    files of `least` to below `most` of them. Raises OSError where the system does not let it
+    look."""
     path = item / HASHES
     # A link that leads nowhere is there.
     if not os.path.lexists(path):
@@ -84,7 +98,10 @@ def damage(item: Path, process: int = 0, processes: int = 1) -> str:
     for name in there:
         if name not in written:
             return f"{item / name} has no hash in {HASHES}"
-    share = {name: there[name] for name in sorted(written)[process::processes]}
+    share = {}
+    for name in sorted(written)[process::processes]:
+        if least <= sizes[name] < most:
+            share[name] = there[name]
     found = _hashes(share, sizes, _readable_hash)
     for name, values in found.items():
         wanted = hashes[name]
@@ -94,6 +111,33 @@ def damage(item: Path, process: int = 0, processes: int = 1) -> str:
         if values != wanted:
             return f"{item / name} has other bytes than were written"
     return ""
+
+
+def read_and_checked(
+    read: Callable[[], Value],
+    items: Sequence[Path],
+) -> tuple[Value | None, str]:
+    """(what `read` gives, ""), or (None, what is wrong with the large files of the items), which
+    are hashed while it reads: restoring leaves a core idle. Those below `LARGE` are to be checked
+    before, with `damage`: they say how much memory the arrays take. Raises what `read` raises of
+    files that are whole, and OSError."""
+
+    def look() -> str:
+        found = (damage(item, least=LARGE) for item in items)
+        return next(filter(None, found), "")
+
+    with ThreadPoolExecutor(1) as thread:
+        looked = thread.submit(look)
+        try:
+            value = read()
+        except Exception:
+            # What a reader says of damaged bytes is not what is wrong.
+            if wrong := looked.result():
+                return None, wrong
+            raise
+        if wrong := looked.result():
+            return None, wrong
+    return value, ""
 
 
 def _hashes(

@@ -1,5 +1,5 @@
 """`xlingjax pretrain --hours`: as many steps of a recipe as a budget of time allows, measured in a
-trial of a few steps."""
+trial of a few steps; of `own_text` model and batch too."""
 
 import dataclasses
 import functools
@@ -19,9 +19,18 @@ from xlingjax.training.checkpoint import CheckpointConfig
 from xlingjax.training.stopping import StoppingConfig
 from xlingjax.workflows.adapt_trial import steps_within
 from xlingjax.workflows.launch import evaluate, evaluators_of, launch
+from xlingjax.workflows.studied_settings import (
+    FEW_PAIRS,
+    FEWER_NEGATIVES,
+    LARGER_MODEL,
+    LARGER_STEPS,
+    fewest_pairs,
+    is_studied,
+)
 
 RECORD = "hours.json"
-"""In the workdir: the hours, what the trial measured, the macros that came of it."""
+"""In the workdir: the hours, what the trial measured, the macros that came of it, and the
+settings of the study."""
 COURSE = (
     "TRAIN_STEPS",
     "WARMUP_STEPS",
@@ -57,10 +66,45 @@ def within_hours(
     with one_run_in(workdir):
         record = _begun(workdir, hours)
         if record is None:
-            record = _tried(files, overrides, workdir, hours, machine)
+            record = _chosen(files, overrides, workdir, hours, machine)
             write_json(workdir / RECORD, record)
             print(_said(record), flush=True)
-    return _written(record["macros"])
+    return [*record["settings"], *_written(record["macros"])]
+
+
+def _chosen(
+    files: Sequence[str],
+    overrides: Sequence[str],
+    workdir: Path,
+    hours: float,
+    machine: RuntimeConfig,
+) -> dict[str, Any]:
+    """The record: of the recipe as it is, or as the study has it for such a text and time."""
+
+    def tried(*settings: str) -> dict[str, Any]:
+        given = [*overrides, *settings]
+        record = _tried(files, given, workdir, hours, machine)
+        return {**record, "settings": settings}
+
+    lines = bindings(files, overrides)
+    if not is_studied(lines, overrides):
+        return tried()
+    if fewest_pairs(lines) < FEW_PAIRS:
+        _say_why(f"fewer than {FEW_PAIRS:,} pairs", FEWER_NEGATIVES)
+        return tried(*FEWER_NEGATIVES)
+    record = tried()
+    steps = record["macros"]["TRAIN_STEPS"]
+    if steps < LARGER_STEPS:
+        return record
+    _say_why(f"time for {steps:,} steps", LARGER_MODEL)
+    return tried(*LARGER_MODEL)
+
+
+def _say_why(reason: str, settings: Sequence[str]) -> None:
+    print(
+        f"{reason}: {', '.join(settings)} serves better (docs/results/defaults.md)",
+        flush=True,
+    )
 
 
 def _written(macros: Mapping[str, int]) -> list[str]:
@@ -81,6 +125,8 @@ def _begun(workdir: Path, hours: float) -> dict[str, Any] | None:
         record = parsed_json(path.read_text(encoding="utf-8"))
         before = float(record["hours"])
         dict(record["macros"])
+        # Earlier versions chose steps alone.
+        record["settings"] = [str(one) for one in record.get("settings", ())]
     except (ValueError, TypeError, KeyError, OSError):
         raise UserError(
             f"{path} is damaged: delete it, leave --hours out, and give the steps of"
@@ -204,7 +250,7 @@ def scaled(
 def _said(record: Mapping[str, Any]) -> str:
     speed = record["speed"]
     macros = ", ".join(
-        f"{name}={value}" for name, value in record["macros"].items()
+        [*record["settings"], *_written(record["macros"])],
     )
     return (
         f"measured in a trial: {speed['seconds_per_step']:.3g} s a step,"
