@@ -6,6 +6,7 @@ import json
 import pytest
 
 from xlingjax.cli import main
+from xlingjax.config.recipe import read_recipe
 from xlingjax.errors import UserError
 from xlingjax.model.partition import MeshConfig
 from xlingjax.runtime import compilers
@@ -91,6 +92,7 @@ def test_without_its_compiler_a_machine_is_refused_with_the_command(monkeypatch,
         (["--on", "here", "--gin.BATCH=9"], "set its BATCH"),
         (["--on", "here", "--gin.MESH_DATA=3"], "multiple of 3"),
         (["--on", "here", "--search"], "--search needs a machine by its name"),
+        (["--on", "H100:8", "--tries", "3"], "--tries is of --search; give both or neither"),
         (["--on", "here", "--on", "bogus:3"], "no device 'bogus'"),
         (["--on", "here", "--gin.VOCABULARY=/no/vocab", "--gin.VOCABULARY_SIZE=None"], "/no/vocab"),
     ],
@@ -189,10 +191,13 @@ def test_the_search_takes_the_fastest_that_fits(monkeypatch):
         return a_plan(on, peak=(1 if fits else 100) * GB, moved=335 * GB + parts)
 
     monkeypatch.setattr(plan_search, "measured", measured)
-    given = [word.removeprefix("--gin.") for word in words(BATCH=256)]
+    given = [word.removeprefix("--gin.") for word in words(BATCH=256, LENGTH=128)]
     said = []
     found = plan_search.search(["xlm_tiny_mlm"], given, "H100:8", 8, said.append)
     assert found.fits and found.best.fits
+    # Rows of 128 are such as it takes.
+    assert {one["ATTENTION"] for one in asked} == {"flash", "xla"}
+    assert found.best.settings.attention == "flash"
     assert len(asked) <= 8 and all(one["BATCH"] == "256" for one in asked)
     # No settings twice, and none that the recipe had beside them.
     chosen = [one.settings for one in found.tried]
@@ -205,6 +210,22 @@ def test_the_search_takes_the_fastest_that_fits(monkeypatch):
     monkeypatch.setattr(plan_search, "measured", lambda *_, **__: a_plan("H100:8", peak=99 * GB))
     found = plan_search.search(["xlm_tiny_mlm"], given, "H100:8", 3, said.append)
     assert not found.fits and len(found.tried) == 3 and "none of 3 settings fits" in said[-1]
+
+
+@pytest.mark.parametrize(
+    ("on", "given", "attentions"),
+    [
+        ("H100:8", (), ["flash", "xla"]),
+        ("v5e:2x4", (), ["flash", "xla"]),
+        ("V100:8", (), ["xla"]),
+        ("H100:8", ("LENGTH=100",), ["xla"]),
+        ("H100:8", ("ATTENTION=cudnn", "ATTENTION_DROPOUT=0.0"), ["cudnn"]),
+    ],
+)
+def test_what_the_search_has_compute_attention(on, given, attentions):
+    settings = [word.removeprefix("--gin.") for word in words(BATCH=256, LENGTH=128)]
+    recipe = read_recipe(["xlm_tiny_mlm"], [*settings, *given])
+    assert plan_search._attentions(recipe, machine_named(on)) == attentions
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,8 @@ from xlingjax.cli.types import place, positive
 from xlingjax.cli.verb import Verb
 from xlingjax.errors import UserError
 
+TRIES = 8
+
 
 def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
@@ -21,12 +23,12 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--search",
         action="store_true",
-        help="look for the fastest settings that fit: mesh, microbatches, what is recomputed",
+        help="look for the fastest settings that fit: mesh, microbatches, what is recomputed, what"
+        " computes attention",
     )
     parser.add_argument(
         "--tries",
         type=positive,
-        default=8,
         metavar="N",
         help="programs that the search compiles at most, for each machine (default 8)",
     )
@@ -53,6 +55,8 @@ def run(args: Namespace) -> int:
         raise UserError(
             "plan: --on says for which devices; leave --platform and --devices out",
         )
+    if args.tries and not args.search:
+        raise UserError("plan: --tries is of --search; give both or neither")
     if args.output:
         require_file(args.output)
         Path(args.output).parent.mkdir(parents=True, exist_ok=True)
@@ -76,7 +80,7 @@ def run(args: Namespace) -> int:
                 args.gin_file,
                 overrides,
                 machine,
-                args.tries,
+                args.tries or TRIES,
                 lambda line: print(line, flush=True),
             )
             record["search"] = found.record()

@@ -295,7 +295,8 @@ def out_of_memory_explained() -> Iterator[None]:
         raise UserError(
             f"out of device memory: {first_line(error)}; raise MICROBATCHES (same batch, less at a"
             " time), set REMAT=full, spread the parameters (--gin_file gin/mesh/fsdp.gin), or"
-            " lower BATCH",
+            " lower BATCH; `xlingjax plan --search` compiles such settings and names the fastest"
+            " that fit",
         ) from error
 
 

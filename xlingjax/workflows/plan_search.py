@@ -1,11 +1,12 @@
 """The fastest settings of a recipe that fit a machine: mesh, microbatches, what the backward pass
-recomputes. None of them changes what is learnt.
+recomputes, what computes attention. None of them changes what is learnt.
 
 Candidates are ordered by an estimate of their time, left out by an estimate of their memory, and
 compiled from the fastest on; what the compiler says corrects the estimate of memory for the next.
 """
 
 import dataclasses
+import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -15,10 +16,11 @@ from jax.sharding import AbstractMesh
 from xlingjax.config.macros import macros_of
 from xlingjax.config.recipe import Recipe, read_recipe
 from xlingjax.errors import UserError
+from xlingjax.model import flash
 from xlingjax.model.config import ModelConfig
 from xlingjax.model.parameter_count import count_parameters
 from xlingjax.model.partition import AXES
-from xlingjax.runtime.accelerators import Machine, machine_named
+from xlingjax.runtime.accelerators import Gpu, Machine, machine_named
 from xlingjax.training.feed import ObjectiveRun, in_stages
 from xlingjax.training.optimizer import OptimizerConfig
 from xlingjax.training.step_memory import Needs
@@ -28,6 +30,9 @@ from xlingjax.workflows.table_flops import step_flops
 
 RECOMPUTED = {"none": 1.0, "dots": 1.02, "full": 4 / 3}
 """Products of a step by REMAT, as shares of those that are useful: a third of them is forward."""
+UNFUSED = 1.2
+"""What a step takes with `xla` of what it takes with `flash`: 1.19 to 1.59 on an H100
+(docs/results/speed.md)."""
 OF_A_MICROBATCH = 1e-3
 """Seconds that each costs beside its products: a guess, which prefers few."""
 MORE = 1.06
@@ -41,9 +46,11 @@ class Settings:
     tensor: int
     microbatches: int
     remat: str
+    attention: str
 
     def overrides(self) -> list[str]:
         return [
+            f"ATTENTION={self.attention}",
             f"MESH_DATA={self.data}",
             f"MESH_FSDP={self.fsdp}",
             f"MESH_TENSOR={self.tensor}",
@@ -113,11 +120,13 @@ def search(
         _candidates(recipe, machine),
         key=lambda one: _seconds(recipe, machine, one),
     )
-    needs = Needs(
-        recipe.bound["model"],
-        recipe.bound.get("optimizer", OptimizerConfig()),
-        recipe.bound["objectives"],
-    )
+    needs = {}
+    for attention in _attentions(recipe, machine):
+        needs[attention] = Needs(
+            recipe.bound["model"].replace(attention_backend=attention),
+            recipe.bound.get("optimizer", OptimizerConfig()),
+            recipe.bound["objectives"],
+        )
     tried: list[Tried] = []
     # What the compiler needs of what is estimated, learnt from each that is compiled.
     correction = MORE
@@ -125,7 +134,7 @@ def search(
     for settings in candidates:
         if len(tried) == tries or behind == 2:
             break
-        guess = _bytes(needs, settings)
+        guess = _bytes(needs[settings.attention], settings)
         if guess * correction > room:
             continue
         one = _compiled(files, overrides, on, settings)
@@ -158,7 +167,7 @@ def require_searched(files: Sequence[str], on: str) -> None:
     """Raise UserError for a recipe that has not the settings, and for a machine without a name."""
     if on == HERE:
         raise UserError("--search needs a machine by its name: --on H100:8")
-    lacking = {"MICROBATCHES", "REMAT", "MESH_DATA"} - {
+    lacking = {"ATTENTION", "MICROBATCHES", "REMAT", "MESH_DATA"} - {
         macro.name for macro in macros_of(files)
     }
     if lacking:
@@ -225,14 +234,36 @@ def _candidates(recipe: Recipe, machine: Machine) -> Iterator[Settings]:
             for microbatches in _divisors(together // rest):
                 if whole and microbatches > 1:
                     continue
-                for remat in RECOMPUTED:
+                for remat, attention in itertools.product(
+                    RECOMPUTED,
+                    _attentions(recipe, machine),
+                ):
                     yield Settings(
                         rest // fsdp,
                         fsdp,
                         tensor,
                         microbatches,
                         remat,
+                        attention,
                     )
+
+
+def _attentions(recipe: Recipe, machine: Machine) -> list[str]:
+    """What may compute attention: beside `xla` also `flash`, where the machine has it and rows are
+    such as it takes."""
+    backend = recipe.bound["model"].attention_backend
+    accelerator = machine.accelerator
+    if backend != "xla":
+        return [backend]
+    # XLA compiles Triton for no GPU before Ampere.
+    if isinstance(accelerator, Gpu) and accelerator.capability < (8, 0):
+        return [backend]
+    for run in _runs(recipe):
+        for field in ("input_ids", "decoder_targets"):
+            _, length = run.batches.shapes.get(field, (0, flash.LANES))
+            if flash.require_room(length, length):
+                return [backend]
+    return ["flash", backend]
 
 
 def _divisors(number: int) -> list[int]:
@@ -263,6 +294,8 @@ def _seconds(recipe: Recipe, machine: Machine, settings: Settings) -> float:
             flops = 0.0
         products = flops / machine.devices / peak
         products *= RECOMPUTED[settings.remat]
+        if settings.attention == "xla":
+            products *= UNFUSED
         links = 0.0
         for group, sent in _sent(config, shapes["input_ids"], settings):
             links += sent / machine.link(group)
