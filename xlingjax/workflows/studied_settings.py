@@ -1,7 +1,6 @@
-"""Model and batch by text and time, for `pretrain --hours` of `own_text`: what the study found
-(docs/results/defaults.md). Optimizer and masking were best as they are in every text tried."""
+"""Settings by text, for `pretrain --hours` of `own_text`: what the study found
+(docs/results/defaults.md). Model, optimizer and masking serve every text and time tried."""
 
-import ast
 import itertools
 from collections.abc import Mapping, Sequence
 
@@ -18,28 +17,21 @@ STUDIED = {
 FEW_PAIRS = 4_000
 """Of some two languages: with fewer, more steps on fewer negatives find more."""
 FEWER_NEGATIVES = ("RETRIEVAL_BATCH=32", "HARDEST_WEIGHT=2.0")
-LARGER_STEPS = 3_000
-"""Of the small model: from so many on a larger one finds more in the same time."""
-LARGER_MODEL = ("LAYERS=2", "model.dim=256", "model.heads=8", "model.ffn=512")
 
 
 def is_studied(lines: Mapping[str, str], overrides: Sequence[str]) -> bool:
     """Whether a recipe is that of the study, with nothing given that would be chosen. lines: as of
     `bindings`."""
-    names = [
-        setting.partition("=")[0]
-        for setting in (*FEWER_NEGATIVES, *LARGER_MODEL)
-    ]
     given = {override.partition("=")[0] for override in overrides}
     as_studied = all(lines.get(name) == STUDIED[name] for name in STUDIED)
-    return as_studied and not given & {*names, *STUDIED}
+    return as_studied and not given & STUDIED.keys()
 
 
-def fewest_pairs(lines: Mapping[str, str]) -> int:
-    """Lines of the two languages that have fewest of them, counted to `FEW_PAIRS`. Raises UserError
-    as `find_pairs`."""
+def fewest_pairs(patterns: str | Sequence[str]) -> int:
+    """Lines of the two languages that have fewest of them, counted to `FEW_PAIRS` in each file.
+    Raises UserError as `find_pairs`."""
     counts: dict[tuple[str, ...], int] = {}
-    for pair in find_pairs(ast.literal_eval(lines["PARALLEL"])):
+    for pair in find_pairs(patterns):
         languages = tuple(sorted(pair.languages))
         found = sum(1 for _ in itertools.islice(pair.lines(), FEW_PAIRS))
         counts[languages] = counts.get(languages, 0) + found

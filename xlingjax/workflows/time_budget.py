@@ -1,5 +1,5 @@
 """`xlingjax pretrain --hours`: as many steps of a recipe as a budget of time allows, measured in a
-trial of a few steps; of `own_text` model and batch too."""
+trial of a few steps; of `own_text` the batch too."""
 
 import dataclasses
 import functools
@@ -22,8 +22,6 @@ from xlingjax.workflows.launch import evaluate, evaluators_of, launch
 from xlingjax.workflows.studied_settings import (
     FEW_PAIRS,
     FEWER_NEGATIVES,
-    LARGER_MODEL,
-    LARGER_STEPS,
     fewest_pairs,
     is_studied,
 )
@@ -86,25 +84,18 @@ def _chosen(
         record = _tried(files, given, workdir, hours, machine)
         return {**record, "settings": settings}
 
-    lines = bindings(files, overrides)
-    if not is_studied(lines, overrides):
+    # Of gin's references this has the values, and what is missing is said.
+    parallel = read_recipe(files, overrides).corpus.parallel
+    if not parallel or not is_studied(bindings(files, overrides), overrides):
         return tried()
-    if fewest_pairs(lines) < FEW_PAIRS:
-        _say_why(f"fewer than {FEW_PAIRS:,} pairs", FEWER_NEGATIVES)
-        return tried(*FEWER_NEGATIVES)
-    record = tried()
-    steps = record["macros"]["TRAIN_STEPS"]
-    if steps < LARGER_STEPS:
-        return record
-    _say_why(f"time for {steps:,} steps", LARGER_MODEL)
-    return tried(*LARGER_MODEL)
-
-
-def _say_why(reason: str, settings: Sequence[str]) -> None:
+    if fewest_pairs(parallel) >= FEW_PAIRS:
+        return tried()
     print(
-        f"{reason}: {', '.join(settings)} serves better (docs/results/defaults.md)",
+        f"fewer than {FEW_PAIRS:,} pairs: {', '.join(FEWER_NEGATIVES)}, of which more steps fit"
+        " (docs/results/defaults.md)",
         flush=True,
     )
+    return tried(*FEWER_NEGATIVES)
 
 
 def _written(macros: Mapping[str, int]) -> list[str]:
