@@ -18,8 +18,8 @@ import numpy as np
 import orbax.checkpoint as ocp
 
 from xlingjax.training.checkpoint_hashes import (
-    LARGE,
     HashedPath,
+    checked_before,
     damage,
     read_and_checked,
 )
@@ -63,7 +63,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
         def restore_and_check() -> None:
             # As `Checkpoints.restore` does.
-            assert not damage(item, most=LARGE)
+            assert not damage(item, most=checked_before())
             _, wrong = read_and_checked(restore, [item])
             assert not wrong
 

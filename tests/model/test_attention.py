@@ -140,7 +140,7 @@ def test_cudnn_is_given_the_mask_that_xla_computes(monkeypatch, mask, packed):
 
 def test_unknown_backend_names_the_known():
     with pytest.raises(
-        Refused, match="no attention backend 'sdpa' .there are xla, cudnn, splash, flash"
+        Refused, match="no attention backend 'sdpa' .there are xla, chunked, cudnn, splash, flash"
     ):
         bind(MLM, fields_of(PACKS), fields_of(PACKS), "sdpa")
 

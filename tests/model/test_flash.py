@@ -179,11 +179,11 @@ def test_no_square_is_kept_for_the_backward_pass():
 
 
 def test_what_it_cannot_do_is_refused(platform, monkeypatch):
-    def refused(said, length=LENGTH, dtype=jnp.float32, mesh=None, rows=8):
+    def refused(said, length=LENGTH, dtype=jnp.float32, mesh=None, rows=8, size=SIZE):
         spec = AttentionSpec(masks.bidirectional)
         ones = jnp.ones((rows, length), int)
         fields = Fields.from_batch({"input_ids": ones, "pack_ids": ones})
-        q = jnp.zeros((rows, length, HEADS, SIZE), dtype)
+        q = jnp.zeros((rows, length, HEADS, size), dtype)
         with pytest.raises(Refused, match=said):
             jax.eval_shape(lambda q: bind(spec, fields, fields, "flash", 0.0, mesh)(q, q, q), q)
 
@@ -191,6 +191,10 @@ def test_what_it_cannot_do_is_refused(platform, monkeypatch):
     refused("rows of at most 4,096 tokens", length=8192)
     if platform == "tpu":
         refused("does not compute in float16", dtype=jnp.float16)
+    else:
+        # XLM-17's, 1,280 in 16 heads.
+        refused("heads of a power of two from 16 on, and on GPUs these are of 80; use xla", size=80)
+        refused("on GPUs these are of 8; use xla", size=8)
     refused("cannot spread 6 rows over mesh data=8", mesh=make_mesh(), rows=6)
     monkeypatch.setattr(attention, "_platform", lambda mesh: "cpu")
     refused("flash needs a TPU or an NVIDIA GPU, and this is cpu")

@@ -9,7 +9,7 @@ import pytest
 
 from tests.helpers import tiny
 from tests.helpers.reference import CONFIG, GENERATOR, NGRAM, make_batch, pack, random_model
-from xlingjax.model import attention
+from xlingjax.model import attention, chunked
 from xlingjax.model.attention import AttentionSpec, Refused
 from xlingjax.model.config import preset
 from xlingjax.model.encoder import Encoder
@@ -235,12 +235,14 @@ def test_splash_leaks_nothing_of_what_it_can_honour(long_rows, name, monkeypatch
         pytest.param("veco", marks=pytest.mark.long),
     ],
 )
-def test_flash_leaks_nothing_under_the_masks_of_pairs(name, monkeypatch):
-    """The kernel interpreted on CPU, over two layers."""
+@pytest.mark.parametrize("backend", ["flash", "chunked"])
+def test_blocks_leak_nothing_under_the_masks_of_pairs(name, backend, monkeypatch):
+    """The kernel interpreted on CPU, and blocks of queries, over two layers."""
+    monkeypatch.setattr(chunked, "BLOCK", 32)
     monkeypatch.setattr(jax, "default_backend", lambda: "tpu")
     monkeypatch.setattr(attention, "_platform", lambda mesh: "tpu")
     monkeypatch.setitem(attention._COMPUTE, "flash", partial(attention._flash, interpret=True))
-    model, params = random_model(CONFIG.replace(max_positions=256, attention_backend="flash"))
+    model, params = random_model(CONFIG.replace(max_positions=256, attention_backend=backend))
     batch = tiny.batch(name, rows=3, length=128, vocab=90)
     for term, seen in prediction_visibility(tiny.objective(name), model, params, batch).items():
         assert seen.leaks.tolist() == [] and seen.blocked.tolist() == [], term

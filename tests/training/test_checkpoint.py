@@ -16,7 +16,7 @@ from tests.helpers import tiny_run
 from xlingjax.errors import UserError
 from xlingjax.objectives.ernie_m import CAMLM
 from xlingjax.training.checkpoint import CheckpointConfig, Checkpoints
-from xlingjax.training.checkpoint_hashes import damage, write_hashes
+from xlingjax.training.checkpoint_hashes import checked_before, damage, write_hashes
 from xlingjax.training.checkpoint_params import read_params, saved_params
 from xlingjax.training.checkpoint_paths import (
     checkpoint_steps,
@@ -212,6 +212,13 @@ def test_a_flip_in_large_arrays_which_are_hashed_while_they_are_read(tmp_path):
         folder.with_name("5.unreadable").rename(folder)
         flip(large[0], int(bit))
     np.testing.assert_array_equal(read_params(folder, {"w": wanted})["w"], table)
+
+
+def test_several_processes_hash_before_they_read(monkeypatch):
+    """One that stopped at a damage would leave the others waiting in Orbax."""
+    assert checked_before() == 1 << 20
+    monkeypatch.setattr(jax, "process_count", lambda: 2)
+    assert checked_before() == np.inf
 
 
 def test_a_checkpoint_without_hashes_is_read(tmp_path):

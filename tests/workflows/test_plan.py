@@ -92,7 +92,7 @@ def test_without_its_compiler_a_machine_is_refused_with_the_command(monkeypatch,
         (["--on", "here", "--gin.BATCH=9"], "set its BATCH"),
         (["--on", "here", "--gin.MESH_DATA=3"], "multiple of 3"),
         (["--on", "here", "--search"], "--search needs a machine by its name"),
-        (["--on", "H100:8", "--tries", "3"], "--tries is of --search; give both or neither"),
+        (["--on", "H100:8", "--tries", "3"], "--tries is of --search: add it"),
         (["--on", "here", "--on", "bogus:3"], "no device 'bogus'"),
         (["--on", "here", "--gin.VOCABULARY=/no/vocab", "--gin.VOCABULARY_SIZE=None"], "/no/vocab"),
     ],
@@ -212,13 +212,29 @@ def test_the_search_takes_the_fastest_that_fits(monkeypatch):
     assert not found.fits and len(found.tried) == 3 and "none of 3 settings fits" in said[-1]
 
 
+def test_a_backend_that_is_refused_is_not_tried_again(monkeypatch):
+    """TPUs' `flash` knows no float16; what is refused before it is compiled is no try."""
+
+    def measured(files, overrides, on, evaluations):
+        if "ATTENTION=flash" in overrides:
+            raise UserError("attention backend flash does not compute in float16")
+        return a_plan(on, peak=GB)
+
+    monkeypatch.setattr(plan_search, "measured", measured)
+    given = [word.removeprefix("--gin.") for word in words(BATCH=256, LENGTH=128)]
+    said = []
+    found = plan_search.search(["xlm_tiny_mlm"], given, "v5e:2x4", 1, said.append)
+    assert [one.settings.attention for one in found.tried] == ["xla"] and found.fits
+    assert "refused: attention backend flash" in said[0] and len(said) == 3
+
+
 @pytest.mark.parametrize(
     ("on", "given", "attentions"),
     [
         ("H100:8", (), ["flash", "xla"]),
         ("v5e:2x4", (), ["flash", "xla"]),
-        ("V100:8", (), ["xla"]),
-        ("H100:8", ("LENGTH=100",), ["xla"]),
+        ("V100:8", (), ["xla", "chunked"]),
+        ("H100:8", ("LENGTH=100",), ["xla", "chunked"]),
         ("H100:8", ("ATTENTION=cudnn", "ATTENTION_DROPOUT=0.0"), ["cudnn"]),
     ],
 )

@@ -45,6 +45,8 @@ def test_what_counts_steps_grows_with_them():
         ('{"hours": 2, "macros": {}}', "was begun with --hours 2: give the same"),
         ('{"hours": 1}', r"hours.json is damaged: delete it, leave --hours out"),
         ("[1", r"hours.json is damaged"),
+        ('{"hours": 1, "macros": {}, "settings": "abc"}', r"hours.json is damaged"),
+        ('{"hours": 1, "macros": {}, "settings": [5]}', r"hours.json is damaged"),
         (None, "was begun without --hours: leave it out to go on"),
     ],
 )
@@ -54,6 +56,16 @@ def test_a_run_is_not_begun_anew(tmp_path, record, message):
         (tmp_path / "hours.json").write_text(record)
     with pytest.raises(UserError, match=message):
         within_hours(["xlm_tiny"], [], tmp_path, 1.0, RuntimeConfig())
+
+
+def test_what_was_chosen_is_not_given_otherwise(tmp_path):
+    record = {"hours": 1, "macros": {"TRAIN_STEPS": 7}, "settings": ["RETRIEVAL_BATCH=32"]}
+    (tmp_path / "hours.json").write_text(json.dumps(record))
+    words = ["RETRIEVAL_BATCH=32", "TRAIN_STEPS=7"]
+    for given in ([], ["RETRIEVAL_BATCH=32"], ["BATCH=4"]):
+        assert within_hours(["own_text"], given, tmp_path, 1.0, RuntimeConfig()) == words
+    with pytest.raises(UserError, match="was begun with --hours, which chose RETRIEVAL_BATCH=32"):
+        within_hours(["own_text"], ["RETRIEVAL_BATCH=64"], tmp_path, 1.0, RuntimeConfig())
 
 
 def test_two_lengths_are_one_too_many(tmp_path):
@@ -68,6 +80,8 @@ def test_two_lengths_are_one_too_many(tmp_path):
         (30, ("TLM_WEIGHT=3.0",), studied_settings.FEWER_NEGATIVES),
         (40, (), ()),
         (30, ("RETRIEVAL_BATCH=64",), ()),
+        (30, ("hardest_negative.batch=64",), ()),
+        (30, ("INIT_FROM='x'",), ()),
         (30, ("MODEL='tiny'",), ()),
     ],
 )

@@ -30,7 +30,7 @@ def options(parser: argparse.ArgumentParser) -> None:
         "--tries",
         type=positive,
         metavar="N",
-        help="programs that the search compiles at most, for each machine (default 8)",
+        help=f"programs that the search compiles at most, for each machine (default {TRIES})",
     )
     parser.add_argument(
         "--evaluations",
@@ -56,7 +56,9 @@ def run(args: Namespace) -> int:
             "plan: --on says for which devices; leave --platform and --devices out",
         )
     if args.tries and not args.search:
-        raise UserError("plan: --tries is of --search; give both or neither")
+        raise UserError(
+            "plan: --tries is of --search: add it, or leave --tries out",
+        )
     if args.output:
         require_file(args.output)
         Path(args.output).parent.mkdir(parents=True, exist_ok=True)

@@ -5,6 +5,7 @@ nothing is substituted.
 |---|---|---|---|---|
 | xla | any | yes | yes | everything |
 | flash | any | yes | yes | TPU (not float16), NVIDIA GPU from Ampere on; 128 n tokens |
+| chunked | any | yes | yes | everything, to whose rows a block of 32 to 128 queries fits |
 | cudnn | any | yes | no | NVIDIA GPU, bfloat16 |
 | splash | bidirectional, or causal & bidirectional | yes | no | TPU, 128 n tokens, not float16 |
 """
@@ -15,14 +16,15 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax.sharding import Mesh, PartitionSpec
+from jax.sharding import Mesh
 
 from xlingjax.errors import UserError
+from xlingjax.model import chunked
 from xlingjax.model.config import WITH_DROPOUT
 from xlingjax.model.layers import dropout
 from xlingjax.model.masks import Fields, Mask, bidirectional
 from xlingjax.model.masks import causal as causal_mask
-from xlingjax.model.partition import ROW_AXES, partition_spec, row_devices
+from xlingjax.model.partition import on_each_device, row_devices
 
 Array = jax.Array
 
@@ -205,6 +207,26 @@ def _xla(self: Attention, q_BLHK, k, v, rate, key, axes="BSHK"):
     return jnp.einsum(f"BHLS,{axes}->BLHK", p_BHLS, v)
 
 
+# --- chunked ---
+
+
+def _prepare_chunked(
+    spec: AttentionSpec,
+    queries: Fields,
+    keys: Fields,
+    mesh: Mesh | None,
+) -> dict[str, Fields]:
+    if wanted := chunked.require_blocks(queries.pack.shape[1]):
+        raise Refused(f"attention backend chunked takes {wanted}, or use xla")
+    return {"queries": queries, "keys": keys}
+
+
+def _chunked(self: Attention, q_BLHK, k_BSHK, v_BSHK, rate, key):
+    qkv = q_BLHK, k_BSHK, v_BSHK
+    fields = self.arrays["queries"], self.arrays["keys"]
+    return chunked.attend(self.spec.mask, rate, *qkv, *fields, key)
+
+
 # --- flash ---
 
 
@@ -243,8 +265,10 @@ def _prepare_flash(
     if wanted := flash.require_room(length, sources):
         raise Refused(f"attention backend flash takes {wanted}, or use xla")
     _require_spread("flash", len(queries.pack), mesh)
-    # A TPU's kernel takes what is of a key as a column.
-    axis = 1 + (platform == "tpu")
+    axis = 1
+    if platform == "tpu":
+        # Its kernel takes what is of a key as a column.
+        axis = 2
     return {
         "queries": flash.fields_of(queries, 1),
         "keys": flash.fields_of(keys, axis),
@@ -261,17 +285,21 @@ def _flash(
     interpret: bool = False,
 ):
     flash, flash_gpu = _kernels()
-    run = flash_gpu.attend
+    size = q_BLHK.shape[-1]
     if _platform(self.mesh) == "tpu":
         _require_not_float16("flash", q_BLHK)
         run = flash.attend
+    elif wanted := flash_gpu.require_size(size):
+        raise Refused(f"attention backend flash takes {wanted}; use xla")
+    else:
+        run = flash_gpu.attend
     kernel = flash.Kernel(
         self.spec.mask,
         rate,
         interpret,
         length=q_BLHK.shape[1],
         keys=k_BSHK.shape[1],
-        size=q_BLHK.shape[-1],
+        size=size,
     )
     rows, _, heads, _ = q_BLHK.shape
     arrays = (
@@ -282,28 +310,7 @@ def _flash(
         (self.arrays["keys"], (None, None)),
         (flash.seeds_of(key, rows, heads), ("heads", None, None)),
     )
-    return _on_each_device(partial(run, kernel), self.mesh, arrays)
-
-
-def _on_each_device(compute, mesh: Mesh | None, arrays):
-    """XLA cannot partition a kernel of Pallas: each device is told what it computes, its own rows
-    and heads. arrays: each with the logical names of its axes behind the rows; what comes back lies
-    as the first."""
-    values = [array for array, _ in arrays]
-    if mesh is None:
-        return compute(*values)
-    specs = []
-    for array, names in arrays:
-        of_row = partition_spec(mesh, names, array.shape[1:])
-        specs.append(PartitionSpec(ROW_AXES, *of_row))
-    return jax.shard_map(
-        compute,
-        mesh=mesh,
-        in_specs=tuple(specs),
-        out_specs=specs[0],
-        # A kernel of Pallas does not say over which axes its output varies.
-        check_vma=False,
-    )(*values)
+    return on_each_device(partial(run, kernel), self.mesh, arrays)
 
 
 def _require_spread(backend: str, rows: int, mesh: Mesh | None) -> None:
@@ -472,17 +479,19 @@ def _splash(
         (self.arrays["q_pack_BL"], (None,)),
         (self.arrays["k_pack_BS"], (None,)),
     )
-    return _on_each_device(attend, self.mesh, arrays)
+    return on_each_device(attend, self.mesh, arrays)
 
 
 _PREPARE: dict[str, Any] = {
     "xla": _prepare_xla,
+    "chunked": _prepare_chunked,
     "cudnn": _prepare_cudnn,
     "splash": _prepare_splash,
     "flash": _prepare_flash,
 }
 _COMPUTE: dict[str, Any] = {
     "xla": _xla,
+    "chunked": _chunked,
     "cudnn": _cudnn,
     "splash": _splash,
     "flash": _flash,

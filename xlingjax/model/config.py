@@ -20,7 +20,7 @@ MOST = {
     "num_labels": 1 << 20,
 }
 """More is no model, and would be a table of as many names before it is found out."""
-WITH_DROPOUT = ("xla", "flash")
+WITH_DROPOUT = ("xla", "chunked", "flash")
 """Attention backends that drop weights."""
 CHOICES: dict[str, tuple[str, ...]] = {
     "norm_order": ("post", "pre"),
@@ -43,7 +43,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "language_init": ("random", "zero"),
     "dtype": ("float32", "bfloat16", "float16"),
     "remat": ("none", "full", "dots"),
-    "attention_backend": ("xla", "flash", "cudnn", "splash"),
+    "attention_backend": ("xla", "chunked", "flash", "cudnn", "splash"),
     "cross_attention_query": ("self_attention", "input"),
 }
 

@@ -25,7 +25,7 @@ Array = jax.Array
 _FIELDS = ("pack", "side", "is_mask", "position", "language")
 ROWS = 8
 """Of the chip's registers: as many places are kept for fields."""
-LANES = 128
+_LANES = 128
 """Numbers that the chip computes side by side."""
 LONGEST = 4096
 """Keys that stand on a chip at once, with the scores of a block of queries."""
@@ -52,8 +52,8 @@ class Kernel:
     @property
     def block(self) -> int:
         """Queries at a time: as many hundred-and-twenty-eights as divide the rows and have room."""
-        most = max(_ELEMENTS // self.keys, LANES)
-        blocks = range(LANES, min(self.length, most) + 1, LANES)
+        most = max(_ELEMENTS // self.keys, _LANES)
+        blocks = range(_LANES, min(self.length, most) + 1, _LANES)
         return max(block for block in blocks if not self.length % block)
 
 
@@ -316,9 +316,9 @@ def require_room(length: int, keys: int) -> str:
     if keys > LONGEST or length > LONGEST:
         return f"rows of at most {LONGEST:,} tokens"
     for tokens in (length, keys):
-        if tokens % LANES:
+        if tokens % _LANES:
             return (
-                f"rows of a multiple of {LANES} tokens, not of {tokens}; make them"
-                f" {math.ceil(tokens / LANES) * LANES} long (LENGTH)"
+                f"rows of a multiple of {_LANES} tokens, not of {tokens}; make them"
+                f" {math.ceil(tokens / _LANES) * _LANES} long (LENGTH)"
             )
     return ""

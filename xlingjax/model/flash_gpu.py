@@ -51,6 +51,14 @@ OF_QUERIES = Tile(queries=64, keys=32)
 OF_KEYS = Tile(queries=32, keys=64)
 
 
+def require_size(size: int) -> str:
+    """Why heads of such a size do not go through the kernels; "": they do."""
+    # Of Triton's blocks, and of what its products take.
+    if size < 16 or size & (size - 1):
+        return f"heads of a power of two from 16 on, and on GPUs these are of {size}"
+    return ""
+
+
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
 def attend(kernel: Kernel, q, k, v, queries, keys, seeds) -> Array:
     """[B, L, H, K] in the type of the values. q, k, v: [B, L, H, K], [B, S, H, K]; queries
@@ -70,9 +78,9 @@ def _attend_backward(kernel, residuals, do):
     given += [do, sums_BHL, jnp.swapaxes(away_BLH, 1, 2)]
     q, k, v = given[:3]
     like_q = jax.ShapeDtypeStruct(q.shape, q.dtype)
-    [dq] = _call(kernel, _queries_kernel, OF_QUERIES, given, [like_q], "LS")
+    [dq] = _call(kernel, _queries_kernel, OF_QUERIES, given, [like_q], "LS", 3)
     like_kv = [jax.ShapeDtypeStruct(x.shape, x.dtype) for x in (k, v)]
-    dk, dv = _call(kernel, _keys_kernel, OF_KEYS, given, like_kv, "SL")
+    dk, dv = _call(kernel, _keys_kernel, OF_KEYS, given, like_kv, "SL", 4)
     return dq, dk, dv, None, None, None
 
 
@@ -86,12 +94,12 @@ def _forward(kernel, q, k, v, queries, keys, seeds):
         jax.ShapeDtypeStruct((rows, heads, length), jnp.float32),
     ]
     given = q, k, v, queries, keys, seeds
-    return _call(kernel, _forward_kernel, FORWARD, given, out, "LS")
+    return _call(kernel, _forward_kernel, FORWARD, given, out, "LS", 2)
 
 
-def _call(kernel, run, tile: Tile, given, out, axes: str):
+def _call(kernel, run, tile: Tile, given, out, axes: str, products: int):
     """Of the grid of rows, heads and blocks of the first of `axes`: L, a call has a block of
-    queries and all keys; S, a block of keys and all queries."""
+    queries and all keys; S, a block of keys and all queries. products: of [L, S] that it makes."""
     rows, _, heads, size = given[0].shape
     tokens = {"L": kernel.length, "S": kernel.keys}
     block = {"L": tile.queries, "S": tile.keys}[axes[0]]
@@ -125,10 +133,8 @@ def _call(kernel, run, tile: Tile, given, out, axes: str):
         seeds,
     ]
     out_specs = [values[axes[0]]] * len(out)
-    products = 4
     if run is _forward_kernel:
         out_specs = [values["L"], sums["L"]]
-        products = 2
     else:
         in_specs += [values["L"], sums["L"], sums["L"]]
     return pl.pallas_call(

@@ -77,7 +77,8 @@ class Mask:
         repr=False,
     )
 
-    def __call__(self, q: Fields, k: Fields) -> Array:
+    def __call__(self, q: Fields, k: Fields, first: Array = 0) -> Array:
+        """first: number of the first query in its row."""
         # Predicates then need no axes of their own: operators broadcast L against S.
         q_BL1 = jax.tree.map(lambda a: a[..., :, None], q)
         k_B1S = jax.tree.map(lambda a: a[..., None, :], k)
@@ -87,7 +88,7 @@ class Mask:
         # A softmax over nothing would be even over all keys: the state, of padding or of a MASK
         # without context, would depend on what it must not see.
         length, keys = shape[-2:]
-        own_key_L1 = xp.minimum(xp.arange(length), keys - 1)[:, None]
+        own_key_L1 = xp.minimum(xp.arange(length) + first, keys - 1)[:, None]
         own_LS = own_key_L1 == xp.arange(keys)
         sees_nothing_BL1 = ~allowed_BLS.any(-1, keepdims=True)
         return allowed_BLS | (sees_nothing_BL1 & own_LS)

@@ -5,7 +5,7 @@ carry them. Rows of a batch lie on ("data", "fsdp"). Imports nothing of the proj
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -234,3 +234,28 @@ def check_shares(
             f" {devices} devices (mesh data={data} x fsdp={fsdp}); set its BATCH (tlm: TLM_BATCH)"
             f" to a multiple of {devices * microbatches}",
         )
+
+
+def on_each_device(
+    compute: Callable[..., Any],
+    mesh: Mesh | None,
+    arrays: Sequence[tuple[jax.Array, tuple[str | None, ...]]],
+) -> Any:
+    """XLA cannot partition a kernel of Pallas: each device is told what it computes, its own rows
+    and heads. arrays: each with the logical names of its axes behind the rows; what comes back lies
+    as the first."""
+    values = [array for array, _ in arrays]
+    if mesh is None:
+        return compute(*values)
+    specs = []
+    for array, names in arrays:
+        of_row = partition_spec(mesh, names, array.shape[1:])
+        specs.append(PartitionSpec(ROW_AXES, *of_row))
+    return jax.shard_map(
+        compute,
+        mesh=mesh,
+        in_specs=tuple(specs),
+        out_specs=specs[0],
+        # A kernel of Pallas does not say over which axes its output varies.
+        check_vma=False,
+    )(*values)

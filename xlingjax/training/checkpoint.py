@@ -27,8 +27,8 @@ from xlingjax.runtime.quiet import (
 )
 from xlingjax.runtime.records import NUMBER, read_record
 from xlingjax.training.checkpoint_hashes import (
-    LARGE,
     HashedPath,
+    checked_before,
     damage,
     read_and_checked,
 )
@@ -376,18 +376,15 @@ class Checkpoints:
     ) -> tuple[Restored | None, str]:
         """(the checkpoint, or None; why not). All processes go on from the same step, so what one
         cannot read none has read."""
-        most, at_once = LARGE, self._items(step)
-        if jax.process_count() > 1:
-            # All before the reading, in which processes wait for each other.
-            most, at_once = math.inf, []
-        problem = self._damage(step, most)
+        problem = self._damage(step)
+        # Before the reading, in which processes wait for each other.
         if not all_agree(not problem):
             return None, problem or "another process found it damaged"
         restored: Restored | None = None
         try:
             restored, problem = read_and_checked(
                 functools.partial(self._read, step, abstract),
-                at_once,
+                self._items(step),
             )
         except UserError:
             raise
@@ -407,10 +404,11 @@ class Checkpoints:
         items = ("params", "training", "run")
         return [self.folder / str(step) / item for item in items]
 
-    def _damage(self, step: int, most: float) -> str:
-        """What is wrong with the files of a checkpoint, of which each process looks at a share;
-        most: as of `damage`."""
+    def _damage(self, step: int) -> str:
+        """What is wrong with the files of a checkpoint that are looked at before they are read, of
+        which each process looks at a share."""
         share = jax.process_index(), jax.process_count()
+        most = checked_before()
         found = (damage(item, *share, most=most) for item in self._items(step))
         return next(filter(None, found), "")
 

@@ -19,6 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
 
+import jax
 from orbax.checkpoint.path import atomicity
 
 from xlingjax.runtime.files import is_of_system, parsed_json
@@ -30,8 +31,8 @@ _LATE = ("_CHECKPOINT_METADATA", "commit_success.txt")
 _THREADS = 8
 """That read at a time."""
 _BLOCK_BYTES = 16 << 20
-LARGE = 1 << 20
-"""Bytes of a file of arrays: what describes them is smaller."""
+_LARGE = 1 << 20
+"""Bytes of a file of arrays from which on it is hashed while it is read."""
 
 Value = TypeVar("Value")
 
@@ -63,7 +64,7 @@ def damage(
     process: int = 0,
     processes: int = 1,
     *,
-    least: int = 0,
+    least: float = 0,
     most: float = math.inf,
 ) -> str:
     """What is wrong with the files of a checkpoint's item; "": nothing, or it is of a version that
@@ -113,17 +114,26 @@ def damage(
     return ""
 
 
+def checked_before() -> float:
+    """Files below so many bytes are checked before they are read (`damage`), the others meanwhile
+    (`read_and_checked`). All of them where processes wait for each other as they read: one that
+    stopped at a damage would leave the others waiting."""
+    if jax.process_count() > 1:
+        return math.inf
+    return _LARGE
+
+
 def read_and_checked(
     read: Callable[[], Value],
     items: Sequence[Path],
 ) -> tuple[Value | None, str]:
     """(what `read` gives, ""), or (None, what is wrong with the large files of the items), which
-    are hashed while it reads: restoring leaves a core idle. Those below `LARGE` are to be checked
-    before, with `damage`: they say how much memory the arrays take. Raises what `read` raises of
-    files that are whole, and OSError."""
+    are hashed while it reads: restoring leaves a core idle. Raises what `read` raises of files that
+    are whole, and OSError."""
+    least = checked_before()
 
     def look() -> str:
-        found = (damage(item, least=LARGE) for item in items)
+        found = (damage(item, least=least) for item in items)
         return next(filter(None, found), "")
 
     with ThreadPoolExecutor(1) as thread:

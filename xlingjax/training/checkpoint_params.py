@@ -16,7 +16,7 @@ from xlingjax.runtime.machine import first_line
 from xlingjax.runtime.quiet import forget_abandoned_reads
 from xlingjax.runtime.records import ANY, misfit
 from xlingjax.training.checkpoint_hashes import (
-    LARGE,
+    checked_before,
     damage,
     read_and_checked,
 )
@@ -116,12 +116,12 @@ def saved_params(
     checkpoint: Path,
 ) -> tuple[dict[str, tuple[int, ...]], dict[str, Any]]:
     """({path of a parameter: its shape}, the identity of its run or nothing) of a checkpoint, whose
-    files are checked first, arrays when `read_params` reads them. Raises UserError when it is
-    damaged or cannot be read."""
+    files are checked first, the large ones of arrays when `read_params` reads them. Raises
+    UserError when it is damaged or cannot be read."""
     forget_abandoned_reads()
     run = checkpoint / "run"
     for item in (checkpoint / "params", run):
-        _require_whole(checkpoint, damage(item, most=LARGE))
+        _require_whole(checkpoint, damage(item, most=checked_before()))
     try:
         # Shapes alone, so that a checkpoint that does not fit is refused before it is read.
         # By the handler, which looks for no description of a whole checkpoint and warns of none.

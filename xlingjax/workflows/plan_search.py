@@ -77,8 +77,11 @@ class Tried:
     def seconds(self) -> float:
         if self.plan is None:
             return math.inf
+        bound = self.plan.seconds or math.inf
+        if self.settings.attention != "flash":
+            bound *= UNFUSED
         extra = OF_A_MICROBATCH * self.settings.microbatches * self.plan.steps
-        return (self.plan.seconds or math.inf) + extra
+        return bound + extra
 
 
 @dataclasses.dataclass(frozen=True)
@@ -116,12 +119,13 @@ def search(
     machine = machine_named(on)
     room = machine.accelerator.room
     recipe = read_recipe(files, overrides)
+    attentions = _attentions(recipe, machine)
     candidates = sorted(
-        _candidates(recipe, machine),
+        _candidates(recipe, machine, attentions),
         key=lambda one: _seconds(recipe, machine, one),
     )
     needs = {}
-    for attention in _attentions(recipe, machine):
+    for attention in attentions:
         needs[attention] = Needs(
             recipe.bound["model"].replace(attention_backend=attention),
             recipe.bound.get("optimizer", OptimizerConfig()),
@@ -130,6 +134,7 @@ def search(
     tried: list[Tried] = []
     # What the compiler needs of what is estimated, learnt from each that is compiled.
     correction = MORE
+    refused: set[str] = set()
     behind = 0
     for settings in candidates:
         if len(tried) == tries or behind == 2:
@@ -137,9 +142,15 @@ def search(
         guess = _bytes(needs[settings.attention], settings)
         if guess * correction > room:
             continue
+        if settings.attention in refused:
+            continue
         one = _compiled(files, overrides, on, settings)
-        tried.append(one)
         say(_line(one))
+        if "attention backend" in one.refused:
+            # Whatever the mesh is, and nothing was compiled.
+            refused.add(settings.attention)
+            continue
+        tried.append(one)
         if one.plan is not None:
             peak = max(
                 program.get("peak", 0)
@@ -214,7 +225,11 @@ def _runs(recipe: Recipe) -> list[ObjectiveRun]:
     return found
 
 
-def _candidates(recipe: Recipe, machine: Machine) -> Iterator[Settings]:
+def _candidates(
+    recipe: Recipe,
+    machine: Machine,
+    attentions: Sequence[str],
+) -> Iterator[Settings]:
     config: ModelConfig = recipe.bound["model"]
     rows = [run.batches.shapes["input_ids"][0] for run in _runs(recipe)]
     together = math.gcd(*rows)
@@ -236,7 +251,7 @@ def _candidates(recipe: Recipe, machine: Machine) -> Iterator[Settings]:
                     continue
                 for remat, attention in itertools.product(
                     RECOMPUTED,
-                    _attentions(recipe, machine),
+                    attentions,
                 ):
                     yield Settings(
                         rest // fsdp,
@@ -250,19 +265,22 @@ def _candidates(recipe: Recipe, machine: Machine) -> Iterator[Settings]:
 
 def _attentions(recipe: Recipe, machine: Machine) -> list[str]:
     """What may compute attention: beside `xla` also `flash`, where the machine has it and rows are
-    such as it takes."""
-    backend = recipe.bound["model"].attention_backend
+    such as it takes, or else `chunked`."""
+    config: ModelConfig = recipe.bound["model"]
+    backend = config.attention_backend
     accelerator = machine.accelerator
     if backend != "xla":
         return [backend]
     # XLA compiles Triton for no GPU before Ampere.
     if isinstance(accelerator, Gpu) and accelerator.capability < (8, 0):
-        return [backend]
+        return [backend, "chunked"]
     for run in _runs(recipe):
         for field in ("input_ids", "decoder_targets"):
-            _, length = run.batches.shapes.get(field, (0, flash.LANES))
+            if field not in run.batches.shapes:
+                continue
+            _, length = run.batches.shapes[field]
             if flash.require_room(length, length):
-                return [backend]
+                return [backend, "chunked"]
     return ["flash", backend]
 
 
@@ -294,7 +312,7 @@ def _seconds(recipe: Recipe, machine: Machine, settings: Settings) -> float:
             flops = 0.0
         products = flops / machine.devices / peak
         products *= RECOMPUTED[settings.remat]
-        if settings.attention == "xla":
+        if settings.attention != "flash":
             products *= UNFUSED
         links = 0.0
         for group, sent in _sent(config, shapes["input_ids"], settings):

@@ -10,8 +10,11 @@ STUDIED = {
     "MODEL": "'mini'",
     "BATCH": "8",
     "LENGTH": "64",
+    "INIT_FROM": "None",
     "HARDEST_WEIGHT": "4.5",
     "RETRIEVAL_BATCH": "128",
+    "hardest_negative.weight": "%HARDEST_WEIGHT",
+    "hardest_negative.batch": "%RETRIEVAL_BATCH",
 }
 """The recipe of the study: of another, steps alone are chosen."""
 FEW_PAIRS = 4_000
@@ -28,11 +31,13 @@ def is_studied(lines: Mapping[str, str], overrides: Sequence[str]) -> bool:
 
 
 def fewest_pairs(patterns: str | Sequence[str]) -> int:
-    """Lines of the two languages that have fewest of them, counted to `FEW_PAIRS` in each file.
-    Raises UserError as `find_pairs`."""
+    """Lines of the two languages that have fewest of them, counted to `FEW_PAIRS` in each file; 0
+    where there are no translations. Raises UserError as `find_pairs`."""
     counts: dict[tuple[str, ...], int] = {}
     for pair in find_pairs(patterns):
+        if not pair.translates:
+            continue
         languages = tuple(sorted(pair.languages))
         found = sum(1 for _ in itertools.islice(pair.lines(), FEW_PAIRS))
         counts[languages] = counts.get(languages, 0) + found
-    return min(counts.values())
+    return min(counts.values(), default=0)

@@ -3,6 +3,7 @@ trial of a few steps; of `own_text` the batch too."""
 
 import dataclasses
 import functools
+import re
 import shutil
 import statistics
 import time
@@ -67,6 +68,13 @@ def within_hours(
             record = _chosen(files, overrides, workdir, hours, machine)
             write_json(workdir / RECORD, record)
             print(_said(record), flush=True)
+    for setting in record["settings"]:
+        name = setting.partition("=")[0]
+        if name in given and setting not in overrides:
+            raise UserError(
+                f"--gin.{name}: {workdir} was begun with --hours, which chose {setting}: leave it"
+                " out, or choose another --workdir",
+            )
     return [*record["settings"], *_written(record["macros"])]
 
 
@@ -84,11 +92,11 @@ def _chosen(
         record = _tried(files, given, workdir, hours, machine)
         return {**record, "settings": settings}
 
+    if not is_studied(bindings(files, overrides), overrides):
+        return tried()
     # Of gin's references this has the values, and what is missing is said.
     parallel = read_recipe(files, overrides).corpus.parallel
-    if not parallel or not is_studied(bindings(files, overrides), overrides):
-        return tried()
-    if fewest_pairs(parallel) >= FEW_PAIRS:
+    if not parallel or fewest_pairs(parallel) >= FEW_PAIRS:
         return tried()
     print(
         f"fewer than {FEW_PAIRS:,} pairs: {', '.join(FEWER_NEGATIVES)}, of which more steps fit"
@@ -96,6 +104,13 @@ def _chosen(
         flush=True,
     )
     return tried(*FEWER_NEGATIVES)
+
+
+def _setting(text: str) -> str:
+    """Raises ValueError, TypeError for what is no NAME=VALUE."""
+    if not re.fullmatch(r"\w+=.+", text):
+        raise ValueError(text)
+    return text
 
 
 def _written(macros: Mapping[str, int]) -> list[str]:
@@ -117,7 +132,7 @@ def _begun(workdir: Path, hours: float) -> dict[str, Any] | None:
         before = float(record["hours"])
         dict(record["macros"])
         # Earlier versions chose steps alone.
-        record["settings"] = [str(one) for one in record.get("settings", ())]
+        record["settings"] = [*map(_setting, record.get("settings", []))]
     except (ValueError, TypeError, KeyError, OSError):
         raise UserError(
             f"{path} is damaged: delete it, leave --hours out, and give the steps of"
