@@ -3,6 +3,9 @@ reading does. They hold against decay and half copies, not against people who me
 
 from __future__ import annotations
 
+import mmap
+import os
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -10,6 +13,8 @@ from typing import Any
 import xxhash
 
 CHUNK_BYTES = 1 << 20
+_POPULATE_READ = 22
+"""Linux's MADV_POPULATE_READ, of 5.14 and later, which Python 3.11 does not name."""
 
 
 def hash_of(parts: Iterable[Any]) -> str:
@@ -21,7 +26,10 @@ def hash_of(parts: Iterable[Any]) -> str:
 
 
 def file_hash(path: Path, start: int = 0, size: int | None = None) -> str:
-    """Of a file's bytes from `start` on, `size` of them or as many as there are. Raises OSError."""
+    """Of a file's bytes from `start` on, `size` of them or as many as there are. start: a multiple
+    of the system's pages. Raises OSError."""
+    if found := _mapped_hash(path, start, size):
+        return found
     digest = xxhash.xxh3_128()
     # In pieces that stay in the processor's cache, so that no memory is taken.
     buffer = memoryview(bytearray(CHUNK_BYTES))
@@ -33,3 +41,33 @@ def file_hash(path: Path, start: int = 0, size: int | None = None) -> str:
             if left is not None:
                 left -= count
     return digest.hexdigest()
+
+
+def _mapped_hash(path: Path, start: int, size: int | None) -> str:
+    """The same of the pages of the system's cache, which spares half of the time: their copies.
+    "": they are few, or the system has them not."""
+    if sys.platform != "linux":
+        return ""
+    with open(path, "rb", buffering=0) as file:
+        count = os.fstat(file.fileno()).st_size - start
+        if size is not None:
+            count = min(count, size)
+        if count < CHUNK_BYTES:
+            return ""
+        try:
+            pages = mmap.mmap(
+                file.fileno(),
+                count,
+                access=mmap.ACCESS_READ,
+                offset=start,
+            )
+        except OSError:
+            return ""
+        with pages, memoryview(pages) as view:
+            try:
+                # All of them now: a file that cannot be read is an error here,
+                # and where a page is read first it would end the process (SIGBUS).
+                pages.madvise(_POPULATE_READ)
+            except OSError:
+                return ""
+            return xxhash.xxh3_128_hexdigest(view)

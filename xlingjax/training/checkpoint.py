@@ -7,7 +7,6 @@ checkpoint of that step is finalised, so that every finalised checkpoint has its
 
 import contextlib
 import difflib
-import functools
 import math
 import shutil
 from collections.abc import Callable, Sequence
@@ -26,12 +25,7 @@ from xlingjax.runtime.quiet import (
     forget_told_failures,
 )
 from xlingjax.runtime.records import NUMBER, read_record
-from xlingjax.training.checkpoint_hashes import (
-    HashedPath,
-    checked_before,
-    damage,
-    read_and_checked,
-)
+from xlingjax.training.checkpoint_hashes import HashedPath, damage
 from xlingjax.training.checkpoint_paths import BEST, checkpoint_steps, read_best
 from xlingjax.training.data_positions import (
     Positions,
@@ -380,12 +374,9 @@ class Checkpoints:
         # Before the reading, in which processes wait for each other.
         if not all_agree(not problem):
             return None, problem or "another process found it damaged"
-        restored: Restored | None = None
+        restored = None
         try:
-            restored, problem = read_and_checked(
-                functools.partial(self._read, step, abstract),
-                self._items(step),
-            )
+            restored = self._read(step, abstract)
         except UserError:
             raise
         except Exception as error:
@@ -400,17 +391,17 @@ class Checkpoints:
             return None, problem or "another process could not read it"
         return restored, ""
 
-    def _items(self, step: int) -> list[Path]:
-        items = ("params", "training", "run")
-        return [self.folder / str(step) / item for item in items]
-
     def _damage(self, step: int) -> str:
-        """What is wrong with the files of a checkpoint that are looked at before they are read, of
-        which each process looks at a share."""
-        share = jax.process_index(), jax.process_count()
-        most = checked_before()
-        found = (damage(item, *share, most=most) for item in self._items(step))
-        return next(filter(None, found), "")
+        """What is wrong with the files of a checkpoint, of which each process looks at a share."""
+        for item in ("params", "training", "run"):
+            wrong = damage(
+                self.folder / str(step) / item,
+                jax.process_index(),
+                jax.process_count(),
+            )
+            if wrong:
+                return wrong
+        return ""
 
     def _set_aside(self, unreadable: Sequence[tuple[int, str]]) -> None:
         """Renames the checkpoints that could not be read, once one before them could: a run that

@@ -1,5 +1,5 @@
-"""Hashes of a checkpoint's files: written before the checkpoint has its name, checked before what
-was read is used.
+"""Hashes of a checkpoint's files: written before the checkpoint has its name, checked before it is
+read.
 
 `checkpoints/STEP/ITEM/hashes.json` names each file of the item with its size and the hashes of its
 blocks. Of files and not of arrays: a file is the same whatever the mesh and the number of processes
@@ -11,15 +11,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-import math
 import operator
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TypeVar
 
-import jax
 from orbax.checkpoint.path import atomicity
 
 from xlingjax.runtime.files import is_of_system, parsed_json
@@ -28,13 +25,9 @@ from xlingjax.runtime.hashes import file_hash
 HASHES = "hashes.json"
 _LATE = ("_CHECKPOINT_METADATA", "commit_success.txt")
 """Orbax writes them once more, with the time, when a checkpoint gets its name."""
-_THREADS = 8
+_THREADS = 4
 """That read at a time."""
 _BLOCK_BYTES = 16 << 20
-_LARGE = 1 << 20
-"""Bytes of a file of arrays from which on it is hashed while it is read."""
-
-Value = TypeVar("Value")
 
 
 class HashedPath(atomicity.AtomicRenameTemporaryPath):
@@ -59,18 +52,10 @@ def write_hashes(folder: Path) -> None:
     (folder / HASHES).write_text(text, encoding="utf-8")
 
 
-def damage(
-    item: Path,
-    process: int = 0,
-    processes: int = 1,
-    *,
-    least: float = 0,
-    most: float = math.inf,
-) -> str:
+def damage(item: Path, process: int = 0, processes: int = 1) -> str:
     """What is wrong with the files of a checkpoint's item; "": nothing, or it is of a version that
-    wrote no hashes. Of several processes each looks at its share of the files. Bytes are read of
-    files of `least` to below `most` of them. Raises OSError where the system does not let it
-    look."""
+    wrote no hashes. Of several processes each looks at its share of the files. Raises OSError where
+    the system does not let it look."""
     path = item / HASHES
     # A link that leads nowhere is there.
     if not os.path.lexists(path):
@@ -99,10 +84,7 @@ def damage(
     for name in there:
         if name not in written:
             return f"{item / name} has no hash in {HASHES}"
-    share = {}
-    for name in sorted(written)[process::processes]:
-        if least <= sizes[name] < most:
-            share[name] = there[name]
+    share = {name: there[name] for name in sorted(written)[process::processes]}
     found = _hashes(share, sizes, _readable_hash)
     for name, values in found.items():
         wanted = hashes[name]
@@ -112,42 +94,6 @@ def damage(
         if values != wanted:
             return f"{item / name} has other bytes than were written"
     return ""
-
-
-def checked_before() -> float:
-    """Files below so many bytes are checked before they are read (`damage`), the others meanwhile
-    (`read_and_checked`). All of them where processes wait for each other as they read: one that
-    stopped at a damage would leave the others waiting."""
-    if jax.process_count() > 1:
-        return math.inf
-    return _LARGE
-
-
-def read_and_checked(
-    read: Callable[[], Value],
-    items: Sequence[Path],
-) -> tuple[Value | None, str]:
-    """(what `read` gives, ""), or (None, what is wrong with the large files of the items), which
-    are hashed while it reads: restoring leaves a core idle. Raises what `read` raises of files that
-    are whole, and OSError."""
-    least = checked_before()
-
-    def look() -> str:
-        found = (damage(item, least=least) for item in items)
-        return next(filter(None, found), "")
-
-    with ThreadPoolExecutor(1) as thread:
-        looked = thread.submit(look)
-        try:
-            value = read()
-        except Exception:
-            # What a reader says of damaged bytes is not what is wrong.
-            if wrong := looked.result():
-                return None, wrong
-            raise
-        if wrong := looked.result():
-            return None, wrong
-    return value, ""
 
 
 def _hashes(

@@ -1,6 +1,5 @@
 """The parameters of a checkpoint, read for another run or another mesh."""
 
-import functools
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -15,11 +14,7 @@ from xlingjax.runtime.files import is_of_system
 from xlingjax.runtime.machine import first_line
 from xlingjax.runtime.quiet import forget_abandoned_reads
 from xlingjax.runtime.records import ANY, misfit
-from xlingjax.training.checkpoint_hashes import (
-    checked_before,
-    damage,
-    read_and_checked,
-)
+from xlingjax.training.checkpoint_hashes import damage
 from xlingjax.training.checkpoint_paths import find_checkpoint
 from xlingjax.training.run_record import languages_of, vocabulary_of
 
@@ -116,12 +111,15 @@ def saved_params(
     checkpoint: Path,
 ) -> tuple[dict[str, tuple[int, ...]], dict[str, Any]]:
     """({path of a parameter: its shape}, the identity of its run or nothing) of a checkpoint, whose
-    files are checked first, the large ones of arrays when `read_params` reads them. Raises
-    UserError when it is damaged or cannot be read."""
+    files are checked first. Raises UserError when it is damaged or cannot be read."""
     forget_abandoned_reads()
     run = checkpoint / "run"
     for item in (checkpoint / "params", run):
-        _require_whole(checkpoint, damage(item, most=checked_before()))
+        wrong = damage(item)
+        if wrong:
+            raise UserError(
+                f"checkpoint {checkpoint} is damaged: {wrong}; {_other(checkpoint)}",
+            )
     try:
         # Shapes alone, so that a checkpoint that does not fit is refused before it is read.
         # By the handler, which looks for no description of a whole checkpoint and warns of none.
@@ -144,32 +142,23 @@ def saved_params(
 
 def read_params(checkpoint: Path, wanted: Any) -> Any:
     """The parameters of `wanted`, a tree of `jax.ShapeDtypeStruct` with shardings that may lack
-    some or hold None for them. `saved_params` has looked at what describes them. Raises UserError
-    when they are damaged or cannot be read."""
+    some or hold None for them. `saved_params` has looked whether they are whole. Raises UserError
+    when they cannot be read."""
     forget_abandoned_reads()
-    read = functools.partial(
-        ocp.Checkpointer(ocp.PyTreeCheckpointHandler()).restore,
-        checkpoint / "params",
-        args=ocp.args.PyTreeRestore(
-            item=wanted,
-            restore_args=ocp.checkpoint_utils.construct_restore_args(wanted),
-            # Orbax wants every parameter of the checkpoint otherwise.
-            partial_restore=True,
-        ),
-    )
     try:
-        params, wrong = read_and_checked(read, [checkpoint / "params"])
+        return ocp.Checkpointer(ocp.PyTreeCheckpointHandler()).restore(
+            checkpoint / "params",
+            args=ocp.args.PyTreeRestore(
+                item=wanted,
+                restore_args=ocp.checkpoint_utils.construct_restore_args(
+                    wanted,
+                ),
+                # Orbax wants every parameter of the checkpoint otherwise.
+                partial_restore=True,
+            ),
+        )
     except Exception as error:
         raise _unreadable(checkpoint, error) from error
-    _require_whole(checkpoint, wrong)
-    return params
-
-
-def _require_whole(checkpoint: Path, wrong: str) -> None:
-    if wrong:
-        raise UserError(
-            f"checkpoint {checkpoint} is damaged: {wrong}; {_other(checkpoint)}",
-        )
 
 
 def require_vocabulary(
