@@ -88,7 +88,7 @@ def test_papers_settings():
         (dict(heads=5), "heads=5 does not divide dim=192"),
         (
             dict(attention_backend="sdpa"),
-            "attention_backend='sdpa' is not one of xla, flash, cudnn, splash",
+            "attention_backend='sdpa' is not one of xla, chunked, flash, cudnn, splash",
         ),
         (dict(attention_backend="cudnn", attention_dropout=0.1), "cudnn has no attention dropout"),
         (dict(dropout=1.0), r"dropout=1.0 must lie in \[0, 1\)"),
