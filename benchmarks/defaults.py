@@ -76,7 +76,6 @@ VARIANTS: dict[str, list[str]] = {
     "as it is": [],
     "600 steps": [*BRIEF],
     "600 steps, 15 % masked": [*BRIEF, "MASK_RATE=0.15"],
-    "600 steps, 30 % masked": [*BRIEF, "MASK_RATE=0.3"],
     "600 steps, AdamW at 1e-3": [
         "optim/adamw_linear.gin",
         *BRIEF,

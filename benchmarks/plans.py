@@ -51,9 +51,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     args = parser.parse_intermixed_args(argv)
     args.out.mkdir(parents=True, exist_ok=True)
     print(
-        "| recipe | machine | data x fsdp x tensor | microbatches | remat | GB of a device"
-        " | estimated | tokens/s, bound | days, bound | seconds |\n"
-        "|---|---|---|--:|---|--:|--:|--:|--:|--:|",
+        "| recipe | machine | data x fsdp x tensor | microbatches | remat | attention"
+        " | GB of a device | estimated | tokens/s, bound | days, bound | seconds |\n"
+        "|---|---|---|--:|---|---|--:|--:|--:|--:|--:|",
     )
     for recipe in args.recipe or RECIPES:
         for machine in args.on:
@@ -80,14 +80,14 @@ def _found(recipe: str, machine: str, tries: int) -> dict[str, Any]:
 def _line(recipe: str, machine: str, found: dict[str, Any]) -> str:
     start = f"| `{recipe}` | {machine} |"
     if "refused" in found:
-        return f"{start} {found['refused']} | | | | | | | |"
+        return f"{start} {found['refused']} | | | | | | | | |"
     best = [one for one in found["tried"] if one["flags"] == found["best"]]
     if not best:
         said = "; ".join(
             one["refused"] or "does not fit" for one in found["tried"]
         )
         none = f"none of {len(found['tried'])} fits: {said}"
-        return f"{start} {none} | | | | | | | {found['seconds']:.0f} |"
+        return f"{start} {none} | | | | | | | | {found['seconds']:.0f} |"
     [one] = best
     values = dict(
         word.removeprefix("--gin.").split("=") for word in one["flags"].split()
@@ -97,7 +97,8 @@ def _line(recipe: str, machine: str, found: dict[str, Any]) -> str:
     estimated = sum(most["estimated"].values()) / 1e9
     mesh = " x ".join(str(size) for size in plan["mesh"].values())
     return (
-        f"{start} {mesh} | {values['MICROBATCHES']} | {values['REMAT']} | {most['peak'] / 1e9:.1f}"
+        f"{start} {mesh} | {values['MICROBATCHES']} | {values['REMAT']} | {values['ATTENTION']}"
+        f" | {most['peak'] / 1e9:.1f}"
         f" of {plan['room'] / 1e9:.1f} | {estimated:.1f} | {plan['tokens_per_second']:,.0f}"
         f" | {plan['days']:,.1f} | {found['seconds']:.0f} |"
     )

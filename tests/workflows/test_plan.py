@@ -1,13 +1,15 @@
 """`xlingjax plan`: on the devices of this machine, whose compiler is here, and what is said without
 a compiler. Those of accelerators: tests/test_tpu.py, tests/test_cuda.py."""
 
+import functools
 import json
 
 import pytest
 
 from xlingjax.cli import main
-from xlingjax.config.recipe import read_recipe
+from xlingjax.config.recipe import Recipe, read_recipe
 from xlingjax.errors import UserError
+from xlingjax.model.config import preset
 from xlingjax.model.partition import MeshConfig
 from xlingjax.runtime import compilers
 from xlingjax.runtime.accelerators import machine_named
@@ -226,6 +228,13 @@ def test_a_backend_that_is_refused_is_not_tried_again(monkeypatch):
     found = plan_search.search(["xlm_tiny_mlm"], given, "v5e:2x4", 1, said.append)
     assert [one.settings.attention for one in found.tried] == ["xla"] and found.fits
     assert "refused: attention backend flash" in said[0] and len(said) == 3
+
+
+def test_the_search_keeps_what_streams_need():
+    """xFNP's model refuses every backend but `xla`."""
+    config = preset("tiny", decoder_layers=2, streams=2)
+    recipe = Recipe(functools.partial(print, model=config, objectives=()), None, "")
+    assert plan_search._attentions(recipe, machine_named("H100:8")) == ["xla"]
 
 
 @pytest.mark.parametrize(

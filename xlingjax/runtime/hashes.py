@@ -28,12 +28,12 @@ def hash_of(parts: Iterable[Any]) -> str:
 def file_hash(path: Path, start: int = 0, size: int | None = None) -> str:
     """Of a file's bytes from `start` on, `size` of them or as many as there are. start: a multiple
     of the system's pages. Raises OSError."""
-    if found := _mapped_hash(path, start, size):
-        return found
     digest = xxhash.xxh3_128()
-    # In pieces that stay in the processor's cache, so that no memory is taken.
-    buffer = memoryview(bytearray(CHUNK_BYTES))
     with open(path, "rb", buffering=0) as file:
+        if found := _mapped_hash(file.fileno(), start, size):
+            return found
+        # In pieces that stay in the processor's cache, so that no memory is taken.
+        buffer = memoryview(bytearray(CHUNK_BYTES))
         file.seek(start)
         left = size
         while count := file.readinto(buffer[:left]):
@@ -43,31 +43,26 @@ def file_hash(path: Path, start: int = 0, size: int | None = None) -> str:
     return digest.hexdigest()
 
 
-def _mapped_hash(path: Path, start: int, size: int | None) -> str:
+def _mapped_hash(file: int, start: int, size: int | None) -> str:
     """The same of the pages of the system's cache, which spares half of the time: their copies.
-    "": they are few, or the system has them not."""
+    "": they are few, or the system has them not. file: its descriptor."""
     if sys.platform != "linux":
         return ""
-    with open(path, "rb", buffering=0) as file:
-        count = os.fstat(file.fileno()).st_size - start
-        if size is not None:
-            count = min(count, size)
-        if count < CHUNK_BYTES:
-            return ""
+    count = os.fstat(file).st_size - start
+    if size is not None:
+        count = min(count, size)
+    if count < CHUNK_BYTES:
+        return ""
+    try:
+        pages = mmap.mmap(file, count, access=mmap.ACCESS_READ, offset=start)
+    except (OSError, ValueError):
+        # Of a file system that maps none, of a file that has just become shorter.
+        return ""
+    with pages, memoryview(pages) as view:
         try:
-            pages = mmap.mmap(
-                file.fileno(),
-                count,
-                access=mmap.ACCESS_READ,
-                offset=start,
-            )
+            # All of them now: a file that cannot be read is an error here,
+            # and where a page is read first it would end the process (SIGBUS).
+            pages.madvise(_POPULATE_READ)
         except OSError:
             return ""
-        with pages, memoryview(pages) as view:
-            try:
-                # All of them now: a file that cannot be read is an error here,
-                # and where a page is read first it would end the process (SIGBUS).
-                pages.madvise(_POPULATE_READ)
-            except OSError:
-                return ""
-            return xxhash.xxh3_128_hexdigest(view)
+        return xxhash.xxh3_128_hexdigest(view)

@@ -269,7 +269,8 @@ def _attentions(recipe: Recipe, machine: Machine) -> list[str]:
     config: ModelConfig = recipe.bound["model"]
     backend = config.attention_backend
     accelerator = machine.accelerator
-    if backend != "xla":
+    # Predicting streams need distances, which `xla` alone knows.
+    if backend != "xla" or config.streams:
         return [backend]
     # XLA compiles Triton for no GPU before Ampere.
     if isinstance(accelerator, Gpu) and accelerator.capability < (8, 0):
