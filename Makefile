@@ -42,7 +42,7 @@ $(VENV)/.ready: $(VENV)/.created pyproject.toml constraints.txt ## with the pinn
 	$(PIP) install -q --no-compile -c constraints.txt -e '.[t5-needs]'
 	$(PIP) install -q --no-compile --no-deps t5==0.9.4
 	@# Bytecode by all cores, where pip would take one. Some packages bring files that no Python of today reads.
-	$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib || true
+	$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib xlingjax || true
 	touch $@
 
 $(VENV)/.ready-%: $(VENV)/.ready ## with an extra of pyproject.toml: interop (transformers, PyTorch), cuda, cuda12, tpu, beam, clean, kenlm, search, wandb, dev, browser, docs

@@ -45,9 +45,9 @@ from xlingjax.runtime.leaving import leave_soon
 from xlingjax.runtime.trust import trusting
 
 GIN_PREFIX = "--gin."
-GARBAGE_AFTER = 50_000
+GARBAGE_AFTER = 500_000
 """New objects after which Python looks for cycles of them. By default 700: imports and JAX's
-tracing, which make millions that stay, would be a tenth slower."""
+tracing, which make millions that stay, would be a quarter slower."""
 # --help lists them in this order.
 VERBS = (
     pretrain.VERB,
