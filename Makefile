@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup pretrain negatives test test-long test-soak test-tpu test-cuda lint docs inspect bench wheel clean
+.PHONY: help setup pretrain negatives test test-long test-soak test-tpu test-cuda test-plans lint docs inspect bench wheel clean
 
 # The first interpreter that really starts and is 3.11 or 3.12.
 PYTHON ?= $(shell for p in python3.11 python3.12 python3; do \
@@ -86,7 +86,7 @@ test: $(VENV)/.ready-dev ## the tests, minutes on two cores (those that read rea
 	$(BIN)/python -m pytest -m "not long" -n $(TEST_WORKERS) --dist worksteal --durations 15
 
 test-long: $(VENV)/.ready-dev ## the tests that are whole runs: resuming, two processes, sweeps, verbs, adapt, the notebook
-	$(BIN)/python -m pytest -m "long and not soak" -n $(TEST_WORKERS) --dist worksteal --durations 15
+	$(BIN)/python -m pytest -m "long and not soak and not accelerator" -n $(TEST_WORKERS) --dist worksteal --durations 15
 
 test-soak: $(VENV)/.ready-dev ## the tests of minutes, by hand before a release: sweeps stopped and resumed, whole suites of benchmarks
 	$(BIN)/python -m pytest -m soak -n $(TEST_WORKERS) --dist worksteal --durations 15
@@ -96,6 +96,9 @@ test-tpu: $(VENV)/tpu/.ready ## programs for TPUs, compiled without one; the oth
 
 test-cuda: $(VENV)/cuda/.ready ## the same for NVIDIA GPUs
 	$(BIN)/python -m pytest tests/test_cuda.py -n $(TEST_WORKERS) --durations 15
+
+test-plans: $(VENV)/tpu/.ready $(VENV)/cuda/.ready ## the papers' recipes at their sizes, for machines on which they fit: an hour
+	$(BIN)/python -m pytest tests/test_plans.py -n $(TEST_WORKERS) --durations 15
 
 lint: $(VENV)/.ready-dev ## ruff, and mypy on the public names and the contracts
 	$(BIN)/ruff check .

@@ -1,13 +1,14 @@
 """Does each recipe fit the machines that its paper had, and those of today? Compiled for them
 without having them: a table, recipe by machine, of the fastest settings that fit.
 
-`python -m benchmarks.plans OUT [RECIPE ...] [--on MACHINE ...] [--tries N]` writes
+`python -m benchmarks.plans OUT [RECIPE ...] [--on MACHINE ...] [--tries N] [--behind N]` writes
 OUT/RECIPE-MACHINE.json and prints the table; what is there is not made again. The compilers:
-docs/scaling.md.
+docs/scaling.md. `--golden FILE` keeps there what tests/test_plans.py compiles again.
 """
 
 import argparse
 import json
+import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -48,47 +49,105 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("recipe", nargs="*")
     parser.add_argument("--on", nargs="+", default=list(MACHINES))
     parser.add_argument("--tries", type=int, default=3)
+    parser.add_argument("--behind", type=int, default=2)
+    parser.add_argument("--golden", type=Path)
     args = parser.parse_intermixed_args(argv)
     args.out.mkdir(parents=True, exist_ok=True)
     print(
-        "| recipe | machine | data x fsdp x tensor | microbatches | remat | attention"
+        "| recipe | machine | data x fsdp x tensor | microbatches | remat | attention | chunk"
         " | GB of a device | estimated | tokens/s, bound | days, bound | seconds |\n"
-        "|---|---|---|--:|---|---|--:|--:|--:|--:|--:|",
+        "|---|---|---|--:|---|---|--:|--:|--:|--:|--:|--:|",
     )
+    golden = []
     for recipe in args.recipe or RECIPES:
         for machine in args.on:
             path = args.out / f"{recipe}-{machine.replace(':', '-')}.json"
             if not path.exists():
                 path.write_text(
-                    json.dumps(_found(recipe, machine, args.tries), indent=1),
+                    json.dumps(
+                        _found(recipe, machine, args.tries, args.behind),
+                        indent=1,
+                    ),
                 )
-            print(_line(recipe, machine, json.loads(path.read_text())))
+            found = json.loads(path.read_text())
+            print(_line(recipe, machine, found), flush=True)
+            golden += _golden(recipe, machine, found)
+    if args.golden:
+        args.golden.write_text(json.dumps(golden, indent=1) + "\n")
 
 
-def _found(recipe: str, machine: str, tries: int) -> dict[str, Any]:
+def _found(
+    recipe: str,
+    machine: str,
+    tries: int,
+    behind: int,
+) -> dict[str, Any]:
     given = [*RECIPES.get(recipe, ()), *MACHINES.get(machine, ())]
     given += stand_ins([recipe], given)
     began = time.monotonic()
     try:
-        found = search([recipe], given, machine, tries, lambda line: None)
+        found = search(
+            [recipe],
+            given,
+            machine,
+            tries,
+            lambda line: print(f"{recipe}: {line}", file=sys.stderr),
+            behind,
+        )
     except UserError as error:
         return {"refused": str(error)}
     seconds = time.monotonic() - began
-    return {"seconds": seconds, **found.record()}
+    return {"given": given, "seconds": seconds, **found.record()}
+
+
+def _best(found: dict[str, Any]) -> dict[str, Any] | None:
+    for one in found.get("tried", ()):
+        if one["flags"] == found["best"]:
+            return one
+    return None
+
+
+def _golden(
+    recipe: str,
+    machine: str,
+    found: dict[str, Any],
+) -> list[dict[str, Any]]:
+    """Of the settings that were chosen: of each program bytes of a device, and how many collectives
+    run, by kind."""
+    one = _best(found)
+    if one is None:
+        return []
+    flags = [word.removeprefix("--gin.") for word in one["flags"].split()]
+    peaks, collectives = {}, {}
+    for program in one["plan"]["programs"]:
+        name = program["program"]
+        peaks[name] = program["peak"]
+        collectives[name] = {
+            kind: counted["count"]
+            for kind, counted in program["collectives"].items()
+        }
+    return [
+        {
+            "recipe": recipe,
+            "machine": machine,
+            "overrides": [*found["given"], *flags],
+            "peak": peaks,
+            "collectives": collectives,
+        },
+    ]
 
 
 def _line(recipe: str, machine: str, found: dict[str, Any]) -> str:
     start = f"| `{recipe}` | {machine} |"
     if "refused" in found:
-        return f"{start} {found['refused']} | | | | | | | | |"
-    best = [one for one in found["tried"] if one["flags"] == found["best"]]
-    if not best:
+        return f"{start} {found['refused']} | | | | | | | | | |"
+    one = _best(found)
+    if one is None:
         said = "; ".join(
             one["refused"] or "does not fit" for one in found["tried"]
         )
         none = f"none of {len(found['tried'])} fits: {said}"
-        return f"{start} {none} | | | | | | | | {found['seconds']:.0f} |"
-    [one] = best
+        return f"{start} {none} | | | | | | | | | {found['seconds']:.0f} |"
     values = dict(
         word.removeprefix("--gin.").split("=") for word in one["flags"].split()
     )
@@ -98,6 +157,7 @@ def _line(recipe: str, machine: str, found: dict[str, Any]) -> str:
     mesh = " x ".join(str(size) for size in plan["mesh"].values())
     return (
         f"{start} {mesh} | {values['MICROBATCHES']} | {values['REMAT']} | {values['ATTENTION']}"
+        f" | {values.get('LOSS_CHUNK', '')}"
         f" | {most['peak'] / 1e9:.1f}"
         f" of {plan['room'] / 1e9:.1f} | {estimated:.1f} | {plan['tokens_per_second']:,.0f}"
         f" | {plan['days']:,.1f} | {found['seconds']:.0f} |"

@@ -20,6 +20,7 @@ from xlingjax.model.build import build_model
 from xlingjax.model.config import preset
 from xlingjax.model.masks import Fields
 from xlingjax.model.partition import MeshConfig, batch_sharding, make_mesh, replicated, row_devices
+from xlingjax.runtime.program_text import Program
 from xlingjax.training.optimizer import OptimizerConfig, make_optimizer
 from xlingjax.training.step import abstract_state, make_train_step
 
@@ -216,6 +217,23 @@ def test_a_plan_says_what_the_compiler_says(tmp_path):
     size = mlm["bytes"]["parameters"]
     assert size < mlm["collectives"]["all-reduce"]["bytes"] < 2.5 * size
     assert mlm["cycles"] > 0 and mlm["bound"]["matrix"] > 0
+
+
+def test_a_loops_operations_count_as_often_as_it_turns(chips):
+    """Its compiler does not write how often that is."""
+    layers, size = 24, 1024
+
+    def run(w_NDD, x_DD):
+        return jax.lax.scan(lambda x_DD, w_DD: (jnp.tanh(x_DD @ w_DD), None), x_DD, w_NDD)[0]
+
+    lies = batch_sharding(make_mesh(ONE, chips[1]))
+    like = [
+        jax.ShapeDtypeStruct(shape, jnp.bfloat16, sharding=lies)
+        for shape in ((layers, size, size), (size, size))
+    ]
+    program = Program(jax.jit(run).lower(*like).compile().as_text())
+    # Matrix units take as long for all products.
+    assert program.estimated_cycles() > layers * 2 * size**3 / (4 * 2 * 128 * 128)
 
 
 def test_a_plan_that_does_not_fit(tmp_path, capsys):

@@ -114,8 +114,12 @@ source_target_pairs={{0,1},{1,0}}
 """
 
 
-def test_lines_of_other_compilers():
-    program = Program(TPU)
+SAID = ', backend_config={"known_trip_count":{"n":"7"}}'
+
+
+@pytest.mark.parametrize("text", [TPU, TPU.replace(SAID, "")], ids=["said", "by the condition"])
+def test_lines_of_other_compilers(text):
+    program = Program(text)
     assert program.estimated_cycles() == 700
     assert program.cycles_by_kind() == {"fusion": 700}
     found = {one.kind: one for one in program.collectives()}
@@ -129,6 +133,11 @@ def test_lines_of_other_compilers():
     # Two updates in place, of a column each.
     updates = 2 * 2 * 8
     assert program.moved_bytes() == 2 * (7 * (size + 1) + others + updates)
+
+
+def test_a_loop_that_ends_when_it_has_found_something_counts_once():
+    text = TPU.replace(SAID, "").replace("direction=LT", "direction=EQ")
+    assert Program(text).estimated_cycles() == 100
 
 
 @pytest.mark.parametrize(

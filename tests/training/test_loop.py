@@ -398,7 +398,7 @@ def test_out_of_memory_names_what_to_change(tmp_path):
             )
 
     with pytest.raises(
-        UserError, match="out of device memory: .* 123 bytes.; raise MICROBATCHES .*REMAT=full"
+        UserError, match="out of device memory: .* 123 bytes.; raise MICROBATCHES .*plan --search"
     ):
         tiny_run.run(tmp_path, steps=1, evaluators=[Exhausted()], checkpoint=tiny_run_every(0))
 

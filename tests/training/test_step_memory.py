@@ -10,7 +10,7 @@ from xlingjax.config.recipe import read_recipe
 from xlingjax.errors import UserError
 from xlingjax.model.partition import AXES, MeshConfig, make_mesh
 from xlingjax.training import step_memory
-from xlingjax.training.step_memory import Needs, microbatches_for
+from xlingjax.training.step_memory import Needs, microbatches_for, what_fits
 
 BASE = 278_294_418
 """Parameters of XLM-R base."""
@@ -42,9 +42,9 @@ def test_of_a_base_model():
     assert four["activations"] == pytest.approx(eight["activations"] / 4, rel=0.01)
     assert four["gradients"] == 2 * eight["gradients"]
     assert needs.on(mesh(32), 1)["activations"] == four["activations"]
-    # With the compiler of GPUs 25.6 GB (XLM-R base, 256 rows on eight H100s).
+    # With the compiler of GPUs 15.42 GB (XLM-R base, 256 rows on eight H100s).
     chunked = needs_of("xlmr_base").on(mesh(8), 1)
-    assert sum(chunked.values()) == pytest.approx(25.6e9, rel=0.2)
+    assert sum(chunked.values()) == pytest.approx(15.42e9, rel=0.1)
 
 
 def test_what_is_recomputed_is_not_kept():
@@ -52,7 +52,7 @@ def test_what_is_recomputed_is_not_kept():
     none, dots, full = (
         needs.on(mesh(8), 1, remat)["activations"] for remat in ("none", "dots", "full")
     )
-    assert full < dots < none / 3
+    assert full < dots < none / 2
     # The input of each layer, in 16 bits, and all of one; embeddings and the head besides.
     assert full == pytest.approx(12 * 32 * 512 * 768 * 2 + none / 12, rel=0.2)
 
@@ -72,8 +72,9 @@ def test_what_a_mesh_shares_out():
 def test_a_kernel_keeps_no_square():
     xla = needs_of("xlmr_base", "ATTENTION_DROPOUT=0.0").on(mesh(8), 1)
     cudnn = needs_of("xlmr_base", "ATTENTION_DROPOUT=0.0", "ATTENTION=cudnn").on(mesh(8), 1)
+    # Of `xla` the weights alone, once, in 16 bits.
     square = 12 * 32 * 12 * 512 * 512
-    assert xla["activations"] - cudnn["activations"] > 2 * square
+    assert xla["activations"] - cudnn["activations"] == pytest.approx(2 * square, rel=1e-3)
 
 
 def test_microbatches_are_as_few_as_fit(monkeypatch):
@@ -88,3 +89,27 @@ def test_microbatches_are_as_few_as_fit(monkeypatch):
     with pytest.raises(UserError, match=f"a batch of 4 rows does not spread over {devices}"):
         microbatches_for(needs, make_mesh(MeshConfig(1, -1)), 4)
     assert re.search(r"together +\d+\.\d\d GB", step_memory.table(needs.on(all_rows, 1)))
+
+
+def test_what_would_fit_is_named():
+    needs, eight = needs_of("xlmr_base"), make_mesh()
+    failed = sum(needs.on(eight, 1).values())
+    # Two thirds of it; the same although the estimate said that it fits.
+    for room, believed in ((failed / 1.5, failed / 1.5), (2 * failed, failed)):
+        flags = dict(one.split("=") for one in what_fits(needs, eight, 1, room).split())
+        parts, remat = int(flags["--gin.MICROBATCHES"]), flags["--gin.REMAT"]
+        needed = sum(needs.on(eight, parts, remat).values())
+        assert needed <= believed and needed < failed
+    # Less than a thirtieth at a time costs little; to recompute all, a third more.
+    assert what_fits(needs, eight, 1, 0.9 * failed) == "--gin.MICROBATCHES=2 --gin.REMAT=none"
+    assert what_fits(needs, eight, 1, 8 * BASE) == ""
+
+
+def test_a_chunk_of_the_loss_in_place_of_the_recipes():
+    whole = needs_of("xlmr_base", "LOSS_CHUNK=0").on(mesh(8), 2)
+    chunked = needs_of("xlmr_base")
+    assert chunked.on(mesh(8), 2, chunk=0) == whole
+    # Of 1024 tokens each device has 128.
+    few = chunked.on(mesh(8), 2)["vocabulary"]
+    assert few == 2 * 4 * 128 * VOCABULARY + 4 * VOCABULARY * 768
+    assert chunked.on(mesh(8), 2, chunk=2048)["vocabulary"] - few == 2 * 4 * 128 * VOCABULARY

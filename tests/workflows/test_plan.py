@@ -77,6 +77,23 @@ def test_parameters_that_are_shared_out_are_gathered(tmp_path):
     assert mlm["flops"]["computed"] == pytest.approx(mlm["flops"]["useful"], rel=0.1)
 
 
+def test_a_decoders_search_is_planned(tmp_path):
+    """What a run of an encoder-decoder writes texts with, beside what measures its losses."""
+    small = {"LAYERS": 1, "DECODER_LAYERS": 1, "MESH_DATA": 2}
+    status, record = planned(tmp_path, "xdae_tiny", "--evaluations", **small)
+    programs = {one["program"]: one for one in record["programs"]}
+    assert status == 0 and {*programs} == {
+        "xdae",
+        "first state",
+        "evaluation of xdae",
+        "decoding as in xdae",
+    }
+    found = programs["decoding as in xdae"]
+    # Keys and values of each beam, and no moments.
+    assert found["bytes"].keys() == {"parameters"} and found["temporaries"] > 0
+    assert found["peak"] < programs["xdae"]["peak"]
+
+
 def test_without_its_compiler_a_machine_is_refused_with_the_command(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(compilers, "folder_of", lambda compiler: tmp_path / compiler)
     monkeypatch.setattr(compilers, "_is_installed", lambda module: False)
@@ -197,8 +214,10 @@ def test_the_search_takes_the_fastest_that_fits(monkeypatch):
     said = []
     found = plan_search.search(["xlm_tiny_mlm"], given, "H100:8", 8, said.append)
     assert found.fits and found.best.fits
-    # Rows of 128 are such as it takes.
-    assert {one["ATTENTION"] for one in asked} == {"flash", "xla"}
+    # No chunk that holds all predictions of 256 rows of 128.
+    assert "0" in {one["LOSS_CHUNK"] for one in asked} <= {"0", "1024", "8192"}
+    # Rows of 128 are such as it takes, and some of its settings fit before any of `xla` is tried.
+    assert {one["ATTENTION"] for one in asked} == {"flash"}
     assert found.best.settings.attention == "flash"
     assert len(asked) <= 8 and all(one["BATCH"] == "256" for one in asked)
     # No settings twice, and none that the recipe had beside them.
@@ -235,6 +254,17 @@ def test_the_search_keeps_what_streams_need():
     config = preset("tiny", decoder_layers=2, streams=2)
     recipe = Recipe(functools.partial(print, model=config, objectives=()), None, "")
     assert plan_search._attentions(recipe, machine_named("H100:8")) == ["xla"]
+
+
+def test_gradients_are_sent_for_each_microbatch():
+    config = preset("xlmr_base")
+    of = functools.partial(plan_search.Settings, 8, 1, 1, remat="none", attention="xla")
+    for one, four in zip(
+        plan_search._sent(config, (256, 512), of(microbatches=1)),
+        plan_search._sent(config, (256, 512), of(microbatches=4)),
+        strict=True,
+    ):
+        assert four == (one[0], 4 * one[1])
 
 
 @pytest.mark.parametrize(

@@ -45,7 +45,7 @@ class Generated:
     score: float = 0.0
 
 
-def _search(
+def search_texts(
     model: Encoder,
     ids: Ids,
     decoding: Decoding,
@@ -181,7 +181,7 @@ class Generator:
             numbers_B[: len(members)] = [first + i for i in members]
             # The program of this length, compiled at its first batch.
             run = compiled(
-                _search,
+                search_texts,
                 self.model,
                 self.mesh,
                 self.ids,

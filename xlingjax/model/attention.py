@@ -21,10 +21,11 @@ from jax.sharding import Mesh
 from xlingjax.errors import UserError
 from xlingjax.model import chunked
 from xlingjax.model.config import WITH_DROPOUT
-from xlingjax.model.layers import dropout
+from xlingjax.model.layers import dropout_keeps
 from xlingjax.model.masks import Fields, Mask, bidirectional
 from xlingjax.model.masks import causal as causal_mask
 from xlingjax.model.partition import on_each_device, row_devices
+from xlingjax.model.weighted_sum import weighted_sum
 
 Array = jax.Array
 
@@ -201,10 +202,10 @@ def _xla(self: Attention, q_BLHK, k, v, rate, key, axes="BSHK"):
         preferred_element_type=jnp.float32,
     )
     s_BHLS = s_BHLS + self.arrays["bias_B1LS"]
-    # The softmax in float32, its product with the values in the compute type.
-    p_BHLS = jax.nn.softmax(s_BHLS, axis=-1).astype(v.dtype)
-    p_BHLS = dropout(p_BHLS, rate, key)
-    return jnp.einsum(f"BHLS,{axes}->BLHK", p_BHLS, v)
+    keeps_BHLS = None
+    if rate and key is not None:
+        keeps_BHLS = dropout_keeps(s_BHLS.shape, rate, key)
+    return weighted_sum(s_BHLS, v, keeps_BHLS, rate, axes)
 
 
 # --- chunked ---

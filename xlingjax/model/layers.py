@@ -4,6 +4,7 @@ Logical names: "vocab", "embed", "heads", "kv", "mlp", "layers"; None is never s
 maps them to the axes of the mesh.
 """
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -125,15 +126,58 @@ class LayerNorm(nn.Module):
         scale_D = self.param("scale", ones, shape, jnp.float32)
         zeros = nn.with_logical_partitioning(nn.initializers.zeros, (None,))
         bias_D = self.param("bias", zeros, shape, jnp.float32)
-        # The mean is taken off first: E[x^2] - E[x]^2 would lose the digits of small variances.
-        x = x_BLD.astype(jnp.float32)
-        x = x - x.mean(-1, keepdims=True)
-        variance = jnp.square(x).mean(-1, keepdims=True)
-        x = (
-            x * jax.lax.rsqrt(variance + self.config.norm_eps) * scale_D
-            + bias_D
+        return _normalised(
+            x_BLD,
+            scale_D,
+            bias_D,
+            self.config.norm_eps,
+            self.config.dtype,
         )
-        return x.astype(self.config.dtype)
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(3, 4))
+def _normalised(
+    x_BLD: Array,
+    scale_D: Array,
+    bias_D: Array,
+    eps: float,
+    dtype: str,
+) -> Array:
+    x_hat, _ = _standardised(x_BLD, eps)
+    return (x_hat * scale_D + bias_D).astype(dtype)
+
+
+def _standardised(x_BLD: Array, eps: float) -> tuple[Array, Array]:
+    """(of mean 0 and variance 1, what it was multiplied with), in float32."""
+    # The mean is taken off first: E[x^2] - E[x]^2 would lose the digits of small variances.
+    x = x_BLD.astype(jnp.float32)
+    x = x - x.mean(-1, keepdims=True)
+    factor = jax.lax.rsqrt(jnp.square(x).mean(-1, keepdims=True) + eps)
+    return x * factor, factor
+
+
+def _normalised_forward(x_BLD, scale_D, bias_D, eps, dtype):
+    # Its input alone is kept, in the compute type: what JAX would keep is float32, several times.
+    y_BLD = _normalised(x_BLD, scale_D, bias_D, eps, dtype)
+    return y_BLD, (x_BLD, scale_D)
+
+
+def _normalised_backward(eps, dtype, kept, dy_BLD):
+    x_BLD, scale_D = kept
+    x_hat, factor = _standardised(x_BLD, eps)
+    dy_BLD = dy_BLD.astype(jnp.float32)
+    rows = tuple(range(dy_BLD.ndim - 1))
+    dx_hat = dy_BLD * scale_D
+    along = (dx_hat * x_hat).mean(-1, keepdims=True)
+    dx = factor * (dx_hat - dx_hat.mean(-1, keepdims=True) - x_hat * along)
+    return (
+        dx.astype(x_BLD.dtype),
+        (dy_BLD * x_hat).sum(rows),
+        dy_BLD.sum(rows),
+    )
+
+
+_normalised.defvjp(_normalised_forward, _normalised_backward)
 
 
 class Embed(nn.Module):
@@ -164,7 +208,27 @@ def gelu(config: ModelConfig, x: Array) -> Array:
     """Exact: x * Phi(x) by erf, as XLM and BERT write it; tanh: the usual approximation."""
     if config.gelu == "tanh":
         return jax.nn.gelu(x, approximate=True)
+    return _exact_gelu(x)
+
+
+@jax.custom_vjp
+def _exact_gelu(x: Array) -> Array:
     return x * (0.5 + 0.5 * jax.lax.erf(x * math.sqrt(0.5)))
+
+
+def _exact_gelu_forward(x):
+    # x alone is kept: JAX would keep two more arrays of the feed-forward's width.
+    return _exact_gelu(x), x
+
+
+def _exact_gelu_backward(x, dy):
+    wide = x.astype(jnp.float32)
+    below = 0.5 + 0.5 * jax.lax.erf(wide * math.sqrt(0.5))
+    density = jnp.exp(-0.5 * jnp.square(wide)) / math.sqrt(2 * math.pi)
+    return ((dy * (below + wide * density)).astype(x.dtype),)
+
+
+_exact_gelu.defvjp(_exact_gelu_forward, _exact_gelu_backward)
 
 
 def split_key(key: Array | None, count: int = 2) -> Sequence[Array | None]:
@@ -176,20 +240,32 @@ def split_key(key: Array | None, count: int = 2) -> Sequence[Array | None]:
 
 def dropout(x: Array, rate: float, key: Array | None) -> Array:
     """Zeroes a share `rate` of x (to the nearest 1/65536) and scales the rest to keep the mean;
-    `key` None = identity.
+    `key` None = identity."""
+    if key is None or rate == 0.0:
+        return x
+    return kept_of(x, dropout_keeps(x.shape, rate, key), rate)
+
+
+def dropout_keeps(shape: tuple[int, ...], rate: float, key: Array) -> Array:
+    """bool: what dropout leaves.
 
     One 32-bit random word decides over two elements: random numbers are most of dropout's cost.
     """
-    if key is None or rate == 0.0:
-        return x
-    size = x.shape[-1]
-    bits = jax.random.bits(key, (*x.shape[:-1], (size + 1) // 2), jnp.uint32)
+    *rest, size = shape
+    bits = jax.random.bits(key, (*rest, (size + 1) // 2), jnp.uint32)
     halves = jnp.concatenate([bits & 0xFFFF, bits >> 16], axis=-1)[..., :size]
-    threshold = round(rate * 65536)
+    return halves >= _threshold(rate)
+
+
+def kept_of(x: Array, keeps: Array, rate: float) -> Array:
     # By the rounded rate, so that the mean is kept exactly.
-    scale = 65536 / (65536 - threshold)
+    scale = 65536 / (65536 - _threshold(rate))
     return jnp.where(
-        halves >= threshold,
+        keeps,
         x * jnp.asarray(scale, x.dtype),
         jnp.zeros_like(x),
     )
+
+
+def _threshold(rate: float) -> int:
+    return round(rate * 65536)

@@ -4,7 +4,7 @@ import contextlib
 import ctypes
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -285,18 +285,24 @@ def one_run_in(workdir: Path) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def out_of_memory_explained() -> Iterator[None]:
-    """A device that runs out of memory becomes a UserError that names what to change."""
+def out_of_memory_explained(fitting: Callable[[], str]) -> Iterator[None]:
+    """A device that runs out of memory becomes a UserError that names what to change. fitting: the
+    flags that an estimate finds, or "" where it finds none; asked for only then."""
     try:
         yield
     except jax.errors.JaxRuntimeError as error:
         if "RESOURCE_EXHAUSTED" not in str(error):
             raise
+        flags = fitting()
+        remedy = (
+            "raise MICROBATCHES (same batch, less at a time), set REMAT=full, spread the parameters"
+            " (--gin_file gin/mesh/fsdp.gin), or lower LENGTH or BATCH"
+        )
+        if flags:
+            remedy = f"this fits by the estimate: {flags}"
         raise UserError(
-            f"out of device memory: {first_line(error)}; raise MICROBATCHES (same batch, less at a"
-            " time), set REMAT=full, spread the parameters (--gin_file gin/mesh/fsdp.gin), or"
-            " lower BATCH; `xlingjax plan --search` compiles such settings and names the fastest"
-            " that fit",
+            f"out of device memory: {first_line(error)}; {remedy}; `xlingjax plan --search`"
+            " compiles such settings and names the fastest that fit",
         ) from error
 
 

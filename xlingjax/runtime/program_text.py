@@ -64,6 +64,8 @@ class Operation:
     attributes: str
     """What stands behind the operands."""
     root: bool
+    value: str = ""
+    """Of a constant, as it is written."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -199,8 +201,8 @@ class Program:
             self._fused.add(name)
         for one in self._of[name]:
             trips = 1
-            if one.kind == "while" and (n := _TRIPS.search(one.attributes)):
-                trips = int(n[1])
+            if one.kind == "while":
+                trips = self._trips(one)
             for how, called in _CALLS.findall(one.attributes):
                 # Of a reduction: it is applied to each number.
                 if how == "to_apply" and one.kind != "call":
@@ -210,6 +212,24 @@ class Program:
             if branches := _BRANCHES.search(one.attributes):
                 for called in re.findall(r"[\w.\-]+", branches[1]):
                     self._follow(called, times, fused)
+
+    def _trips(self, loop: Operation) -> int:
+        """How often a loop turns; 1 where only running it would tell."""
+        if said := _TRIPS.search(loop.attributes):
+            return int(said[1])
+        # TPUs' compiler does not say it: a scan counts from 0 on, while it is below a number.
+        condition = re.search(r"condition=%?([\w.\-]+)", loop.attributes)
+        here = []
+        if condition:
+            here = self._of.get(condition[1], [])
+        numbers = {one.name: one for one in here if one.kind == "constant"}
+        for one in here:
+            if not one.root or "direction=LT" not in one.attributes:
+                continue
+            limits = [numbers[name] for name in one.operands if name in numbers]
+            if len(limits) == 1 and limits[0].value.isdecimal():
+                return int(limits[0].value)
+        return 1
 
 
 def _updated(operation: Operation, here: Mapping[str, Operation]) -> int:
@@ -237,6 +257,9 @@ def _operation(found: re.Match, line: str) -> Operation:
     kind, _, _ = rest[end:].strip().partition("(")
     begin = rest.find("(", end)
     close = _closing(rest, begin)
+    value = ""
+    if kind == "constant":
+        value = rest[begin + 1 : close]
     return Operation(
         name=found[2],
         kind=kind,
@@ -246,6 +269,7 @@ def _operation(found: re.Match, line: str) -> Operation:
         operands=tuple(re.findall(r"%([\w.\-]+)", rest[begin:close])),
         attributes=rest[close + 1 :],
         root=bool(found[1]),
+        value=value,
     )
 
 

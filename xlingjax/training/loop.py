@@ -12,6 +12,7 @@ from jax.sharding import Mesh
 from xlingjax.errors import EXIT_CODE, UserError
 from xlingjax.model.build import build_model
 from xlingjax.model.config import ModelConfig
+from xlingjax.model.memory import SHARE, device_bytes
 from xlingjax.model.parameter_count import count_parameters
 from xlingjax.model.partition import MeshConfig, check_counts, make_mesh
 from xlingjax.runtime.files import disk_explained, write_bytes
@@ -49,6 +50,7 @@ from xlingjax.training.progress import Progress, Timetable
 from xlingjax.training.run_record import run_identity, write_run
 from xlingjax.training.schedule import check as check_schedule
 from xlingjax.training.step import abstract_state, run_key
+from xlingjax.training.step_memory import Needs, what_fits
 from xlingjax.training.stopping import Stopping, StoppingConfig
 from xlingjax.training.tracker import Tracker
 
@@ -149,7 +151,14 @@ def train(
     with (
         disk_explained(workdir),
         contextlib.ExitStack() as stack,
-        out_of_memory_explained(),
+        out_of_memory_explained(
+            lambda: what_fits(
+                Needs(model, optimizer, objectives),
+                device_mesh,
+                microbatches,
+                SHARE * device_bytes(),
+            ),
+        ),
     ):
         # What is opened is closed in the reverse order, whatever ends the run: the log comes last,
         # and then the folder is another's to have.

@@ -5,6 +5,7 @@ alone: of any objective, however many passes it takes.
 """
 
 import dataclasses
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -23,6 +24,12 @@ from xlingjax.training.feed import ObjectiveRun, in_stages
 from xlingjax.training.optimizer import OptimizerConfig, make_optimizer
 from xlingjax.training.step import TrainState, abstract_state
 
+RECOMPUTED = {"none": 1.0, "dots": 1.02, "full": 4 / 3}
+"""Products of a step by REMAT, as shares of those that are useful: a third of them is forward."""
+MORE = 1.06
+"""The compilers need about so much more than is estimated (docs/scaling.md)."""
+OF_A_PART = 0.005
+"""What each microbatch adds to a step, of its time: a guess, which prefers few."""
 LOGITS = 2
 """Arrays of [predictions, V] in float32 at a time: logits, and their gradients."""
 
@@ -59,21 +66,33 @@ class Needs:
                     self._runs.append(run)
         # Traces of seconds each, asked for once.
         self._kept_before: dict[tuple[int, str], Kept] = {}
+        self._states: dict[tuple[int, ...], TrainState] = {}
 
     def on(
         self,
         mesh: Mesh | AbstractMesh,
         microbatches: int,
         remat: str | None = None,
+        chunk: int | None = None,
     ) -> dict[str, int]:
-        """{what: bytes of one device} in the step that needs most. remat: in place of the
-        model's."""
+        """{what: bytes of one device} in the step that needs most. remat: in place of the model's;
+        chunk: of the objectives', of the loss."""
         state = self._state(mesh)
         found = [
-            self._of(number, state, mesh, microbatches, remat)
+            self._of(number, state, mesh, microbatches, remat, chunk)
             for number in range(len(self._runs))
         ]
         return max(found, key=lambda one: sum(one.values()))
+
+    def microbatches(self, mesh: Mesh) -> list[int]:
+        """Into how many the batches of all can be cut; none where no shapes are known."""
+        if not self._runs:
+            return []
+        if any(run.objective.whole_batch for run in self._runs):
+            return [1]
+        rows = [run.batches.shapes["input_ids"][0] for run in self._runs]
+        each = math.gcd(*rows) // row_devices(mesh)
+        return [n for n in range(1, each + 1) if not each % n]
 
     def _of(
         self,
@@ -82,6 +101,7 @@ class Needs:
         mesh: Mesh | AbstractMesh,
         microbatches: int,
         remat: str | None,
+        chunk: int | None,
     ) -> dict[str, int]:
         run = self._runs[number]
         remat = remat or self.config.remat
@@ -104,17 +124,20 @@ class Needs:
             "moments": bytes_of_device(state.opt_state),
             "gradients": gradients,
             "activations": activations,
-            "vocabulary": self._vocabulary(run, rows, mesh),
+            "vocabulary": self._vocabulary(run, rows, mesh, chunk),
         }
 
-    def _vocabulary(self, run: ObjectiveRun, rows: int, mesh) -> int:
+    def _vocabulary(
+        self,
+        run: ObjectiveRun,
+        rows: int,
+        mesh: Mesh | AbstractMesh,
+        chunk: int | None,
+    ) -> int:
         """Logits, and the gradient of the table that they make."""
-        shapes = run.batches.shapes
-        predictions = rows * shapes["input_ids"][1]
-        for field in ("masked_positions", "decoder_ids"):
-            if field in run.objective.reads:
-                predictions = rows * shapes[field][1]
-        chunk = getattr(run.objective, "chunk", 0)
+        predictions = rows * predictions_of_row(run)
+        if chunk is None:
+            chunk = getattr(run.objective, "chunk", 0)
         if chunk:
             # A chunk spans the devices.
             predictions = min(predictions, -(-chunk // row_devices(mesh)))
@@ -123,10 +146,14 @@ class Needs:
         return LOGITS * 4 * predictions * size + table
 
     def _state(self, mesh: Mesh | AbstractMesh) -> TrainState:
-        model = build_model(self.config)
-        # Of any length: its state has the same arrays.
-        rule = make_optimizer(self._optimizer, 10**9, model.abstract())
-        return abstract_state(mesh, model, rule, self._optimizer)
+        sizes = tuple(mesh.shape.values())
+        if sizes not in self._states:
+            model = build_model(self.config)
+            # Of any length: its state has the same arrays.
+            rule = make_optimizer(self._optimizer, 10**9, model.abstract())
+            found = abstract_state(mesh, model, rule, self._optimizer)
+            self._states[sizes] = found
+        return self._states[sizes]
 
     def _kept(self, number: int, remat: str) -> Kept:
         if (number, remat) not in self._kept_before:
@@ -151,6 +178,15 @@ class Needs:
             else:
                 whole += size
         return Kept(whole, split)
+
+
+def predictions_of_row(run: ObjectiveRun) -> int:
+    """Room for so many in each row of an objective."""
+    shapes = run.batches.shapes
+    for field in ("decoder_ids", "masked_positions"):
+        if field in run.objective.reads:
+            return shapes[field][1]
+    return shapes["input_ids"][1]
 
 
 def _residuals(
@@ -224,6 +260,32 @@ def microbatches_for(needs: Needs, mesh: Mesh, batch: int) -> int:
         f"one row needs about {needed / 1e9:.1f} GB, and the device has {room / SHARE / 1e9:.1f}"
         " GB; shorten the rows (--length), or train a smaller model",
     )
+
+
+def what_fits(
+    needs: Needs,
+    mesh: Mesh,
+    microbatches: int,
+    room: float,
+) -> str:
+    """Microbatches and REMAT, as flags, that cost the least time of those estimated to fit a
+    device; "" where none do. microbatches: of steps that did not fit, whatever their estimate."""
+    parts = needs.microbatches(mesh)
+    if not parts:
+        return ""
+    failed = sum(needs.on(mesh, microbatches).values())
+    # What did not fit needed more than the room: the estimate is known to be that far off.
+    correction = max(MORE, room / failed)
+
+    def price(settings: tuple[int, str]) -> float:
+        parts, remat = settings
+        return RECOMPUTED[remat] * (1 + OF_A_PART * parts)
+
+    for one, remat in sorted(itertools.product(parts, RECOMPUTED), key=price):
+        guess = sum(needs.on(mesh, one, remat).values())
+        if guess < failed and guess * correction <= room:
+            return f"--gin.MICROBATCHES={one} --gin.REMAT={remat}"
+    return ""
 
 
 def table(needed: Mapping[str, int]) -> str:

@@ -18,13 +18,17 @@ from itertools import pairwise
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 from jax.sharding import Mesh
 
 from xlingjax.config.recipe import Recipe, read_recipe
-from xlingjax.data.features import FIELDS
+from xlingjax.data.features import FIELDS, TOKEN_FIELDS
 from xlingjax.errors import UserError, in_one_line
+from xlingjax.inference.forward import compiled as program_of
 from xlingjax.inference.forward import on_xla
+from xlingjax.inference.generate import search_texts
 from xlingjax.model.build import build_model
+from xlingjax.model.decoding import Decoding, Ids
 from xlingjax.model.memory import SHARE, device_bytes
 from xlingjax.model.partition import (
     MeshConfig,
@@ -34,6 +38,7 @@ from xlingjax.model.partition import (
     replicated,
     row_devices,
 )
+from xlingjax.model.seq2seq import Seq2Seq
 from xlingjax.runtime.accelerators import machine_named
 from xlingjax.runtime.compilers import devices_of
 from xlingjax.runtime.program_text import Collective, Program, by_kind
@@ -62,6 +67,10 @@ HERE = "here"
 """In place of a machine: the devices of this one."""
 EVALUATED_ROWS = 16
 """Rows of a batch on which a run measures itself."""
+SEARCHED = Decoding(beams=5)
+"""As `xlingjax translate` searches."""
+SEARCHED_TOKENS = 4096
+"""Of the sources of a batch, times the beams: its default, too."""
 
 
 @dataclasses.dataclass
@@ -188,6 +197,35 @@ class Planned:
         made = jax.jit(run, out_shardings=replicated(self.mesh))
         return made.trace(self.state.params, self.batch(turn, rows))
 
+    def decoding(self, turn: Turn) -> jax.stages.Traced:
+        """The search for texts, from sources as long as the turn's."""
+        [name] = turn.factors
+        _, length = self.feed.runs[name].batches.shapes["input_ids"]
+        multiple = row_devices(self.mesh)
+        most = SEARCHED_TOKENS // (length * SEARCHED.beams * multiple)
+        rows = multiple * max(1, most)
+        lies = batch_sharding(self.mesh)
+        batch = {}
+        for field in TOKEN_FIELDS:
+            batch[field] = jax.ShapeDtypeStruct(
+                (rows, length),
+                FIELDS[field].dtype,
+                sharding=lies,
+            )
+        numbers = jax.ShapeDtypeStruct((rows,), jnp.int32, sharding=lies)
+        scale, more = SEARCHED.max_length
+        columns = min(int(scale * length) + more, self.model.longest_target)
+        run = program_of(
+            search_texts,
+            self.model,
+            self.mesh,
+            # No vocabulary is read; which ids they are changes no size.
+            Ids(2, 1),
+            SEARCHED,
+            columns,
+        )
+        return run.trace(self.state.params, batch, 2, 0, 0, numbers)
+
     def first_state(self) -> jax.stages.Lowered:
         return lower_state(
             self.model,
@@ -285,6 +323,14 @@ def figures(planned: Planned, evaluations: bool) -> Iterator[dict[str, Any]]:
             "bytes": {"parameters": fixed["parameters"]},
             "flops": {"computed": dot_flops(traced.jaxpr) / devices},
         } | compiled(traced.lower())
+    if not isinstance(planned.model, Seq2Seq):
+        return
+    for turn in _objectives(planned):
+        yield {
+            "program": f"decoding as in {turn.label}",
+            "kind": "decoding",
+            "bytes": {"parameters": fixed["parameters"]},
+        } | compiled(planned.decoding(turn).lower())
 
 
 def _objectives(planned: Planned) -> list[Turn]:
@@ -325,6 +371,7 @@ def compiled(lowered: jax.stages.Lowered) -> dict[str, Any]:
         "sent_in_groups": _by_group(moved),
         "moved": text.moved_bytes(),
         "cycles": text.estimated_cycles(),
+        "cycles_by_kind": text.cycles_by_kind(),
     }
 
 

@@ -1,5 +1,6 @@
 """The fastest settings of a recipe that fit a machine: mesh, microbatches, what the backward pass
-recomputes, what computes attention. None of them changes what is learnt.
+recomputes, what computes attention, tokens of a chunk of the loss. None of them changes what is
+learnt.
 
 Candidates are ordered by an estimate of their time, left out by an estimate of their memory, and
 compiled from the fastest on; what the compiler says corrects the estimate of memory for the next.
@@ -23,20 +24,26 @@ from xlingjax.model.partition import AXES
 from xlingjax.runtime.accelerators import Gpu, Machine, machine_named
 from xlingjax.training.feed import ObjectiveRun, in_stages
 from xlingjax.training.optimizer import OptimizerConfig
-from xlingjax.training.step_memory import Needs
+from xlingjax.training.step_memory import (
+    MORE,
+    RECOMPUTED,
+    Needs,
+    predictions_of_row,
+)
 from xlingjax.workflows.plan import Planned, measured
 from xlingjax.workflows.plan_programs import HERE
 from xlingjax.workflows.table_flops import step_flops
 
-RECOMPUTED = {"none": 1.0, "dots": 1.02, "full": 4 / 3}
-"""Products of a step by REMAT, as shares of those that are useful: a third of them is forward."""
 UNFUSED = 1.2
 """What a step takes with `xla` of what it takes with `flash`: 1.19 to 1.59 on an H100
 (docs/results/speed.md)."""
 OF_A_MICROBATCH = 1e-3
 """Seconds that each costs beside its products: a guess, which prefers few."""
-MORE = 1.06
-"""The compilers need about so much more than is estimated (docs/scaling.md)."""
+CHUNKS = (0, 65536, 8192, 1024)
+"""Tokens of a chunk of the loss, beside the recipe's own; 0: all at once."""
+OF_A_CHUNK = 12
+"""Bytes that each moves for a number of the token table: its gradient in float32 is read and
+written, and the table is read twice in 16 bits."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,9 +54,11 @@ class Settings:
     microbatches: int
     remat: str
     attention: str
+    chunk: int | None = None
+    """None: the recipe has no `LOSS_CHUNK`."""
 
     def overrides(self) -> list[str]:
-        return [
+        own = [
             f"ATTENTION={self.attention}",
             f"MESH_DATA={self.data}",
             f"MESH_FSDP={self.fsdp}",
@@ -57,6 +66,9 @@ class Settings:
             f"MICROBATCHES={self.microbatches}",
             f"REMAT={self.remat}",
         ]
+        if self.chunk is not None:
+            own.append(f"LOSS_CHUNK={self.chunk}")
+        return own
 
     def flags(self) -> str:
         return " ".join(f"--gin.{one}" for one in self.overrides())
@@ -112,16 +124,18 @@ def search(
     on: str,
     tries: int,
     say: Callable[[str], None],
+    behind: int = 2,
 ) -> Found:
-    """on: the machine. tries: settings that are compiled at most. Raises UserError for a recipe
-    that has not the settings, and for a machine that has no name."""
+    """on: the machine. tries: settings that are compiled at most; behind: of them, behind the first
+    that fits. Raises UserError for a recipe that has not the settings, and for a machine that has
+    no name."""
     require_searched(files, on)
     machine = machine_named(on)
     room = machine.accelerator.room
     recipe = read_recipe(files, overrides)
     attentions = _attentions(recipe, machine)
     candidates = sorted(
-        _candidates(recipe, machine, attentions),
+        _candidates(recipe, machine, attentions, _chunks(files, recipe)),
         key=lambda one: _seconds(recipe, machine, one),
     )
     needs = {}
@@ -135,9 +149,9 @@ def search(
     # What the compiler needs of what is estimated, learnt from each that is compiled.
     correction = MORE
     refused: set[str] = set()
-    behind = 0
+    fitted = 0
     for settings in candidates:
-        if len(tried) == tries or behind == 2:
+        if len(tried) == tries or fitted > behind:
             break
         guess = _bytes(needs[settings.attention], settings)
         if guess * correction > room:
@@ -158,8 +172,8 @@ def search(
                 if program["kind"] == "step"
             )
             correction = max(MORE, peak / guess)
-        if any(before.fits for before in tried[:-1]):
-            behind += 1
+        if fitted or one.fits:
+            fitted += 1
     best = min(
         (one for one in tried if one.fits),
         key=lambda one: one.seconds,
@@ -229,11 +243,16 @@ def _candidates(
     recipe: Recipe,
     machine: Machine,
     attentions: Sequence[str],
+    chunks: Sequence[int | None],
 ) -> Iterator[Settings]:
     config: ModelConfig = recipe.bound["model"]
     rows = [run.batches.shapes["input_ids"][0] for run in _runs(recipe)]
     together = math.gcd(*rows)
     whole = any(run.objective.whole_batch for run in _runs(recipe))
+    most = max(
+        run.batches.shapes["input_ids"][0] * predictions_of_row(run)
+        for run in _runs(recipe)
+    )
     for tensor in (1, 2, 4, 8):
         # Its sums are within a layer: between machines they would take longer than the products.
         if config.heads % tensor or machine.devices % tensor:
@@ -249,10 +268,14 @@ def _candidates(
             for microbatches in _divisors(together // rest):
                 if whole and microbatches > 1:
                     continue
-                for remat, attention in itertools.product(
+                for remat, attention, chunk in itertools.product(
                     RECOMPUTED,
                     attentions,
+                    chunks,
                 ):
+                    # Nothing but another name for all at once.
+                    if chunk and chunk >= most // microbatches:
+                        continue
                     yield Settings(
                         rest // fsdp,
                         fsdp,
@@ -260,7 +283,16 @@ def _candidates(
                         microbatches,
                         remat,
                         attention,
+                        chunk,
                     )
+
+
+def _chunks(files: Sequence[str], recipe: Recipe) -> list[int | None]:
+    """What the loss may take at once, from the most on."""
+    if "LOSS_CHUNK" not in {macro.name for macro in macros_of(files)}:
+        return [None]
+    own = {getattr(run.objective, "chunk", 0) for run in _runs(recipe)}
+    return sorted({*CHUNKS, *own}, key=lambda one: -one or -math.inf)
 
 
 def _attentions(recipe: Recipe, machine: Machine) -> list[str]:
@@ -295,7 +327,12 @@ def _bytes(needs: Needs, settings: Settings) -> int:
         (settings.data, settings.fsdp, settings.tensor),
         AXES,
     )
-    found = needs.on(mesh, settings.microbatches, settings.remat)
+    found = needs.on(
+        mesh,
+        settings.microbatches,
+        settings.remat,
+        settings.chunk,
+    )
     return sum(found.values())
 
 
@@ -320,7 +357,28 @@ def _seconds(recipe: Recipe, machine: Machine, settings: Settings) -> float:
             links += sent / machine.link(group)
         total += max(products, links) + 0.1 * min(products, links)
         total += OF_A_MICROBATCH * settings.microbatches
+        moved = _moved_by_chunks(config, run, settings)
+        total += moved / accelerator.bandwidth
     return total
+
+
+def _moved_by_chunks(
+    config: ModelConfig,
+    run: ObjectiveRun,
+    settings: Settings,
+) -> float:
+    """Bytes of a device in a step: the more chunks, the oftener the token table's gradient is read
+    and written."""
+    chunk = settings.chunk
+    if chunk is None:
+        chunk = getattr(run.objective, "chunk", 0)
+    rows = run.batches.shapes["input_ids"][0] // settings.microbatches
+    predictions = rows * predictions_of_row(run)
+    if not chunk or chunk >= predictions:
+        return 0.0
+    chunks = settings.microbatches * -(-predictions // chunk)
+    table = config.padded_vocab_size * config.dim / settings.tensor
+    return OF_A_CHUNK * table * chunks
 
 
 def _sent(
@@ -334,10 +392,11 @@ def _sent(
         return (n - 1) / n
 
     own = 4 * count_parameters(config) / settings.tensor
-    # Gradients are summed once; parameters are gathered forward and backward, and gradients
-    # scattered, for each microbatch.
-    gradients = 2 * ring(settings.data) * own / settings.fsdp
-    gathered = 3 * ring(settings.fsdp) * own * settings.microbatches
+    # For each microbatch: gradients are summed, parameters are gathered forward and backward, and
+    # their gradients scattered.
+    parts = settings.microbatches
+    gradients = 2 * ring(settings.data) * own / settings.fsdp * parts
+    gathered = 3 * ring(settings.fsdp) * own * parts
     rows, length = shape
     tokens = rows * length / (settings.data * settings.fsdp)
     layers = config.layers + config.decoder_layers
