@@ -71,7 +71,8 @@ def main(argv: Sequence[str] | None = None) -> None:
                 )
             found = json.loads(path.read_text())
             print(_line(recipe, machine, found), flush=True)
-            golden += _golden(recipe, machine, found)
+            if args.golden:
+                golden += _golden(recipe, machine, found)
     if args.golden:
         args.golden.write_text(json.dumps(golden, indent=1) + "\n")
 

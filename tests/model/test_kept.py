@@ -10,7 +10,7 @@ from xlingjax.model import layers
 from xlingjax.model.weighted_sum import weighted_sum
 
 # Of half precision: a few of its last digits.
-CLOSE = {"float32": 1e-6, "bfloat16": 1e-2}
+CLOSE = {"float32": 1e-6, "bfloat16": 1e-2, "float16": 2e-3}
 dtypes = pytest.mark.parametrize("dtype", CLOSE)
 
 
@@ -84,3 +84,13 @@ def test_what_scores_make_of_values(dtype, rate, axes):
     if rate:
         wanted.append((s_BHLS.shape, "bool"))
     assert found == sorted(wanted)
+
+
+@dtypes
+def test_scores_of_a_row_gain_nothing_together(dtype):
+    """More of all of them changes no weight. Even weights of 12 keys are rounded in 16 bits, all to
+    one side."""
+    s_BHLS, v = jnp.zeros((1, 2, 3, 12)), jnp.ones((1, 12, 2, 4), dtype)
+    _, backward = jax.vjp(lambda s: weighted_sum(s, v, None, 0.0, "BSHK"), s_BHLS)
+    (ds_BHLS,) = backward(jnp.ones((1, 3, 2, 4), dtype))
+    assert np.abs(ds_BHLS).max() < 1e-6

@@ -37,7 +37,7 @@ def test_machines_are_found_by_their_names(name, devices, written):
         ("v5e:16", "2 directions"),
         ("v4:2x2", "3 directions"),
         ("v5e:4x", "how many?"),
-        ("v5e:3x5", "even numbers in the first two directions, as v5e:4x4"),
+        ("v5e:3x5", "1 or even numbers in the first two directions, as v5e:4x4"),
     ],
 )
 def test_others_are_refused_in_a_line(name, said):

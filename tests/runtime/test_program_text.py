@@ -135,9 +135,12 @@ def test_lines_of_other_compilers(text):
     assert program.moved_bytes() == 2 * (7 * (size + 1) + others + updates)
 
 
-def test_a_loop_that_ends_when_it_has_found_something_counts_once():
-    text = TPU.replace(SAID, "").replace("direction=LT", "direction=EQ")
-    assert Program(text).estimated_cycles() == 100
+@pytest.mark.parametrize(
+    ("old", "new"), [("direction=LT", "direction=EQ"), ("(%g.3, %c.1)", "(%c.1, %g.3)")]
+)
+def test_a_loop_that_is_no_scan_counts_once(old, new):
+    assert old in TPU
+    assert Program(TPU.replace(SAID, "").replace(old, new)).estimated_cycles() == 100
 
 
 @pytest.mark.parametrize(

@@ -390,17 +390,44 @@ def test_a_second_run_in_a_workdir_is_refused_and_changes_nothing(tmp_path):
     assert (tmp_path / "metrics.jsonl").read_text() == '{"step": 9}\n'
 
 
-def test_out_of_memory_names_what_to_change(tmp_path):
-    class Exhausted(Probe):
-        def __call__(self, *_):
-            raise jax.errors.JaxRuntimeError(
-                "RESOURCE_EXHAUSTED: Out of memory allocating 123 bytes.\nbuffers ..."
-            )
+class Exhausted(Probe):
+    def __call__(self, *_):
+        raise jax.errors.JaxRuntimeError(
+            "RESOURCE_EXHAUSTED: Out of memory allocating 123 bytes.\nbuffers ..."
+        )
 
-    with pytest.raises(
-        UserError, match="out of device memory: .* 123 bytes.; raise MICROBATCHES .*plan --search"
-    ):
-        tiny_run.run(tmp_path, steps=1, evaluators=[Exhausted()], checkpoint=tiny_run_every(0))
+
+def of_many_rows(objective):
+    """A run whose shapes are known before its source is open."""
+    source = array_source([tiny.batch("mlm", 0, rows=64)], languages=tiny.LANGUAGES)
+    return ObjectiveRun(objective, Batches(source.shapes, lambda: source))
+
+
+class Lost(MLM):
+    """One that cannot be traced for other rows than those of its batches."""
+
+    def loss(self, model, params, batch, rng, languages):
+        assert batch["input_ids"].shape[0] > 2
+        return super().loss(model, params, batch, rng, languages)
+
+
+@pytest.mark.parametrize(
+    ("objective", "estimated"),
+    [
+        (of_many_rows(MLM()), "; by the estimate its steps fit with --gin.MICROBATCHES="),
+        # Nothing is known before, or it cannot be told.
+        ("mlm", "BATCH; `xlingjax plan --search`"),
+        (of_many_rows(Lost()), "BATCH; `xlingjax plan --search`"),
+    ],
+    ids=["known", "not known", "not told"],
+)
+def test_out_of_memory_names_what_to_change(tmp_path, objective, estimated):
+    options = {"steps": 1, "evaluators": [Exhausted()], "checkpoint": tiny_run_every(0)}
+    with pytest.raises(UserError) as refused:
+        tiny_run.run(tmp_path, objectives=[objective], **options)
+    line = str(refused.value)
+    assert line.startswith("out of device memory: RESOURCE_EXHAUSTED: Out of memory allocating 123")
+    assert "; raise MICROBATCHES (same batch" in line and estimated in line
 
 
 @pytest.mark.long

@@ -58,9 +58,12 @@ def _backward(rate, axes, kept, do_BLHK):
     )
     dp_BHLS = jnp.einsum(f"BLHK,{axes}->BHLS", do_BLHK, v)
     dp_BHLS = _dropped(dp_BHLS, keeps_BHLS, rate).astype(jnp.float32)
-    p_BHLS = p_BHLS.astype(jnp.float32)
-    along_BHL1 = (dp_BHLS * p_BHLS).sum(-1, keepdims=True)
-    return p_BHLS * (dp_BHLS - along_BHL1), dv, None
+    wide_BHLS = p_BHLS.astype(jnp.float32)
+    along_BHL1 = (dp_BHLS * wide_BHLS).sum(-1, keepdims=True)
+    # Rounded weights do not sum to 1, and what all scores of a row have in common must cancel.
+    if p_BHLS.dtype != jnp.float32:
+        along_BHL1 /= wide_BHLS.sum(-1, keepdims=True)
+    return wide_BHLS * (dp_BHLS - along_BHL1), dv, None
 
 
 weighted_sum.defvjp(_forward, _backward)

@@ -264,11 +264,11 @@ def machine_named(name: str) -> Machine:
                 f"--on {name}: a pod of {accelerator.name} has {accelerator.dimensions} directions;"
                 f" give {_example(accelerator)}",
             )
-        # A host of a pod has 2 x 2 chips.
+        # A host of a pod has 2 x 2 chips, or those of one row.
         if any(side > 1 and side % 2 for side in shape[:2]):
             raise UserError(
-                f"--on {name}: hosts have 2 x 2 chips: give even numbers in the first two"
-                f" directions, as {_example(accelerator)}",
+                f"--on {name}: a pod's hosts have 2 x 2 chips: give 1 or even numbers in the"
+                f" first two directions, as {_example(accelerator)}",
             )
         return Machine(accelerator, shape)
     if len(shape) != 1:

@@ -293,16 +293,19 @@ def out_of_memory_explained(fitting: Callable[[], str]) -> Iterator[None]:
     except jax.errors.JaxRuntimeError as error:
         if "RESOURCE_EXHAUSTED" not in str(error):
             raise
-        flags = fitting()
-        remedy = (
-            "raise MICROBATCHES (same batch, less at a time), set REMAT=full, spread the parameters"
-            " (--gin_file gin/mesh/fsdp.gin), or lower LENGTH or BATCH"
-        )
+        # An objective of a user's own may not be one that can be estimated.
+        try:
+            flags = fitting()
+        except Exception:
+            flags = ""
+        estimate = ""
         if flags:
-            remedy = f"this fits by the estimate: {flags}"
+            estimate = f"; by the estimate its steps fit with {flags}"
         raise UserError(
-            f"out of device memory: {first_line(error)}; {remedy}; `xlingjax plan --search`"
-            " compiles such settings and names the fastest that fit",
+            f"out of device memory: {first_line(error)}; raise MICROBATCHES (same batch, less at a"
+            " time), set REMAT=full, spread the parameters (--gin_file gin/mesh/fsdp.gin), or lower"
+            f" LENGTH or BATCH{estimate}; `xlingjax plan --search` compiles such settings and names"
+            " the fastest that fit",
         ) from error
 
 

@@ -214,10 +214,10 @@ class Program:
                     self._follow(called, times, fused)
 
     def _trips(self, loop: Operation) -> int:
-        """How often a loop turns; 1 where only running it would tell."""
+        """How often a loop turns; 1 where only running it would tell (a decoder's)."""
         if said := _TRIPS.search(loop.attributes):
             return int(said[1])
-        # TPUs' compiler does not say it: a scan counts from 0 on, while it is below a number.
+        # TPUs' compiler does not say it: a scan counts by ones from 0, while it is below a number.
         condition = re.search(r"condition=%?([\w.\-]+)", loop.attributes)
         here = []
         if condition:
@@ -226,9 +226,9 @@ class Program:
         for one in here:
             if not one.root or "direction=LT" not in one.attributes:
                 continue
-            limits = [numbers[name] for name in one.operands if name in numbers]
-            if len(limits) == 1 and limits[0].value.isdecimal():
-                return int(limits[0].value)
+            limit = numbers.get(one.operands[-1])
+            if limit is not None and limit.value.isdecimal():
+                return int(limit.value)
         return 1
 
 
