@@ -97,7 +97,7 @@ test-tpu: $(VENV)/tpu/.ready ## programs for TPUs, compiled without one; the oth
 test-cuda: $(VENV)/cuda/.ready ## the same for NVIDIA GPUs
 	$(BIN)/python -m pytest tests/test_cuda.py -n $(TEST_WORKERS) --durations 15
 
-test-plans: $(VENV)/tpu/.ready $(VENV)/cuda/.ready ## the papers' recipes at their sizes, for machines on which they fit: an hour
+test-plans: $(VENV)/tpu/.ready $(VENV)/cuda/.ready ## the papers' recipes at their sizes, for machines on which they fit
 	$(BIN)/python -m pytest tests/test_plans.py -n $(TEST_WORKERS) --durations 15
 
 lint: $(VENV)/.ready-dev ## ruff, and mypy on the public names and the contracts

@@ -1,5 +1,6 @@
 """Does each recipe fit the machines that its paper had, and those of today? Compiled for them
-without having them: a table, recipe by machine, of the fastest settings that fit.
+without having them: a table, recipe by machine, of the fastest settings that fit, of those that
+were compiled.
 
 `python -m benchmarks.plans OUT [RECIPE ...] [--on MACHINE ...] [--tries N] [--behind N]` writes
 OUT/RECIPE-MACHINE.json and prints the table; what is there is not made again. The compilers:
@@ -108,6 +109,13 @@ def _best(found: dict[str, Any]) -> dict[str, Any] | None:
     return None
 
 
+def _error(one: dict[str, Any]) -> str:
+    """What the compiler says of settings that do not fit."""
+    programs = one["plan"]["programs"]
+    errors = [program["error"] for program in programs if program["error"]]
+    return "; ".join(dict.fromkeys(errors)) or "does not fit"
+
+
 def _golden(
     recipe: str,
     machine: str,
@@ -145,7 +153,7 @@ def _line(recipe: str, machine: str, found: dict[str, Any]) -> str:
     one = _best(found)
     if one is None:
         said = "; ".join(
-            one["refused"] or "does not fit" for one in found["tried"]
+            one["refused"] or _error(one) for one in found["tried"]
         )
         none = f"none of {len(found['tried'])} fits: {said}"
         return f"{start} {none} | | | | | | | | | {found['seconds']:.0f} |"

@@ -33,5 +33,5 @@ def test_a_papers_recipe_fits(kept):
     counts = {}
     for name, one in found.items():
         counts[name] = {kind: counted["count"] for kind, counted in one["collectives"].items()}
-    # No token table is gathered, no logits are copied: both would be one more.
+    # A token table that is gathered would be one more.
     assert counts == kept["collectives"]

@@ -135,6 +135,16 @@ def test_lines_of_other_compilers(text):
     assert program.moved_bytes() == 2 * (7 * (size + 1) + others + updates)
 
 
+def test_a_loop_that_counts_by_twos_turns_half_as_often():
+    """As TPUs' compiler makes of what is gathered part by part."""
+    old = "tuple(%g.2, %fusion.3)"
+    assert old in TPU
+    text = TPU.replace(SAID, "").replace(old, "tuple(%n.1, %fusion.3)")
+    by_twos = "  %s.1 = s32[]{:T(128)} constant(2)\n  %n.1 = s32[]{:T(128)} add(%g.2, %s.1)\n"
+    text = text.replace("  ROOT %r.1", f"{by_twos}  ROOT %r.1")
+    assert Program(text).estimated_cycles() == 400
+
+
 @pytest.mark.parametrize(
     ("old", "new"), [("direction=LT", "direction=EQ"), ("(%g.3, %c.1)", "(%c.1, %g.3)")]
 )

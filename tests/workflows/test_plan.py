@@ -177,6 +177,8 @@ def test_a_bound_is_the_longest_of_three():
     assert bound_of(silent, sixteen, "bfloat16").matrix == pytest.approx(1e12 / 989e12)
     # Its matrix units do not know that type.
     assert bound_of(PROGRAM, machine_named("V100:8"), "bfloat16") is None
+    # How often a decoder's loop turns is not known.
+    assert bound_of({**PROGRAM, "kind": "decoding"}, sixteen, "bfloat16") is None
 
 
 def a_plan(machine, **program):

@@ -217,19 +217,37 @@ class Program:
         """How often a loop turns; 1 where only running it would tell (a decoder's)."""
         if said := _TRIPS.search(loop.attributes):
             return int(said[1])
-        # TPUs' compiler does not say it: a scan counts by ones from 0, while it is below a number.
-        condition = re.search(r"condition=%?([\w.\-]+)", loop.attributes)
-        here = []
-        if condition:
-            here = self._of.get(condition[1], [])
-        numbers = {one.name: one for one in here if one.kind == "constant"}
-        for one in here:
+        # TPUs' compiler does not say it: a counter goes from 0, while it is below a number.
+        condition = self._called(loop, "condition")
+        for one in condition.values():
             if not one.root or "direction=LT" not in one.attributes:
                 continue
-            limit = numbers.get(one.operands[-1])
-            if limit is not None and limit.value.isdecimal():
-                return int(limit.value)
+            counter, limit = (condition.get(name) for name in one.operands)
+            if counter is None or limit is None or not limit.value.isdecimal():
+                return 1
+            return -(-int(limit.value) // self._step(loop, counter))
         return 1
+
+    def _step(self, loop: Operation, counter: Operation) -> int:
+        """What a turn of a loop adds to its counter; 1 where it is not seen."""
+        body = self._called(loop, "body")
+        index = re.search(r"index=(\d+)", counter.attributes)
+        roots = [one for one in body.values() if one.root]
+        if index is None or not roots:
+            return 1
+        made = body.get(roots[0].operands[int(index[1])])
+        if made is None or made.kind != "add":
+            return 1
+        added = [body[name].value for name in made.operands if name in body]
+        numbers = [int(value) for value in added if value.isdecimal()]
+        return max([1, *numbers])
+
+    def _called(self, loop: Operation, how: str) -> dict[str, Operation]:
+        """The operations of its condition or body."""
+        found = re.search(rf"{how}=%?([\w.\-]+)", loop.attributes)
+        if found is None:
+            return {}
+        return {one.name: one for one in self._of.get(found[1], ())}
 
 
 def _updated(operation: Operation, here: Mapping[str, Operation]) -> int:

@@ -152,11 +152,16 @@ def train(
         disk_explained(workdir),
         contextlib.ExitStack() as stack,
         out_of_memory_explained(
-            lambda: what_fits(
-                Needs(model, optimizer, objectives),
-                device_mesh,
-                microbatches,
-                SHARE * device_bytes(),
+            lambda: (
+                what_fits(
+                    Needs(model, optimizer, objectives),
+                    device_mesh,
+                    microbatches,
+                    SHARE * device_bytes(),
+                )
+                # An estimate is of one objective's step.
+                if schedule != "summed"
+                else ""
             ),
         ),
     ):

@@ -274,6 +274,9 @@ def bound_of(
 ) -> Bound | None:
     if machine is None or program["error"]:
         return None
+    # Its loop ends when the texts do: how often it turns is not known.
+    if program["kind"] == "decoding":
+        return None
     accelerator = machine.accelerator
     peak = accelerator.flops.get(dtype)
     if peak is None:

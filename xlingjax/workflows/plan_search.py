@@ -171,7 +171,9 @@ def search(
                 for program in one.plan.programs
                 if program["kind"] == "step"
             )
-            correction = max(MORE, peak / guess)
+            # Of a program that the compiler refused it says none.
+            if peak:
+                correction = max(MORE, peak / guess)
         if fitted or one.fits:
             fitted += 1
     best = min(
@@ -221,7 +223,7 @@ def _line(one: Tried) -> str:
     if one.plan is None:
         return f"{one.settings.flags()}: refused: {one.refused}"
     steps = [p for p in one.plan.programs if p["kind"] == "step"]
-    fits = "fits" if one.fits else "does not fit"
+    fits = "fits" if one.fits else _why(one.plan)
     peaks = [program["peak"] for program in steps if "peak" in program]
     size = ""
     if peaks:
@@ -230,6 +232,12 @@ def _line(one: Tried) -> str:
     if one.fits and one.plan.seconds:
         speed = f", bound {one.plan.tokens / one.plan.seconds:,.0f} tokens/s"
     return f"{one.settings.flags()}: {fits}{size}{speed}"
+
+
+def _why(plan: Planned) -> str:
+    """What the compiler says of one that does not fit."""
+    errors = [program["error"] for program in plan.programs if program["error"]]
+    return "; ".join(dict.fromkeys(errors)) or "does not fit"
 
 
 def _runs(recipe: Recipe) -> list[ObjectiveRun]:
@@ -369,9 +377,9 @@ def _moved_by_chunks(
 ) -> float:
     """Bytes of a device in a step: the more chunks, the oftener the token table's gradient is read
     and written."""
-    chunk = settings.chunk
-    if chunk is None:
-        chunk = getattr(run.objective, "chunk", 0)
+    chunk = getattr(run.objective, "chunk", 0)
+    if settings.chunk is not None and hasattr(run.objective, "chunk"):
+        chunk = settings.chunk
     rows = run.batches.shapes["input_ids"][0] // settings.microbatches
     predictions = rows * predictions_of_row(run)
     if not chunk or chunk >= predictions:
