@@ -237,7 +237,7 @@ def test_a_loops_operations_count_as_often_as_it_turns(chips):
 
 
 def test_a_plan_that_does_not_fit(tmp_path, capsys):
-    status, record = a_plan(tmp_path, "--gin.BATCH=256")
+    status, record = a_plan(tmp_path, "--gin.BATCH=512")
     [mlm] = record["programs"]
     assert status == 1 and not record["fits"] and mlm["error"] == "does not fit"
     # Of 15.75 GiB.
