@@ -103,7 +103,9 @@ def test_every_word_has_the_tag_that_transformers_reads_at_its_first_piece(langu
         assert tags == theirs, sentence.words
         marked += sum(given.tokens()[first[word]] == "▁" for word in range(len(sentence.words)))
     assert marked, "no word begins with a lone mark: nothing was shown"
-    assert len({tag for tags in ours for tag in tags}) > 1
+    # A random model may find one tag for all words of a single sentence.
+    if DATA:
+        assert len({tag for tags in ours for tag in tags}) > 1
 
 
 def test_a_word_that_they_make_nothing_of_is_unknown_to_us_and_missing_to_them(exported):
