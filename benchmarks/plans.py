@@ -109,13 +109,6 @@ def _best(found: dict[str, Any]) -> dict[str, Any] | None:
     return None
 
 
-def _error(one: dict[str, Any]) -> str:
-    """What the compiler says of settings that do not fit."""
-    programs = one["plan"]["programs"]
-    errors = [program["error"] for program in programs if program["error"]]
-    return "; ".join(dict.fromkeys(errors)) or "does not fit"
-
-
 def _golden(
     recipe: str,
     machine: str,
@@ -152,9 +145,7 @@ def _line(recipe: str, machine: str, found: dict[str, Any]) -> str:
         return f"{start} {found['refused']} | | | | | | | | | |"
     one = _best(found)
     if one is None:
-        said = "; ".join(
-            one["refused"] or _error(one) for one in found["tried"]
-        )
+        said = "; ".join(one["refused"] for one in found["tried"])
         none = f"none of {len(found['tried'])} fits: {said}"
         return f"{start} {none} | | | | | | | | | {found['seconds']:.0f} |"
     values = dict(

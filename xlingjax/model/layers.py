@@ -258,6 +258,7 @@ def dropout_keeps(shape: tuple[int, ...], rate: float, key: Array) -> Array:
 
 
 def kept_of(x: Array, keeps: Array, rate: float) -> Array:
+    """x where `dropout_keeps` leaves it, scaled, and 0 elsewhere."""
     # By the rounded rate, so that the mean is kept exactly.
     scale = 65536 / (65536 - _threshold(rate))
     return jnp.where(

@@ -264,7 +264,7 @@ def machine_named(name: str) -> Machine:
                 f"--on {name}: a pod of {accelerator.name} has {accelerator.dimensions} directions;"
                 f" give {_example(accelerator)}",
             )
-        # A host of a pod has 2 x 2 chips, or those of one row.
+        # As `compilers` asks for them: 2 x 2 on a host, or those of a row.
         if any(side > 1 and side % 2 for side in shape[:2]):
             raise UserError(
                 f"--on {name}: a pod's hosts have 2 x 2 chips: give 1 or even numbers in the"

@@ -148,22 +148,19 @@ def train(
     device_mesh = make_mesh(mesh)
     # Before anything is compiled: a full disk would be noticed at the first checkpoint.
     check_workdir(workdir, _bytes_to_come(model, checkpoint, workdir))
+
+    def fitting() -> str:
+        # An estimate is of one objective's step.
+        if schedule == "summed":
+            return ""
+        needs = Needs(model, optimizer, objectives)
+        room = SHARE * device_bytes()
+        return what_fits(needs, device_mesh, microbatches, room)
+
     with (
         disk_explained(workdir),
         contextlib.ExitStack() as stack,
-        out_of_memory_explained(
-            lambda: (
-                what_fits(
-                    Needs(model, optimizer, objectives),
-                    device_mesh,
-                    microbatches,
-                    SHARE * device_bytes(),
-                )
-                # An estimate is of one objective's step.
-                if schedule != "summed"
-                else ""
-            ),
-        ),
+        out_of_memory_explained(fitting),
     ):
         # What is opened is closed in the reverse order, whatever ends the run: the log comes last,
         # and then the folder is another's to have.

@@ -137,10 +137,7 @@ class Needs:
     ) -> int:
         """Logits, and the gradient of the table that they make."""
         predictions = rows * predictions_of_row(run)
-        own = getattr(run.objective, "chunk", 0)
-        # One that has none is not cut.
-        if chunk is None or not hasattr(run.objective, "chunk"):
-            chunk = own
+        chunk = chunk_of(run, chunk)
         if chunk:
             # A chunk spans the devices.
             predictions = min(predictions, -(-chunk // row_devices(mesh)))
@@ -190,6 +187,17 @@ def predictions_of_row(run: ObjectiveRun) -> int:
         if field in run.objective.reads:
             return shapes[field][1]
     return shapes["input_ids"][1]
+
+
+def chunk_of(run: ObjectiveRun, asked: int | None) -> int:
+    """Predictions of a chunk of its loss, 0: all at once. asked: in place of the objective's."""
+    own = getattr(run.objective, "chunk", None)
+    # One that has none is not cut.
+    if own is None:
+        return 0
+    if asked is None:
+        return own
+    return asked
 
 
 def _residuals(

@@ -28,6 +28,7 @@ from xlingjax.training.step_memory import (
     MORE,
     RECOMPUTED,
     Needs,
+    chunk_of,
     predictions_of_row,
 )
 from xlingjax.workflows.plan import Planned, measured
@@ -86,6 +87,14 @@ class Tried:
         return self.plan is not None and self.plan.all_fit
 
     @property
+    def why(self) -> str:
+        """It does not fit, as the compiler or the recipe says it; "": it does."""
+        if self.plan is None or self.fits:
+            return self.refused
+        errors = [program["error"] for program in self.plan.programs]
+        return "; ".join(dict.fromkeys(filter(None, errors))) or "does not fit"
+
+    @property
     def seconds(self) -> float:
         if self.plan is None:
             return math.inf
@@ -109,7 +118,7 @@ class Found:
         """As JSON."""
         record: dict[str, Any] = {"best": None, "tried": []}
         for one in self.tried:
-            entry = {"flags": one.settings.flags(), "refused": one.refused}
+            entry = {"flags": one.settings.flags(), "refused": one.why}
             if one.plan is not None:
                 entry["plan"] = one.plan.record()
             record["tried"].append(entry)
@@ -223,7 +232,7 @@ def _line(one: Tried) -> str:
     if one.plan is None:
         return f"{one.settings.flags()}: refused: {one.refused}"
     steps = [p for p in one.plan.programs if p["kind"] == "step"]
-    fits = "fits" if one.fits else _why(one.plan)
+    fits = one.why or "fits"
     peaks = [program["peak"] for program in steps if "peak" in program]
     size = ""
     if peaks:
@@ -232,12 +241,6 @@ def _line(one: Tried) -> str:
     if one.fits and one.plan.seconds:
         speed = f", bound {one.plan.tokens / one.plan.seconds:,.0f} tokens/s"
     return f"{one.settings.flags()}: {fits}{size}{speed}"
-
-
-def _why(plan: Planned) -> str:
-    """What the compiler says of one that does not fit."""
-    errors = [program["error"] for program in plan.programs if program["error"]]
-    return "; ".join(dict.fromkeys(errors)) or "does not fit"
 
 
 def _runs(recipe: Recipe) -> list[ObjectiveRun]:
@@ -299,7 +302,7 @@ def _chunks(files: Sequence[str], recipe: Recipe) -> list[int | None]:
     """What the loss may take at once, from the most on."""
     if "LOSS_CHUNK" not in {macro.name for macro in macros_of(files)}:
         return [None]
-    own = {getattr(run.objective, "chunk", 0) for run in _runs(recipe)}
+    own = {chunk_of(run, None) for run in _runs(recipe)}
     return sorted({*CHUNKS, *own}, key=lambda one: -one or -math.inf)
 
 
@@ -377,9 +380,7 @@ def _moved_by_chunks(
 ) -> float:
     """Bytes of a device in a step: the more chunks, the oftener the token table's gradient is read
     and written."""
-    chunk = getattr(run.objective, "chunk", 0)
-    if settings.chunk is not None and hasattr(run.objective, "chunk"):
-        chunk = settings.chunk
+    chunk = chunk_of(run, settings.chunk)
     rows = run.batches.shapes["input_ids"][0] // settings.microbatches
     predictions = rows * predictions_of_row(run)
     if not chunk or chunk >= predictions:
