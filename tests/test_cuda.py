@@ -43,6 +43,17 @@ def test_a_plan_says_what_the_compiler_says(tmp_path, machine, dtype, room):
     assert mlm["bound"]["links"] > 0
 
 
+def test_rows_for_which_triton_has_no_tiles(tmp_path, capsys):
+    """64 rows of 511 target tokens in bfloat16: XLA refuses what it chose itself."""
+    output = tmp_path / "plan.json"
+    argv = ["plan", "--gin_file", "xdae", "--on", "A100:1", "--gin.DTYPE=bfloat16"]
+    small = ["--gin.LAYERS=1", "--gin.VOCABULARY_SIZE=1000", "--gin.BATCH=64"]
+    assert main.main([*argv, *small, "--output", str(output)]) == 0
+    [record] = json.loads(output.read_text(encoding="utf-8"))
+    assert record["programs"][0]["options"] == {"xla_gpu_enable_triton_gemm": False}
+    assert "s, xla_gpu_enable_triton_gemm=false)" in capsys.readouterr().out
+
+
 def test_a_card_before_ampere_is_refused(tmp_path, capsys):
     """XLA compiles Triton for no Volta."""
     half = ["--gin.DTYPE=float16", "--gin.optimizer.loss_scale=65536.0", "--gin.ATTENTION=flash"]

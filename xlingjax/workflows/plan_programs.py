@@ -342,11 +342,25 @@ def _objectives(planned: Planned) -> list[Turn]:
     return list(found.values())
 
 
+NO_TILES = "Couldn't find output tile sizes"
+"""XLA says so of matrix products for GPUs (jaxlib 0.10.2: of 511 tokens a row in bfloat16). With no
+card to try on, it takes Triton's for all of one kind, in tiles that some sizes do not have."""
+WITHOUT_TRITON = {"xla_gpu_enable_triton_gemm": False}
+"""Matrix products by cuBLAS, to which a card that is there would come back."""
+
+
 def compiled(lowered: jax.stages.Lowered) -> dict[str, Any]:
     """What the compiler says of a program, of one device."""
     begun = time.perf_counter()
+    options: dict[str, bool] = {}
     try:
-        program = lowered.compile()
+        try:
+            program = lowered.compile()
+        except jax.errors.JaxRuntimeError as error:
+            if NO_TILES not in str(error):
+                raise
+            options = WITHOUT_TRITON
+            program = lowered.compile(options)
     except jax.errors.JaxRuntimeError as error:
         seconds = time.perf_counter() - begun
         return {"seconds": seconds, **refusal(str(error))}
@@ -361,6 +375,7 @@ def compiled(lowered: jax.stages.Lowered) -> dict[str, Any]:
     return {
         "seconds": seconds,
         "error": "",
+        "options": options,
         "arguments": arguments,
         "results": results,
         "temporaries": temporaries,

@@ -45,6 +45,8 @@ def _of_program(
     fits = "fits"
     if not plan.fits(program):
         fits = "DOES NOT FIT"
+    for option, value in program.get("options", {}).items():
+        compiled += f", {option}={str(value).lower()}"
     lines = [
         f"{name}: {fits}: {_bytes(program['peak'])} of {_bytes(plan.room)} ({compiled})",
     ]
