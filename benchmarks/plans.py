@@ -19,36 +19,33 @@ from xlingjax.errors import UserError
 from xlingjax.workflows.plan import stand_ins
 from xlingjax.workflows.plan_search import search
 
-RECIPES: dict[str, tuple[str, ...]] = {
-    "xlm_15_mlm": (),
-    "xlm_15_mlm_tlm": (),
-    "xlm_clm": (),
-    "xlmr_base": (),
-    "xlmr_large": (),
-    "unicoder": (),
-    "unicoder_lc": (),
-    "veco_large": (),
-    "ernie_m_base": (),
-    "ernie_m_large": (),
-    "xdae": (),
-    "xfnp": (),
-    "xlm_mt_ro_en": (),
-    "xlm_unmt_en_fr": (),
+RECIPES = {
+    "xlm_15_mlm": "v5e:2x4",
+    "xlm_15_mlm_tlm": "v5e:2x4",
+    "xlm_clm": "v5e:2x4",
+    "xlmr_base": "v5e:2x4",
+    "xlmr_large": "v5e:4x4",
+    "unicoder": "v5e:2x4",
+    "unicoder_lc": "v5e:2x4",
+    "veco_large": "v5e:8x8",
+    "ernie_m_base": "v5e:4x4",
+    "ernie_m_large": "v5e:8x8",
+    "xdae": "v5e:4x4",
+    "xfnp": "v5e:4x4",
+    "xlm_mt_ro_en": "v5e:2x4",
+    "xlm_unmt_en_fr": "v5e:2x4",
 }
-"""With what they are given beside stand-ins of their text."""
-MACHINES = {
-    # Its matrix units know float16 alone.
-    "V100:8": ("DTYPE=float16", "optimizer.loss_scale=65536.0"),
-    "A100:8": ("DTYPE=bfloat16",),
-    "v5e:2x4": ("DTYPE=bfloat16",),
-}
+"""With the TPUs that they are compiled for."""
+GPUS = ("V100:8", "A100:8", "H100:8")
+# Its matrix units know float16 alone.
+VOLTA = ("DTYPE=float16", "optimizer.loss_scale=65536.0")
 
 
 def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("out", type=Path)
     parser.add_argument("recipe", nargs="*")
-    parser.add_argument("--on", nargs="+", default=list(MACHINES))
+    parser.add_argument("--on", nargs="+", metavar="MACHINE")
     parser.add_argument("--tries", type=int, default=3)
     parser.add_argument("--behind", type=int, default=2)
     parser.add_argument("--golden", type=Path)
@@ -61,7 +58,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     )
     golden = []
     for recipe in args.recipe or RECIPES:
-        for machine in args.on:
+        for machine in args.on or [*GPUS, RECIPES[recipe]]:
             path = args.out / f"{recipe}-{machine.replace(':', '-')}.json"
             if not path.exists():
                 path.write_text(
@@ -84,7 +81,9 @@ def _found(
     tries: int,
     behind: int,
 ) -> dict[str, Any]:
-    given = [*RECIPES.get(recipe, ()), *MACHINES.get(machine, ())]
+    given = ["DTYPE=bfloat16"]
+    if machine.startswith("V100"):
+        given = [*VOLTA]
     given += stand_ins([recipe], given)
     began = time.monotonic()
     try:
