@@ -342,6 +342,7 @@ def test_buckets():
             relative_buckets=6,
             relative_max_distance=9,
             head="tied",
+            attention_backend="chunked",
         ),
     ],
     ids=["post", "pre", "shared"],
@@ -495,8 +496,9 @@ def test_rows_over_the_position_table_are_refused():
         (dict(tied_self_attention=True), "streams=2 has no tied_self_attention"),
         (
             dict(attention_backend="splash", attention_dropout=0.0),
-            "streams=2 needs attention_backend=xla, got splash",
+            "streams=2 needs attention_backend=xla or chunked, got splash",
         ),
+        (dict(attention_backend="flash"), "needs attention_backend=xla or chunked, got flash"),
         (dict(relative_buckets=1), "streams=2 needs relative_buckets of 2 or more, got 1"),
         (dict(relative_max_distance=16), "streams=2 needs relative_max_distance over 16"),
         (

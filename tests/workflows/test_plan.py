@@ -252,10 +252,11 @@ def test_a_backend_that_is_refused_is_not_tried_again(monkeypatch):
 
 
 def test_the_search_keeps_what_streams_need():
-    """xFNP's model refuses every backend but `xla`."""
+    """xFNP's model refuses every backend but these."""
     config = preset("tiny", decoder_layers=2, streams=2)
     recipe = Recipe(functools.partial(print, model=config, objectives=()), None, "")
-    assert plan_search._attentions(recipe, machine_named("H100:8")) == ["xla"]
+    for on in ("H100:8", "v5e:2x4", "V100:8"):
+        assert plan_search._attentions(recipe, machine_named(on)) == ["xla", "chunked"]
 
 
 def test_gradients_are_sent_for_each_microbatch():

@@ -4,6 +4,9 @@ The backward pass makes the scores of a block once more (Rabe and Staats 2021): 
 is kept, nor is there ever more of it than a block.
 """
 
+from collections.abc import Callable
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 from jax import lax
@@ -27,15 +30,58 @@ def block_of(length: int) -> int:
     return blocks[-1]
 
 
-def require_blocks(length: int) -> str:
-    """Why rows of such a length are not cut into blocks; "": they are."""
-    if block_of(length):
+def require_blocks(length: int, streams: int = 1) -> str:
+    """Why rows of such a length, of so many streams side by side, are not cut into blocks; "": they
+    are."""
+    if block_of(streams * length):
         return ""
+    tokens = f"{length} tokens"
+    if streams > 1:
+        tokens = f"{streams} x {tokens}"
     longer = -(-length // BLOCK) * BLOCK
     return (
-        f"rows that a block of {_LEAST} to {BLOCK} queries divides, not of {length} tokens; make"
-        f" them {longer} long (LENGTH)"
+        f"rows that a block of {_LEAST} to {BLOCK} queries divides, not of {tokens}; make them"
+        f" {longer} long (LENGTH)"
     )
+
+
+def in_blocks(
+    compute: Callable[[Array, Any, Any, Array | None], Array],
+    queries: Any,
+    whole: Any,
+    key: Array | None,
+) -> Array:
+    """[B, L, ...], of each block `compute(first, part, whole, key)`, [B, Q, ...].
+
+    queries: a tree of arrays [B, L, ...], of which a block has its `part`, [B, Q, ...], from query
+    `first` on. whole: a tree of what every block reads. key: of dropout, of each block another.
+    """
+    rows, length = jax.tree.leaves(queries)[0].shape[:2]
+    block = block_of(length)
+
+    def cut(array: Array) -> Array:
+        """[blocks, B, Q, ...]."""
+        parted = array.reshape(rows, -1, block, *array.shape[2:])
+        return jnp.moveaxis(parted, 1, 0)
+
+    # What a block computes is not kept: the backward pass computes it again.
+    @jax.checkpoint
+    def of_block(number, part, whole):
+        # Without it JAX would make the masks, which are the same in every layer, of all blocks
+        # ahead, and keep them once for each head.
+        number, part, whole = lax.optimization_barrier((number, part, whole))
+        own_key = None
+        if key is not None:
+            own_key = jax.random.fold_in(key, number)
+        return compute(number * block, part, whole, own_key)
+
+    def step(_, numbered):
+        number, part = numbered
+        return None, of_block(number, part, whole)
+
+    numbers = jnp.arange(length // block)
+    _, o_NBQ = lax.scan(step, None, (numbers, jax.tree.map(cut, queries)))
+    return jnp.moveaxis(o_NBQ, 0, 1).reshape(rows, length, *o_NBQ.shape[3:])
 
 
 def attend(
@@ -49,38 +95,23 @@ def attend(
     key: Array | None,
 ) -> Array:
     """[B, L, H, K] in the type of the values. queries, keys: of [B, L] and [B, S]."""
-    rows, length, heads, size = q_BLHK.shape
-    block = block_of(length)
     lowest = jnp.finfo(jnp.float32).min
 
-    def in_blocks(array: Array) -> Array:
-        """[blocks, B, block, ...]."""
-        parted = array.reshape(rows, -1, block, *array.shape[2:])
-        return jnp.moveaxis(parted, 1, 0)
-
-    @jax.checkpoint
-    def of_block(part, k_BSHK, v_BSHK):
-        number, q_BQHK, fields_BQ = part
+    def of_block(first, part, whole, key):
+        q_BQHK, fields_BQ = part
+        k_BSHK, v_BSHK, keys = whole
         # As the backend `xla`: queries are scaled, the softmax is in float32.
         s_BHQS = jnp.einsum(
             "BQHK,BSHK->BHQS",
-            q_BQHK * size**-0.5,
+            q_BQHK * q_BQHK.shape[-1] ** -0.5,
             k_BSHK,
             preferred_element_type=jnp.float32,
         )
-        allowed_BQS = mask(fields_BQ, keys, first=number * block)
+        allowed_BQS = mask(fields_BQ, keys, first=first)
         s_BHQS = jnp.where(allowed_BQS[:, None], s_BHQS, lowest)
         p_BHQS = jax.nn.softmax(s_BHQS, axis=-1).astype(v_BSHK.dtype)
-        if key is not None:
-            # Of each block another.
-            own = jax.random.fold_in(key, number)
-            p_BHQS = dropout(p_BHQS, rate, own)
+        p_BHQS = dropout(p_BHQS, rate, key)
         return jnp.einsum("BHQS,BSHK->BQHK", p_BHQS, v_BSHK)
 
-    def step(_, part):
-        return None, of_block(part, k_BSHK, v_BSHK)
-
-    numbers = jnp.arange(length // block)
-    parts = numbers, in_blocks(q_BLHK), jax.tree.map(in_blocks, queries)
-    _, o_NBQHK = lax.scan(step, None, parts)
-    return jnp.moveaxis(o_NBQHK, 0, 1).reshape(rows, length, heads, size)
+    whole = k_BSHK, v_BSHK, keys
+    return in_blocks(of_block, (q_BLHK, queries), whole, key)

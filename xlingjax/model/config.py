@@ -22,6 +22,8 @@ MOST = {
 """More is no model, and would be a table of as many names before it is found out."""
 WITH_DROPOUT = ("xla", "chunked", "flash")
 """Attention backends that drop weights."""
+WITH_STREAMS = ("xla", "chunked")
+"""Those that know the distances of predicting streams."""
 CHOICES: dict[str, tuple[str, ...]] = {
     "norm_order": ("post", "pre"),
     "gelu": ("exact", "tanh"),
@@ -300,9 +302,10 @@ class ModelConfig:
             raise UserError(
                 f"{what} has no tied_self_attention: the encoder's knows no distances",
             )
-        if self.attention_backend != "xla":
+        if self.attention_backend not in WITH_STREAMS:
             raise UserError(
-                f"{what} needs attention_backend=xla, got {self.attention_backend}",
+                f"{what} needs attention_backend={' or '.join(WITH_STREAMS)}, got"
+                f" {self.attention_backend}",
             )
         if not exact:
             raise UserError(

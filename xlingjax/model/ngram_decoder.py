@@ -20,7 +20,8 @@ import numpy as np
 from jax.sharding import Mesh
 
 from xlingjax.errors import UserError
-from xlingjax.model.attention import bind
+from xlingjax.model import chunked
+from xlingjax.model.attention import Refused
 from xlingjax.model.block import KeysValues, by_head, written
 from xlingjax.model.config import ModelConfig
 from xlingjax.model.encoder import Batch, Embeddings, Params
@@ -65,7 +66,7 @@ def from_first(fields: Fields) -> Fields:
 def bucket(config: ModelConfig, distance: Array) -> Array:
     """The bucket, 0 to U-1, of each distance (position of the query less that of the key; below 0
     it counts as 0): one for each distance under U/2, then ever wider ones, of which the last has
-    all from relative_max_distance on.
+    all from relative_max_distance on. In the smallest type that has U numbers.
     """
     longest = config.relative_max_distance
     exact = config.relative_buckets // 2
@@ -74,10 +75,8 @@ def bucket(config: ModelConfig, distance: Array) -> Array:
     far_buckets = exact + np.log(far / exact) / np.log(longest / exact) * wide
     buckets = np.r_[:exact, far_buckets.astype(np.int32)]
     # A table of NumPy's: logarithms on a device may round a distance into the next bucket.
-    table = jnp.asarray(
-        np.minimum(buckets, config.relative_buckets - 1),
-        jnp.int32,
-    )
+    last = config.relative_buckets - 1
+    table = jnp.asarray(np.minimum(buckets, last), np.min_scalar_type(last))
     return table[jnp.clip(distance, 0, longest)]
 
 
@@ -87,11 +86,13 @@ class StreamAttention:
     """What the self-attention of every layer shares: L queries of all streams, S keys of the main
     one."""
 
-    bias_B1LS: Array
-    """Who sees whom."""
-    buckets_B1LS: Array
+    allowed_BLS: Array
+    """bool: who sees whom."""
+    buckets_BLS: Array
     streams: int = dataclasses.field(metadata={"static": True})
     """1+n"""
+    backend: str = dataclasses.field(metadata={"static": True})
+    """xla, or chunked."""
     dropout: float = dataclasses.field(metadata={"static": True})
 
     def __call__(
@@ -104,8 +105,29 @@ class StreamAttention:
     ) -> Array:
         """[B, L, H, K]. main: keys and values, [B, H, S, K]; own: [B, L, H, K], of the queries' own
         columns."""
-        k_BHSK, v_BHSK = main
+        rows, length = q_BLHK.shape[:2]
+        is_main_L = jnp.arange(length) < length // self.streams
+        # All that is of a query: a block may have those of several streams.
+        queries = (
+            q_BLHK,
+            own,
+            relative_BLUH,
+            jnp.broadcast_to(is_main_L, (rows, length)),
+            self.allowed_BLS,
+            self.buckets_BLS,
+        )
+        if self.backend == "xla":
+            return self._attend(0, queries, main, key)
+        return chunked.in_blocks(self._attend, queries, main, key)
+
+    def _attend(self, _, queries, main, key):
+        """[B, L, H, K], of all queries or of a block of them."""
+        q_BLHK, own, relative_BLUH, is_main_BL, allowed_BLS, buckets_BLS = (
+            queries
+        )
         own_k_BLHK, own_v_BLHK = own
+        k_BHSK, v_BHSK = main
+        lowest = jnp.finfo(jnp.float32).min
         q_BLHK = q_BLHK * (q_BLHK.shape[-1] ** -0.5)
         r_BHLU = jnp.moveaxis(relative_BLUH.astype(jnp.float32), -1, 1)
         s_BHLS = jnp.einsum(
@@ -114,10 +136,9 @@ class StreamAttention:
             k_BHSK,
             preferred_element_type=jnp.float32,
         )
-        s_BHLS += (
-            jnp.take_along_axis(r_BHLU, self.buckets_B1LS, axis=-1)
-            + self.bias_B1LS
-        )
+        buckets_B1LS = buckets_BLS[:, None].astype(jnp.int32)
+        bias_B1LS = jnp.where(allowed_BLS[:, None], 0.0, lowest)
+        s_BHLS += jnp.take_along_axis(r_BHLU, buckets_B1LS, axis=-1) + bias_B1LS
         # Instead of T keys of which a mask hides all but one: each query's own score, at distance
         # 0.
         own_BHL = jnp.einsum(
@@ -128,9 +149,7 @@ class StreamAttention:
         )
         own_BHL = own_BHL + r_BHLU[..., 0]
         # The main stream has its own column among its keys.
-        length = q_BLHK.shape[1]
-        is_main_L = jnp.arange(length) < length // self.streams
-        own_BHL = jnp.where(is_main_L, jnp.finfo(jnp.float32).min, own_BHL)
+        own_BHL = jnp.where(is_main_BL[:, None], lowest, own_BHL)
         # One softmax over both: S keys of the main stream, and behind them the query's own.
         s_BHLS = jnp.concatenate([s_BHLS, own_BHL[..., None]], axis=-1)
         p_BHLS = jax.nn.softmax(s_BHLS, axis=-1).astype(v_BHSK.dtype)
@@ -245,13 +264,9 @@ class _NgramDecoder(Decoder):
             positions_BT,
             keys[:2],
             shift_BTD,
+            self.backend(),
         )
-        cross = bind(
-            CROSS,
-            queries,
-            source,
-            dropout=self.config.attention_dropout,
-        )
+        cross = self.bound(CROSS, queries, source)
         h_BLD = self.decoder(x_BLD, keys[2], attention, (memory_BSD, cross))
         # The main stream only reads: nothing is predicted from its states.
         _, *predicting = jnp.split(h_BLD, 1 + count, axis=1)
@@ -277,11 +292,17 @@ class _NgramDecoder(Decoder):
         positions_BS: Array,
         rngs: tuple = (None, None),
         shift_BTD: Array | None = None,
+        backend: str = "xla",
     ) -> tuple[Array, StreamAttention, Fields]:
         """(x_BLD, the self-attention, the fields of L columns) of the main stream and the first
         `count` predicting ones; positions_BS are the keys'."""
         c = self.config
         length = batch["input_ids"].shape[1]
+        wanted = chunked.require_blocks(length, 1 + count)
+        if backend == "chunked" and wanted:
+            raise Refused(
+                f"attention backend chunked takes {wanted}, or use xla",
+            )
         # A predicting column stands where its target does, one after the token that was read.
         ahead = {name: jnp.tile(ids, (1, count)) for name, ids in batch.items()}
         ahead["position_ids"] += 1
@@ -300,12 +321,12 @@ class _NgramDecoder(Decoder):
             [mask(queries, keys) for mask in masks],
             axis=1,
         )
-        bias_BLS = jnp.where(allowed_BLS, 0.0, jnp.finfo(jnp.float32).min)
         distance_BLS = positions_BL[:, :, None] - positions_BS[:, None]
         attention = StreamAttention(
-            bias_B1LS=bias_BLS[:, None],
-            buckets_B1LS=bucket(c, distance_BLS)[:, None],
+            allowed_BLS=allowed_BLS,
+            buckets_BLS=bucket(c, distance_BLS),
             streams=1 + count,
+            backend=backend,
             dropout=c.attention_dropout,
         )
         every_stream = jax.tree.map(

@@ -108,31 +108,28 @@ class Decoder(nn.Module):
         key: Array | None,
         shift_BTD: Array | None,
     ):
-        c = self.config
         keys = split_key(key)
         fields = Fields.from_batch(batch)
-        backend = c.attention_backend
-        if self.is_initializing():
-            # Parameters are made on rows of one token, which a kernel may refuse.
-            backend = "xla"
-        attention = bind(
-            SELF,
-            fields,
-            fields,
-            backend,
-            c.attention_dropout,
-            self.mesh,
-        )
-        cross = bind(
-            CROSS,
-            fields,
-            source,
-            backend,
-            c.attention_dropout,
-            self.mesh,
-        )
+        attention = self.bound(SELF, fields, fields)
+        cross = self.bound(CROSS, fields, source)
         x_BTD = self.embeddings(batch, keys[0], None, shift_BTD)
         return self.decoder(x_BTD, keys[1], attention, (memory_BSD, cross))
+
+    def backend(self) -> str:
+        """What computes attention to all columns at once."""
+        # Parameters are made on rows of one token, which a kernel may refuse.
+        if self.is_initializing():
+            return "xla"
+        return self.config.attention_backend
+
+    def bound(
+        self,
+        spec: AttentionSpec,
+        queries: Fields,
+        keys: Fields,
+    ) -> Attention:
+        rate = self.config.attention_dropout
+        return bind(spec, queries, keys, self.backend(), rate, self.mesh)
 
     def begin_step(self, batch: Batch, cache: Cache):
         """(x_BLD, the self-attention, the attention to the source) of a new column; its last x is

@@ -164,14 +164,17 @@ class Needs:
     def _traced(self, run: ObjectiveRun, remat: str) -> Kept:
         config = self.config.replace(remat=remat, attention_backend="xla")
         one, two = (_residuals(config, run, rows) for rows in (1, 2))
-        length = run.batches.shapes["input_ids"][1]
         whole = split = 0.0
         # What does not grow with the rows is no activation: parameters, and what is made of them.
         for few, many in zip(one, two, strict=True):
             size = _bytes(many) - _bytes(few)
-            squared = few.shape[-2:] == (length, length)
-            # A fused backend keeps none of them.
-            if squared and self.config.attention_backend != "xla":
+            # A number for each head, query and key; [..., H, S, K] are keys and values.
+            scores = (
+                few.shape[-3:-2] == (config.heads,)
+                and few.shape[-1] != config.head_dim
+            )
+            # Every backend but `xla` keeps none of them.
+            if scores and self.config.attention_backend != "xla":
                 continue
             if {config.heads, config.ffn} & {*few.shape}:
                 split += size

@@ -18,7 +18,7 @@ from xlingjax.config.macros import macros_of
 from xlingjax.config.recipe import Recipe, read_recipe
 from xlingjax.errors import UserError
 from xlingjax.model import flash
-from xlingjax.model.config import ModelConfig
+from xlingjax.model.config import WITH_STREAMS, ModelConfig
 from xlingjax.model.parameter_count import count_parameters
 from xlingjax.model.partition import AXES
 from xlingjax.runtime.accelerators import Gpu, Machine, machine_named
@@ -307,14 +307,16 @@ def _chunks(files: Sequence[str], recipe: Recipe) -> list[int | None]:
 
 
 def _attentions(recipe: Recipe, machine: Machine) -> list[str]:
-    """What may compute attention: beside `xla` also `flash`, where the machine has it and rows are
-    such as it takes, or else `chunked`."""
+    """What may compute attention: beside `xla` also `flash`, where the machine has it and the
+    model's rows are such as it takes, or else `chunked`."""
     config: ModelConfig = recipe.bound["model"]
     backend = config.attention_backend
     accelerator = machine.accelerator
-    # Predicting streams need distances, which `xla` alone knows.
-    if backend != "xla" or config.streams:
+    if backend != "xla":
         return [backend]
+    # Their distances no kernel knows.
+    if config.streams:
+        return [*WITH_STREAMS]
     # XLA compiles Triton for no GPU before Ampere.
     if isinstance(accelerator, Gpu) and accelerator.capability < (8, 0):
         return [backend, "chunked"]
