@@ -105,6 +105,39 @@ def test_on_meshes_in_blocks_and_to_other_keys(lengths, sizes, monkeypatch):
 RATE = 0.1
 
 
+@pytest.mark.parametrize("size", [16, 64])
+def test_heads_that_stand_together_are_those_that_stand_alone(platform, size, monkeypatch):
+    """Of TPUs: two heads of 64 fill the lanes, eight of 16."""
+    if platform == "gpu":
+        pytest.skip("its kernel takes a head at a time")
+    monkeypatch.setattr(flash, "_ELEMENTS", 1 << 14)
+    heads, length, keys = 2 * 128 // size, 256, 128
+    kernel = flash.Kernel(masks.camlm, RATE, True, length, keys, size)
+    numbers = jax.random.split(jax.random.key(0), 4)
+    q, k, v, weights = (
+        jax.random.normal(number, (2, tokens, heads, size))
+        for number, tokens in zip(numbers, (length, keys, keys, length), strict=True)
+    )
+    fields = [jax.tree.map(lambda x: x[:2], fields_of(tokens, 1)) for tokens in (length, keys)]
+    sides = flash.fields_of(fields[0], 1), flash.fields_of(fields[1], 2)
+    seeds = flash.seeds_of(jax.random.key(5), 2, heads)
+
+    def found(of):
+        def weighed(q, k, v):
+            out = flash.attend(kernel, q, k, v, *sides, seeds[:, of])
+            return (out * weights[:, :, of]).sum(), out
+
+        grads = jax.value_and_grad(weighed, (0, 1, 2), has_aux=True)
+        (_, out), grads = jax.jit(grads)(*(x[:, :, of] for x in (q, k, v)))
+        return out, *grads
+
+    together = found(slice(None))
+    for head in (0, 1, heads - 1):
+        alone = found(slice(head, head + 1))
+        for one, other in zip(together, alone, strict=True):
+            np.testing.assert_allclose(one[:, :, head : head + 1], other, rtol=1e-5, atol=1e-5)
+
+
 @pytest.fixture
 def dropped(platform):
     """bool [2, B, H, L, S]: which weights two calls drop, seen through values that are a unit

@@ -84,6 +84,16 @@ def in_blocks(
     return jnp.moveaxis(o_NBQ, 0, 1).reshape(rows, length, *o_NBQ.shape[3:])
 
 
+def apart(s_BHQS: Array) -> Array:
+    """Scores, and in the backward pass their gradient, that are made before what is computed of
+    them.
+
+    The compiler of TPUs (libtpu 0.0.42) would fuse three products of matrices, one within the
+    other, and end with the process, its stack overflown.
+    """
+    return lax.optimization_barrier(s_BHQS)
+
+
 def attend(
     mask: Mask,
     rate: float,
@@ -107,6 +117,7 @@ def attend(
             k_BSHK,
             preferred_element_type=jnp.float32,
         )
+        s_BHQS = apart(s_BHQS)
         allowed_BQS = mask(fields_BQ, keys, first=first)
         s_BHQS = jnp.where(allowed_BQS[:, None], s_BHQS, lowest)
         p_BHQS = jax.nn.softmax(s_BHQS, axis=-1).astype(v_BSHK.dtype)

@@ -31,10 +31,9 @@ LONGEST = 4096
 """Keys that stand on a chip at once, with the scores of a block of queries."""
 _ELEMENTS = 1 << 17
 """Scores of a block: half a megabyte in float32, of which a few stand at a time."""
-_ORDER = tpu.CompilerParams(
-    dimension_semantics=("parallel", "parallel", "arbitrary"),
-)
-"""Rows and heads may be shared out over a chip's cores; blocks of queries follow each other."""
+_LONG = 3072
+"""Keys, at most, that with all that is computed of them take no more of the chip's memory than the
+compiler gives a kernel of itself: 16 MiB."""
 NEVER = float(np.finfo(np.float32).min)
 
 
@@ -48,6 +47,13 @@ class Kernel:
     length: int
     keys: int
     size: int
+    together: int = 1
+    """Heads that stand side by side in the chip's lanes."""
+
+    @property
+    def width(self) -> int:
+        """Lanes of the heads that stand together."""
+        return math.ceil(self.together * self.size / _LANES) * _LANES
 
     @property
     def block(self) -> int:
@@ -84,15 +90,26 @@ def attend(
 ) -> Array:
     """[B, L, H, K] in the type of the values. q, k, v: [B, L, H, K], [B, S, H, K]; queries
     [B, 8, L], keys [B, S, 8]: see `fields_of`; seeds: see `seeds_of`."""
-    # The kernel takes a row with the heads in front.
-    q_BHLK, k_BHSK, v_BHSK = (jnp.swapaxes(x, 1, 2) for x in (q, k, v))
-    o = _attend(kernel, q_BHLK, k_BHSK, v_BHSK, queries, keys, seeds)
-    return jnp.swapaxes(o, 1, 2)
+    heads = q.shape[2]
+    # Two heads of 64 fill the lanes; alone, each would leave half of them empty.
+    together = max(_LANES // kernel.size, 1)
+    fills = not _LANES % kernel.size and not heads % together
+    if fills:
+        kernel = dataclasses.replace(kernel, together=together)
+    room = kernel.width // kernel.together
+
+    def flat(x: Array) -> Array:
+        """[B, L, lanes of all heads]: nothing is turned around."""
+        x = jnp.pad(x, [(0, 0), (0, 0), (0, 0), (0, room - kernel.size)])
+        return x.reshape(*x.shape[:2], heads * room)
+
+    o = _attend(kernel, flat(q), flat(k), flat(v), queries, keys, seeds)
+    return o.reshape(*q.shape[:3], room)[..., : kernel.size]
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
 def _attend(kernel: Kernel, q, k, v, queries, keys, seeds) -> Array:
-    """[B, H, L, K], of q [B, H, L, K], k and v [B, H, S, K]."""
+    """[B, L, lanes], of q [B, L, lanes], k and v [B, S, lanes]."""
     return _forward(kernel, q, k, v, queries, keys, seeds)
 
 
@@ -103,7 +120,6 @@ def _attend_forward(kernel, q, k, v, queries, keys, seeds):
 
 def _attend_backward(kernel, residuals, do):
     q, k, v, queries, keys, seeds = residuals
-    rows, heads = q.shape[:2]
     blocks = _specs(kernel)
     whole = jax.ShapeDtypeStruct(k.shape, jnp.float32)
     dq, dk, dv = pl.pallas_call(
@@ -116,10 +132,10 @@ def _attend_backward(kernel, residuals, do):
             _of_keys(kernel),
             _of_keys(kernel),
         ),
-        grid=(rows, heads, kernel.length // kernel.block),
+        grid=_grid(kernel, q),
         interpret=kernel.interpret,
-        cost_estimate=cost(kernel, rows * heads, products=5),
-        compiler_params=_ORDER,
+        cost_estimate=cost(kernel, seeds.shape[0] * seeds.shape[1], products=5),
+        compiler_params=_parameters(kernel),
         name="flash_backward",
     )(q, k, v, queries, keys, seeds, do)
     return dq, dk.astype(k.dtype), dv.astype(v.dtype), None, None, None
@@ -129,18 +145,29 @@ _attend.defvjp(_attend_forward, _attend_backward)
 
 
 def _forward(kernel: Kernel, q, k, v, queries, keys, seeds):
-    rows, heads = q.shape[:2]
     return pl.pallas_call(
         functools.partial(_forward_kernel, kernel),
         out_shape=jax.ShapeDtypeStruct(q.shape, v.dtype),
         in_specs=_specs(kernel),
         out_specs=_of_queries(kernel),
-        grid=(rows, heads, kernel.length // kernel.block),
+        grid=_grid(kernel, q),
         interpret=kernel.interpret,
-        cost_estimate=cost(kernel, rows * heads, products=2),
-        compiler_params=_ORDER,
+        cost_estimate=cost(kernel, seeds.shape[0] * seeds.shape[1], products=2),
+        compiler_params=_parameters(kernel),
         name="flash_forward",
     )(q, k, v, queries, keys, seeds)
+
+
+def _parameters(kernel: Kernel) -> tpu.CompilerParams:
+    limit = None
+    if kernel.keys > _LONG:
+        limit = 24 << 20
+    # Rows and heads may be shared out over a chip's cores; blocks of queries follow each other,
+    # and of each block the heads that stand together.
+    return tpu.CompilerParams(
+        dimension_semantics=("parallel", "parallel", "arbitrary", "arbitrary"),
+        vmem_limit_bytes=limit,
+    )
 
 
 def cost(kernel: Kernel, heads: int, products: int) -> pl.CostEstimate:
@@ -154,17 +181,24 @@ def cost(kernel: Kernel, heads: int, products: int) -> pl.CostEstimate:
     )
 
 
-# ---- which part of an array a call of the kernel sees; the grid: row, head, block of queries -----
+# ---- which part of an array a call of the kernel sees --------------------------------------------
+
+
+def _grid(kernel: Kernel, q: Array) -> tuple[int, int, int, int]:
+    """Row, heads that stand together, block of queries, head of those together."""
+    rows, length, lanes = q.shape
+    blocks = length // kernel.block
+    return rows, lanes // kernel.width, blocks, kernel.together
 
 
 def _of_queries(kernel: Kernel) -> pl.BlockSpec:
-    shape = (None, None, kernel.block, kernel.size)
-    return pl.BlockSpec(shape, lambda b, h, i: (b, h, i, 0))
+    shape = (None, kernel.block, kernel.width)
+    return pl.BlockSpec(shape, lambda b, h, i, j: (b, i, h))
 
 
 def _of_keys(kernel: Kernel) -> pl.BlockSpec:
-    shape = (None, None, kernel.keys, kernel.size)
-    return pl.BlockSpec(shape, lambda b, h, i: (b, h, 0, 0))
+    shape = (None, kernel.keys, kernel.width)
+    return pl.BlockSpec(shape, lambda b, h, i, j: (b, 0, h))
 
 
 def _specs(kernel: Kernel) -> list[pl.BlockSpec]:
@@ -175,10 +209,13 @@ def _specs(kernel: Kernel) -> list[pl.BlockSpec]:
         _of_keys(kernel),
         pl.BlockSpec(
             (None, ROWS, kernel.block),
-            lambda b, h, i: (b, 0, i),
+            lambda b, h, i, j: (b, 0, i),
         ),
-        pl.BlockSpec((None, kernel.keys, ROWS), lambda b, h, i: (b, 0, 0)),
-        pl.BlockSpec((None, None, 1, 2), lambda b, h, i: (b, h, 0, 0)),
+        pl.BlockSpec((None, kernel.keys, ROWS), lambda b, h, i, j: (b, 0, 0)),
+        pl.BlockSpec(
+            (None, None, 1, 2),
+            lambda b, h, i, j: (b, h * kernel.together + j, 0, 0),
+        ),
     ]
 
 
@@ -186,11 +223,12 @@ def _specs(kernel: Kernel) -> list[pl.BlockSpec]:
 
 
 def _forward_kernel(kernel, q, k, v, queries, keys, seeds, o):
-    values = v[...]
-    p_SL, kept_SL = _probabilities(kernel, q[...], k[...], queries, keys, seeds)
+    head, values = pl.program_id(3), v[...]
+    q_LK = _only(kernel, head, q[...])
+    p_SL, kept_SL = _probabilities(kernel, q_LK, k[...], queries, keys, seeds)
     if kernel.rate:
         p_SL = p_SL * kept_SL
-    o[...] = contracted(p_SL.astype(values.dtype), values, 0).astype(o.dtype)
+    _write(kernel, head, o, contracted(p_SL.astype(values.dtype), values, 0))
 
 
 def _backward_kernel(
@@ -206,10 +244,11 @@ def _backward_kernel(
     dk,
     dv,
 ):
-    q_LK, k_SK, v_SK, do_LK = q[...], k[...], v[...], do[...]
+    head, k_SK = pl.program_id(3), k[...]
+    q_LK, do_LK = _only(kernel, head, q[...]), _only(kernel, head, do[...])
     p_SL, kept_SL = _probabilities(kernel, q_LK, k_SK, queries, keys, seeds)
     dropped_SL = p_SL
-    dp_SL = contracted(v_SK, do_LK, 1)
+    dp_SL = contracted(v[...], do_LK, 1)
     if kernel.rate:
         dropped_SL = p_SL * kept_SL
         dp_SL = dp_SL * kept_SL
@@ -217,15 +256,39 @@ def _backward_kernel(
     away_1L = jnp.sum(p_SL * dp_SL, axis=0, keepdims=True)
     ds_SL = p_SL * (dp_SL - away_1L) * kernel.size**-0.5
     ds_SL = ds_SL.astype(q_LK.dtype)
-    dq[...] = contracted(ds_SL, k_SK, 0).astype(dq.dtype)
+    _write(kernel, head, dq, contracted(ds_SL, k_SK, 0))
 
-    @pl.when(pl.program_id(2) == 0)
+    @pl.when((pl.program_id(2) == 0) & (head == 0))
     def _():
         dk[...] = jnp.zeros_like(dk)
         dv[...] = jnp.zeros_like(dv)
 
+    # 0 in the lanes of other heads, as in what they are made of.
     dk[...] += product(ds_SL, q_LK)
     dv[...] += product(dropped_SL.astype(do_LK.dtype), do_LK)
+
+
+def _lanes_of(kernel: Kernel, head: Array, shape: tuple[int, int]) -> Array:
+    """bool [L, lanes]"""
+    lane = lax.broadcasted_iota(jnp.int32, shape, 1)
+    return lane // kernel.size == head
+
+
+def _only(kernel: Kernel, head: Array, x: Array) -> Array:
+    """x with 0 in the lanes of all other heads. The matrix units multiply all lanes at once: a
+    product with it is that of the head, and takes no longer."""
+    if kernel.together == 1:
+        return x
+    lanes = _lanes_of(kernel, head, x.shape)
+    return jnp.where(lanes, x.astype(jnp.float32), 0.0).astype(x.dtype)
+
+
+def _write(kernel: Kernel, head: Array, ref, x: Array) -> None:
+    """The head's lanes of x, and no others but for the first head."""
+    if kernel.together > 1:
+        lanes = _lanes_of(kernel, head, x.shape) | (head == 0)
+        x = jnp.where(lanes, x, ref[...].astype(jnp.float32))
+    ref[...] = x.astype(ref.dtype)
 
 
 def _probabilities(kernel, q_LK, k_SK, queries, keys, seeds):
