@@ -33,8 +33,9 @@ def test_of_a_base_model():
     # With the rows that fill the table up.
     assert eight["parameters"] == eight["gradients"] == pytest.approx(4 * BASE, rel=1e-3)
     assert eight["moments"] == pytest.approx(2 * 4 * BASE, rel=1e-3)
-    # 77 of 512 tokens are predicted, in 32 rows: two arrays, and the table's gradient.
-    assert eight["vocabulary"] == 2 * 4 * 32 * 77 * VOCABULARY + 4 * VOCABULARY * 768
+    # 77 of 512 tokens are predicted, in 32 rows: logits in float32, their gradients in 16 bits,
+    # and the table's gradient.
+    assert eight["vocabulary"] == (4 + 2) * 32 * 77 * VOCABULARY + 4 * VOCABULARY * 768
     # Each layer keeps of its attention a row of L for each query and head at least, in 16 bits.
     assert eight["activations"] > 12 * 32 * 12 * 512 * 512 * 2
     # By the rows alone.
@@ -111,5 +112,5 @@ def test_a_chunk_of_the_loss_in_place_of_the_recipes():
     assert chunked.on(mesh(8), 2, chunk=0) == whole
     # Of 1024 tokens each device has 128.
     few = chunked.on(mesh(8), 2)["vocabulary"]
-    assert few == 2 * 4 * 128 * VOCABULARY + 4 * VOCABULARY * 768
-    assert chunked.on(mesh(8), 2, chunk=2048)["vocabulary"] - few == 2 * 4 * 128 * VOCABULARY
+    assert few == (4 + 2) * 128 * VOCABULARY + 4 * VOCABULARY * 768
+    assert chunked.on(mesh(8), 2, chunk=2048)["vocabulary"] - few == (4 + 2) * 128 * VOCABULARY

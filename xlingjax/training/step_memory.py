@@ -26,13 +26,10 @@ from xlingjax.training.step import TrainState, abstract_state
 
 RECOMPUTED = {"none": 1.0, "dots": 1.02, "full": 4 / 3}
 """Products of a step by REMAT, as shares of those that are useful: a third of them is forward."""
-MORE = 1.08
-"""What an estimate leaves free, since the compilers of GPUs need up to 13 % more, and mostly less
-(docs/scaling.md)."""
+MORE = 1.15
+"""What an estimate leaves free, since compilers need up to that much more (docs/scaling.md)."""
 OF_A_PART = 0.005
 """What each microbatch adds to a step, of its time: a guess, which prefers few."""
-LOGITS = 2
-"""Arrays of [predictions, V] in float32 at a time: logits, and their gradients."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -143,7 +140,9 @@ class Needs:
             predictions = min(predictions, -(-chunk // row_devices(mesh)))
         size = self.config.padded_vocab_size // mesh.shape["tensor"]
         table = 4 * size * self.config.dim // mesh.shape["fsdp"]
-        return LOGITS * 4 * predictions * size + table
+        # Of each the logit in float32, and its gradient in the type that the products are in.
+        each = 4 + jnp.dtype(self.config.dtype).itemsize
+        return each * predictions * size + table
 
     def _state(self, mesh: Mesh | AbstractMesh) -> TrainState:
         sizes = tuple(mesh.shape.values())
