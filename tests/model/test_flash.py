@@ -238,6 +238,13 @@ def test_what_it_cannot_do_is_refused(platform, monkeypatch):
     refused("flash needs a TPU or an NVIDIA GPU, and this is cpu")
 
 
+def test_older_chips_take_shorter_rows():
+    """The compiler of TPUs refuses 3,072 tokens on a v4: 18.5 MB of 16."""
+    assert "at most 2,048" in flash.require_room(3072, 3072, flash.longest_on("TPU v4"))
+    assert not flash.require_room(2048, 2048, flash.longest_on("TPU v4"))
+    assert not flash.require_room(4096, 4096, flash.longest_on("TPU v5 lite"))
+
+
 def test_blocks_of_queries_divide_the_rows_and_have_room():
     for length in range(128, flash.LONGEST + 1, 128):
         for keys in (128, 512, 1920, 4096):

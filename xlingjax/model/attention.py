@@ -24,7 +24,11 @@ from xlingjax.model.config import WITH_DROPOUT
 from xlingjax.model.layers import dropout_keeps
 from xlingjax.model.masks import Fields, Mask, bidirectional
 from xlingjax.model.masks import causal as causal_mask
-from xlingjax.model.partition import on_each_device, row_devices
+from xlingjax.model.partition import (
+    first_device,
+    on_each_device,
+    row_devices,
+)
 from xlingjax.model.weighted_sum import weighted_sum
 
 Array = jax.Array
@@ -155,14 +159,7 @@ def _platform(mesh: Mesh | None) -> str:
     if mesh is None:
         return jax.default_backend()
     # Not the process's: a program can be compiled for devices that are not there.
-    return mesh.devices.flat[0].platform
-
-
-def _capability(mesh: Mesh | None) -> str:
-    """ "9.0" of an H100; "": the devices are no GPUs of NVIDIA."""
-    if mesh is None:
-        return getattr(jax.devices()[0], "compute_capability", "")
-    return getattr(mesh.devices.flat[0], "compute_capability", "")
+    return first_device(mesh).platform
 
 
 # --- xla ---
@@ -255,15 +252,18 @@ def _prepare_flash(
             f"attention backend flash needs a TPU or an NVIDIA GPU, and this is {platform}; use"
             " xla",
         )
-    # XLA compiles Triton for none before.
-    if (capability := _capability(mesh)) and float(capability) < 8:
+    device = first_device(mesh)
+    # Of GPUs of NVIDIA alone; XLA compiles Triton for none before.
+    capability = getattr(device, "compute_capability", "")
+    if capability and float(capability) < 8:
         raise Refused(
             "attention backend flash needs a GPU of Ampere or later, and this is of"
             f" {capability}; use xla",
         )
     flash, flash_gpu = _kernels()
     length, sources = queries.pack.shape[1], keys.pack.shape[1]
-    if wanted := flash.require_room(length, sources):
+    longest = flash.longest_on(device.device_kind)
+    if wanted := flash.require_room(length, sources, longest):
         raise Refused(f"attention backend flash takes {wanted}, or use xla")
     _require_spread("flash", len(queries.pack), mesh)
     axis = 1

@@ -37,6 +37,13 @@ class MeshConfig:
     tensor: int = 1
 
 
+def first_device(mesh: Mesh | None) -> jax.Device:
+    """Of a mesh; None: the one that JAX takes by itself."""
+    if mesh is None:
+        return jax.devices()[0]
+    return mesh.devices.flat[0]
+
+
 def make_mesh(
     config: MeshConfig = MeshConfig(),
     devices: Sequence[jax.Device] | None = None,
