@@ -92,7 +92,7 @@ test-soak: $(VENV)/.ready-dev ## the tests of minutes, by hand before a release:
 	$(BIN)/python -m pytest -m soak -n $(TEST_WORKERS) --dist worksteal --durations 15
 
 test-tpu: $(VENV)/tpu/.ready ## programs for TPUs, compiled without one; the other tests skip them
-	PYTHONPATH=$(VENV)/tpu $(BIN)/python -m pytest tests/test_tpu.py -n $(TEST_WORKERS) --durations 15
+	PYTHONPATH=$(VENV)/tpu $(BIN)/python -m pytest tests/test_tpu.py tests/test_plans.py -k "test_tpu or (v5e and xlm_15)" -n $(TEST_WORKERS) --durations 15
 
 test-cuda: $(VENV)/cuda/.ready ## the same for NVIDIA GPUs
 	$(BIN)/python -m pytest tests/test_cuda.py -n $(TEST_WORKERS) --durations 15

@@ -70,6 +70,9 @@ def test_a_token_cache_damaged_anywhere_gives_the_same_rows(text, tmp_path, caps
         assert all(line.endswith("; it is made again") for line in said), said
         for stray in folder.rglob("*.folder"):
             shutil.rmtree(stray)
+    # The last damage may be of what was read before it: the next start finds it.
+    read(opened())
+    capsys.readouterr()
     # Whole again, and nothing is said.
     read(opened())
     assert not capsys.readouterr().out
