@@ -26,7 +26,7 @@ from xlingjax.training.step import TrainState, abstract_state
 
 RECOMPUTED = {"none": 1.0, "dots": 1.02, "full": 4 / 3}
 """Products of a step by REMAT, as shares of those that are useful: a third of them is forward."""
-MORE = 1.15
+MORE = 1.2
 """What an estimate leaves free, since compilers need up to that much more (docs/scaling.md)."""
 OF_A_PART = 0.005
 """What each microbatch adds to a step, of its time: a guess, which prefers few."""
