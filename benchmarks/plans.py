@@ -58,6 +58,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     )
     golden = []
     for recipe in args.recipe or RECIPES:
+        if not args.on and recipe not in RECIPES:
+            parser.error(f"{recipe} has no machines here: name them (--on)")
         for machine in args.on or [*GPUS, RECIPES[recipe]]:
             path = args.out / f"{recipe}-{machine.replace(':', '-')}.json"
             if not path.exists():

@@ -124,7 +124,7 @@ def test_lengths_that_no_block_divides_are_refused():
     model, batch = NgramSeq2Seq(config), make_batch([[137]], [[5]], 137, 5)
     memory_BSD = random_memory(batch)
     decode = lambda p, b: model.decode_streams(p, b, memory_BSD)  # noqa: E731
-    message = "chunked takes rows .* not of 3 x 137 tokens; make them 256 long .*, or use xla"
+    message = "not 3 streams of 137 target tokens; choose another LENGTH, XFNP_SPAN or"
     with pytest.raises(Refused, match=message):
         jax.eval_shape(decode, model.abstract(), batch)
     longer = make_batch([[256]], [[5]], 256, 5)

@@ -35,13 +35,15 @@ def require_blocks(length: int, streams: int = 1) -> str:
     are."""
     if block_of(streams * length):
         return ""
-    tokens = f"{length} tokens"
     if streams > 1:
-        tokens = f"{streams} x {tokens}"
+        return (
+            f"columns that a block of {_LEAST} to {BLOCK} queries divides, not {streams} streams of"
+            f" {length} target tokens; choose another LENGTH, XFNP_SPAN or XFNP_BLOCK"
+        )
     longer = -(-length // BLOCK) * BLOCK
     return (
-        f"rows that a block of {_LEAST} to {BLOCK} queries divides, not of {tokens}; make them"
-        f" {longer} long (LENGTH)"
+        f"rows that a block of {_LEAST} to {BLOCK} queries divides, not of {length} tokens; make"
+        f" them {longer} long (LENGTH)"
     )
 
 
@@ -67,8 +69,8 @@ def in_blocks(
     # What a block computes is not kept: the backward pass computes it again.
     @jax.checkpoint
     def of_block(number, part, whole):
-        # Without it JAX would make the masks, which are the same in every layer, of all blocks
-        # ahead, and keep them once for each head.
+        # Without the barrier JAX would make the masks, which are the same in every layer, of all
+        # blocks ahead, and keep them once for each head.
         number, part, whole = lax.optimization_barrier((number, part, whole))
         own_key = None
         if key is not None:

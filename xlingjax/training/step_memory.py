@@ -16,6 +16,7 @@ from jax.sharding import AbstractMesh, Mesh
 
 from xlingjax.data.features import FIELDS
 from xlingjax.errors import UserError
+from xlingjax.model.attention import Refused
 from xlingjax.model.build import build_model
 from xlingjax.model.config import ModelConfig
 from xlingjax.model.memory import SHARE, device_bytes
@@ -27,7 +28,8 @@ from xlingjax.training.step import TrainState, abstract_state
 RECOMPUTED = {"none": 1.0, "dots": 1.02, "full": 4 / 3}
 """Products of a step by REMAT, as shares of those that are useful: a third of them is forward."""
 MORE = 1.2
-"""What an estimate leaves free, since compilers need up to that much more (docs/scaling.md)."""
+"""What an estimate leaves free: compilers of GPUs need up to that much more, those of TPUs may need
+far more (docs/scaling.md)."""
 OF_A_PART = 0.005
 """What each microbatch adds to a step, of its time: a guess, which prefers few."""
 
@@ -162,19 +164,19 @@ class Needs:
 
     def _traced(self, run: ObjectiveRun, remat: str) -> Kept:
         config = self.config.replace(remat=remat, attention_backend="xla")
-        one, two = (_residuals(config, run, rows) for rows in (1, 2))
+        if self.config.attention_backend != "xla":
+            # No other keeps scores, and this one is traced whatever the device.
+            config = config.replace(attention_backend="chunked")
+        try:
+            one, two = (_residuals(config, run, rows) for rows in (1, 2))
+        except Refused:
+            # Rows that are not cut into blocks: with the scores, which is too much.
+            config = config.replace(attention_backend="xla")
+            one, two = (_residuals(config, run, rows) for rows in (1, 2))
         whole = split = 0.0
         # What does not grow with the rows is no activation: parameters, and what is made of them.
         for few, many in zip(one, two, strict=True):
             size = _bytes(many) - _bytes(few)
-            # A number for each head, query and key; [..., H, S, K] are keys and values.
-            scores = (
-                few.shape[-3:-2] == (config.heads,)
-                and few.shape[-1] != config.head_dim
-            )
-            # Every backend but `xla` keeps none of them.
-            if scores and self.config.attention_backend != "xla":
-                continue
             if {config.heads, config.ffn} & {*few.shape}:
                 split += size
             else:

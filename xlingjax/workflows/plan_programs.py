@@ -363,7 +363,8 @@ def compiled(lowered: jax.stages.Lowered) -> dict[str, Any]:
             program = lowered.compile(options)
     except jax.errors.JaxRuntimeError as error:
         seconds = time.perf_counter() - begun
-        return {"seconds": seconds, **refusal(str(error))}
+        refused = refusal(str(error))
+        return {"seconds": seconds, "options": options, **refused}
     seconds = time.perf_counter() - begun
     memory = program.memory_analysis()
     text = Program(program.as_text())
