@@ -10,7 +10,7 @@ import sys
 import numpy as np
 import pytest
 
-from benchmarks import objectives
+from benchmarks import objectives, plans
 from benchmarks.cost import Pass, step_flops
 from benchmarks.shapes import Shape
 from xlingjax.data.features import FIELDS
@@ -127,3 +127,9 @@ def test_refusals(wrong, said, capsys):
     with pytest.raises(SystemExit):
         objectives.main(wrong)
     assert said in capsys.readouterr().err
+
+
+def test_plans_of_a_recipe_outside_the_table_want_machines(tmp_path, capsys):
+    with pytest.raises(SystemExit):
+        plans.main([str(tmp_path), "xfnp_tiny"])
+    assert "xfnp_tiny has no machines here: name them (--on)" in capsys.readouterr().err

@@ -244,6 +244,13 @@ def test_chunks_with_dropout_in_every_layer(tmp_path):
     assert status == 0 and not mlm["error"]
 
 
+def test_rows_too_long_for_a_v4(capsys):
+    """Its compiler needs 24.8 MB of 16 for them."""
+    given = ["--gin.LENGTH=4096", "--gin.model.max_positions=4200", "--gin.ATTENTION=flash"]
+    assert main.main(["plan", "--gin_file", "xlmr_base", "--on", "v4:2x2x1", *given]) == 2
+    assert "flash takes rows of at most 2,048 tokens, or use xla" in capsys.readouterr().err
+
+
 def test_a_plan_that_does_not_fit(tmp_path, capsys):
     status, record = a_plan(tmp_path, "--gin.BATCH=512")
     [mlm] = record["programs"]

@@ -209,7 +209,9 @@ def test_the_search_takes_the_fastest_that_fits(monkeypatch):
         fits = values["REMAT"] == "full" or parts >= 4
         if values["MESH_TENSOR"] != "1":
             raise UserError("does not divide")
-        return a_plan(on, peak=(1 if fits else 100) * GB, moved=335 * GB + parts)
+        plan = a_plan(on, peak=(1 if fits else 100) * GB, moved=335 * GB + parts)
+        plan.programs[0]["options"] = {"xla_gpu_enable_triton_gemm": False}
+        return plan
 
     monkeypatch.setattr(plan_search, "measured", measured)
     given = [word.removeprefix("--gin.") for word in words(BATCH=256, LENGTH=128)]
@@ -226,6 +228,7 @@ def test_the_search_takes_the_fastest_that_fits(monkeypatch):
     chosen = [one.settings for one in found.tried]
     assert len({*chosen}) == len(chosen)
     assert said[-1] == f"best: {found.best.settings.flags()}"
+    assert said[-2].endswith(", compiled with xla_gpu_enable_triton_gemm=false")
     for one in found.tried:
         settings = one.settings
         assert settings.data * settings.fsdp * settings.tensor == 8

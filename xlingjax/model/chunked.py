@@ -1,7 +1,8 @@
 """`chunked`: attention in blocks of queries by XLA's own operations, for devices without a kernel.
 
-The backward pass makes the scores of a block once more (Rabe and Staats 2021): no array of [L, S]
-is kept, nor is there ever more of it than a block.
+The backward pass makes the scores of a block once more (Rabe and Staats 2021): no scores of [L, S]
+are kept, nor are there ever more of them than a block. Gradients of keys and values are summed over
+blocks in the type of the keys.
 """
 
 from collections.abc import Callable
@@ -87,11 +88,11 @@ def in_blocks(
 
 
 def apart(s_BHQS: Array) -> Array:
-    """Scores, and in the backward pass their gradient, that are made before what is computed of
+    """The scores, and in the backward pass their gradient, computed before anything that reads
     them.
 
-    The compiler of TPUs (libtpu 0.0.42) would fuse three products of matrices, one within the
-    other, and end with the process, its stack overflown.
+    Else the compiler of TPUs (libtpu 0.0.42) fuses three matrix products, one within the other, and
+    dies of it: its stack overflows.
     """
     return lax.optimization_barrier(s_BHQS)
 

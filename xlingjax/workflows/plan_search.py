@@ -33,6 +33,7 @@ from xlingjax.training.step_memory import (
 )
 from xlingjax.workflows.plan import Planned, measured
 from xlingjax.workflows.plan_programs import HERE
+from xlingjax.workflows.plan_text import said
 from xlingjax.workflows.table_flops import step_flops
 
 UNFUSED = 1.2
@@ -240,7 +241,13 @@ def _line(one: Tried) -> str:
     speed = ""
     if one.fits and one.plan.seconds:
         speed = f", bound {one.plan.tokens / one.plan.seconds:,.0f} tokens/s"
-    return f"{one.settings.flags()}: {fits}{size}{speed}"
+    others = {}
+    for program in one.plan.programs:
+        others |= program.get("options", {})
+    with_others = ""
+    if others:
+        with_others = f", compiled with {said(others)}"
+    return f"{one.settings.flags()}: {fits}{size}{speed}{with_others}"
 
 
 def _runs(recipe: Recipe) -> list[ObjectiveRun]:

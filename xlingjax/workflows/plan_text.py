@@ -17,6 +17,13 @@ def _sizes(sizes: Mapping[str, float]) -> str:
     return ", ".join(f"{what} {_bytes(size)}" for what, size in sizes.items())
 
 
+def said(options: Mapping[str, bool]) -> str:
+    """Of the compiler, as XLA_FLAGS takes them: "xla_gpu_enable_triton_gemm=false"."""
+    return ", ".join(
+        f"{name}={str(value).lower()}" for name, value in options.items()
+    )
+
+
 def _ms(seconds: float) -> str:
     return f"{seconds * 1e3:.3g} ms"
 
@@ -45,8 +52,8 @@ def _of_program(
     fits = "fits"
     if not plan.fits(program):
         fits = "DOES NOT FIT"
-    for option, value in program.get("options", {}).items():
-        compiled += f", {option}={str(value).lower()}"
+    if options := program.get("options"):
+        compiled += f", {said(options)}"
     lines = [
         f"{name}: {fits}: {_bytes(program['peak'])} of {_bytes(plan.room)} ({compiled})",
     ]
