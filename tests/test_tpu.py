@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
+from benchmarks import cycles
 from tests.helpers import tiny
 from xlingjax.cli import main
 from xlingjax.evaluation.perplexity import _sums
@@ -217,6 +218,23 @@ def test_a_plan_says_what_the_compiler_says(tmp_path):
     size = mlm["bytes"]["parameters"]
     assert size < mlm["collectives"]["all-reduce"]["bytes"] < 2.5 * size
     assert mlm["cycles"] > 0 and mlm["bound"]["matrix"] > 0
+    by_source = mlm["cycles_by_source"]
+    assert sum(by_source.values()) == mlm["cycles"]
+    # What modules do, and what none does.
+    said = ("backward ffn/out/dot_general", "forward vocabulary/dot_general", "optimizer/select_n")
+    assert {*said} < by_source.keys()
+
+
+def test_the_command_of_cycles(capsys):
+    argv = "--models base --lengths 128 --tokens 512 --profile 3 --gin LAYERS=2"
+    cycles.main(argv.split())
+    table, profile = capsys.readouterr().out.strip().split("\n\n")
+    _, model, rows, million, bound, ratio, temporaries, _ = table.splitlines()[-1].split("|")
+    assert (model.strip(), rows.strip()) == ("base", "4 x 128")
+    assert float(ratio) == pytest.approx(float(million) / float(bound), rel=0.1)
+    assert temporaries.endswith(" GB ")
+    name, *_, longest = profile.splitlines()[:4]
+    assert name == "base, 4 x 128:" and longest.startswith("| optimizer/")
 
 
 def test_a_loops_operations_count_as_often_as_it_turns(chips):

@@ -238,6 +238,7 @@ def split_key(key: Array | None, count: int = 2) -> Sequence[Array | None]:
     return jax.random.split(key, count)
 
 
+@jax.named_scope("dropout")
 def dropout(x: Array, rate: float, key: Array | None) -> Array:
     """Zeroes a share `rate` of x (to the nearest 1/65536) and scales the rest to keep the mean;
     `key` None = identity."""

@@ -44,6 +44,12 @@ _CALLS = re.compile(
 )
 _BRANCHES = re.compile(r"branch_computations=\{([^}]*)\}")
 _CYCLES = re.compile(r'"estimated_cycles":"(\d+)"')
+_SOURCE = re.compile(r'op_name="([^"]*)"')
+# Of a path of scopes: the outermost one of what is differentiated stands in brackets, "jvp(scope)",
+# "transpose(jvp(scope))"; of a module's method with a dot.
+_DIFFERENTIATED = re.compile(r"(?:transpose\()?jvp\((\w+)\)+")
+# What JAX adds: jit(f), jvp(f), loops and their bodies.
+_ADDED = re.compile(r"\w*\(.*\)|while|body|cond|closed_call|checkpoint")
 _ARRAY = re.compile(r"\b([a-z]\w*)\[([\d,]*)\](\{[^{}]*\})?")
 _ON_CHIP = "S(1)"
 """Of a layout on TPUs: the array stands in the chip's own memory."""
@@ -148,12 +154,16 @@ class Program:
                 total += int(found[1]) * times
         return total
 
-    def cycles_by_kind(self) -> Counter[str]:
-        """{operation's name without its number: estimated cycles}."""
+    def cycles_by_source(self) -> Counter[str]:
+        """{what of the traced program an operation is of: estimated cycles}. Of a fusion it is what
+        its result is of: "backward ffn/in/dot_general" has sums and products beside it."""
         cycles: Counter[str] = Counter()
         for operation, times in self.operations():
             if found := _CYCLES.search(operation.attributes):
-                name = re.sub(r"[.\d]+$", "", operation.name)
+                source = _SOURCE.search(operation.attributes)
+                name = operation.kind
+                if source:
+                    name = source_name(source[1])
                 cycles[name] += int(found[1]) * times
         return cycles
 
@@ -248,6 +258,18 @@ class Program:
         if found is None:
             return {}
         return {one.name: one for one in self._of.get(found[1], ())}
+
+
+def source_name(path: str) -> str:
+    """ "backward ffn/in/dot_general" of an operation's path of scopes; the last three of them."""
+    bare = _DIFFERENTIATED.sub(r"\1", path)
+    parts = [part for part in bare.split("/") if not _ADDED.fullmatch(part)]
+    name = "/".join(parts[-3:])
+    if "transpose(" in path:
+        return f"backward {name}"
+    if "jvp(" in path:
+        return f"forward {name}"
+    return name
 
 
 def _updated(operation: Operation, here: Mapping[str, Operation]) -> int:

@@ -184,7 +184,9 @@ def train_step(
         grads = jax.tree.map(lambda g: g / state.loss_scale, grads)
 
     # The norm stands for all gradients: one value that is not finite makes it so too.
-    norm = jnp.sqrt(sum(jnp.sum(jnp.square(g)) for g in jax.tree.leaves(grads)))
+    with jax.named_scope("gradient_norm"):
+        squares = (jnp.sum(jnp.square(g)) for g in jax.tree.leaves(grads))
+        norm = jnp.sqrt(sum(squares))
     finite = jnp.isfinite(total) & jnp.isfinite(norm)
     good = finite
     if config.skip_norm:
@@ -193,19 +195,22 @@ def train_step(
         clip = jnp.minimum(1.0, config.clip_norm / jnp.maximum(norm, 1e-12))
         grads = jax.tree.map(lambda g: g * clip, grads)
 
+    @jax.named_scope("optimizer")
     def if_good(new, old):
         # A choice, not a branch: devices never wait for the host to decide.
         return jax.tree.map(lambda n, o: jnp.where(good, n, o), new, old)
 
     # Computed for a skipped step too; `if_good` chooses afterwards.
-    updates, opt_state = optimizer.transformation.update(
-        grads,
-        state.opt_state,
-        state.params,
-        step=state.step,
-        stage=stage,
-    )
-    updated = if_good(optax.apply_updates(trainable, updates), trainable)
+    with jax.named_scope("optimizer"):
+        updates, opt_state = optimizer.transformation.update(
+            grads,
+            state.opt_state,
+            state.params,
+            step=state.step,
+            stage=stage,
+        )
+        updated = optax.apply_updates(trainable, updates)
+    updated = if_good(updated, trainable)
     bad_steps = jnp.where(good, 0, state.bad_steps + 1)
     next_state = TrainState(
         step=state.step + 1,

@@ -387,7 +387,7 @@ def compiled(lowered: jax.stages.Lowered) -> dict[str, Any]:
         "sent_in_groups": _by_group(moved),
         "moved": text.moved_bytes(),
         "cycles": text.estimated_cycles(),
-        "cycles_by_kind": text.cycles_by_kind(),
+        "cycles_by_source": text.cycles_by_source(),
     }
 
 
