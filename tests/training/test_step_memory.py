@@ -12,15 +12,16 @@ from xlingjax.model.partition import AXES, MeshConfig, make_mesh
 from xlingjax.training import step_memory
 from xlingjax.training.step_memory import Needs, microbatches_for, what_fits
 
+READ = ["PARALLEL=pairs/*", "INIT_FROM=run"]
 BASE = 278_294_418
 """Parameters of XLM-R base."""
 VOCABULARY = 250_112
 GIVEN = ["MONO=text/*", "VOCABULARY=vocab", "LANGUAGES=de en", "BATCH=256"]
 
 
-def needs_of(name, *given):
+def needs_of(name, *given, platform="gpu"):
     bound = read_recipe([name], [*GIVEN, *given]).bound
-    return Needs(bound["model"], bound["optimizer"], bound["objectives"])
+    return Needs(bound["model"], bound["optimizer"], bound["objectives"], platform)
 
 
 def mesh(data, fsdp=1, tensor=1):
@@ -56,6 +57,36 @@ def test_what_is_recomputed_is_not_kept():
     assert full < dots < none / 2
     # The input of each layer, in 16 bits, and all of one; embeddings and the head besides.
     assert full == pytest.approx(12 * 32 * 512 * 768 * 2 + none / 12, rel=0.2)
+
+
+def logits(needs, each, tokens):
+    """What they add to 64 rows of a device."""
+    table = 4 * needs.config.padded_vocab_size * needs.config.dim
+    found = needs.on(mesh(4), 1, chunk=0)["vocabulary"] - table
+    assert found == each * 64 * tokens * needs.config.padded_vocab_size
+
+
+def test_of_all_terms_logits_are_there_at_once():
+    # Each of two streams predicts all 71 words of a target.
+    logits(needs_of("xfnp", "DTYPE=bfloat16"), 6, 2 * 71)
+    # The masked words of each side by that side alone and by both, of both sides by TLM.
+    veco = needs_of("veco_large", *READ)
+    *_, pairs = range(len(veco._runs))
+    assert veco._predictions(pairs) == [43, 43, 43, 43, 86]
+    # A classifier has none.
+    clpc = needs_of("unicoder", *READ, "DOCUMENTS=documents/*", "NEGATIVES=wrong/*")
+    names = [run.objective.name for run in clpc._runs]
+    assert clpc._predictions(names.index("clpc")) == []
+
+
+def test_of_tpus_that_share_the_table_out():
+    gpu, tpu = (needs_of("xlmr_base", platform=name) for name in ("cuda", "tpu"))
+    for sizes in ((8, 1, 1), (4, 1, 2)):
+        assert gpu.on(mesh(*sizes), 1, chunk=0) == tpu.on(mesh(*sizes), 1, chunk=0)
+    # 77 predictions in each of 32 rows; gradients of the token embeddings of all 256.
+    more = tpu.on(mesh(1, 8), 1, chunk=0)["vocabulary"]
+    more -= gpu.on(mesh(1, 8), 1, chunk=0)["vocabulary"]
+    assert more == 2 * 32 * 77 * VOCABULARY + 4 * 256 * 512 * 768
 
 
 def test_what_a_mesh_shares_out():

@@ -14,7 +14,12 @@ from xlingjax.model.build import build_model
 from xlingjax.model.config import ModelConfig
 from xlingjax.model.memory import SHARE, device_bytes
 from xlingjax.model.parameter_count import count_parameters
-from xlingjax.model.partition import MeshConfig, check_counts, make_mesh
+from xlingjax.model.partition import (
+    MeshConfig,
+    check_counts,
+    first_device,
+    make_mesh,
+)
 from xlingjax.runtime.files import disk_explained, write_bytes
 from xlingjax.runtime.machine import (
     RuntimeConfig,
@@ -153,7 +158,12 @@ def train(
         # An estimate is of one objective's step.
         if schedule == "summed":
             return ""
-        needs = Needs(model, optimizer, objectives)
+        needs = Needs(
+            model,
+            optimizer,
+            objectives,
+            first_device(device_mesh).platform,
+        )
         room = SHARE * device_bytes()
         return what_fits(needs, device_mesh, microbatches, room)
 

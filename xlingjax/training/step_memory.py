@@ -21,6 +21,8 @@ from xlingjax.model.build import build_model
 from xlingjax.model.config import ModelConfig
 from xlingjax.model.memory import SHARE, device_bytes
 from xlingjax.model.partition import row_devices
+from xlingjax.objectives.base import TokenObjective
+from xlingjax.runtime.traced_program import lookups
 from xlingjax.training.feed import ObjectiveRun, in_stages
 from xlingjax.training.optimizer import OptimizerConfig, make_optimizer
 from xlingjax.training.step import TrainState, abstract_state
@@ -55,9 +57,12 @@ class Needs:
         config: ModelConfig,
         optimizer: OptimizerConfig,
         objectives: Sequence[ObjectiveRun | Mapping[int, ObjectiveRun]],
+        platform: str,
     ):
-        """objectives: of `train`, those whose shapes are known before their text is open."""
+        """objectives: of `train`, those whose shapes are known before their text is open. platform:
+        of the devices, "cuda", "tpu" ..."""
         self.config = config
+        self._platform = platform
         self._optimizer = optimizer
         self._runs: list[ObjectiveRun] = []
         for entry in objectives:
@@ -66,6 +71,8 @@ class Needs:
                     self._runs.append(run)
         # Traces of seconds each, asked for once.
         self._kept_before: dict[tuple[int, str], Kept] = {}
+        self._predictions_before: dict[int, list[int]] = {}
+        self._lookups_before: dict[int, int] = {}
         self._states: dict[tuple[int, ...], TrainState] = {}
 
     def on(
@@ -124,27 +131,59 @@ class Needs:
             "moments": bytes_of_device(state.opt_state),
             "gradients": gradients,
             "activations": activations,
-            "vocabulary": self._vocabulary(run, rows, mesh, chunk),
+            "vocabulary": self._vocabulary(number, rows, mesh, chunk)
+            + self._looked_up(number, rows, mesh),
         }
 
     def _vocabulary(
         self,
-        run: ObjectiveRun,
+        number: int,
         rows: int,
         mesh: Mesh | AbstractMesh,
         chunk: int | None,
     ) -> int:
-        """Logits, and the gradient of the table that they make."""
-        predictions = rows * predictions_of_row(run)
-        chunk = chunk_of(run, chunk)
-        if chunk:
-            # A chunk spans the devices.
-            predictions = min(predictions, -(-chunk // row_devices(mesh)))
+        """Logits of all terms, which no compiler has wait for each other, and the gradient of the
+        table that they make."""
+        chunk = chunk_of(self._runs[number], chunk)
+        predictions = 0
+        for of_row in self._predictions(number):
+            of_term = rows * of_row
+            if chunk:
+                # A chunk spans the devices.
+                of_term = min(of_term, -(-chunk // row_devices(mesh)))
+            predictions += of_term
         size = self.config.padded_vocab_size // mesh.shape["tensor"]
         table = 4 * size * self.config.dim // mesh.shape["fsdp"]
-        # Of each the logit in float32, and its gradient in the type that the products are in.
+        # Of each the logit in float32, and its gradient: in the type that the products are in, but
+        # TPUs' compiler keeps it in float32 where the table is shared out.
         each = 4 + jnp.dtype(self.config.dtype).itemsize
+        if self._platform == "tpu" and mesh.shape["fsdp"] > 1:
+            each = 4 + 4
         return each * predictions * size + table
+
+    def _looked_up(
+        self,
+        number: int,
+        rows: int,
+        mesh: Mesh | AbstractMesh,
+    ) -> int:
+        """What TPUs' compiler keeps of the token embeddings where their table is shared out: the
+        gradients of the rows of all that share it, on each of them, of each pass."""
+        if self._platform != "tpu" or mesh.shape["fsdp"] == 1:
+            return 0
+        if number not in self._lookups_before:
+            found = _lookups(self.config, self._runs[number])
+            self._lookups_before[number] = found
+        _, length = self._runs[number].batches.shapes["input_ids"]
+        states = rows * mesh.shape["fsdp"] * length * self.config.dim
+        return 4 * states * self._lookups_before[number]
+
+    def _predictions(self, number: int) -> list[int]:
+        """Room for so many in a row, of each term that predicts tokens."""
+        if number not in self._predictions_before:
+            found = _predictions(self.config, self._runs[number])
+            self._predictions_before[number] = found
+        return self._predictions_before[number]
 
     def _state(self, mesh: Mesh | AbstractMesh) -> TrainState:
         sizes = tuple(mesh.shape.values())
@@ -204,6 +243,64 @@ def chunk_of(run: ObjectiveRun, asked: int | None) -> int:
     return asked
 
 
+def _rows(run: ObjectiveRun, rows: int) -> dict[str, jax.ShapeDtypeStruct]:
+    """A batch of so many rows of what an objective reads, by shapes."""
+    batch = {}
+    for field in run.objective.reads:
+        shape = run.batches.shapes[field]
+        batch[field] = jax.ShapeDtypeStruct(
+            (rows, *shape[1:]),
+            FIELDS[field].dtype,
+        )
+    return batch
+
+
+def _lookups(config: ModelConfig, run: ObjectiveRun) -> int:
+    """How often a step of an objective looks its tokens up in the table."""
+    model = build_model(config.replace(attention_backend="xla"))
+    traced = jax.make_jaxpr(
+        lambda params, batch, key: (
+            run.objective.loss(
+                model,
+                params,
+                batch,
+                key,
+                1,
+            ).terms
+        ),
+    )(
+        model.abstract(),
+        _rows(run, 1),
+        jax.eval_shape(lambda: jax.random.key(0)),
+    )
+    return lookups(traced, (config.padded_vocab_size, config.dim))
+
+
+def _predictions(config: ModelConfig, run: ObjectiveRun) -> list[int]:
+    """Of each term of an objective that predicts tokens, in one row."""
+    if not isinstance(run.objective, TokenObjective):
+        return []
+    model = build_model(config.replace(attention_backend="xla"))
+    objective = run.objective
+    found = jax.eval_shape(
+        lambda params, batch, key: objective.predictions(
+            model,
+            params,
+            batch,
+            key,
+        ),
+        model.abstract(),
+        _rows(run, 1),
+        jax.eval_shape(lambda: jax.random.key(0)),
+    )
+    # Others have no loss.
+    return [
+        found[term].states.shape[1]
+        for term in objective.coefficients
+        if term in found
+    ]
+
+
 def _residuals(
     config: ModelConfig,
     run: ObjectiveRun,
@@ -212,13 +309,7 @@ def _residuals(
     """What the forward pass over so many rows keeps, by shapes."""
     model = build_model(config)
     objective = run.objective
-    batch = {}
-    for field in objective.reads:
-        shape = run.batches.shapes[field]
-        batch[field] = jax.ShapeDtypeStruct(
-            (rows, *shape[1:]),
-            FIELDS[field].dtype,
-        )
+    batch = _rows(run, rows)
 
     def kept(params, batch, key):
         def loss(params):

@@ -18,7 +18,7 @@ from xlingjax.data.sources import find_pairs, find_text
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
 from xlingjax.inference.run import open_run
-from xlingjax.model.partition import make_mesh, row_devices
+from xlingjax.model.partition import first_device, make_mesh, row_devices
 from xlingjax.runtime.machine import RuntimeConfig
 from xlingjax.training.checkpoint_paths import find_checkpoint
 from xlingjax.training.run_record import model_of, run_and_checkpoint
@@ -217,7 +217,12 @@ def _checked(request: Request, vocabulary: Vocabulary) -> Findings:
 def _microbatches(request: Request, bound: Mapping[str, Any]) -> int:
     """How many a batch is cut into, so that what the recipe binds fits the devices."""
     mesh = make_mesh(bound["mesh"])
-    needs = Needs(bound["model"], bound["optimizer"], bound["objectives"])
+    needs = Needs(
+        bound["model"],
+        bound["optimizer"],
+        bound["objectives"],
+        first_device(mesh).platform,
+    )
     parts = microbatches_for(needs, mesh, request.batch)
     # Of one device and one microbatch: what is in memory at a time.
     rows = request.batch // row_devices(mesh) // parts

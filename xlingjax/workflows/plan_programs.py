@@ -33,6 +33,7 @@ from xlingjax.model.memory import SHARE, device_bytes
 from xlingjax.model.partition import (
     MeshConfig,
     batch_sharding,
+    first_device,
     make_mesh,
     mesh_sizes,
     replicated,
@@ -42,6 +43,7 @@ from xlingjax.model.seq2seq import Seq2Seq
 from xlingjax.runtime.accelerators import machine_named
 from xlingjax.runtime.compilers import devices_of
 from xlingjax.runtime.program_text import Collective, Program, by_kind
+from xlingjax.runtime.traced_program import dot_flops
 from xlingjax.training.feed import Feed, Turn
 from xlingjax.training.loop import require_loss_scale
 from xlingjax.training.optimizer import (
@@ -60,7 +62,6 @@ from xlingjax.training.step import (
     make_train_step,
 )
 from xlingjax.training.step_memory import Needs, bytes_of_device
-from xlingjax.workflows.dot_flops import dot_flops
 from xlingjax.workflows.table_flops import step_flops
 
 HERE = "here"
@@ -264,7 +265,12 @@ class Planned:
         if turn.summed:
             return {}
         run = self.feed.runs[turn.label]
-        needs = Needs(self.model.config, self.config, [run])
+        needs = Needs(
+            self.model.config,
+            self.config,
+            [run],
+            first_device(self.mesh).platform,
+        )
         return needs.on(self.mesh, self.microbatches)
 
     def _key(self) -> jax.ShapeDtypeStruct:

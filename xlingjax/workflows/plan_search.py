@@ -154,6 +154,7 @@ def search(
             recipe.bound["model"].replace(attention_backend=attention),
             recipe.bound.get("optimizer", OptimizerConfig()),
             recipe.bound["objectives"],
+            machine.accelerator.maker,
         )
     tried: list[Tried] = []
     # What the compiler needs of what is estimated, learnt from each that is compiled.
