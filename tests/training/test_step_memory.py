@@ -134,7 +134,7 @@ def test_what_would_fit_is_named():
         flags = dict(one.split("=") for one in what_fits(needs, eight, 1, room).split())
         parts, remat = int(flags["--gin.MICROBATCHES"]), flags["--gin.REMAT"]
         needed = sum(needs.on(eight, parts, remat).values())
-        assert needed * step_memory.MORE <= believed
+        assert needed * needs.more <= believed
     # Less than a thirtieth at a time costs little; to recompute all, a third more.
     assert what_fits(needs, eight, 1, failed) == "--gin.MICROBATCHES=2 --gin.REMAT=none"
     assert what_fits(needs, eight, 1, 8 * BASE) == ""

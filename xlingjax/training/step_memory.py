@@ -29,9 +29,9 @@ from xlingjax.training.step import TrainState, abstract_state
 
 RECOMPUTED = {"none": 1.0, "dots": 1.02, "full": 4 / 3}
 """Products of a step by REMAT, as shares of those that are useful: a third of them is forward."""
-MORE = 1.2
-"""What an estimate leaves free: compilers of GPUs need up to that much more, those of TPUs may need
-far more (docs/scaling.md)."""
+MORE = 1.05
+"""What an estimate leaves free: compilers need up to that much more (docs/scaling.md)."""
+MORE_ON_TPUS = 1.2
 OF_A_PART = 0.005
 """What each microbatch adds to a step, of its time: a guess, which prefers few."""
 
@@ -63,6 +63,8 @@ class Needs:
         of the devices, "cuda", "tpu" ..."""
         self.config = config
         self._platform = platform
+        self.more = MORE_ON_TPUS if platform == "tpu" else MORE
+        """What is left free of the estimates: a factor."""
         self._optimizer = optimizer
         self._runs: list[ObjectiveRun] = []
         for entry in objectives:
@@ -381,7 +383,7 @@ def what_fits(
         return ""
     failed = sum(needs.on(mesh, microbatches).values())
     # What did not fit needed more than the room: the estimate is known to be that far off.
-    correction = MORE * max(1.0, room / failed)
+    correction = needs.more * max(1.0, room / failed)
 
     def price(settings: tuple[int, str]) -> float:
         parts, remat = settings

@@ -25,7 +25,6 @@ from xlingjax.runtime.accelerators import Gpu, Machine, machine_named
 from xlingjax.training.feed import ObjectiveRun, in_stages
 from xlingjax.training.optimizer import OptimizerConfig
 from xlingjax.training.step_memory import (
-    MORE,
     RECOMPUTED,
     Needs,
     chunk_of,
@@ -158,7 +157,7 @@ def search(
         )
     tried: list[Tried] = []
     # What the compiler needs of what is estimated, learnt from each that is compiled.
-    correction = MORE
+    correction = more = needs[attentions[0]].more
     refused: set[str] = set()
     fitted = 0
     for settings in candidates:
@@ -184,7 +183,7 @@ def search(
             )
             # Of a program that the compiler refused it says none.
             if peak:
-                correction = max(MORE, peak / guess)
+                correction = max(more, peak / guess)
         if fitted or one.fits:
             fitted += 1
     best = min(
