@@ -490,7 +490,13 @@ def test_bad_input(corpus, run, tmp_path, capsys):
     more = command("pretrain", corpus, *work, objective="btmlm")
     write(corpus / "mono" / "fr" / "a.txt", ["Il pleut."] * 40)
     write(corpus / "pairs" / "fr-fr.tsv", ["Il pleut.\tLa pluie tombe."] * 40)  # no translation
-    refused(more, "btmlm", "no parallel data for fr")
+    (corpus / "pairs" / "aside").mkdir()
+    for file in [*(corpus / "pairs").glob("de-en*")]:
+        file.rename(corpus / "pairs" / "aside" / file.name)
+    refused(more, "btmlm", "no parallel data")
+    for file in [*(corpus / "pairs" / "aside").iterdir()]:
+        file.rename(corpus / "pairs" / file.name)
+    (corpus / "pairs" / "aside").rmdir()
     (corpus / "mono" / "fr" / "a.txt").unlink()
     (corpus / "pairs" / "fr-fr.tsv").unlink()
     refused(

@@ -238,7 +238,7 @@ def test_the_languages_that_btmlm_writes_in_are_those_of_the_mixtures_pairs(corp
     given |= {"TLM_MIXTURE": None}
     with contextlib.closing(read(files, corpus, **given)["btmlm"]()) as source:
         assert len(source.identity["options"]["targets"]) == 2
-    with pytest.raises(UserError, match="btmlm: no parallel data for de, en"):
+    with pytest.raises(UserError, match="btmlm: no parallel data, .* give pairs"):
         read(files, corpus, **given | {"PARALLEL": None})["btmlm"]()
 
 

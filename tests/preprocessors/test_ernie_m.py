@@ -93,9 +93,10 @@ def test_camlm_refuses_words_that_are_kept_or_replaced():
 TARGETS = ((0, 0.1), (1, 0.3), (2, 0.6))
 
 
+@pytest.mark.parametrize("placement", ["behind", "scattered"])
 @pytest.mark.parametrize("reset", [True, False])
-def test_placeholders_stand_behind_the_text(reset):
-    features = BtmlmFeatures(targets=TARGETS, reset_positions=reset)
+def test_placeholders_stand_behind_the_text(reset, placement):
+    features = BtmlmFeatures(targets=TARGETS, reset_positions=reset, placement=placement)
     before, after = made.batch(features, languages=(1,), document=1000)
     text = features.text_length(48)
     for row in range(len(after["pack_ids"])):
@@ -106,7 +107,10 @@ def test_placeholders_stand_behind_the_text(reset):
             row
         ].sum() == len(columns)
         offsets = after["position_ids"][row, columns] - (0 if reset else tokens)
+        if placement == "behind":  # m_{s+1} ... m_{s+p}
+            assert offsets.tolist() == list(range(len(columns)))
         assert (np.diff(offsets) > 0).all() and offsets.min() >= 0 and offsets.max() < tokens
+        assert after["position_ids"][row].max() < features.positions(48)
         (language,) = set(after["language_ids"][row, columns].tolist())
         assert language in (0, 2)  # never its own
         assert (after["sides"][row, columns] == 1).all() and (
@@ -118,14 +122,18 @@ def test_placeholders_stand_behind_the_text(reset):
         chosen = made.slots(after, row)
         assert len(chosen) == math.ceil(0.15 * tokens - 1e-4)
         assert all(c < text and whole[c] == target for c, target in chosen)
-    assert len(np.unique(after["position_ids"][:, text:])) > 8  # not the first places each time
+    if placement == "scattered":  # not the first places each time
+        assert len(np.unique(after["position_ids"][:, text:])) > 8
 
 
 def test_placeholders_reach_from_the_first_place_to_the_last():
     reached = set()
     for step in range(20):
         before, after = made.batch(
-            BtmlmFeatures(targets=TARGETS), languages=(1,), document=1000, step=step
+            BtmlmFeatures(targets=TARGETS, placement="scattered"),
+            languages=(1,),
+            document=1000,
+            step=step,
         )
         tokens_B = (before["pack_ids"] > 0).sum(1)
         for tokens, positions, places in zip(
@@ -151,3 +159,5 @@ def test_btmlm_needs_another_language():
         made.batch(BtmlmFeatures(targets=((0, 1.0),)))
     with pytest.raises(UserError, match="between 0 and 1"):
         BtmlmFeatures(proportion=1.5)
+    with pytest.raises(UserError, match="PSEUDO_PLACEMENT='front' is neither behind nor scattered"):
+        BtmlmFeatures(placement="front")

@@ -19,6 +19,7 @@ from xlingjax.evaluation.perplexity import (
     text_rows,
 )
 from xlingjax.evaluation.pseudo_tokens import (
+    offsets_of,
     placeholder_count,
     with_placeholders,
 )
@@ -35,7 +36,7 @@ class PseudoPerplexity(Evaluator):
     beside `most` of it in pseudo tokens. At every share a row has the same masks (those of
     `TextPerplexity`) and its pseudo tokens are in the same language, one of `targets` that is not
     its own; the places of a smaller share are among those of a larger one. Share 0 is masked LM
-    alone. reset_positions: as in `BtmlmFeatures`.
+    alone. placement, reset_positions: as in `BtmlmFeatures`.
 
     Values: {"share_0.05": mean perplexity over languages, ..., "by_language": {"0.05": {language:
     perplexity}}}. Raises UserError for shares that are none and for a text without sentences.
@@ -48,6 +49,7 @@ class PseudoPerplexity(Evaluator):
     shares: Sequence[float] = (0.0, 0.05, 0.1, 0.15, 0.2)
     objective: BTMLM = BTMLM()
     most: float = 0.2
+    placement: str = "behind"
     reset_positions: bool = False
     length: int = 128
     limit: int = 64
@@ -125,7 +127,7 @@ class PseudoPerplexity(Evaluator):
         offsets, targets = [], []
         for order, target in self._draws:
             count = placeholder_count(share, len(order))
-            offsets.append(np.sort(order[:count]))
+            offsets.append(offsets_of(order, count, self.placement))
             targets.append(target)
         row = with_placeholders(
             self._text,

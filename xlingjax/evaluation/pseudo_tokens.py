@@ -29,10 +29,10 @@ class PseudoSamples(Evaluator):
 
     texts: one per language, of which `per_language` sentences are drawn with `seed`, the same ones
     at every step, from those that fit rows of `length` tokens; for each a language of `targets` is
-    drawn that is not its own. proportion, reset_positions: those of `BtmlmFeatures`.
+    drawn that is not its own. proportion, placement, reset_positions: those of `BtmlmFeatures`.
 
     Values: {"samples": [{"language", "pieces", "target_language", "pseudo": [[offset, piece],
-    ...]}]}; an offset is the place in the sentence where the piece would stand.
+    ...]}]}; an offset is the piece's place in a second sentence.
     """
 
     texts: Mapping[str, Text]
@@ -40,6 +40,7 @@ class PseudoSamples(Evaluator):
     languages: Sequence[str]
     targets: Sequence[str]
     proportion: float = 0.15
+    placement: str = "behind"
     reset_positions: bool = False
     per_language: int = 2
     length: int = 64
@@ -98,7 +99,8 @@ class PseudoSamples(Evaluator):
     ) -> tuple[np.ndarray, str]:
         """(offsets, sorted, the language) of a sentence's pseudo tokens."""
         count = placeholder_count(self.proportion, tokens)
-        places = np.sort(rng.choice(tokens, count, replace=False))
+        order = rng.permutation(tokens)
+        places = offsets_of(order, count, self.placement)
         # As in training: pseudo tokens are of another language than the text.
         others = [code for code in self.targets if code != language]
         return places, str(rng.choice(others))
@@ -166,6 +168,14 @@ def with_placeholders(
         ).astype(np.int32),
         "pseudo_weights": used_BP.astype(np.float32),
     }
+
+
+def offsets_of(order: np.ndarray, count: int, placement: str) -> np.ndarray:
+    """Of so many pseudo tokens, sorted, as `BtmlmFeatures` places them; of scattered ones the first
+    places of an order drawn before."""
+    if placement == "behind":
+        return np.arange(count)
+    return np.sort(order[:count])
 
 
 def placeholder_count(proportion: float, tokens: int) -> int:

@@ -19,6 +19,7 @@ from xlingjax.errors import UserError
 from xlingjax.preprocessors.xlm import Batch, Masking, masker, slots_of_a_side
 
 LAYOUTS = ("in_place", "slots")
+PLACEMENTS = ("behind", "scattered")
 # Every chosen word is MASK: one that is kept or replaced would be evidence on its own side.
 ALL_MASK = Masking(mask=1.0, random=0.0)
 
@@ -149,12 +150,14 @@ class BtmlmFeatures(Preprocessor):
     """Masked text with placeholders behind it for pseudo tokens of another language.
 
     proportion: placeholders per token of the text. targets: (language id, share) of the languages
-    they are in; a row draws one that is not its own. reset_positions: their positions lie where a
-    second sentence's would, restarting at it or running on.
+    they are in; a row draws one that is not its own. placement "behind": their positions are those
+    right behind the text, m_{s+1} ... m_{s+p} (§3.1). "scattered": drawn places of a second
+    sentence as long as the text. reset_positions: positions restart behind the text, or run on.
     """
 
     masking: Masking = field(default_factory=Masking)
     proportion: float = 0.15
+    placement: str = "behind"
     reset_positions: bool = False
     targets: tuple[tuple[int, float], ...] | None = None
     name = "btmlm"
@@ -175,6 +178,11 @@ class BtmlmFeatures(Preprocessor):
             raise UserError(
                 "BTMLM's proportion of pseudo tokens must be between 0 and 1, got"
                 f" {self.proportion}",
+            )
+        if self.placement not in PLACEMENTS:
+            raise UserError(
+                f"BTMLM: PSEUDO_PLACEMENT={self.placement!r} is neither"
+                f" {' nor '.join(PLACEMENTS)}",
             )
 
     def placeholders(self, length: int) -> int:
@@ -197,12 +205,13 @@ class BtmlmFeatures(Preprocessor):
         return self.masking.slots(self.text_length(length))
 
     def positions(self, length: int) -> int:
-        """How many positions of the model rows of `length` tokens use: those of the text, and as
-        many behind it."""
+        """How many positions of the model rows of `length` tokens use."""
         text = self.text_length(length)
         if self.reset_positions:
             return text
-        # Positions of the placeholders run on behind the text, which has at most `text` of its own.
+        if self.placement == "behind":
+            return text + self._placeholders_of(text)
+        # Of a second sentence, which is as long.
         return 2 * text
 
     def rows(
@@ -300,14 +309,17 @@ class BtmlmFeatures(Preprocessor):
             tf.math.ceil(share - 1e-4),
             tf.int32,
         )
+        start = 0 if self.reset_positions else tokens
+        if self.placement == "behind":
+            return used, start + tf.range(places)[None, :] * tf.ones_like(
+                tokens
+            )
         # Distinct places of the text, in order: where its words would stand in a translation.
         score = tf.where(real, _gumbel(draws, random.PLACES, text), -np.inf)
         offsets = tf.math.top_k(score, places).indices
         # Unused places sort behind all others.
         offsets = tf.sort(tf.where(used, offsets, text), axis=1)
-        if self.reset_positions:
-            return used, offsets
-        return used, tokens + offsets
+        return used, start + offsets
 
 
 def _language_drawer(

@@ -219,7 +219,7 @@ def check_length(
         raise UserError(
             f"objective {name}: rows of {length} tokens use {positions} positions, as those of the"
             f" pseudo tokens run on behind the text, and model {model.name} has {room}; lower"
-            " BTMLM_LENGTH, set PSEUDO_RESET_POSITIONS=True, or for a new model"
+            " BTMLM_LENGTH, set PSEUDO_PLACEMENT=behind, or for a new model"
             f" model.max_positions={positions + model.position_offset}",
         )
     if 0 < positions < length:
