@@ -11,7 +11,9 @@ from xlingjax.data import held_out_pairs
 from xlingjax.data.left_out import LeftOut, message
 from xlingjax.data.loader import Peekable
 from xlingjax.evaluation.floors import RetrievalFloors
+from xlingjax.preprocessors.noise import Noise
 from xlingjax.preprocessors.retrieval import SentencePairFeatures
+from xlingjax.preprocessors.translation import DenoisingFeatures, TranslationFeatures
 from xlingjax.preprocessors.unicoder import ClpcFeatures
 from xlingjax.preprocessors.xlm import MlmFeatures, TlmFeatures
 from xlingjax.workflows import launch
@@ -25,14 +27,20 @@ def written(folder, pairs):
     return str(folder)
 
 
-def too_many(pairs, vocabulary, length, most):
+def too_long(pairs, vocabulary, length, most):
     """Of the pairs with two sides, by the pieces of each line."""
-    found = 0
+    found = LeftOut()
     for pair in pairs:
         sides = [len(vocabulary.encode(line)) for line in pair]
-        # Each side is opened and closed.
-        found += max(sides) > most or sum(sides) + 4 > length
+        # Each side is opened and closed; what closes it counts.
+        left = max(sides) > most or sum(sides) + 4 > length
+        tokens = sum(sides) + 2
+        found += LeftOut(int(left), 1, left * tokens, tokens)
     return found
+
+
+def too_many(*of_pairs):
+    return too_long(*of_pairs).left
 
 
 @pytest.mark.parametrize(
@@ -46,7 +54,25 @@ def test_pairs_that_fit_no_row_are_counted(tmp_path, vocabulary, features):
     (found,) = Peekable(source).left_out.values()
     wanted = too_many(both, vocabulary, 48, 30)
     assert 1 < wanted < len(both)
-    assert found == LeftOut(wanted, len(both))
+    assert found == too_long(both, vocabulary, 48, 30)
+    assert found.left_tokens / found.tokens > found.left / found.pairs
+
+
+def test_texts_to_translate_or_restore_are_counted_too(tmp_path, vocabulary):
+    pairs = [*zip(DE, EN, strict=True), ("Ja", "yes " * 30), ("", "alone")]
+    both = [pair for pair in pairs if all(pair)]
+    # 20 pieces of a side, opened and closed, fit 22 columns.
+    features = TranslationFeatures(max_pieces=20)
+    source = file_source(features, vocabulary, 2, 22, parallel=written(tmp_path, pairs))
+    (found,) = source.left_out.values()
+    assert found == too_long(both, vocabulary, 1000, 20) and 0 < found.left < len(both)
+    write_lines(tmp_path / "de.txt", DE)
+    features = DenoisingFeatures(Noise(mask=0.1), "sentences", 20)
+    source = file_source(features, vocabulary, 2, 22, mono=str(tmp_path / "de.txt"))
+    sizes = [len(vocabulary.encode(line)) for line in DE if line]
+    (found,) = source.left_out.values()
+    assert (found.left, found.pairs) == (sum(n > 20 for n in sizes), len(sizes))
+    assert found.left_tokens == sum(n + 1 for n in sizes if n > 20) > 0
 
 
 def test_text_of_one_language_leaves_nothing_out(corpus, vocabulary):
@@ -65,7 +91,7 @@ def test_of_the_new_testament_as_many_as_its_lines_say(tmp_path, vocabulary):
     pairs = [pair for pair in zip(*sides, strict=True) if all(pair)]
     source = file_source(TlmFeatures(), vocabulary, 2, 128, parallel=written(tmp_path, pairs))
     (found,) = source.left_out.values()
-    assert found == LeftOut(too_many(pairs, vocabulary, 128, 100), len(pairs))
+    assert found == too_long(pairs, vocabulary, 128, 100)
     assert found.share > 0.05
 
 
@@ -76,7 +102,7 @@ def test_clpc_counts_each_pair_once_and_what_its_partner_makes_too_long(tmp_path
     (found,) = source.left_out.values()
     both = [pair for pair in pairs if all(pair)]
     # Those that are too long with their own y; with another's a pair may be, but not with both.
-    assert found == LeftOut(too_many(both, vocabulary, 60, 30), len(both))
+    assert found == too_long(both, vocabulary, 60, 30)
     assert 0 < found.left < len(both)
 
 
@@ -90,7 +116,7 @@ def test_a_run_says_it_behind_its_first_step(tmp_path, vocabulary, monkeypatch):
     launch._begin("run", [], {"tlm": (None, Peekable(source))}, vocabulary, said.append)
     left = too_many(pairs, vocabulary, 48, 30)
     (line,) = said
-    assert line.startswith(f"warning: tlm: {left} of {len(pairs)} pairs (")
+    assert line.startswith(f"warning: tlm: {left} of {len(pairs)} examples (")
     assert "do not fit rows of 48 tokens" in line
     # What is measured on these languages hears how many its rows hold.
     floors = RetrievalFloors({"de": held_out_pairs.Pairs("de", ("ab",), ("ab",))})
@@ -101,9 +127,14 @@ def test_a_run_says_it_behind_its_first_step(tmp_path, vocabulary, monkeypatch):
 def test_a_run_says_so_where_it_is_more_than_one_in_twenty():
     few = {"de-en": LeftOut(5, 100), "de-fr": LeftOut(0, 0)}
     assert message("tlm", 64, {}) == message("tlm", 64, few) == ""
-    many = {"de-en": LeftOut(1, 60), "en-zh": LeftOut(1_235, 2_000)}
+    many = {"de-en": LeftOut(1, 60, 20, 400), "en-zh": LeftOut(1_235, 2_000, 9_000, 12_000)}
     assert message("tlm@500", 64, many) == (
-        "tlm@500: 1,236 of 2,060 pairs (60.0%; of en-zh 61.8%) do not fit rows of 64 tokens, or"
-        " have a side of more than MAX_PIECES, and are left out: raise LENGTH, or the objective's"
-        " own, or MAX_PIECES"
+        "tlm@500: 1,236 of 2,060 examples (60.0%, and 72.7% of their tokens; of en-zh 61.8%, and"
+        " 75.0% of their tokens) do not fit rows of 64 tokens, or are of more than MAX_PIECES, and"
+        " are left out: raise LENGTH, or the objective's own, or MAX_PIECES"
     )
+    # Few pairs, and much of the text; one language of many.
+    for one in (LeftOut(4, 100, 300, 1_000), LeftOut(6, 100, 60, 1_000)):
+        said = message("tlm", 64, {"de-en": LeftOut(0, 9_900, 0, 90_000), "en-zh": one})
+        assert f"{one.left} of 10,000 examples" in said
+    assert not message("tlm", 64, {"en-zh": LeftOut(5, 100, 50, 1_000)})

@@ -223,6 +223,7 @@ def pair_rows(
     starts, lengths = starts_and_lengths(records, bases)
     whole = (lengths > 0).all(axis=1)
     keep = whole & (lengths <= max_pieces + 1).all(axis=1)
+    tokens = lengths.sum(axis=1)
     # One token early: the `</s>` before a sentence opens it.
     starts = starts[keep] - 1
     lengths = lengths[keep] + 1
@@ -235,6 +236,8 @@ def pair_rows(
         starts[:, 1] = np.roll(starts[:, 1], 1)
         lengths[:, 1] = np.roll(lengths[:, 1], 1)
     fits = lengths.sum(axis=1) <= length
+    read = np.zeros_like(whole)
+    read[np.flatnonzero(keep)[order][fits]] = True
     starts = starts[fits]
     lengths = lengths[fits]
     sentences = len(starts)
@@ -272,8 +275,7 @@ def pair_rows(
         languages=languages,
         opens=np.array([True, each_opens]),
     )
-    pairs = int(whole.sum())
-    return replace(rows, left_out=LeftOut(pairs - sentences, pairs))
+    return replace(rows, left_out=LeftOut.of(whole, read, tokens))
 
 
 def _both_orders(of_side: np.ndarray, turn: np.ndarray) -> np.ndarray:
@@ -347,7 +349,11 @@ def paraphrase_rows(
     return replace(
         rows,
         labels=np.tile([0, 1], len(begins) // 2),
-        left_out=LeftOut(int((too_long & ~read).sum()), int(whole.sum())),
+        left_out=LeftOut.of(
+            whole,
+            read | ~too_long,
+            lengths[:, :2].sum(axis=1),
+        ),
     )
 
 

@@ -8,11 +8,13 @@ it predicts.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from xlingjax.data.documents import documents, windows
+from xlingjax.data.left_out import LeftOut
 from xlingjax.data.rows import (
     NEIGHBOURS_APART,
     Rows,
@@ -49,7 +51,9 @@ def translation_rows(
     if truncate:
         # Before pairs are left out, or long articles would take their titles with them.
         lengths[:, 0] = np.minimum(lengths[:, 0], longest)
-    keep = ((lengths > 0) & (lengths <= longest)).all(axis=1)
+    whole = (lengths > 0).all(axis=1)
+    keep = whole & (lengths <= longest).all(axis=1)
+    tokens = lengths.sum(axis=1)
     pairs = int(keep.sum())
     order = np.random.default_rng(NEIGHBOURS_APART).permutation(pairs)
     # One token early: the `</s>` before a sentence opens it.
@@ -67,7 +71,7 @@ def translation_rows(
         all_languages.append(np.broadcast_to(way, starts.shape))
     all_starts = np.concatenate(all_starts)
     all_lengths = np.concatenate(all_lengths)
-    return plan_rows(
+    rows = plan_rows(
         _rows_of(all_lengths, length, packing),
         1,
         pairs * bool(ways),
@@ -79,6 +83,7 @@ def translation_rows(
         languages=np.concatenate(all_languages),
         opens=np.array([True, True]),
     )
+    return replace(rows, left_out=LeftOut.of(whole, keep, tokens))
 
 
 def _rows_of(lengths: np.ndarray, length: int, packing: bool) -> np.ndarray:
@@ -133,16 +138,14 @@ def sentence_rows(
 ) -> Rows:
     """Rows of single sentences `</s> x </s>`, longer ones than `max_pieces` or the row left out."""
     (text,) = records.sides
-    keep = (
-        (text.lengths > 0)
-        & (text.lengths <= max_pieces + 1)
-        & (text.lengths < length)
-    )
+    whole = text.lengths > 0
+    longest = min(max_pieces + 1, length - 1)
+    keep = whole & (text.lengths <= longest)
     order = np.random.default_rng(NEIGHBOURS_APART).permutation(int(keep.sum()))
     # One token early: the `</s>` before a sentence opens it.
     starts = line_starts(text, base)[keep][order] - 1
     lengths = text.lengths[keep][order].astype(np.int64) + 1
-    return plan_rows(
+    rows = plan_rows(
         _rows_of(lengths, length, packing),
         1,
         lengths.size,
@@ -154,6 +157,8 @@ def sentence_rows(
         languages=np.zeros(1),
         opens=np.ones(1, bool),
     )
+    tokens = text.lengths.astype(np.int64)
+    return replace(rows, left_out=LeftOut.of(whole, keep, tokens))
 
 
 def block_rows(

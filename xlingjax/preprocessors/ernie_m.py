@@ -312,7 +312,7 @@ class BtmlmFeatures(Preprocessor):
         start = 0 if self.reset_positions else tokens
         if self.placement == "behind":
             return used, start + tf.range(places)[None, :] * tf.ones_like(
-                tokens
+                tokens,
             )
         # Distinct places of the text, in order: where its words would stand in a translation.
         score = tf.where(real, _gumbel(draws, random.PLACES, text), -np.inf)
