@@ -242,6 +242,31 @@ def test_the_languages_that_btmlm_writes_in_are_those_of_the_mixtures_pairs(corp
         read(files, corpus, **given | {"PARALLEL": None})["btmlm"]()
 
 
+def test_text_may_be_of_languages_without_pairs(corpus, tmp_path):
+    """ERNIE-M, appendix A: text of 96 languages, pairs of 14 of them with English."""
+    for name, lines in {"de-en": 81, "en-fr": 9}.items():
+        file = tmp_path / "pairs" / f"{name}.tsv"
+        file.parent.mkdir(exist_ok=True)
+        file.write_text("Der Hund liest.\tThe dog reads.\n" * lines, encoding="utf-8")
+    for code in ("en", "ru"):
+        file = tmp_path / "mono" / code / "a.txt"
+        file.parent.mkdir(parents=True)
+        file.write_text("Milk sleeps in the house.\n" * 40, encoding="utf-8")
+    given = {"MONO": tmp_path / "mono/*/*.txt", "PARALLEL": tmp_path / "pairs/*"}
+    given |= {"LANGUAGES": "de en fr ru", "LANGUAGE_EMBEDDING": True, "ALPHA": 0.5}
+    with contextlib.closing(read(["objectives/btmlm.gin"], corpus, **given)["btmlm"]()) as source:
+        targets = dict(source.identity["options"]["targets"])
+        # By the roots of 81, 90 and 9 pairs; none in Russian.
+        assert targets == pytest.approx({0: 9 / 21.487, 1: 9.487 / 21.487, 2: 3 / 21.487}, rel=1e-3)
+        rows = source.next()
+    # The languages of the text and, behind it, of the pseudo tokens.
+    own, written = (
+        {*rows["language_ids"][kind].tolist()}
+        for kind in ((rows["is_mask"] == 0) & (rows["pack_ids"] > 0), rows["is_mask"] > 0)
+    )
+    assert own <= {1, 3} and written <= {0, 1, 2} and not own & written
+
+
 def test_files_that_a_mixture_replaces_need_not_be_named(corpus, not_ours):
     bound = small_corpus.options(corpus) | {"MIXTURE": "not_ours.text"}
     bound["TLM_MIXTURE"] = "not_ours.pairs"
