@@ -10,7 +10,7 @@ import sys
 import numpy as np
 import pytest
 
-from benchmarks import objectives, plans
+from benchmarks import mutants, objectives, plans
 from benchmarks.cost import Pass, step_flops
 from benchmarks.shapes import Shape
 from xlingjax.data.features import FIELDS
@@ -133,3 +133,40 @@ def test_plans_of_a_recipe_outside_the_table_want_machines(tmp_path, capsys):
     with pytest.raises(SystemExit):
         plans.main([str(tmp_path), "xfnp_tiny"])
     assert "xfnp_tiny has no machines here: name them (--on)" in capsys.readouterr().err
+
+
+def test_mutants_change_what_runs_and_not_what_is_read():
+    source = (
+        "def f(x: int = 1) -> int:\n"
+        '    """Adds 1 + 1."""\n'
+        "    if x < 2 and not x:\n"
+        '        raise ValueError(f"{x + 1}")\n'
+        "    return -x\n"
+    )
+    found = {}
+    for line, what, tree in mutants.mutants(source):
+        names = {}
+        exec(compile(tree, "f", "exec"), names)
+        found[line, what] = names["f"]
+    assert found.keys() == {
+        (1, "1 + 1"),
+        (3, "the other branch"),
+        (3, "And becomes Or"),
+        (3, "Lt becomes LtE"),
+        (3, "2 + 1"),
+        (3, "without Not"),
+        (5, "without USub"),
+    }
+    assert found[1, "1 + 1"]() == -2 and found[5, "without USub"](3) == 3
+    # Each of the seven is another function.
+    with pytest.raises(ValueError, match="2"):
+        found[3, "without Not"](1)
+
+
+def test_a_mutant_is_killed_by_the_tests_of_its_file(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(mutants, "_tests", lambda file: ["tests/data/test_sampling.py"])
+    mutants.main([str(tmp_path), "xlingjax/data/sampling.py", "--each", "1"])
+    said = capsys.readouterr().out
+    assert "| all | 1 | 1 (100.0%) |" in said
+    [line] = (tmp_path / "mutants.jsonl").read_text().splitlines()
+    assert json.loads(line)["killed"]

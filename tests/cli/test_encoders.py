@@ -487,18 +487,13 @@ def test_bad_input(corpus, run, tmp_path, capsys):
     refused(of_gaps, "blank on both sides")
     write(gaps / "de-en.en", ["Once."])
     refused(of_gaps, "differ in length", "de-en.en has 1;")
-    more = command("pretrain", corpus, *work, objective="btmlm")
+    alone = corpus / "pairs" / "fr-fr.tsv"  # no translation
+    more = command("pretrain", corpus, *work, objective="btmlm", PARALLEL=alone)
     write(corpus / "mono" / "fr" / "a.txt", ["Il pleut."] * 40)
-    write(corpus / "pairs" / "fr-fr.tsv", ["Il pleut.\tLa pluie tombe."] * 40)  # no translation
-    (corpus / "pairs" / "aside").mkdir()
-    for file in [*(corpus / "pairs").glob("de-en*")]:
-        file.rename(corpus / "pairs" / "aside" / file.name)
+    write(alone, ["Il pleut.\tLa pluie tombe."] * 40)
     refused(more, "btmlm", "no parallel data")
-    for file in [*(corpus / "pairs" / "aside").iterdir()]:
-        file.rename(corpus / "pairs" / file.name)
-    (corpus / "pairs" / "aside").rmdir()
     (corpus / "mono" / "fr" / "a.txt").unlink()
-    (corpus / "pairs" / "fr-fr.tsv").unlink()
+    alone.unlink()
     refused(
         ["inspect", *command("pretrain", corpus, objective="unicoder")[1:], "--gin.SCHEDULE=turns"],
         "alternate",
