@@ -192,9 +192,11 @@ class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         source = self._path.read_text(encoding="utf-8")
         if self._number == AS_IT_IS:
             exec(compile(source, str(self._path), "exec"), module.__dict__)  # noqa: S102
+            return
         for number, (_, _, tree) in enumerate(mutants(source)):
             if number == self._number:
                 exec(compile(tree, str(self._path), "exec"), module.__dict__)  # noqa: S102
+                return
 
 
 if VARIABLE in os.environ:
@@ -219,12 +221,12 @@ def main(argv: Sequence[str] | None = None) -> None:
     if kept.exists():
         for line in kept.read_text(encoding="utf-8").splitlines():
             one = json.loads(line)
-            done[one["file"], one["number"]] = one
+            done[one["file"], one["number"], one["line"], one["what"]] = one
     found = []
     for file in args.files or _files():
         checked = False
         for number, line, what in _drawn(file, args.each, args.seed):
-            one = done.get((file, number))
+            one = done.get((file, number, line, what))
             if one is None:
                 if not checked and _killed(file, AS_IT_IS):
                     sys.exit(f"{file}: its own tests fail: {_tests(file)}")
@@ -316,7 +318,10 @@ def _killed(file: str, number: int) -> bool:
             )
         except subprocess.TimeoutExpired:
             return True
-    return ended.returncode != 0
+    # Of pytest: 1 where tests failed, 0 where none did.
+    if ended.returncode > 1:
+        sys.exit(f"{file}: {ended.stdout.decode()[-500:]}")
+    return ended.returncode == 1
 
 
 def _table(found: Sequence[dict[str, Any]]) -> str:

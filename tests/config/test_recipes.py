@@ -433,15 +433,16 @@ def test_veco_is_the_papers():
             0,
             True,
         )
-        assert text.source.shapes["input_ids"] == (1024, 512) and pairs.source.shapes[
-            "input_ids"
-        ] == (4096, 256)
+        # Table 8: 4,096 pairs of 128 tokens, a pair to a row.
+        assert text.source.shapes["input_ids"] == (1024, 512)
+        assert pairs.source.shapes["input_ids"] == (4096, 128)
+        assert not pairs.source.settings["packing"]
         assert (
             text.source.settings["masking"]["rate"],
             pairs.source.settings["masking"]["rate"],
         ) == (0.15, 0.25)
         assert (
-            pairs.source.settings["max_pieces"] == 126
+            pairs.source.settings["max_pieces"] == 100
             and pairs.objective.tlm
             and not text.objective.tlm
         )

@@ -4,6 +4,7 @@ import pytest
 
 from tests.helpers import toy
 from xlingjax.data.texts import Text
+from xlingjax.errors import UserError
 from xlingjax.evaluation.pseudo_tokens import PseudoSamples, with_placeholders
 from xlingjax.model.attention import AttentionSpec
 from xlingjax.model.masks import pseudo_tokens
@@ -95,3 +96,8 @@ def test_without_sentences_there_is_nothing(tmp_path):
         {"de": Text(tmp_path / "de.txt", "de")}, vocabulary, toy.LANGUAGES, ("en",), length=12
     )
     assert evaluator(encoder, params, 0)["samples"] == []
+
+
+def test_a_placement_is_one_of_two():
+    with pytest.raises(UserError, match="PSEUDO_PLACEMENT='behnd' is neither behind nor scattered"):
+        PseudoSamples({}, toy.ToyVocabulary(), toy.LANGUAGES, ("en",), placement="behnd")

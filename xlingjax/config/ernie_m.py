@@ -16,6 +16,9 @@ from xlingjax.preprocessors.xlm import Masking
 from xlingjax.training.feed import ObjectiveRun
 from xlingjax.training.schedule import Weight
 
+SCATTERED = "scattered"
+"""How runs placed their pseudo tokens that do not say it; objectives/btmlm.gin does."""
+
 
 def camlm(
     text: TextSource,
@@ -53,7 +56,7 @@ def btmlm(
     length: int = 256,
     masking: Masking = Masking(),
     proportion: float = 0.15,
-    placement: str = "behind",
+    placement: str = SCATTERED,
     reset_positions: bool = False,
     decode: str = "argmax",
     special: bool = False,
@@ -111,7 +114,7 @@ def pair_shares(
         for language in languages:
             counts[language] = counts.get(language, 0) + sentences
     # Nothing would teach the model to write in any other language than the text's own.
-    if not counts:
+    if not any(counts.values()):
         raise UserError(
             "btmlm: no parallel data, so nothing teaches the model to translate; give pairs"
             " (PARALLEL)",

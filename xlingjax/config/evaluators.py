@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from xlingjax.config.corpus import Corpus, Files
+from xlingjax.config.ernie_m import SCATTERED
 from xlingjax.data.sources import (
     find_pairs,
     find_text,
@@ -236,7 +237,7 @@ def pseudo_samples(
     corpus: Corpus,
     text: str | None = None,
     proportion: float = 0.15,
-    placement: str = "behind",
+    placement: str = SCATTERED,
     reset_positions: bool = False,
     per_language: int = 2,
     length: int = 64,
@@ -270,7 +271,7 @@ def pseudo_perplexity(
     text: str | None = None,
     shares: str | Sequence[float] | None = None,
     most: float = 0.15,
-    placement: str = "behind",
+    placement: str = SCATTERED,
     reset_positions: bool = False,
     own_masks: str = "self",
     special: bool = False,

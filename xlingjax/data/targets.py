@@ -83,6 +83,9 @@ def translation_rows(
         languages=np.concatenate(all_languages),
         opens=np.array([True, True]),
     )
+    # What no direction reads is not left out for its length.
+    if not ways:
+        return rows
     return replace(rows, left_out=LeftOut.of(whole, keep, tokens))
 
 

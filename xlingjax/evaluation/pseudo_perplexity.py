@@ -24,6 +24,7 @@ from xlingjax.evaluation.pseudo_tokens import (
     with_placeholders,
 )
 from xlingjax.objectives.ernie_m import BTMLM
+from xlingjax.preprocessors.ernie_m import check_placement
 from xlingjax.training.evaluator import Evaluator
 
 
@@ -58,6 +59,7 @@ class PseudoPerplexity(Evaluator):
     name: str = "pseudo_perplexity"
 
     def __post_init__(self):
+        check_placement(self.placement)
         for share in self.shares:
             if not 0 <= share < 1:
                 raise UserError(

@@ -13,6 +13,7 @@ from xlingjax.evaluation.perplexity import Rows, joined, sentence_rows
 from xlingjax.inference.encode import language_index
 from xlingjax.inference.forward import by_row, compiled
 from xlingjax.objectives.ernie_m import BTMLM
+from xlingjax.preprocessors.ernie_m import check_placement
 from xlingjax.training.evaluator import Evaluator
 
 
@@ -46,6 +47,9 @@ class PseudoSamples(Evaluator):
     length: int = 64
     seed: int = 0
     name: str = "pseudo_samples"
+
+    def __post_init__(self):
+        check_placement(self.placement)
 
     def __call__(self, model, params, step: int, mesh=None) -> dict[str, Any]:
         parts, samples, offsets, targets = [], [], [], []

@@ -179,11 +179,7 @@ class BtmlmFeatures(Preprocessor):
                 "BTMLM's proportion of pseudo tokens must be between 0 and 1, got"
                 f" {self.proportion}",
             )
-        if self.placement not in PLACEMENTS:
-            raise UserError(
-                f"BTMLM: PSEUDO_PLACEMENT={self.placement!r} is neither"
-                f" {' nor '.join(PLACEMENTS)}",
-            )
+        check_placement(self.placement)
 
     def placeholders(self, length: int) -> int:
         """P for rows of `length` tokens."""
@@ -320,6 +316,15 @@ class BtmlmFeatures(Preprocessor):
         # Unused places sort behind all others.
         offsets = tf.sort(tf.where(used, offsets, text), axis=1)
         return used, start + offsets
+
+
+def check_placement(placement: str) -> None:
+    """Raise UserError for one that is none of `PLACEMENTS`."""
+    if placement not in PLACEMENTS:
+        raise UserError(
+            f"BTMLM: PSEUDO_PLACEMENT={placement!r} is neither"
+            f" {' nor '.join(PLACEMENTS)}",
+        )
 
 
 def _language_drawer(

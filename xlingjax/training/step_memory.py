@@ -30,8 +30,10 @@ from xlingjax.training.step import TrainState, abstract_state
 RECOMPUTED = {"none": 1.0, "dots": 1.02, "full": 4 / 3}
 """Products of a step by REMAT, as shares of those that are useful: a third of them is forward."""
 MORE = 1.05
-"""What an estimate leaves free: compilers need up to that much more (docs/scaling.md)."""
+"""What an estimate leaves free: the compiler of GPUs needs no more for the papers' recipes
+(docs/scaling.md)."""
 MORE_ON_TPUS = 1.2
+"""That of TPUs needs up to so much more."""
 OF_A_PART = 0.005
 """What each microbatch adds to a step, of its time: a guess, which prefers few."""
 
@@ -60,7 +62,7 @@ class Needs:
         platform: str,
     ):
         """objectives: of `train`, those whose shapes are known before their text is open. platform:
-        of the devices, "cuda", "tpu" ..."""
+        of the devices; the compiler of "tpu" needs more."""
         self.config = config
         self._platform = platform
         self.more = MORE_ON_TPUS if platform == "tpu" else MORE
