@@ -675,6 +675,25 @@ def test_mixes_of_the_bakeoff_read_pairs_four_times_in_five():
     assert shares == pytest.approx(dict.fromkeys(shares, 0.8), abs=0.01)
 
 
+def test_noise_is_of_words_but_where_figures_were_published_with_pieces():
+    """XGLUE §4.1 drops "words"; XLM has the setting of Lample et al. (2018b), whose code drops,
+    hides and moves "entire words"."""
+    units = {}
+    for name in ("xdae", "xlm_unmt_en_fr", "xdae_tiny", "xlm_unmt_tiny"):
+        run = in_stages(built(name).bound["objectives"][0])[0]
+        units[name] = run.source.settings["noise"]["unit"]
+    assert [*units.values()] == ["words", "words", "pieces", "pieces"]
+    config = recipes.read_part("bakeoff", Bakeoff, ["gin/recipes/bakeoff_seq2seq.gin"], [])
+    found = {}
+    for mix in ("denoising",):
+        words = [*config.base, *config.mixes[mix], "LANGUAGES=de en", "VOCABULARY_SIZE=4000"]
+        line = bakeoff.command("pretrain", words, Path("x"), 3000)
+        files = [value for flag, value in pairwise(line) if flag == "--gin_file"]
+        given = [word.removeprefix("--gin.") for word in line if "--gin." in word]
+        (found[mix],) = recipes.read_recipe(files, given).bound["objectives"]
+    assert found["denoising"].source.settings["noise"]["unit"] == "pieces"
+
+
 # --- how recipes are written ----------------------------------------------------------------------
 
 

@@ -238,6 +238,157 @@ def test_dropping_and_masking_have_their_rates_and_leave_one_token():
     assert all(kept[key] >= 1 for key in kept if had[key]) and np.mean([*kept.values()]) < 1.3
 
 
+def words_of(ids, language, ends=False):
+    """The words of one example, each a list of pieces; a special token that is no MASK alone."""
+    found = []
+    for c, piece in enumerate(ids):
+        marked = begins_word(ids[c - ends]) or ids[c - 1] in Xlmr.special_ids
+        if piece in Xlmr.special_ids or marked or LANGUAGES[language] == "zh":
+            found.append([])
+        found[-1].append(piece)
+    return found
+
+
+def is_fixed(word):
+    return word[0] in Xlmr.special_ids and word[0] != MASK
+
+
+def reference_shuffle(words, uniform, k):
+    """uniform: a draw for each column, of which a word's first one counts."""
+    columns = np.cumsum([0, *map(len, words)])
+    fixed, movable = [], []
+    for column, word in zip(columns, words, strict=False):
+        if is_fixed(word):
+            fixed.append((len(movable), word))
+        else:
+            movable.append((len(movable) + k * float(uniform[column]), word))
+    shuffled = [word for _, word in sorted(movable, key=lambda pair: pair[0])]
+    # The last first, so that the places of those before it stay true.
+    for place, word in reversed(fixed):
+        shuffled.insert(place, word)
+    return shuffled
+
+
+def reference_drop(words, uniform, share):
+    columns = np.cumsum([0, *map(len, words)])
+    chances = [-1 if is_fixed(w) else uniform[c] for c, w in zip(columns, words, strict=False)]
+    return [
+        word
+        for word, chance in zip(words, chances, strict=True)
+        if is_fixed(word) or chance >= share or chance == max(chances)
+    ]
+
+
+def reference_mask(words, uniform, share):
+    columns = np.cumsum([0, *map(len, words)])
+    return [
+        word if is_fixed(word) or uniform[c] >= share else [MASK] * len(word)
+        for c, word in zip(columns, words, strict=False)
+    ]
+
+
+@pytest.mark.parametrize("vocabulary", [Vocabulary, OfEnds])
+@pytest.mark.parametrize("infill", [0.0, 0.3])
+def test_noises_come_in_their_order_and_are_of_words(infill, vocabulary):
+    """Infill, shuffle, drop, mask: each reads what the one before has left, and its own draws at
+    the columns where that stands."""
+    text = rows(count=150, length=64, examples=1, seed=3)
+    noise = Noise(infill=infill, poisson=1.5, shuffle=3.0, drop=0.2, mask=0.2, unit="words")
+    after = noised(noise, text, vocabulary=vocabulary)
+    check_rows(text, after)
+    draws = Draws(7, 0, 150)
+    purposes = (random.SPANS, random.STARTS, random.GAPS, random.SHUFFLE, random.DROP, random.BLANK)
+    uniforms = [draws.uniform(purpose, 64).numpy() for purpose in purposes]
+    found, compared, parts = examples_of(after), 0, 0
+    for (row, pack), (ids, language) in examples_of(text).items():
+        *spans, order, loss, blank = (u[row] for u in uniforms)
+        if infill:
+            ids = reference_infill(ids, language, *spans, infill, 1.5, ends=vocabulary.marks_ends)
+        if len(ids) >= 64:  # of a full row the last inserts are left out
+            continue
+        words = reference_shuffle(words_of(ids, language, vocabulary.marks_ends), order, 3.0)
+        words = reference_mask(reference_drop(words, loss, 0.2), blank, 0.2)
+        assert found[row, pack][0] == [piece for word in words for piece in word], (row, pack)
+        compared += 1
+        parts += sum(len(word) > 1 for word in words)
+    assert compared > 100 and parts > 200
+
+
+def distinct_rows(count=200, length=48):
+    """`<s> x </s> y </s>` in English, no piece twice in a row, so that each word is known again."""
+    rng = np.random.default_rng(5)
+    ids = np.full((count, length), PAD)
+    ordinary = [i for i in range(99) if i not in Xlmr.special_ids]
+    for row in range(count):
+        pieces = rng.permutation(ordinary)[: rng.integers(8, length - 3)]
+        middle = rng.integers(2, len(pieces) - 1)
+        example = [BOS, *pieces[:middle], EOS, *pieces[middle:], EOS]
+        ids[row, : len(example)] = example
+    packs = (ids != PAD).astype(np.int32)
+    content = (packs > 0) & ~np.isin(ids, sorted(Xlmr.special_ids))
+    return Text(tf.constant(ids, tf.int32), tf.constant(packs), tf.zeros_like(packs), content)
+
+
+def test_whole_words_move_less_than_k_places():
+    text = distinct_rows()
+    found = examples_of(noised(Noise(shuffle=3.0, unit="words"), text))
+    moved = np.zeros(5, int)
+    for key, (ids, language) in examples_of(text).items():
+        words, shuffled, before = words_of(ids, language), found[key][0], []
+        of_piece = {word[0]: word for word in words if not is_fixed(word)}
+        while shuffled:  # a word opens with the piece with which it did, and all others follow
+            word = of_piece.get(shuffled[0], shuffled[:1])
+            assert shuffled[: len(word)] == word
+            before.append(word)
+            shuffled = shuffled[len(word) :]
+        assert sorted(before) == sorted(words)
+        # Sentences end behind as many words as they did.
+        assert [is_fixed(word) for word in before] == [is_fixed(word) for word in words]
+        places = {word[0]: i for i, word in enumerate(w for w in words if not is_fixed(w))}
+        order = [places[word[0]] for word in before if not is_fixed(word)]
+        by = np.array(order) - np.arange(len(order))
+        assert np.abs(by).max() <= 2
+        moved += np.bincount(by + 2, minlength=5)
+    assert (moved > 50).all()
+
+
+def test_words_are_lost_and_hidden_whole():
+    text = distinct_rows(400)
+    lost, hidden, last = (
+        examples_of(noised(Noise(unit="words", **noise), text))
+        for noise in ({"drop": 0.1}, {"mask": 0.1}, {"drop": 0.999})
+    )
+    total = dropped = masked = longer = alone = 0
+    for key, (ids, language) in examples_of(text).items():
+        words = [word for word in words_of(ids, language) if not is_fixed(word)]
+        kept = [word for word in words if {*word} & {*lost[key][0]}]
+        assert [i for i in lost[key][0] if i not in (BOS, EOS)] == sum(kept, [])
+        assert lost[key][0].count(EOS) == 2
+        shown = hidden[key][0]
+        assert len(shown) == len(ids) and all(
+            new in (old, MASK) for old, new in zip(ids, shown, strict=True)
+        )
+        whole = [{shown[ids.index(piece)] == MASK for piece in word} for word in words]
+        assert all(len(of_word) == 1 for of_word in whole)
+        total += len(words)
+        dropped += len(words) - len(kept)
+        masked += sum(of_word == {True} for of_word in whole)
+        longer += sum(len(word) > 1 and word not in kept for word in words)
+        alone += [i for i in last[key][0] if i not in (BOS, EOS)] in words
+    assert 0.09 < dropped / total < 0.11 and 0.09 < masked / total < 0.11 and longer > 100
+    assert alone > 380  # one word, with all its pieces; rarely more
+
+
+def test_without_spaces_every_piece_is_a_word():
+    text = rows(seed=2)
+    chinese = Text(text.ids, text.pack, tf.ones_like(text.pack), text.content)
+    noise = {"infill": 0.3, "shuffle": 3.0, "drop": 0.2, "mask": 0.2}
+    words, pieces = (noised(Noise(unit=unit, **noise), chinese) for unit in ("words", "pieces"))
+    np.testing.assert_array_equal(words.ids, pieces.ids)
+    words, pieces = (noised(Noise(unit=unit, **noise), text) for unit in ("words", "pieces"))
+    assert (words.ids != pieces.ids).any()
+
+
 def test_all_together_and_none():
     text = rows()
     same = noised(Noise(), text)
@@ -266,5 +417,10 @@ def test_refusals():
         Noise(drop=1.0)
     with pytest.raises(UserError, match="poisson=-1"):
         Noise(poisson=-1)
+    with pytest.raises(UserError, match="unit='word' is neither words nor pieces"):
+        Noise(unit="word")
+    for noise in (Noise(drop=0.1, unit="words"), Noise(infill=0.3)):
+        with pytest.raises(UserError, match="words are told by language; give the languages"):
+            Noiser(noise, Vocabulary, ())
     with pytest.raises(UserError, match="no mean for 'zh'"):
         Noiser(Noise(infill=0.3, poisson={"en": 3.0}), Vocabulary, LANGUAGES)

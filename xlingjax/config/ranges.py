@@ -19,6 +19,7 @@ from xlingjax.inference.encode import POOLINGS
 from xlingjax.model.config import CHOICES
 from xlingjax.preprocessors.ernie_m import LAYOUTS
 from xlingjax.preprocessors.finetuning import PIECES
+from xlingjax.preprocessors.noise import UNITS
 from xlingjax.preprocessors.unicoder import PARITIES
 from xlingjax.training.optimizer import SCHEDULES
 from xlingjax.training.schedule import MODES
@@ -248,6 +249,7 @@ RANGES: dict[str, Range | Words] = {
 
 OWN: dict[str, Range | Words] = {
     "noise.mask": BELOW_1,
+    "noise.unit": Words(UNITS),
     "optimizer.schedule": Words(SCHEDULES),
     "train.schedule": Words(MODES),
     "sampling.temperature": POSITIVE,

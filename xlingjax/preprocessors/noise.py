@@ -3,13 +3,17 @@
 
 Each function maps rows [B, L] of packed examples to rows [B, L] and keeps every example by itself.
 A `Text` says which tokens may be touched: special tokens stay where they are.
+
+What is shuffled, dropped and masked is a word with all its pieces ("drop words", XGLUE §4.1; "be
+sure to drop entire words", the code of Lample et al. 2018b, whose setting XLM §5.3 has), or a piece
+(the released code of XLM and of XGLUE).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -21,6 +25,8 @@ from xlingjax.errors import UserError
 
 LONGEST_SPAN = 32
 """Longer spans are cut to it: at a mean of 10 one in ten million is."""
+UNITS = ("words", "pieces")
+"""What is shuffled, dropped and masked as one."""
 
 
 @dataclass(frozen=True)
@@ -29,9 +35,12 @@ class Noise:
 
     infill: share of the words that spans hide, each replaced by one MASK; poisson: the mean of
     their lengths, one number or {language: mean}; a span of length 0 inserts a MASK. whole_words:
-    spans are of words, not of pieces, in languages that write spaces. shuffle: token i sorts at i +
-    U(0, shuffle), so it moves by less than `shuffle` places. drop: share of the tokens that are
-    lost; one stays. mask: share shown as MASK.
+    spans are of words, not of pieces, in languages that write spaces.
+
+    unit: what the others are of: "words", in languages that write spaces, or "pieces". shuffle:
+    word i sorts at i + U(0, shuffle), so it moves by less than `shuffle` words. drop: share of the
+    words that are lost; one stays. mask: share of the words that are shown as MASK, one for each of
+    their pieces.
     """
 
     infill: float = 0.0
@@ -40,8 +49,13 @@ class Noise:
     shuffle: float = 0.0
     drop: float = 0.0
     mask: float = 0.0
+    unit: str = "pieces"
 
     def __post_init__(self):
+        if self.unit not in UNITS:
+            raise UserError(
+                f"noise: unit={self.unit!r} is neither words nor pieces",
+            )
         for name in ("infill", "drop", "mask"):
             share = getattr(self, name)
             if not 0 <= share < 1:
@@ -72,12 +86,14 @@ class Noise:
 @dataclass(frozen=True)
 class Text:
     """Rows of examples, each field [B, L]: `ids`; `pack`, 0 = padding, 1.. = number of the example;
-    `language`, an index; `content`, whether noise may touch the token."""
+    `language`, an index; `content`, whether noise may touch the token; `begins`, whether it is the
+    first of its word (set by `Noiser`)."""
 
     ids: Any
     pack: Any
     language: Any
     content: Any
+    begins: Any = None
 
     def taken(self, columns: Any, used: Any, pad_id: int) -> Text:
         """The tokens at `columns` [B, L], padding where not `used`."""
@@ -86,11 +102,15 @@ class Text:
         def take(x: Any, pad: Any) -> Any:
             return tf.where(used, tf.gather(x, columns, batch_dims=1), pad)
 
+        begins = self.begins
+        if begins is not None:
+            begins = take(begins, False)
         return Text(
             take(self.ids, pad_id),
             take(self.pack, 0),
             take(self.language, 0),
             take(self.content, False),
+            begins,
         )
 
 
@@ -150,6 +170,17 @@ class Examples:
         return place - self.offset(tf.cast(chosen, tf.int32))
 
 
+def of_word(x: Any, begins: Any) -> Any:
+    """[B, L]: at each token of a word the value of x at its first one; elsewhere any."""
+    import tensorflow as tf
+
+    number = tf.cumsum(tf.cast(begins, tf.int32), axis=1) - 1
+    # A row may hold no word, and begin with tokens of none.
+    first = tf.minimum(columns_where(begins), begins.shape[1] - 1)
+    column = tf.gather(first, tf.maximum(number, 0), batch_dims=1)
+    return tf.gather(x, column, batch_dims=1)
+
+
 def cumulated(x: Any) -> Any:
     """Sum of the columns before each one."""
     import tensorflow as tf
@@ -188,19 +219,22 @@ class Noiser:
         languages: Sequence[str],
     ):
         """languages: of the run, sorted. Raises UserError for one without a mean length of
-        spans."""
+        spans, and for none where words are asked for."""
         import tensorflow as tf
 
+        if not languages and (noise.infill or noise.unit == "words"):
+            raise UserError(
+                "noise: words are told by language; give the languages of the"
+                " run (DenoisingFeatures.languages), or unit='pieces' and no"
+                " infilling",
+            )
         self.noise = noise
         self._mask_id = vocabulary.mask_id
         self._pad_id = vocabulary.pad_id
         self._begins_word_V = tf.constant(vocabulary.begins_word())
         self._marks_ends = vocabulary.marks_ends
         # Per language, since a batch may hold several.
-        spaced = [
-            noise.whole_words and base_language(code) not in UNSPACED
-            for code in languages
-        ]
+        spaced = [base_language(code) not in UNSPACED for code in languages]
         self._spaced_G = tf.constant(spaced)
         # P(length <= k) for k = 0, 1, ...: the number of those below a uniform draw is Poisson.
         if noise.infill:
@@ -214,7 +248,12 @@ class Noiser:
 
     def __call__(self, text: Text, draws: Any) -> Text:
         # In this order: spans are of the words as they stood.
-        for function in ("infill", "shuffle", "drop", "mask"):
+        if self.noise.infill:
+            text = self.infill(text, draws)
+        # Told here, once: where words have moved, what stands before one tells nothing of it.
+        begins = self._word_starts(text, self.noise.unit == "words")
+        text = replace(text, begins=begins)
+        for function in ("shuffle", "drop", "mask"):
             if getattr(self.noise, function):
                 text = getattr(self, function)(text, draws)
         return text
@@ -228,7 +267,7 @@ class Noiser:
         import tensorflow as tf
 
         examples = Examples(text.pack)
-        word = self._word_starts(text)
+        word = self._word_starts(text, self.noise.whole_words)
         size, empty = self._span_lengths(text, examples, word, draws)
         shown, hidden = self._covered(text, examples, word, size, draws)
         real = text.pack > 0
@@ -250,10 +289,13 @@ class Noiser:
             text.ids.shape[1],
         )
 
-    def _word_starts(self, text: Text) -> Any:
-        """bool [B, L]: the first token of each word."""
+    def _word_starts(self, text: Text, whole: bool) -> Any:
+        """bool [B, L]: the first token of each word. whole: of words of several pieces; False:
+        every piece is one."""
         import tensorflow as tf
 
+        if not whole:
+            return text.content
         # Rows may be of several languages, of which some write no spaces.
         spaced = tf.gather(self._spaced_G, text.language)
         begins = tf.gather(self._begins_word_V, text.ids)
@@ -262,7 +304,10 @@ class Noiser:
         # The first piece behind a special token opens a word, however it is written; without spaces
         # every piece does.
         opens = ~preceding(text.content)
-        return text.content & (~spaced | begins | opens)
+        # A MASK that stands for a span is a word, and ends the one before it.
+        masks = text.ids == self._mask_id
+        masked = masks | preceding(masks)
+        return text.content & (~spaced | begins | opens | masked)
 
     def _span_lengths(
         self,
@@ -376,40 +421,45 @@ class Noiser:
         return insert & (cumulated(tf.cast(insert, tf.int32)) < room)
 
     def shuffle(self, text: Text, draws: Any) -> Text:
-        """The tokens of each example in the order of i + U(0, shuffle), i the index among what may
-        be touched."""
+        """The words of each example in the order of i + U(0, shuffle), i the index of a word; their
+        pieces keep their order. What noise may not touch stays behind as many words as before."""
         import tensorflow as tf
 
         from xlingjax.data import draws as random
 
         length = text.ids.shape[1]
-        rank = cumulated(tf.cast(text.content, tf.int32))
+        words_before = cumulated(tf.cast(text.begins, tf.int32))
         moved = self.noise.shuffle * tf.cast(
             draws.uniform(random.SHUFFLE, length),
             tf.float64,
         )
-        # So far apart no token of one example sorts among those of the next.
+        # So far apart no word of one example sorts among those of the next.
         apart = tf.cast(text.pack, tf.float64) * self.noise.shuffle
-        key = tf.cast(rank, tf.float64) + apart + moved
-        sources = tf.argsort(
-            tf.where(text.content, key, np.inf),
+        key = tf.cast(words_before, tf.float64) + apart + moved
+        order = tf.argsort(
+            tf.where(text.begins, key, np.inf),
             axis=1,
             stable=True,
         )
-        # Special tokens and padding stay in their columns.
-        source = tf.gather(sources, rank, batch_dims=1)
-        columns = tf.where(text.content, source, tf.range(length)[None, :])
+        # Sorting a permutation inverts it: the new place of each word, at its first piece.
+        place = of_word(tf.argsort(order, axis=1), text.begins)
+        # Between the odd numbers of the words there is one for what stays behind as many of them.
+        columns = tf.argsort(
+            tf.where(text.content, 2 * place + 1, 2 * words_before),
+            axis=1,
+            stable=True,
+        )
         return text.taken(columns, text.pack > 0, self._pad_id)
 
     def drop(self, text: Text, draws: Any) -> Text:
-        """Without a share `drop` of the tokens; of an example that would lose all, one stays."""
+        """Without a share `drop` of the words; of an example that would lose all, one stays."""
         import tensorflow as tf
 
         from xlingjax.data import draws as random
 
         length = text.ids.shape[1]
         # The same draw decides what is lost and which one stays.
-        uniform = draws.uniform(random.DROP, length)
+        uniform = of_word(draws.uniform(random.DROP, length), text.begins)
         # Below every draw, so that what noise may not touch is never the one that stays.
         score = tf.where(text.content, uniform, -1.0)
         highest = Examples(text.pack).largest(score)
@@ -417,15 +467,15 @@ class Noiser:
         return self._kept(text, (text.pack > 0) & ~lost, length)
 
     def mask(self, text: Text, draws: Any) -> Text:
-        """A share `mask` of the tokens is shown as MASK."""
+        """Of a share `mask` of the words each piece is shown as MASK."""
         import tensorflow as tf
 
         from xlingjax.data import draws as random
 
-        uniform = draws.uniform(random.BLANK, text.ids.shape[1])
+        length = text.ids.shape[1]
+        uniform = of_word(draws.uniform(random.BLANK, length), text.begins)
         hidden = text.content & (uniform < self.noise.mask)
-        ids = tf.where(hidden, self._mask_id, text.ids)
-        return Text(ids, text.pack, text.language, text.content)
+        return replace(text, ids=tf.where(hidden, self._mask_id, text.ids))
 
     def _kept(self, text: Text, keep: Any, length: int) -> Text:
         """The tokens to keep, moved together."""
