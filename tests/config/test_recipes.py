@@ -485,7 +485,7 @@ def test_xfnp_is_the_papers():
         0.8,
         0.1,
     )
-    assert xfnp.objective.alphas == (1.0, 1.0) and xfnp.objective.skip
+    assert xfnp.objective.alphas == (1.0, 1.0) and xfnp.objective.skip == "target"
     assert (recipe.bound["steps"], recipe.bound["optimizer"].learning_rate) == (120_000, 1e-4)
     check_length("xfnp", 512, model)
 
@@ -609,8 +609,8 @@ def test_an_objectives_file_makes_a_recipe_its_own(file):
         ),
         (
             "xfnp",
-            {"XFNP_ALPHAS": "(2, 1)", "RANDOM_RANGE": "all"},
-            {"alphas": (2.0, 1.0), "random_range": "all"},
+            {"XFNP_ALPHAS": "(2, 1)", "RANDOM_RANGE": "all", "XFNP_SKIP": "runs"},
+            {"alphas": (2.0, 1.0), "random_range": "all", "skip": "runs"},
         ),
     ],
 )
@@ -685,13 +685,15 @@ def test_noise_is_of_words_but_where_figures_were_published_with_pieces():
     assert [*units.values()] == ["words", "words", "pieces", "pieces"]
     config = recipes.read_part("bakeoff", Bakeoff, ["gin/recipes/bakeoff_seq2seq.gin"], [])
     found = {}
-    for mix in ("denoising",):
+    for mix in ("denoising", "xFNP"):
         words = [*config.base, *config.mixes[mix], "LANGUAGES=de en", "VOCABULARY_SIZE=4000"]
         line = bakeoff.command("pretrain", words, Path("x"), 3000)
         files = [value for flag, value in pairwise(line) if flag == "--gin_file"]
         given = [word.removeprefix("--gin.") for word in line if "--gin." in word]
         (found[mix],) = recipes.read_recipe(files, given).bound["objectives"]
     assert found["denoising"].source.settings["noise"]["unit"] == "pieces"
+    assert found["xFNP"].objective.skip == "runs"
+    assert built("xfnp_tiny").bound["objectives"][0].objective.skip == "runs"
 
 
 # --- how recipes are written ----------------------------------------------------------------------

@@ -167,7 +167,7 @@ WRONG = """
 mlm.batch = 0 | mlm.batch = 100000000 | mlm.length = 0 | mlm.length = 2000000 | mlm.chunk = -1
 mlm.weight = -1 | mlm.weight = {0: 1, 10: -1} | masking.rate = 0 | masking.rate = 1.5
 masking.mask = 1.1 | noise.mask = 1 | noise.poisson = {'de': 11} | text.holdout = 1
-noise.unit = 'word' | noise.unit = ''
+noise.unit = 'word' | xfnp.skip = 'run' | xfnp.skip = ''
 text.threads = 0 | text.seed = -1 | text.seed = 2147483648 | sampling.alpha = -0.1
 sampling.temperature = 0 | sampling.weights = {'de': -1} | optimizer.learning_rate = 0
 optimizer.b2 = 1 | optimizer.layer_decay = 0 | optimizer.schedule = 'alternate'

@@ -15,12 +15,19 @@ from xlingjax.objectives.translation import Translation
 from xlingjax.objectives.xglue import XFNP
 
 OBJECTIVE = XFNP(alphas=(1.0, 0.5), smoothing=0.1)
-FINE_TUNING = XFNP(skip=False)
+PAPERS = dataclasses.replace(OBJECTIVE, skip="target")
+FINE_TUNING = XFNP(skip="none")
 
 
 @pytest.fixture(scope="module")
 def ngram():
     return random_model(NGRAM)
+
+
+def words_before(batch, row, t):
+    """How many words of the target of its example the decoder has before column t."""
+    pack = batch["decoder_pack_ids"][row]
+    return int((pack[:t] == pack[t]).sum())
 
 
 def loss_of(objective, model, params, batch):
@@ -29,8 +36,8 @@ def loss_of(objective, model, params, batch):
 
 @pytest.mark.parametrize(
     ("objective", "data"),
-    [(OBJECTIVE, "xfnp"), (FINE_TUNING, "translation")],
-    ids=["pretraining", "fine-tuning"],
+    [(OBJECTIVE, "xfnp"), (PAPERS, "xfnp"), (FINE_TUNING, "translation")],
+    ids=["runs", "target", "fine-tuning"],
 )
 def test_the_loss_equals_numpy(ngram, objective, data):
     model, params = ngram
@@ -42,7 +49,9 @@ def test_the_loss_equals_numpy(ngram, objective, data):
     for i, alpha in enumerate(objective.alphas):
         smoothed, nll, count = np.zeros(LANGUAGES), np.zeros(LANGUAGES), np.zeros(LANGUAGES)
         for row, t in zip(*np.nonzero(batch["decoder_weights"]), strict=True):
-            if objective.skip and batch["run_offsets"][row, t] < i:
+            if objective.skip == "runs" and batch["run_offsets"][row, t] < i:
+                continue
+            if objective.skip == "target" and words_before(batch, row, t) < i:
                 continue
             log_p = transformer.log_probabilities(NGRAM, params, h[i, row, t])
             language, target = (
@@ -84,8 +93,55 @@ def test_streams_skip_the_first_words_of_each_run():
     assert words == 3 * runs > 6
     counts = [float(XFNP(alphas=(1.0,) * n).weights(batch)["xfnp_0"]) for n in (1, 2, 3)]
     assert counts == [words, 2 * words - runs, 3 * words - 3 * runs]
-    assert float(XFNP(alphas=(1.0,) * 3, skip=False).weights(batch)["xfnp_2"]) == 3 * words
+    assert float(XFNP(alphas=(1.0,) * 3, skip="none").weights(batch)["xfnp_2"]) == 3 * words
     assert "run_offsets" in XFNP().reads and "run_offsets" not in FINE_TUNING.reads
+
+
+def test_the_papers_sums_go_over_the_whole_target():
+    """The words y_1 .. y_|Y| by stream 0, y_2 .. y_|Y| by stream 1, y_3 .. y_|Y| by stream 2
+    (XGLUE §4.2), of each example, however many runs it has."""
+    batch = make_batch("xfnp", rows=5, length=23)
+    want, several = np.zeros(3), 0
+    for packs in batch["decoder_pack_ids"]:
+        sizes = [int((packs == pack).sum()) for pack in set(packs.tolist()) - {0}]
+        several += len(sizes) > 1
+        for size in sizes:
+            want += [size, size - 1, size - 2]
+    examples = want[0] - want[1]
+    runs = int((batch["decoder_weights"] * (batch["run_offsets"] == 0)).sum())
+    assert several and runs > examples + 2
+    for n in (1, 2, 3):
+        papers = XFNP(alphas=(1.0,) * n, skip="target")
+        assert float(papers.weights(batch)[f"xfnp_{n - 1}"]) == want[:n].sum()
+    # The pages of both readings show how the source hides the runs.
+    assert PAPERS.reads == OBJECTIVE.reads
+
+
+@pytest.mark.parametrize("skip", ["target", "runs"])
+def test_streams_see_no_word_nearer_than_their_own(skip):
+    """Stream i predicts a word from none of those that stand i or fewer before it in the text; at
+    the start of a run from nothing of the run, nor from the word in front of it, and from the
+    others of the runs before, each at its own distance."""
+    model, params = random_model(NGRAM.replace(streams=3))
+    batch = make_batch("xfnp", rows=5, length=23)
+    width = batch["input_ids"].shape[1]
+    objective = XFNP(alphas=(1.0,) * 3, skip=skip)
+    starts = 0
+    for i, seen in enumerate(prediction_visibility(objective, model, params, batch).values()):
+        assert seen.leaks.tolist() == [] and seen.blocked.tolist() == []
+        for row, t in np.argwhere(seen.columns >= 0).tolist():
+            offset, pack = batch["run_offsets"][row, t], batch["decoder_pack_ids"][row]
+            positions = batch["decoder_position_ids"][row]
+            at = np.flatnonzero(seen.moved[row, t, width:])
+            first = int(np.flatnonzero(pack == pack[t])[0])
+            assert at.tolist() == list(range(first, t - i + 1))
+            # What is predicted stands one behind what is read in its column.
+            away = positions[t] + 1 - positions[at]
+            assert at.size and (away > i).all()
+            if offset < i:
+                assert skip == "target" and (positions[at] < positions[t - offset]).all()
+                starts += 1
+    assert (starts > 10) == (skip == "target")
 
 
 def support(objective, model, params, batch):
@@ -112,7 +168,7 @@ def test_a_stream_depends_on_the_words_before_its_own_last_ones(n):
     example."""
     model, params = random_model(NGRAM.replace(streams=n))
     batch = make_batch("xfnp")
-    found = support(XFNP(alphas=(1.0,) * n, skip=False), model, params, batch)
+    found = support(XFNP(alphas=(1.0,) * n, skip="none"), model, params, batch)
     width, pack = batch["input_ids"].shape[1], batch["decoder_pack_ids"]
     for row, t in np.argwhere(pack > 0).tolist():
         first = int(np.flatnonzero(pack[row] == pack[row, t])[0])
@@ -128,7 +184,7 @@ def test_a_stream_depends_on_the_words_before_its_own_last_ones(n):
 @pytest.mark.long
 def test_one_stream_depends_on_what_an_ordinary_decoder_does():
     batch = make_batch("translation")
-    one = support(XFNP(alphas=(1.0,), skip=False), *random_model(NGRAM.replace(streams=1)), batch)
+    one = support(XFNP(alphas=(1.0,), skip="none"), *random_model(NGRAM.replace(streams=1)), batch)
     ordinary = support(Translation(), *random_model(GENERATOR), batch)
     used = batch["decoder_pack_ids"] > 0
     np.testing.assert_array_equal(one["xfnp_0"][used], ordinary["translation"][used])
@@ -177,3 +233,5 @@ def test_refusals(ngram):
     for alphas in ((), (0.0, 0.0), (1.0, -1.0)):
         with pytest.raises(UserError, match="must not be negative, nor all 0"):
             dataclasses.replace(XFNP(), alphas=alphas)
+    with pytest.raises(UserError, match="xfnp: skip=True must be target, runs or none"):
+        XFNP(skip=True)

@@ -17,6 +17,7 @@ from xlingjax.config.bindings import declared
 from xlingjax.data.vocabulary.word_pieces import MARKS
 from xlingjax.inference.encode import POOLINGS
 from xlingjax.model.config import CHOICES
+from xlingjax.objectives.xglue import SKIPS
 from xlingjax.preprocessors.ernie_m import LAYOUTS
 from xlingjax.preprocessors.finetuning import PIECES
 from xlingjax.preprocessors.noise import UNITS
@@ -254,6 +255,7 @@ OWN: dict[str, Range | Words] = {
     "train.schedule": Words(MODES),
     "sampling.temperature": POSITIVE,
     "xfnp.streams": SIZE,
+    "xfnp.skip": Words(SKIPS),
     "table.seeds": SIZE,
 }
 

@@ -117,9 +117,9 @@ def generation(
                 1.0,
                 chunk,
                 (1.0,) * streams,
-                # Fine-tuning trains every stream from the first
-                # target on; pretraining lets stream i skip i of them.
-                skip=False,
+                # Fine-tuning trains every stream from the first target on;
+                # pretraining lets stream i skip i of them.
+                skip="none",
             ),
             source,
             weight,

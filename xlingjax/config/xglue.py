@@ -21,14 +21,15 @@ def xfnp(
     packing: bool = True,
     streams: int = 2,
     alphas: Sequence[float] | None = None,
+    skip: str = "runs",
     smoothing: float = 0.0,
     factor: str | float = 1.0,
     chunk: int = 0,
     weight: Weight = 1.0,
 ) -> ObjectiveRun:
     """xFNP (XGLUE §4.2) on the corpus's monolingual text. streams: those of the model; alphas: the
-    factor of each, default: 1. smoothing, factor: see `Translation`; block to packing: see
-    `XfnpFeatures`.
+    factor of each, default: 1. skip: see `XFNP`; smoothing, factor: see `Translation`; block to
+    packing: see `XfnpFeatures`.
     """
     # All alike, as α0 = α1 = 1 in the paper.
     if alphas is None:
@@ -38,6 +39,7 @@ def xfnp(
         factor=factor,
         chunk=chunk,
         alphas=tuple(map(float, alphas)),
+        skip=skip,
     )
     features = XfnpFeatures(block, span, mask, random, random_range, packing)
     return ObjectiveRun(

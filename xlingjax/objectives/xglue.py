@@ -9,7 +9,7 @@ from xlingjax.data.features import DECODER_FIELDS
 from xlingjax.errors import UserError
 from xlingjax.model.encoder import Encoder
 from xlingjax.model.masks import Fields, Mask, bidirectional, first_side
-from xlingjax.model.ngram_decoder import NgramSeq2Seq
+from xlingjax.model.ngram_decoder import NgramSeq2Seq, from_first
 from xlingjax.objectives.base import (
     INPUTS,
     Array,
@@ -21,6 +21,9 @@ from xlingjax.objectives.base import (
 from xlingjax.objectives.ramp import Ramp
 from xlingjax.objectives.translation import Translation, behind, with_decoder
 
+SKIPS = ("target", "runs", "none")
+"""Of what stream i does not predict the first i words."""
+
 
 @dataclasses.dataclass(frozen=True)
 class XFNP(Translation):
@@ -28,17 +31,26 @@ class XFNP(Translation):
     words that stand more than i before it. alphas: factor of each stream's sum; the loss is their
     sum divided by the predictions of all.
 
-    skip: stream i does not predict the first i words of each hidden run, before which words of the
-    run before would stand (pretraining). False: every word, for the targets of `Translation`
-    (fine-tuning).
+    skip: of what stream i does not predict the first i words. "target": of all hidden runs
+    together, as in the sums of XGLUE §4.2 (y_t+i from y_<t); "runs": of each run, as in the
+    pretraining that ProphetNet's code has; "none": it predicts every word, for the targets of
+    `Translation` (fine-tuning).
+
+    At the start of a run, too, stream i does not see the last i words that the decoder has read.
+    What it sees of the runs before stands at its own positions in the text, so no word of theirs
+    passes for one right before this run.
     """
 
     name: str = "xfnp"
     alphas: tuple[float, ...] = (1.0, 1.0)
-    skip: bool = True
+    skip: str = "runs"
 
     def __post_init__(self):
         super().__post_init__()
+        if self.skip not in SKIPS:
+            raise UserError(
+                f"{self.name}: skip={self.skip!r} must be target, runs or none",
+            )
         if not self.alphas or min(self.alphas) < 0 or not any(self.alphas):
             raise UserError(
                 f"{self.name}: alphas {self.alphas} must not be negative, nor all 0; give one per"
@@ -47,9 +59,10 @@ class XFNP(Translation):
 
     @property
     def reads(self) -> tuple[str, ...]:
-        if self.skip:
-            return (*INPUTS, *DECODER_FIELDS, "run_offsets")
-        return INPUTS + DECODER_FIELDS
+        if self.skip == "none":
+            return INPUTS + DECODER_FIELDS
+        # The loss of "target" does not, but pages tell by it that the source hides the target.
+        return (*INPUTS, *DECODER_FIELDS, "run_offsets")
 
     @property
     def terms(self) -> list[str]:
@@ -84,10 +97,13 @@ class XFNP(Translation):
     def _weights_BT(self, batch: Batch, i: int) -> Array:
         """1 where stream i predicts."""
         weights_BT = batch["decoder_weights"]
-        if not self.skip:
+        if self.skip == "none":
             return weights_BT
-        # The word i before a run's first i words belongs to the run before.
-        return weights_BT * (batch["run_offsets"] >= i)
+        if self.skip == "runs":
+            # The word i before a run's first i words belongs to the run before.
+            return weights_BT * (batch["run_offsets"] >= i)
+        # y_(t+i) from y_<t: of the first i words there is no such y_<t.
+        return weights_BT * (place_in_target(batch) >= i)
 
     def predictions(
         self,
@@ -110,6 +126,15 @@ class XFNP(Translation):
             of_stream = at_all(h_NBTD[i], targets_BT, weights_BT, languages_BT)
             predictions[term] = behind(of_stream, length)
         return predictions
+
+
+def place_in_target(batch: Batch) -> Array:
+    """[B, T]: how many words of its example's target stand before each one."""
+    decoder = {
+        "input_ids": batch["decoder_ids"],
+        "pack_ids": batch["decoder_pack_ids"],
+    }
+    return from_first(Fields.from_batch(decoder)).position
 
 
 def stream_prefix(i: int) -> Mask:
