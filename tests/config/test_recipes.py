@@ -8,6 +8,7 @@ The operative configurations stand in golden/configs;
 import contextlib
 import dataclasses
 import json
+import math
 import os
 import re
 from collections import Counter
@@ -104,8 +105,8 @@ RECIPES = {
     "xlm_unmt_tiny": (TINY | {"LANGUAGES": "de en"}, 1.2),
     "xlm_mt_ro_en": (TEXT | PAIRS | GIVEN | PAIR_SIZE, 309.6),
     "xlm_mt_tiny": (TINY | {"LANGUAGES": "de en"}, 1.2),
-    "veco_mt_en_de": (PAIRS | GIVEN | {"VOCABULARY": "vocab"}, 963.3),
-    "veco_mt_en_fr": (PAIRS | GIVEN | {"VOCABULARY": "vocab"}, 963.3),
+    "veco_mt_en_de": (PAIRS | GIVEN | {"VOCABULARY": "vocab"}, 862.5),
+    "veco_mt_en_fr": (PAIRS | GIVEN | {"VOCABULARY": "vocab"}, 862.5),
     "veco_mt_iwslt14_de_en": (PAIRS | GIVEN | {"VOCABULARY": "vocab"}, 292.5),
     "veco_mt_tiny": (TINY, 1.2),
     "mt_text": (PAIRS | TINY | {"VOCABULARY": "vocab"}, 4.4),
@@ -455,6 +456,61 @@ def test_veco_is_the_papers():
         assert (
             optimizer.b2 == b2 and recipe.bound["steps"] == 240_000 and text.weight == pairs.weight
         )
+
+
+@pytest.mark.parametrize(
+    "name, given, length, max_pieces, packing",
+    [
+        # Table 8: a sequence of 512 or 128 tokens is a pair, and a batch has 1,024 or 4,096 of them.
+        ("veco_large", [], 128, 100, False),
+        ("veco_large", ["VECO_LENGTH=256", "MAX_PIECES=126", "PACKING=True"], 256, 126, True),
+        ("veco_small", [], 128, 100, False),
+    ],
+)
+def test_a_batch_of_veco_as_table_8_is_read(name, given, length, max_pieces, packing):
+    options = [f"{k}={v}" for k, v in RECIPES[name][0].items()]
+    recipe = recipes.read_recipe([f"gin/recipes/{name}.gin"], [*options, *given])
+    text, pairs = (list(in_stages(one).values())[-1] for one in recipe.bound["objectives"])
+    assert text.source.shapes["input_ids"] == (1024, 512)
+    assert pairs.source.shapes["input_ids"] == (4096, length)
+    assert pairs.source.settings["max_pieces"] == max_pieces
+    assert [run.source.settings["packing"] for run in (text, pairs)] == [packing, packing]
+
+
+@pytest.mark.parametrize("name", ["veco_large", "veco_tiny"])
+def test_the_first_phase_of_veco_is_paid_for_the_cross_attention_alone(name):
+    """TLM does not pass through it: in the first phase it would be computed and train nothing."""
+    text, pairs = (list(in_stages(one).values()) for one in built(name).bound["objectives"])
+    terms = [[*run.objective.coefficients] for run in (*text, *pairs)]
+    plugged_in = ["veco_plug_in_x", "veco_plug_in_y"]
+    plugged_out = ["veco_plug_out_x", "veco_plug_out_y"]
+    of_text = [name.replace("veco", "veco_text") for name in (*plugged_out, *plugged_in)]
+    assert terms == [
+        of_text[2:],
+        of_text,
+        plugged_in,
+        [*plugged_out, *plugged_in, "veco_tlm"],
+    ]
+
+
+@pytest.mark.parametrize(
+    "name, tokens, rate, dropout, tied",
+    [
+        ("veco_mt_en_de", 1 << 16, 1e-4, 0.3, True),
+        ("veco_mt_en_fr", 1 << 18, 2e-4, 0.1, True),
+        ("veco_mt_iwslt14_de_en", 1 << 12, 5e-4, 0.3, False),
+    ],
+)
+def test_vecos_translation_is_the_papers(name, tokens, rate, dropout, tied):
+    recipe = built(name)
+    (translation,), optimizer = recipe.bound["objectives"], recipe.bound["optimizer"]
+    assert math.prod(translation.source.shapes["decoder_ids"]) == tokens
+    assert (optimizer.schedule, optimizer.learning_rate) == ("linear", rate)
+    assert recipe.bound["model"].dropout == dropout
+    assert recipe.bound["model"].tied_self_attention == tied
+    if tied:
+        assert (recipe.bound["steps"], optimizer.warmup_steps) == (100_000, 16_000)
+        assert translation.objective.smoothing == 0.2
 
 
 def test_xfnp_is_the_papers():
