@@ -80,6 +80,8 @@ RECIPES = {
     "veco_large": (TEXT | PAIRS | {"INIT_FROM": "run", "LANGUAGES": XNLI}, 660.95),
     "veco_small": (TEXT | PAIRS | {"LANGUAGES": XNLI}, 250.0),
     "veco_tiny": (TINY, 0.9),
+    "mbart_small": (TEXT | PAIRS | {"LANGUAGES": XNLI}, 292.5),
+    "mbart_tiny": (TINY, 1.2),
     "ernie_m_base": (TEXT | PAIRS | {"INIT_FROM": "run", "LANGUAGES": XNLI}, 278.3),
     "ernie_m_large": (TEXT | PAIRS | {"INIT_FROM": "run", "LANGUAGES": XNLI}, 560.16),
     "ernie_m_15": (TEXT | PAIRS | {"INIT_FROM": "run"}, 278.3),
@@ -461,7 +463,7 @@ def test_veco_is_the_papers():
 @pytest.mark.parametrize(
     "name, given, length, max_pieces, packing",
     [
-        # Table 8: a sequence of 512 or 128 tokens is a pair, and a batch has 1,024 or 4,096 of them.
+        # Table 8: a sequence of 512 or 128 tokens is a pair, of which a batch has 1,024 or 4,096.
         ("veco_large", [], 128, 100, False),
         ("veco_large", ["VECO_LENGTH=256", "MAX_PIECES=126", "PACKING=True"], 256, 126, True),
         ("veco_small", [], 128, 100, False),
@@ -511,6 +513,30 @@ def test_vecos_translation_is_the_papers(name, tokens, rate, dropout, tied):
     if tied:
         assert (recipe.bound["steps"], optimizer.warmup_steps) == (100_000, 16_000)
         assert translation.objective.smoothing == 0.2
+
+
+def test_mbart_is_trained_as_veco_small_is():
+    """VECO §7: "the same datasets and parameter settings"."""
+    ours, veco = built("mbart_small"), built("veco_small")
+    words, translation = ours.bound["objectives"]
+    text, pairs = veco.bound["objectives"]
+    assert words.source.shapes["input_ids"] == text.source.shapes["input_ids"]
+    rows, length = pairs.source.shapes["input_ids"]
+    # Both sides of a pair stand in one row of VECO's.
+    for side in ("input_ids", "decoder_ids"):
+        assert translation.source.shapes[side] == (rows, length // 2)
+    for one, other in ((words, text), (translation, pairs)):
+        assert one.weight == other.weight
+        assert one.source.settings["sampling"] == other.source.settings["sampling"]
+        shown = one.source.settings["masking"]
+        assert shown["rate"] == other.source.settings["masking"]["rate"]
+        assert (shown["mask"], shown["random"]) == (1.0, 0.0)
+    assert translation.source.settings["max_pieces"] == pairs.source.settings["max_pieces"]
+    assert words.source.settings["target"] == "words"
+    assert ours.bound["optimizer"] == veco.bound["optimizer"]
+    assert ours.bound["steps"] == veco.bound["steps"]
+    model, encoder = ours.bound["model"], veco.bound["model"]
+    assert (model.layers, model.decoder_layers, model.dim) == (6, 6, encoder.dim)
 
 
 def test_xfnp_is_the_papers():

@@ -9,7 +9,7 @@ FIRST_PIECE = 14
 SENTINELS = (13, 12, 11, 10, 9, 8, 7, 6, 4)
 """The special tokens that stand for spans, in their order."""
 OBJECTIVES = ("clm", "mlm", "tlm", "veco", "camlm", "btmlm", "clwr", "clpc", "cl_mlm")
-GENERATED = ("translation", "back_translation", "xfnp", "span_corruption")
+GENERATED = ("translation", "back_translation", "xfnp", "span_corruption", "masked_words")
 """Objectives with a decoder."""
 LABELLED = ("plug_in",)
 """Fine-tuning: a label per row and no `predictions`."""
@@ -37,6 +37,8 @@ def batch(
         return hidden_runs(rng, rows, length, vocab)
     if objective == "span_corruption":
         return hidden_spans(rng, rows, length, vocab)
+    if objective == "masked_words":
+        return hidden_words(rng, rows, length, vocab)
     if objective in GENERATED:
         return decoded(rng, rows, length, vocab)
     fields = {
@@ -262,6 +264,23 @@ def hidden_spans(rng, rows, length, vocab, spans=2, longest=2):
     return fields
 
 
+def hidden_words(rng, rows, length, vocab, most=7):
+    """A masked text in each row, and for the decoder its masked words and the end; the last row
+    empty."""
+    batch = hidden_spans(rng, rows, length, vocab, spans=1, longest=most - 1)
+    for row in range(rows - 1):
+        # As many as a row of spans has targets: the sentinel, what it hides, the end.
+        count = int(batch["decoder_pack_ids"][row].sum()) - 1
+        used = int(batch["pack_ids"][row].sum())
+        words = rng.integers(FIRST_PIECE, vocab, count)
+        source = [EOS, *rng.integers(FIRST_PIECE, vocab, used - 2), EOS]
+        batch["input_ids"][row, :used] = source
+        batch["input_ids"][row, np.sort(rng.choice(np.arange(1, used - 1), count, False))] = MASK
+        batch["decoder_targets"][row, : count + 1] = [*words, EOS]
+        batch["decoder_ids"][row, : count + 1] = [EOS, *words]
+    return batch
+
+
 def params(model, seed: int = 0, noise: float = 0.0):
     """Parameters of a model, about as large as its own first ones, and noise on all of them. Drawn
     by NumPy: to
@@ -337,4 +356,5 @@ def objective(name: str):
         "back_translation": back_translation.BackTranslation(),
         "xfnp": xglue.XFNP(smoothing=0.1, alphas=(1.0, 0.5)),
         "span_corruption": translation.Translation("span_corruption"),
+        "masked_words": translation.Translation("masked_words"),
     }[LAYOUTS.get(name, name)]

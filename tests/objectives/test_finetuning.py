@@ -4,7 +4,9 @@ import jax
 import numpy as np
 import pytest
 
+from tests.helpers import numpy_transformer as transformer
 from tests.helpers import own_files, toy
+from tests.helpers.reference import GENERATOR, random_model
 from xlingjax.data.labelled.records import Example
 from xlingjax.errors import UserError
 from xlingjax.evaluation.classification import predict, summarise
@@ -94,6 +96,47 @@ def test_difference_against_numpy(batch):
     assert (
         np.abs(drawn(jax.random.key(0)) - drawn(jax.random.key(1))).max() > 1e-2
     )  # in the head, not in the encoder
+
+
+@pytest.mark.parametrize("language_tokens", [0, 3])
+def test_the_state_of_a_decoder_against_numpy(language_tokens, batch):
+    """The decoder reads the text as a target: what it begins with in place of the first token, and
+    the end is predicted and not read."""
+    config = GENERATOR.replace(
+        vocab_size=toy.model(num_labels=3)[0].config.vocab_size + language_tokens,
+        num_languages=3,
+        max_positions=24,
+        num_labels=3,
+        classifier="decoder",
+        language_tokens=language_tokens,
+    )
+    model, params = random_model(config)
+    objective = Classification(3)
+    logits = jax.jit(lambda b: objective.logits(model, params, b))(batch)
+    assert np.isfinite(logits).all()
+    # Rows of one example each, its end not read by the decoder.
+    rows = {name: values[:9] for name, values in batch.items()}
+    used = rows["pack_ids"] > 0
+    last = used.sum(1) - 1
+    ids = rows["input_ids"].copy()
+    ids[:, 0] = ids[np.arange(9), last]
+    if language_tokens:
+        ids[:, 0] = config.vocab_size - 3 + rows["language_ids"][:, 0]
+    packs = rows["pack_ids"].copy()
+    packs[np.arange(9), last] = 0
+    rows |= {"decoder_ids": ids, "decoder_pack_ids": packs}
+    for name in ("position_ids", "language_ids"):
+        rows[f"decoder_{name}"] = rows[name]
+    memory = transformer.encode(config, params, rows)
+    states = transformer.decode(config, params, rows, memory)
+    dense, out = (jax.tree.map(np.float64, params["classifier"][name]) for name in ("dense", "out"))
+    x = np.tanh(states[np.arange(9), last - 1] @ dense["kernel"] + dense["bias"])
+    np.testing.assert_allclose(logits[:9], x @ out["kernel"] + out["bias"], rtol=1e-3, atol=1e-4)
+
+
+def test_a_decoder_that_is_not_there_is_refused():
+    with pytest.raises(UserError, match="classifier='decoder' reads a decoder's state, and there"):
+        GENERATOR.replace(decoder_layers=0, num_labels=3, classifier="decoder")
 
 
 @pytest.mark.parametrize("kind", ["xlmr", "pooler", "mean", "max"])

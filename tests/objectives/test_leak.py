@@ -130,6 +130,7 @@ NUMPY_EVIDENCE = {
     "translation": lambda f, q, k: f["sides"][k] == 0 or k <= q,
     "back_translation": lambda f, q, k: f["sides"][k] == 0 or k <= q,
     "span_corruption": lambda f, q, k: f["sides"][k] == 0 or k <= q,
+    "masked_words": lambda f, q, k: f["sides"][k] == 0 or k <= q,
     "xfnp_0": lambda f, q, k: f["sides"][k] == 0 or k <= q,
     "xfnp_1": lambda f, q, k: f["sides"][k] == 0 or k < q,
 }

@@ -163,6 +163,7 @@ DECODERS = {
     "translation": Translation(),
     "back_translation": BackTranslation(),
     "span_corruption": Translation("span_corruption"),
+    "masked_words": Translation("masked_words"),
 }
 """Objectives of models with a decoder, without label smoothing: metrics then add up to the loss."""
 

@@ -182,12 +182,17 @@ def test_ablations_leave_out_what_the_papers_leave_out():
         ("veco mono", ["veco_text"], True),
         ("xlm mono bili", ["mlm", "tlm"], False),
         ("veco mono bili", ["veco_text", "veco"], True),
+        ("mbart mono", ["masked_words"], False),
+        ("mbart mono bili", ["masked_words", "masked_translation"], False),
     ):
         assert objectives_of(jobs[f"encoder {name}"]) == objectives
         bound = table_hours.bound(jobs[f"encoder {name}"], 64_000).bound
         assert bound["model"].cross_attention == plugged and bound["model"].layers == 6
         assert bound["optimizer"].learning_rate == 3e-4 and bound.get("init_from") is None
         assert jobs[f"{name}, iwslt14 de-en"].needs == (f"encoder {name}",)
+        # An encoder-decoder is classified by its decoder (footnote 10).
+        assert (f"{name}, xnli, decoder" in jobs) == name.startswith("mbart")
+        assert (f"{name}, xnli" in jobs) == (not name.startswith("mbart"))
 
 
 def test_unsupervised_translation_starts_from_each_of_the_papers_grid():

@@ -6,10 +6,37 @@ from typing import Any
 
 from xlingjax.cli.machine import machine_of
 from xlingjax.cli.types import positive
-from xlingjax.cli.verb import Verb
+from xlingjax.cli.verb import Verb, require_unread, workdir_of
+from xlingjax.errors import UserError
 
 
 def options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "run",
+        nargs="?",
+        metavar="RUN",
+        help="with --pair: a run; RUN@STEP; hf:FOLDER_OR_ID",
+    )
+    group = parser.add_argument_group(
+        "attention of a trained model, instead of what a recipe feeds one",
+    )
+    group.add_argument(
+        "--pair",
+        nargs=2,
+        metavar=("TEXT", "TEXT"),
+        help="a text and its translation: whom each of their pieces attends to",
+    )
+    group.add_argument("--languages", nargs=2, metavar=("SRC", "TGT"))
+    text = "from 1 (default: the middle one)"
+    group.add_argument("--layer", type=positive, metavar="N", help=text)
+    text = "from 1 (default: the mean over all)"
+    group.add_argument("--head", type=positive, metavar="N", help=text)
+    group.add_argument(
+        "--reset_positions",
+        action="store_true",
+        default=None,
+        help="positions begin anew at the second text, as XLM was trained (RESET_POSITIONS)",
+    )
     parser.add_argument(
         "--rows",
         type=positive,
@@ -30,6 +57,13 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: Namespace) -> int:
+    if args.pair:
+        return _attention(args)
+    require_unread(
+        args,
+        ("run", "languages", "layer", "head", "reset_positions"),
+        "without --pair a recipe alone is read",
+    )
     from xlingjax.config.recipe import read_recipe
     from xlingjax.report.inspector import inspect
     from xlingjax.report.negatives import read
@@ -60,9 +94,37 @@ def run(args: Namespace) -> int:
     return 0
 
 
+def _attention(args: Namespace) -> int:
+    if args.gin_file or args.overrides:
+        raise UserError(
+            "inspect --pair: a run has its recipe; leave out --gin_file and --gin.NAME=",
+        )
+    for value, option in ((args.run, "RUN"), (args.languages, "--languages")):
+        if not value:
+            raise UserError(
+                f'inspect --pair: give {option} too: xlingjax inspect RUN --pair "TEXT" "TEXT"'
+                " --languages de en",
+            )
+    from xlingjax.runtime.machine import start
+    from xlingjax.workflows.attention import attention_of_pair
+
+    start(machine_of(args))
+    attention_of_pair(
+        workdir_of(args.run),
+        tuple(args.pair),
+        tuple(args.languages),
+        layer=args.layer,
+        head=args.head,
+        reset_positions=bool(args.reset_positions),
+        output=args.output,
+    )
+    return 0
+
+
 VERB = Verb(
     "inspect",
-    "show what a recipe feeds the model: pieces, targets, positions, languages, packing, masks",
+    "show what a recipe feeds the model: pieces, targets, positions, languages, packing, masks; or"
+    " whom the pieces of a pair attend to in a trained one",
     options,
     run,
     recipe=True,

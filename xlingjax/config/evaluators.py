@@ -233,6 +233,39 @@ def recovery_samples(
     return unless_missing(pairs, make)
 
 
+def attention_maps(
+    corpus: Corpus,
+    pairs: str | None = None,
+    run: bool = False,
+    layer: int | None = None,
+    reset_positions: bool = False,
+    per_language: int = 1,
+    length: int = 32,
+    name: str = "attention_maps",
+) -> Evaluators:
+    """The attention of held-out `pairs` (None, or run=False: not run), for the report. layer,
+    reset_positions: see `maps_of`; pairs of more than `length` tokens are left out."""
+
+    def make():
+        from xlingjax.data.held_out_pairs import read_pairs
+        from xlingjax.evaluation.attention_maps import AttentionMaps
+
+        return AttentionMaps(
+            read_pairs(pairs, corpus.languages),
+            corpus.vocabulary,
+            corpus.languages,
+            layer=layer,
+            reset_positions=reset_positions,
+            per_language=per_language,
+            length=length,
+            name=name,
+        )
+
+    if not run:
+        pairs = None
+    return unless_missing(pairs, make)
+
+
 def pseudo_samples(
     corpus: Corpus,
     text: str | None = None,
@@ -361,6 +394,7 @@ EVALUATORS = {
     "translation_perplexity": translation_perplexity,
     "samples": samples,
     "recovery_samples": recovery_samples,
+    "attention_maps": attention_maps,
     "pseudo_samples": pseudo_samples,
     "pseudo_perplexity": pseudo_perplexity,
 }

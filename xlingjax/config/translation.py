@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 
 from xlingjax.config.evaluators import Files
 from xlingjax.config.text import TextSource
+from xlingjax.data.loader import Batches
 from xlingjax.data.sources import find_pairs, find_text, split_list
 from xlingjax.data.targets import check_directions
 from xlingjax.errors import UserError
@@ -48,6 +49,22 @@ def translation(
         packing,
         language_tokens,
     )
+    source = translation_batches(text, features, batch, length)
+    return ObjectiveRun(
+        Translation("translation", smoothing, factor, chunk),
+        source,
+        weight,
+    )
+
+
+def translation_batches(
+    text: TextSource,
+    features: TranslationFeatures,
+    batch: int,
+    length: int,
+) -> Batches:
+    """The batches of the corpus's pairs. Opening them raises UserError for a direction that none
+    has."""
 
     def complete(features: TranslationFeatures) -> TranslationFeatures:
         # The languages of a mixture's pairs are not known before it is open.
@@ -57,12 +74,7 @@ def translation(
             check_directions(features.directions, found)
         return features
 
-    source = text.batches(features, batch, length, complete=complete)
-    return ObjectiveRun(
-        Translation("translation", smoothing, factor, chunk),
-        source,
-        weight,
-    )
+    return text.batches(features, batch, length, complete=complete)
 
 
 def generation(

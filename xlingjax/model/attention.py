@@ -29,7 +29,7 @@ from xlingjax.model.partition import (
     on_each_device,
     row_devices,
 )
-from xlingjax.model.weighted_sum import weighted_sum
+from xlingjax.model.weighted_sum import scores, weighted_sum
 
 Array = jax.Array
 
@@ -96,6 +96,14 @@ class Attention:
             )
         compute = _COMPUTE[self.backend]
         return compute(self, q_BLHK, k_BSHK, v_BSHK, rate, key)
+
+    def weights(self, q_BLHK: Array, k_BSHK: Array) -> Array:
+        """float32 [B, H, L, S]: the shares of the keys, without dropout; 0 where one is not seen.
+        Raises `Refused` on another backend than xla: the others never have them all."""
+        if self.backend != "xla":
+            raise Refused(f"backend {self.backend} keeps no weights; use xla")
+        s_BHLS = scores(q_BLHK, k_BSHK, self.arrays["bias_B1LS"], "BSHK")
+        return jax.nn.softmax(s_BHLS, axis=-1)
 
 
 def bind(
@@ -190,15 +198,7 @@ def _bias(
 
 
 def _xla(self: Attention, q_BLHK, k, v, rate, key, axes="BSHK"):
-    # The queries are scaled, not the scores: there are fewer of them.
-    q_BLHK = q_BLHK * (q_BLHK.shape[-1] ** -0.5)
-    s_BHLS = jnp.einsum(
-        f"BLHK,{axes}->BHLS",
-        q_BLHK,
-        k,
-        preferred_element_type=jnp.float32,
-    )
-    s_BHLS = s_BHLS + self.arrays["bias_B1LS"]
+    s_BHLS = scores(q_BLHK, k, self.arrays["bias_B1LS"], axes)
     keeps_BHLS = None
     if rate and key is not None:
         keeps_BHLS = dropout_keeps(s_BHLS.shape, rate, key)

@@ -11,6 +11,10 @@ from xlingjax.model.layers import Dense, LayerNorm, dropout, gelu, split_key
 Array = jax.Array
 
 
+WEIGHTS = "intermediates"
+"""The collection of what is looked at and not passed on: attention weights. Flax makes none of this
+name unless it is asked to, when parameters are made neither."""
+
 KeysValues = tuple[Array, Array]
 """Of a decoder's steps: each [B, H, S, K] of its earlier columns, to which columns are added, and
 [B, H, K, S] of the source, which stay. As BSHK they would be copied, transposed, at each step."""
@@ -75,6 +79,10 @@ class MultiHeadAttention(nn.Module):
             k_BSHK = Dense(c, **project, name="key")(memory)
             v_BSHK = Dense(c, **project, name="value")(memory)
             if past is None:
+                # Computed a second time, and only where somebody looks at them.
+                if self.is_mutable_collection(WEIGHTS):
+                    weights_BHLS = attention.weights(q_BLHK, k_BSHK)
+                    self.sow(WEIGHTS, "weights", weights_BHLS)
                 o_BLHK = attention(q_BLHK, k_BSHK, v_BSHK, key)
             else:
                 past = written(past, (k_BSHK, v_BSHK))

@@ -36,6 +36,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
         "mean",
         "max",
         "difference",
+        "decoder",
         "tagging",
         "spans",
         "plug_in",
@@ -229,6 +230,11 @@ class ModelConfig:
             raise UserError(
                 f"model {self.name}: tied_self_attention needs decoder_layers from 1 to"
                 f" layers={self.layers}, got {self.decoder_layers}",
+            )
+        if self.classifier == "decoder" and not self.decoder_layers:
+            raise UserError(
+                f"model {self.name}: classifier='decoder' reads a decoder's state, and there is"
+                " none: set CLASSIFIER to xlm or xlmr, or start from an encoder-decoder",
             )
         if self.language_tokens and not self.decoder_layers:
             raise UserError(

@@ -19,6 +19,7 @@ from jax.sharding import Mesh
 
 from xlingjax.errors import UserError
 from xlingjax.model.attention import AttentionSpec, bind
+from xlingjax.model.block import WEIGHTS
 from xlingjax.model.config import ModelConfig
 from xlingjax.model.heads import (
     Classifier,
@@ -287,10 +288,7 @@ class Encoder:
         `memory`, `Refused` when the attention backend cannot honour `spec`.
         """
         self._check(batch, texts=texts)
-        if memory is not None and not self.config.cross_attention:
-            raise UserError(
-                f"model {self.config.name} has no cross-attention; set cross_attention=True",
-            )
+        self._check_memory(memory)
         return self._modules.apply(
             {"params": params},
             batch,
@@ -303,6 +301,42 @@ class Encoder:
             states_BLD,
             method="encode",
         )
+
+    def attention_weights(
+        self,
+        params: Params,
+        batch: Batch,
+        spec: AttentionSpec,
+        *,
+        memory: tuple[Array, AttentionSpec] | None = None,
+    ) -> dict[str, Array]:
+        """{"self-attention": float32 [N, B, H, L, L]} of all layers in the pass that `encode` makes
+        of these arguments, of one with `memory` also "cross-attention" (without a self-attention
+        that it leaves out: `cross_attention_query` "input"). Rows sum to 1; who is not seen has 0.
+        Raises what `encode` raises, and `Refused` on another backend than xla."""
+        self._check(batch)
+        self._check_memory(memory)
+        _, found = self._modules.apply(
+            {"params": params},
+            batch,
+            spec,
+            None,
+            False,
+            memory,
+            None,
+            None,
+            None,
+            method="encode",
+            mutable=[WEIGHTS],
+        )
+        layers = found[WEIGHTS]["encoder"]["layers"]
+        weights = {}
+        if "attention" in layers:
+            (weights["self-attention"],) = layers["attention"]["weights"]
+        if "cross_attention" in layers:
+            of_slot = layers["cross_attention"]["attention"]
+            (weights["cross-attention"],) = of_slot["weights"]
+        return weights
 
     def vocab_head(
         self,
@@ -432,6 +466,12 @@ class Encoder:
 
     def _abstract_boxed(self):
         return _abstract_boxed(type(self), self.config)
+
+    def _check_memory(self, memory: tuple[Array, AttentionSpec] | None) -> None:
+        if memory is not None and not self.config.cross_attention:
+            raise UserError(
+                f"model {self.config.name} has no cross-attention; set cross_attention=True",
+            )
 
     def _check(self, batch: Batch, ahead: int = 0, texts: int = 1) -> None:
         """`ahead`: positions that are read beyond the last token's; `texts`: see `encode`."""

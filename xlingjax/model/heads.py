@@ -55,7 +55,8 @@ class Classifier(nn.Module):
     length sqrt(D): the sentence classifier of XNLI's baselines (Conneau et al. 2018, §4.1) without
     u, v and u * v themselves, since only in a difference of two sentences of one language
     everything cancels that all its sentences have in common. "plug_in" is "xlmr" on states of
-    twice the width, "plug_in_tagging" and "plug_in_spans" are the others on such.
+    twice the width, "plug_in_tagging" and "plug_in_spans" are the others on such; "decoder" is
+    "xlmr" on one state of a decoder.
     """
 
     config: ModelConfig
@@ -94,7 +95,7 @@ class Classifier(nn.Module):
             x = h_BLD[:, 0]
         else:
             x = dropout(h_BLD[:, 0], rate, keys[0])
-        if c.classifier in ("xlmr", "pooler", "plug_in"):
+        if c.classifier in ("xlmr", "pooler", "plug_in", "decoder"):
             x = jnp.tanh(
                 Dense(c, (c.dim,), ("embed",), (None,), name="dense")(x),
             )

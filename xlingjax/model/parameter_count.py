@@ -60,7 +60,7 @@ def count_parameters(config: ModelConfig) -> int:
 
 
 def _count_classifier(c: ModelConfig, labels: int) -> int:
-    if c.classifier in ("xlmr", "pooler"):
+    if c.classifier in ("xlmr", "pooler", "decoder"):
         dense = (c.dim, c.dim)
     elif c.classifier == "difference":
         dense = (2 * c.dim, c.ffn)

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jax.sharding import Mesh
 
 from xlingjax.model.attention import Attention
-from xlingjax.model.block import Block, MultiHeadAttention
+from xlingjax.model.block import WEIGHTS, Block, MultiHeadAttention
 from xlingjax.model.config import ModelConfig
 from xlingjax.model.layers import LayerNorm
 from xlingjax.model.partition import batch_sharding, row_devices
@@ -77,7 +77,7 @@ class Stack(nn.Module):
         # Looped over or unrolled, parameters are stacked: their names do not depend on it.
         scan = nn.scan(
             body,
-            variable_axes={"params": 0},
+            variable_axes={"params": 0, WEIGHTS: 0},
             split_rngs={"params": True},
             length=c.layers,
             unroll=c.unroll or c.layers,

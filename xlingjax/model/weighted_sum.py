@@ -1,4 +1,5 @@
-"""What scores make of values, for attention by XLA's own operations: softmax, dropout, the sum.
+"""Scores, and what they make of values, for attention by XLA's own operations: softmax, dropout,
+the sum.
 
 The backward pass is written out, so that less of [B, H, L, S] is kept for it: the weights once, in
 the type of the values, and what dropout leaves. JAX would keep them in float32 and after dropout,
@@ -13,6 +14,19 @@ import jax.numpy as jnp
 from xlingjax.model.layers import kept_of
 
 Array = jax.Array
+
+
+def scores(q_BLHK: Array, k: Array, bias_B1LS: Array, axes: str) -> Array:
+    """float32 [B, H, L, S]. axes: of the keys, "BSHK"."""
+    # The queries are scaled, not the scores: there are fewer of them.
+    q_BLHK = q_BLHK * (q_BLHK.shape[-1] ** -0.5)
+    s_BHLS = jnp.einsum(
+        f"BLHK,{axes}->BHLS",
+        q_BLHK,
+        k,
+        preferred_element_type=jnp.float32,
+    )
+    return s_BHLS + bias_B1LS
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(3, 4))

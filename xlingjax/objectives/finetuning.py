@@ -34,6 +34,7 @@ from xlingjax.objectives.plugged import (
     require_plugged_in,
     side_languages,
 )
+from xlingjax.objectives.translation import with_decoder
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,6 +42,8 @@ class Classification(Objective):
     """Mean cross-entropy per example of the model's classifier (see `Classifier`), or of the head
     of `task`.
 
+    The classifier "decoder" reads an encoder-decoder: the decoder reads the text once more, and its
+    state behind the last word is classified (BART, Lewis et al. 2020, §3.1; VECO's footnote 10).
     apart: the encoder sees each text of a pair alone, as it did when it learned that translations
     are alike; for the classifier "difference" and no other. num_labels must be the model's. Raises
     UserError where either is not so. Rows of `example_weights` 0 count for nothing. An example's
@@ -84,6 +87,9 @@ class Classification(Objective):
         config: ModelConfig,
         shapes: Shapes,
     ) -> float | None:
+        if config.classifier == "decoder":
+            # Two passes.
+            return None
         return flops_of_labels(config, shapes)
 
     def attention(self) -> AttentionSpec:
@@ -139,6 +145,9 @@ class Classification(Objective):
         self._check(model.config)
         encode_rng, head_rng = split_key(rng)
         h_BLD = model.encode(params, batch, self.attention(), rng=encode_rng)
+        if model.config.classifier == "decoder":
+            decoder_rng, head_rng = split_key(head_rng)
+            h_BLD = decoder_state(model, params, batch, h_BLD, decoder_rng)
         return model.classify(
             params,
             h_BLD,
@@ -179,6 +188,41 @@ class Classification(Objective):
                 f" pair: add --gin_file gin/{recipes[config.classifier]}, or set CLASSIFIER to xlm,"
                 " xlmr or difference",
             )
+
+
+def decoder_state(
+    model: Encoder,
+    params: Params,
+    batch: Batch,
+    memory_BLD: Array,
+    rng: Array | None = None,
+) -> Array:
+    """[B, 1, D]: the decoder's state behind the last word of the row's one example, which it reads
+    as it read its targets in pretraining: what it begins with, then the words.
+
+    memory_BLD: the encoder's states of the rows."""
+    c = model.config
+    used_BL = batch["pack_ids"] > 0
+    # The token that ends the text is predicted and not read. Rows that only fill a batch have none.
+    last_B = jnp.maximum(used_BL.sum(axis=1) - 1, 0)
+    last_B1 = last_B[:, None]
+    starts_B1 = jnp.take_along_axis(batch["input_ids"], last_B1, axis=1)
+    if c.language_tokens:
+        first = c.vocab_size - c.language_tokens
+        starts_B1 = first + batch["language_ids"][:, :1]
+    is_first_L = jnp.arange(used_BL.shape[1]) == 0
+    reads_BL = used_BL & (jnp.arange(used_BL.shape[1]) < last_B1)
+    fields = {
+        **batch,
+        "decoder_ids": jnp.where(is_first_L, starts_B1, batch["input_ids"]),
+        "decoder_position_ids": batch["position_ids"],
+        "decoder_language_ids": batch["language_ids"],
+        "decoder_pack_ids": jnp.where(reads_BL, batch["pack_ids"], 0),
+    }
+    decode = with_decoder(model, "classification").decode
+    h_BLD = decode(params, fields, memory_BLD, rng=rng)
+    column_B11 = jnp.maximum(last_B - 1, 0)[:, None, None]
+    return jnp.take_along_axis(h_BLD, column_B11, axis=1)
 
 
 @dataclasses.dataclass(frozen=True)

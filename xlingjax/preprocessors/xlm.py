@@ -138,6 +138,7 @@ def masker(
     counts: np.ndarray,
     slots: int,
     side_by_side: bool = False,
+    words_alone: bool = False,
 ) -> Callable[[Batch, Any], Batch]:
     """The map that masks a batch of token fields [B, L] and adds its prediction slots [B, M].
 
@@ -145,7 +146,7 @@ def masker(
     are never chosen.
     When more positions are drawn than there are `slots`, a random choice of them is kept.
     side_by_side: choose on each side of a pair for itself, never its first token; M is then 2 *
-    `slots`, those of side 0 first.
+    `slots`, those of side 0 first. words_alone: special tokens are never chosen.
 
     `Draws` are a function of (seed, step, row): a batch can be made again from its step alone, by
     any number of hosts, and every epoch has masks of its own.
@@ -155,7 +156,7 @@ def masker(
     from xlingjax.data import draws as random
 
     log_weight_V = tf.constant(
-        _log_weights(masking, vocabulary, counts),
+        _log_weights(masking, vocabulary, counts, words_alone),
         tf.float32,
     )
     show = replacer(masking, vocabulary)
@@ -227,12 +228,13 @@ def _log_weights(
     masking: Masking,
     vocabulary: Vocabulary,
     counts: np.ndarray,
+    words_alone: bool,
 ) -> np.ndarray:
     """[V]: the logarithm of the weight with which each token is chosen."""
     exponent = masking.exponent(vocabulary)
     log_weights = -exponent * np.log(np.maximum(counts, 1))
-    if exponent > 0:
-        # By frequency alone those that hardly ever stand in a text would come first.
+    if exponent > 0 or words_alone:
+        # By frequency those that hardly ever stand in a text would come first.
         return np.where(is_special(vocabulary), -np.inf, log_weights)
     return log_weights
 

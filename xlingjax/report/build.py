@@ -6,6 +6,7 @@ from typing import Any
 
 from xlingjax.errors import UserError
 from xlingjax.report import (
+    attention,
     examples,
     generated,
     headline,
@@ -192,6 +193,10 @@ def render(
         "recovery": (
             "Word recovery",
             lambda: examples.recovery(run),
+        ),
+        "attention": (
+            "Attention of pairs",
+            lambda: attention.section(run),
         ),
         "pseudo": (
             "Pseudo tokens",

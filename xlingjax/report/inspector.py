@@ -115,7 +115,12 @@ def inspect(
         ),
     )
     if output:
-        _write(Path(output), parts, pictures)
+        write_page(
+            Path(output),
+            "What the objectives read",
+            parts,
+            pictures,
+        )
         console.print(f"wrote {Path(output) / 'inspect.html'}", markup=False)
     return statistics
 
@@ -305,12 +310,15 @@ def small_grid(view: Row, use: str) -> Any:
     return figures
 
 
-def _write(
+def write_page(
     folder: Path,
+    title: str,
     parts: Sequence[str],
     pictures: Mapping[str, Any],
 ) -> None:
-    head = "<header><h1>What the objectives read</h1></header>"
+    """inspect.html, and a PNG of each picture by its name. Raises UserError where they cannot be
+    written."""
+    head = f"<header><h1>{html.esc(title)}</h1></header>"
     try:
         folder.mkdir(parents=True, exist_ok=True)
         page = html.page("inspect · xlingjax", "\n".join([head, *parts]))

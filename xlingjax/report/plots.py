@@ -19,6 +19,8 @@ OF_PIECES = (
     "btmlm",
     "translation",
     "back_translation",
+    "masked_words",
+    "masked_translation",
 )
 """Objectives each of whose predictions is one of the vocabulary's pieces, so that a uniform guess
 has a loss."""

@@ -1,0 +1,145 @@
+"""VECO's mBART (VECO §7): a masked text in, its masked words or its translation out."""
+
+import jax
+import numpy as np
+import pytest
+
+from tests.helpers import made
+from tests.helpers.reference import GENERATOR, random_model
+from tests.preprocessors.test_translation import examples
+from xlingjax.errors import UserError
+from xlingjax.objectives.leak import prediction_visibility
+from xlingjax.objectives.translation import Translation
+from xlingjax.preprocessors.mbart import MaskedTranslationFeatures, MaskedWordsFeatures
+from xlingjax.preprocessors.xlm import Masking
+
+BOS, EOS, PAD, MASK = (getattr(made.Xlmr, f"{name}_id") for name in ("bos", "eos", "pad", "mask"))
+SPECIAL = made.Xlmr.special_ids
+LENGTH = 24
+
+
+def rows_of(features, **options):
+    """[(the text, the source, what the decoder reads, its targets, which are paid)] of each
+    row."""
+    before, batch = made.batch(features, LENGTH, languages=(1,), **options)
+    found = []
+    for row in range(len(batch["pack_ids"])):
+        text = before["pack_ids"][row] > 0
+        used = batch["decoder_pack_ids"][row] > 0
+        assert (batch["decoder_ids"][row][~used] == PAD).all()
+        assert not batch["decoder_weights"][row][~used].any()
+        assert {*batch["decoder_language_ids"][row][used]} == {1}
+        np.testing.assert_array_equal(batch["pack_ids"][row], before["pack_ids"][row])
+        np.testing.assert_array_equal(
+            batch["decoder_position_ids"][row][used], np.arange(used.sum())
+        )
+        found.append(
+            (
+                before["input_ids"][row][text],
+                batch["input_ids"][row][text],
+                batch["decoder_ids"][row][used],
+                batch["decoder_targets"][row][used],
+                batch["decoder_weights"][row][used] > 0,
+            )
+        )
+    return found
+
+
+@pytest.mark.parametrize("rate", [0.15, 0.3])
+def test_the_decoder_writes_the_words_that_the_source_hides_in_their_order(rate):
+    masking = Masking(rate, mask=1.0, random=0.0)
+    found = rows_of(MaskedWordsFeatures(masking, language_tokens=True), longest=6)
+    assert len(found) > 5
+    for text, source, read, targets, paid in found:
+        hidden = source == MASK
+        assert hidden.sum() == np.ceil(rate * len(text))
+        assert not {*text[hidden].tolist()} & SPECIAL
+        np.testing.assert_array_equal(source[~hidden], text[~hidden])
+        # Nothing but these words, each of which the decoder knows when it is behind it.
+        np.testing.assert_array_equal(targets, [*text[hidden], EOS])
+        np.testing.assert_array_equal(read, [made.Xlmr.size + 1, *text[hidden]])
+        assert paid.all()
+
+
+def test_of_a_target_that_is_the_text_the_masked_words_alone_are_paid():
+    masking = Masking(0.3, mask=1.0, random=0.0)
+    found = rows_of(MaskedWordsFeatures(masking, "text"))
+    for text, source, read, targets, paid in found:
+        np.testing.assert_array_equal(targets, text[1:])
+        np.testing.assert_array_equal(read, [EOS, *text[1:-1]])
+        np.testing.assert_array_equal(paid, source[1:] == MASK)
+        assert paid.sum() == np.ceil(0.3 * len(text))
+
+
+def test_with_random_and_kept_words_the_target_is_the_text_all_the_same():
+    found = rows_of(MaskedWordsFeatures(Masking(0.3)))
+    shown = [
+        (source[place], text[place])
+        for text, source, _, targets, _ in found
+        for place in np.flatnonzero(source != text)
+    ]
+    words = sum(len(targets) - 1 for *_, targets, _ in found)
+    assert 0 < sum(source == MASK for source, _ in shown) < len(shown) < words
+    for text, source, _, targets, _ in found:
+        changed = text[source != text].tolist()
+        assert [i for i in targets.tolist() if i in changed][: len(changed)]
+
+
+def test_a_text_that_differs_in_a_hidden_word_is_told_apart_by_the_words_behind_it_alone():
+    """No other way leads from a masked word to a prediction than the decoder's own past."""
+    features = MaskedWordsFeatures(Masking(0.3, mask=1.0, random=0.0))
+    _, batch = made.batch(features, LENGTH, languages=(1,))
+    model, params = random_model(GENERATOR.replace(vocab_size=100))
+    objective = Translation("masked_words")
+    states = jax.jit(lambda b: objective.predictions(model, params, b)["masked_words"].states)
+    other = {name: value.copy() for name, value in batch.items()}
+    # The second masked word of every row: its target, and what is read behind it.
+    other["decoder_targets"][:, 1] += 1
+    other["decoder_ids"][:, 2] += 1
+    one, two = (np.asarray(states(b)) for b in (batch, other))
+    np.testing.assert_array_equal(one[:, :2], two[:, :2])
+    assert (np.abs(one - two)[:, 2].max(-1) > 1e-4).all()
+
+
+def test_a_target_that_is_the_text_leaks_nothing():
+    """tests/objectives/test_leak.py has the other one."""
+    features = MaskedWordsFeatures(Masking(0.3, mask=1.0, random=0.0), "text")
+    _, batch = made.batch(features, LENGTH, languages=(1,))
+    batch = {name: value[:3] for name, value in batch.items()}
+    model, params = random_model(GENERATOR.replace(vocab_size=100))
+    objective = Translation("masked_words")
+    seen = prediction_visibility(objective, model, params, batch)["masked_words"]
+    assert seen.leaks.tolist() == [] and seen.blocked.tolist() == []
+    predicted = seen.columns >= 0
+    assert predicted.sum() == (batch["decoder_weights"] > 0).sum() > 6
+    # A prediction knows the whole source, and of the target what stands before.
+    for row, slot in np.argwhere(predicted).tolist():
+        own = seen.allowed[row, slot]
+        source = batch["pack_ids"][row] > 0
+        np.testing.assert_array_equal(own[:LENGTH], source)
+        past = np.arange(own.size - LENGTH) <= seen.columns[row, slot] - LENGTH
+        np.testing.assert_array_equal(own[LENGTH:], past)
+
+
+def test_pairs_are_translated_both_ways_from_a_masked_source():
+    masking = Masking(0.25, mask=1.0, random=0.0)
+    features = MaskedTranslationFeatures(masking=masking, packing=False)
+    text, batch = made.batch(features, LENGTH, languages=(0, 1), columns=2 * LENGTH)
+    found = examples(batch)
+    assert {(language, target) for *_, language, target in found} == {(0, 1), (1, 0)}
+    for row, (source, inputs, targets, *_) in enumerate(found):
+        source = np.array(source)
+        of_source = (text["pack_ids"][row] > 0) & (text["sides"][row] == 0)
+        hidden = source == MASK
+        whole = text["input_ids"][row][of_source]
+        assert 1 <= hidden.sum() == min(np.ceil(0.25 * len(source)), len(source) - 2)
+        np.testing.assert_array_equal(source[~hidden], whole[~hidden])
+        # The target hides nothing.
+        of_target = (text["pack_ids"][row] > 0) & (text["sides"][row] == 1)
+        assert targets == text["input_ids"][row][of_target][1:].tolist()
+        assert inputs == [EOS, *targets[:-1]] and MASK not in targets
+
+
+def test_refusals():
+    with pytest.raises(UserError, match="target 'all' is neither words nor text: set MASKED_TARG"):
+        MaskedWordsFeatures(target="all")

@@ -1,0 +1,170 @@
+"""Which words of a pair attend to which (VECO, figure 1 and appendix B): the attention that a model
+computes with, in one layer."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from xlingjax.data.held_out_pairs import PIVOT, Pairs
+from xlingjax.errors import UserError
+from xlingjax.evaluation.perplexity import Rows, joined, pair_rows
+from xlingjax.inference.encode import language_index
+from xlingjax.inference.forward import by_row, compiled
+from xlingjax.model.attention import AttentionSpec
+from xlingjax.model.masks import bidirectional, partner
+from xlingjax.objectives.unicoder import CLWR
+from xlingjax.objectives.veco import VECO, as_one_text, as_two_texts
+from xlingjax.training.evaluator import Evaluator
+
+SELF, CROSS, RECOVERY = "self-attention", "cross-attention", "word recovery"
+
+
+def middle(layers: int) -> int:
+    """The number of the middle layer, from 1, that the paper shows (appendix B)."""
+    return max(1, round(layers / 2))
+
+
+def _attention(model, layer: int, reset_positions: bool, params, batch):
+    """{use: float32 [B, H, L, L]} of layer `layer`, from 1; "word recovery" has no layer and one
+    head. The batch has pairs as `pair_rows` gives them, positions restarting."""
+    config = model.config
+    # The pair as one text, as TLM reads it.
+    one_text = batch
+    if not reset_positions:
+        one_text = as_one_text(batch)
+    weights = model.attention_weights(
+        params,
+        one_text,
+        AttentionSpec(bidirectional),
+    )
+    found = {SELF: weights[SELF][layer - 1]}
+    two_texts = as_two_texts(batch)
+    if config.cross_attention:
+        # The pass that plugs it in: from each side to the other's last states (VECO §2.2).
+        own = VECO(query=config.cross_attention_query).attention()
+        h_BLD = model.encode(params, two_texts, own)
+        weights = model.attention_weights(
+            params,
+            two_texts,
+            own,
+            memory=(h_BLD, AttentionSpec(partner)),
+        )
+        found[CROSS] = weights[CROSS][layer - 1]
+    if config.word_recovery:
+        _, attention_BLL = CLWR().mixtures(model, params, two_texts)
+        found[RECOVERY] = attention_BLL[:, None]
+    return found
+
+
+def maps_of(
+    model,
+    params,
+    vocabulary,
+    rows: Rows,
+    names: Sequence[tuple[str, str]],
+    *,
+    layer: int | None = None,
+    head: int | None = None,
+    reset_positions: bool = False,
+    mesh=None,
+) -> list[dict[str, Any]]:
+    """The maps of each pair, one for each use of attention that the model has: {"use", "languages"
+    of both texts, "layer" (None of "word recovery"), "head", "pieces" of both texts, "second", the
+    number of the first piece of the second one, "attention": a row of shares of `pieces` for each
+    of them, which sums to 1}.
+
+    rows: those of `pair_rows`, positions restarting; names: the languages of each. layer: from 1,
+    None: the middle one. head: from 1, None: the mean over them. reset_positions: whether they
+    restart when both texts are read as one, as the model was trained. Raises UserError for a layer
+    or a head that the model does not have.
+    """
+    config = model.config
+    if layer is None:
+        layer = middle(config.layers)
+    for option, number, most in (
+        ("layer", layer, config.layers),
+        ("head", head, config.heads),
+    ):
+        if number is not None and not 1 <= number <= most:
+            raise UserError(
+                f"--{option} {number}: attention of this model has {option}s 1 to {most}",
+            )
+    run = compiled(_attention, model, mesh, layer, reset_positions)
+    # All rows at once: they are few, and no wider than the longest.
+    found = by_row(run, params, rows, len(names), mesh)
+    maps = []
+    for row, languages in enumerate(names):
+        real = np.flatnonzero(rows["pack_ids"][row] > 0)
+        ids = rows["input_ids"][row, real].tolist()
+        second = int(np.argmax(rows["sides"][row, real] > 0))
+        for use, weights_BHLL in found.items():
+            of_one = {"use": use, "languages": list(languages)}
+            of_one |= {"layer": layer, "head": head}
+            weights_HLL = np.float64(weights_BHLL[row])
+            if use == RECOVERY:
+                of_one |= {"layer": None, "head": None}
+            chosen_LL = weights_HLL.mean(axis=0)
+            if of_one["head"] is not None:
+                chosen_LL = weights_HLL[head - 1]
+            pieces = vocabulary.pieces(ids)
+            if use != SELF:
+                # Each text is read alone, and opens as one does.
+                pieces[second] = pieces[0]
+            shown_LL = chosen_LL[np.ix_(real, real)]
+            of_one |= {"pieces": pieces, "second": second}
+            # Rounded, since a table of shares at every evaluation would fill the log.
+            of_one["attention"] = shown_LL.round(4).tolist()
+            maps.append(of_one)
+    return maps
+
+
+@dataclass
+class AttentionMaps(Evaluator):
+    """The attention of held-out pairs with English, as an evaluator of the training loop.
+
+    `per_language` pairs of each language, drawn with `seed`, the same ones at every step, from
+    those that fit rows of `length` tokens: a map says something of a short one. layer,
+    reset_positions: see `maps_of`.
+
+    Values: {"maps": [...]}, those of `maps_of`, mean over heads.
+    """
+
+    pairs: Mapping[str, Pairs]
+    vocabulary: Any
+    languages: Sequence[str]
+    layer: int | None = None
+    reset_positions: bool = False
+    per_language: int = 1
+    length: int = 32
+    seed: int = 0
+    name: str = "attention_maps"
+
+    def __call__(self, model, params, step: int, mesh=None) -> dict[str, Any]:
+        parts, names = [], []
+        for language, pairs in sorted(self.pairs.items()):
+            parts.append(
+                pair_rows(
+                    pairs.shuffled(self.seed),
+                    self.vocabulary,
+                    self.length,
+                    (
+                        language_index(language, self.languages, model),
+                        language_index(PIVOT, self.languages, model),
+                    ),
+                    self.per_language,
+                ),
+            )
+            names += [(language, PIVOT)] * len(parts[-1]["input_ids"])
+        maps = maps_of(
+            model,
+            params,
+            self.vocabulary,
+            joined(parts),
+            names,
+            layer=self.layer,
+            reset_positions=self.reset_positions,
+            mesh=mesh,
+        )
+        return {"kind": "attention_maps", "maps": maps}
