@@ -160,6 +160,61 @@ def test_verify_fails_where_a_mask_leaks(corpus, capsys, monkeypatch):
     assert "leaks" in told and {"camlm", "camlm@2"} <= {*told.split()}  # every stage by its name
 
 
+def test_the_attention_of_a_pair_is_shown(run, tmp_path, capsys):
+    """In the run's page, and of any pair by a command (VECO, figure 1)."""
+    values = json.loads((run / "result.json").read_text())["evaluations"]["attention_maps"]
+    uses = ["self-attention", "cross-attention"]
+    assert [one["use"] for one in values["maps"]] == uses
+    page = (run / "report.html").read_text()
+    assert "Attention of pairs" in page and "de-en, cross-attention, layer" in page
+    words = ["inspect", str(run), "--pair", GERMAN[0], ENGLISH[0], "--languages", "de", "en"]
+    more = ["--layer", "1", "--head", "2", "--output", str(tmp_path / "out")]
+    assert main.main([*words, *more]) == 0
+    told = capsys.readouterr().out
+    assert "de-en, cross-attention, layer 1, head 2" in told
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {
+        "inspect.html",
+        *(f"de-en-{use}-layer-1-head-2.png" for use in uses),
+    }
+    assert "cross-attention" in (tmp_path / "out" / "inspect.html").read_text()
+    (table,) = re.findall(r"cross-attention.*?(?=wrote)", told, re.DOTALL)
+    # All that is attended to stands on the other side.
+    shares = [float(line.split()[-1]) for line in table.splitlines()[2:] if line.strip()]
+    assert len(shares) > 6 and min(shares) > 0.99
+
+
+@pytest.mark.parametrize(
+    "words, said",
+    [
+        ("inspect runs/x", "RUN: without --pair a recipe alone is read; leave it out"),
+        ("inspect --layer 2", "--layer: without --pair a recipe alone is read; leave it out"),
+        ("inspect --pair a b --languages de en", "give RUN too: xlingjax inspect RUN --pair"),
+        ("inspect runs/x --pair a b", "give --languages too: xlingjax inspect RUN --pair"),
+        (
+            "inspect runs/x --pair a b --languages de en --gin.LENGTH=8",
+            "a run has its recipe; leave out --gin_file and --gin.NAME=",
+        ),
+    ],
+)
+def test_what_is_lacking_for_attention_is_said(words, said, capsys):
+    assert main.main(words.split()) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert said in line
+
+
+@pytest.mark.parametrize(
+    "pair, said",
+    [
+        (["a", " "], "--pair: a text is empty; give two"),
+        (["a " * 600, "b"], "--pair: its texts have "),
+    ],
+)
+def test_a_pair_without_a_map_is_refused(run, pair, said, capsys):
+    words = ["inspect", str(run), "--pair", *pair, "--languages", "de", "en"]
+    assert main.main(words) == 2
+    assert said in capsys.readouterr().err
+
+
 @pytest.mark.long
 def test_encode_align_and_mine(run, corpus, tmp_path, capsys):
     source = str(corpus / "heldout" / "en.txt")

@@ -94,6 +94,25 @@ RECOVERY = {
         },
     ],
 }
+ATTENTION = {
+    "kind": "attention_maps",
+    "maps": [
+        {
+            "use": "cross-attention",
+            "languages": ["de", "en"],
+            "layer": 2,
+            "head": None,
+            "pieces": ["<s>", "▁Katze", "<s>", "▁cat"],
+            "second": 2,
+            "attention": [
+                [0.0, 0.0, 0.75, 0.25],
+                [0.0, 0.0, 0.125, 0.875],
+                [1.0, 0.0, 0.0, 0.0],
+                [0.5, 0.5, 0.0, 0.0],
+            ],
+        },
+    ],
+}
 PSEUDO = {
     "kind": "pseudo_samples",
     "samples": [
@@ -184,7 +203,7 @@ def write_run(path: Path, objectives=("mlm", "tlm"), level=0.5, finished=True, s
             },
         }
     )
-    for values in (SAMPLES, RECOVERY, PSEUDO, ALIGNMENT):
+    for values in (SAMPLES, RECOVERY, ATTENTION, PSEUDO, ALIGNMENT):
         evaluations.append({"step": steps[-1], "name": values["kind"], "values": values})
     table = [
         {

@@ -6,7 +6,7 @@ import pytest
 
 from tests.helpers import fake_run
 from xlingjax.errors import UserError
-from xlingjax.report import examples, headline
+from xlingjax.report import attention, examples, headline
 from xlingjax.report.build import build_report
 from xlingjax.report.run import read_run
 from xlingjax.report.sections import sampling_tables
@@ -165,6 +165,7 @@ def test_the_page_shows_every_section_and_escapes_text(report):
         "Word alignment",
         "Masked words",
         "Word recovery",
+        "Attention of pairs",
         "Pseudo tokens",
         "Mined negatives",
         "Schedule",
@@ -174,7 +175,7 @@ def test_the_page_shows_every_section_and_escapes_text(report):
         "Setting",
     ):
         assert title in text
-    assert source.count("<svg") == 17
+    assert source.count("<svg") == 18
     # On the tile: layer 1 of 0.65 and 0.75 of 200 and 300 pairs; chance (1/200 + 1/300) / 2.
     assert "70.0 %" in text and "95 %: 65.7–73.9; 200 pairs a language" in text
     assert "chance 0.4 %" in text and "MLM only 30.0 %" in text and "MLM only 40.0 %" in text
@@ -208,6 +209,7 @@ def test_the_page_shows_the_examples_of_the_objectives(report):
         and '<span class="pseudo">猫</span> <small>1</small>' in source
     )
     assert "de from en" in text and "▁Kuh" in text
+    assert "de-en, cross-attention, layer 2, mean over heads" in text and "▁cat" in text
 
 
 def test_steps_count_for_the_stage_that_took_them(tmp_path):
@@ -236,6 +238,27 @@ def test_word_recovery_as_a_picture():
         "▁Die",
         "▁Kuh",
     ) and right.get_color() != wrong.get_color()
+
+
+def test_attention_as_a_picture_and_in_words():
+    (of_one,) = fake_run.ATTENTION["maps"]
+    (figure,) = attention.picture(of_one)
+    axis = figure.axes[0]
+    assert axis.images[0].get_array().tolist() == of_one["attention"]
+    for labels in (axis.get_xticklabels(), axis.get_yticklabels()):
+        assert [label.get_text() for label in labels] == of_one["pieces"]
+    # A line before the first piece of the second text, down and across.
+    assert sorted(line.get_xydata().tolist()[0] for line in axis.lines) == [[0.0, 1.5], [1.5, 0.0]]
+    assert attention.lines(of_one) == [
+        ("<s>", "<s>", 0.75, 1.0),
+        ("▁Katze", "▁cat", 0.875, 1.0),
+        ("<s>", "<s>", 1.0, 1.0),
+        ("▁cat", "<s>", 0.5, 1.0),
+    ]
+    one_head = {**of_one, "use": "self-attention", "head": 3}
+    assert attention.title(one_head) == "de-en, self-attention, layer 2, head 3"
+    recovery = {**of_one, "use": "word recovery", "layer": None}
+    assert attention.title(recovery) == "de-en, word recovery"
 
 
 @pytest.mark.long

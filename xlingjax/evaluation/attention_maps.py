@@ -99,10 +99,13 @@ def maps_of(
         real = np.flatnonzero(rows["pack_ids"][row] > 0)
         ids = rows["input_ids"][row, real].tolist()
         second = int(np.argmax(rows["sides"][row, real] > 0))
-        for use, weights_BHLL in found.items():
+        # JAX gives a dict back in the order of its names.
+        for use in (SELF, CROSS, RECOVERY):
+            if use not in found:
+                continue
             of_one = {"use": use, "languages": list(languages)}
             of_one |= {"layer": layer, "head": head}
-            weights_HLL = np.float64(weights_BHLL[row])
+            weights_HLL = np.float64(found[use][row])
             if use == RECOVERY:
                 of_one |= {"layer": None, "head": None}
             chosen_LL = weights_HLL.mean(axis=0)
