@@ -166,7 +166,7 @@ def test_the_attention_of_a_pair_is_shown(run, tmp_path, capsys):
     uses = ["self-attention", "cross-attention"]
     assert [one["use"] for one in values["maps"]] == uses
     page = (run / "report.html").read_text()
-    assert "Attention of pairs" in page and "de-en, cross-attention, layer" in page
+    assert "Attention of pairs" in page and "de-en, cross-attention," in page
     words = ["inspect", str(run), "--pair", GERMAN[0], ENGLISH[0], "--languages", "de", "en"]
     more = ["--layer", "1", "--head", "2", "--output", str(tmp_path / "out")]
     assert main.main([*words, *more]) == 0

@@ -1,6 +1,7 @@
 """Which words of a pair attend to which, in a report and in the inspector."""
 
 from collections.abc import Mapping, Sequence
+from textwrap import wrap
 from typing import Any
 
 import numpy as np
@@ -69,7 +70,7 @@ def pictures(maps: Sequence[Mapping[str, Any]]) -> list[str]:
 def picture(of_one: Mapping[str, Any]) -> Any:
     """Pieces down and across; colour: the share that the row's piece takes from the column's."""
     pieces = of_one["pieces"]
-    side = float(np.clip(1.8 + 0.2 * len(pieces), 2.8, 14.0))
+    side = float(np.clip(2.0 + 0.27 * len(pieces), 2.6, 14.0))
     figures, (axis,) = drawing.panels(1, (side + 0.8, side))
     axis.grid(False)
     image = axis.imshow(
@@ -82,7 +83,7 @@ def picture(of_one: Mapping[str, Any]) -> Any:
     border = of_one["second"] - 0.5
     axis.axhline(border, color=drawing.SOFT, linewidth=0.8)
     axis.axvline(border, color=drawing.SOFT, linewidth=0.8)
-    axis.set_xticks(range(len(pieces)), pieces, rotation=90, fontsize=7)
-    axis.set_yticks(range(len(pieces)), pieces, fontsize=7)
-    axis.set_title(title(of_one))
+    axis.set_xticks(range(len(pieces)), pieces, rotation=90)
+    axis.set_yticks(range(len(pieces)), pieces)
+    axis.set_title("\n".join(wrap(title(of_one), 26)))
     return figures
