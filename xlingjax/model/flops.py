@@ -26,9 +26,10 @@ def decoder_flops_per_token(
     config: ModelConfig,
     source: int,
     target: int,
+    predictions: float = 1.0,
 ) -> float:
-    """As `flops_per_token`, of rows of so many source and target tokens, a prediction at each
-    target: the mean over both kinds of tokens."""
+    """As `flops_per_token`, of rows of so many source and target tokens, so many predictions at
+    each target: the mean over both kinds of tokens."""
     # Cross-attention: queries and outputs of the target, keys and values of the source, both
     # products.
     crossing = (
@@ -38,9 +39,8 @@ def decoder_flops_per_token(
         target * _block(config, target, causal=True) + crossing
     )
     encoder = config.layers * source * _block(config, source, causal=False)
-    return (
-        3.0 * (encoder + decoder + target * _head(config)) / (source + target)
-    )
+    head = predictions * target * _head(config)
+    return 3.0 * (encoder + decoder + head) / (source + target)
 
 
 def _block(config: ModelConfig, length: int, causal: bool) -> float:

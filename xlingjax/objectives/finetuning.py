@@ -9,6 +9,7 @@ from xlingjax.errors import UserError
 from xlingjax.model.attention import AttentionSpec
 from xlingjax.model.config import ModelConfig
 from xlingjax.model.encoder import Encoder
+from xlingjax.model.flops import decoder_flops_per_token
 from xlingjax.model.layers import split_key
 from xlingjax.model.masks import (
     Mask,
@@ -88,8 +89,9 @@ class Classification(Objective):
         shapes: Shapes,
     ) -> float | None:
         if config.classifier == "decoder":
-            # Two passes.
-            return None
+            # Each token is read twice, and no word is predicted.
+            length = shapes["input_ids"][1]
+            return 2 * decoder_flops_per_token(config, length, length, 0.0)
         return flops_of_labels(config, shapes)
 
     def attention(self) -> AttentionSpec:
