@@ -106,6 +106,33 @@ def test_directions_and_language_tokens():
         check_directions(("en-fr",), [("de", "en")])
 
 
+@pytest.mark.parametrize(
+    "features",
+    [
+        TranslationFeatures(language_tokens=True),
+        DenoisingFeatures(unit="sentences", languages=("de", "en", "fr"), language_tokens=True),
+        BackTranslationFeatures(((1, (2,)), (2, (1,))), language_tokens=True),
+    ],
+    ids=lambda features: features.name,
+)
+def test_the_decoder_begins_with_the_token_of_its_targets_language(features):
+    """Of languages 1 and 2: the token behind the vocabulary is not always the first."""
+    columns = features.columns(24)
+    of_sides = [(1, 2)] if features.sides == 2 else [(1,), (2,)]
+    begun = set()
+    for languages in of_sides:
+        _, batch = made.batch(
+            features,
+            length=24,
+            vocabulary=Vocabulary,
+            languages=languages,
+            columns=columns,
+        )
+        for _, inputs, _, _, target_language in examples(batch):
+            begun.add((inputs[0] - SIZE, target_language))
+    assert begun == {(1, 1), (2, 2)}
+
+
 def test_without_noise_the_source_is_the_target():
     features = DenoisingFeatures(unit="sentences", languages=("de",), language_tokens=True)
     _, batch = made.batch(features, length=24, vocabulary=Vocabulary, languages=(0,))
