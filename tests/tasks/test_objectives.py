@@ -111,12 +111,13 @@ def mixture_of(name, preprocessor):
 
 
 def seeds_of(task, seed, count):
-    """The seeds that SeqIO gives the rows of a task."""
+    """The seeds that SeqIO gives the rows of a task, and those for the wrong partners of plans."""
     placeholder = [isinstance(one, seqio.CacheDatasetPlaceholder) for one in task.preprocessors]
     with seqio.utils.map_seed_manager(seed + 42 * placeholder.index(True)):
         numbers = tf.data.Dataset.range(count)
         given = seqio.map_over_dataset(lambda number, seed: seed, num_seeds=1)(numbers)
-        return list(given)
+        of_partners = seqio.map_over_dataset(lambda number, seed: seed, num_seeds=1)(numbers)
+        return list(given), list(of_partners)
 
 
 @pytest.mark.parametrize(
@@ -155,12 +156,14 @@ def test_rows_are_the_trainers_and_masks_are_those_of_their_seed(text, register,
         )
         first, last = plain._plan.order.first_row[index : index + 2]
         assert len(rows) == last - first > 2
-        seeds = seeds_of(task, 7, len(rows))
+        seeds, of_partners = seeds_of(task, 7, len(rows))
+        # All of this text is one plan.
+        plain._plan.reader._seed = int(_one_seed(of_partners[0]))
         # The last ones too, which are of the last plan.
         for number in (0, 1, len(rows) - 1):
             row = rows[number]
             assert {*row} == {*preprocessor.fields}
-            fields = plain._plan.reader(np.array([first + number]))
+            fields = plain._plan.reader(np.array([first + number]), np.array([0]))
             draws = Draws(_one_seed(seeds[number]), tf.constant(number, tf.int64), 1)
             expected = mask({n: tf.constant(x) for n, x in fields.items()}, draws)
             for field, value in row.items():
@@ -204,6 +207,26 @@ def test_seqio_repeats_shards_shuffles_and_mixes_rows(text, register):
         assert {k: v.shape for k, v in batch.items()} == preprocessor.shapes(8, LENGTH)
         languages |= {*batch["language_ids"][:, 0].tolist()}
     assert languages == {0, 1}
+
+
+def test_wrong_partners_are_new_whenever_seqio_repeats_the_text(text, register):
+    corpus, _ = text
+    name = register(f"{corpus}.pairs", ClpcFeatures())
+    (task,) = seqio.get_mixture_or_task(name).tasks
+
+    def wrong(seed):
+        """Of both epochs the rows that are no translations."""
+        lengths = {"input_ids": LENGTH}
+        given = {"shuffle": False, "num_epochs": 2, "seed": seed}
+        rows = list(task.get_dataset(lengths, "train", **given).as_numpy_iterator())
+        spelled = [row["input_ids"].tobytes() for row in rows if not row["labels"]]
+        assert len(rows) == 4 * 64 and len(spelled) == 2 * 64
+        return spelled[:64], spelled[64:]
+
+    first, second = wrong(3)
+    assert wrong(3) == (first, second)
+    for other in (second, wrong(4)[0]):
+        assert sum(a == b for a, b in zip(first, other, strict=True)) < 8
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,8 @@ replacement, ids, the language and the places of pseudo tokens."""
 SPANS, STARTS, GAPS, SHUFFLE, DROP, BLANK = range(7, 13)
 """Purposes of noise: lengths of spans, where they start, where an empty one goes, order, loss, and
 hiding of tokens."""
+PARTNERS = 13
+"""Wrong partners of sentences."""
 
 
 def seed_pair(seed: Any, purpose: int, number: Any) -> tf.Tensor:

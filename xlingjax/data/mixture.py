@@ -120,7 +120,7 @@ def open_mixture(
     # First of all: TensorFlow cannot be told once it has made a tensor.
     keep_tensorflow_off_accelerators()
     # After that, since it imports TensorFlow.
-    from xlingjax.data.draws import ORDER, first_seed
+    from xlingjax.data.draws import ORDER, PARTNERS, first_seed
     from xlingjax.data.stream import BatchPlan, PlannedSource
 
     _check_sizes(batch, length, settings.data_shards)
@@ -135,14 +135,15 @@ def open_mixture(
     plan_rows = RowPlan(preprocessor, length, vocabulary)
     plans = [plan_rows.open(text) for text in texts]
     require_rows(plans, names)
+    seed = _seed_of(preprocessor.name, settings.seed)
     reader = RowReader(
         plans,
         language_ids,
         preprocessor.columns(length),
         pad_id=vocabulary.pad_id,
         bos_id=vocabulary.bos_id,
+        seed=first_seed(seed, PARTNERS),
     )
-    seed = _seed_of(preprocessor.name, settings.seed)
 
     sampling = settings.sampling
     sizes = {name: plan.sizes for name, plan in zip(names, plans, strict=True)}

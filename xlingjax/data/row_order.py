@@ -57,7 +57,7 @@ def permute(
     low_bits = (np.int64(1) << half) - 1
     keys = []
     for number in range(4):
-        keys.append(key + np.int64(_wrapped(number * _ROUND)))
+        keys.append(key + np.int64(wrapped(number * _ROUND)))
 
     def network(x: np.ndarray) -> np.ndarray:
         left = x >> half
@@ -75,7 +75,19 @@ def permute(
     return result
 
 
-def _wrapped(number: int) -> int:
+def epoch_key(
+    seed: int,
+    number: np.ndarray | int,
+    epoch: np.ndarray,
+) -> np.ndarray:
+    """A key per text (or block, by its number) and epoch, int64. The factors keep keys of
+    neighbours apart; they stay as they are, or runs that go on would read their rows in another
+    order."""
+    of_text = np.int64(wrapped(seed * 7919)) + number
+    return of_text * np.int64(1_000_003) + epoch
+
+
+def wrapped(number: int) -> int:
     """A whole number as int64 has it."""
     return (number + (1 << 63)) % (1 << 64) - (1 << 63)
 
@@ -128,11 +140,11 @@ class RowOrder:
         size = self.sizes[text]
         if not self.shuffle:
             return self.first_row[text] + place % size
+        size = self._lane_size(text, lane)
         lane = np.where(self.in_lanes[text], lane, 0)
-        size = self._lane_ends(text, lane + 1) - self._lane_ends(text, lane)
         index = place % size
         epoch = place // size
-        key = self._key(text, epoch)
+        key = epoch_key(self.seed, text, epoch)
         many = self._of_many_blocks[text]
         shuffled = np.empty_like(index)
         few = ~many
@@ -146,6 +158,20 @@ class RowOrder:
                 index[many],
             )
         return self.first_row[text] + shuffled
+
+    def epochs(
+        self,
+        text: np.ndarray,
+        lane: np.ndarray,
+        place: np.ndarray,
+    ) -> np.ndarray:
+        """int64 [B]: the epochs of their texts that the rows of `rows` are drawn in."""
+        return place // self._lane_size(text, lane)
+
+    def _lane_size(self, text: np.ndarray, lane: np.ndarray) -> np.ndarray:
+        """int64 [B]: the rows of a lane; of a text that is not read in lanes, all."""
+        lane = np.where(self.in_lanes[text], lane, 0)
+        return self._lane_ends(text, lane + 1) - self._lane_ends(text, lane)
 
     @functools.cached_property
     def _of_many_blocks(self) -> np.ndarray:
@@ -161,12 +187,6 @@ class RowOrder:
         lanes = np.where(self.in_lanes[text], self.lanes, 1)
         # In equal parts, down to a row: every row is read as often as any other.
         return self.sizes[text] * lane // lanes
-
-    def _key(self, text: np.ndarray, epoch: np.ndarray) -> np.ndarray:
-        """A key per text and epoch. The factors keep keys of neighbouring texts and epochs apart;
-        they stay as they are, or runs that go on would read their rows in another order."""
-        of_text = np.int64(_wrapped(self.seed * 7919)) + text
-        return of_text * np.int64(1_000_003) + epoch
 
     def _in_blocks(
         self,
@@ -222,8 +242,8 @@ class RowOrder:
             whole = first < last
         first = first[whole]
         count = first.size
-        key = self._key(np.array([text]), np.array([epoch]))
-        key += np.int64(_wrapped(lane * _LANE))
+        key = epoch_key(self.seed, np.array([text]), np.array([epoch]))
+        key += np.int64(wrapped(lane * _LANE))
         order = permute(
             np.arange(count),
             np.full(count, count, np.int64),

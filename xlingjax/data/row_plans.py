@@ -24,6 +24,7 @@ import numpy as np
 from xlingjax.data.blocks import BlockText
 from xlingjax.data.cache_folder import cache_root
 from xlingjax.data.left_out import LeftOut
+from xlingjax.data.paraphrases import Translations
 from xlingjax.data.preprocessor import Preprocessor
 from xlingjax.data.rows import SLICES, Rows
 from xlingjax.data.sealed import (
@@ -56,12 +57,13 @@ class BlockRows:
     """The rows of one block: row r has slices splits[r] .. splits[r+1]-1, left to right.
 
     slices: a structured array [S]: `text`, the side of the text that a slice lies in; `start`, its
-    first token there behind a first `</s>`; and `rows.SLICES`. labels: as `Rows.labels`.
+    first token there behind a first `</s>`; and `rows.SLICES`. labels, texts: as of `Rows`.
     """
 
     splits: np.ndarray
     slices: np.ndarray
-    labels: np.ndarray | None
+    labels: np.ndarray | None = None
+    texts: np.ndarray | None = None
 
     @property
     def count(self) -> int:
@@ -69,7 +71,19 @@ class BlockRows:
 
     @property
     def nbytes(self) -> int:
-        return self.splits.nbytes + self.slices.nbytes
+        of_texts = 0
+        if self.texts is not None:
+            # With what `translations` makes of them.
+            of_texts = 2 * self.texts.nbytes
+        return self.splits.nbytes + self.slices.nbytes + of_texts
+
+    @functools.cached_property
+    def translations(self) -> Translations:
+        """Of rows whose wrong partners are drawn: row 2e + 1 is translation e."""
+        assert self.texts is not None
+        # Two slices a row.
+        sizes = self.slices["lengths"].reshape(-1, 4)[:, 2:]
+        return Translations(self.texts, sizes)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,13 +96,18 @@ class TextRows:
     counts: np.ndarray
     sizes: dict[str, float]
     left_out: LeftOut
-    labelled: bool
+    arrays: tuple[str, ...]
+    """Of `BlockRows`, those that its blocks have."""
     folder: Path | None
     kept: dict[int, BlockRows]
 
     @property
     def count(self) -> int:
         return int(self.counts.sum())
+
+    @property
+    def labelled(self) -> bool:
+        return "labels" in self.arrays
 
     def block(self, number: int) -> BlockRows:
         """The rows of one block: kept since it was opened, from disk, or planned now."""
@@ -102,7 +121,7 @@ class TextRows:
     def _read(self, number: int) -> BlockRows:
         found = None
         if self.folder:
-            found = _read(self.folder, number, self.labelled)
+            found = _read(self.folder, number, self.arrays)
         # The file was deleted while it was in use, or is damaged.
         if found is None:
             found, _ = self.plan.of_block(self.text, number)
@@ -160,14 +179,13 @@ class RowPlan:
         counts = np.array(index["counts"], np.int64)
         sizes = index["sizes"]
         left_out = LeftOut(*index["left_out"])
-        labelled = index["labels"]
         return TextRows(
             text,
             self,
             counts,
             sizes,
             left_out,
-            labelled,
+            tuple(index["arrays"]),
             folder,
             {},
         )
@@ -177,7 +195,7 @@ class RowPlan:
         totals = np.zeros(3, np.int64)
         left_out = LeftOut()
         passes = 1
-        labelled = False
+        arrays = []
         kept = {}
         for number in range(len(text.blocks)):
             rows, plan = self.of_block(text, number)
@@ -191,7 +209,7 @@ class RowPlan:
             left_out += plan.left_out
             # One number for all blocks: it goes by the options.
             passes = plan.passes
-            labelled = plan.labels is not None
+            arrays = [name for name, _ in _arrays(rows)]
         sentences, tokens, rows_of_text = totals.tolist()
         sizes = {
             "sentences": sentences,
@@ -202,7 +220,7 @@ class RowPlan:
             "counts": counts,
             "sizes": sizes,
             "left_out": dataclasses.astuple(left_out),
-            "labels": labelled,
+            "arrays": arrays,
         }
         if folder:
             with written(folder):
@@ -213,7 +231,7 @@ class RowPlan:
             np.array(counts, np.int64),
             sizes,
             left_out,
-            labelled,
+            tuple(arrays),
             folder,
             kept,
         )
@@ -272,7 +290,8 @@ def compact(rows: Rows, bases: Sequence[int], columns: int) -> BlockRows:
     slices["start"] = rows.starts - firsts[text]
     for name in SLICES:
         slices[name] = getattr(rows, name)
-    return BlockRows(rows.splits.astype(np.int64), slices, rows.labels)
+    splits = rows.splits.astype(np.int64)
+    return BlockRows(splits, slices, rows.labels, rows.texts)
 
 
 def options(preprocessor: Preprocessor) -> dict[str, Any]:
@@ -288,7 +307,7 @@ def code_hash(preprocessor: type) -> str:
     """Of the files that rows are planned by: a plan of other code must not be found, of a paper of
     the user's least of all."""
     modules = {__name__}
-    for name in ("rows", "documents", "targets"):
+    for name in ("rows", "documents", "paraphrases", "targets"):
         modules.add(f"xlingjax.data.{name}")
     for one in preprocessor.__mro__:
         modules.add(one.__module__)
@@ -307,19 +326,28 @@ def _source(module: Any) -> bytes:
         return repr(module).encode()
 
 
+def _arrays(rows: BlockRows) -> list[tuple[str, np.ndarray]]:
+    """Those that it has, by name."""
+    arrays = []
+    for field in dataclasses.fields(rows):
+        array = getattr(rows, field.name)
+        if array is not None:
+            arrays.append((field.name, array))
+    return arrays
+
+
 def _write(folder: Path, number: int, rows: BlockRows) -> None:
     with written(folder):
-        for name in ("splits", "slices", "labels"):
-            array = getattr(rows, name)
-            if array is not None:
-                write_array(folder / f"{number:05}.{name}.npy", array)
+        for name, array in _arrays(rows):
+            write_array(folder / f"{number:05}.{name}.npy", array)
 
 
-def _read(folder: Path, number: int, labelled: bool) -> BlockRows | None:
-    names = ["splits", "slices"]
-    if labelled:
-        names.append("labels")
-    arrays = {"labels": None}
+def _read(
+    folder: Path,
+    number: int,
+    names: Sequence[str],
+) -> BlockRows | None:
+    arrays = {}
     try:
         for name in names:
             arrays[name] = read_array(folder / f"{number:05}.{name}.npy")

@@ -9,6 +9,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from xlingjax.data.features import TOKEN_FIELDS
+from xlingjax.data.paraphrases import redrawn
+from xlingjax.data.row_order import epoch_key
 from xlingjax.data.row_plans import BlockRows, TextRows, compact
 from xlingjax.data.rows import Rows
 
@@ -19,7 +21,8 @@ class RowReader:
     row.
 
     Rows are numbered through all texts, and in each through its blocks. languages: of each text the
-    ids of its languages. Blocks are opened with the first row that is read of them.
+    ids of its languages. Blocks are opened with the first row that is read of them. seed: of the
+    wrong partners that are drawn for each epoch (`data.paraphrases`).
     """
 
     def __init__(
@@ -30,6 +33,7 @@ class RowReader:
         *,
         pad_id: int,
         bos_id: int,
+        seed: int = 0,
     ):
         blocks = []
         for text, table in zip(texts, languages, strict=True):
@@ -42,7 +46,7 @@ class RowReader:
                 blocks.append(block)
         counts = np.concatenate([text.counts for text in texts])
         labelled = any(text.labelled for text in texts)
-        self._take(blocks, counts, labelled, length, pad_id, bos_id)
+        self._take(blocks, counts, labelled, length, pad_id, bos_id, seed)
 
     @classmethod
     def of_arrays(
@@ -54,6 +58,7 @@ class RowReader:
         *,
         pad_id: int,
         bos_id: int,
+        seed: int = 0,
     ) -> RowReader:
         """Of one plan over one array of ids, both in memory."""
         reader = cls.__new__(cls)
@@ -69,6 +74,7 @@ class RowReader:
             length,
             pad_id,
             bos_id,
+            seed,
         )
         return reader
 
@@ -80,17 +86,25 @@ class RowReader:
         length: int,
         pad_id: int,
         bos_id: int,
+        seed: int,
     ) -> None:
         self._blocks = blocks
         self._ends = np.cumsum(counts)
         self.length = length
         self._pad_id = pad_id
         self._bos_id = bos_id
+        self._seed = seed
         self.names = TOKEN_FIELDS
         if labelled:
             self.names = (*TOKEN_FIELDS, "labels", "example_weights")
 
-    def __call__(self, rows: np.ndarray) -> dict[str, np.ndarray]:
+    def __call__(
+        self,
+        rows: np.ndarray,
+        epochs: np.ndarray | None = None,
+    ) -> dict[str, np.ndarray]:
+        """epochs: int64 [B], in which the rows are read; None: with the wrong partners that they
+        were planned with."""
         real = np.flatnonzero(rows >= 0)
         block_of_row = np.searchsorted(self._ends, rows[real], side="right")
         fields = self._empty(rows.size)
@@ -108,8 +122,12 @@ class RowReader:
             first = 0
             if number:
                 first = self._ends[number - 1]
-            of_block = rows[which[begin : begin + count]] - first
-            parts.append(self._blocks[number].read(of_block))
+            here = which[begin : begin + count]
+            key = None
+            if epochs is not None:
+                key = epoch_key(self._seed, number, epochs[here])
+            block = self._blocks[number]
+            parts.append(block.read(rows[here] - first, key, self.length))
             begin += count
         if parts:
             self._fill(fields, which, _joined(parts))
@@ -212,12 +230,27 @@ class _Block:
         self._ids = ids
         self._languages = np.asarray(languages, np.int32)
 
-    def read(self, rows: np.ndarray) -> _Read:
-        """Some of its rows."""
+    def read(
+        self,
+        rows: np.ndarray,
+        key: np.ndarray | None,
+        length: int,
+    ) -> _Read:
+        """Some of its rows, of at most `length` tokens. key: int64 [B], of their wrong partners;
+        None: as they were planned."""
         plan = self._plan()
         first = plan.splits[rows]
         counts = plan.splits[rows + 1] - first
         slices = plan.slices[_ranges(first, counts)]
+        if plan.texts is not None and key is not None:
+            slices = redrawn(
+                slices,
+                rows,
+                plan.slices,
+                plan.translations,
+                key,
+                length,
+            )
         labels = None
         if plan.labels is not None:
             labels = plan.labels[rows]

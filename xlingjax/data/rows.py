@@ -37,8 +37,9 @@ class Rows:
     token), `packs` (number of its example in the row, from 1), `sides`, `languages` (index in the
     languages of its records), `opens` (its first token becomes the one that opens a text).
     Per row [R], for classification: `labels`.
+    texts: of rows whose wrong partners the reader draws, see `paraphrases.Translations`.
     One pass over the rows reads `sentences` sentences or pairs, each `passes` times; left_out: of
-    pairs, those that are too long for a row.
+    pairs, those that stand in no row.
     """
 
     starts: np.ndarray
@@ -52,6 +53,7 @@ class Rows:
     sentences: int
     passes: int = 1
     labels: np.ndarray | None = None
+    texts: np.ndarray | None = None
     left_out: LeftOut = LeftOut()
 
     @property
@@ -285,116 +287,6 @@ def _both_orders(of_side: np.ndarray, turn: np.ndarray) -> np.ndarray:
     first_pass = np.where(turn, turned, of_side)
     second_pass = np.where(turn, of_side, turned)
     return np.concatenate([first_pass, second_pass])
-
-
-def paraphrase_rows(
-    records: Records,
-    bases: Sequence[int],
-    length: int,
-    *,
-    max_pieces: int = 100,
-    reset_positions: bool = True,
-    negatives: int = 1,
-) -> Rows:
-    """Rows of one pair each, half of them translations (label 1) and half not (label 0): `</s> x
-    </s> </s> y </s>`.
-
-    Of records with three sides the third is what does not translate the first. Of pairs, each x is
-    set beside the y of `negatives` other pairs at random, and as often beside its own. Pairs with
-    an empty side, a side of more than `max_pieces`, or more than `length` tokens in all are left
-    out with their partner row, and so are negatives that say what the translation says.
-    """
-    starts, lengths = starts_and_lengths(records, bases)
-    whole = (lengths > 0).all(axis=1)
-    readable = whole & (lengths <= max_pieces + 1).all(axis=1)
-    keep = np.flatnonzero(readable)
-    too_long = whole & ~readable
-    read = np.zeros_like(whole)
-    line_numbers = _equal_lines(records.sides[1:])
-    none = np.zeros((0, 2, 2), np.int64)
-    example_starts = [none]
-    example_sizes = [none]
-    wrong_partners = _wrong_partners(len(records.sides), keep, negatives)
-    for lines, side in wrong_partners:
-        # The same sentence may stand in several pairs: then it is no wrong partner.
-        differs = line_numbers[side - 1, lines] != line_numbers[0, keep]
-        # Of each x two examples in neighbouring rows, the wrong partner first: [n, (wrong, right)].
-        x = np.repeat(keep[differs, None], 2, axis=1)
-        y = np.stack([lines[differs], keep[differs]], axis=1)
-        y_side = np.stack([side[differs], np.ones(len(x), int)], axis=1)
-        begins = np.stack([starts[x, 0], starts[y, y_side]], axis=2) - 1
-        sizes = np.stack([lengths[x, 0], lengths[y, y_side]], axis=2) + 1
-        fits = (sizes.sum(axis=2) <= length).all(axis=1)
-        too_long[keep[differs]] = True
-        read[keep[differs][fits]] = True
-        example_starts.append(begins[fits])
-        example_sizes.append(sizes[fits])
-    begins = np.concatenate(example_starts).reshape(-1, 2)
-    sizes = np.concatenate(example_sizes).reshape(-1, 2)
-    positions = np.zeros_like(sizes)
-    if not reset_positions:
-        positions[:, 1] = sizes[:, 0]
-    rows = plan_rows(
-        np.arange(len(begins)),
-        1,
-        keep.size,
-        2 * len(wrong_partners),
-        starts=begins,
-        lengths=sizes,
-        positions=positions,
-        sides=np.arange(2),
-        languages=np.arange(2),
-        opens=np.array([True, False]),
-    )
-    return replace(
-        rows,
-        labels=np.tile([0, 1], len(begins) // 2),
-        left_out=LeftOut.of(
-            whole,
-            read | ~too_long,
-            lengths[:, :2].sum(axis=1),
-        ),
-    )
-
-
-def _wrong_partners(
-    sides: int,
-    keep: np.ndarray,
-    negatives: int,
-) -> list[tuple[np.ndarray, np.ndarray]]:
-    """(line, side) of a wrong partner of each line of `keep`, as often as there are negatives of
-    each."""
-    if sides == 3:
-        return [(keep, np.full(keep.size, 2))]
-    # In a random order of the pairs, the y so many places further: of another pair, and each y is
-    # as often a wrong partner as a right one, so that y alone does not tell the label.
-    rng = np.random.default_rng(0)
-    shifts = rng.permutation(np.arange(1, keep.size))[:negatives]
-    order = rng.permutation(keep.size)
-    place = np.argsort(order)
-    second_side = np.ones(keep.size, int)
-    partners = []
-    for shift in shifts:
-        shifted = order[(place + shift) % keep.size]
-        partners.append((keep[shifted], second_side))
-    return partners
-
-
-def _equal_lines(sides: Sequence[Tokens]) -> np.ndarray:
-    """int [sides, lines]: equal numbers for equal lines."""
-    number_of_line: dict[bytes, int] = {}
-    numbers = []
-    for side in sides:
-        ids = np.asarray(side.ids)
-        ends = np.cumsum(side.lengths).tolist()
-        numbers_of_side = []
-        for end, length in zip(ends, side.lengths.tolist(), strict=True):
-            line = ids[end - length : end].tobytes()
-            numbers_of_side.append(
-                number_of_line.setdefault(line, len(number_of_line)),
-            )
-        numbers.append(numbers_of_side)
-    return np.array(numbers)
 
 
 def join(

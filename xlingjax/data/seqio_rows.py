@@ -87,10 +87,15 @@ class ObjectiveRows:
             )
         length = asked["inputs" if text_to_text else "input_ids"]
         rows = tf.data.Dataset.from_generator(
-            lambda: self._blocks(dataset, length),
+            lambda: self._blocks(dataset, length, seeds),
             output_signature=self._signature(length),
         ).unbatch()
         rows = self._masked(rows, length)
+        # Behind the masks, whose seeds are SeqIO's first.
+        seeds = seqio.map_over_dataset(
+            lambda _, seed: _one_seed(seed),
+            num_seeds=1,
+        )(tf.data.Dataset.counter())
         if text_to_text:
             return rows.flat_map(_examples)
         return rows
@@ -99,13 +104,17 @@ class ObjectiveRows:
         self,
         dataset: tf.data.Dataset,
         length: int,
+        seeds: tf.data.Dataset,
     ) -> Iterator[dict[str, np.ndarray]]:
-        """The token fields [n, columns] of the rows, some at a time."""
+        """The token fields [n, columns] of the rows, some at a time. seeds: of the wrong partners
+        of the rows that are planned together; SeqIO repeats a text before it comes here, so each
+        epoch has others."""
         sides: list[list[tuple[np.ndarray, np.ndarray]]] | None = None
         read = 0
         passed = 0
         any_rows = False
         most = self._lines_up_to(self._lines)
+        seed = seeds.as_numpy_iterator()
         for chunk in lines_of(self._task, dataset, self._vocabulary):
             if sides is None:
                 sides = [[] for _ in chunk]
@@ -113,7 +122,7 @@ class ObjectiveRows:
                 chunks.append((ids, lengths))
             read += chunk[0][1].size
             if read >= most:
-                for block in self._planned(sides, length):
+                for block in self._planned(sides, length, int(next(seed))):
                     any_rows = True
                     yield block
                 passed += read
@@ -124,7 +133,7 @@ class ObjectiveRows:
                 sides = None
                 read = 0
         if sides is not None:
-            for block in self._planned(sides, length):
+            for block in self._planned(sides, length, int(next(seed))):
                 any_rows = True
                 yield block
         if not any_rows:
@@ -155,6 +164,7 @@ class ObjectiveRows:
         self,
         sides: Sequence[Sequence[tuple[np.ndarray, np.ndarray]]],
         length: int,
+        seed: int,
     ) -> Iterator[dict[str, np.ndarray]]:
         tokens: list[Tokens] = []
         for chunks in sides:
@@ -176,10 +186,11 @@ class ObjectiveRows:
             self._preprocessor.columns(length),
             pad_id=self._vocabulary.pad_id,
             bos_id=self._vocabulary.bos_id,
+            seed=seed,
         )
         for first in range(0, plan.count, READ_AT_ONCE):
-            last = min(first + READ_AT_ONCE, plan.count)
-            yield reader(np.arange(first, last))
+            rows = np.arange(first, min(first + READ_AT_ONCE, plan.count))
+            yield reader(rows, np.zeros_like(rows))
 
     def _signature(self, length: int) -> dict[str, tf.TensorSpec]:
         columns = self._preprocessor.columns(length)

@@ -165,11 +165,13 @@ class BatchPlan:
         """Batches of `finite_rows`; the rows drawn of each text stay at `positions`, since the
         step alone says where the source is."""
         rows = tf.constant(self.finite_rows()[:, first : first + count])
+        steps_of_epoch = rows.shape[0] // self.epochs
         start = tf.constant(positions, tf.int64)
 
         def make(step: Any) -> Any:
             row = tf.gather(rows, step)
-            read = self._read(self.reader, (row,), count)
+            epoch = tf.fill([count], step // steps_of_epoch)
+            read = self._read(self.reader, (row, epoch), count)
             return self._fields(step, read, first, count), start
 
         return self._mapped(tf.data.Dataset.range(step, rows.shape[0]), make)
@@ -207,7 +209,10 @@ class BatchPlan:
         place: np.ndarray,
     ) -> dict[str, np.ndarray]:
         """The rows [B] that are the `place`-th drawn of their texts."""
-        return self.reader(self.order.rows(text, lane, place))
+        return self.reader(
+            self.order.rows(text, lane, place),
+            self.order.epochs(text, lane, place),
+        )
 
     def _read(
         self,

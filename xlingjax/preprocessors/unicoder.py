@@ -11,8 +11,9 @@ import numpy as np
 
 from xlingjax.data.documents import switched_rows
 from xlingjax.data.features import SLOT_FIELDS, TOKEN_FIELDS
+from xlingjax.data.paraphrases import mined_rows, paraphrase_rows
 from xlingjax.data.preprocessor import Preprocessor
-from xlingjax.data.rows import Rows, pair_rows, paraphrase_rows
+from xlingjax.data.rows import Rows, pair_rows
 from xlingjax.data.tokens import Records
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
@@ -117,10 +118,10 @@ class ClMlmFeatures(Preprocessor):
 
 @dataclass(frozen=True)
 class ClpcFeatures(Preprocessor):
-    """One pair per row, half of them translations (`rows.paraphrase_rows`).
+    """One pair per row, half of them translations (`data.paraphrases`).
 
     mined: wrong partners come from the tables of `xlingjax mine --negatives`; else from other
-    pairs, `negatives` for each, at random.
+    pairs, `negatives` for each, at random, others in every epoch and under every seed.
     """
 
     mined: bool = False
@@ -147,6 +148,14 @@ class ClpcFeatures(Preprocessor):
     ) -> Rows:
         return paraphrase_rows(
             records,
+        if self.mined:
+            return mined_rows(
+                records,
+                bases,
+                length,
+                max_pieces=self.max_pieces,
+                reset_positions=self.reset_positions,
+            )
             bases,
             length,
             max_pieces=self.max_pieces,
