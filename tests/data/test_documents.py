@@ -5,6 +5,7 @@ import pytest
 
 from tests.helpers.plans import BOS, EOS, PAD, read, side
 from xlingjax.data.documents import documents, segment_rows, switched_rows
+from xlingjax.data.left_out import LeftOut
 from xlingjax.data.tokens import Records
 
 
@@ -67,11 +68,22 @@ def test_every_other_sentence_is_the_translation(aligned):
     )
 
 
-@pytest.mark.parametrize("length", range(8, 17))
-def test_truncation_never_parts_languages_from_tokens(aligned, length):
+WORDS = (
+    ((10, 11), (60,)),
+    ((12,), (61, 62, 63)),
+    ((13, 14), (64,)),
+    ((20,), (70, 71)),
+    ((21, 22), (72,)),
+)
+"""Of each pair of sentences the words of either side."""
+
+
+@pytest.mark.parametrize("truncate", [True, False])
+@pytest.mark.parametrize("length", range(4, 17))
+def test_rows_never_part_languages_from_tokens_and_hold_both(aligned, length, truncate):
     """Ids below 50 are the source's, whatever was cut where; sentences alternate inside an
     example."""
-    rows = switched_rows(aligned, (1, 14), length, parity="coin")
+    rows = switched_rows(aligned, (1, 14), length, parity="coin", truncate=truncate)
     got = read(aligned, rows, length, range(rows.count), bos=BOS)
     words = set()
     for ids, codes, positions, _ in examples(got):
@@ -81,32 +93,79 @@ def test_truncation_never_parts_languages_from_tokens(aligned, length):
         ends = [i for i, piece in enumerate(ids) if piece == EOS]
         sentences = [codes[end] for end in ends]
         assert all(a != b for a, b in zip(sentences, sentences[1:], strict=False))
+        assert {*codes} == {0, 1}
         words |= {i for i in ids if i >= 10}
-    assert words == {
-        10,
-        11,
-        12,
-        13,
-        14,
-        20,
-        21,
-        22,
-        60,
-        61,
-        62,
-        63,
-        64,
-        70,
-        71,
-        72,
-    }  # nothing is lost
+    # What is left out is counted: sentences of which no example has a word.
+    lost = sum(not words & {*first, *second} for first, second in WORDS)
+    why = "truncated" if truncate else "alone"
+    assert rows.left_out == LeftOut(lost, 5, why) and rows.sentences == 5 - lost
+    if length >= 11:
+        assert words == {word for both in WORDS for of_side in both for word in of_side}
+    if not truncate and length >= 7:
+        assert not lost
+
+
+def test_a_truncated_document_is_one_example_of_its_first_tokens(aligned):
+    def ids(length, **given):
+        given = {"truncate": True, "packing": False, **given}
+        rows = switched_rows(aligned, (1, 14), length, **given)
+        found = examples(read(aligned, rows, length, range(rows.count), bos=BOS))
+        assert [positions for *_, positions, _ in found] == [
+            tuple(range(len(one))) for one, *_ in found
+        ]
+        return {(one, codes) for one, codes, *_ in found}, rows.left_out
+
+    assert ids(6, parity="even") == (
+        {
+            ((BOS, 60, EOS, 12, EOS, 64), (1, 1, 1, 0, 0, 1)),
+            ((BOS, 70, 71, EOS, 21, 22), (1, 1, 1, 1, 0, 0)),
+        },
+        LeftOut(0, 5, "truncated"),
+    )
+    # Of the first the third sentence is behind the end.
+    assert ids(6, parity="odd") == (
+        {
+            ((BOS, 10, 11, EOS, 61, 62), (0, 0, 0, 0, 1, 1)),
+            ((BOS, 20, EOS, 72, EOS), (0, 0, 0, 1, 1)),
+        },
+        LeftOut(1, 5, "truncated"),
+    )
+    # Of the first the first sentence fills the row: one language, and no example.
+    assert ids(4, parity="odd") == (
+        {((BOS, 20, EOS, 72), (0, 0, 0, 1))},
+        LeftOut(3, 5, "truncated"),
+    )
+    # Of the other parity the first two of these are.
+    assert ids(4, parity="coin")[1] == LeftOut(1, 5, "truncated")
+
+
+def test_a_document_that_goes_on_leaves_out_a_rest_of_one_language(aligned):
+    """The third sentence of the first document would stand alone in a second row of one parity."""
+    odd = switched_rows(aligned, (1, 14), 8, parity="odd", packing=False)
+    got = {ids for ids, *_ in examples(read(aligned, odd, 8, range(odd.count), bos=BOS))}
+    assert got == {(BOS, 10, 11, EOS, 61, 62, 63, EOS), (BOS, 20, EOS, 72, EOS)}
+    assert odd.left_out == LeftOut(1, 5, "alone") and odd.sentences == 4
+    # Read with the other parity, where the document is shorter.
+    coin = switched_rows(aligned, (1, 14), 8, parity="coin", packing=False)
+    assert coin.left_out == LeftOut(0, 5, "alone") and coin.count == 4
+
+
+@pytest.mark.parametrize("truncate", [True, False])
+def test_documents_of_one_sentence_are_no_examples(truncate):
+    long = Records(("de", "en"), (side(list(range(10, 30))), side(list(range(60, 80)))))
+    short = Records(("de", "en"), (side([10], [], [11]), side([60], [], [61])))
+    for text, bases, lines in ((long, (1, 22), 1), (short, (1, 5), 2)):
+        rows = switched_rows(text, bases, 8, truncate=truncate)
+        why = "truncated" if truncate else "alone"
+        assert rows.count == 0 and rows.left_out == LeftOut(lines, lines, why)
 
 
 def test_a_sentence_longer_than_a_row_is_cut():
-    long = Records(("de", "en"), (side(list(range(10, 30))), side(list(range(60, 80)))))
-    rows = switched_rows(long, (1, 22), 8, parity="odd")
-    got = examples(read(long, rows, 8, [0], bos=BOS))
-    assert got == [((BOS, *range(10, 17)), (0,) * 8, tuple(range(8)), (0,) * 8)]
+    """Where another one stands beside it."""
+    sides = (side([9], list(range(10, 30))), side([59], list(range(60, 80))))
+    rows = switched_rows(Records(("de", "en"), sides), (1, 24), 8, parity="odd", truncate=True)
+    got = examples(read(Records(("de", "en"), sides), rows, 8, [0], bos=BOS))
+    assert got == [((BOS, 9, EOS, *range(60, 65)), (0,) * 3 + (1,) * 5, tuple(range(8)), (0,) * 8)]
 
 
 def test_text_without_documents_of_both_sides_gives_no_rows():

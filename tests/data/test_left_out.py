@@ -10,11 +10,12 @@ from tests.helpers.text import file_source
 from xlingjax.data import held_out_pairs
 from xlingjax.data.left_out import LeftOut, message
 from xlingjax.data.loader import Peekable
+from xlingjax.errors import UserError
 from xlingjax.evaluation.floors import RetrievalFloors
 from xlingjax.preprocessors.noise import Noise
 from xlingjax.preprocessors.retrieval import SentencePairFeatures
 from xlingjax.preprocessors.translation import DenoisingFeatures, TranslationFeatures
-from xlingjax.preprocessors.unicoder import ClpcFeatures
+from xlingjax.preprocessors.unicoder import ClMlmFeatures, ClpcFeatures
 from xlingjax.preprocessors.xlm import MlmFeatures, TlmFeatures
 from xlingjax.workflows import launch
 
@@ -104,6 +105,36 @@ def test_clpc_counts_each_pair_once_and_what_its_partner_makes_too_long(tmp_path
     # Those that are too long with their own y; with another's a pair may be, but not with both.
     assert found == too_long(both, vocabulary, 60, 30)
     assert 0 < found.left < len(both)
+
+
+@pytest.mark.parametrize("truncate", [True, False])
+def test_of_documents_the_sentences_are_counted_that_no_example_has(tmp_path, vocabulary, truncate):
+    """Documents of two sentences, of six, whose last fills a row, and of one; rows of 40 tokens."""
+    six = [("Ja", "yes")] * 5 + [("nein " * 30, "no " * 30)]
+    documents = [("Ja", "yes"), ("Nein", "no"), ("", ""), *six, ("", ""), ("allein", "alone")]
+    source = file_source(
+        ClMlmFeatures(truncate=truncate),
+        vocabulary,
+        2,
+        40,
+        parallel=written(tmp_path, documents),
+    )
+    (found,) = Peekable(source).left_out.values()
+    said = message("cl_mlm", 40, Peekable(source).left_out)
+    if truncate:
+        assert found == LeftOut(1, 9, "truncated")
+        assert said.startswith("cl_mlm: 1 of 9 sentences (11.1%; of de-en 11.1%) stand behind the")
+        assert "CL_MLM_TRUNCATE=False" in said
+    else:
+        assert found == LeftOut(2, 9, "alone")
+        assert "2 of 9 sentences (22.2%; of de-en 22.2%) stand alone in rows of 40 tokens" in said
+    assert source.identity["sampling_table"][0]["sentences"] == 9 - found.left
+
+
+def test_documents_of_one_sentence_each_are_refused(tmp_path, vocabulary):
+    pairs = [("Ja", "yes"), ("", ""), ("Nein", "no")]
+    with pytest.raises(UserError, match="no de-en document has two sentences in a row of 40 tok"):
+        file_source(ClMlmFeatures(), vocabulary, 2, 40, parallel=written(tmp_path, pairs))
 
 
 def test_a_run_says_it_behind_its_first_step(tmp_path, vocabulary, monkeypatch):

@@ -68,12 +68,13 @@ def cl_mlm(
     masking: Masking = Masking(),
     parity: str = "coin",
     packing: bool = True,
+    truncate: bool = False,
     chunk: int = 0,
     weight: Weight = 1.0,
 ) -> ObjectiveRun:
     """Cross-lingual masked LM (Unicoder §3.2) on the corpus's aligned documents: pairs whose files
-    have blank lines between documents, or a mixture's whose sides both are empty there. parity: see
-    `documents.switched_rows`."""
+    have blank lines between documents, or a mixture's whose sides both are empty there. parity,
+    truncate: see `documents.switched_rows`."""
 
     # Reads all of the files, so it waits until training opens them.
     def complete(features: ClMlmFeatures) -> ClMlmFeatures:
@@ -83,7 +84,7 @@ def cl_mlm(
             check_documents(text.corpus)
         return features
 
-    features = ClMlmFeatures(masking, parity, packing)
+    features = ClMlmFeatures(masking, parity, packing, truncate)
     source = text.batches(features, batch, length, complete=complete)
     return ObjectiveRun(CLMLM(packed=packing, chunk=chunk), source, weight)
 

@@ -7,9 +7,11 @@ A document is what stands between blank lines.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
+from xlingjax.data.left_out import LeftOut
 from xlingjax.data.rows import (
     NEIGHBOURS_APART,
     Rows,
@@ -126,6 +128,7 @@ def switched_rows(
     length: int,
     *,
     parity: str = "coin",
+    truncate: bool = False,
     packing: bool = True,
 ) -> Rows:
     """Rows of aligned documents in which every other sentence is the translation (Unicoder §3.2,
@@ -133,8 +136,10 @@ def switched_rows(
 
     `<s> s0 </s> s1 </s> ...`, positions running on, a language per sentence. parity "even":
     sentences 0, 2, ... of a document are in the second language; "odd": 1, 3, ...; "coin": both
-    ways, as two rows. A document longer than a row goes on in another one; a sentence longer than a
-    row is cut. Lines without text on both sides are left out.
+    ways, as two examples. truncate: an example is the first `length` tokens of a document; else a
+    document longer than a row goes on in another one, and a sentence longer than a row is cut.
+    Lines without text on both sides are left out, and so are examples of one sentence: they hold
+    one language.
     """
     lines, document = documents(records.sides)
     if not lines.size:
@@ -151,13 +156,21 @@ def switched_rows(
     examples = []
     slices = []
     total = 0
+    read = np.zeros(lines.size, bool)
     for flip in flips:
         # Flip 0 is parity "even": sentence 0 is the translation, in the second language.
         language = (number + flip + 1) % 2
+        begins = starts[every_line, language]
         # One column less, since the token that opens a row needs its own.
         size = np.minimum(lengths[every_line, language], length - 1)
-        begins = starts[every_line, language]
-        example, position, opens = windows(document, size, length)
+        if truncate:
+            example, position, opens, size = truncated(document, size, length)
+        else:
+            example, position, opens = windows(document, size, length)
+        # Languages take turns, so that two sentences hold both.
+        sentences = np.bincount(example[size > 0], minlength=example[-1] + 1)
+        kept = (size > 0) & (sentences[example] > 1)
+        read |= kept
         of_flip = {
             # What opens a row is the `</s>` before its first sentence, written over.
             "starts": begins - opens,
@@ -166,9 +179,10 @@ def switched_rows(
             "languages": language,
             "opens": opens,
         }
-        slices.append(of_flip)
+        slices.append({name: value[kept] for name, value in of_flip.items()})
+        numbers, example = np.unique(example[kept], return_inverse=True)
         examples.append(example + total)
-        total += int(example[-1]) + 1
+        total += numbers.size
     flat = {}
     for name in slices[0]:
         flat[name] = np.concatenate([of_flip[name] for of_flip in slices])
@@ -183,7 +197,33 @@ def switched_rows(
     row[order] = np.arange(total)
     if packing:
         row[order] = first_fit(sizes[order], length)
-    return _ragged(row, example, int(lines.size), len(flips), **_slices(**flat))
+    sentences = int(read.sum())
+    rows = _ragged(row, example, sentences, len(flips), **_slices(**flat))
+    why = "alone"
+    if truncate:
+        why = "truncated"
+    tokens = lengths[every_line].sum(axis=1)
+    left_out = LeftOut.of(np.ones_like(read), read, tokens, why)
+    return replace(rows, left_out=left_out)
+
+
+def truncated(
+    document: np.ndarray,
+    size: np.ndarray,
+    length: int,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """(document of each sentence from 0, its first position, whether it opens the document, its
+    tokens): of each document the first `length` tokens, one of which opens the text; sentences
+    behind them have none."""
+    first = _first_lines(document)
+    of_line = np.repeat(np.arange(first.size), np.diff([*first, size.size]))
+    before = np.cumsum(size) - size
+    before -= before[first][of_line]
+    opens = np.zeros(size.size, np.int64)
+    opens[first] = 1
+    # Behind the token that opens the text, but for the sentence that this one is part of.
+    position = before + 1 - opens
+    return of_line, position, opens, np.clip(length - 1 - before, 0, size)
 
 
 def windows(

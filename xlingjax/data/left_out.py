@@ -1,4 +1,4 @@
-"""Pairs and sentences that no row of an objective has room for: a run says how many they are."""
+"""Text that no row of an objective has room for: a run says how much it is."""
 
 from __future__ import annotations
 
@@ -8,18 +8,39 @@ from collections.abc import Mapping
 import numpy as np
 
 FEW = 0.05
-"""Of the pairs and of their tokens: that many are left out without a word."""
+"""Of the text and of its tokens: that much is left out without a word."""
+WHY = {
+    "long": (
+        "examples",
+        "do not fit rows of {length} tokens, or are of more than MAX_PIECES, and are left out:"
+        " raise LENGTH, or the objective's own, or MAX_PIECES",
+    ),
+    "truncated": (
+        "sentences",
+        "stand behind the first {length} tokens of their document, or alone within them, and are"
+        " left out: raise LENGTH, or the objective's own; with CL_MLM_TRUNCATE=False a document"
+        " goes on in other rows",
+    ),
+    "alone": (
+        "sentences",
+        "stand alone in rows of {length} tokens, in one language, and are left out: raise LENGTH,"
+        " or the objective's own",
+    ),
+}
+"""Of each reason: what is left out, and what is said of it."""
 
 
 @dataclasses.dataclass(frozen=True)
 class LeftOut:
-    """How many of `pairs`, with text on both sides, or sentences are too long for a row; the same
-    of their tokens, which are more: long ones are left out."""
+    """How many of `pairs`, with text on both sides, or sentences stand in no row; the same of their
+    tokens, which are more: long ones are left out. why: a reason of WHY, the same for all text of
+    an objective."""
 
     left: int = 0
     pairs: int = 0
     left_tokens: int = 0
     tokens: int = 0
+    why: str = "long"
 
     @classmethod
     def of(
@@ -27,6 +48,7 @@ class LeftOut:
         whole: np.ndarray,
         read: np.ndarray,
         tokens: np.ndarray,
+        why: str = "long",
     ) -> LeftOut:
         """Of examples: bool [E] which have text, and which stand in rows; [E] how many tokens."""
         left = whole & ~read
@@ -35,11 +57,17 @@ class LeftOut:
             int(whole.sum()),
             int(tokens[left].sum()),
             int(tokens[whole].sum()),
+            why,
         )
 
     def __add__(self, other: LeftOut) -> LeftOut:
-        mine, others = map(dataclasses.astuple, (self, other))
-        return LeftOut(*map(sum, zip(mine, others, strict=True)))
+        return LeftOut(
+            self.left + other.left,
+            self.pairs + other.pairs,
+            self.left_tokens + other.left_tokens,
+            self.tokens + other.tokens,
+            other.why,
+        )
 
     @property
     def share(self) -> float:
@@ -71,8 +99,8 @@ def message(
     # One language may lose much of its text where all together lose little.
     if not most or left_out[most].share <= FEW:
         return ""
+    of_what, said = WHY[total.why]
     return (
-        f"{stage}: {total.left:,} of {total.pairs:,} examples ({total}; of {most}"
-        f" {left_out[most]}) do not fit rows of {length} tokens, or are of more than MAX_PIECES,"
-        " and are left out: raise LENGTH, or the objective's own, or MAX_PIECES"
+        f"{stage}: {total.left:,} of {total.pairs:,} {of_what} ({total}; of {most}"
+        f" {left_out[most]}) {said.format(length=length)}"
     )

@@ -398,8 +398,14 @@ OPENED = Opened()
 def require_rows(plans: Sequence[TextRows], names: Sequence[str]) -> None:
     """Raises UserError for a text that fits no row."""
     for plan, name in zip(plans, names, strict=True):
-        if plan.count == 0:
+        if plan.count:
+            continue
+        length = plan.plan.length
+        if plan.plan.preprocessor.aligned_documents:
             raise UserError(
-                f"no {name} text fits rows of {plan.plan.length} tokens; raise the length or the"
-                " limit of pieces",
+                f"no {name} document has two sentences in a row of {length} tokens; raise the"
+                " length, and see that blank lines stand behind documents, not behind sentences",
             )
+        raise UserError(
+            f"no {name} text fits rows of {length} tokens; raise the length or the limit of pieces",
+        )

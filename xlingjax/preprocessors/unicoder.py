@@ -72,12 +72,13 @@ class ClwrFeatures(Preprocessor):
 
 @dataclass(frozen=True)
 class ClMlmFeatures(Preprocessor):
-    """Masked documents in which every other sentence is the translation
-    (`documents.switched_rows`)."""
+    """Masked documents in which every other sentence is the translation; the switches are those of
+    `documents.switched_rows`."""
 
     masking: Masking = field(default_factory=Masking)
     parity: str = "coin"
     packing: bool = True
+    truncate: bool = False
     name = "cl_mlm"
     sides = 2
     aligned_documents = True
@@ -104,6 +105,7 @@ class ClMlmFeatures(Preprocessor):
             bases,
             length,
             parity=self.parity,
+            truncate=self.truncate,
             packing=self.packing,
         )
 
@@ -146,8 +148,6 @@ class ClpcFeatures(Preprocessor):
         length: int,
         vocabulary: Vocabulary,
     ) -> Rows:
-        return paraphrase_rows(
-            records,
         if self.mined:
             return mined_rows(
                 records,
@@ -156,6 +156,8 @@ class ClpcFeatures(Preprocessor):
                 max_pieces=self.max_pieces,
                 reset_positions=self.reset_positions,
             )
+        return paraphrase_rows(
+            records,
             bases,
             length,
             max_pieces=self.max_pieces,
