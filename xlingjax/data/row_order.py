@@ -77,10 +77,10 @@ def permute(
 
 def epoch_key(
     seed: int,
-    number: np.ndarray | int,
+    number: np.ndarray,
     epoch: np.ndarray,
 ) -> np.ndarray:
-    """A key per text (or block, by its number) and epoch, int64. The factors keep keys of
+    """A key per text (or block, by its number) and epoch, all int64 [B]. The factors keep keys of
     neighbours apart; they stay as they are, or runs that go on would read their rows in another
     order."""
     of_text = np.int64(wrapped(seed * 7919)) + number

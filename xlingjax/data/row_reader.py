@@ -125,7 +125,9 @@ class RowReader:
             here = which[begin : begin + count]
             key = None
             if epochs is not None:
-                key = epoch_key(self._seed, number, epochs[here])
+                epoch = epochs[here]
+                of_block = np.full_like(epoch, number)
+                key = epoch_key(self._seed, of_block, epoch)
             block = self._blocks[number]
             parts.append(block.read(rows[here] - first, key, self.length))
             begin += count
