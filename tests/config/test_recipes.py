@@ -411,7 +411,9 @@ def test_unicoder_is_the_papers():
         0.0
     }  # with equal probability
     of_batches = [run.source.settings["sampling"]["same_language"] for run in runs.values()]
-    assert of_batches == [False] * 5 and runs["cl_mlm"].source.settings["truncate"]
+    assert of_batches == [False] * 5
+    documents = runs["cl_mlm"].source.settings
+    assert documents["truncate"] and not documents["alone"]
     assert {runs[name].source.settings["max_pieces"] for name in ("tlm", "clwr", "clpc")} == {126}
     assert (optimizer.name, optimizer.schedule, optimizer.learning_rate) == (
         "adam",
@@ -424,7 +426,9 @@ def test_the_published_figures_of_unicoders_tiny_recipes_are_of_their_settings()
     for name in ("unicoder_tiny", "unicoder_lc_tiny"):
         for run in built(name).bound["objectives"]:
             settings = run.source.settings
-            assert settings["sampling"]["same_language"] and not settings.get("truncate")
+            assert settings["sampling"]["same_language"]
+            if run.objective.name == "cl_mlm":
+                assert settings["alone"] and not settings["truncate"]
 
 
 def test_veco_is_the_papers():
@@ -667,8 +671,8 @@ def test_an_objectives_file_makes_a_recipe_its_own(file):
         ),
         (
             "cl_mlm",
-            {"PARITY": "odd", "PACKING": False, "CL_MLM_TRUNCATE": True},
-            {"parity": "odd", "packed": False, "packing": False, "truncate": True},
+            {"PARITY": "odd", "PACKING": False, "CL_MLM_TRUNCATE": True, "CL_MLM_ALONE": True},
+            {"parity": "odd", "packed": False, "packing": False, "truncate": True, "alone": True},
         ),
         (
             "camlm",

@@ -150,6 +150,24 @@ def test_a_document_that_goes_on_leaves_out_a_rest_of_one_language(aligned):
     assert coin.left_out == LeftOut(0, 5, "alone") and coin.count == 4
 
 
+def test_sentences_alone_are_examples_where_asked(aligned):
+    rows = switched_rows(aligned, (1, 14), 8, parity="odd", packing=False, alone=True)
+    got = {ids for ids, *_ in examples(read(aligned, rows, 8, range(rows.count), bos=BOS))}
+    assert got == {
+        (BOS, 10, 11, EOS, 61, 62, 63, EOS),
+        (BOS, 13, 14, EOS),
+        (BOS, 20, EOS, 72, EOS),
+    }
+    assert rows.left_out == LeftOut(0, 5, "alone") and rows.sentences == 5
+    # Of a truncated one what is behind the end is still left out.
+    rows = switched_rows(
+        aligned, (1, 14), 4, parity="odd", packing=False, truncate=True, alone=True
+    )
+    got = {ids for ids, *_ in examples(read(aligned, rows, 4, range(rows.count), bos=BOS))}
+    assert got == {(BOS, 10, 11, EOS), (BOS, 20, EOS, 72)}
+    assert rows.left_out == LeftOut(2, 5, "truncated")
+
+
 @pytest.mark.parametrize("truncate", [True, False])
 def test_documents_of_one_sentence_are_no_examples(truncate):
     long = Records(("de", "en"), (side(list(range(10, 30))), side(list(range(60, 80)))))

@@ -69,12 +69,13 @@ def cl_mlm(
     parity: str = "coin",
     packing: bool = True,
     truncate: bool = False,
+    alone: bool = False,
     chunk: int = 0,
     weight: Weight = 1.0,
 ) -> ObjectiveRun:
     """Cross-lingual masked LM (Unicoder §3.2) on the corpus's aligned documents: pairs whose files
     have blank lines between documents, or a mixture's whose sides both are empty there. parity,
-    truncate: see `documents.switched_rows`."""
+    truncate, alone: see `documents.switched_rows`."""
 
     # Reads all of the files, so it waits until training opens them.
     def complete(features: ClMlmFeatures) -> ClMlmFeatures:
@@ -84,7 +85,7 @@ def cl_mlm(
             check_documents(text.corpus)
         return features
 
-    features = ClMlmFeatures(masking, parity, packing, truncate)
+    features = ClMlmFeatures(masking, parity, packing, truncate, alone)
     source = text.batches(features, batch, length, complete=complete)
     return ObjectiveRun(CLMLM(packed=packing, chunk=chunk), source, weight)
 

@@ -129,6 +129,7 @@ def switched_rows(
     *,
     parity: str = "coin",
     truncate: bool = False,
+    alone: bool = False,
     packing: bool = True,
 ) -> Rows:
     """Rows of aligned documents in which every other sentence is the translation (Unicoder §3.2,
@@ -138,8 +139,8 @@ def switched_rows(
     sentences 0, 2, ... of a document are in the second language; "odd": 1, 3, ...; "coin": both
     ways, as two examples. truncate: an example is the first `length` tokens of a document; else a
     document longer than a row goes on in another one, and a sentence longer than a row is cut.
-    Lines without text on both sides are left out, and so are examples of one sentence: they hold
-    one language.
+    Lines without text on both sides are left out, and so are examples of one sentence, which hold
+    one language, but for `alone`.
     """
     lines, document = documents(records.sides)
     if not lines.size:
@@ -167,9 +168,11 @@ def switched_rows(
             example, position, opens, size = truncated(document, size, length)
         else:
             example, position, opens = windows(document, size, length)
-        # Languages take turns, so that two sentences hold both.
-        sentences = np.bincount(example[size > 0], minlength=example[-1] + 1)
-        kept = (size > 0) & (sentences[example] > 1)
+        kept = size > 0
+        if not alone:
+            # Languages take turns, so that two sentences hold both.
+            sentences = np.bincount(example[kept], minlength=example[-1] + 1)
+            kept &= sentences[example] > 1
         read |= kept
         of_flip = {
             # What opens a row is the `</s>` before its first sentence, written over.

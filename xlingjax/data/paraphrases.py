@@ -112,6 +112,7 @@ def paraphrase_rows(
     than `length` tokens in all are left out, and so are those without a wrong y.
     """
     starts, sizes, whole, readable = _sides(records, bases, max_pieces)
+    # With the two that open them.
     tokens = sizes[:, :2].sum(axis=1)
     lines = np.flatnonzero(readable & (tokens <= length))
     starts = starts[lines]
@@ -129,7 +130,7 @@ def paraphrase_rows(
         2 * negatives,
         reset_positions,
     )
-    left_out = LeftOut.of(whole, read, tokens)
+    left_out = LeftOut.of(whole, read, tokens - 2)
     return replace(rows, texts=texts[x], left_out=left_out)
 
 
@@ -146,6 +147,7 @@ def mined_rows(
     Where it says what the translation says, the pair is left out.
     """
     starts, sizes, whole, readable = _sides(records, bases, max_pieces)
+    # With the two that open them.
     tokens = sizes[:, :2].sum(axis=1)
     keep = np.flatnonzero(readable)
     texts = _equal_lines(records.sides)
@@ -157,7 +159,7 @@ def mined_rows(
     # What says the same as the translation is no matter of length.
     read = readable.copy()
     read[differs[~fits]] = False
-    left_out = LeftOut.of(whole, read, tokens)
+    left_out = LeftOut.of(whole, read, tokens - 2)
     return replace(rows, left_out=left_out)
 
 

@@ -79,6 +79,7 @@ class ClMlmFeatures(Preprocessor):
     parity: str = "coin"
     packing: bool = True
     truncate: bool = False
+    alone: bool = False
     name = "cl_mlm"
     sides = 2
     aligned_documents = True
@@ -106,6 +107,7 @@ class ClMlmFeatures(Preprocessor):
             length,
             parity=self.parity,
             truncate=self.truncate,
+            alone=self.alone,
             packing=self.packing,
         )
 
