@@ -535,9 +535,10 @@ def test_mbart_is_trained_as_veco_small_is():
     text, pairs = veco.bound["objectives"]
     assert words.source.shapes["input_ids"] == text.source.shapes["input_ids"]
     rows, length = pairs.source.shapes["input_ids"]
-    # Both sides of a pair stand in one row of VECO's.
+    # Every pair that has room in a row of VECO's, its sides each in a row of their own.
     for side in ("input_ids", "decoder_ids"):
-        assert translation.source.shapes[side] == (rows, length // 2)
+        assert translation.source.shapes[side] == (rows, length)
+    assert not translation.source.settings["packing"] and not pairs.source.settings["packing"]
     for one, other in ((words, text), (translation, pairs)):
         assert one.weight == other.weight
         assert one.source.settings["sampling"] == other.source.settings["sampling"]
