@@ -122,12 +122,15 @@ def test_of_documents_the_sentences_are_counted_that_no_example_has(tmp_path, vo
     (found,) = Peekable(source).left_out.values()
     said = message("cl_mlm", 40, Peekable(source).left_out)
     if truncate:
-        assert found == LeftOut(1, 9, "truncated")
-        assert said.startswith("cl_mlm: 1 of 9 sentences (11.1%; of de-en 11.1%) stand behind the")
+        assert (found.left, found.pairs, found.why) == (1, 9, "truncated")
+        assert said.startswith("cl_mlm: 1 of 9 sentences (11.1%, and ")
+        assert " stand behind the first 40 tokens of their document" in said
         assert "CL_MLM_TRUNCATE=False" in said
     else:
-        assert found == LeftOut(2, 9, "alone")
-        assert "2 of 9 sentences (22.2%; of de-en 22.2%) stand alone in rows of 40 tokens" in said
+        assert (found.left, found.pairs, found.why) == (2, 9, "alone")
+        assert "2 of 9 sentences (22.2%, and " in said
+        assert " stand alone in rows of 40 tokens" in said
+        assert found.left_tokens > found.tokens / 2
     assert source.identity["sampling_table"][0]["sentences"] == 9 - found.left
 
 

@@ -123,7 +123,10 @@ def test_a_row_has_room_for_every_partner():
     pairs += [([300 + i] * 6, [700 + i] * 2) for i in range(9)]
     text = records(pairs)
     rows = paraphrase_rows(text, bases(text), 12)
-    assert rows.count == 54 and rows.left_out == LeftOut(0, 27)
+    assert rows.count == 54
+    # Each with its end.
+    tokens = sum(len(x) + len(y) + 2 for x, y in pairs)
+    assert rows.left_out == LeftOut(0, 27, 0, tokens)
     for epoch in range(20):
         for x, y, *_ in read(text, rows, 12, epoch):
             assert len(x) + len(y) <= 8
@@ -143,7 +146,8 @@ def test_text_of_one_pair_or_of_equal_ones_has_no_rows():
         text = records(pairs)
         rows = paraphrase_rows(text, bases(text), 16, negatives=2)
         whole = sum(bool(x and y) for x, y in pairs)
-        assert rows.count == 0 and rows.passes == 4 and rows.left_out == LeftOut(whole, whole)
+        assert rows.count == 0 and rows.passes == 4
+        assert rows.left_out == LeftOut(whole, whole, 4 * whole, 4 * whole)
 
 
 def test_mined_partners_are_the_same_in_every_epoch():

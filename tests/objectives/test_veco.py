@@ -232,3 +232,27 @@ def test_plugging_out_leaves_the_states(model_and_params):
     np.testing.assert_array_equal(
         plain.encode(out, as_two_texts(batch), AttentionSpec(own_side)), h
     )
+
+
+def test_factors_are_those_of_the_terms_and_0_leaves_them_out(model_and_params):
+    model, params = model_and_params
+    batch = make_batch("veco")
+    factors = (("plug_out", 2.0), ("plug_in", 0), ("tlm", "0:4,10:1"))
+    objective = VECO(tlm=True, factors=factors)
+    coefficients = objective.coefficients
+    assert [*coefficients] == ["veco_plug_out_x", "veco_plug_out_y", "veco_tlm"]
+    assert [*coefficients.values()][:2] == [2.0, 2.0]
+    assert float(coefficients["veco_tlm"].at(5)) == 2.5
+    whole, some = (loss_of(one, model, params, batch).terms for one in (OBJECTIVE, objective))
+    assert [*some] == [*coefficients] == [*objective.evidence()] == [*objective.weights(batch)]
+    for term, value in some.items():
+        np.testing.assert_allclose(value, whole[term], rtol=1e-6)
+
+
+def test_refusals_of_factors():
+    with pytest.raises(UserError, match="veco: factors of 'plugin': the terms are plug_out, plug_"):
+        VECO(factors=(("plugin", 1.0),))
+    with pytest.raises(UserError, match="ramp '5:1'"):
+        VECO(factors=(("plug_in", "5:1"),))
+    with pytest.raises(UserError, match="veco: all factors are 0"):
+        VECO(plug_out=False, factors=(("plug_in", 0),))

@@ -170,6 +170,7 @@ RANGES: dict[str, Range | Words] = {
     "weight": NOT_NEGATIVE,
     "factor": NOT_NEGATIVE,
     "alphas": NOT_NEGATIVE,
+    "factors": NOT_NEGATIVE,
     "smoothing": BELOW_1,
     "scale": POSITIVE,
     "bias": ANY,

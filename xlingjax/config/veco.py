@@ -1,5 +1,7 @@
 """VECO (Luo et al. 2021) on the text of a run: pairs, and adjacent segments."""
 
+from collections.abc import Mapping
+
 from xlingjax.config.text import TextSource
 from xlingjax.objectives.veco import VECO
 from xlingjax.preprocessors.veco import VecoFeatures, VecoTextFeatures
@@ -19,17 +21,19 @@ def veco(
     tlm: bool = True,
     stop_gradient: bool = True,
     query: str = "self_attention",
+    factors: Mapping[str, float | str] | None = None,
     chunk: int = 0,
     weight: Weight = 1.0,
 ) -> ObjectiveRun:
     """VECO (§2.1-2.2) on the corpus's pairs. plug_out False: the first phase, without the terms
-    that have no gradient there; tlm: with TLM as a fifth term."""
+    that have no gradient there; tlm: with TLM as a fifth term; factors: see `VECO`."""
     objective = VECO(
         plug_out=plug_out,
         stop_gradient=stop_gradient,
         # The first phase trains the cross-attention alone, through which TLM does not pass.
         tlm=tlm and plug_out,
         query=query,
+        factors=tuple((factors or {}).items()),
         chunk=chunk,
     )
     features = VecoFeatures(masking, max_pieces, packing)
@@ -49,6 +53,7 @@ def veco_text(
     plug_out: bool = True,
     stop_gradient: bool = True,
     query: str = "self_attention",
+    factors: Mapping[str, float | str] | None = None,
     chunk: int = 0,
     weight: Weight = 1.0,
 ) -> ObjectiveRun:
@@ -59,6 +64,7 @@ def veco_text(
         plug_out=plug_out,
         stop_gradient=stop_gradient,
         query=query,
+        factors=tuple((factors or {}).items()),
         chunk=chunk,
     )
     features = VecoTextFeatures(masking, packing)

@@ -40,6 +40,14 @@ class Ramp:
             )
         return cls(tuple(steps), tuple(values))
 
+    @classmethod
+    def coefficient(cls, text: str | float) -> "float | Ramp":
+        """A number where it does not change: a ramp would be looked up at every step."""
+        ramp = cls.parse(text)
+        if len(ramp.steps) == 1:
+            return ramp.values[0]
+        return ramp
+
     def at(self, step: Any) -> Any:
         """float32: the value at a step, which may be traced."""
         steps = jnp.array(self.steps, jnp.float32)

@@ -57,11 +57,7 @@ class Translation(TokenObjective):
 
     @property
     def coefficients(self) -> dict[str, float | Ramp]:
-        factor = Ramp.parse(self.factor)
-        if len(factor.steps) == 1:
-            # A number where it does not change: a ramp would be looked up at every step.
-            factor = factor.values[0]
-        return {self.name: factor}
+        return {self.name: Ramp.coefficient(self.factor)}
 
     def flops_per_token(
         self,

@@ -23,6 +23,10 @@ from xlingjax.objectives.base import (
     at_slots,
     halves,
 )
+from xlingjax.objectives.ramp import Ramp
+
+KINDS = ("plug_out", "plug_in", "tlm")
+"""Of terms: both sides from H, both from S, and the fifth."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,7 +39,8 @@ class VECO(TokenObjective):
     cross-attention is trained and they have no gradient. stop_gradient: no gradient reaches the
     other side through its states. tlm: a fifth term, TLM, reads both sides as one text with
     positions running on. query: the model's `cross_attention_query`; raises UserError where it is
-    not.
+    not. factors: (kind, factor of its terms) of kinds whose factor is not 1; a number or a ramp by
+    the step of the run, 0 leaves the terms out; raises UserError for a kind not of `KINDS`.
 
     The batch has each pair as TLM reads it, `<s> x </s> </s> y </s>`; for H and S y too opens as x
     does.
@@ -46,30 +51,69 @@ class VECO(TokenObjective):
     stop_gradient: bool = True
     tlm: bool = False
     query: str = "self_attention"
+    factors: tuple[tuple[str, float | str], ...] = ()
     chunk: int = CHUNK
     reads = (*INPUTS, "sides", *SLOTS)
     adds = ("cross_attention",)
+
+    def __post_init__(self):
+        for kind, factor in self.factors:
+            if kind not in KINDS:
+                raise UserError(
+                    f"{self.name}: factors of {kind!r}: the terms are {', '.join(KINDS)}"
+                    " (VECO_FACTORS)",
+                )
+            # What is wrong with it is said now, not at the first step.
+            Ramp.parse(factor)
+        if not self._promises:
+            raise UserError(
+                f"{self.name}: all factors are 0; leave one above (VECO_FACTORS)",
+            )
+
+    def _factor(self, kind: str) -> float | Ramp:
+        return Ramp.coefficient(dict(self.factors).get(kind, 1.0))
 
     def _sides(self, kind: str) -> tuple[str, str]:
         return f"{self.name}_{kind}_x", f"{self.name}_{kind}_y"
 
     @property
-    def _promises(self) -> dict[str, Mask]:
+    def _kinds(self) -> dict[str, Mask]:
+        """Of the kinds of terms that it has: what they may depend on."""
         plug_in = bidirectional
         if self.query != "self_attention":
             # Without self-attention a state of S knows its own word and the other side.
             plug_in = partner | bidirectional & itself
-        promises = {}
+        kinds = {}
         if self.plug_out:
-            promises |= dict.fromkeys(self._sides("plug_out"), own_side)
-        promises |= dict.fromkeys(self._sides("plug_in"), plug_in)
+            kinds["plug_out"] = own_side
+        kinds["plug_in"] = plug_in
         if self.tlm:
-            promises[f"{self.name}_tlm"] = bidirectional
+            kinds["tlm"] = bidirectional
+        return {
+            kind: mask
+            for kind, mask in kinds.items()
+            if self._factor(kind) != 0
+        }
+
+    def _terms(self, kind: str) -> tuple[str, ...]:
+        if kind == "tlm":
+            return (f"{self.name}_tlm",)
+        return self._sides(kind)
+
+    @property
+    def _promises(self) -> dict[str, Mask]:
+        promises = {}
+        for kind, mask in self._kinds.items():
+            promises |= dict.fromkeys(self._terms(kind), mask)
         return promises
 
     @property
-    def coefficients(self) -> dict[str, float]:
-        return dict.fromkeys(self._promises, 1.0)
+    def coefficients(self) -> dict[str, float | Ramp]:
+        coefficients = {}
+        for kind in self._kinds:
+            factor = self._factor(kind)
+            coefficients |= dict.fromkeys(self._terms(kind), factor)
+        return coefficients
 
     def attention(self) -> AttentionSpec:
         """Self-attention of H and of S."""
@@ -160,9 +204,7 @@ class VECO(TokenObjective):
         )
         # Keys and values of every layer of S are the other side's final H (§2.1), so that one pass
         # gives them for all layers.
-        memory_BLD = h_BLD
-        if self.stop_gradient:
-            memory_BLD = jax.lax.stop_gradient(h_BLD)
+        memory_BLD = self.memory(batch, h_BLD, texts)
         memory = (memory_BLD, AttentionSpec(partner))
         s_BLD = model.encode(
             params,
@@ -174,6 +216,13 @@ class VECO(TokenObjective):
             texts=texts,
         )
         return h_BLD, s_BLD
+
+    def memory(self, batch: Batch, h_BLD: Array, texts: int) -> Array:
+        """[B, L, D]: the states of both sides that S reads, each side those of the other; batch and
+        texts: of the pass that gave H."""
+        if self.stop_gradient:
+            return jax.lax.stop_gradient(h_BLD)
+        return h_BLD
 
 
 def as_one_text(batch: Batch) -> dict[str, Array]:
