@@ -693,6 +693,7 @@ def test_an_objectives_file_makes_a_recipe_its_own(file):
         ),
         ("veco", {"STOP_GRADIENT": False}, {"stop_gradient": False}),
         ("veco", {"CROSS_ATTENTION_QUERY": "input"}, {"query": "input"}),
+        ("veco", {"VECO_RESET_POSITIONS": True}, {"reset_positions": True}),
         ("veco", {"VECO_FACTORS": {"tlm": 4.0}}, {"factors": (("tlm", 4.0),)}),
         (
             "xfnp",

@@ -73,6 +73,21 @@ def test_the_terms_equal_numpy(query):
     assert len({round(float(term), 3) for term in loss.terms.values()}) == 5
 
 
+def test_positions_of_tlm_restart_where_asked(model_and_params):
+    model, params = model_and_params
+    batch = make_batch("veco")
+    objective = VECO(tlm=True, reset_positions=True)
+    running, restarting = (
+        loss_of(one, model, params, batch).terms for one in (OBJECTIVE, objective)
+    )
+    states = transformer.encode(CONFIG, params, batch)
+    total, _ = masked_nll(params, states, batch)
+    np.testing.assert_allclose(restarting.pop("veco_tlm"), total, rtol=2e-5)
+    assert abs(running.pop("veco_tlm") - total) > 1e-3
+    for term, value in restarting.items():
+        np.testing.assert_array_equal(value, running[term])
+
+
 def test_a_pair_is_one_text_for_tlm_and_two_for_the_rest():
     batch = make_batch("veco")
     one, two = (

@@ -19,6 +19,7 @@ def veco(
     packing: bool = True,
     plug_out: bool = True,
     tlm: bool = True,
+    reset_positions: bool = False,
     stop_gradient: bool = True,
     query: str = "self_attention",
     factors: Mapping[str, float | str] | None = None,
@@ -26,12 +27,14 @@ def veco(
     weight: Weight = 1.0,
 ) -> ObjectiveRun:
     """VECO (§2.1-2.2) on the corpus's pairs. plug_out False: the first phase, without the terms
-    that have no gradient there; tlm: with TLM as a fifth term; factors: see `VECO`."""
+    that have no gradient there; tlm: with TLM as a fifth term; reset_positions, factors: see
+    `VECO`."""
     objective = VECO(
         plug_out=plug_out,
         stop_gradient=stop_gradient,
         # The first phase trains the cross-attention alone, through which TLM does not pass.
         tlm=tlm and plug_out,
+        reset_positions=reset_positions,
         query=query,
         factors=tuple((factors or {}).items()),
         chunk=chunk,

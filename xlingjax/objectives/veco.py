@@ -38,9 +38,10 @@ class VECO(TokenObjective):
     plug_out False leaves the two terms of H out, as in the first phase, where only the
     cross-attention is trained and they have no gradient. stop_gradient: no gradient reaches the
     other side through its states. tlm: a fifth term, TLM, reads both sides as one text with
-    positions running on. query: the model's `cross_attention_query`; raises UserError where it is
-    not. factors: (kind, factor of its terms) of kinds whose factor is not 1; a number or a ramp by
-    the step of the run, 0 leaves the terms out; raises UserError for a kind not of `KINDS`.
+    positions running on; reset_positions: restarting at y, as XLM's TLM. query: the model's
+    `cross_attention_query`; raises UserError where it is not. factors: (kind, factor of its terms)
+    of kinds whose factor is not 1; a number or a ramp by the step of the run, 0 leaves the terms
+    out; raises UserError for a kind not of `KINDS`.
 
     The batch has each pair as TLM reads it, `<s> x </s> </s> y </s>`; for H and S y too opens as x
     does.
@@ -52,6 +53,7 @@ class VECO(TokenObjective):
     tlm: bool = False
     query: str = "self_attention"
     factors: tuple[tuple[str, float | str], ...] = ()
+    reset_positions: bool = False
     chunk: int = CHUNK
     reads = (*INPUTS, "sides", *SLOTS)
     adds = ("cross_attention",)
@@ -162,7 +164,9 @@ class VECO(TokenObjective):
             for term, half in halves(self._sides(kind), batch):
                 predictions[term] = at_slots(states_BLD, batch, half)
         if self.tlm:
-            one_text = as_one_text(batch)
+            one_text = dict(batch)
+            if not self.reset_positions:
+                one_text = as_one_text(batch)
             spec = AttentionSpec(bidirectional)
             t_BLD = model.encode(
                 params,
