@@ -35,6 +35,7 @@ MIXES = {
     ],
 }
 TOKENS_A_STEP = {"MLM": 100, "MLM + TLM": 80}
+SEED = "--gin.SEED=0"
 HASHES = {"de": "a" * 64, "rows": "b" * 64}
 """Of what pretraining and fine-tuning read."""
 
@@ -144,7 +145,7 @@ def test_every_mix_reads_the_same_tokens_and_finished_cells_are_not_run_again(co
 @pytest.mark.parametrize(
     "mixes",
     [
-        ["--gin.MIXES={'spans': ['objectives/span_corruption.gin']}"],
+        ["--gin.MIXES={'spans': ['recipes/xdae_tiny.gin', 'objectives/span_corruption.gin']}"],
         pytest.param([], marks=pytest.mark.long),
     ],
     ids=["spans", "all"],
@@ -155,18 +156,84 @@ def test_encoder_decoders_are_compared_by_their_own_recipe(commands, tmp_path, m
         tmp_path / "mono/de.txt", "Der Hund schläft im Haus.\nDie Katze trinkt Milch.\n" * 9
     )
     train_vocabulary(tmp_path / "vocab", mono=[str(text)], size=40)
-    base = ["recipes/xdae_tiny.gin", "EVAL_EVERY=0", f"MONO='{text}'"]
-    base.append(f"VOCABULARY='{tmp_path}/vocab'")
+    base = ["EVAL_EVERY=0", f"MONO='{text}'", f"VOCABULARY='{tmp_path}/vocab'"]
     words = ["bakeoff", "--gin_file", "gin/recipes/bakeoff_seq2seq.gin"]
     words += ["--workdir", str(tmp_path / "out"), f"--gin.BASE={base}"]
-    words += ["--gin.TASKS={}", "--gin.SEEDS=(0,)", "--gin.TOKENS=12000", *mixes]
+    words += [
+        "--gin.TASKS={}",
+        "--gin.TASKS_OF={}",
+        "--gin.SEEDS=(0,)",
+        "--gin.TOKENS=12000",
+        *mixes,
+    ]
     assert main.main(words) == 0
-    assert len(commands) == (2 if mixes else 8)
+    assert len(commands) == (2 if mixes else 12)
     spans = [line for line in commands if "objectives/span_corruption.gin" in line]
     first, whole = spans
     assert "--gin.TRAIN_STEPS=60" in first and "--gin.TRAIN_STEPS=120" in whole
     held_out = [word for word in first if word.startswith("--gin.HELDOUT")]
     assert held_out == ["--gin.HELDOUT_PAIRS=None"]
+
+
+def test_a_mix_has_words_of_its_own_for_a_task(commands, tmp_path):
+    """Nothing but those words says where its run goes, where they say it."""
+    found = bakeoff.run(
+        configured(
+            tasks={"nli": ["nli.gin"]},
+            tasks_of={"MLM + TLM": {"nli": ["mt.gin", "INIT_ENCODER={encoder}", "A={b}"]}},
+            seeds=(0,),
+        ),
+        tmp_path,
+        read=" ".join,
+        say=lambda line: None,
+    )
+    cells = tmp_path / "cells"
+    first, second = [line[3:] for line in commands if line[0] == "finetune"]
+    assert first == ["--gin_file", "nli.gin", f"--gin.INIT_FROM={cells}/mlm-0/pretrain", SEED]
+    start = f"--gin.INIT_ENCODER={cells}/mlm_tlm-0/pretrain"
+    assert second == ["--gin_file", "mt.gin", start, "--gin.A={b}", SEED]
+    assert len(found["cells"]) == 2
+
+
+@pytest.mark.parametrize(
+    "tasks_of, refused",
+    [
+        (
+            {"MLM+TLM": {"nli": []}},
+            r"'MLM\+TLM' is no mix; there are MLM, MLM \+ TLM: set TASKS_OF",
+        ),
+        ({"MLM": {"nil": []}}, "'nil' is no task; there are nli"),
+    ],
+)
+def test_a_misspelt_mix_or_task_of_its_own_is_refused(tasks_of, refused):
+    with pytest.raises(UserError, match=refused):
+        configured(tasks={"nli": ["nli.gin"]}, tasks_of=tasks_of)
+
+
+def test_figures_are_those_of_the_test_set():
+    """Of labels accuracy in English and elsewhere, of texts BLEU in the same way, of translations
+    BLEU over all directions."""
+    bleu = {"bleu_mean": 30.0, "bleu_trained": 60.0, "bleu_others": 20.0}
+    cell = {
+        "mix": "VECO",
+        "seed": 0,
+        "pretrain": {"tokens_seen": 7, "tokens_per_second": 1.0, "evaluations": {}},
+        "tasks": {
+            "nli": {"nli_dev": {"en": 0.1}, "nli_test": {"en": 0.9, "mean_other": 0.5}},
+            "titles": {"generation_dev": {"bleu_mean": 1.0}, "generation_test": bleu},
+            "translation": {"generation_test": {"bleu_mean": 36.0}},
+        },
+    }
+    figures = bakeoff.summary(cell)["figures"]
+    assert figures == {
+        "nli_en": 0.9,
+        "nli_other": 0.5,
+        "titles_en": 60.0,
+        "titles_other": 20.0,
+        "translation": 36.0,
+        "tokens": 7,
+        "tokens_per_second": 1.0,
+    }
 
 
 def test_a_folder_of_other_settings_is_refused(commands, tmp_path):

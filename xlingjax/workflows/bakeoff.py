@@ -38,6 +38,7 @@ from xlingjax.workflows.many import (
 CALIBRATION_STEPS = 60
 """Steps after which the tokens of a step are known."""
 HELD_OUT = ("HELDOUT_TEXT", "HELDOUT_PAIRS", "HELDOUT_ALIGNMENTS")
+ENCODER = "{encoder}"
 SHARE = re.compile(r"([0-9.]+)\*STEPS")
 
 
@@ -51,7 +52,12 @@ class Bakeoff:
     mixes: Mapping[str, Sequence[str]]
     """Name -> what is added to the base."""
     tasks: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """Name -> the recipe of a fine-tuning from each encoder."""
+    """Name -> the recipe of a fine-tuning from each pretraining. Where a word has `{encoder}`, that
+    is its workdir, and nothing else says what is started from; else `INIT_FROM` is added."""
+    tasks_of: Mapping[str, Mapping[str, Sequence[str]]] = field(
+        default_factory=dict,
+    )
+    """Mix -> task -> its words for this mix, in place of those of `tasks`."""
     seeds: Sequence[int] = (0,)
     tokens: int = 0
     """Tokens of each cell, to the nearest step; 0: the steps of the base."""
@@ -69,8 +75,21 @@ class Bakeoff:
             raise UserError(
                 f"bakeoff: two mixes would share a folder: {', '.join(self.mixes)}; rename one",
             )
+        for mix, tasks in self.tasks_of.items():
+            # Else a misspelt one would be fine-tuned as all others are.
+            _require_known(mix, self.mixes, "mix")
+            for task in tasks:
+                _require_known(task, self.tasks, "task")
         if self.jobs < 1:
             raise UserError(f"bakeoff.jobs={self.jobs} must be at least 1")
+
+    def task_words(self, mix: str, task: str, encoder: Path) -> list[str]:
+        """The words of a fine-tuning from what the mix trained."""
+        words = self.tasks_of.get(mix, {}).get(task, self.tasks[task])
+        filled = [word.replace(ENCODER, str(encoder)) for word in words]
+        if filled == [*words]:
+            filled.append(f"INIT_FROM={encoder}")
+        return filled
 
     @property
     def last_words(self) -> list[str]:
@@ -78,6 +97,14 @@ class Bakeoff:
         if not self.dtype:
             return []
         return [f"DTYPE={self.dtype}"]
+
+
+def _require_known(name: str, known: Iterable[str], what: str) -> None:
+    if name not in known:
+        raise UserError(
+            f"bakeoff.tasks_of: {name!r} is no {what}; there are {', '.join(known) or 'none'}: set"
+            " TASKS_OF too",
+        )
 
 
 @dataclass(frozen=True)
@@ -171,10 +198,9 @@ def _runs(
     line = command("pretrain", words, folder, steps, runner.arguments)
     pretrain = _Run(line, folder, runner)
     runs = [pretrain]
-    for task, recipe in config.tasks.items():
+    for task in config.tasks:
         words = [
-            *recipe,
-            f"INIT_FROM={folder}",
+            *config.task_words(cell.mix, task, folder),
             f"SEED={cell.seed}",
             *config.last_words,
         ]
@@ -411,6 +437,9 @@ def summary(cell: Mapping[str, Any]) -> dict[str, Any]:
         other = tested.get("bleu_others")
         figures[f"{task}_en"] = tested.get("en", english)
         figures[f"{task}_other"] = tested.get("mean_other", other)
+        # Of translations: of all directions.
+        if english is None and other is None:
+            figures[task] = tested.get("bleu_mean")
     figures["tokens"] = result["tokens_seen"]
     figures["tokens_per_second"] = result["tokens_per_second"]
     # Of several poolings the first is shown.

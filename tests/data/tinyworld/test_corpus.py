@@ -54,7 +54,7 @@ def test_same_bytes_again_and_in_another_process(tmp_path):
 
 def test_training_parts_translate_each_other_where_asked(tmp_path):
     asked = write(tmp_path, languages=("de", "en"), size=SMALL, train_languages=("en", "de"))
-    folders = ("nli", "paraphrase", "pos", "ner", "titles")
+    folders = ("nli", "paraphrase", "pos", "ner", "titles", "questions")
     train = {path for path in asked["files"] if "/train-" in path}
     assert train == {f"{folder}/train-{c}.tsv" for folder in folders for c in ("de", "en")} | {
         f"qa/train-{c}.json" for c in ("de", "en")

@@ -34,7 +34,7 @@ def test_dev_and_test_are_row_parallel(corpus):
 
 
 def test_training_parts_are_english_only(corpus):
-    for task in ("nli", "paraphrase", "pos", "ner", "qa", "titles"):
+    for task in ("nli", "paraphrase", "pos", "ner", "qa", "titles", "questions"):
         assert [p.name.split(".")[0] for p in (corpus.root / task).glob("train-*")] == ["train-en"]
 
 
@@ -188,6 +188,16 @@ def test_tags_are_valid(corpus):
                     entities.add(tag.split("-")[-1])
                     assert tag == "O" or tag.split("-")[0] in ("B", "I")
     assert {"O", "PER", "LOC", "ORG"} <= entities
+
+
+@pytest.mark.parametrize(
+    "code, begins", [("en", "{}. {}"), ("zh", "{}。{}")]
+)  # which writes no spaces
+def test_questions_to_write_are_those_asked_each_behind_its_answer(corpus, code, begins):
+    rows = []
+    for text, asked in corpus.questions(f"qa/test-{code}.json"):
+        rows.append([begins.format(asked["answers"][0]["text"], text), asked["question"]])
+    assert corpus.rows(f"questions/test-{code}.tsv") == rows and len(rows) == 40
 
 
 def test_titles_name_what_the_story_is_about():

@@ -11,6 +11,7 @@
       titles/*.tsv                    text TAB headline
       pos/*.tsv, ner/*.tsv            token TAB tag, blank line between sentences
       qa/*.json                       SQuAD
+      questions/*.tsv                 the same: answer, full stop and text TAB question
     heldout/mono/LANG.txt             documents of held-out combinations of concepts
     heldout/parallel/xx-en.{xx,en}    retrieval test: held-out combinations, line n the same in every language
     heldout/novel/xx-en.{xx,en}       the same, each with a concept that no training text names
@@ -276,4 +277,7 @@ def _labelled(seed: int, skew: float, counts: dict[str, int], code: str, part: s
     asked = _questions(seed, part, counts[f"qa_{part}"])
     squad = {"version": "1.1", "data": [q.render(say, f"{part}-{i}") for i, q in enumerate(asked)]}
     found.append((f"qa/{name}.json", [json.dumps(squad, ensure_ascii=False)], len(asked)))
+    # The text alone would not tell which of many questions is meant.
+    rows = [(f"{answer}{say.full_stop}{between}{text}", question) for text, question, answer in map(qa.plain, squad["data"])]
+    found.append(tsv("questions", rows))
     return found

@@ -37,6 +37,13 @@ class Question:
         return {"title": title, "paragraphs": [{"context": context, "qas": [question]}]}
 
 
+def plain(article: dict) -> tuple[str, str, str]:
+    """Text, question and answer of what `Question.render` made."""
+    (paragraph,) = article["paragraphs"]
+    (asked,) = paragraph["qas"]
+    return paragraph["context"], asked["question"], asked["answers"][0]["text"]
+
+
 def _clauses(story: Story) -> list[Frame]:
     return [clause for line in story.lines for clause in (line.frame.parts or (line.frame,))]
 
