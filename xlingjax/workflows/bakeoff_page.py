@@ -21,12 +21,13 @@ TITLES = {
     "tokens_per_second": "tokens/s",
 }
 NOTE = (
-    "Mean ± standard deviation over the seeds; every mix begins from the weights that its seed gives"
-    " its model and {reads}. retrieval: English finds its translation, mean over languages, raw cosine and"
-    " with each language's mean removed, at the best layer. AER: error rate of word alignments from"
-    " the similarity of states, lower is better, at the best layer. masked accuracy: held-out text,"
-    " mean over languages. other: mean of the languages that the fine-tuning did not see. tokens/s:"
-    " of runs that shared the machine as the bake-off's jobs say."
+    "Mean ± standard deviation over the seeds; every mix begins from the weights that its seed"
+    " gives its model and {reads}. retrieval: English finds its translation, mean over languages,"
+    " raw cosine and with each language's mean removed, at the best layer. AER: error rate of word"
+    " alignments from the similarity of states, lower is better, at the best layer. masked"
+    " accuracy: held-out text, mean over languages. other: mean of the languages that the"
+    " fine-tuning did not see. tokens/s: of runs that shared the machine as the bake-off's jobs"
+    " say."
 )
 
 COST = html.note(
