@@ -1,6 +1,7 @@
 """The papers' ablations as bake-offs: each mix trains what its row of the table says, and each task
 starts from it."""
 
+import shlex
 from collections import Counter
 from itertools import pairwise
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 
 from tests.config.test_recipes import write_record
 from xlingjax.config import recipe as recipes
+from xlingjax.config.gin_files import gin_folder
 from xlingjax.training import schedule
 from xlingjax.training.feed import in_stages
 from xlingjax.workflows import bakeoff
@@ -52,8 +54,8 @@ TABLES = {
 """Name of the bake-off -> mix -> objectives that have turns."""
 
 
-def configured(name: str) -> Bakeoff:
-    return recipes.read_part("bakeoff", Bakeoff, [f"gin/recipes/bakeoff_{name}.gin"], [])
+def configured(name: str, *given: str) -> Bakeoff:
+    return recipes.read_part("bakeoff", Bakeoff, [f"gin/recipes/bakeoff_{name}.gin"], [*given])
 
 
 def read(verb: str, words: list[str], folder: Path) -> recipes.Recipe:
@@ -180,3 +182,17 @@ def test_titles_and_questions_of_veco_come_from_it_on_both_sides(task, tmp_path,
     assert (model.dropout, model.dtype, model.streams) == (0.1, "float32", 0)
     assert (start.run, start.encoder, start.decoder) == (None, "run", "run")
     assert [run.objective.name for run in bound["objectives"]] == ["generation"]
+
+
+@pytest.mark.parametrize("name", ["unicoder_2", "ernie_m_6"])
+def test_the_command_for_captions_in_the_recipes_head_is_one(name):
+    """Another `BASE` alone: what the mixes add then fits it, too."""
+    head = (gin_folder() / f"recipes/bakeoff_{name}.gin").read_text("utf-8").split("include")[0]
+    line = head[head.index("--gin.TASKS") :].replace("\n#", "").replace("FOLDER", "captions")
+    given = [word.removeprefix("--gin.") for word in shlex.split(line)]
+    config = configured(name, *given)
+    assert (config.tasks, config.tasks_of) == ({}, {})
+    names = [" ".join(sorted(turns(built(config, mix, "de en")))) for mix in config.mixes]
+    # The captions have no documents for CL-MLM.
+    assert names == [row.replace("cl_mlm ", "") for row in TABLES[name].values()]
+    assert {built(config, mix, "de en")["model"].layers for mix in config.mixes} == {2}
