@@ -4,7 +4,7 @@
 #
 #   benchmarks/veco_study.sh TRAIN TEST OUT [LAYERS WIDTH TOKENS]
 #
-# TRAIN: folder of de-en.de de-en.en. TEST: stem of held-out captions, TEST.en TEST.de. The tables: OUT/mixes/bakeoff.html, OUT/from/bakeoff.html.
+# TRAIN: folder of de-en.de de-en.en. TEST: stem of held-out captions, TEST.en TEST.de. The tables: OUT/{mixes,more,from}/bakeoff.html.
 set -euo pipefail
 train=$1 test=$2 out=$3 layers=${4:-2} width=${5:-64} tokens=${6:-2000000}
 xlingjax=${XLINGJAX:-.venv/bin/xlingjax}
@@ -22,7 +22,23 @@ bakeoff() { # NAME [OPTION ...]
 }
 bakeoff mixes
 veco="'VECO_WEIGHT=4', 'VECO_MASK_RATE=0.3'"
-mlm=$out/mixes/cells/mlm-0/pretrain both=$out/mixes/cells/mlm_tlm-0/pretrain
+turns="'objectives/tlm.gin', 'objectives/veco.gin', 'VECO_MASK_RATE=0.3', 'VECO_TLM=False', 'RESET_POSITIONS=True',
+  'train.objectives=[@veco_text(), @veco(), @tlm()]'"
+bakeoff more --gin.MIXES="{
+  'MLM': ['objectives/mlm.gin'],
+  'MLM 2, TLM 3': ['objectives/mlm_tlm.gin', 'MLM_WEIGHT=2', 'TLM_WEIGHT=3'],
+  'MLM 3, TLM 2': ['objectives/mlm_tlm.gin', 'MLM_WEIGHT=3', 'TLM_WEIGHT=2'],
+  'without plug out': ['objectives/veco.gin', $veco, 'VECO_FACTORS={\"plug_out\": 0}'],
+  'plug in for a third of plug out': ['objectives/veco.gin', $veco, 'VECO_FACTORS={\"plug_out\": 1.5, \"plug_in\": 0.5}'],
+  'without TLM': ['objectives/veco.gin', $veco, 'VECO_TLM=False'],
+  'TLM x 4': ['objectives/veco.gin', $veco, 'VECO_FACTORS={\"tlm\": 4}'],
+  'TLM x 16': ['objectives/veco.gin', $veco, 'VECO_FACTORS={\"tlm\": 16}'],
+  'gradient to the other side': ['objectives/veco.gin', $veco, 'STOP_GRADIENT=False'],
+  'positions restart, TLM x 4': ['objectives/veco.gin', $veco, 'VECO_RESET_POSITIONS=True', 'VECO_FACTORS={\"tlm\": 4}'],
+  'positions restart, without plug in': ['objectives/veco.gin', $veco, 'VECO_RESET_POSITIONS=True', 'VECO_FACTORS={\"plug_in\": 0}'],
+  'VECO 1, TLM 3 in turn': [$turns, 'VECO_WEIGHT=1', 'TLM_WEIGHT=3'],
+  'VECO 2, TLM 2 in turn': [$turns, 'VECO_WEIGHT=2', 'TLM_WEIGHT=2']}"
+mlm=$out/more/cells/mlm-0/pretrain both=$out/mixes/cells/mlm_tlm-0/pretrain
 bakeoff from --gin.MIXES="{
   'memory: frozen MLM': ['benchmarks/veco_frozen.gin', $veco, 'FROZEN_RUN=$mlm'],
   'memory: frozen MLM + TLM': ['benchmarks/veco_frozen.gin', $veco, 'FROZEN_RUN=$both'],

@@ -1,8 +1,11 @@
 """The papers' ablations as bake-offs: each mix trains what its row of the table says, and each task
 starts from it."""
 
+import os
 import shlex
+import subprocess
 from collections import Counter
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -42,6 +45,15 @@ TABLES = {
         "mBART: MLM + TLM": "masked_translation masked_words",
         "VECO: CA-MLM + TLM": "veco veco_text",
     },
+    "veco": {
+        "MLM + TLM": "mlm tlm",
+        "MLM + TLM, as seldom as in VECO": "mlm tlm",
+        "MLM + TLM, positions run on": "mlm tlm",
+        "VECO": "veco veco_text",
+        "VECO, without plug in": "veco veco_text",
+        "VECO, positions restart": "veco veco_text",
+        "VECO, positions restart, TLM x 16": "veco veco_text",
+    },
     "seq2seq": {
         "xDAE": "xdae",
         "denoising": "denoising",
@@ -56,6 +68,11 @@ TABLES = {
 
 def configured(name: str, *given: str) -> Bakeoff:
     return recipes.read_part("bakeoff", Bakeoff, [f"gin/recipes/bakeoff_{name}.gin"], [*given])
+
+
+def without_runs(words):
+    """Of a mix, what needs no trained run."""
+    return [word for word in words if not word.startswith("INIT_FROM=")]
 
 
 def read(verb: str, words: list[str], folder: Path) -> recipes.Recipe:
@@ -196,3 +213,50 @@ def test_the_command_for_captions_in_the_recipes_head_is_one(name):
     # The captions have no documents for CL-MLM.
     assert names == [row.replace("cl_mlm ", "") for row in TABLES[name].values()]
     assert {built(config, mix, "de en")["model"].layers for mix in config.mixes} == {2}
+
+
+def test_what_vecos_study_changes():
+    config = configured("veco")
+    seldom = turns(built(config, "MLM + TLM, as seldom as in VECO"))
+    # Four steps in five, and one of five terms.
+    assert seldom["tlm"] / STEPS == pytest.approx(0.8 / 5, abs=0.002)
+    objectives = {mix: built(config, mix)["objectives"][1] for mix in config.mixes}
+    restart = {mix: in_stages(run)[0].source.settings for mix, run in objectives.items()}
+    assert restart["MLM + TLM"]["reset_positions"]
+    assert not restart["MLM + TLM, positions run on"]["reset_positions"]
+    found = {mix: in_stages(run)[0].objective for mix, run in objectives.items()}
+    whole = found["VECO"]
+    assert found["VECO, positions restart"] == replace(whole, reset_positions=True)
+    for name in ("VECO, without plug in", "VECO, positions restart, TLM x 16"):
+        assert len({*found[name].coefficients.values()}) == (1 if "without" in name else 2)
+    assert [*found["VECO, without plug in"].coefficients] == [
+        term for term in whole.coefficients if "plug_in" not in term
+    ]
+    assert found["VECO, positions restart, TLM x 16"].coefficients["veco_tlm"] == 16
+
+
+def test_the_study_on_captions_is_made_of_mixes_that_train(tmp_path):
+    """With a command in place of xlingjax that writes down what it is asked."""
+    asked = tmp_path / "asked"
+    stub = tmp_path / "xlingjax"
+    stub.write_text(f'#!/bin/bash\nprintf "%s\\0" "$@" "" >> {asked}\n', encoding="utf-8")
+    stub.chmod(0o755)
+    for name in ("train/de-en.de", "train/de-en.en", "test.de", "test.en"):
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("x\n", encoding="utf-8")
+    command = ["bash", "benchmarks/veco_study.sh", "train", "test", "out"]
+    command[2:] = [str(tmp_path / name) for name in command[2:]]
+    subprocess.run(command, check=True, env={**os.environ, "XLINGJAX": str(stub)})
+    lines = [line.split("\0") for line in asked.read_text("utf-8").split("\0\0") if line]
+    assert [line[0] for line in lines] == ["vocab", "bakeoff", "bakeoff", "bakeoff"]
+    mixes = []
+    for line in lines[1:]:
+        given = [word.removeprefix("--gin.") for word in line if word.startswith("--gin.")]
+        config = configured("veco", *given)
+        assert not config.tasks and config.tokens == 2_000_000
+        for mix, words in config.mixes.items():
+            bound = built(replace(config, mixes={mix: without_runs(words)}), mix, "de en")
+            assert (bound["model"].layers, bound["model"].dim) == (2, 64)
+            mixes.append(mix)
+    assert len(mixes) == len({*mixes}) == 26

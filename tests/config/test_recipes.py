@@ -510,6 +510,16 @@ def test_the_first_phase_of_veco_is_paid_for_the_cross_attention_alone(name):
     ]
 
 
+@pytest.mark.parametrize("restart", [True, False])
+def test_positions_of_vecos_tlm_are_those_of_what_is_measured_on_pairs(restart):
+    options = [f"{k}={v}" for k, v in RECIPES["veco_small"][0].items()]
+    options += [f"VECO_RESET_POSITIONS={restart}", "HELDOUT_PAIRS=held"]
+    recipe = recipes.read_recipe(["gin/recipes/veco_small.gin"], options)
+    pairs = in_stages(recipe.bound["objectives"][1])[0]
+    assert pairs.objective.reset_positions == restart
+    assert recipe.config.count("reset_positions = %VECO_RESET_POSITIONS") == 4
+
+
 @pytest.mark.parametrize(
     "name, tokens, rate, dropout, tied",
     [
@@ -695,7 +705,6 @@ def test_an_objectives_file_makes_a_recipe_its_own(file):
         ),
         ("veco", {"STOP_GRADIENT": False}, {"stop_gradient": False}),
         ("veco", {"CROSS_ATTENTION_QUERY": "input"}, {"query": "input"}),
-        ("veco", {"VECO_RESET_POSITIONS": True}, {"reset_positions": True}),
         ("veco", {"VECO_FACTORS": {"tlm": 4.0}}, {"factors": (("tlm", 4.0),)}),
         (
             "xfnp",
