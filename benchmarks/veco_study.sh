@@ -8,6 +8,7 @@
 set -euo pipefail
 train=$1 test=$2 out=$3 layers=${4:-2} width=${5:-64} tokens=${6:-2000000}
 xlingjax=${XLINGJAX:-.venv/bin/xlingjax}
+export PYTHONPATH=. # of benchmarks/veco_frozen.gin
 mkdir -p "$out/pairs" "$out/held"
 cp "$train/de-en.de" "$train/de-en.en" "$out/pairs"
 cp "$test.de" "$out/held/de-en.de"
