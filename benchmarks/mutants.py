@@ -1,26 +1,32 @@
 """Do the tests notice a fault? One change at a time in the code that computes losses, features and
 masks: a mutant, killed where a test of its file fails.
 
-`python -m benchmarks.mutants OUT [FILE ...] [--each N] [--seed S]` draws N mutants of each file,
-runs the tests that stand for it and appends each to OUT/mutants.jsonl (what is there is not run
-again); then prints how many were killed, and which were not. Minutes to hours: `--each`.
+`python -m benchmarks.mutants OUT [FILE ...] [--share S] [--seed S]` draws that share of the mutants
+of each file, runs the tests that stand for it and appends each to OUT/mutants.jsonl (what is there
+is not run again; a larger share contains a smaller one's); then prints how many were killed, and
+which were not. Every mutant is a fork of a process that has imported what the package imports.
 """
 
 import argparse
 import ast
-import copy
+import gc
 import importlib.abc
 import importlib.util
 import json
+import linecache
+import math
 import os
 import random
-import subprocess
+import signal
 import sys
 import tempfile
+import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
+
+import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDERS = ("xlingjax/objectives", "xlingjax/preprocessors")
@@ -29,28 +35,83 @@ FILES = (
     "xlingjax/data/sampling.py",
     "xlingjax/training/step.py",
 )
+LEAK = (
+    "tests/objectives/test_leak.py::"
+    "test_predictions_move_with_the_words_that_the_objective_allows_and_no_other"
+)
+FLOPS = "tests/training/test_cost.py"
+ALL = (
+    "tests/objectives/test_defaults.py",
+    "tests/preprocessors/test_defaults.py",
+    "tests/preprocessors/test_padding.py",
+)
+"""Of every file of objectives and preprocessors."""
 # Beside the tests of the same name.
 TESTS = {
     "xlingjax/model/masks.py": ("tests/objectives/test_leak.py",),
     "xlingjax/data/sampling.py": ("tests/config/test_text.py",),
     "xlingjax/objectives/back_translation.py": (
         "tests/objectives/test_translation.py",
+        LEAK,
+        FLOPS,
     ),
-    "xlingjax/objectives/plugged.py": ("tests/objectives/test_plug_in.py",),
+    "xlingjax/objectives/base.py": (
+        "tests/objectives/test_xlm.py",
+        "tests/objectives/test_finetuning.py",
+        LEAK,
+        FLOPS,
+    ),
+    "xlingjax/objectives/ernie_m.py": (LEAK, FLOPS),
+    "xlingjax/objectives/finetuning.py": (
+        "tests/objectives/test_multi_task.py",
+        "tests/objectives/test_plug_in.py",
+        FLOPS,
+    ),
+    "xlingjax/objectives/plug_in.py": ("tests/evaluation/test_plug_in.py",),
+    "xlingjax/objectives/plugged.py": (
+        "tests/objectives/test_plug_in.py",
+        "tests/objectives/test_plug_in_tokens.py",
+    ),
     "xlingjax/objectives/ramp.py": ("tests/objectives/test_translation.py",),
+    "xlingjax/objectives/span_qa.py": (FLOPS,),
     "xlingjax/objectives/summed.py": ("tests/training/test_step.py",),
-    "xlingjax/objectives/verify.py": ("tests/cli/test_encoders.py",),
-    "xlingjax/preprocessors/beside.py": ("tests/data/labelled/test_beside.py",),
+    "xlingjax/objectives/translation.py": (
+        "tests/objectives/test_xglue.py",
+        LEAK,
+        FLOPS,
+    ),
+    "xlingjax/objectives/unicoder.py": (LEAK, FLOPS),
+    "xlingjax/objectives/veco.py": (LEAK, FLOPS),
+    "xlingjax/objectives/xglue.py": (LEAK,),
+    "xlingjax/objectives/xlm.py": (LEAK, FLOPS),
+    "xlingjax/preprocessors/beside.py": (
+        "tests/workflows/test_plug_in_tasks.py::test_what_stands_beside_which",
+    ),
+    "xlingjax/preprocessors/finetuning.py": (
+        "tests/evaluation/test_tagging.py",
+    ),
+    "xlingjax/preprocessors/plug_in.py": ("tests/evaluation/test_plug_in.py",),
+    "xlingjax/preprocessors/row_batches.py": (
+        "tests/preprocessors/test_task.py",
+        "tests/preprocessors/test_task_rows.py",
+    ),
     "xlingjax/preprocessors/training_set.py": (
         "tests/preprocessors/test_task.py",
         "tests/preprocessors/test_row_batches.py",
     ),
 }
-VARIABLE = "XLINGJAX_MUTANT"
-"""FILE:NUMBER, for the process that runs the tests (`Finder`)."""
+IMPORTED = (
+    "flax.linen",
+    "optax",
+    "orbax.checkpoint",
+    "seqio",
+    "tensorflow",
+    "tokenizers",
+)
+"""Of others, once for all mutants: most of the time of a short test."""
 AS_IT_IS = -1
-SECONDS = 300
-"""After which a mutant that does not end is killed."""
+SECONDS = 600
+"""What the tests of a file may take as it is."""
 
 SWAPPED: dict[type, type] = {
     ast.Add: ast.Sub,
@@ -79,27 +140,25 @@ SWAPPED: dict[type, type] = {
 # --- Mutants --------------------------------------------------------------------------------------
 
 
-def mutants(source: str) -> Iterator[tuple[int, str, ast.Module]]:
-    """(line, what is changed, the changed module), of every place where something can be; words
-    that a person reads, and annotations, stay."""
-    tree = ast.parse(source)
+def places(source: str) -> list[tuple[int, str]]:
+    """(line, what is changed) of every place where something can be, by number; words that a person
+    reads, and annotations, stay."""
+    return [(line, what) for line, what, _ in _every(ast.parse(source))]
+
+
+def mutant(tree: ast.Module, number: int) -> ast.Module:
+    """The module with the change of that number."""
+    _, _, change = list(_every(tree))[number]
+    change()
+    return ast.fix_missing_locations(tree)
+
+
+def _every(tree: ast.Module) -> Iterator[tuple[int, str, Any]]:
     spoken = {id(node) for node in _spoken(tree)}
-    for place, node in enumerate(ast.walk(tree)):
-        if id(node) in spoken:
-            continue
-        for number, (what, _) in enumerate(_changes(node)):
-            changed = copy.deepcopy(tree)
-            # The copy is walked in the same order.
-            twin = next(
-                one for at, one in enumerate(ast.walk(changed)) if at == place
-            )
-            _, change = _changes(twin)[number]
-            change()
-            yield (
-                getattr(node, "lineno", 0),
-                what,
-                ast.fix_missing_locations(changed),
-            )
+    for node in ast.walk(tree):
+        if id(node) not in spoken:
+            for what, change in _changes(node):
+                yield getattr(node, "lineno", 0), what, change
 
 
 def _spoken(tree: ast.AST) -> Iterator[ast.AST]:
@@ -142,7 +201,7 @@ def _changes(node: ast.AST) -> list[tuple[str, Any]]:
                 swap("ops", index)
         case ast.UnaryOp(op=ast.Not() | ast.Invert() | ast.USub()):
             # Twice is not at all.
-            inner = ast.UnaryOp(copy.deepcopy(node.op), node.operand)
+            inner = ast.UnaryOp(type(node.op)(), node.operand)
             found.append(
                 (
                     f"without {type(node.op).__name__}",
@@ -189,20 +248,36 @@ class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         )
 
     def exec_module(self, module: Any) -> None:
-        source = self._path.read_text(encoding="utf-8")
-        if self._number == AS_IT_IS:
-            exec(compile(source, str(self._path), "exec"), module.__dict__)  # noqa: S102
-            return
-        for number, (_, _, tree) in enumerate(mutants(source)):
-            if number == self._number:
-                exec(compile(tree, str(self._path), "exec"), module.__dict__)  # noqa: S102
-                return
+        path = str(self._path)
+        tree = ast.parse(self._path.read_text(encoding="utf-8"))
+        if self._number != AS_IT_IS:
+            tree = mutant(tree, self._number)
+        source = ast.unparse(tree)
+        # TensorFlow's autograph compiles what it finds here once more.
+        lines = source.splitlines(keepends=True)
+        linecache.cache[path] = (len(source), None, lines, path)
+        exec(compile(source, path, "exec"), module.__dict__)  # noqa: S102
 
 
-if VARIABLE in os.environ:
-    # As a plugin of pytest, before anything of the package is imported.
-    _file, _, _number = os.environ[VARIABLE].rpartition(":")
-    sys.meta_path.insert(0, Finder(_file, int(_number)))
+class Tests:
+    """A plugin of pytest: of the tests that stand for a file, the fastest first."""
+
+    def __init__(self, seconds: dict[str, float]):
+        self._order = seconds
+        self.seconds: Counter[str] = Counter()
+        self.failed = ""
+
+    def pytest_collection_modifyitems(self, items: list[Any]) -> None:
+        items.sort(key=lambda item: self._order.get(item.nodeid, 0.0))
+
+    def pytest_collectreport(self, report: Any) -> None:
+        if report.failed:
+            self.failed = report.nodeid
+
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        self.seconds[report.nodeid] += report.duration
+        if report.failed:
+            self.failed = report.nodeid
 
 
 # --- The run --------------------------------------------------------------------------------------
@@ -212,8 +287,13 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("out", type=Path)
     parser.add_argument("files", nargs="*")
-    parser.add_argument("--each", type=int, default=10)
+    parser.add_argument("--share", type=float, default=0.1)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument(
+        "--again",
+        action="store_true",
+        help="run those once more that were not killed",
+    )
     args = parser.parse_args(argv)
     args.out.mkdir(parents=True, exist_ok=True)
     kept = args.out / "mutants.jsonl"
@@ -222,27 +302,48 @@ def main(argv: Sequence[str] | None = None) -> None:
         for line in kept.read_text(encoding="utf-8").splitlines():
             one = json.loads(line)
             done[one["file"], one["number"], one["line"], one["what"]] = one
+    _imported()
     found = []
     for file in args.files or _files():
-        checked = False
-        for number, line, what in _drawn(file, args.each, args.seed):
+        as_it_is: dict[str, Any] = {}
+        for number, line, what in _drawn(file, args.share, args.seed):
             one = done.get((file, number, line, what))
-            if one is None:
-                if not checked and _killed(file, AS_IT_IS):
-                    sys.exit(f"{file}: its own tests fail: {_tests(file)}")
-                checked = True
-                killed = _killed(file, number)
+            if one is None or (args.again and not one["killed"]):
+                if not as_it_is:
+                    as_it_is = _tried(file, AS_IT_IS, {}, SECONDS)
+                    if as_it_is["killed"]:
+                        sys.exit(f"{file}: its own tests fail: {as_it_is}")
+                result = _tried(
+                    file,
+                    number,
+                    as_it_is["seconds"],
+                    60 + 5 * as_it_is["took"],
+                )
                 one = {
                     "file": file,
                     "number": number,
                     "line": line,
                     "what": what,
-                    "killed": killed,
+                    "killed": result["killed"],
+                    "by": result["by"],
+                    "took": result["took"],
                 }
                 with kept.open("a", encoding="utf-8") as out:
                     out.write(json.dumps(one) + "\n")
             found.append(one)
     print(_table(found))
+
+
+def _imported() -> None:
+    """What the forks share: nothing that a mutant could change, and no backend of JAX."""
+    # Sets what JAX reads when it is imported.
+    import tests.conftest  # noqa: F401
+
+    for name in IMPORTED:
+        importlib.import_module(name)
+    if "xlingjax" in sys.modules:
+        raise RuntimeError("the package is imported: its mutants would not be")
+    gc.freeze()
 
 
 def _files() -> list[str]:
@@ -254,16 +355,16 @@ def _files() -> list[str]:
     return [*found, *FILES]
 
 
-def _drawn(file: str, each: int, seed: int) -> list[tuple[int, int, str]]:
-    """(number, line, what) of so many mutants of a file."""
+def _drawn(file: str, share: float, seed: int) -> list[tuple[int, int, str]]:
+    """(number, line, what) of that share of a file's mutants, one at least."""
     source = (ROOT / file).read_text(encoding="utf-8")
     every = [
         (number, line, what)
-        for number, (line, what, _) in enumerate(mutants(source))
+        for number, (line, what) in enumerate(places(source))
     ]
     # By the file's name: one more file changes no other's draw.
-    drawn = random.Random(f"{seed} {file}").sample(every, min(each, len(every)))
-    return sorted(drawn)
+    random.Random(f"{seed} {file}").shuffle(every)
+    return sorted(every[: math.ceil(share * len(every))])
 
 
 def _tests(file: str) -> list[str]:
@@ -274,54 +375,68 @@ def _tests(file: str) -> list[str]:
         *ROOT.glob(f"{folder}/test_{path.stem}_*.py"),
     ]
     tests = [str(one.relative_to(ROOT)) for one in names]
-    # An objective by its features, and the other way round.
-    for room in ("objectives", "preprocessors"):
-        other = ROOT / "tests" / room / f"test_{path.stem}.py"
-        if path.parts[1] in ("objectives", "preprocessors") and other.exists():
-            tests.append(str(other.relative_to(ROOT)))
+    if path.parts[1] in ("objectives", "preprocessors"):
+        tests += ALL
+        # An objective by its features, and the other way round.
+        for room in ("objectives", "preprocessors"):
+            other = ROOT / "tests" / room / f"test_{path.stem}.py"
+            if other.exists():
+                tests.append(str(other.relative_to(ROOT)))
     return sorted({*tests, *TESTS.get(file, ())})
 
 
-def _killed(file: str, number: int) -> bool:
-    """Whether a test fails."""
-    with tempfile.TemporaryDirectory() as cache:
-        command = [
-            sys.executable,
-            "-m",
-            "pytest",
-            "-x",
-            "-q",
-            "-p",
-            "benchmarks.mutants",
-        ]
-        command += [
-            "-p",
-            "no:cacheprovider",
-            "-p",
-            "no:warnings",
-            *_tests(file),
-        ]
-        variables = {
-            **os.environ,
-            VARIABLE: f"{file}:{number}",
-            # Rows are kept by the hash of the source, which a mutant shares.
-            "XLINGJAX_CACHE": cache,
-        }
-        try:
-            ended = subprocess.run(
-                command,
-                cwd=ROOT,
-                env=variables,
-                capture_output=True,
-                timeout=SECONDS,
-                check=False,
-            )
-        except subprocess.TimeoutExpired:
-            return True
-    # Of pytest: 1 where tests failed, 0 where none did.
-    if ended.returncode > 1:
-        sys.exit(f"{file}: {ended.stdout.decode()[-500:]}")
-    return ended.returncode == 1
+def _tried(
+    file: str,
+    number: int,
+    seconds: dict[str, float],
+    limit: float,
+) -> dict[str, Any]:
+    """Whether a test fails (`killed`) and which (`by`), how long that `took`, the `seconds` of each
+    test; a mutant that does not end by the `limit` is killed by none."""
+    start = time.monotonic()
+    with tempfile.TemporaryDirectory() as folder:
+        said = Path(folder, "said.json")
+        child = os.fork()
+        if child == 0:
+            signal.alarm(math.ceil(limit))
+            _run(file, number, seconds, said)
+        _, status = os.waitpid(child, 0)
+        result = {"by": "", "seconds": {}}
+        if said.exists():
+            result = json.loads(said.read_text(encoding="utf-8"))
+    took = round(time.monotonic() - start, 2)
+    return {**result, "killed": status != 0, "took": took}
+
+
+def _run(
+    file: str,
+    number: int,
+    seconds: dict[str, float],
+    said: Path,
+) -> NoReturn:
+    """In the fork."""
+    code = 1
+    try:
+        quiet = os.open(os.devnull, os.O_RDWR)
+        for one in range(3):
+            os.dup2(quiet, one)
+        os.chdir(ROOT)
+        # Rows are kept by the hash of the source, which a mutant shares.
+        os.environ["XLINGJAX_CACHE"] = str(said.parent)
+        sys.meta_path.insert(0, Finder(file, number))
+        tests = Tests(seconds)
+        # Those of `make test`: the others are whole runs.
+        options = ["-x", "-q", "--tb=no", "-m", "not long"]
+        for plugin in ("cacheprovider", "warnings"):
+            options += ["-p", f"no:{plugin}"]
+        code = pytest.main(
+            [*options, f"--basetemp={said.parent}/tmp", *_tests(file)],
+            plugins=[tests],
+        )
+        one = {"by": tests.failed, "seconds": tests.seconds}
+        said.write_text(json.dumps(one), encoding="utf-8")
+    finally:
+        os._exit(code)
 
 
 def _table(found: Sequence[dict[str, Any]]) -> str:
@@ -331,12 +446,26 @@ def _table(found: Sequence[dict[str, Any]]) -> str:
     for file, count in drawn.items():
         lines.append(f"| `{file}` | {count} | {killed[file]} |")
     share = killed.total() / max(drawn.total(), 1)
-    lines.append(f"| all | {drawn.total()} | {killed.total()} ({share:.1%}) |")
+    low, high = _interval(killed.total(), drawn.total())
+    lines.append(
+        f"| all | {drawn.total()} | {killed.total()} "
+        f"({share:.1%}; {low:.1%} to {high:.1%}) |",
+    )
     lines.append("")
     for one in found:
         if not one["killed"]:
             lines.append(f"- `{one['file']}:{one['line']}`: {one['what']}")
     return "\n".join(lines)
+
+
+def _interval(killed: int, drawn: int) -> tuple[float, float]:
+    """Wilson's, of 95 %."""
+    n, z = max(drawn, 1), 1.96
+    share = killed / n
+    middle = (share + z * z / (2 * n)) / (1 + z * z / n)
+    spread = math.sqrt(share * (1 - share) / n + z * z / (4 * n * n))
+    half = z * spread / (1 + z * z / n)
+    return middle - half, middle + half
 
 
 if __name__ == "__main__":

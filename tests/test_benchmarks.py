@@ -144,9 +144,9 @@ def test_mutants_change_what_runs_and_not_what_is_read():
         "    return -x\n"
     )
     found = {}
-    for line, what, tree in mutants.mutants(source):
+    for number, (line, what) in enumerate(mutants.places(source)):
         names = {}
-        exec(compile(tree, "f", "exec"), names)
+        exec(compile(mutants.mutant(ast.parse(source), number), "f", "exec"), names)
         found[line, what] = names["f"]
     assert found.keys() == {
         (1, "1 + 1"),
@@ -163,10 +163,23 @@ def test_mutants_change_what_runs_and_not_what_is_read():
         found[3, "without Not"](1)
 
 
-def test_a_mutant_is_killed_by_the_tests_of_its_file(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(mutants, "_tests", lambda file: ["tests/data/test_sampling.py"])
-    mutants.main([str(tmp_path), "xlingjax/data/sampling.py", "--each", "1"])
-    said = capsys.readouterr().out
-    assert "| all | 1 | 1 (100.0%) |" in said
+def test_a_mutant_is_killed_by_the_tests_of_its_file(tmp_path):
+    """In a process of its own: here the package is imported."""
+    program = (
+        "from benchmarks import mutants\n"
+        "mutants._tests = lambda file: ['tests/data/test_sampling.py']\n"
+        f"mutants.main([{str(tmp_path)!r}, 'xlingjax/data/sampling.py', '--share', '0.01'])\n"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", program], cwd=mutants.ROOT, capture_output=True, text=True
+    )
+    assert "| all | 1 | 1 (100.0%; 20.7% to 100.0%) |" in ended.stdout, ended.stderr
     [line] = (tmp_path / "mutants.jsonl").read_text().splitlines()
-    assert json.loads(line)["killed"]
+    one = json.loads(line)
+    assert one["killed"] and one["by"].startswith("tests/data/test_sampling.py")
+
+
+def test_a_larger_share_of_mutants_contains_a_smaller_one():
+    few, more = (mutants._drawn("xlingjax/data/sampling.py", share, 0) for share in (0.1, 0.3))
+    assert {*few} < {*more} and len(few) == 7
+    assert mutants._drawn("xlingjax/data/sampling.py", 0.1, 1) != few

@@ -5,7 +5,7 @@ import pytest
 from jax.sharding import NamedSharding, PartitionSpec
 
 from xlingjax.model.partition import MeshConfig, make_mesh
-from xlingjax.objectives.losses import cross_entropy, gather_positions
+from xlingjax.objectives.losses import _chunks, best_ids, cross_entropy, gather_positions
 
 TOKENS, VOCAB, ROWS, DIM = 22, 50, 64, 8
 
@@ -223,3 +223,44 @@ def test_the_cotangent_is_not_rounded_to_the_dtype_of_the_gradients(inputs, dtyp
     for got, once in zip(grads(factor), grads(1.0), strict=True):
         assert got.dtype == dtype and jnp.isfinite(got).all()
         np.testing.assert_array_equal(got, (once.astype(jnp.float32) * factor).astype(dtype))
+
+
+@pytest.mark.parametrize(
+    ("tokens", "chunk", "count"),
+    [(22, 0, 1), (22, 11, 2), (22, 7, 4), (26, 4, 13), (22, 5, 5), (7, 100, 1), (30, 7, 5)],
+)  # 13 equal ones rather than 7 with padding, but not 11 rather than 5
+def test_chunks_are_equal_where_few_more_make_them_so(tokens, chunk, count):
+    assert _chunks(tokens, chunk) == count
+
+
+@pytest.mark.parametrize("chunk", [0, 7, 11, 100])
+def test_the_best_id_of_each_state_is_none_of_padding_nor_banned(inputs, chunk):
+    h, table, bias, _, _ = inputs
+    logits = h @ table.T + bias
+    # The highest of all, were they not out.
+    bias = np.where(np.arange(ROWS) < VOCAB, bias, 100.0).astype(np.float32)
+    ids = best_ids(h, table, bias, vocab_size=VOCAB, chunk=chunk)
+    assert ids.dtype == jnp.int32
+    np.testing.assert_array_equal(ids, logits[:, :VOCAB].argmax(1))
+    banned = np.unique(ids)[:2]
+    logits[:, banned] = -np.inf
+    ids = best_ids(h, table, bias, vocab_size=VOCAB, chunk=chunk, banned=banned)
+    np.testing.assert_array_equal(ids, logits[:, :VOCAB].argmax(1))
+
+
+@pytest.mark.parametrize("chunk", [0, 1000])
+def test_ids_are_drawn_from_the_softmax_anew_for_every_state(chunk):
+    logits = np.log([0.5, 0.3, 0.2]).astype(np.float32)
+    table = np.stack([logits, np.zeros(3, np.float32)], 1)
+    states = np.tile(np.array([1, 0], np.float32), (4000, 1))
+    bias = np.zeros(3, np.float32)
+    draw = lambda key, **more: best_ids(  # noqa: E731
+        states, table, bias, vocab_size=3, chunk=chunk, key=key, **more
+    )
+    ids = np.asarray(draw(jax.random.key(0)))
+    shares = [np.mean(ids == one) for one in range(3)]
+    np.testing.assert_allclose(shares, [0.5, 0.3, 0.2], atol=0.03)
+    # As often as two draws of one distribution: 0.25 + 0.09 + 0.04.
+    for other in (np.roll(ids, 1), np.roll(ids, 4), np.asarray(draw(jax.random.key(1)))):
+        assert np.mean(ids == other) == pytest.approx(0.38, abs=0.04)
+    assert set(np.unique(draw(jax.random.key(0), banned=np.array([1])))) == {0, 2}

@@ -197,3 +197,85 @@ def test_the_identity_tells_the_text(files):
     )
     after = make(files).identity
     assert {name for name in before if before[name] != after[name]} == {"sha256"}
+
+
+# --- Tagged sentences -----------------------------------------------------------------------------
+
+TAGS = ("B-X", "I-X", "O")
+
+
+class Spelled(toy.ToyVocabulary):
+    """A piece per letter."""
+
+    def encode(self, text):
+        return [20 + "abcdefgh".index(letter) for letter in text.replace(" ", "")]
+
+
+def tagged(words, tags=()):
+    return ft.Tagged(tuple(words), tuple(tags))
+
+
+@pytest.fixture
+def by_letter(monkeypatch):
+    """Words of letters, the pieces of a tokenizer aside."""
+
+    def pieces_of_words(words, language, vocabulary, apart, marks):
+        ids = [piece for word in words for piece in vocabulary.encode(word)]
+        return ids, [number for number, word in enumerate(words) for _ in word]
+
+    monkeypatch.setattr(ft, "pieces_of_words", pieces_of_words)
+    return Spelled()
+
+
+def test_a_sentence_goes_on_in_the_next_row_and_no_word_stands_in_two(by_letter):
+    sentences = [
+        tagged(["ab", "cd", "e"]),
+        tagged(["abc", "abcdefgh", "a"]),
+        tagged([]),
+        tagged(["abcd"]),
+    ]
+    parts = ft.tagged_parts(sentences, by_letter, 6, "en")
+    assert [(number, owners) for number, _, owners in parts] == [
+        (0, [0, 0, 1, 1]),
+        (0, [2]),
+        (1, [0, 0, 0]),
+        (1, [1, 1, 1, 1]),  # of a longer word the first pieces
+        (1, [2]),
+        (2, []),
+        (3, [0, 0, 0, 0]),
+    ]
+    assert [ids for _, ids, _ in parts[:4]] == [
+        [20, 21, 22, 23],
+        [24],
+        [20, 21, 22],
+        [20, 21, 22, 23],
+    ]
+    with pytest.raises(UserError, match="length 2 leaves no room"):
+        ft.tagged_parts(sentences, by_letter, 2, "en")
+    assert len(ft.tagged_parts(sentences[3:], by_letter, 3, "en")) == 1
+
+
+@pytest.mark.parametrize(
+    ("pieces", "labels", "weights"),
+    [
+        ("first", [0, 0, 0, 1, 2, 0, 0, 0], [0, 1, 0, 1, 1, 0, 0, 0]),
+        ("all", [0, 0, 1, 1, 2, 2, 2, 0], [0, 1, 1, 1, 1, 1, 1, 0]),
+    ],
+)
+def test_tags_stand_at_first_pieces_or_at_all(by_letter, pieces, labels, weights):
+    sentences = [tagged(["ab", "c", "ade"], ["B-X", "I-X", "O"]), tagged(["a"])]
+    rows = ft.tagged_rows(sentences, by_letter, 9, TAGS, "en", 3, pieces=pieces)
+    pad = by_letter.pad_id
+    ids = [by_letter.bos_id, 20, 21, 22, 20, 23, 24, by_letter.eos_id, pad]
+    assert rows["input_ids"].tolist()[0] == ids
+    assert rows["tag_labels"].tolist() == [[*labels, 0], [0] * 9]
+    assert rows["tag_weights"].tolist() == [[*weights, 0], [0] * 9]
+    used = [[1] * 8 + [0], [1] * 3 + [0] * 6]
+    assert rows["pack_ids"].tolist() == used
+    assert rows["position_ids"].tolist() == [[*range(8), 0], [0, 1, 2] + [0] * 6]
+    assert rows["language_ids"].tolist() == [[3 * one for one in row] for row in used]
+    assert not rows["sides"].any()
+    with pytest.raises(UserError, match="tag 'O' is not one of B-X, I-X"):
+        ft.tagged_rows(sentences, by_letter, 9, TAGS[:2], "en", 3)
+    with pytest.raises(UserError, match="pieces='last' is not one of first, all"):
+        ft.tagged_rows(sentences, by_letter, 9, TAGS, "en", 3, pieces="last")

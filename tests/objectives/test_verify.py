@@ -1,0 +1,108 @@
+import jax
+import numpy as np
+import pytest
+from rich.console import Console
+
+from tests.helpers.reference import CONFIG, make_batch
+from xlingjax.model.attention import AttentionSpec
+from xlingjax.model.encoder import Encoder
+from xlingjax.model.masks import bidirectional
+from xlingjax.objectives import verify
+from xlingjax.objectives.ernie_m import CAMLM
+from xlingjax.objectives.leak import Visibility
+from xlingjax.objectives.verify import Finding, finding
+from xlingjax.objectives.xlm import MLM
+
+
+@pytest.mark.parametrize(
+    ("leaks", "seen", "moved", "exact", "verdict"),
+    [
+        (0, 10, 10, True, "ok"),
+        (0, 10, 9, True, "blind"),
+        (0, 10, 5, False, "ok"),
+        (0, 10, 4, False, "blind"),
+        (0, 0, 0, True, "blind"),
+        (0, 1, 1, True, "ok"),
+        (1, 10, 10, True, "leaks"),
+    ],
+)
+def test_verdicts(leaks, seen, moved, exact, verdict):
+    assert Finding("mlm", "mlm", 3, leaks, seen, moved, exact).verdict == verdict
+
+
+def test_counts_are_of_used_slots_and_real_words():
+    # Two slots of one row of four columns, the last one padding; nothing reaches the second slot.
+    allowed = np.array([[[1, 1, 0, 0], [0, 0, 0, 0]]], bool)
+    moved = np.array([[[1, 0, 1, 0], [0, 0, 0, 0]]], bool)
+    columns = np.array([[0, -1]])
+    batch = {"pack_ids": np.array([[1, 1, 1, 0]])}
+    found = finding("stage", "term", Visibility(allowed, moved, columns), batch, exact=True)
+    assert found == Finding("stage", "term", hidden=1, leaks=1, seen=2, moved=1, exact=True)
+    # A slot that only what is forbidden reaches is a used one.
+    forbidden = Visibility(np.zeros_like(allowed), moved, columns)
+    assert finding("stage", "term", forbidden, batch, exact=True).hidden == 3
+
+
+class OneBatch:
+    def __init__(self, batch):
+        self.batch = batch
+
+    def next(self):
+        return self.batch
+
+
+class Leaking(CAMLM):
+    def attention(self):
+        return AttentionSpec(bidirectional)
+
+
+@pytest.mark.parametrize(("dtype", "exact"), [("float32", True), ("bfloat16", False)])
+def test_every_stage_is_tested_on_the_first_rows_of_its_own_batch(dtype, exact):
+    model = Encoder(CONFIG.replace(dtype=dtype))
+    mlm, camlm = (OneBatch(make_batch(name, packed=False)) for name in ("mlm", "camlm"))
+    stages = {"mlm": (MLM(), mlm), "wrong": (Leaking(), camlm)}
+    findings = list(verify.verify(stages, model, 1))
+    assert [one.predictions for one in findings] == ["mlm", "camlm_x", "camlm_y"]
+    assert [one.objective for one in findings] == ["mlm", "wrong", "wrong"]
+    assert [one.verdict for one in findings] == ["ok", "leaks", "leaks"]
+    assert {one.exact for one in findings} == {exact}
+    batch = mlm.batch
+    slots = int(batch["masked_weights"][0].sum())
+    # MLM: each prediction sees all words of its row.
+    assert findings[0].seen == slots * int(batch["pack_ids"][0].sum())
+
+
+def test_a_table_says_each_finding_in_full_however_narrow_the_terminal():
+    findings = [
+        Finding("a_long_objective", "a_long_term", 1234, 0, 5678, 5678, True),
+        Finding("b", "b", 7, 6, 5, 4, True),
+    ]
+    console = Console(width=90, record=True)
+    console.print(verify.table(findings, "Of random parameters"))
+    title, _, first, second = console.export_text().splitlines()
+    assert title.strip() == "Of random parameters"
+    assert first.split() == [
+        "a_long_objective",
+        "a_long_term",
+        "1,234",
+        "0",
+        "5,678",
+        "5,678",
+        "ok",
+    ]
+    assert second.split() == ["b", "b", "7", "6", "5", "4", "leaks"]
+
+
+def test_random_parameters_are_initial_ones_with_noise_of_half_their_size():
+    model = Encoder(CONFIG)
+    params = verify.random_parameters(model)
+    initial = jax.jit(model.init)(jax.random.key(0))
+    kernel = initial["encoder"]["layers"]["ffn"]["in"]["kernel"]
+    noise = jax.tree.map(lambda a, b: np.asarray(a - b), params, initial)
+    size = noise["encoder"]["layers"]["ffn"]["in"]["kernel"].std()
+    assert size == pytest.approx(0.5 * float(kernel.std()), rel=0.1)
+    # Biases start at 0, and scales alike: they get noise too, each of its own.
+    norm = noise["encoder"]["layers"]["ffn_norm"]
+    for leaf in (norm["bias"], norm["scale"]):
+        assert leaf.std() == pytest.approx(0.01, rel=0.5)
+    assert not np.array_equal(norm["bias"], norm["scale"])

@@ -1,0 +1,103 @@
+"""What every objective's rows have in common: what stands in columns without text, and that a
+decoder reads what it has predicted."""
+
+import numpy as np
+import pytest
+
+from tests.helpers import made
+from xlingjax.preprocessors.ernie_m import BtmlmFeatures, CamlmFeatures
+from xlingjax.preprocessors.mbart import MaskedTranslationFeatures, MaskedWordsFeatures
+from xlingjax.preprocessors.t5 import SpanCorruptionFeatures
+from xlingjax.preprocessors.translation import TranslationFeatures
+from xlingjax.preprocessors.unicoder import ClMlmFeatures, ClwrFeatures
+from xlingjax.preprocessors.veco import VecoFeatures, VecoTextFeatures
+from xlingjax.preprocessors.xglue import XfnpFeatures
+from xlingjax.preprocessors.xlm import ClmFeatures, Masking, MlmFeatures, TlmFeatures
+
+LENGTH = 48
+
+
+class Xlmr(made.Xlmr):
+    unk_id = 3
+
+
+class Xlm(made.Xlm):
+    unk_id = 3
+
+
+GENERATED = [
+    MaskedWordsFeatures(Masking(0.3)),
+    MaskedWordsFeatures(Masking(0.3), "text"),
+    MaskedTranslationFeatures(packing=False),
+    TranslationFeatures(),
+    SpanCorruptionFeatures(),
+    XfnpFeatures(10, 3),
+]
+ENCODED = [
+    ClmFeatures(),
+    MlmFeatures(),
+    TlmFeatures(),
+    CamlmFeatures(),
+    CamlmFeatures(layout="slots"),
+    BtmlmFeatures(targets=((1, 1.0), (2, 1.0))),
+    ClwrFeatures(),
+    ClMlmFeatures(),
+    VecoFeatures(),
+    VecoTextFeatures(),
+]
+
+
+def named(features):
+    return type(features).__name__.removesuffix("Features").lower()
+
+
+def batch_of(features):
+    vocabulary, columns = Xlmr, None
+    if isinstance(features, SpanCorruptionFeatures):
+        vocabulary, columns = Xlm, features.columns(LENGTH)
+    if isinstance(features, TranslationFeatures):
+        columns = 2 * LENGTH
+    languages = (1, 2)[: features.sides]
+    _, batch = made.batch(
+        features, LENGTH, vocabulary, languages=languages, columns=columns, sentences=33
+    )
+    return batch, vocabulary
+
+
+@pytest.mark.parametrize("features", [*GENERATED, *ENCODED], ids=named)
+def test_columns_without_text(features):
+    batch, vocabulary = batch_of(features)
+    for side in ("", "decoder_"):
+        if f"{side}pack_ids" not in batch:
+            continue
+        used = batch[f"{side}pack_ids"] > 0
+        assert used[:, 0].all() and not used.all()
+        ids = batch["input_ids" if not side else "decoder_ids"]
+        assert (ids[~used] == vocabulary.pad_id).all()
+        assert {*batch[f"{side}language_ids"][used].tolist()} <= {1, 2}
+        for name in ("language_ids", "position_ids"):
+            assert not batch[f"{side}{name}"][~used].any(), name
+    for name in ("decoder_targets", "decoder_weights"):
+        if name in batch:
+            assert not batch[name][~used].any(), name
+
+
+@pytest.mark.parametrize("features", GENERATED, ids=named)
+def test_a_decoder_reads_what_it_has_predicted(features):
+    batch, vocabulary = batch_of(features)
+    packs = batch["decoder_pack_ids"]
+    goes_on = (packs[:, 1:] == packs[:, :-1]) & (packs[:, 1:] > 0)
+    reads, predicts = batch["decoder_ids"][:, 1:], batch["decoder_targets"][:, :-1]
+    positions = batch["decoder_position_ids"]
+    if not isinstance(features, XfnpFeatures):
+        # Its runs of words stand apart in the text, and go on from what precedes them there.
+        np.testing.assert_array_equal(reads[goes_on], predicts[goes_on])
+        assert (np.diff(positions, axis=1)[goes_on] == 1).all()
+        assert (positions[:, 0] == 0).all()
+        starts = np.diff(packs, axis=1, prepend=0) > 0
+        assert (batch["decoder_ids"][starts] == vocabulary.eos_id).all()
+        assert not positions[starts].any()
+    paid = batch["decoder_weights"]
+    assert {*np.unique(paid)} <= {0.0, 1.0} and paid.any()
+    if isinstance(features, SpanCorruptionFeatures | TranslationFeatures):
+        np.testing.assert_array_equal(paid, packs > 0)
