@@ -1,6 +1,7 @@
 """What a step is said to cost is what XLA computes; the command that measures it needs little and
 runs."""
 
+import ast
 import json
 import math
 import re

@@ -24,6 +24,14 @@ def test_an_absent_language_is_never_drawn():
     assert smoothed([3, 0, 1], 0.0).tolist() == [0.5, 0.0, 0.5]
 
 
+def test_nothing_set_is_xlms_sampling():
+    nothing = Sampling()
+    assert (nothing.counts, nothing.same_language, nothing.uniform) == ("sentences", True, False)
+    assert nothing == Sampling(None, None, None)
+    with pytest.raises(AttributeError):
+        nothing.alpha = 0.5
+
+
 def test_modes():
     counts = {"de": 900, "en": 100}
     assert Sampling().shares(counts) == pytest.approx({"de": 0.8232, "en": 0.1768}, abs=1e-4)

@@ -111,3 +111,15 @@ def test_masks_are_equal_by_name():
     assert causal & bidirectional != bidirectional
     assert hash(bidirectional) == hash(same_pack & valid_keys)
     assert Mask("own", full.allow).name == "own"
+
+
+def test_a_query_that_sees_nothing_sees_its_own_column_wherever_its_row_is_cut():
+    f = fields([1, 1, 0, 0, 0])
+    nothing = Mask("nothing", lambda q, k: q.valid & k.valid & False)
+    assert grid(nothing, f) == ["x....", ".x...", "..x..", "...x.", "....x"]
+    queries = fields([1, 0, 0])
+    cut = np.asarray(nothing(queries, f, first=1))[0]
+    np.testing.assert_array_equal(cut, np.eye(5, dtype=bool)[1:4])
+    # Of fewer keys the last one.
+    cut = np.asarray(nothing(queries, f, first=3))[0]
+    np.testing.assert_array_equal(cut, np.eye(5, dtype=bool)[[3, 4, 4]])

@@ -10,7 +10,7 @@ from tests.helpers.reference import GENERATOR, random_model
 from xlingjax.data.labelled.records import Example
 from xlingjax.errors import UserError
 from xlingjax.evaluation.classification import predict, summarise
-from xlingjax.objectives.finetuning import Classification
+from xlingjax.objectives.finetuning import Classification, Tagging
 from xlingjax.objectives.translation import Translation
 from xlingjax.preprocessors.finetuning import classification_rows
 
@@ -65,6 +65,34 @@ def test_loss_and_metrics_against_numpy(model, batch):
     assert count.tolist() == [3, 3, 3]
     total, _ = loss.metrics["classification/accuracy_by_language"]
     assert total.tolist() == correct.reshape(3, 3).sum(axis=1).tolist()
+
+
+def test_the_loss_of_tags_against_numpy(batch):
+    encoder, params = toy.model(num_labels=3, classifier="tagging")
+    objective, rng = Tagging(3), np.random.default_rng(2)
+    used = batch["pack_ids"] > 0
+    rows = {name: batch[name] for name in objective.reads if name in batch}
+    rows["tag_weights"] = (used & (rng.random(used.shape) < 0.6)).astype(np.float32)
+    rows["tag_labels"] = rng.integers(3, size=used.shape).astype(np.int32)
+    logits = np.asarray(jax.jit(lambda b: objective.logits(encoder, params, b))(rows), np.float64)
+    nll = np.log(np.exp(logits).sum(-1))
+    nll -= np.take_along_axis(logits, rows["tag_labels"][..., None], -1)[..., 0]
+    right, weights = logits.argmax(-1) == rows["tag_labels"], rows["tag_weights"]
+    loss = jax.jit(lambda b: objective.loss(encoder, params, b, None, 3))(rows)
+    np.testing.assert_allclose(loss.terms["tagging"], (nll * weights).sum(), rtol=1e-5)
+    assert float(objective.weights(rows)["tagging"]) == weights.sum()
+    for name, values in (("loss", nll), ("accuracy", right)):
+        total, count = loss.metrics[f"tagging/{name}"]
+        np.testing.assert_allclose([total, count], [(values * weights).sum(), weights.sum()], 1e-5)
+        total, count = loss.metrics[f"tagging/{name}_by_language"]
+        of_language = [rows["language_ids"] == language for language in range(3)]
+        want = [(values * weights)[one].sum() for one in of_language]
+        np.testing.assert_allclose(total, want, rtol=1e-5)
+        np.testing.assert_allclose(count, [weights[one].sum() for one in of_language])
+    with pytest.raises(UserError, match="num_labels=3, classifier='tagging'; the task has 2 tags"):
+        Tagging(2).logits(encoder, params, rows)
+    with pytest.raises(UserError, match="the task has 3 tags and needs classifier=.tagging"):
+        objective.logits(*toy.model(num_labels=3), rows)
 
 
 def test_dropout_only_with_a_key(batch):
