@@ -235,3 +235,21 @@ def test_a_tag_of_the_teacher_stands_at_its_word(folder, tmp_path):
     assert used.sum(axis=1).tolist() == [1, 3] and used[1, 1:4].all()  # behind </s>, one tag a word
     tags = [UDPOS.labels[i] for i in batch["tag_labels"][by_length[1]][1:4]]
     assert tags == ["DET", "NOUN", "VERB"] and (batch["language_ids"][:, 0] == 0).all()
+
+
+def test_all_of_gold_are_two_languages_at_least_and_all_translations_one(tmp_path):
+    root = official_files.write(tmp_path, ("de", "en"), train=4, dev=2, test=2) / "xtreme"
+    both = Training(("all",)).parts(UDPOS, root)
+    assert both == [("gold", "de"), ("gold", "en")]
+    translated = Training((), ("all",)).parts(XNLI, root)
+    assert translated == [("translated", "de")]
+    for path in root.rglob("*udpos*/*de*"):
+        path.unlink()
+    with pytest.raises(UserError, match="en has train files below .* and the strategy is"):
+        Training(("all",)).parts(UDPOS, root)
+    for path in root.rglob("*udpos*/*"):
+        path.unlink()
+    with pytest.raises(UserError, match="no language has train files"):
+        Training(("all",)).parts(UDPOS, root)
+    with pytest.raises(UserError, match="nothing to train on"):
+        Training(()).parts(UDPOS, root)

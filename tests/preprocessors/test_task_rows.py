@@ -1,5 +1,6 @@
 """Rows of a task: counted without making them, and those that stand side by side."""
 
+import numpy as np
 import pytest
 
 from tests.preprocessors import test_task
@@ -43,3 +44,21 @@ def test_rows_are_counted_without_making_them(folder, name, length, resets):
     made = task_rows(task, records, Hashed(), reading, "en", 1)
     counted = count_rows(task, records, Hashed(), reading, "en")
     assert counted == len(made["input_ids"]) and (counted > 1.2 * len(records)) == (name != "xnli")
+
+
+@pytest.mark.parametrize(
+    ("name", "answers"),
+    [("xnli", "labels"), ("udpos", "tag_labels"), ("xquad", "beside_start_positions")],
+)
+def test_rows_beside_each_other_are_those_of_the_kind_of_task(folder, name, answers):
+    """An example beside itself: each half has its text, in a language of its own."""
+    task = task_named(f"xtreme/{name}")
+    records = read(task, folder, "train", "en")[:3]
+    reading = Reading(length=40, stride=12, max_question=16)
+    made = beside_rows(task, records, records, Hashed(), reading, "de", (2, 1))
+    ids, languages, used = (made[f] for f in ("input_ids", "language_ids", "pack_ids"))
+    assert ids.shape == (len(ids), 80) and answers in made
+    alone = task_rows(task, records, Hashed(), reading, "en", 1)
+    for half, language in ((slice(0, 40), 2), (slice(40, 80), 1)):
+        np.testing.assert_array_equal(ids[:, half], alone["input_ids"])
+        assert {*languages[:, half][used[:, half] > 0].tolist()} == {language}
