@@ -12,6 +12,7 @@ from tests.helpers.reference import CONFIG, LANGUAGES, loss_of, random_model
 from xlingjax.data.loader import array_source
 from xlingjax.errors import UserError
 from xlingjax.inference.encode import pooling_weights
+from xlingjax.model.flops import flops_per_token
 from xlingjax.objectives.leak import visibility
 from xlingjax.objectives.retrieval import HardestNegative
 from xlingjax.preprocessors.retrieval import SentencePairFeatures
@@ -165,3 +166,9 @@ def test_eight_devices_train_what_one_does_and_a_run_goes_on_bitwise(tmp_path):
     again = tiny_run.flat(run(tmp_path / "one").params)
     for name, value in expected.items():
         np.testing.assert_array_equal(again[name], value, err_msg=name)
+
+
+def test_any_layer_from_the_embeddings_on_and_a_cost_without_words():
+    assert HardestNegative(layer=0).layer == 0
+    cost = HardestNegative().flops_per_token(CONFIG, {"input_ids": (8, 12)})
+    assert cost == flops_per_token(CONFIG, 12, 0.0)
