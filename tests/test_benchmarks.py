@@ -164,6 +164,7 @@ def test_mutants_change_what_runs_and_not_what_is_read():
         found[3, "without Not"](1)
 
 
+@pytest.mark.long
 def test_a_mutant_is_killed_by_the_tests_of_its_file(tmp_path):
     """In a process of its own: here the package is imported."""
     program = (
