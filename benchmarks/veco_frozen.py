@@ -29,7 +29,9 @@ class FrozenMemory(VECO):
     run: str = ""
 
     def memory(self, batch: Batch, h_BLD: Array, texts: int) -> Array:
-        trained = opened(self.run)
+        # While the step is traced, and of no part of it.
+        with jax.ensure_compile_time_eval():
+            trained = opened(self.run)
         # Constants of the program: models of a few million parameters alone.
         memory_BLD = trained.model.encode(
             trained.params,
