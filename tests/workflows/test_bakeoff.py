@@ -150,11 +150,15 @@ def test_every_mix_reads_the_same_tokens_and_finished_cells_are_not_run_again(co
     ],
     ids=["spans", "all"],
 )
-def test_encoder_decoders_are_compared_by_their_own_recipe(commands, tmp_path, mixes):
+def test_encoder_decoders_are_compared_by_their_own_recipe(commands, tmp_path, monkeypatch, mixes):
     """Whose evaluations read no held-out text: gin itself says what each run may be told."""
-    text = write(
-        tmp_path / "mono/de.txt", "Der Hund schläft im Haus.\nDie Katze trinkt Milch.\n" * 9
-    )
+    german = "Der Hund schläft im Haus.\nDie Katze trinkt Milch.\n" * 9
+    text = write(tmp_path / "mono/de.txt", german)
+    # The recipe's own pairs, as `make pretrain` writes them: some mixes read none.
+    pairs = tmp_path / "runs/demo/data/parallel/tinyworld"
+    write(pairs / "de-en.de", german)
+    write(pairs / "de-en.en", "The dog sleeps at home.\nThe cat drinks milk.\n" * 9)
+    monkeypatch.chdir(tmp_path)
     train_vocabulary(tmp_path / "vocab", mono=[str(text)], size=40)
     base = ["EVAL_EVERY=0", f"MONO='{text}'", f"VOCABULARY='{tmp_path}/vocab'"]
     words = ["bakeoff", "--gin_file", "gin/recipes/bakeoff_seq2seq.gin"]
