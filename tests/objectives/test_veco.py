@@ -100,7 +100,8 @@ def test_a_pair_is_one_text_for_tlm_and_two_for_the_rest():
         for number in range(1, batch["pack_ids"][row].max() + 1):
             columns = np.flatnonzero(batch["pack_ids"][row] == number)
             np.testing.assert_array_equal(
-                one["position_ids"][row, columns], np.arange(len(columns))
+                one["position_ids"][row, columns],
+                np.arange(len(columns)),
             )
             opens = columns[batch["sides"][row, columns] == 1][0]
             assert (
@@ -110,7 +111,8 @@ def test_a_pair_is_one_text_for_tlm_and_two_for_the_rest():
             )
             rest = np.setdiff1d(columns, opens)
             np.testing.assert_array_equal(
-                two["input_ids"][row, rest], batch["input_ids"][row, rest]
+                two["input_ids"][row, rest],
+                batch["input_ids"][row, rest],
             )
 
 
@@ -139,7 +141,8 @@ def test_plugged_out_states_know_neither_the_cross_attention_nor_the_other_side(
     ).all()  # S does change with the other side
     elsewhere = batch["pack_ids"][0] != batch["pack_ids"][0, column]
     np.testing.assert_array_equal(
-        s_changed[0][elsewhere], s[0][elsewhere]
+        s_changed[0][elsewhere],
+        s[0][elsewhere],
     )  # but not with another pair's
 
 
@@ -152,7 +155,7 @@ def gradient_at_inputs(model, params, batch, objective, term):
         return token_loss(term, model, params, found, LANGUAGES, 0)[0]
 
     return np.asarray(
-        jax.jit(jax.grad(total))(np.zeros((*batch["input_ids"].shape, CONFIG.dim), np.float32))
+        jax.jit(jax.grad(total))(np.zeros((*batch["input_ids"].shape, CONFIG.dim), np.float32)),
     )
 
 
@@ -245,7 +248,8 @@ def test_plugging_out_leaves_the_states(model_and_params):
     plain = Encoder(CONFIG.replace(cross_attention=False))
     h, _ = OBJECTIVE.states(model, params, batch)
     np.testing.assert_array_equal(
-        plain.encode(out, as_two_texts(batch), AttentionSpec(own_side)), h
+        plain.encode(out, as_two_texts(batch), AttentionSpec(own_side)),
+        h,
     )
 
 
@@ -258,6 +262,8 @@ def test_factors_are_those_of_the_terms_and_0_leaves_them_out(model_and_params):
     assert [*coefficients] == ["veco_plug_out_x", "veco_plug_out_y", "veco_tlm"]
     assert [*coefficients.values()][:2] == [2.0, 2.0]
     assert float(coefficients["veco_tlm"].at(5)) == 2.5
+    # Pages show the masks of what is trained.
+    assert [*objective.masks()] == ["self-attention of H and S", "TLM"]
     whole, some = (loss_of(one, model, params, batch).terms for one in (OBJECTIVE, objective))
     assert [*some] == [*coefficients] == [*objective.evidence()] == [*objective.weights(batch)]
     for term, value in some.items():
@@ -269,5 +275,8 @@ def test_refusals_of_factors():
         VECO(factors=(("plugin", 1.0),))
     with pytest.raises(UserError, match="ramp '5:1'"):
         VECO(factors=(("plug_in", "5:1"),))
-    with pytest.raises(UserError, match="veco: all factors are 0"):
+    for factor in (-1.0, "0:1,5:-1", float("nan")):
+        with pytest.raises(UserError, match="veco: the factor .* of plug_in must not be negative"):
+            VECO(factors=(("plug_in", factor),))
+    with pytest.raises(UserError, match="leaves no term; in the first phase"):
         VECO(plug_out=False, factors=(("plug_in", 0),))

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from xlingjax.config.text import TextSource
+from xlingjax.errors import UserError
 from xlingjax.objectives.veco import VECO
 from xlingjax.preprocessors.veco import VecoFeatures, VecoTextFeatures
 from xlingjax.preprocessors.xlm import Masking
@@ -28,7 +29,11 @@ def veco(
 ) -> ObjectiveRun:
     """VECO (§2.1-2.2) on the corpus's pairs. plug_out False: the first phase, without the terms
     that have no gradient there; tlm: with TLM as a fifth term; reset_positions, factors: see
-    `VECO`."""
+    `VECO`. Raises UserError for a factor of TLM without it."""
+    if not tlm and "tlm" in (factors or {}):
+        raise UserError(
+            "veco: VECO_FACTORS weighs TLM, and VECO_TLM=False leaves it out: drop one of them",
+        )
     objective = VECO(
         plug_out=plug_out,
         stop_gradient=stop_gradient,

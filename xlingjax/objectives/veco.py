@@ -41,7 +41,7 @@ class VECO(TokenObjective):
     positions running on; reset_positions: restarting at y, as XLM's TLM. query: the model's
     `cross_attention_query`; raises UserError where it is not. factors: (kind, factor of its terms)
     of kinds whose factor is not 1; a number or a ramp by the step of the run, 0 leaves the terms
-    out; raises UserError for a kind not of `KINDS`.
+    out; raises UserError for a kind not of `KINDS`, a negative one, and where no term is left.
 
     The batch has each pair as TLM reads it, `<s> x </s> </s> y </s>`; for H and S y too opens as x
     does.
@@ -66,10 +66,16 @@ class VECO(TokenObjective):
                     " (VECO_FACTORS)",
                 )
             # What is wrong with it is said now, not at the first step.
-            Ramp.parse(factor)
-        if not self._promises:
+            values = Ramp.parse(factor).values
+            if not min(values) >= 0:
+                raise UserError(
+                    f"{self.name}: the factor {factor} of {kind} must not be negative"
+                    " (VECO_FACTORS)",
+                )
+        if not self._kinds:
             raise UserError(
-                f"{self.name}: all factors are 0; leave one above (VECO_FACTORS)",
+                f"{self.name}: VECO_FACTORS leaves no term; in the first phase (FIRST_PHASE) there"
+                " is plug_in alone",
             )
 
     def _factor(self, kind: str) -> float | Ramp:
@@ -103,13 +109,6 @@ class VECO(TokenObjective):
         return self._sides(kind)
 
     @property
-    def _promises(self) -> dict[str, Mask]:
-        promises = {}
-        for kind, mask in self._kinds.items():
-            promises |= dict.fromkeys(self._terms(kind), mask)
-        return promises
-
-    @property
     def coefficients(self) -> dict[str, float | Ramp]:
         coefficients = {}
         for kind in self._kinds:
@@ -122,16 +121,18 @@ class VECO(TokenObjective):
         return AttentionSpec(own_side)
 
     def masks(self) -> dict[str, Mask]:
-        masks = {
-            "self-attention of H and S": own_side,
-            "cross-attention of S to H": partner,
-        }
-        if self.tlm:
+        masks = {"self-attention of H and S": own_side}
+        if "plug_in" in self._kinds:
+            masks["cross-attention of S to H"] = partner
+        if "tlm" in self._kinds:
             masks["TLM"] = bidirectional
         return masks
 
     def evidence(self) -> dict[str, Mask]:
-        return self._promises
+        promises = {}
+        for kind, mask in self._kinds.items():
+            promises |= dict.fromkeys(self._terms(kind), mask)
+        return promises
 
     def weights(self, batch: Batch) -> dict[str, Array]:
         counts = {}
