@@ -78,7 +78,9 @@ def streams(config, params, batch, memory_BSD, **options):
     model = NgramSeq2Seq(config)
     return np.asarray(
         jax.jit(lambda p, b, m: model.decode_streams(p, b, m, **options))(
-            params, batch, memory_BSD
+            params,
+            batch,
+            memory_BSD,
         ),
     )
 

@@ -147,7 +147,8 @@ def test_layer_rates():
     """The figures of ERNIE-M's base model: 12 layers, 0.8."""
     rates = flattened(
         layer_rates(
-            encoder_shapes(layers=12, num_languages=3, num_labels=2, head="transform"), 0.8
+            encoder_shapes(layers=12, num_languages=3, num_labels=2, head="transform"),
+            0.8,
         ),
     )
     by_layer = np.ravel(rates.pop("encoder/layers/ffn/in/kernel"))

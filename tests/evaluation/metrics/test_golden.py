@@ -116,7 +116,9 @@ def mock_gold(name, kind, path):
     english = tuple((str(number), "") for number in range(len(rows)))
     return [
         Bitext(
-            (), english, frozenset(zip(map(str, rows), map(str, range(len(rows))), strict=True))
+            (),
+            english,
+            frozenset(zip(map(str, rows), map(str, range(len(rows))), strict=True)),
         ),
     ]
 
