@@ -26,7 +26,7 @@ wait
 # VECO goes on from the MLM, on the same text and the few pairs; beside it the MLM goes on for as many steps.
 encoder mlm_more 1500 "${mlm[@]}" --gin.INIT_FROM="$out/mlm"
 encoder veco 1500 --gin_file gin/recipes/veco_tiny.gin --gin.PARALLEL="$out/data/parallel" --gin.BATCH=16 --gin.VECO_WEIGHT=1 \
-  --gin.INIT_FROM="$out/mlm" --gin.FIRST_PHASE=300
+  --gin.INIT_FROM="$out/mlm" --gin.FIRST_PHASE=300 --gin.VECO_RESET_POSITIONS=False --gin.VECO_FACTORS=None # as measured
 wait
 
 cell() { # NAME ARGUMENTS: a translator from the few pairs

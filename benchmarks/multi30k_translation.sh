@@ -20,7 +20,7 @@ encoder() { # NAME STEPS ARGUMENTS
 encoder mlm 4000 --gin_file gin/recipes/xlm_tiny_mlm.gin --gin.PARALLEL=None
 wait
 encoder veco 2000 --gin_file gin/recipes/veco_tiny.gin --gin.PARALLEL="$train/de-en.de" --gin.VECO_WEIGHT=1 --gin.INIT_FROM="$out/mlm" \
-  --gin.FIRST_PHASE=400
+  --gin.FIRST_PHASE=400 --gin.VECO_RESET_POSITIONS=False --gin.VECO_FACTORS=None # as measured
 wait
 
 translator() { # NAME ENCODER

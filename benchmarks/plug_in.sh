@@ -61,7 +61,7 @@ END
 finished "$veco" || mlm_tlm "$demo"
 finished "$veco" || run "$out/veco.log" pretrain --gin_file gin/recipes/veco_tiny.gin --workdir "$veco" \
   --gin.INIT_FROM="$demo/mlm_tlm" --gin.MONO="$demo/data/mono" --gin.PARALLEL="$demo/data/parallel/tinyworld" --gin.VOCABULARY="$demo/vocab" \
-  --gin.HELDOUT_TEXT=None --gin.HELDOUT_PAIRS=None
+  --gin.HELDOUT_TEXT=None --gin.HELDOUT_PAIRS=None --gin.VECO_RESET_POSITIONS=False --gin.VECO_FACTORS=None # as measured
 wait
 sweep() { # LOG TASK STRATEGIES, settings
   run "$out/$1.log" finetune --task "xtreme/$2" --from "$veco" --data "$out/data" --to "$out/scores" --strategy $3 --seeds "$seeds" \
