@@ -46,6 +46,14 @@ ALL = (
     "tests/preprocessors/test_padding.py",
 )
 """Of every file of objectives and preprocessors."""
+OF_ROOM = {
+    "objectives": (
+        "tests/objectives/test_bounds.py",
+        "tests/objectives/test_by_hand.py",
+    ),
+    "preprocessors": ("tests/preprocessors/test_bounds.py",),
+}
+"""Of every file of one of the two."""
 # Beside the tests of the same name.
 TESTS = {
     "xlingjax/model/masks.py": ("tests/objectives/test_leak.py",),
@@ -375,10 +383,10 @@ def _tests(file: str) -> list[str]:
         *ROOT.glob(f"{folder}/test_{path.stem}_*.py"),
     ]
     tests = [str(one.relative_to(ROOT)) for one in names]
-    if path.parts[1] in ("objectives", "preprocessors"):
-        tests += ALL
+    if path.parts[1] in OF_ROOM:
+        tests += [*ALL, *OF_ROOM[path.parts[1]]]
         # An objective by its features, and the other way round.
-        for room in ("objectives", "preprocessors"):
+        for room in OF_ROOM:
             other = ROOT / "tests" / room / f"test_{path.stem}.py"
             if other.exists():
                 tests.append(str(other.relative_to(ROOT)))

@@ -77,3 +77,59 @@ def test_table_and_expected_epochs():
         "75.00%",
         "3.00",
     ]
+
+
+def test_a_table_rounds_and_is_of_a_thousand_steps_where_no_number_is_given():
+    sizes = {"de": {"sentences": 50.6, "tokens": 800.4, "rows": 7.7}}
+    table = sampling_table(sizes, {"de": 2 / 3}, rows_per_step=3)
+    epochs = 1000 * 3 * (2 / 3) / 7.7
+    assert table == [
+        {
+            "name": "de",
+            "sentences": 51,
+            "tokens": 800,
+            "rows": 8,
+            "share": 0.666667,
+            "epochs_per_1000_steps": round(epochs, 4),
+        },
+    ]
+    assert round(epochs, 4) != round(epochs, 5)
+    title, line = format_table(table).splitlines()
+    assert title.split()[-2:] == ["epochs/1k", "steps"]
+    assert line.split()[-2:] == ["66.67%", "259.74"]
+    assert format_table(table, steps=5000).splitlines()[1].split()[-1] == "1298.70"
+    # No step is no number of steps.
+    assert format_table(table, steps=0) == format_table(table)
+
+
+@pytest.mark.parametrize("counts", [[], [0, 0], [3, -1]])
+def test_counts_without_text_are_refused(counts):
+    with pytest.raises(UserError, match="needs counts above zero"):
+        smoothed(counts, 0.5)
+
+
+@pytest.mark.parametrize(
+    ("given", "names"),
+    [
+        ({"alpha": 0.0, "temperature": 1.0}, "alpha and temperature"),
+        ({"temperature": 1.0, "weights": {}}, "temperature and weights"),
+        ({"weights": {}, "uniform": True}, "weights and uniform"),
+    ],
+)
+def test_two_ways_to_sample_are_one_too_many(given, names):
+    with pytest.raises(UserError, match=f"sampling options {names} exclude each other"):
+        Sampling(**given)
+    for name, value in given.items():
+        assert getattr(Sampling(**{name: value}), name) == value
+
+
+def test_exponents_by_whichever_name():
+    counts = {"de": 900, "en": 100}
+    assert Sampling(alpha=0.5).shares(counts) == Sampling(temperature=2.0).shares(counts)
+    assert Sampling(alpha=0.0).shares(counts) == {"de": 0.5, "en": 0.5}
+    assert Sampling(alpha=1.0).shares(counts) == pytest.approx({"de": 0.9, "en": 0.1})
+    assert Sampling(temperature=0.5).shares(counts) == pytest.approx({"de": 81 / 82, "en": 1 / 82})
+    with pytest.raises(UserError, match="must not be negative, got nan"):
+        smoothed([1, 2], float("nan"))
+    with pytest.raises(UserError, match="above zero, got nan"):
+        Sampling(temperature=float("nan"))

@@ -1,0 +1,233 @@
+"""Where the options of objectives end, which model each asks for, and what it promises of its rows
+to the attention."""
+
+import types
+
+import numpy as np
+import pytest
+
+from tests.helpers.reference import CONFIG, GENERATOR
+from tests.objectives.test_defaults import SETTINGS, made
+from xlingjax.errors import UserError
+from xlingjax.model.attention import AttentionSpec
+from xlingjax.model.masks import (
+    bidirectional,
+    camlm,
+    camlm_alone,
+    causal,
+    own_side,
+    prefix,
+    pseudo_tokens,
+    pseudo_tokens_together,
+    same_side,
+)
+from xlingjax.objectives.back_translation import BackTranslation
+from xlingjax.objectives.ernie_m import BTMLM, CAMLM
+from xlingjax.objectives.finetuning import Classification, PlugIn, Tagging
+from xlingjax.objectives.plug_in import PlugInSpans, PlugInTagging
+from xlingjax.objectives.plugged import require_plugged_in
+from xlingjax.objectives.ramp import Ramp
+from xlingjax.objectives.retrieval import HardestNegative
+from xlingjax.objectives.span_qa import SpanQA
+from xlingjax.objectives.translation import Translation
+from xlingjax.objectives.unicoder import CLMLM, CLPC, CLWR, DAN
+from xlingjax.objectives.veco import VECO
+from xlingjax.objectives.xglue import XFNP
+from xlingjax.objectives.xlm import CLM, MLM, TLM
+
+ALLOWED = [
+    (Translation, {"smoothing": 0.999}),
+    (Translation, {"factor": 0.0}),
+    (XFNP, {"alphas": (0.0, 1.0)}),
+    (XFNP, {"alphas": (1.0,)}),
+    (XFNP, {"skip": "target"}),
+    (XFNP, {"skip": "none"}),
+    (VECO, {"factors": (("plug_out", 0.0),)}),
+    (VECO, {"factors": (("tlm", 0.0), ("plug_in", "0:0,10:1"))}),
+    (HardestNegative, {"scale": 0.001, "layer": 0}),
+    (CAMLM, {"own_masks": "self"}),
+    (BTMLM, {"own_masks": "all", "decode": "sample"}),
+]
+REFUSED = [
+    (Translation, {"smoothing": 1.0}, "label smoothing 1.0 must be at least 0 and below 1"),
+    (Translation, {"smoothing": -0.001}, "label smoothing -0.001 must be at least 0"),
+    (Translation, {"factor": "1:1"}, "steps rising from 0"),
+    (BackTranslation, {"smoothing": 1.0}, "back_translation: label smoothing 1.0"),
+    (BackTranslation, {"temperature": -0.1}, "no option may be negative"),
+    (BackTranslation, {"max_length": (1.0, -1)}, "no option may be negative"),
+    (XFNP, {"smoothing": 1.0}, "xfnp: label smoothing 1.0"),
+    (XFNP, {"alphas": ()}, "alphas .. must not be negative"),
+    (XFNP, {"alphas": (0.0, 0.0)}, "nor all 0"),
+    (XFNP, {"alphas": (1.0, -0.001)}, "must not be negative"),
+    (XFNP, {"skip": "words"}, "must be target, runs or none"),
+    (VECO, {"factors": (("plug_out", -0.001),)}, "factor -0.001 of plug_out must not be negative"),
+    (VECO, {"factors": (("tlm", "0:1,10:-1"),)}, "of tlm must not be negative"),
+    (VECO, {"factors": (("plug_in_x", 1.0),)}, "factors of 'plug_in_x': the terms are plug_out"),
+    (VECO, {"factors": (("plug_out", 0.0), ("plug_in", 0.0))}, "leaves no term"),
+    (VECO, {"plug_out": False, "factors": (("plug_in", 0.0),)}, "leaves no term"),
+    (HardestNegative, {"scale": 0.0}, "SIMILARITY_SCALE=0.0 must be above 0"),
+    (HardestNegative, {"layer": -1}, "RETRIEVAL_LAYER=-1 must not be negative"),
+    (CAMLM, {"own_masks": "none"}, "OWN_MASKS='none' is neither all nor self"),
+    (BTMLM, {"own_masks": "none"}, "PSEUDO_MASKS='none' is neither self nor all"),
+    (BTMLM, {"decode": "beam"}, "PSEUDO_DECODE='beam' is neither argmax nor sample"),
+]
+
+
+@pytest.mark.parametrize(("kind", "options"), ALLOWED)
+def test_the_last_value_that_is_allowed(kind, options):
+    made_of = kind(**options)
+    assert {name: getattr(made_of, name) for name in options} == options
+
+
+@pytest.mark.parametrize(("kind", "options", "message"), REFUSED)
+def test_the_first_value_that_is_refused(kind, options, message):
+    with pytest.raises(UserError, match=message):
+        kind(**options)
+
+
+@pytest.mark.parametrize("text", ["0:1,5:2", "0:1", 0, 0.5, "0:-1,3:0.5"])
+def test_ramps_that_can_be_read(text):
+    ramp = Ramp.parse(text)
+    points = text.split(",") if ":" in str(text) else [f"0:{text}"]
+    assert [f"{step}:{value:g}" for step, value in zip(ramp.steps, ramp.values, strict=True)] == [
+        point.replace(".0", "") for point in points
+    ]
+    assert isinstance(Ramp.coefficient(text), Ramp) == (len(points) > 1)
+
+
+@pytest.mark.parametrize("text", ["0:1,5:2,5:3", "0:1,5:2,4:3", "-1:1", "1:1", "0:1,", "x", None])
+def test_ramps_that_cannot_be_read(text):
+    with pytest.raises(UserError, match="write a number, or STEP:VALUE"):
+        Ramp.parse(text)
+
+
+# --- Whom the encoder lets see whom ---------------------------------------------------------------
+
+APART = bidirectional & same_side
+ATTENTION = {
+    MLM: AttentionSpec(bidirectional),
+    TLM: AttentionSpec(bidirectional),
+    CLMLM: AttentionSpec(bidirectional),
+    CLM: AttentionSpec(causal & bidirectional, causal=True),
+    CAMLM: AttentionSpec(camlm),
+    BTMLM: AttentionSpec(bidirectional),
+    CLWR: AttentionSpec(own_side),
+    CLPC: AttentionSpec(bidirectional, packed=False),
+    DAN: AttentionSpec(own_side, packed=False),
+    VECO: AttentionSpec(own_side),
+    Translation: AttentionSpec(bidirectional),
+    BackTranslation: AttentionSpec(bidirectional),
+    XFNP: AttentionSpec(bidirectional),
+    HardestNegative: AttentionSpec(APART),
+    Classification: AttentionSpec(bidirectional, packed=False),
+    Tagging: AttentionSpec(bidirectional, packed=False),
+    SpanQA: AttentionSpec(bidirectional, packed=False),
+    PlugIn: AttentionSpec(own_side),
+    PlugInTagging: AttentionSpec(own_side),
+    PlugInSpans: AttentionSpec(own_side),
+}
+
+
+@pytest.mark.parametrize("kind", SETTINGS, ids=lambda kind: kind.__name__)
+def test_who_sees_whom_and_what_a_kernel_may_take_for_it(kind):
+    assert made(kind).attention() == ATTENTION[kind]
+
+
+def test_attention_by_the_options():
+    assert Classification(3, apart=True).attention() == AttentionSpec(APART)
+    assert CAMLM(own_masks="self").attention() == AttentionSpec(camlm_alone)
+    assert MLM(packed=False).attention() == AttentionSpec(bidirectional, packed=False)
+    alone = AttentionSpec(causal & bidirectional, causal=True, packed=False)
+    assert CLM(packed=False).attention() == alone
+    assert BTMLM().masks()["first stage"] == pseudo_tokens
+    assert BTMLM(own_masks="all").masks()["first stage"] == pseudo_tokens_together
+    assert Translation().masks() == {"attention": prefix}
+
+
+def test_what_xfnp_reads_by_what_it_skips():
+    assert XFNP(skip="none").reads == Translation.reads
+    for skip in ("target", "runs"):
+        assert XFNP(skip=skip).reads == (*Translation.reads, "run_offsets")
+
+
+# --- Which model ----------------------------------------------------------------------------------
+
+PLUGGED = CONFIG.replace(num_labels=3, classifier="plug_in_tagging")
+TAGGER = CONFIG.replace(num_labels=3, classifier="tagging")
+SPANS = CONFIG.replace(num_labels=2, classifier="spans")
+PAIRS = CONFIG.replace(num_labels=3, classifier="xlmr")
+SEVERAL = CONFIG.replace(task_labels=(("a", 3), ("b", 2)), classifier="xlmr")
+MODELS = [
+    (Tagging(3), TAGGER, {"num_labels": 2}, "num_labels=2, classifier='tagging'; the task has 3"),
+    (Tagging(3), TAGGER, {"classifier": "xlmr"}, "classifier='xlmr'; the task has 3 tags and need"),
+    (SpanQA(), SPANS, {"num_labels": 3}, "num_labels=3, classifier='spans'; answers as spans"),
+    (SpanQA(), SPANS, {"classifier": "xlmr"}, "num_labels=2, classifier='xlmr'; answers as spans"),
+    (PlugInTagging(3), PLUGGED, {"num_labels": 2}, "num_labels=2, classifier='plug_in_tagging'; t"),
+    (PlugInTagging(3), PLUGGED, {"classifier": "tagging"}, "classifier='tagging'; the task has 3 "),
+    (PlugInTagging(3), PLUGGED, {"cross_attention": False}, "has no cross-attention"),
+    (Classification(3), PAIRS, {"num_labels": 2}, "num_labels=2 and the task has 3 labels"),
+    (Classification(3), PAIRS, {"classifier": "difference"}, "'difference' and the objective apar"),
+    (Classification(3), PAIRS, {"classifier": "spans"}, "add --gin_file gin/runs/span_qa.gin"),
+    (Classification(3), PAIRS, {"classifier": "tagging"}, "add --gin_file gin/runs/tagging.gin"),
+    (Classification(3), PAIRS, {"classifier": "plug_in"}, "add --gin_file gin/runs/plug_in.gin"),
+    (Classification(3), PAIRS, {"classifier": "plug_in_tagging"}, "--strategy plug_in; of a singl"),
+    (Classification.of_task("a", 3), SEVERAL, {"num_labels": 3, "task_labels": None}, "for 'a'"),
+    (
+        Classification(3, apart=True),
+        CONFIG.replace(num_labels=3, classifier="difference"),
+        {"classifier": "mean"},
+        "'mean' and the objective apart=True: set CLASSIFIER",
+    ),
+]
+
+
+class Fits(Exception):
+    """Raised by a model that is asked for states."""
+
+
+def model_of(config):
+    def encode(*arguments, **options):
+        raise Fits
+
+    return types.SimpleNamespace(config=config, encode=encode)
+
+
+BATCH = {
+    name: np.array([[1, 1]])
+    for name in ("input_ids", "position_ids", "language_ids", "pack_ids", "sides")
+}
+
+
+@pytest.mark.parametrize(("objective", "config", "other", "message"), MODELS)
+def test_a_model_that_fits_is_asked_and_another_is_refused(objective, config, other, message):
+    with pytest.raises(Fits):
+        objective.logits(model_of(config), {}, BATCH)
+    with pytest.raises(UserError, match=message):
+        objective.logits(model_of(config.replace(**other)), {}, BATCH)
+
+
+def test_plug_in_fine_tuning_asks_for_its_classifier_its_classes_and_a_cross_attention():
+    require_plugged_in(PLUGGED, "plug_in_tagging", 3, "tags")
+    for given in (("plug_in", 3), ("plug_in_tagging", 2)):
+        with pytest.raises(
+            UserError, match=f"the task has {given[1]} tags and needs classifier=.*"
+        ):
+            require_plugged_in(PLUGGED, *given, "tags")
+
+
+def test_the_last_layer_is_one_to_read_from_and_the_one_behind_it_is_not():
+    with pytest.raises(Fits):
+        HardestNegative(layer=CONFIG.layers).vectors(model_of(CONFIG), {}, BATCH)
+    with pytest.raises(UserError, match="RETRIEVAL_LAYER=3, and the model has 2 layers"):
+        HardestNegative(layer=CONFIG.layers + 1).vectors(model_of(CONFIG), {}, BATCH)
+
+
+def test_classification_by_a_decoder_costs_both_passes_and_no_words():
+    config = GENERATOR.replace(num_labels=3, classifier="decoder")
+    cost = Classification(3).flops_per_token(config, {"input_ids": (4, 10)})
+    shorter = Classification(3).flops_per_token(config, {"input_ids": (4, 5)})
+    # Per token of one of the two texts, all of the matrices of both, the attention aside.
+    layer = 4 * config.dim**2 + 2 * config.dim * config.ffn
+    products = 6 * (2 * layer + 2 * (layer + 4 * config.dim**2))
+    per_column = (cost - shorter) / 5
+    assert cost - 10 * per_column == pytest.approx(products)

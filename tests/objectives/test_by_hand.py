@@ -1,0 +1,310 @@
+"""What objectives make of the states, logits and texts that a model gives them: worked out by hand,
+without a model."""
+
+import types
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from tests.helpers.reference import GENERATOR
+from xlingjax.model.build import build_model
+from xlingjax.model.decoding import Decoding, Texts
+from xlingjax.objectives import back_translation
+from xlingjax.objectives.back_translation import BackTranslation
+from xlingjax.objectives.finetuning import Classification, PlugIn
+from xlingjax.objectives.plug_in import PlugInSpans
+from xlingjax.objectives.plugged import first_columns, side_languages
+from xlingjax.objectives.retrieval import HardestNegative
+from xlingjax.objectives.span_qa import SpanQA
+from xlingjax.objectives.unicoder import CLPC, DAN
+
+MODEL = types.SimpleNamespace()
+
+
+def giving(monkeypatch, objective, logits):
+    """The objective, of a model whose logits these are."""
+    monkeypatch.setattr(type(objective), "logits", lambda *_: logits)
+    return objective
+
+
+def by_language(objective, model, batch, languages=4):
+    """(terms, {metric: its value for each language}, how much each language counts)."""
+    loss = objective.loss(model, {}, batch, None, languages)
+    found = {}
+    for name in ("loss", "accuracy"):
+        values, counts = loss.metrics[f"{objective.name}/{name}_by_language"]
+        found[name] = np.asarray(values)
+    return loss.terms[objective.name], found, np.asarray(counts).tolist()
+
+
+# A row's language is that of its first token, whatever stands behind it.
+ROWS = np.array([[2, 0, 1], [3, 1, 1], [0, 3, 3]])
+
+
+def nll(logits, target):
+    return np.log(np.exp(logits).sum()) - logits[target]
+
+
+def test_a_labelled_text_counts_for_the_language_of_its_first_token(monkeypatch):
+    logits = np.array([[1.0, 2.0], [0.5, -1.0], [9.0, 9.0]], np.float32)
+    batch = {
+        "labels": np.array([1, 1, 0]),
+        "example_weights": np.array([1.0, 1.0, 0.0], np.float32),
+        "language_ids": ROWS,
+    }
+    total, found, counts = by_language(giving(monkeypatch, Classification(2), logits), MODEL, batch)
+    each = [nll(logits[0], 1), nll(logits[1], 1)]
+    np.testing.assert_allclose(total, sum(each), rtol=1e-6)
+    np.testing.assert_allclose(found["loss"], [0, 0, *each], rtol=1e-6)
+    assert found["accuracy"].tolist() == [0, 0, 1, 0] and counts == [0, 0, 1, 1]
+
+
+def test_an_answer_counts_for_the_language_of_its_rows_first_token(monkeypatch):
+    logits = np.zeros((3, 3, 2), np.float32)
+    logits[0, 1, 0] = logits[0, 2, 1] = 2.0
+    batch = {
+        "start_positions": np.array([1, 0, 0]),
+        "end_positions": np.array([2, 1, 0]),
+        "example_weights": np.array([1.0, 1.0, 0.0], np.float32),
+        "language_ids": ROWS,
+    }
+    total, found, counts = by_language(giving(monkeypatch, SpanQA(), logits), MODEL, batch)
+    sure, even = np.log(np.exp(2.0) + 2) - 2.0, np.log(3.0)
+    np.testing.assert_allclose(total, sure + even, rtol=1e-6)
+    np.testing.assert_allclose(found["loss"], [0, 0, sure, even], rtol=1e-6)
+    assert found["accuracy"].tolist() == [0, 0, 1, 0] and counts == [0, 0, 1, 1]
+
+
+# Two texts to a row, each padded by itself: the second begins in column 2.
+SIDES = np.array([[0, 0, 1, 1, 0], [0, 0, 1, 0, 0]])
+BOTH = np.array([[2, 0, 1, 3, 0], [0, 3, 2, 1, 1]])
+
+
+def test_the_languages_of_two_texts_are_those_of_their_first_tokens():
+    batch = {"sides": SIDES, "language_ids": BOTH}
+    first, second = first_columns(batch)
+    assert (first.tolist(), second.tolist()) == ([[0], [0]], [[2], [2]])
+    assert side_languages(batch).tolist() == [2, 0, 1, 2]
+
+
+def test_both_texts_of_a_row_are_predictions(monkeypatch):
+    x = np.array([[1.0, 0.0, 0.0], [0.0, 0.0, 3.0]], np.float32)
+    y = np.array([[0.0, 2.0, 0.0], [5.0, 5.0, 5.0]], np.float32)
+    batch = {
+        "labels": np.array([1, 2]),
+        "example_weights": np.array([1.0, 0.0], np.float32),
+        "language_ids": BOTH,
+        "sides": SIDES,
+    }
+    objective = giving(monkeypatch, PlugIn(3), (x, y))
+    total, found, counts = by_language(objective, MODEL, batch)
+    each = [nll(x[0], 1), nll(y[0], 1)]
+    np.testing.assert_allclose(total, sum(each), rtol=1e-6)
+    np.testing.assert_allclose(found["loss"], [0, each[1], each[0], 0], rtol=1e-6)
+    assert found["accuracy"].tolist() == [0, 1, 0, 0] and counts == [0, 1, 1, 0]
+    assert float(objective.weights(batch)["plug_in"]) == 2
+
+
+def test_each_text_of_a_row_has_an_answer_of_its_own(monkeypatch):
+    logits = np.zeros((2, 5, 2), np.float32)
+    logits[0, 3] = 4.0
+    batch = {
+        "start_positions": np.array([1, 0]),
+        "end_positions": np.array([1, 0]),
+        "beside_start_positions": np.array([3, 2]),
+        "beside_end_positions": np.array([3, 2]),
+        "example_weights": np.array([1.0, 0.0], np.float32),
+        "language_ids": BOTH,
+        "sides": SIDES,
+    }
+    objective = giving(monkeypatch, PlugInSpans(), logits)
+    total, found, counts = by_language(objective, MODEL, batch)
+    # Of side 0 the three columns are alike (one is padding), of side 1 one is sure.
+    x, y = np.log(3.0), np.log(np.exp(4.0) + 1) - 4.0
+    np.testing.assert_allclose(total, x + y, rtol=1e-5)
+    np.testing.assert_allclose(found["loss"], [0, y, x, 0], rtol=1e-5)
+    assert found["accuracy"].tolist() == [0, 1, 0, 0] and counts == [0, 1, 1, 0]
+    assert float(objective.weights(batch)["plug_in_spans"]) == 2
+
+
+def test_a_pair_to_judge_counts_for_the_language_of_its_second_text(monkeypatch):
+    batch = {
+        "labels": np.array([1, 0, 1]),
+        "example_weights": np.array([1.0, 1.0, 0.0], np.float32),
+        "language_ids": np.array([[3, 3, 1, 1, 0], [3, 3, 0, 0, 0], [0, 0, 0, 0, 0]]),
+        "sides": np.array([[0, 0, 1, 1, 0], [0, 0, 1, 1, 0], [0, 0, 0, 0, 0]]),
+    }
+    states = np.arange(30, dtype=np.float32).reshape(3, 5, 2)
+    logits = np.array([0.0, -2.0, 1.0], np.float32)
+    read = []
+
+    def classify_paraphrase(params, states, rng):
+        read.append(np.asarray(states))
+        return logits
+
+    model = types.SimpleNamespace(
+        encode=lambda *_, **__: states,
+        classify_paraphrase=classify_paraphrase,
+    )
+    total, found, counts = by_language(CLPC(), model, batch)
+    np.testing.assert_array_equal(read[0], states[:, :1])
+    each = [np.log(2.0), np.log1p(np.exp(-2.0))]
+    np.testing.assert_allclose(total, sum(each), rtol=1e-6)
+    np.testing.assert_allclose(found["loss"], [each[1], each[0], 0, 0], rtol=1e-6)
+    # What is undecided is not right.
+    assert found["accuracy"].tolist() == [1, 0, 0, 0] and counts == [1, 1, 0, 0]
+    (one,) = CLPC().predictions(model, {}, batch).values()
+    assert one.columns.tolist() == [[0], [0], [0]]
+    np.testing.assert_array_equal(one.languages, [[1], [0], [-1]])
+
+
+PAIRS = {
+    "input_ids": np.array([[5, 6, 7, 8], [5, 9, 7, 9], [2, 2, 2, 2]]),
+    "pack_ids": np.array([[1, 1, 1, 1], [1, 1, 1, 1], [0, 0, 0, 0]]),
+    "sides": np.array([[0, 0, 1, 1], [0, 0, 1, 1], [0, 0, 0, 0]]),
+    "language_ids": np.array([[2, 0, 1, 1], [3, 1, 1, 1], [0, 0, 0, 0]]),
+}
+X, Y = np.array([[3.0, 0.0], [0.0, 0.2], [0.0, 0.0]]), np.array([[6.0, 8.0], [0.0, 5.0], [0, 0]])
+COSINES = np.array([[0.6, 0.0], [0.8, 1.0]])
+
+
+@pytest.mark.parametrize("scale", [1.0, 20.0])
+def test_averages_are_compared_by_their_directions(scale):
+    model = types.SimpleNamespace(averages=lambda *_: (jnp.asarray(X), jnp.asarray(Y)))
+    total, found, counts = by_language(DAN(scale=scale), model, PAIRS)
+    each = [nll(scale * COSINES[row], row) for row in (0, 1)]
+    np.testing.assert_allclose(total, sum(each), rtol=1e-5)
+    np.testing.assert_allclose(found["loss"], [0, 0, *each], rtol=1e-5, atol=1e-6)
+    assert found["accuracy"].tolist() == [0, 0, 1, 1] and counts == [0, 0, 1, 1]
+    assert float(DAN().weights(PAIRS)["dan"]) == 2
+
+
+@pytest.mark.parametrize("size", [1.0, 1e-3])
+def test_vectors_are_sums_of_length_one_however_small(size):
+    h = np.random.default_rng(0).normal(size=(3, 3, 4, 2)).astype(np.float32) * size
+    model = types.SimpleNamespace(
+        config=types.SimpleNamespace(layers=2),
+        encode=lambda *_, **options: h if options["all_layers"] else None,
+    )
+    for layer, at in ((None, 2), (0, 0), (1, 1)):
+        u, v = HardestNegative(layer=layer).vectors(model, {}, PAIRS)
+        for found, columns in ((u, slice(0, 2)), (v, slice(2, 4))):
+            sums = h[at][:2, columns].sum(1)
+            want = sums / np.linalg.norm(sums, axis=-1, keepdims=True)
+            np.testing.assert_allclose(found[:2], want, rtol=1e-4)
+            # A row that only fills the batch.
+            np.testing.assert_array_equal(found[2], [0, 0])
+
+
+def test_the_hardest_negative_by_hand(monkeypatch):
+    vectors = (jnp.asarray([[1.0, 0.0], [0.0, 1.0], [0, 0]]), jnp.asarray(Y / [[10], [5], [1]]))
+    monkeypatch.setattr(HardestNegative, "vectors", lambda *_: vectors)
+    objective = HardestNegative(scale=2.0, bias=-0.5)
+    total, found, counts = by_language(objective, MODEL, PAIRS)
+    scores = 2.0 * COSINES - 0.5
+
+    def soft(x):
+        return np.log1p(np.exp(x))
+
+    each = [
+        soft(-scores[0, 0]) + 0.5 * (soft(scores[0, 1]) + soft(scores[1, 0])),
+        soft(-scores[1, 1]) + 0.5 * (soft(scores[1, 0]) + soft(scores[0, 1])),
+    ]
+    np.testing.assert_allclose(total, sum(each), rtol=1e-5)
+    np.testing.assert_allclose(found["loss"], [0, 0, *each], rtol=1e-5)
+    # x 0 is less like its own translation than x 1 is.
+    assert found["accuracy"].tolist() == [0, 0, 0, 1] and counts == [0, 0, 1, 1]
+    assert float(objective.weights(PAIRS)["hardest_negative"]) == 2
+
+
+def test_texts_are_equal_wherever_they_stand_and_in_one_order_alone():
+    def numbers(rows, side=1):
+        """Of texts behind first ones of various lengths."""
+        length = max(len(first) + len(text) for first, text in rows)
+        ids, sides, packs = (np.zeros((len(rows), length), int) for _ in range(3))
+        for row, (first, text) in enumerate(rows):
+            used = len(first) + len(text)
+            ids[row, :used], packs[row, :used] = [*first, *text], 1
+            sides[row, len(first) : used] = 1
+        batch = {"input_ids": ids, "sides": sides, "pack_ids": packs}
+        return HardestNegative._texts(batch, side).tolist()
+
+    one, same, turned, longer = numbers(
+        [([7], [4, 5, 6]), ([8, 9], [4, 5, 6]), ([7], [6, 5, 4]), ([7], [4, 5, 6, 0])],
+    )
+    assert one == same and len({one, turned, longer}) == 3
+    assert len({*numbers([([], [a, b]) for a in range(30) for b in range(30)])}) == 900
+
+
+# --- Back-translation -----------------------------------------------------------------------------
+
+END, PAD, FIRST = 2, 1, 0
+WRITTEN = np.array([[[30, 31, END, PAD, PAD]], [[32, 33, 34, 35, 36]], [[PAD] * 5]])
+LENGTHS = np.array([[3], [5], [0]])
+TEXTS = {
+    "input_ids": np.full((3, 6), 40),
+    "pack_ids": np.array([[1] * 6, [1] * 4 + [0] * 2, [0] * 6]),
+    "edge_ids": np.array([[FIRST, END, PAD]] * 3),
+    "special_ids": np.array([[FIRST, PAD, END, 3] * 4] * 3),
+    "pivot_languages": np.array([2, 1, 0]),
+}
+
+
+def generating(monkeypatch, language_tokens=0):
+    """(a model whose `generate` writes `WRITTEN`, what it was asked for)."""
+    asked = {}
+
+    def generate(model, params, batch, start, language, ids, decoding, columns, key):
+        names = ("start", "language", "ids", "decoding", "columns", "key")
+        values = (start, language, ids, decoding, columns, key)
+        asked.update(zip(names, values, strict=True))
+        return Texts(jnp.asarray(WRITTEN), jnp.asarray(LENGTHS), jnp.zeros((3, 1)))
+
+    monkeypatch.setattr(back_translation, "generate", generate)
+    return build_model(GENERATOR.replace(language_tokens=language_tokens)), asked
+
+
+def test_the_source_that_back_translation_reads_is_what_was_written(monkeypatch):
+    model, asked = generating(monkeypatch)
+    objective = BackTranslation(max_length=(0.5, 3), temperature=0.7)
+    found = objective.translated(model, {}, TEXTS, jax.random.key(3))
+    assert asked["decoding"] == Decoding(max_length=(0.5, 3), temperature=0.7)
+    # A row's source opens with a token of its own.
+    assert asked["columns"] == 6 - 1
+    np.testing.assert_array_equal(asked["start"], [END] * 3)
+    np.testing.assert_array_equal(asked["language"], [2, 1, 0])
+    assert (int(asked["ids"].end), int(asked["ids"].pad)) == (END, PAD)
+    # Every special token but the one that ends a text.
+    assert {*np.asarray(asked["ids"].banned).tolist()} == {FIRST, PAD, 3}
+    assert asked["key"] != jax.random.key(3)
+    want = {
+        "input_ids": [
+            [FIRST, 30, 31, END, PAD, PAD],
+            # It was cut at its longest, and ends all the same.
+            [FIRST, 32, 33, 34, 35, END],
+            [PAD] * 6,
+        ],
+        "position_ids": [[0, 1, 2, 3, 0, 0], [*range(6)], [0] * 6],
+        "language_ids": [[2, 2, 2, 2, 0, 0], [1] * 6, [0] * 6],
+        "pack_ids": [[1, 1, 1, 1, 0, 0], [1] * 6, [0] * 6],
+    }
+    assert {name: np.asarray(value).tolist() for name, value in found.items()} == want
+    for name in ("input_ids", "position_ids", "pack_ids"):
+        assert found[name].dtype == jnp.int32
+    second, batch = objective.as_read(model, {}, TEXTS)
+    assert (second.name, second.coefficients) == ("back_translation", objective.coefficients)
+    np.testing.assert_array_equal(batch["input_ids"], want["input_ids"])
+    np.testing.assert_array_equal(batch["edge_ids"], TEXTS["edge_ids"])
+
+
+def test_a_translation_begins_with_the_token_of_its_language_where_there_are_such(monkeypatch):
+    model, asked = generating(monkeypatch, language_tokens=3)
+    BackTranslation().translated(model, {}, TEXTS)
+    first = GENERATOR.vocab_size - 3
+    np.testing.assert_array_equal(asked["start"], [first + 2, first + 1, first])
+    # Two evaluations draw the same.
+    key = asked["key"]
+    BackTranslation().translated(model, {}, TEXTS)
+    assert asked["key"] == key
