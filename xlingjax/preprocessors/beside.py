@@ -223,7 +223,16 @@ def _pairs_of(
     if name != split and task.kind != "span_qa":
         # Of lines the same part; by text a whole file is searched.
         part = read(task, data, split, pivot_language)
-        pairs = pair(part)
-        if pairs.by == "line":
-            return pairs, part
+        try:
+            pairs = pair(part)
+        except UserError:
+            # In another order the partners may stand in other parts.
+            by_text = isinstance(part[0], Example) and (
+                part[0].original or records[0].original
+            )
+            if not by_text:
+                raise
+        else:
+            if pairs.by == "line":
+                return pairs, part
     return pair(pivot), pivot
