@@ -1,0 +1,278 @@
+"""Which examples a task is trained on, by origin and language: parts, files, names and what a run's
+record says of them."""
+
+import dataclasses
+
+import pytest
+
+from tests.preprocessors.test_beside import HEADER, PAWSX, UDPOS, XQUAD, put, squad
+from tests.preprocessors.test_task import Hashed
+from xlingjax.data.labelled.own_task import own_task
+from xlingjax.data.labelled.records import Example, Question
+from xlingjax.data.labelled.teacher import labelled_path, write_labelled
+from xlingjax.errors import UserError
+from xlingjax.preprocessors.stored_parts import Part
+from xlingjax.preprocessors.task import task_source
+from xlingjax.preprocessors.task_rows import Reading
+from xlingjax.preprocessors.training_set import OwnFiles, Training, told
+
+LANGUAGES = ("de", "en", "fr")
+
+
+@pytest.fixture
+def folder(tmp_path):
+    for code, words in (("en", "abcd"), ("de", "ABCD")):
+        name = {"en": "en/train", "de": "de/translated_train"}[code]
+        rows = [f"{n}\t{word}\t{word}\t{n % 2}" for n, word in enumerate(words)]
+        put(tmp_path / f"x-final/{name}.tsv", HEADER.strip(), *rows)
+        put(tmp_path / f"udpos/train-{code}.tsv", f"{words[0]}\tDET", "")
+    for code in LANGUAGES:
+        given = [Example(code, word, "1") for word in "wxyz"]
+        write_labelled(labelled_path(tmp_path / "labelled", PAWSX, code), given)
+    return tmp_path
+
+
+def test_parts_are_gold_then_translated_then_labelled_each_in_the_order_of_languages(folder):
+    labelled = str(folder / "labelled")
+    found = [
+        Training(*given).parts(task, folder)
+        for task, *given in (
+            (PAWSX,),
+            (PAWSX, ("en",), ("fr", "de")),
+            (PAWSX, (), ("all",)),
+            (UDPOS, ("all",)),
+            (UDPOS, ("all", "zz")),
+            (PAWSX, ("en",), ("de",), "train", labelled),
+        )
+    ]
+    both = [("gold", "de"), ("gold", "en")]
+    assert found == [
+        [("gold", "en")],
+        [("gold", "en"), ("translated", "de"), ("translated", "fr")],
+        [("translated", "de")],
+        both,
+        both,
+        [("gold", "en"), ("translated", "de"), *[("labelled", code) for code in LANGUAGES]],
+    ]
+    with pytest.raises(UserError, match=f"LABELLED={labelled}: no udpos.LANGUAGE.jsonl there"):
+        Training((), (), labelled=labelled).parts(UDPOS, folder)
+    with pytest.raises(UserError, match="no language has translate_train files below"):
+        Training((), ("all",)).parts(UDPOS, folder)
+    # One language of gold would be transfer.
+    with pytest.raises(UserError, match="en has train files below .* of several: get the others"):
+        Training(("all",)).parts(PAWSX, folder)
+
+
+@pytest.mark.parametrize(("split", "chosen"), [("train", "abcd"), ("train[:50%]", "ab")])
+def test_a_part_of_the_gold_is_that_part_of_its_translations_and_labels(folder, split, chosen):
+    training = Training(split=split, labelled=str(folder / "labelled"))
+    found = [
+        [one.premise + one.hypothesis for one in training.records(PAWSX, folder, *part)]
+        for part in (("gold", "en"), ("translated", "de"), ("labelled", "fr"))
+    ]
+    assert found == [
+        [2 * word for word in chosen],
+        [2 * word.upper() for word in chosen],
+        [f"fr{word}" for word in "wxyz"[: len(chosen)]],
+    ]
+
+
+def test_places_tell_files_and_how_they_are_read(folder):
+    training = Training(labelled=str(folder / "labelled"))
+    gold, (path,) = training.place(PAWSX, folder, "gold", "en")
+    assert path == folder / "x-final/en/train.tsv"
+    translated, (path,) = training.place(PAWSX, folder, "translated", "de")
+    assert path == folder / "x-final/de/translated_train.tsv"
+    assert gold and translated and gold != translated
+    path = labelled_path(training.labelled, PAWSX, "fr")
+    assert training.place(PAWSX, folder, "labelled", "fr") == ("labelled", (path,))
+    assert training.place(PAWSX, folder, "translated", "fr") == ("", ())
+    assert training.described(PAWSX, folder, "labelled", "fr") == f"{path}, fr"
+    assert training.requested(PAWSX, folder, "fr") == "xtreme/pawsx: training language 'fr'"
+    # Code without a fingerprint is the same in this process alone.
+    assert told("code") == "code" and told(None) == told("") and len(told(None)) == 32
+
+
+def test_a_record_of_a_run_names_parts_labels_and_the_reading():
+    training, reading = Training(), Reading(24)
+    assert training.names(PAWSX, [("gold", "en"), ("translated", "de")]) == [
+        "gold en",
+        "translated de",
+    ]
+    assert training.identity(PAWSX, ["gold en 4", "translated de 3"], reading) == {
+        "mixture": "xtreme/pawsx: gold en 4, translated de 3",
+        "labels": ["0", "1"],
+        "reading": dataclasses.asdict(reading),
+    }
+
+
+# --- One's own files ------------------------------------------------------------------------------
+
+LENGTH = {"length": 24}
+WINDOWS = {**LENGTH, "stride": 6, "max_question": 5, "reset_positions": True}
+
+
+@pytest.mark.parametrize(
+    ("kind", "pivot", "reading", "names", "identity"),
+    [
+        (
+            "classification",
+            None,
+            LENGTH,
+            ["de", "en"],
+            {"mixture": "labelled pairs in de, en", "labels": ["x", "y"]},
+        ),
+        (
+            "classification",
+            "en",
+            LENGTH,
+            ["de-en"],
+            {"mixture": "labelled pairs in de-en", "labels": ["x", "y"]},
+        ),
+        (
+            "tagging",
+            None,
+            LENGTH,
+            ["de", "en"],
+            {"mixture": "tagged sentences in de, en", "labels": ["x", "y"]},
+        ),
+        (
+            "tagging",
+            None,
+            {**LENGTH, "pieces": "all", "apart": False},
+            ["de", "en"],
+            {
+                "mixture": "tagged sentences in de, en",
+                "labels": ["x", "y"],
+                "pieces": "all",
+                "words": "joined",
+            },
+        ),
+        (
+            "span_qa",
+            None,
+            WINDOWS,
+            ["0", "1"],
+            {
+                "mixture": "questions in de, en",
+                "stride": 6,
+                "max_question": 5,
+                "reset_positions": True,
+            },
+        ),
+    ],
+)
+def test_ones_own_files_are_told_as_they_always_were(
+    kind,
+    pivot,
+    reading,
+    names,
+    identity,
+    tmp_path,
+):
+    files = {code: put(tmp_path / f"{code}.tsv", "") for code in ("de", "en")}
+    labels = () if kind == "span_qa" else "xy"
+    task = own_task(kind, "train", files, labels, pivot=pivot)
+    training = OwnFiles()
+    parts = training.parts(task, "")
+    assert parts == [("own", name.split("-")[0]) for name in (names if labels else ("de", "en"))]
+    assert training.names(task, parts) == names
+    assert training.identity(task, [], Reading(**reading)) == {"length": 24, **identity}
+    assert training.requested(task, "", "de") == f"{files['de']}: language 'de'"
+    assert training.described(task, "", "own", "de") == f"{files['de']}, counting from 0"
+    # With those of its pivot, whichever origin it is asked for as.
+    read = (files["de"], files["en"])[: 1 + (pivot is not None)]
+    for origin in ("own", "gold", "translated"):
+        assert training.place(task, "", origin, "de")[1] == read
+
+
+# --- Sources of several parts ---------------------------------------------------------------------
+
+
+def source_of(folder, training, languages=LANGUAGES, **options):
+    vocabulary = Hashed()
+    given = (vocabulary, languages, Reading(8))
+    return task_source(PAWSX, folder, training, *given, batch_size=4, **options)
+
+
+@pytest.fixture
+def own_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("XLINGJAX_CACHE", str(tmp_path / "cache"))
+
+
+@pytest.mark.usefixtures("own_cache")
+def test_sources_read_all_parts_or_the_translated_ones_beside_their_gold(folder):
+    training = Training(("en",), ("de",))
+    both = source_of(folder, training)
+    assert both.identity["mixture"] == "xtreme/pawsx: gold en 4, translated de 4"
+    assert (both.identity["examples"], both.identity["seed"]) == (8, 0)
+    assert both.next()["input_ids"].shape == (4, 8)
+    paired = source_of(folder, training, paired=True)
+    assert paired.identity["mixture"] == "xtreme/pawsx: translated de 4 beside en"
+    assert paired.identity["examples"] == 4 and paired.identity["order"] == "by part"
+    batch = paired.next()
+    assert batch["input_ids"].shape == (4, 16)
+    assert {*map(tuple, batch["language_ids"][:, [0, 8]].tolist())} == {(0, 1)}
+    for languages, missing in ((("de", "fr"), "en"), (("en", "fr"), "de")):
+        said = (
+            f"xtreme/pawsx: training language '{missing}' is not one of the run's .{languages[0]}"
+        )
+        with pytest.raises(UserError, match=said):
+            source_of(folder, training, languages, paired=True)
+
+
+def test_pairs_are_made_of_their_translations_and_of_what_they_translate(folder):
+    """Of labelled ones, too, which tell by their translation what they stand beside."""
+    labelled = str(folder / "labelled")
+    training = Training(("en",), ("de",), labelled=labelled)
+    gold, translated = (
+        folder / f"x-final/{name}.tsv" for name in ("en/train", "de/translated_train")
+    )
+    given = labelled_path(labelled, PAWSX, "de")
+
+    def paths(origin, language, paired):
+        part = Part(PAWSX, str(folder), training, Reading(8), origin, language, paired)
+        assert part.shown == f"xtreme/pawsx {origin} {language}"
+        return part.paths()
+
+    assert paths("gold", "en", False) == (gold,)
+    assert paths("translated", "de", False) == (translated,)
+    assert paths("translated", "de", True) == (translated, gold)
+    assert paths("labelled", "de", False) == (given,)
+    assert paths("labelled", "de", True) == (given, gold, translated)
+
+
+def test_a_fault_names_its_file_where_ids_do_not_tell_it(tmp_path):
+    """Of questions: their ids may be numbers of rows, alike in every language."""
+    path = squad(tmp_path / "squad/train-v1.1.json", ("q", "ab", "ab"))
+    part = Part(XQUAD, str(tmp_path), Training(), Reading(48, max_question=4), "gold", "en")
+    asked = Question("q", "a", "ab", ("zz",), (0,))
+    with pytest.raises(UserError, match=f"^{path}, en: question q: its answer 'zz' does not"):
+        part.rows([(asked,)], Hashed())
+    put(tmp_path / "udpos/train-en.tsv", "a\tDET", "")
+    part = Part(UDPOS, str(tmp_path), Training(), Reading(2), "gold", "en")
+    _, learnt = part.examples()
+    with pytest.raises(UserError, match="^length 2 leaves no room for a piece"):
+        part.rows(learnt, Hashed())
+
+
+def test_lost_rows_are_counted_where_a_machine_translated_and_gold_is_read_as_it_is(folder):
+    rows = ["0\tA\tA\t0", "1\t\t\t1", "2\tC\tC\t1"]
+    put(folder / "x-final/de/translated_train.tsv", HEADER.strip(), *rows)
+    put(folder / "x-final/en/train.tsv", HEADER.strip(), *(row.lower() for row in rows))
+
+    def facts(origin, language, paired=False):
+        training = Training(("en",), ("de",))
+        part = Part(PAWSX, str(folder), training, Reading(8), origin, language, paired)
+        return part.examples()
+
+    told_of, learnt = facts("translated", "de")
+    assert told_of == {"records": 3, "learnt": 2, "unpaired": ""}
+    assert [[one.premise for one in side] for side in learnt] == [["A"], ["C"]]
+    rows[1] = "1\tB\tB\t1"
+    put(folder / "x-final/en/train.tsv", HEADER.strip(), *(row.lower() for row in rows))
+    told_of, learnt = facts("translated", "de", paired=True)
+    assert told_of == {"records": 3, "learnt": 2, "unpaired": ""}
+    assert [[one.premise for one in side] for side in learnt] == [["A", "a"], ["C", "c"]]
+    told_of, learnt = facts("gold", "en")
+    assert told_of == {"records": 3, "learnt": 3, "unpaired": ""} and len(learnt) == 3
