@@ -210,7 +210,8 @@ def test_plug_in_fine_tuning_asks_for_its_classifier_its_classes_and_a_cross_att
     require_plugged_in(PLUGGED, "plug_in_tagging", 3, "tags")
     for given in (("plug_in", 3), ("plug_in_tagging", 2)):
         with pytest.raises(
-            UserError, match=f"the task has {given[1]} tags and needs classifier=.*"
+            UserError,
+            match=f"the task has {given[1]} tags and needs classifier=.*",
         ):
             require_plugged_in(PLUGGED, *given, "tags")
 

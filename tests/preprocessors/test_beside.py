@@ -89,7 +89,8 @@ def test_what_a_teacher_labelled_stands_beside_what_the_translation_translates(f
     assert {one.label for one in found.records} == {"1"}
     write_labelled(path, labelled[1:])
     with pytest.raises(
-        UserError, match=f"{path}, de: 4 examples, but 5 in the translation that th"
+        UserError,
+        match=f"{path}, de: 4 examples, but 5 in the translation that th",
     ):
         training_pairs(PAWSX, folder, training, "labelled", "de")
 

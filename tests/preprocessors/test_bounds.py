@@ -176,6 +176,23 @@ def test_the_rows_of_pairs(features, packed, first, restarts, opens):
     assert short.lengths.max() == 5 + 2 < rows.lengths.max()
 
 
+@pytest.mark.parametrize("features", [ClmFeatures(), MlmFeatures(), BtmlmFeatures()])
+def test_running_text_opens_with_a_token_of_its_own_where_the_layout_has_one(features):
+    """`<s>` of layout xlmr; of xlm `</s>` ends the text before it."""
+    for vocabulary in (made.Xlmr, made.Xlm):
+        text = made.records(1, vocabulary=vocabulary)
+        rows = features.rows(text, [1], 20, vocabulary)
+        assert rows.count > 3 and (rows.packs == 1).all() and not rows.sides.any()
+        if vocabulary is made.Xlmr:
+            assert rows.opens[rows.splits[:-1]].all()
+        else:
+            assert not rows.opens.any()
+    stream = type(features)(stream_length=9) if not isinstance(features, BtmlmFeatures) else None
+    if stream:
+        rows = stream.rows(made.records(1), [1], 20, made.Xlmr)
+        assert rows.packs.max() == 2 and rows.lengths.max() == 9
+
+
 def test_sentences_longer_than_asked_for_are_left_out():
     text = made.records(1)
     for features in (DenoisingFeatures(unit="sentences", max_pieces=5), BackTranslationFeatures()):
@@ -254,7 +271,8 @@ def test_what_a_decoder_reads_has_as_many_columns_as_it_may_need():
     features = XfnpFeatures(10, 3)
     assert [features.decoder_columns(length) for length in (5, 11, 14, 15)] == [1, 3, 3, 4]
     with pytest.raises(
-        UserError, match="rows of 4 tokens have no room for a run of 3 in 10: set L"
+        UserError,
+        match="rows of 4 tokens have no room for a run of 3 in 10: set L",
     ):
         features.decoder_columns(4)
 
@@ -276,6 +294,28 @@ def test_span_corruption_of_short_rows():
     assert SpanCorruptionFeatures(0.9).hidden(3) == (2, 1)
     with pytest.raises(UserError, match="rows of 3 tokens hold no text with a span hidden: set L"):
         features.columns(3)
+
+
+def test_the_longest_rows_that_a_vocabularys_sentinels_stand_for_are_named():
+    """Each span of a row has one of its own."""
+
+    class Xlm(made.Xlm):
+        unk_id = 3
+
+    features, free = SpanCorruptionFeatures(), 9
+
+    def spans(length):
+        return features.hidden(features.columns(length))[1]
+
+    longest = max(length for length in range(4, 400) if spans(length) <= free)
+    text = made.records(1, vocabulary=Xlm)
+    assert features.rows(text, [1], longest, Xlm).count > 0 and spans(longest + 1) == free + 1
+    for length, more in ((longest + 1, 1), (2 * longest, spans(2 * longest) - free)):
+        said = f"rows of {length} tokens hide {free + more} spans, .* has 9 special tokens left .*"
+        with pytest.raises(
+            UserError, match=f"{said} set LENGTH to {longest} or less, .* {more}` or"
+        ):
+            features.rows(text, [1], length, Xlm)
 
 
 # --- Rows of tasks --------------------------------------------------------------------------------

@@ -76,6 +76,32 @@ def test_long_pairs_and_single_texts():
         ft.pair_row([20], [21], vocabulary, 4)
 
 
+def test_rows_are_stacked_field_by_field_however_few():
+    rows = [ft.pair_row([20 + i], [30], toy.ToyVocabulary(), 6) for i in range(2)]
+    for count in (1, 2):
+        made = ft.stacked(rows[:count])
+        assert {*made} == {*rows[0]}
+        for name, values in made.items():
+            np.testing.assert_array_equal(values, [row[name] for row in rows[:count]])
+
+
+@pytest.mark.parametrize("layout", ["xlm", "xlmr"])
+@pytest.mark.parametrize("reset", [False, True])
+def test_all_rows_of_a_file_are_those_of_its_examples_one_by_one(layout, reset):
+    vocabulary = toy.ToyVocabulary(layout)
+    texts = ["", "a", "a b c d e f g"]
+    examples = [ft.Example(a, b, "x") for a in texts for b in (*texts, None)]
+    for length in (6, 7, 12):
+        made = ft.classification_rows(examples, vocabulary, length, ("y", "x"), 2, reset)
+        for row, one in enumerate(examples):
+            second = None if one.hypothesis is None else vocabulary.encode(one.hypothesis)
+            first = vocabulary.encode(one.premise)
+            for name, values in ft.pair_row(first, second, vocabulary, length, reset).items():
+                np.testing.assert_array_equal(made[name][row], values, err_msg=name)
+        np.testing.assert_array_equal(made["language_ids"], 2 * made["pack_ids"])
+        assert made["labels"].tolist() == [1] * len(examples) and made["example_weights"].all()
+
+
 def write(path, text):
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
     return path

@@ -11,8 +11,14 @@ from xlingjax.data.labelled.records import Tagged
 from xlingjax.errors import UserError
 from xlingjax.objectives.plug_in import PlugInSpans, PlugInTagging
 from xlingjax.preprocessors.finetuning import tagged_rows
-from xlingjax.preprocessors.plug_in import paired_span_rows, paired_tagged_rows
-from xlingjax.preprocessors.span_qa import span_rows
+from xlingjax.preprocessors.plug_in import (
+    _middles,
+    _middles_of_parts,
+    _nearest,
+    paired_span_rows,
+    paired_tagged_rows,
+)
+from xlingjax.preprocessors.span_qa import Window, span_rows
 
 LENGTH = 12
 SIZES = {"stride": 4, "max_question": 2}
@@ -90,3 +96,22 @@ def test_tags_of_both_sides_and_none_of_an_untagged_one():
         np.testing.assert_array_equal(rows[name][:, 5:], two[name][beside])
     weights = rows["tag_weights"].reshape(5, 2, 5).sum(-1)
     assert weights.tolist() == [[0, 3], [0, 3], [0, 3], [2, 3], [0, 1]]
+
+
+def test_the_middle_of_a_part_is_its_place_in_the_whole():
+    asked = [question("abcdefgh", "a"), question("abcd", "a")]
+
+    def window(index, *spans):
+        return Window(index, 3, np.array(spans), np.ones(len(spans), bool))
+
+    windows = [window(0, (0, 1), (1, 2), (2, 6)), window(0, (6, 8)), window(1, (1, 3), (3, 4))]
+    assert _middles(windows, asked) == [(0, 3 / 8), (0, 7 / 8), (1, 2.5 / 4)]
+    parts = [(0, [1, 2, 3], []), (0, [4], []), (1, [], []), (2, [5, 6], [])]
+    assert _middles_of_parts(parts) == [(0, 1.5 / 4), (0, 3.5 / 4), (1, 0.0), (2, 0.5)]
+
+
+def test_of_two_parts_as_near_the_first_is_taken_and_none_of_another_example():
+    others = [(1, 0.5), (0, 0.25), (0, 0.75), (1, 0.9)]
+    parts = [(0, 0.0), (0, 0.5), (0, 0.51), (1, 0.6), (1, 1.0)]
+    assert _nearest(parts, others).tolist() == [1, 1, 2, 0, 3]
+    assert _nearest(parts[:1], others).dtype == np.int64

@@ -170,7 +170,7 @@ def test_what_is_not_finite_is_skipped_and_counted_until_a_step_is():
 
 @pytest.mark.parametrize("microbatches", [1, 2, 3])
 def test_microbatches_take_every_kth_row_and_draw_for_themselves(microbatches):
-    """Dropout is of the run's key, the step and the microbatch: a run that goes on draws the same."""
+    """Dropout is of the run's key, the step and the microbatch: a run goes on with the same."""
     state, step = stepping(microbatches=microbatches)
     x = [1, 2, 3, 4, 5, 6]
     for number in (0, 1):
