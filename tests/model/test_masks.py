@@ -1,4 +1,5 @@
 import dataclasses
+from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -8,9 +9,19 @@ from xlingjax.model.masks import (
     Fields,
     Mask,
     bidirectional,
+    camlm,
+    camlm_alone,
     causal,
+    first_side,
     full,
+    itself,
+    mask_keys,
+    mask_queries,
+    own_side,
+    partner,
     prefix,
+    pseudo_tokens,
+    pseudo_tokens_together,
     same_pack,
     same_side,
     valid_keys,
@@ -144,3 +155,66 @@ def test_a_query_that_sees_nothing_sees_its_own_column_wherever_its_row_is_cut()
     # Of fewer keys the last one.
     cut = np.asarray(nothing(queries, f, first=3))[0]
     np.testing.assert_array_equal(cut, np.eye(5, dtype=bool)[[3, 4, 4]])
+
+
+# By their words in `masks.py`: whether query q sees key k, each (column, pack, side, is MASK).
+DEFINED = {
+    full: lambda q, k: True,
+    causal: lambda q, k: k.column <= q.column,
+    same_side: lambda q, k: q.side == k.side,
+    same_pack: lambda q, k: q.pack == k.pack,
+    valid_keys: lambda q, k: k.pack > 0,
+    itself: lambda q, k: q.column == k.column,
+    mask_queries: lambda q, k: q.masked,
+    mask_keys: lambda q, k: k.masked,
+    first_side: lambda q, k: k.side == 0,
+    bidirectional: lambda q, k: alike(q, k),
+    own_side: lambda q, k: alike(q, k) and q.side == k.side,
+    partner: lambda q, k: alike(q, k) and q.side != k.side,
+    prefix: lambda q, k: alike(q, k) and (k.side == 0 or k.column <= q.column),
+    camlm: lambda q, k: of_pair(q, k, q.side == k.side and k.masked),
+    camlm_alone: lambda q, k: of_pair(q, k, q.column == k.column),
+    pseudo_tokens: lambda q, k: alike(q, k) and (not k.masked or q.column == k.column),
+    pseudo_tokens_together: lambda q, k: alike(q, k) and (not k.masked or q.masked),
+}
+
+
+class Token(NamedTuple):
+    column: int
+    pack: int
+    side: int
+    masked: bool
+
+
+def alike(q, k):
+    return q.pack == k.pack > 0
+
+
+def of_pair(q, k, own_masks):
+    """What is not masked sees its own side's, a MASK the other's and `own_masks`."""
+    if not alike(q, k):
+        return False
+    if not q.masked:
+        # Alone, a word of the text sees itself as every query does.
+        return q.side == k.side and not k.masked
+    return own_masks or (q.side != k.side and not k.masked)
+
+
+@pytest.mark.parametrize("mask", DEFINED, ids=lambda mask: mask.name)
+def test_each_mask_is_what_it_is_said_to_be(mask):
+    rng = np.random.default_rng(3)
+    shape = (6, 9)
+    sides, masked = rng.integers(2, size=shape), rng.integers(2, size=shape)
+    packs = np.sort(rng.integers(1, 3, shape), axis=1) * (np.arange(9) < 8)
+    batch = {"input_ids": packs + 20, "pack_ids": packs, "sides": sides, "is_mask": masked}
+    f = Fields.from_batch(batch)
+    found = mask(f, f)
+    for row in range(shape[0]):
+        tokens = [
+            Token(column, packs[row, column], sides[row, column], masked[row, column] > 0)
+            for column in range(9)
+        ]
+        want = np.array([[bool(DEFINED[mask](q, k)) for k in tokens] for q in tokens])
+        nothing = ~want.any(1)
+        want[nothing, nothing] = True
+        np.testing.assert_array_equal(found[row], want)

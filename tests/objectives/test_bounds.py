@@ -11,6 +11,7 @@ from tests.objectives.test_defaults import SETTINGS, made
 from xlingjax.errors import UserError
 from xlingjax.model.attention import AttentionSpec
 from xlingjax.model.masks import (
+    Fields,
     bidirectional,
     camlm,
     camlm_alone,
@@ -142,6 +143,79 @@ def test_attention_by_the_options():
     assert BTMLM().masks()["first stage"] == pseudo_tokens
     assert BTMLM(own_masks="all").masks()["first stage"] == pseudo_tokens_together
     assert Translation().masks() == {"attention": prefix}
+
+
+SAME = "q.pack == k.pack"
+OWN, OTHER = f"{SAME} and q.side == k.side", f"{SAME} and q.side != k.side"
+EVIDENCE = [
+    # (objective, of each prediction whether that of column q may depend on the word at column k)
+    (MLM(), {"mlm": SAME}),
+    (TLM(), {"tlm": SAME}),
+    (CLMLM(), {"cl_mlm": SAME}),
+    (CLM(), {"clm": f"{SAME} and k.column <= q.column"}),
+    (CLWR(), {"clwr": OTHER}),
+    (CLPC(), {"clpc": SAME}),
+    (
+        CAMLM(),
+        dict.fromkeys(("camlm_x", "camlm_y"), f"({OTHER} and not k.mask) or ({OWN} and k.mask)"),
+    ),
+    (
+        CAMLM(own_masks="self"),
+        dict.fromkeys(("camlm_x", "camlm_y"), f"({OTHER} and not k.mask) or q.column == k.column"),
+    ),
+    (
+        BTMLM(),
+        {"btmlm": SAME, "btmlm_pseudo": f"{SAME} and (not k.mask or q.column == k.column)"},
+    ),
+    (BTMLM(own_masks="all"), {"btmlm": SAME, "btmlm_pseudo": SAME}),
+    (
+        VECO(tlm=True),
+        {
+            **dict.fromkeys(("veco_plug_out_x", "veco_plug_out_y"), OWN),
+            **dict.fromkeys(("veco_plug_in_x", "veco_plug_in_y", "veco_tlm"), SAME),
+        },
+    ),
+    (
+        VECO(query="input", plug_out=False),
+        dict.fromkeys(
+            ("veco_plug_in_x", "veco_plug_in_y"),
+            f"({OTHER}) or q.column == k.column",
+        ),
+    ),
+    (
+        Translation(),
+        {"translation": f"{SAME} and (k.side == 0 or k.column <= q.column)"},
+    ),
+]
+
+
+@pytest.mark.parametrize(("objective", "promised"), EVIDENCE)
+def test_what_each_prediction_may_depend_on(objective, promised):
+    rows = {
+        "input_ids": [30, 31, 32, 33, 34, 35, 36, 37],
+        "pack_ids": [1, 1, 1, 1, 1, 2, 2, 2],
+        "sides": [0, 0, 1, 1, 1, 0, 1, 1],
+        "is_mask": [0, 1, 0, 1, 1, 1, 0, 1],
+    }
+    fields = Fields.from_batch({name: np.array([values]) for name, values in rows.items()})
+    tokens = [
+        types.SimpleNamespace(column=column, pack=pack, side=side, mask=mask)
+        for column, (_, pack, side, mask) in enumerate(zip(*rows.values(), strict=True))
+    ]
+    evidence = objective.evidence()
+    assert [*evidence] == [*promised]
+    assert [*evidence][: len(objective.coefficients)] == [*objective.coefficients]
+    for name, mask in evidence.items():
+        want = np.array([[eval(promised[name], {"q": q, "k": k}) for k in tokens] for q in tokens])
+        nothing = ~want.any(1)
+        want[nothing, nothing] = True
+        np.testing.assert_array_equal(mask(fields, fields)[0], want)
+
+
+def test_what_predicts_no_hidden_word_promises_nothing():
+    promising = {type(objective) for objective, _ in EVIDENCE} | {BackTranslation}
+    found = {kind for kind in SETTINGS if kind is not XFNP and made(kind).evidence()}
+    assert found == promising and {*XFNP().evidence()} == {"xfnp_0", "xfnp_1"}
 
 
 def test_what_xfnp_reads_by_what_it_skips():

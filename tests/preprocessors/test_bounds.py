@@ -313,7 +313,8 @@ def test_the_longest_rows_that_a_vocabularys_sentinels_stand_for_are_named():
     for length, more in ((longest + 1, 1), (2 * longest, spans(2 * longest) - free)):
         said = f"rows of {length} tokens hide {free + more} spans, .* has 9 special tokens left .*"
         with pytest.raises(
-            UserError, match=f"{said} set LENGTH to {longest} or less, .* {more}` or"
+            UserError,
+            match=f"{said} set LENGTH to {longest} or less, .* {more}` or",
         ):
             features.rows(text, [1], length, Xlm)
 
