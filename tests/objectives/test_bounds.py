@@ -212,6 +212,23 @@ def test_what_each_prediction_may_depend_on(objective, promised):
         np.testing.assert_array_equal(mask(fields, fields)[0], want)
 
 
+@pytest.mark.parametrize("lag", [0, 1, 2])
+def test_a_stream_sees_the_source_the_first_column_of_the_target_and_what_lags(lag):
+    """Of targets that stand behind all sources, the first of them in column 4."""
+    packs = np.array([[1, 1, 2, 0, 1, 1, 1, 1, 2, 2, 2, 0]])
+    sides = (np.arange(12) >= 4)[None].astype(int)
+    batch = {"input_ids": packs + 20, "pack_ids": packs, "sides": sides}
+    fields = Fields.from_batch(batch)
+    found = XFNP(alphas=(1.0,) * 3).masks()[f"stream {lag}"](fields, fields)[0]
+    first = {1: 4, 2: 8}
+    for q, k in np.ndindex(12, 12):
+        pack = packs[0, q]
+        seen = pack == packs[0, k] > 0 and (
+            k < 4 or (q >= 4 and (k <= q - lag or k == first[pack]))
+        )
+        assert found[q, k] == (seen or (not pack and q == k)), (q, k)
+
+
 def test_what_predicts_no_hidden_word_promises_nothing():
     promising = {type(objective) for objective, _ in EVIDENCE} | {BackTranslation}
     found = {kind for kind in SETTINGS if kind is not XFNP and made(kind).evidence()}

@@ -8,6 +8,7 @@ import pkgutil
 import pytest
 
 from xlingjax import objectives, preprocessors
+from xlingjax.objectives import base, losses
 from xlingjax.objectives.back_translation import BackTranslation
 from xlingjax.objectives.base import CHUNK, Objective, TokenObjective
 from xlingjax.objectives.ernie_m import BTMLM, CAMLM
@@ -20,6 +21,7 @@ from xlingjax.objectives.unicoder import CLMLM, CLPC, CLWR, DAN
 from xlingjax.objectives.veco import VECO
 from xlingjax.objectives.xglue import XFNP
 from xlingjax.objectives.xlm import CLM, MLM, TLM
+from xlingjax.training import step
 
 PLUGGED_IN = ("cross_attention",)
 ADDS = {
@@ -90,6 +92,24 @@ def test_the_settings_and_the_coefficients_of_an_objective(kind):
     assert objective.whole_batch == (kind in (DAN, HardestNegative))
     # A step is compiled for an objective.
     assert hash(objective) == hash(made(kind))
+
+
+FUNCTIONS = {
+    base.token_loss: {"head": None, "smoothing": 0.0},
+    base.at_slots: {"slots": slice(None)},
+    losses.cross_entropy: {"chunk": 0, "smoothing": 0.0},
+    losses.best_ids: {"banned": None, "chunk": 0, "key": None},
+    VECO.states: {"h_rng": None, "s_rng": None, "shift_BLD": None, "texts": 1},
+    Classification.of_task: {"apart": False},
+    step.train_step: {"stage": 0},
+}
+
+
+@pytest.mark.parametrize("function", FUNCTIONS, ids=lambda function: function.__qualname__)
+def test_what_functions_do_where_nothing_is_said(function):
+    parameters = inspect.signature(function).parameters.values()
+    found = {one.name: one.default for one in parameters if one.default is not one.empty}
+    assert found == FUNCTIONS[function]
 
 
 def classes():

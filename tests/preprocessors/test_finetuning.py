@@ -102,6 +102,20 @@ def test_all_rows_of_a_file_are_those_of_its_examples_one_by_one(layout, reset):
         assert made["labels"].tolist() == [1] * len(examples) and made["example_weights"].all()
 
 
+@pytest.mark.parametrize(("count", "threads"), [(1023, 1), (1024, 5)])
+def test_many_texts_are_tokenised_by_several_threads(count, threads, monkeypatch):
+    monkeypatch.setattr(ft, "default_processes", lambda: 5)
+    asked = []
+
+    class Watched(toy.ToyVocabulary):
+        def encode_lines(self, lines, threads=1):
+            asked.append((len(lines), threads))
+            return super().encode_lines(lines, threads)
+
+    ft.classification_rows([ft.Example("a", "b", "x")] * count, Watched(), 6, ("x",), 0)
+    assert asked == [(count, threads)] * 2
+
+
 def write(path, text):
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
     return path

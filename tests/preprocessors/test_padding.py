@@ -3,8 +3,10 @@ decoder reads what it has predicted."""
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from tests.helpers import made
+from xlingjax.data.draws import Draws
 from xlingjax.preprocessors.ernie_m import BtmlmFeatures, CamlmFeatures
 from xlingjax.preprocessors.mbart import MaskedTranslationFeatures, MaskedWordsFeatures
 from xlingjax.preprocessors.t5 import SpanCorruptionFeatures
@@ -85,6 +87,35 @@ def test_columns_without_text(features):
     for name in ("decoder_targets", "decoder_weights"):
         if name in batch:
             assert not batch[name][~used].any(), name
+
+
+@pytest.mark.parametrize("features", [*GENERATED, *ENCODED], ids=named)
+def test_a_row_that_only_fills_a_batch_is_padding_throughout(features):
+    vocabulary, columns = Xlmr, features.columns(LENGTH)
+    if isinstance(features, SpanCorruptionFeatures):
+        vocabulary = Xlm
+    languages = (1, 2)[: features.sides]
+    before, made_of = made.batch(
+        features,
+        LENGTH,
+        vocabulary,
+        languages=languages,
+        columns=columns,
+        sentences=10,
+    )
+    empty = {name: tf.zeros_like(values[:1]) for name, values in before.items()}
+    empty["input_ids"] += vocabulary.pad_id
+    mapped = features.map(vocabulary, np.ones(vocabulary.size, np.int64), LENGTH)
+    found = mapped(empty, Draws(3, 0, 1))
+    for name in features.fields:
+        values = np.asarray(found[name])
+        assert values.shape[1:] == made_of[name].shape[1:], name
+        if name in ("input_ids", "original_ids", "decoder_ids"):
+            assert (values == vocabulary.pad_id).all(), name
+        elif name == "special_ids":
+            assert {*values[0].tolist()} == vocabulary.special_ids
+        else:
+            assert not values.any(), name
 
 
 @pytest.mark.parametrize("features", GENERATED, ids=named)

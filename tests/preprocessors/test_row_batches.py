@@ -2,6 +2,7 @@
 
 import collections
 import hashlib
+import types
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from tests.preprocessors import test_task
 from tests.preprocessors.test_task import LANGUAGES, Hashed
 from xlingjax.data.features import batch_hash
 from xlingjax.data.row_lengths import row_lengths
+from xlingjax.preprocessors import row_batches
 from xlingjax.preprocessors.task import task_source
 from xlingjax.preprocessors.task_rows import Reading
 from xlingjax.preprocessors.training_set import Training
@@ -49,6 +51,8 @@ BY_LENGTH = {
 @pytest.fixture(autouse=True)
 def own_cache(tmp_path, monkeypatch):
     monkeypatch.setenv("XLINGJAX_CACHE", str(tmp_path / "cache"))
+    # Rows are hashed a few at a time: what stands at their borders is seen.
+    monkeypatch.setattr(row_batches, "_HASHED_ROWS", 7)
 
 
 def source(folder, name, reading, training, batch_size=8, **options):
@@ -152,3 +156,49 @@ def test_batches_are_of_about_one_length_in_no_order_of_lengths(folder):
     tops = grouped.max(axis=1)
     assert (np.diff(tops[:18]) < 0).sum() > 3 and (np.diff(tops[:18]) > 0).sum() > 3
     assert (tops[:18] != tops[18:36]).any()
+
+
+def order_of(counts, batch_size=2, by_length=False):
+    """Of parts of so many rows, the longest of which come first."""
+    parts = [
+        types.SimpleNamespace(name=f"part {n}", part=types.SimpleNamespace(rows=range(count)))
+        for n, count in enumerate(counts)
+    ]
+    if by_length:
+        return row_batches._ByLength(parts, batch_size, 3, -np.arange(sum(counts)))
+    return row_batches._Order(parts, batch_size, 3)
+
+
+@pytest.mark.parametrize("by_length", [False, True])
+def test_batches_run_on_over_the_end_of_an_epoch(by_length):
+    """Of 7 rows, two by two: each epoch is all of them, whatever batch its end stands in."""
+    order = order_of([4, 3], by_length=by_length)
+    rows = np.concatenate([order.batch(index) for index in range(14)])
+    for epoch in range(4):
+        assert sorted(rows[7 * epoch : 7 * epoch + 7]) == [*range(7)]
+    assert len({tuple(rows[begin : begin + 7]) for begin in range(0, 28, 7)}) == 4
+    # Any batch without those before it.
+    for index in (9, 2, 13, 3):
+        other = order_of([4, 3], by_length=by_length)
+        np.testing.assert_array_equal(other.batch(index), rows[2 * index : 2 * index + 2])
+
+
+@pytest.mark.parametrize(
+    ("rows", "batch_size", "window"),
+    # A quarter of an epoch, a batch at least and fifty at most.
+    [(7, 2, 1), (16, 2, 2), (15, 2, 1), (24, 2, 3), (400, 2, 50), (408, 2, 50), (392, 2, 49)],
+)
+def test_rows_are_sorted_by_length_in_windows_of_batches(rows, batch_size, window):
+    order = order_of([rows], batch_size, by_length=True)
+    assert order._window == window
+    batches = [order.batch(index) for index in range(rows // batch_size)]
+    for begin in range(0, len(batches), window):
+        of_window = batches[begin : begin + window]
+        plain = order._drawn_rows(begin * batch_size, (begin + len(of_window)) * batch_size)
+        # The longest have the lowest numbers: each batch is one slice of the sorted window.
+        slices = np.sort(plain)[::-1].reshape(len(of_window), batch_size)
+        assert {*map(tuple, of_window)} == {*map(tuple, slices)}
+
+
+def test_fifty_batches_are_sorted_at_most():
+    assert row_batches.WINDOW == 50

@@ -174,6 +174,10 @@ def test_validation_masks_do_not_follow_the_runs_seed():
     mask = features.map(Xlm, np.ones(100), L)
     first, other = (mask(given, Draws(seed, 3, 8)) for seed in (1, 2))
     np.testing.assert_array_equal(first["input_ids"], other["input_ids"])
+    # As those of a run of seed 0.
+    zero = run(features.masking, given, seed=0, step=3)
+    for name, values in zero.items():
+        np.testing.assert_array_equal(first[name], values, err_msg=name)
     mask = MlmFeatures().map(Xlm, np.ones(100), L)
     first, other = (mask(given, Draws(seed, 3, 8)) for seed in (1, 2))
     assert (first["input_ids"].numpy() != other["input_ids"].numpy()).any()
