@@ -58,8 +58,12 @@ OF_ROOM = {
     "objectives": (
         "tests/objectives/test_bounds.py",
         "tests/objectives/test_by_hand.py",
+        "tests/objectives/test_keys.py",
     ),
-    "preprocessors": ("tests/preprocessors/test_bounds.py",),
+    "preprocessors": (
+        "tests/preprocessors/test_bounds.py",
+        "tests/preprocessors/test_golden_batches.py",
+    ),
 }
 """Of every file of one of the two."""
 # Beside the tests of the same name.

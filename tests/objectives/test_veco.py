@@ -96,6 +96,7 @@ def test_a_pair_is_one_text_for_tlm_and_two_for_the_rest():
     )
     np.testing.assert_array_equal(one["input_ids"], batch["input_ids"])
     np.testing.assert_array_equal(two["position_ids"], batch["position_ids"])
+    assert not one["position_ids"][batch["pack_ids"] == 0].any()
     for row in range(len(batch["pack_ids"])):
         for number in range(1, batch["pack_ids"][row].max() + 1):
             columns = np.flatnonzero(batch["pack_ids"][row] == number)

@@ -291,6 +291,7 @@ def test_several_objectives_are_summed_by_their_factors_and_draw_apart():
     terms = {term: float(value) for term, value in loss.terms.items()}
     assert terms == {"one/x": 2, "one/y": 2, "two/x": 5, "two/y": 7}
     one, two = (float(loss.metrics[name]["drawn"][0]) for name in parts)
-    assert 0 <= one < 1 and 0 <= two < 1 and one != two
+    keys = [jax.random.fold_in(jax.random.key(1), number) for number in (0, 1)]
+    assert [one, two] == [float(jax.random.uniform(key)) for key in keys] and one != two
     evaluated = objective.loss(None, params, batch, None, 3).metrics
     assert [float(evaluated[name]["drawn"][0]) for name in parts] == [-1, -1]
