@@ -1,5 +1,5 @@
 """Every pass of an objective, and every head, has a random key of its own, by which it drops out;
-without one nothing does. Which key it is stays, too: a run that goes on draws what it would have."""
+without one nothing does. Which key it is stays: a run that goes on draws what it would have."""
 
 import types
 

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tests.training.test_step import once
 from xlingjax.model.partition import MeshConfig, make_mesh
 from xlingjax.objectives.base import Loss
 from xlingjax.objectives.ramp import Ramp
@@ -85,21 +86,28 @@ def rows_of(x, y, packs=None):
     }
 
 
-def stepping(config=SGD, objective=None, microbatches=1, **more):
-    """(a state of parameters 0, the step)."""
+@once
+def compiled(config, objective, microbatches, more):
+    """(the update rule, the step)."""
     model = Model()
     rule = make_optimizer(config, 100, model.abstract())
     shardings = jax.tree.map(lambda x: x.sharding, abstract_state(MESH, model, rule, config))
     step = make_train_step(
         shardings=shardings,
         model=model,
-        objective=objective or Sums(),
+        objective=objective,
         languages=3,
         optimizer=rule,
         config=config,
         microbatches=microbatches,
         **more,
     )
+    return rule, step
+
+
+def stepping(config=SGD, objective=None, microbatches=1, **more):
+    """(a state of parameters 0, the step)."""
+    rule, step = compiled(config, objective or Sums(), microbatches, more)
     params = {name: jnp.zeros(1) for name in "ab"}
     return initial_state(params, rule, config), lambda state, batch: step(state, batch, KEY)
 
@@ -133,7 +141,7 @@ def test_what_has_no_prediction_is_divided_by_one(packs, by):
 
 @pytest.mark.parametrize(
     ("clip", "moved", "size"),
-    [(0.0, 1, 1.0), (5.0, 1, 1.0), (2.5, 0.5, 1.0), (50.0, 1, 0.01), (2.5, 0.5, 0.01)],
+    [(5.0, 1, 1.0), (2.5, 0.5, 1.0), (50.0, 1, 0.01), (2.5, 0.5, 0.01)],
 )
 def test_gradients_are_scaled_down_to_the_norm_and_never_up(clip, moved, size):
     """Of a norm of 5, and of 0.05: as much below one as above it."""
@@ -168,7 +176,7 @@ def test_what_is_not_finite_is_skipped_and_counted_until_a_step_is():
     assert changed(state) == [-1, -1]
 
 
-@pytest.mark.parametrize("microbatches", [1, 2, 3])
+@pytest.mark.parametrize("microbatches", [1, 3])
 def test_microbatches_take_every_kth_row_and_draw_for_themselves(microbatches):
     """Dropout is of the run's key, the step and the microbatch: a run goes on with the same."""
     state, step = stepping(microbatches=microbatches)
@@ -199,7 +207,7 @@ def test_factors_are_those_of_the_step():
 
 def test_what_is_trained_is_that_of_the_first_stage_where_none_is_named():
     config = dataclasses.replace(SGD, frozen={0: ["^a"], 1: ["^b"]})
-    for more, want in (({}, [0, -1]), ({"stage": 0}, [0, -1]), ({"stage": 1}, [-1, 0])):
+    for more, want in (({}, [0, -1]), ({"stage": 1}, [-1, 0])):
         state, step = stepping(config, **more)
         assert changed(step(state, rows_of([1], [1]))[0]) == want
 
