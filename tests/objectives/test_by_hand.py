@@ -238,11 +238,31 @@ def test_texts_are_equal_wherever_they_stand_and_in_one_order_alone():
     assert len({*numbers([([], [a, b]) for a in range(30) for b in range(30)])}) == 900
 
 
+def test_the_number_of_a_text_is_xxhashs_mix_of_its_words_and_their_places():
+    """Its primes and shifts (XXH32), summed over the words: few texts have the number of others."""
+    ids, packs = np.array([[7, 30, 31, 9, 2]]), np.array([[1, 1, 1, 1, 0]])
+    batch = {"input_ids": ids, "pack_ids": packs, "sides": np.array([[0, 1, 1, 1, 0]])}
+    for side, words in ((0, [7]), (1, [30, 31, 9])):
+        total = 0
+        for place, word in enumerate(words, 1):
+            mixed = ((word + 1) * 2654435761 ^ place * 2246822519) % 2**32
+            mixed = (mixed ^ mixed >> 15) * 3266489917 % 2**32
+            total += mixed ^ mixed >> 13
+        assert HardestNegative._texts(batch, side).tolist() == [total % 2**32]
+
+
 # --- Back-translation -----------------------------------------------------------------------------
 
 END, PAD, FIRST = 2, 1, 0
-WRITTEN = np.array([[[30, 31, END, PAD, PAD]], [[32, 33, 34, 35, 36]], [[PAD] * 5]])
-LENGTHS = np.array([[3], [5], [0]])
+# The best of each beam, and another one.
+WRITTEN = np.array(
+    [
+        [[30, 31, END, PAD, PAD], [50, END, PAD, PAD, PAD]],
+        [[32, 33, 34, 35, 36], [51, 51, 51, END, PAD]],
+        [[PAD] * 5] * 2,
+    ],
+)
+LENGTHS = np.array([[3, 2], [5, 4], [0, 0]])
 TEXTS = {
     "input_ids": np.full((3, 6), 40),
     "pack_ids": np.array([[1] * 6, [1] * 4 + [0] * 2, [0] * 6]),
@@ -260,7 +280,7 @@ def generating(monkeypatch, language_tokens=0):
         names = ("start", "language", "ids", "decoding", "columns", "key")
         values = (start, language, ids, decoding, columns, key)
         asked.update(zip(names, values, strict=True))
-        return Texts(jnp.asarray(WRITTEN), jnp.asarray(LENGTHS), jnp.zeros((3, 1)))
+        return Texts(jnp.asarray(WRITTEN), jnp.asarray(LENGTHS), jnp.zeros((3, 2)))
 
     monkeypatch.setattr(back_translation, "generate", generate)
     return build_model(GENERATOR.replace(language_tokens=language_tokens)), asked

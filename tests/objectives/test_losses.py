@@ -205,6 +205,17 @@ def test_split_over_devices_equals_one_device_and_never_gathers_logits(chunk):
     assert max(sizes) <= most
 
 
+@pytest.mark.parametrize(("chunk", "loops"), [(TOKENS, 0), (11, 1)])
+def test_a_single_chunk_runs_without_a_loop(inputs, chunk, loops):
+    """XLA could not fuse across one."""
+
+    def loss(h):
+        return cross_entropy(h, *inputs[1:], vocab_size=VOCAB, chunk=chunk).loss
+
+    text = jax.jit(jax.grad(loss)).lower(inputs[0]).compile().as_text()
+    assert text.count(" while(") == loops
+
+
 def test_gather_positions_and_its_gradient():
     h_BLD = np.arange(24, dtype=np.float32).reshape(2, 4, 3)
     positions_BM = np.array([[3, 1], [0, 0]])

@@ -7,7 +7,7 @@ import pytest
 from tests.helpers import toy
 from tests.preprocessors.test_span_qa import XLM, question
 from xlingjax.data.features import check_batch
-from xlingjax.data.labelled.records import Tagged
+from xlingjax.data.labelled.records import Example, Tagged
 from xlingjax.errors import UserError
 from xlingjax.objectives.plug_in import PlugInSpans, PlugInTagging
 from xlingjax.preprocessors.finetuning import tagged_rows
@@ -15,6 +15,7 @@ from xlingjax.preprocessors.plug_in import (
     _middles,
     _middles_of_parts,
     _nearest,
+    paired_rows,
     paired_span_rows,
     paired_tagged_rows,
 )
@@ -115,3 +116,16 @@ def test_of_two_parts_as_near_the_first_is_taken_and_none_of_another_example():
     parts = [(0, 0.0), (0, 0.5), (0, 0.51), (1, 0.6), (1, 1.0)]
     assert _nearest(parts, others).tolist() == [1, 1, 2, 0, 3]
     assert _nearest(parts[:1], others).dtype == np.int64
+
+
+def test_each_text_has_a_language():
+    """Of two texts two: one would leave the second out."""
+    vocabulary, texts = toy.ToyVocabulary(), [Example("a", None, "x")]
+    with pytest.raises(ValueError, match="shorter"):
+        paired_rows(texts, texts, vocabulary, 6, ("x",), (0,))
+    with pytest.raises(ValueError, match="shorter"):
+        paired_span_rows(GERMAN, ENGLISH, XLM, LENGTH, (0,), **SIZES)
+    words = [Tagged(("a",), ("x",))]
+    for languages, ids in ((("de",), (0, 1)), (("de", "en"), (0,))):
+        with pytest.raises(ValueError, match="shorter"):
+            paired_tagged_rows(words, words, vocabulary, 6, ("x",), languages, ids)

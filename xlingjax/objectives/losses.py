@@ -210,7 +210,8 @@ def _chunked(target, h_ICD, table_VD, bias_V, targets_IC, weights_IC):
         return loss + more, (nll_C, correct_C)
 
     zero = jnp.zeros((), jnp.float32)
-    loss, (nll_IC, correct_IC) = _loop(
+    # XLA runs a loop of one step as none.
+    loss, (nll_IC, correct_IC) = jax.lax.scan(
         step,
         zero,
         (h_ICD, targets_IC, weights_IC),
@@ -245,7 +246,7 @@ def _chunked_forward(target, h_ICD, table_VD, bias_V, targets_IC, weights_IC):
         jnp.zeros(table_VD.shape, jnp.float32),
         jnp.zeros_like(bias_V),
     )
-    (loss, dtable_VD, dbias_V), (nll_IC, correct_IC, dh_ICD) = _loop(
+    (loss, dtable_VD, dbias_V), (nll_IC, correct_IC, dh_ICD) = jax.lax.scan(
         step,
         zeros,
         (h_ICD, targets_IC, weights_IC),
@@ -271,10 +272,3 @@ def _chunked_backward(target, gradients, cotangents):
 
 
 _chunked.defvjp(_chunked_forward, _chunked_backward)
-
-
-def _loop(step, carry, chunks):
-    """`lax.scan`; a single chunk runs without a loop."""
-    # A loop of one step costs a while loop that XLA cannot fuse across.
-    single = chunks[0].shape[0] <= 1
-    return jax.lax.scan(step, carry, chunks, unroll=single)
