@@ -219,6 +219,15 @@ def test_the_hardest_negative_by_hand(monkeypatch):
     assert float(objective.weights(PAIRS)["hardest_negative"]) == 2
 
 
+def test_a_row_that_only_fills_the_batch_is_no_negative(monkeypatch):
+    """Its cosine of 0 would be the highest where all others are below."""
+    opposite = jnp.asarray([[1.0, 0.0], [-1.0, 0.0], [0, 0]])
+    monkeypatch.setattr(HardestNegative, "vectors", lambda *_: (opposite, opposite))
+    total, _, _ = by_language(HardestNegative(scale=3.0), MODEL, PAIRS)
+    # Of both rows the positive is 3 and the one negative -3, in both directions.
+    np.testing.assert_allclose(total, 2 * 2 * np.log1p(np.exp(-3.0)), rtol=1e-5)
+
+
 def test_texts_are_equal_wherever_they_stand_and_in_one_order_alone():
     def numbers(rows, side=1):
         """Of texts behind first ones of various lengths."""
