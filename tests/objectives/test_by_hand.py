@@ -167,6 +167,7 @@ PAIRS = {
     "language_ids": np.array([[2, 0, 1, 1], [3, 1, 1, 1], [0, 0, 0, 0]]),
 }
 X, Y = np.array([[3.0, 0.0], [0.0, 0.2], [0.0, 0.0]]), np.array([[6.0, 8.0], [0.0, 5.0], [0, 0]])
+U, V = X / [[3], [0.2], [1]], Y / [[10], [5], [1]]
 COSINES = np.array([[0.6, 0.0], [0.8, 1.0]])
 
 
@@ -199,8 +200,7 @@ def test_vectors_are_sums_of_length_one_however_small(size):
 
 
 def test_the_hardest_negative_by_hand(monkeypatch):
-    vectors = (jnp.asarray([[1.0, 0.0], [0.0, 1.0], [0, 0]]), jnp.asarray(Y / [[10], [5], [1]]))
-    monkeypatch.setattr(HardestNegative, "vectors", lambda *_: vectors)
+    monkeypatch.setattr(HardestNegative, "vectors", lambda *_: (jnp.asarray(U), jnp.asarray(V)))
     objective = HardestNegative(scale=2.0, bias=-0.5)
     total, found, counts = by_language(objective, MODEL, PAIRS)
     scores = 2.0 * COSINES - 0.5
@@ -217,6 +217,21 @@ def test_the_hardest_negative_by_hand(monkeypatch):
     # x 0 is less like its own translation than x 1 is.
     assert found["accuracy"].tolist() == [0, 0, 0, 1] and counts == [0, 0, 1, 1]
     assert float(objective.weights(PAIRS)["hardest_negative"]) == 2
+
+
+@pytest.mark.parametrize("side", [0, 1])
+def test_what_translates_two_texts_is_no_negative_of_its_own(monkeypatch, side):
+    """Where x (0) or y (1) stands in both pairs, the other side of each has no negative."""
+    ids = PAIRS["input_ids"].copy()
+    ids[:, 2 * side + 1] = 6
+    monkeypatch.setattr(HardestNegative, "vectors", lambda *_: (jnp.asarray(U), jnp.asarray(V)))
+    total, _, _ = by_language(HardestNegative(), MODEL, PAIRS | {"input_ids": ids})
+    scores = HardestNegative().scale * COSINES + HardestNegative().bias
+    negatives = scores if side == 0 else scores.T
+    each = np.log1p(np.exp(-np.diagonal(scores))) + 0.5 * np.log1p(
+        np.exp([negatives[0, 1], negatives[1, 0]]),
+    )
+    np.testing.assert_allclose(total, each.sum(), rtol=1e-5)
 
 
 def test_a_row_that_only_fills_the_batch_is_no_negative(monkeypatch):
