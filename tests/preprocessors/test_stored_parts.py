@@ -199,13 +199,17 @@ def test_a_part_is_of_all_that_its_rows_depend_on(folder, tmp_path, monkeypatch)
     (path,) = part(folder).paths()
     (edited / path.name).write_bytes(path.read_bytes() + b"A\tB\tA\tB\tneutral\n")
     keys.append(part(tmp_path / "edited").key(Hashed()))
-    # A change of the code that makes rows.
-    monkeypatch.setattr(finetuning, "_begins", lambda ids, lengths, kept: ids)
+    # A change of the code that makes rows, and of a vocabulary of one's own.
+    for changed, name, code in (
+        (finetuning, "_begins", lambda ids, lengths, kept: ids),
+        (Hashed, "encode", lambda vocabulary, text: [14]),
+    ):
+        with monkeypatch.context() as one:
+            one.setattr(changed, name, code)
+            stored_parts._made_by.cache_clear()
+            keys.append(part(folder).key(Hashed()))
     stored_parts._made_by.cache_clear()
-    keys.append(part(folder).key(Hashed()))
-    monkeypatch.undo()
-    stored_parts._made_by.cache_clear()
-    assert len({key, *keys}) == 12
+    assert len({key, *keys}) == 13
 
 
 def test_a_damaged_part_is_made_again_with_one_line(folder, capsys):
