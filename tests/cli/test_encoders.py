@@ -178,6 +178,7 @@ def test_verify_fails_where_a_mask_leaks(corpus, capsys, monkeypatch):
     assert "leaks" in told and {"camlm", "camlm@2"} <= {*told.split()}  # every stage by its name
 
 
+@pytest.mark.long
 def test_the_attention_of_a_pair_is_shown(run, tmp_path, capsys):
     """In the run's page, and of any pair by a command (VECO, figure 1)."""
     values = json.loads((run / "result.json").read_text())["evaluations"]["attention_maps"]
@@ -220,6 +221,7 @@ def test_what_is_lacking_for_attention_is_said(words, said, capsys):
     assert said in line
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "pair, said",
     [
