@@ -5,8 +5,8 @@
 #   make pretrain && benchmarks/plug_in.sh runs/demo OUT [SEEDS] [QUESTIONS] [TAGGED]
 #
 # DEMO: what `make pretrain` wrote; MLM + TLM (xlm_tiny) is trained into DEMO/mlm_tlm, unless it is there or VECO is.
-# QUESTIONS, TAGGED: training examples a language. VECO: a run of recipes/veco_tiny.gin, else one is
-# trained. The card: OUT/scores/card.md.
+# QUESTIONS, TAGGED: training examples a language. VECO: a run of recipes/veco_tiny.gin with VECO_FACTORS=None and
+# VECO_RESET_POSITIONS=False, as measured, else one is trained. The card: OUT/scores/card.md.
 set -euo pipefail
 demo=$1 out=$2 seeds=${3:-2} questions=${4:-3000} tagged=${5:-1500}
 . "$(dirname "$0")/runs.sh"

@@ -32,12 +32,10 @@ if "xla_force_host_platform_device_count" not in os.environ.get("XLA_FLAGS", "")
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(ROOT / ".cache" / "jax"))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 os.environ.setdefault(
-    "JAX_PERSISTENT_CACHE_ENABLE_XLA_CACHES",
-    "none",
+    "JAX_PERSISTENT_CACHE_ENABLE_XLA_CACHES", "none"
 )  # they put the cache's path into its keys
 os.environ.setdefault(
-    "JAX_TRACEBACK_IN_LOCATIONS_LIMIT",
-    "0",
+    "JAX_TRACEBACK_IN_LOCATIONS_LIMIT", "0"
 )  # programs are lowered a little faster without
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "0")
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")

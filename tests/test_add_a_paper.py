@@ -12,7 +12,7 @@ from tests.helpers import small_corpus
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "add-a-paper.md"
 FILES = dict(
-    re.findall(r'^```\w+ title="([^"]+)"\n(.*?)^```$', PAGE.read_text("utf-8"), re.M | re.S),
+    re.findall(r'^```\w+ title="([^"]+)"\n(.*?)^```$', PAGE.read_text("utf-8"), re.M | re.S)
 )
 # As if the files stood in the package's own folders.
 COMMANDS = """

@@ -122,8 +122,7 @@ print(sorted({m.split(".")[0] for m in sys.modules} & {"tensorflow", "seqio", "g
 
 
 @pytest.mark.parametrize(
-    "wrong, said",
-    [(["--only", "BERT"], "none of MLM, CLM"), (["--rounds", "0"], "at least 1")],
+    "wrong, said", [(["--only", "BERT"], "none of MLM, CLM"), (["--rounds", "0"], "at least 1")]
 )
 def test_refusals(wrong, said, capsys):
     with pytest.raises(SystemExit):
@@ -174,10 +173,7 @@ def test_a_mutant_is_killed_by_the_tests_of_its_file(tmp_path):
         f"mutants.main([{str(tmp_path)!r}, 'xlingjax/data/sampling.py', '--share', '0.01'])\n"
     )
     ended = subprocess.run(
-        [sys.executable, "-c", program],
-        cwd=mutants.ROOT,
-        capture_output=True,
-        text=True,
+        [sys.executable, "-c", program], cwd=mutants.ROOT, capture_output=True, text=True
     )
     assert "| all | 1 | 1 (100.0%; 20.7% to 100.0%) |" in ended.stdout, ended.stderr
     [line] = (tmp_path / "mutants.jsonl").read_text().splitlines()

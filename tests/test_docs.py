@@ -136,7 +136,7 @@ open("config.gin", "w").write(recipe.config)
 for recipe in (recipe, read_recipe(["config.gin"], [])):
     [norm] = recipe.bound["evaluators"][1]()
     print(norm.name, norm(None, {"w": np.array([3.0, 4.0])}, 0, None))
-""",
+"""
     )
     done = subprocess.run(
         [sys.executable, "read.py"], cwd=tmp_path, capture_output=True, text=True, check=False,

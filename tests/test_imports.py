@@ -121,10 +121,7 @@ def test_the_trainer_needs_neither_tensorflow_nor_gin():
     code = "import sys, xlingjax.training.loop, xlingjax.data.frozen; "
     code += "print(sorted({m.split('.')[0] for m in sys.modules}))"
     loaded = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        check=True,
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
     ).stdout
     for package in ("tensorflow", "seqio", "gin", "torch", "t5"):
         assert f"'{package}'" not in loaded, package
@@ -134,11 +131,7 @@ def imported(code):
     """The packages that are imported after `code`, in a process of its own; `xlingjax` counts."""
     code += "; import sys; print('imported', *{name.split('.')[0] for name in sys.modules})"
     done = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
     )
     # `--help` ends the line before with its own text.
     return {*done.stdout.rpartition("imported ")[2].split()}

@@ -143,7 +143,7 @@ def test_a_jobsets_pods_train_what_one_process_trains(place):
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 text=True,
-            ),
+            )
         )
     outputs = [pod.communicate()[0] for pod in pods]
     assert [pod.returncode for pod in pods] == [0] * count, outputs

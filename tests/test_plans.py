@@ -28,8 +28,7 @@ def test_a_papers_recipe_fits(kept):
     assert plan.all_fit
     found = {one["program"]: one for one in plan.programs}
     assert {name: one["peak"] for name, one in found.items()} == pytest.approx(
-        kept["peak"],
-        rel=0.03,
+        kept["peak"], rel=0.03
     )
     # Of the step that needs most: before it is compiled.
     most = max(plan.programs, key=lambda one: one["peak"])

@@ -41,8 +41,7 @@ def test_old_names_are_the_new_ones(old):
 
 def test_other_names_are_errors():
     with pytest.raises(
-        AttributeError,
-        match="'xlingjax.data.labelled' has no attribute 'Questoin'",
+        AttributeError, match="'xlingjax.data.labelled' has no attribute 'Questoin'"
     ):
         importlib.import_module("xlingjax.data.labelled").Questoin  # noqa: B018
     with pytest.raises(AttributeError, match="'xlingjax' has no attribute 'opne_run'"):

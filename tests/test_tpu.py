@@ -54,9 +54,7 @@ def chips():
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 1e6)
     pod = get_topology_desc(platform="tpu", topology_name="v5e:2x4")
     one = get_topology_desc(
-        platform="tpu",
-        topology_name="v5e:1x1",
-        chips_per_host_bounds=[1, 1, 1],
+        platform="tpu", topology_name="v5e:1x1", chips_per_host_bounds=[1, 1, 1]
     )
     yield {8: pod.devices, 1: one.devices}
     jax.config.update("jax_persistent_cache_min_compile_time_secs", kept_from)
@@ -144,12 +142,7 @@ def kernels(program):
     ),
 )
 def test_every_device_computes_the_attention_of_its_rows_and_heads(
-    chips,
-    name,
-    mesh,
-    rows,
-    length,
-    microbatches,
+    chips, name, mesh, rows, length, microbatches
 ):
     """Packed rows, forward and backward: the compiler takes the kernel, and no device has what is
     another's."""
@@ -184,11 +177,8 @@ def test_back_translation_writes_without_the_kernel_and_reads_with_it(chips):
     objective = tiny.objective("back_translation")
     found = kernels(
         compiled_step(
-            a_model(mesh, decoder_layers=2),
-            mesh,
-            objective,
-            abstract(mesh, objective, 16, 128),
-        ),
+            a_model(mesh, decoder_layers=2), mesh, objective, abstract(mesh, objective, 16, 128)
+        )
     )
     assert {*found} == {(which, 2, HEADS, 128, 128) for which in KERNELS}
 
@@ -199,8 +189,7 @@ def test_evaluators_compute_on_xla(chips):
     model, objective = a_model(mesh), tiny.objective("mlm")
     everywhere = replicated(mesh)
     params = jax.tree.map(
-        lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=everywhere),
-        model.abstract(),
+        lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=everywhere), model.abstract()
     )
     evaluation = compiled(_sums, model, mesh, objective, len(tiny.LANGUAGES))
     assert (

@@ -48,10 +48,7 @@ def refused(capsys):
 def test_help_answers_in_under_a_second():
     started = time.perf_counter()
     done = subprocess.run(
-        [sys.executable, "-m", "xlingjax", "--help"],
-        capture_output=True,
-        text=True,
-        check=True,
+        [sys.executable, "-m", "xlingjax", "--help"], capture_output=True, text=True, check=True
     )
     assert time.perf_counter() - started < 1.0
     for verb in (
@@ -96,8 +93,7 @@ def test_overrides_reach_the_run(corpus):
     }
     bindings = options(corpus) | given
     recipe = recipes.read_recipe(
-        ["gin/recipes/xlm_text.gin"],
-        [f"{k}={v}" for k, v in bindings.items()],
+        ["gin/recipes/xlm_text.gin"], [f"{k}={v}" for k, v in bindings.items()]
     )
     mlm, tlm = recipe.bound["objectives"]
     assert (recipe.bound["seed"], recipe.bound["steps"], mlm.weight, tlm.weight) == (7, 11, 1.0, 3)
@@ -118,8 +114,7 @@ def test_mlm_and_tlm_may_have_weights_of_their_own(corpus):
         "tlm/sampling.weights": '{"de-en": 1}',
     }
     recipe = recipes.read_recipe(
-        ["gin/recipes/xlm_text.gin"],
-        [f"{k}={v}" for k, v in (options(corpus) | given).items()],
+        ["gin/recipes/xlm_text.gin"], [f"{k}={v}" for k, v in (options(corpus) | given).items()]
     )
     for run, shares in zip(recipe.bound["objectives"], ([0.25, 0.75], [1.0]), strict=True):
         source = run.source()
@@ -127,8 +122,7 @@ def test_mlm_and_tlm_may_have_weights_of_their_own(corpus):
         source.close()
     tlm = ["gin/recipes/xlm_text.gin", "gin/objectives/tlm.gin"]
     recipe = recipes.read_recipe(
-        tlm,
-        [f"{k}={v}" for k, v in (options(corpus) | {"sampling.counts": "tokens"}).items()],
+        tlm, [f"{k}={v}" for k, v in (options(corpus) | {"sampling.counts": "tokens"}).items()]
     )
     assert "tlm/sampling.counts = 'tokens'" in recipe.config
 
@@ -149,8 +143,7 @@ def test_weights_are_any_number_or_stages(corpus, refused):
     """Also where the recipe writes a whole number, as xlm_tiny does."""
     given = options(corpus, MLM_WEIGHT="{0: 1.0, 1000: 0.5}", TLM_WEIGHT=0.5)
     recipe = recipes.read_recipe(
-        ["gin/recipes/xlm_tiny.gin"],
-        [f"{k}={v}" for k, v in given.items()],
+        ["gin/recipes/xlm_tiny.gin"], [f"{k}={v}" for k, v in given.items()]
     )
     assert [run.weight for run in recipe.bound["objectives"]] == [{0: 1.0, 1000: 0.5}, 0.5]
     refused(
@@ -158,8 +151,7 @@ def test_weights_are_any_number_or_stages(corpus, refused):
         "--gin.MLM_WEIGHT=many: a number is needed",
     )
     refused(
-        pretrain(corpus, corpus / "never", BATCH="(8, 8)"),
-        "--gin.BATCH=(8, 8): a number is needed",
+        pretrain(corpus, corpus / "never", BATCH="(8, 8)"), "--gin.BATCH=(8, 8): a number is needed"
     )
 
 
@@ -200,9 +192,7 @@ def test_a_required_macro_left_open_is_named_with_what_it_means(refused):
 def test_bad_recipes(refused, tmp_path, capsys):
     workdir = ["--workdir", str(tmp_path / "run")]
     refused(
-        main.main(["pretrain", "--gin_file", "xlm_tny.gin", *workdir]),
-        "missing file",
-        "xlm_tiny",
+        main.main(["pretrain", "--gin_file", "xlm_tny.gin", *workdir]), "missing file", "xlm_tiny"
     )
     bad = write(tmp_path / "bad.gin", ['include "recipes/xlm_tiny.gin"', "train.sed = 3"])
     refused(
@@ -348,7 +338,7 @@ def test_fine_tuning_on_answers(run, tmp_path, refused, capsys):
     assert all(0 <= line["values"][name] <= 1 for name in ("en", "mean_other_exact_match"))
     assert (
         main.main(
-            ["evaluate", "--workdir", str(tuned), "--gin.METRIC=mlqa", "--gin.EVAL_QUESTIONS=2"],
+            ["evaluate", "--workdir", str(tuned), "--gin.METRIC=mlqa", "--gin.EVAL_QUESTIONS=2"]
         )
         == 0
     )
@@ -360,11 +350,7 @@ def test_fine_tuning_on_answers(run, tmp_path, refused, capsys):
     again = arguments("finetune", "qa_tiny", bindings, "--workdir", str(tmp_path / "again"))
     refused(main.main(again), "train.en.json, question n-7", "'long'", "character 3")
     again = arguments(
-        "finetune",
-        "qa_tiny",
-        bindings | {"LENGTH": 11},
-        "--workdir",
-        str(tmp_path / "again"),
+        "finetune", "qa_tiny", bindings | {"LENGTH": 11}, "--workdir", str(tmp_path / "again")
     )
     refused(main.main(again), "LENGTH must be above MAX_QUESTION + 3")
 
@@ -388,7 +374,7 @@ def test_frozen_batches_train_without_the_text(corpus, tmp_path, refused):
     bindings = options(corpus)
     assert (
         main.main(
-            arguments("freeze", "xlm_text", bindings, "--batches", "3", "--output", str(frozen)),
+            arguments("freeze", "xlm_text", bindings, "--batches", "3", "--output", str(frozen))
         )
         == 0
     )
@@ -400,11 +386,7 @@ def test_frozen_batches_train_without_the_text(corpus, tmp_path, refused):
     ]
     steps = {k: v for k, v in bindings.items() if k not in ("MONO", "PARALLEL", "VOCABULARY")}
     argv = arguments(
-        "pretrain",
-        "xlm_text",
-        steps | {"BATCHES": frozen},
-        "--workdir",
-        str(tmp_path / "run"),
+        "pretrain", "xlm_text", steps | {"BATCHES": frozen}, "--workdir", str(tmp_path / "run")
     )
     assert main.main([*argv, "--gin_file", "gin/runs/frozen.gin"]) == 0
     record = json.loads((tmp_path / "run" / "run.json").read_text())
@@ -423,11 +405,7 @@ def test_frozen_batches_of_btmlm_have_the_languages_they_were_frozen_with(corpus
     assert main.main([*argv, *btmlm]) == 0
     bindings = {k: v for k, v in bindings.items() if k not in ("MONO", "PARALLEL", "VOCABULARY")}
     argv = arguments(
-        "pretrain",
-        "xlm_text",
-        bindings | {"BATCHES": frozen},
-        "--workdir",
-        str(tmp_path / "run"),
+        "pretrain", "xlm_text", bindings | {"BATCHES": frozen}, "--workdir", str(tmp_path / "run")
     )
     assert main.main([*argv, *btmlm, "--gin_file", "gin/runs/frozen.gin"]) == 0
 
@@ -435,13 +413,7 @@ def test_frozen_batches_of_btmlm_have_the_languages_they_were_frozen_with(corpus
 @pytest.mark.long
 def test_inspect_shows_pieces_and_writes_pictures(corpus, tmp_path, capsys):
     argv = arguments(
-        "inspect",
-        "xlm_text",
-        options(corpus),
-        "--rows",
-        "1",
-        "--output",
-        str(tmp_path),
+        "inspect", "xlm_text", options(corpus), "--rows", "1", "--output", str(tmp_path)
     )
     assert main.main([*argv, "--tokens"]) == 0
     assert "<mask>" in capsys.readouterr().out
@@ -516,16 +488,14 @@ def test_text_from_registered_mixtures(corpus, tmp_path, monkeypatch):
     given |= {"MIXTURE": "mine.text", "TLM_MIXTURE": "mine.pairs", "LANGUAGES": "en,de"}
     files = ["gin/recipes/xlm_text.gin", "gin/runs/mixture.gin"]
     recipe = recipes.read_recipe(
-        files,
-        [f"{k}={v}" for k, v in (given | {"TASKS": "my_tasks"}).items()],
+        files, [f"{k}={v}" for k, v in (given | {"TASKS": "my_tasks"}).items()]
     )
     for run in recipe.bound["objectives"]:
         source = run.source()
         assert source.languages == ("de", "en") and source.next()["input_ids"].shape == (8, 32)
         source.close()
     recipe = recipes.read_recipe(
-        files,
-        [f"{k}={v}" for k, v in (given | {"TASKS": "no_tasks"}).items()],
+        files, [f"{k}={v}" for k, v in (given | {"TASKS": "no_tasks"}).items()]
     )
     with pytest.raises(UserError, match="TASKS.*no_tasks"):
         recipe.bound["objectives"][0].source()
@@ -548,9 +518,7 @@ def test_missing_files(corpus, refused, tmp_path):
     )
     refused(pretrain(corpus, tmp_path, HELDOUT_PAIRS=f"{corpus}/none"), f"{corpus}/none")
     refused(
-        pretrain(corpus, tmp_path, INIT_FROM=f"{corpus}/none"),
-        "no checkpoint",
-        f"{corpus}/none",
+        pretrain(corpus, tmp_path, INIT_FROM=f"{corpus}/none"), "no checkpoint", f"{corpus}/none"
     )
     refused(main.main(["report", f"{corpus}/none"]), f"{corpus}/none", "--workdir")
     for words in (["--workdir", f"{corpus}/none"], [f"{corpus}/none"]):
@@ -594,10 +562,7 @@ def test_vocabulary_and_model_of_different_size(corpus, refused, tmp_path):
 
 def test_batch_that_the_mesh_does_not_divide(corpus, refused, tmp_path):
     refused(
-        pretrain(corpus, tmp_path, BATCH=12, MESH_DATA=-1),
-        "12 rows",
-        "8 devices",
-        "multiple of 8",
+        pretrain(corpus, tmp_path, BATCH=12, MESH_DATA=-1), "12 rows", "8 devices", "multiple of 8"
     )
     given = {"MESH_DATA": -1, "MESH_TENSOR": 3}
     refused(pretrain(corpus, tmp_path, **given), "mesh", "tensor=3", "8 devices")
@@ -655,10 +620,7 @@ def test_a_first_start_that_is_refused_leaves_no_file(corpus, tmp_path, refused)
 
 
 def test_a_start_with_nothing_to_do_or_refused_leaves_a_finished_run_as_it_is(
-    run,
-    corpus,
-    refused,
-    tmp_path,
+    run, corpus, refused, tmp_path
 ):
     copy = shutil.copytree(run, tmp_path / "copy")
     names = ("run.json", "config.gin", "result.json")
@@ -673,11 +635,7 @@ def test_continuing_with_another_vocabulary_or_model(run, corpus, refused, tmp_p
     copy = shutil.copytree(run, tmp_path / "copy")
     before = (copy / "config.gin").read_text()
     refused(
-        pretrain(corpus, copy, model__ffn=64),
-        "belongs to another run",
-        "model.ffn",
-        "32",
-        "64",
+        pretrain(corpus, copy, model__ffn=64), "belongs to another run", "model.ffn", "32", "64"
     )
     files = ["--mono", f"{corpus}/mono", "--seed", "1", "--size", "80"]
     assert main.main(["vocab", *files, "--output", str(tmp_path / "vocab")]) == 0
@@ -740,7 +698,6 @@ def test_a_trained_run_gives_sentence_vectors_in_python(corpus, tmp_path):
     with pytest.raises(UserError, match="unknown pooling 'max'"):
         run.embed(GERMAN[:1], "de", pooling="max")
     with pytest.raises(
-        UserError,
-        match="missing file: .*run.json; give the workdir of a training run",
+        UserError, match="missing file: .*run.json; give the workdir of a training run"
     ):
         open_run(tmp_path)

@@ -33,7 +33,7 @@ def test_two_distributions_that_wrote_one_folder_are_named_with_the_repair():
     assert finding.subject == "folder seqio/"
     assert "seqio and seqio-nightly" in finding.text
     assert finding.repair.startswith(
-        "pip uninstall -y seqio-nightly && pip install --force-reinstall --no-deps seqio==",
+        "pip uninstall -y seqio-nightly && pip install --force-reinstall --no-deps seqio=="
     )
 
 
@@ -41,9 +41,7 @@ def test_namespace_packages_and_nested_folders_are_not_conflicts():
     installed = [
         Distribution("protobuf", "google/protobuf/__init__.py"),
         Distribution(
-            "googleapis-common-protos",
-            "google/api/__init__.py",
-            "google/protobuf/__init__.py",
+            "googleapis-common-protos", "google/api/__init__.py", "google/protobuf/__init__.py"
         ),
         Distribution("seqio", "seqio/__init__.py"),
         Distribution("t5", "t5/seqio/__init__.py"),
@@ -59,7 +57,7 @@ def test_versions_outside_their_range_and_missing_packages_are_broken():
     findings = {
         f.subject: f
         for f in doctor.check_requirements(
-            ["numpy<1", "numpy>=1", "no-such-thing>=2", 'torch>=9; extra == "x"'],
+            ["numpy<1", "numpy>=1", "no-such-thing>=2", 'torch>=9; extra == "x"']
         )
     }
     assert "no-such-thing" in findings and "torch" not in findings
@@ -101,11 +99,7 @@ def test_a_platform_that_jax_is_installed_without_is_broken():
     code = "from xlingjax.cli.doctor import check_devices; print(list(check_devices()))"
     environment = {**os.environ, "JAX_PLATFORMS": "cuda", "CUDA_VISIBLE_DEVICES": ""}
     done = subprocess.run(
-        [sys.executable, "-c", code],
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=True,
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
     )
     assert "level='broken'" in done.stdout and "platform 'cuda' is not available" in done.stdout
 

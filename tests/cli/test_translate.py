@@ -55,7 +55,7 @@ def vocabulary(tmp_path_factory):
         write(root / "mono" / code / "a.txt", [f"{line} {i}" for i in range(30) for line in lines])
     assert (
         main.main(
-            ["vocab", "--mono", f"{root}/mono", "--size", "80", "--output", str(root / "vocab")],
+            ["vocab", "--mono", f"{root}/mono", "--size", "80", "--output", str(root / "vocab")]
         )
         == 0
     )
@@ -108,11 +108,7 @@ def test_a_line_for_each_line(run, source, expected, capsys, monkeypatch):
     trained = open_run(run)  # on one device; the command's are eight
     decoding = Decoding(beams=2, max_length=(0, 7))
     one_device = Generator(
-        trained.model,
-        trained.params,
-        trained.vocabulary,
-        trained.languages,
-        decoding,
+        trained.model, trained.params, trained.vocabulary, trained.languages, decoding
     )
     assert expected == [best.text for best, *_ in one_device.generate(LINES, "de", "en")]
     assert [not line for line in expected] == [not line.strip() for line in LINES]
@@ -165,19 +161,10 @@ def test_n_best_lists_and_references(run, source, expected, tmp_path, capsys):
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    "ends, stop, status",
-    [("\n", None, 130), ("\nhalf a li", signal.SIGTERM, 75)],
+    "ends, stop, status", [("\n", None, 130), ("\nhalf a li", signal.SIGTERM, 75)]
 )
 def test_an_interrupted_file_goes_on(
-    run,
-    source,
-    expected,
-    tmp_path,
-    capsys,
-    monkeypatch,
-    ends,
-    stop,
-    status,
+    run, source, expected, tmp_path, capsys, monkeypatch, ends, stop, status
 ):
     monkeypatch.setattr(translate_input, "CHUNK", 4)
     whole, calls = Generator.generate, []
@@ -327,16 +314,12 @@ def test_a_file_that_is_read_is_not_written(run, tmp_path, capsys):
 
 @pytest.mark.long
 def test_what_was_not_learnt_and_what_came_out_empty_is_told(
-    run,
-    source,
-    tmp_path,
-    capsys,
-    monkeypatch,
+    run, source, tmp_path, capsys, monkeypatch
 ):
     other = shutil.copytree(run, tmp_path / "run")
     record = json.loads((other / "run.json").read_text())
     (other / "run.json").write_text(
-        json.dumps(record | {"stages": {"translation": {"directions": ["en-de"]}}}),
+        json.dumps(record | {"stages": {"translation": {"directions": ["en-de"]}}})
     )
     whole = Generator.generate
 
@@ -375,12 +358,7 @@ def files_in(folder):
 @pytest.mark.long
 @pytest.mark.parametrize("more", [(), ("--n_best", "2")])
 def test_parts_killed_and_begun_again_are_an_undivided_run(
-    run,
-    corpus,
-    tmp_path,
-    capsys,
-    monkeypatch,
-    more,
+    run, corpus, tmp_path, capsys, monkeypatch, more
 ):
     monkeypatch.setattr(translate_input, "CHUNK", 2)
     expected = undivided(run, corpus, tmp_path / "whole", *more)
@@ -400,7 +378,7 @@ def test_parts_killed_and_begun_again_are_an_undivided_run(
     begun = {"de.txt-00001-of-00003.partial", "de.txt-00001-of-00003.partial.json"}
     assert set(files_in(parts)) == {"made_with.json", finished.name} | begun
     assert finished.read_bytes() == b"".join(
-        expected["de.txt"].splitlines(True)[: 4 + 4 * len(more[1:])],
+        expected["de.txt"].splitlines(True)[: 4 + 4 * len(more[1:])]
     )
     when = finished.stat().st_mtime_ns
     capsys.readouterr()

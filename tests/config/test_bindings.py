@@ -263,7 +263,7 @@ def test_a_configurable_of_gin_alone_is_named(tmp_path, monkeypatch):
     (tmp_path / "parts_of_gin.py").write_text(module)
     recipe = tmp_path / "mine.gin"
     recipe.write_text(
-        'import parts_of_gin\ninclude "recipes/xlm_tiny.gin"\nof_gin_alone.scale = 2.0\n',
+        'import parts_of_gin\ninclude "recipes/xlm_tiny.gin"\nof_gin_alone.scale = 2.0\n'
     )
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(UserError, match="'of_gin_alone' is a configurable of gin, .*: register it"):

@@ -110,27 +110,16 @@ def test_tatoeba_at_every_layer_and_pooling(start, files, tmp_path, capsys):
         for pooling, layer in (("mean", 1), ("mean_no_special", 0), ("first", 1)):
             options = {"layer": layer, "pooling": pooling}
             lines = predict_retrieval(
-                run.model,
-                run.params,
-                bitext,
-                run.vocabulary,
-                code,
-                run.languages,
-                **options,
+                run.model, run.params, bitext, run.vocabulary, code, run.languages, **options
             )
             assert found[pooling][code][str(layer)] == pytest.approx(100 * accuracy(lines, bitext))
         assert {*found["first"][code]} == {"0", "1"}
         # the score and the submission are those of the paper's layer and pooling
         assert cell["test"]["by_language"][code]["tatoeba_accuracy"] == pytest.approx(
-            found["mean"][code]["1"],
+            found["mean"][code]["1"]
         )
         lines = predict_retrieval(
-            run.model,
-            run.params,
-            bitext,
-            run.vocabulary,
-            code,
-            run.languages,
+            run.model, run.params, bitext, run.vocabulary, code, run.languages
         )
         made = (folder / f"predictions/tatoeba/test-{code}.tsv").read_text().split()
         assert made == [str(line) for line in lines]
@@ -147,14 +136,14 @@ def test_tatoeba_at_every_layer_and_pooling(start, files, tmp_path, capsys):
         and cell["select"]["note"] == "layer 0, pooled by mean"
     )  # kept
     assert cell["test"]["by_language"]["de"]["tatoeba_accuracy"] == pytest.approx(
-        found["mean"]["de"]["0"],
+        found["mean"]["de"]["0"]
     )
     assert (
         evaluate(*more, "--to", tmp_path, "--split", "dev") == 2
     )  # it has none, and what was measured stays
     assert "xtreme/tatoeba: passed over, no dev files below" in capsys.readouterr().out
     assert scores(tmp_path, folder) == cell and [
-        *(tmp_path / "cells/xtreme/tatoeba/as_it_is").iterdir(),
+        *(tmp_path / "cells/xtreme/tatoeba/as_it_is").iterdir()
     ] == [folder]
     suite = [
         "--suite",
@@ -224,15 +213,7 @@ def test_a_run_with_sentence_vectors_of_its_own(start, files, tmp_path, capsys):
     assert evaluate(*more, "--to", tmp_path / "out", "--layer", "all") == 0
     assert (
         evaluate(
-            *more,
-            "--to",
-            tmp_path / "out",
-            "--prefix",
-            "",
-            "--layer",
-            "1",
-            "--pooling",
-            "first",
+            *more, "--to", tmp_path / "out", "--prefix", "", "--layer", "1", "--pooling", "first"
         )
         == 0
     )
@@ -243,8 +224,7 @@ def test_a_run_with_sentence_vectors_of_its_own(start, files, tmp_path, capsys):
         == "layer 1, pooled by first, at most 40 tokens"
     )
     assert "layers" not in scores(tmp_path / "out", second) and "layers" in scores(
-        tmp_path / "out",
-        first,
+        tmp_path / "out", first
     )
     assert with_prefix != lines(second, "de", layer=1, pooling="first", max_length=40)
     rows = card(tmp_path / "out")["tables"][0]["rows"]
@@ -252,7 +232,7 @@ def test_a_run_with_sentence_vectors_of_its_own(start, files, tmp_path, capsys):
     assert len({row["of"] for row in rows}) == 2 and all(row["seeds"] == [0] for row in rows)
     # A way that is not computed here is no mean.
     (run / "run.json").write_text(
-        json.dumps(record | {"sentences": own | {"pooling": None, "unread": "max"}}),
+        json.dumps(record | {"sentences": own | {"pooling": None, "unread": "max"}})
     )
     assert evaluate(*more, "--to", tmp_path / "none") == 2
     assert (
@@ -274,7 +254,7 @@ def test_a_suite_goes_on_after_a_task_that_cannot_be_measured(start, files, tmp_
     told = capsys.readouterr()
     assert "de-en.dev.gold, line 1" in told.out and "## xtreme/tatoeba" in told.out
     assert told.err.endswith(
-        "xtreme/bucc2018 could not be measured (above); the card is of the others\n",
+        "xtreme/bucc2018 could not be measured (above); the card is of the others\n"
     )
 
 
@@ -430,21 +410,17 @@ def test_what_is_written_is_scored_and_submitted(files, tmp_path):
     cell = scores(tmp_path / "out", "xglue/ntg/transfer/seed-0")
     assert {*cell["test"]["by_language"]} == {"en", "de"} and cell["test"]["examples"]["de"] == 12
     (written,) = (tmp_path / "out/cells/xglue/ntg/transfer/seed-0/predictions").rglob(
-        "de.prediction",
+        "de.prediction"
     )
     assert len(written.read_text().split("\n")) - 1 == 12
 
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    "suite, count",
-    [("xtreme", 9), pytest.param("xglue", 11, marks=pytest.mark.soak)],
+    "suite, count", [("xtreme", 9), pytest.param("xglue", 11, marks=pytest.mark.soak)]
 )
 def test_every_task_of_a_suite_from_its_official_files_to_its_submission(
-    suite,
-    count,
-    official,
-    tmp_path,
+    suite, count, official, tmp_path
 ):
     """Trained, chosen, tested, submitted, from the command line; XTREME's test sets come without
     answers."""
@@ -497,9 +473,7 @@ def test_every_task_of_a_suite_from_its_official_files_to_its_submission(
             gold = read(task, official / suite, "test", language)
             path = prediction_path(task, cell.parent / "predictions", language)
             values = read_predictions(
-                path,
-                task,
-                gold,
+                path, task, gold
             ).values  # as many as examples, but answers and pairs
             assert (
                 {*values} == {one.id for one in gold} if task.kind == "span_qa" else len(values)

@@ -98,8 +98,7 @@ def test_what_is_there_stays(run, tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-    "spoil, why",
-    [("bytes", "line 2: not UTF-8"), ("folder", "cannot be read")],
+    "spoil, why", [("bytes", "line 2: not UTF-8"), ("folder", "cannot be read")]
 )
 def test_a_recipe_that_cannot_be_read(spoil, why, run, tmp_path, capsys):
     """Once a traceback, and a mean without a recipe."""

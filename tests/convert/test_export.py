@@ -30,10 +30,7 @@ def vocabularies(tmp_path_factory):
     small_xlmr.tokenizer_model(folder)
     (folder / "text.en.txt").write_text("\n".join(SENTENCES * 4) + "\n", encoding="utf-8")
     train_vocabulary(
-        folder / "xlm",
-        mono=[f"en={folder / 'text.en.txt'}"],
-        size=270,
-        character_coverage=1.0,
+        folder / "xlm", mono=[f"en={folder / 'text.en.txt'}"], size=270, character_coverage=1.0
     )
     xlmr = Vocabulary.load(folder / "sentencepiece.bpe.model", "xlmr")
     return {"xlmr": xlmr, "xlm": Vocabulary.load(folder / "xlm")}
@@ -110,10 +107,7 @@ def test_auto_classes_open_it_and_predict_as_the_run_does(head, vocabularies, tm
     verified = head in ("ForMaskedLM", "ForQuestionAnswering")
     assert (
         command(
-            "export",
-            tmp_path / "run",
-            tmp_path / "hf",
-            *([] if verified else ["--unverified"]),
+            "export", tmp_path / "run", tmp_path / "hf", *([] if verified else ["--unverified"])
         )
         == 0
     )
@@ -121,7 +115,7 @@ def test_auto_classes_open_it_and_predict_as_the_run_does(head, vocabularies, tm
     assert f"XLMRoberta{head}" in told and ("16 sentences of as many languages" in told) == verified
     tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "hf")
     model = getattr(transformers, f"Auto{'ModelFor' + head.removeprefix('For')}").from_pretrained(
-        tmp_path / "hf",
+        tmp_path / "hf"
     )
     assert model.config.architectures == [f"XLMRoberta{head}"]
     if labels:
@@ -167,9 +161,7 @@ def test_auto_classes_open_it_and_predict_as_the_run_does(head, vocabularies, tm
 
 
 def test_a_run_with_the_pieces_of_xlm_prophetnet_comes_back_with_them(
-    vocabularies,
-    tmp_path,
-    capsys,
+    vocabularies, tmp_path, capsys
 ):
     """A SentencePiece model does not show that its ids are counted as theirs are."""
     from xlingjax.inference.run import open_run
@@ -190,9 +182,7 @@ def test_a_run_with_the_pieces_of_xlm_prophetnet_comes_back_with_them(
 
 @pytest.mark.long
 def test_what_their_class_has_no_place_for_lies_beside_and_comes_back(
-    vocabularies,
-    tmp_path,
-    capsys,
+    vocabularies, tmp_path, capsys
 ):
     from xlingjax.inference.run import open_run
 
@@ -254,8 +244,7 @@ def test_of_several_heads_one_is_exported_by_name(vocabularies, tmp_path, capsys
     assert model.config.id2label == {0: "No", 1: "Yes"}
     for ours, theirs in (("dense", model.classifier.dense), ("out", model.classifier.out_proj)):
         np.testing.assert_array_equal(
-            theirs.weight.detach().numpy().T,
-            params["classifiers"]["qam"][ours]["kernel"],
+            theirs.weight.detach().numpy().T, params["classifiers"]["qam"][ours]["kernel"]
         )
     assert command("import", tmp_path / "hf", tmp_path / "again", "--unverified") == 0
     again = open_run(tmp_path / "again")
@@ -284,11 +273,7 @@ XLM = dict(
     ],
 )
 def test_a_model_with_xlms_head_is_one_of_their_xlm_classes(
-    options,
-    architecture,
-    vocabularies,
-    tmp_path,
-    capsys,
+    options, architecture, vocabularies, tmp_path, capsys
 ):
     from xlingjax.inference.run import open_run
 
@@ -338,12 +323,7 @@ PRE = dict(norm_order="pre", position_offset=0, norm_eps=1e-12)
     ],
 )
 def test_a_pre_layernorm_model_is_one_of_roberta_prelayernorms(
-    options,
-    architecture,
-    beside,
-    vocabularies,
-    tmp_path,
-    capsys,
+    options, architecture, beside, vocabularies, tmp_path, capsys
 ):
     from xlingjax.inference.run import open_run
 
@@ -364,8 +344,7 @@ def test_a_pre_layernorm_model_is_one_of_roberta_prelayernorms(
 
 
 @pytest.mark.parametrize(
-    "kind",
-    ["Model", "ForMaskedLM", "ForSequenceClassification", "ForTokenClassification"],
+    "kind", ["Model", "ForMaskedLM", "ForSequenceClassification", "ForTokenClassification"]
 )
 def test_what_transformers_saves_of_roberta_prelayernorm_is_read(kind, tmp_path, capsys):
     from xlingjax.inference.run import open_run
@@ -413,8 +392,7 @@ def test_a_model_that_embeds_languages_is_exported_for_one_of_them(vocabularies,
     ]
     tables = params["embeddings"]
     np.testing.assert_array_equal(
-        positions,
-        tables["positions"]["embedding"] + tables["languages"]["embedding"][1],
+        positions, tables["positions"]["embedding"] + tables["languages"]["embedding"][1]
     )
 
 
@@ -428,11 +406,7 @@ def test_a_model_that_embeds_languages_is_exported_for_one_of_them(vocabularies,
     ],
 )
 def test_a_model_that_no_class_computes_is_refused(
-    options,
-    message,
-    vocabularies,
-    tmp_path,
-    capsys,
+    options, message, vocabularies, tmp_path, capsys
 ):
     run_of(tmp_path / "run", vocabularies["xlmr"], **options)
     assert command("export", tmp_path / "run", tmp_path / "hf") == 2
@@ -443,10 +417,7 @@ def test_a_model_that_no_class_computes_is_refused(
 
 
 def test_nothing_is_written_where_transformers_computes_something_else(
-    vocabularies,
-    tmp_path,
-    capsys,
-    monkeypatch,
+    vocabularies, tmp_path, capsys, monkeypatch
 ):
     from xlingjax.convert.formats import xlm_roberta
 
@@ -541,7 +512,7 @@ def test_the_card_says_what_the_runs_files_say(vocabularies, tmp_path):
     }.items():
         lines.append({"step": 7, "name": kind, "values": {"kind": kind, **values}})
     (tmp_path / "run" / "evaluations.jsonl").write_text(
-        "".join(json.dumps(line) + "\n" for line in lines),
+        "".join(json.dumps(line) + "\n" for line in lines)
     )
     given = ("--license", "mit", "--base", "xlm-roberta-base", "--unverified")
     assert command("export", tmp_path / "run", tmp_path / "hf", *given) == 0
@@ -604,12 +575,7 @@ def card_of(folder, vocabulary, languages=(), given=(), labels=(), **options):
     ],
 )
 def test_its_code_gives_the_sentence_vectors_of_the_run(
-    vocabularies,
-    tmp_path,
-    layout,
-    options,
-    given,
-    embeds,
+    vocabularies, tmp_path, layout, options, given, embeds
 ):
     from xlingjax.inference.run import open_run
 

@@ -34,10 +34,7 @@ def vocabularies(tmp_path_factory):
     small_xlmr.tokenizer_model(folder)
     (folder / "text.en.txt").write_text("\n".join(SENTENCES * 4) + "\n", encoding="utf-8")
     train_vocabulary(
-        folder / "xlm",
-        mono=[f"en={folder / 'text.en.txt'}"],
-        size=270,
-        character_coverage=1.0,
+        folder / "xlm", mono=[f"en={folder / 'text.en.txt'}"], size=270, character_coverage=1.0
     )
     xlmr = Vocabulary.load(folder / "sentencepiece.bpe.model", "xlmr")
     return {"xlmr": xlmr, "xlm": Vocabulary.load(folder / "xlm")}
@@ -47,7 +44,7 @@ def run_of(folder, vocabulary, name, **options):
     """A workdir of a model of that preset with random weights that write different texts."""
     tokens = options.get("language_tokens", 0)
     config = preset(name).replace(
-        **{"vocab_size": vocabulary.size + tokens, **SIZES, "unroll": 1, **options},
+        **{"vocab_size": vocabulary.size + tokens, **SIZES, "unroll": 1, **options}
     )
     rng = np.random.default_rng(0)
     params = build_model(config).init(jax.random.key(0))
@@ -85,9 +82,7 @@ def require_equal(found, wanted, config):
     for name, value in wanted.items():
         rows = rows_of_text(name, config)
         np.testing.assert_array_equal(
-            np.asarray(found[name])[rows],
-            np.asarray(value)[rows],
-            err_msg=name,
+            np.asarray(found[name])[rows], np.asarray(value)[rows], err_msg=name
         )
 
 
@@ -98,11 +93,7 @@ def our_texts(run, source, target, beams):
     opened = open_run(run)
     decoding = Decoding(beams=beams, max_length=(0, 20))
     generator = Generator(
-        opened.model,
-        opened.params,
-        opened.vocabulary,
-        opened.languages,
-        decoding,
+        opened.model, opened.params, opened.vocabulary, opened.languages, decoding
     )
     return [list(best.ids) for (best, *_) in generator.generate(LINES, source, target)]
 
@@ -343,10 +334,7 @@ def test_what_no_class_computes_is_refused_by_its_setting(message, vocabularies,
 
 @pytest.mark.long
 def test_a_folder_that_writes_something_else_is_no_export(
-    vocabularies,
-    tmp_path,
-    capsys,
-    monkeypatch,
+    vocabularies, tmp_path, capsys, monkeypatch
 ):
     """Logits may agree where the search does not: here it may not end."""
     from xlingjax.convert import export_model

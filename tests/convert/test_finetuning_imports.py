@@ -38,21 +38,13 @@ def lines_of(output, task, language):
 @pytest.mark.long
 @pytest.mark.parametrize("folder", ["xlm_roberta"], indirect=True)
 def test_a_released_encoder_is_fine_tuned_exported_and_predicts_the_same(
-    folder,
-    files,
-    tmp_path,
-    capsys,
+    folder, files, tmp_path, capsys
 ):
     """Its languages are the task's, in the run and in all that is made of it."""
     _, source = folder
     assert (
         sweeping.finetune(
-            "xtreme/xnli",
-            f"hf:{source}",
-            files,
-            tmp_path / "out",
-            *SMALL,
-            "--gin.DTYPE=float32",
+            "xtreme/xnli", f"hf:{source}", files, tmp_path / "out", *SMALL, "--gin.DTYPE=float32"
         )
         == 0
     )
@@ -62,18 +54,14 @@ def test_a_released_encoder_is_fine_tuned_exported_and_predicts_the_same(
     assert main.main(["export", "--from", str(run), "--to", str(tmp_path / "exported")]) == 0
     tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "exported")
     model = transformers.AutoModelForSequenceClassification.from_pretrained(
-        tmp_path / "exported",
+        tmp_path / "exported"
     ).eval()
     for language in TESTED:
         records = read(task_named("xtreme/xnli"), files / "xtreme", "test", language)
         wanted = []
         for one in records:
             given = tokenizer(
-                one.premise,
-                one.hypothesis,
-                return_tensors="pt",
-                truncation=True,
-                max_length=48,
+                one.premise, one.hypothesis, return_tensors="pt", truncation=True, max_length=48
             )
             with torch.no_grad():
                 wanted.append(model.config.id2label[int(model(**given).logits.argmax())])
@@ -169,12 +157,12 @@ def test_a_suite_and_a_table_begin_from_a_folder(folder, files, tmp_path, capsys
         "xnli": {
             "task": "xtreme/xnli",
             "settings": [one.removeprefix("--gin.") for one in settings],
-        },
+        }
     }
     recipe = tmp_path / "table.gin"
     recipe.write_text(
         f'include "runs/table.gin"\nROWS = {rows!r}\nENCODERS = {{"e": "hf:{source}"}}\nDTYPE ='
-        ' "bfloat16"\n',
+        ' "bfloat16"\n'
     )
     where = ["--data", files / "xtreme", "--to", tmp_path / "table", "--platform", "cpu"]
     table = ["table", "--gin_file", recipe, *where]
@@ -219,10 +207,7 @@ RECIPES = {
 @pytest.mark.parametrize("recipe", RECIPES)
 @pytest.mark.parametrize("embeds", [False, True, None])  # None: an embedding that is left behind
 def test_languages_are_those_of_the_files_where_no_parameter_is_of_one(
-    recipe,
-    embeds,
-    tmp_path,
-    monkeypatch,
+    recipe, embeds, tmp_path, monkeypatch
 ):
     monkeypatch.chdir(tmp_path)
     decoder = {"decoder_layers": 1} if recipe == "titles_tiny" else {}

@@ -52,9 +52,7 @@ def test_a_step_of_sgd_is_theirs(tmp_path):
 
     value, gradient = jax.value_and_grad(loss)(found.params)
     after = jax.tree.map(
-        lambda weight, slope: np.asarray(weight - RATE * slope),
-        found.params,
-        gradient,
+        lambda weight, slope: np.asarray(weight - RATE * slope), found.params, gradient
     )
 
     given = {"input_ids": ids_BL, "attention_mask": valid_BL, "labels": labels_BL}
@@ -79,7 +77,7 @@ def test_a_step_of_sgd_is_theirs(tmp_path):
         change, wanted_change = ours[name] - (before[name] + folded), weight - before[name]
         size = np.linalg.norm(wanted_change)
         if name.endswith(
-            "key.bias",
+            "key.bias"
         ):  # shifts all scores of a row alike: its gradient is 0 but for rounding
             assert size < 1e-6 and np.linalg.norm(change) < 1e-6
             continue

@@ -55,7 +55,7 @@ def scored(capsys, output, files, *more):
                 "--gin.LENGTH=64",
                 *more,
             )
-        ],
+        ]
     )
     told = capsys.readouterr()
     paths = sorted(output.glob("cells/xtreme/xnli/as_it_is/*/predictions/xnli/test-*.tsv"))
@@ -74,11 +74,7 @@ def theirs(folder, records, names):
     found = []
     for record in records:
         given = tokenizer(
-            record.premise,
-            record.hypothesis,
-            return_tensors="pt",
-            truncation=True,
-            max_length=64,
+            record.premise, record.hypothesis, return_tensors="pt", truncation=True, max_length=64
         )
         with torch.no_grad():
             found.append(names[int(model(**given).logits.argmax())])
@@ -90,19 +86,12 @@ def theirs(folder, records, names):
     [
         ("xlm_roberta", "XLMRobertaForSequenceClassification"),
         pytest.param(
-            "bert",
-            "BertForSequenceClassification",
-            marks=pytest.mark.long,
+            "bert", "BertForSequenceClassification", marks=pytest.mark.long
         ),  # whose sides are segments
     ],
 )
 def test_a_published_classifier_is_scored_as_it_is(
-    family,
-    kind,
-    files,
-    tmp_path,
-    monkeypatch,
-    capsys,
+    family, kind, files, tmp_path, monkeypatch, capsys
 ):
     saved(tmp_path / "hf", family, kind, NLI)
     imported_folders.at_hand(monkeypatch, tmp_path / "cache")
@@ -138,14 +127,7 @@ def test_names_that_do_not_tell_are_refused_and_can_be_given(files, tmp_path, mo
         and "in the order of the head's by --labels" in told
     )
     status, told, found = scored(
-        capsys,
-        tmp_path / "b",
-        files,
-        *given,
-        "--labels",
-        "yes",
-        "no",
-        "neutral",
+        capsys, tmp_path / "b", files, *given, "--labels", "yes", "no", "neutral"
     )
     assert status == 2 and "has contradiction entailment neutral: give each once" in told
     status, told, found = scored(capsys, tmp_path / "c", files, *given, "--labels", *OURS)
@@ -183,7 +165,7 @@ def test_it_is_read_and_computed_as_the_command_line_says(files, tmp_path, monke
     assert scored(capsys, tmp_path / "a", files, *given)[0] == 0
     assert scored(capsys, tmp_path / "b", files, *given, "--gin.DTYPE=bfloat16")[0] == 0
     assert {*seen[:3]} == {("float32", 64, True, OURS)} and {*seen[3:]} == {
-        ("bfloat16", 64, True, OURS),
+        ("bfloat16", 64, True, OURS)
     }
     status, told, _ = scored(capsys, tmp_path / "c", files, *given, "--gin.DTYPE=bf16")
     assert status == 2 and "--gin.DTYPE='bf16': 'float32', 'bfloat16' or 'float16' (did" in told
@@ -219,7 +201,7 @@ def test_a_head_of_answers_is_theirs_on_questions_and_contexts(family, kind, fil
         given["langs"] = np.zeros_like(ids_BL)
     with torch.no_grad():
         made = model(
-            **{name: torch.tensor(np.asarray(value)).long() for name, value in given.items()},
+            **{name: torch.tensor(np.asarray(value)).long() for name, value in given.items()}
         )
     wanted, shown_BL = (
         np.stack([made.start_logits.numpy(), made.end_logits.numpy()], -1),

@@ -38,13 +38,7 @@ OLD = small_corpus.ENGLISH + small_corpus.GERMAN
 
 def config(**changes):
     sizes = dict(
-        layers=1,
-        dim=16,
-        heads=2,
-        ffn=32,
-        max_positions=64,
-        num_languages=0,
-        vocab_multiple=8,
+        layers=1, dim=16, heads=2, ffn=32, max_positions=64, num_languages=0, vocab_multiple=8
     )
     return preset("tiny", **{**sizes, "dropout": 0.0, "attention_dropout": 0.0, **changes})
 
@@ -98,8 +92,7 @@ def run_of(folder, vocabulary, model=None, languages=("de", "en"), seed=0):
     model = (model or config()).replace(vocab_size=vocabulary.size + tokens)
     rng = np.random.default_rng(seed)
     params = jax.tree.map(
-        lambda x: rng.normal(0, 0.3, x.shape).astype(np.float32),
-        build_model(model).abstract(),
+        lambda x: rng.normal(0, 0.3, x.shape).astype(np.float32), build_model(model).abstract()
     )
     fields = dataclasses.asdict(model)
     identity = {"model": fields, "data": {"mlm": {"vocabulary": vocabulary.sha256}}}
@@ -144,10 +137,8 @@ def logits(run, text):
 
     return dict(
         zip(
-            names(opened.vocabulary),
-            np.asarray(jax.jit(compute)(opened.params))[0].T,
-            strict=False,
-        ),
+            names(opened.vocabulary), np.asarray(jax.jit(compute)(opened.params))[0].T, strict=False
+        )
     )
 
 
@@ -183,7 +174,7 @@ def test_every_old_row_is_where_its_piece_is(extended, vocabulary):
     assert new.mask_id == (5 if new.layout == "xlm" else new.size - 1)
     source = surgery.source_rows(vocabulary, new)
     assert source[new.mask_id] == vocabulary.mask_id and sorted(source[source >= 0]) == [
-        *range(vocabulary.size),
+        *range(vocabulary.size)
     ]
     assert names(new)[new.mask_id] == "<mask>" and (source < 0).sum() == 45
     bias = [np.asarray(open_run(each).params["head"]["bias"]) for each in (run, output)]
@@ -211,9 +202,7 @@ def test_a_new_row_is_the_mean_of_the_pieces_that_spell_it(vocabulary, corpus, t
             and all(part in before for part in word)
         ):
             np.testing.assert_allclose(
-                after[piece],
-                np.mean([before[part] for part in word], axis=0),
-                atol=1e-6,
+                after[piece], np.mean([before[part] for part in word], axis=0), atol=1e-6
             )
             count += len(word) > 1
     assert count >= 2
@@ -224,7 +213,7 @@ def test_a_new_row_that_nothing_spells_lies_near_the_mean_of_all(extended, vocab
     special = vocabulary.pieces(vocabulary.special_ids)
     ordinary = np.array([row for piece, row in before.items() if piece not in special])
     made = np.array(
-        [after[piece] for piece in {*after} - {*before} if any("ა" <= c <= "ჰ" for c in piece)],
+        [after[piece] for piece in {*after} - {*before} if any("ა" <= c <= "ჰ" for c in piece)]
     )
     assert len(made) > 30
     distance = (made - ordinary.mean(axis=0)) / ordinary.std(axis=0)
@@ -316,8 +305,7 @@ def test_size_keeps_the_most_frequent_pieces_and_what_must_stay(vocabulary, corp
     bare = surgery.trim(vocabulary, texts, characters=False)
     assert bare.size <= full.size
     with pytest.raises(
-        UserError,
-        match="--size 20: .* rows are special pieces and characters, which stay",
+        UserError, match="--size 20: .* rows are special pieces and characters, which stay"
     ):
         surgery.trim(vocabulary, texts, size=20)
 
@@ -330,7 +318,7 @@ def test_trimming_bpe_keeps_the_merges_that_lead_to_a_piece(tmp_path):
     assert made.pieces(made.encode(line)) == vocabulary.pieces(vocabulary.encode(line))
     used = {*vocabulary.pieces(vocabulary.encode(line))}
     assert max(map(len, used)) > 2 and {*names(made)} - used - {
-        *vocabulary.pieces(vocabulary.special_ids),
+        *vocabulary.pieces(vocabulary.special_ids)
     }
 
 
@@ -354,9 +342,7 @@ def test_special_rows_go_to_what_does_the_same_in_another_layout(corpus, tmp_pat
     (tmp_path / "xlmr").mkdir()
     xlmr = bpe(tmp_path / "xlmr")
     told = transplant(
-        run_of(tmp_path / "run", xlm),
-        str(tmp_path / "new"),
-        str(tmp_path / "xlmr" / "spm.model"),
+        run_of(tmp_path / "run", xlm), str(tmp_path / "new"), str(tmp_path / "xlmr" / "spm.model")
     )
     assert "layout xlm -> xlmr" in told
     before, after = by_name(tmp_path / "run"), by_name(tmp_path / "new")
@@ -380,10 +366,7 @@ def test_special_rows_go_to_what_does_the_same_in_another_layout(corpus, tmp_pat
 def test_both_sides_their_heads_and_the_tokens_of_languages_move(corpus, tmp_path):
     vocabulary = Vocabulary.load(corpus / "vocab")
     model = config(
-        decoder_layers=1,
-        decoder_embeddings="separate",
-        language_tokens=2,
-        num_languages=2,
+        decoder_layers=1, decoder_embeddings="separate", language_tokens=2, num_languages=2
     )
     run = run_of(tmp_path / "run", vocabulary, model, languages=("de", "tr"))
     told = extend(run, str(tmp_path / "new"), mono=[f"{corpus}/new"], pieces=45, seed=1)
@@ -408,18 +391,12 @@ def test_both_sides_their_heads_and_the_tokens_of_languages_move(corpus, tmp_pat
             np.testing.assert_array_equal(found[:size], value[:size], err_msg=name)
             tokens, new = value[size : size + 2], found[size + 45 : size + 48]
             np.testing.assert_allclose(
-                new,
-                [tokens[0], tokens.mean(axis=0), tokens[1]],
-                rtol=1e-6,
-                err_msg=name,
+                new, [tokens[0], tokens.mean(axis=0), tokens[1]], rtol=1e-6, err_msg=name
             )
             moved += 1
         elif name.endswith("languages/embedding"):
             np.testing.assert_allclose(
-                found,
-                [value[0], value.mean(axis=0), value[1]],
-                rtol=1e-6,
-                err_msg=name,
+                found, [value[0], value.mean(axis=0), value[1]], rtol=1e-6, err_msg=name
             )
             moved += 1
         else:
@@ -482,12 +459,7 @@ def test_training_goes_on_with_the_rows_alone_and_then_with_everything(corpus, t
     assert not any(np.array_equal(all_[path], value) for path, value in rows.items())
     assert (
         main.main(
-            [
-                "evaluate",
-                "--workdir",
-                str(tmp_path / "new"),
-                f"--gin.HELDOUT_TEXT={corpus}/heldout",
-            ],
+            ["evaluate", "--workdir", str(tmp_path / "new"), f"--gin.HELDOUT_TEXT={corpus}/heldout"]
         )
         == 0
     )
@@ -529,12 +501,7 @@ def test_training_goes_on_with_the_rows_alone_and_then_with_everything(corpus, t
     ],
 )
 def test_what_cannot_be_done_is_said_and_nothing_written(
-    verb,
-    more,
-    message,
-    corpus,
-    tmp_path,
-    capsys,
+    verb, more, message, corpus, tmp_path, capsys
 ):
     run = run_of(tmp_path / "run", Vocabulary.load(corpus / "vocab"))
     (tmp_path / "other").mkdir()

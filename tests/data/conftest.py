@@ -67,11 +67,7 @@ def vocabulary_folder(corpus) -> Path:
 
     out = corpus / "vocabulary"
     train_vocabulary(
-        out,
-        mono=str(corpus / "mono/*/*.txt"),
-        size=220,
-        threads=1,
-        character_coverage=1.0,
+        out, mono=str(corpus / "mono/*/*.txt"), size=220, threads=1, character_coverage=1.0
     )
     return out
 

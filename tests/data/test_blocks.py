@@ -87,9 +87,7 @@ def test_blocks_hold_every_line_once_in_order(tmp_path, vocabulary, small_shards
 
 
 def test_pairs_stay_aligned_and_held_out_lines_are_those_of_one_block(
-    pair_files,
-    vocabulary,
-    monkeypatch,
+    pair_files, vocabulary, monkeypatch
 ):
     whole = {}
     for held in (False, True):
@@ -148,11 +146,7 @@ LONG = pytest.mark.long
     ids=lambda f: f.name,
 )
 def test_batches_of_many_blocks_resume_and_do_not_depend_on_shards(
-    tmp_path,
-    pair_files,
-    vocabulary,
-    small_shards,
-    features,
+    tmp_path, pair_files, vocabulary, small_shards, features
 ):
     text_file(tmp_path / "mono.de.txt", sentences(400, 3))
 
@@ -202,10 +196,7 @@ def test_a_pass_over_many_blocks_reads_every_pair_once(pair_files, vocabulary, s
         while True:
             batch = source.next()
             for ids, sides, packs in zip(
-                batch["input_ids"],
-                batch["sides"],
-                batch["pack_ids"],
-                strict=True,
+                batch["input_ids"], batch["sides"], batch["pack_ids"], strict=True
             ):
                 if packs.any():
                     of_side = [ids[(packs > 0) & (sides == side)].tolist() for side in (0, 1)]
@@ -274,9 +265,7 @@ def test_an_epoch_of_many_blocks_mixes_a_few_at_a_time(batch, lanes, together):
 
 
 def test_a_position_without_lanes_is_refused_over_text_that_has_them(
-    tmp_path,
-    vocabulary,
-    small_shards,
+    tmp_path, vocabulary, small_shards
 ):
     """As a version wrote it that read all text in one order: its next row is not known."""
     text_file(tmp_path / "mono.de.txt", sentences(40 * 9, blank=0))
@@ -289,11 +278,7 @@ def test_a_position_without_lanes_is_refused_over_text_that_has_them(
 
 @pytest.mark.parametrize("hosts", [pytest.param(1, marks=LONG), 2, pytest.param(4, marks=LONG)])
 def test_a_host_opens_the_blocks_of_its_rows_alone(
-    tmp_path,
-    vocabulary,
-    small_shards,
-    monkeypatch,
-    hosts,
+    tmp_path, vocabulary, small_shards, monkeypatch, hosts
 ):
     text_file(tmp_path / "mono.de.txt", sentences(40 * 16, blank=0))
     whole = blocks.ids_behind_end
@@ -302,9 +287,7 @@ def test_a_host_opens_the_blocks_of_its_rows_alone(
         opened.append(set())
         monkeypatch.setattr(row_plans, "OPENED", row_plans.Opened())
         monkeypatch.setattr(
-            blocks,
-            "ids_behind_end",
-            lambda stem: opened[-1].add(stem.name) or whole(stem),
+            blocks, "ids_behind_end", lambda stem: opened[-1].add(stem.name) or whole(stem)
         )
         source = file_batches(
             MlmFeatures(),
@@ -325,10 +308,7 @@ def test_a_host_opens_the_blocks_of_its_rows_alone(
 
 @pytest.mark.long
 def test_processes_write_the_bytes_of_one_and_go_on_where_they_were_killed(
-    tmp_path,
-    vocabulary,
-    vocabulary_folder,
-    monkeypatch,
+    tmp_path, vocabulary, vocabulary_folder, monkeypatch
 ):
     lines = [f"{i} Hund" for i in range(2 * token_cache.SHARD_LINES + 11)]
     path = text_file(tmp_path / "de.txt", lines)
@@ -339,7 +319,7 @@ def test_processes_write_the_bytes_of_one_and_go_on_where_they_were_killed(
     one.stem.with_suffix(".json").unlink()
     shards = [token_cache.shard_stem(one.stem, i) for i in range(3)]
     shards[1].with_name(f"{shards[1].name}.ids.npy").rename(
-        shards[1].with_name(f"{shards[1].name}.ids.npy.123"),
+        shards[1].with_name(f"{shards[1].name}.ids.npy.123")
     )
     shards[2].with_name(f"{shards[2].name}.lengths.npy").unlink()
     kept = shards[0].with_name(f"{shards[0].name}.ids.npy").stat().st_mtime_ns

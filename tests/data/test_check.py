@@ -18,12 +18,7 @@ def told(found, severity):
 
 def test_a_clean_corpus_has_a_table_and_no_errors(corpus, vocabulary):
     found = check(
-        str(corpus / "mono"),
-        str(corpus / "parallel"),
-        vocabulary,
-        batch=4,
-        length=128,
-        steps=50,
+        str(corpus / "mono"), str(corpus / "parallel"), vocabulary, batch=4, length=128, steps=50
     )
     assert found.errors == 0 and not told(found, "warning")
     assert [row["name"] for row in found.tables["text"]] == ["de", "en", "ru", "zh"]
@@ -33,8 +28,7 @@ def test_a_clean_corpus_has_a_table_and_no_errors(corpus, vocabulary):
     german = next(row for row in found.tables["text"] if row["name"] == "de")
     line = next(line for line in found.text().splitlines() if line.startswith("de "))
     assert float(line.split()[-1]) == pytest.approx(
-        german["epochs_per_1000_steps"] * 50 / 1000,
-        abs=0.01,
+        german["epochs_per_1000_steps"] * 50 / 1000, abs=0.01
     )
     assert "token cache:" in found.text() and "0 errors, 0 warnings" in found.text()
 
@@ -78,8 +72,7 @@ def test_lines_that_cost_quality(tmp_path, vocabulary):
     assert "en.txt, line 3: repeated from an earlier line: 1 line (25.0%)" in text
     assert "ru.txt: most letters are Latin, but ru is written in Cyrillic" in text
     found = check(
-        "el=" + str(write(tmp_path / "x.txt", "Η γάτα πίνει γάλα.\n")),
-        vocabulary=vocabulary,
+        "el=" + str(write(tmp_path / "x.txt", "Η γάτα πίνει γάλα.\n")), vocabulary=vocabulary
     )
     assert "of the pieces are unknown to the vocabulary" in "\n".join(told(found, "warning"))
     assert found.unknown_rate["el"] > 0.3

@@ -24,7 +24,7 @@ def examples(got):
         packs = np.array(got["pack_ids"][row])
         for pack in range(1, packs.max() + 1):
             found.append(
-                tuple(tuple(np.array(got[name][row])[packs == pack].tolist()) for name in FIELDS),
+                tuple(tuple(np.array(got[name][row])[packs == pack].tolist()) for name in FIELDS)
             )
     return found
 
@@ -36,11 +36,7 @@ def test_documents_end_at_lines_blank_on_all_sides():
     one = side([10], [], [11], [12], [])
     assert [a.tolist() for a in documents([one])] == [[0, 2, 3], [0, 1, 1]]
     other = side(
-        [60],
-        [61],
-        [62],
-        [],
-        [],
+        [60], [61], [62], [], []
     )  # blank on one side only: left out, and no end of a document
     assert [a.tolist() for a in documents([one, other])] == [[0, 2], [0, 0]]
 
@@ -173,13 +169,7 @@ def test_sentences_alone_are_examples_where_asked(aligned):
     assert counted(rows) == (0, 5, "alone") and rows.sentences == 5
     # Of a truncated one what is behind the end is still left out.
     rows = switched_rows(
-        aligned,
-        (1, 14),
-        4,
-        parity="odd",
-        packing=False,
-        truncate=True,
-        alone=True,
+        aligned, (1, 14), 4, parity="odd", packing=False, truncate=True, alone=True
     )
     got = {ids for ids, *_ in examples(read(aligned, rows, 4, range(rows.count), bos=BOS))}
     assert got == {(BOS, 10, 11, EOS), (BOS, 20, EOS, 72)}
@@ -250,5 +240,5 @@ def test_overlong_sentences_are_cut_and_keep_their_neighbours():
     text = Records(("de",), (side(list(range(10, 40)), list(range(50, 60))),))
     rows = segment_rows(text, 1, 16)
     assert [ids for ids, *_ in examples(read(text, rows, 16, range(rows.count), bos=BOS))] == [
-        (BOS, *range(10, 17), BOS, *range(50, 57)),
+        (BOS, *range(10, 17), BOS, *range(50, 57))
     ]

@@ -16,10 +16,7 @@ from xlingjax.errors import UserError
 def batches(count=3):
     rng = np.random.default_rng(0)
     shapes = batch_shapes(
-        ("input_ids", "pack_ids", "masked_weights", "labels"),
-        batch=8,
-        length=6,
-        slots=2,
+        ("input_ids", "pack_ids", "masked_weights", "labels"), batch=8, length=6, slots=2
     )
     return [
         {n: rng.integers(0, 9, s).astype(FIELDS[n].dtype) for n, s in shapes.items()}
@@ -32,9 +29,7 @@ def test_frozen_batches_are_bitwise_the_originals(tmp_path):
     data[1]["input_ids"][0, 0] = 250_001
     data[2]["masked_weights"][0, 0] = 0.5
     path = write_frozen(
-        array_source(data, languages=("de", "en")),
-        tmp_path / "deep" / "run.frozen",
-        5,
+        array_source(data, languages=("de", "en")), tmp_path / "deep" / "run.frozen", 5
     )
     source = frozen_source(path)
     assert source.languages == ("de", "en") and source.shapes["input_ids"] == (8, 6)

@@ -28,8 +28,7 @@ def made(folder, counts, language="en", name="{:04}.txt"):
     """Texts of so many lines, each line its own; the last file first."""
     for i, count in reversed([*enumerate(counts)]):
         write(
-            folder / language / name.format(i),
-            "".join(f"{i} {line}.\n" for line in range(count)),
+            folder / language / name.format(i), "".join(f"{i} {line}.\n" for line in range(count))
         )
     return find_text(str(folder / language))
 

@@ -45,8 +45,7 @@ def too_many(*of_pairs):
 
 
 @pytest.mark.parametrize(
-    "features",
-    [TlmFeatures(max_pieces=30), SentencePairFeatures(max_pieces=30)],
+    "features", [TlmFeatures(max_pieces=30), SentencePairFeatures(max_pieces=30)]
 )
 def test_pairs_that_fit_no_row_are_counted(tmp_path, vocabulary, features):
     # A side of one word beside one of 30; a pair without a side is another matter.
@@ -83,8 +82,7 @@ def test_text_of_one_language_leaves_nothing_out(corpus, vocabulary):
 
 
 @pytest.mark.skipif(
-    not os.environ.get("XLINGJAX_DATA"),
-    reason="XLINGJAX_DATA names no folder of real data",
+    not os.environ.get("XLINGJAX_DATA"), reason="XLINGJAX_DATA names no folder of real data"
 )
 def test_of_the_new_testament_as_many_as_its_lines_say(tmp_path, vocabulary):
     folder = Path(os.environ["XLINGJAX_DATA"], "pretrain/parallel/bible_nt")
@@ -145,11 +143,7 @@ def test_documents_of_one_sentence_each_are_refused(tmp_path, vocabulary):
 def test_a_run_says_it_behind_its_first_step(tmp_path, vocabulary, monkeypatch):
     pairs = [pair for pair in zip(DE, EN, strict=True) if all(pair)]
     source = file_source(
-        TlmFeatures(max_pieces=30),
-        vocabulary,
-        2,
-        48,
-        parallel=written(tmp_path, pairs),
+        TlmFeatures(max_pieces=30), vocabulary, 2, 48, parallel=written(tmp_path, pairs)
     )
     monkeypatch.setattr(launch, "first_report", lambda *_: None)
     said = []

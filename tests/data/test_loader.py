@@ -14,10 +14,7 @@ from xlingjax.errors import UserError
 def batches(count=3):
     rng = np.random.default_rng(0)
     shapes = batch_shapes(
-        ("input_ids", "pack_ids", "masked_weights", "labels"),
-        batch=8,
-        length=6,
-        slots=2,
+        ("input_ids", "pack_ids", "masked_weights", "labels"), batch=8, length=6, slots=2
     )
     return [
         {n: rng.integers(0, 9, s).astype(FIELDS[n].dtype) for n, s in shapes.items()}
@@ -91,9 +88,7 @@ def test_to_global_refuses_rows_that_the_devices_lack():
     source = array_source(batches())
     with pytest.raises(UserError, match="read 4 of 8 rows"):
         to_global(
-            {name: array[:4] for name, array in source.next().items()},
-            sharding,
-            source.shapes,
+            {name: array[:4] for name, array in source.next().items()}, sharding, source.shapes
         )
 
 

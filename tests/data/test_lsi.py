@@ -49,11 +49,7 @@ def text(sentences, key="pairs", per_block=20):
         each.append(Records(("en", "xx"), (tokens([*part, ""]), tokens([*other, ""]))))
         blocks.append(SimpleNamespace(lines=len(part), ends=True))
     return SimpleNamespace(
-        key=key,
-        sides=2,
-        lines=len(sentences),
-        blocks=blocks,
-        each=lambda: iter(each),
+        key=key, sides=2, lines=len(sentences), blocks=blocks, each=lambda: iter(each)
     )
 
 

@@ -40,9 +40,7 @@ def hashes(source, count):
 
 
 @pytest.mark.parametrize(
-    "features",
-    [ClmFeatures(), MlmFeatures(), TlmFeatures()],
-    ids=lambda f: f.name,
+    "features", [ClmFeatures(), MlmFeatures(), TlmFeatures()], ids=lambda f: f.name
 )
 def test_batches_have_the_contracts_fields(open_source, features):
     source = open_source(features)
@@ -64,7 +62,7 @@ def restored(batch):
             batch["masked_targets"],
             batch["masked_weights"] > 0,
             strict=True,
-        ),
+        )
     ):
         ids[row, where[used]] = what[used]
     return ids
@@ -106,9 +104,7 @@ def test_masks_are_fresh_in_the_second_epoch(open_source):
 
 def test_pairs_translate_each_other(open_source, vocabulary, corpus):
     source = open_source(
-        TlmFeatures(both_orders=False, packing=False, max_pieces=60),
-        length=128,
-        epochs=1,
+        TlmFeatures(both_orders=False, packing=False, max_pieces=60), length=128, epochs=1
     )
     expected = set()
     for stem in ("de-en", "en-ru", "en-zh"):
@@ -127,7 +123,7 @@ def test_pairs_translate_each_other(open_source, vocabulary, corpus):
                         -1,
                         *(ids[0],) * (len(x) + 2),
                         *(ids[1],) * (len(y) + 2),
-                    ),
+                    )
                 )
     seen = []
     while True:
@@ -136,10 +132,7 @@ def test_pairs_translate_each_other(open_source, vocabulary, corpus):
         except StopIteration:
             break
         for ids, real, language in zip(
-            restored(batch),
-            batch["pack_ids"] > 0,
-            batch["language_ids"],
-            strict=True,
+            restored(batch), batch["pack_ids"] > 0, batch["language_ids"], strict=True
         ):
             if real.any():
                 seen.append((*ids[real].tolist(), -1, *language[real].tolist()))
@@ -151,9 +144,7 @@ def test_a_batch_is_of_one_language_and_shares_follow_the_exponent(open_source):
     table = {row["name"]: row for row in source.identity["sampling_table"]}
     weights = np.sqrt([96, 96, 60, 36])
     np.testing.assert_allclose(
-        [row["share"] for row in table.values()],
-        weights / weights.sum(),
-        atol=1e-6,
+        [row["share"] for row in table.values()], weights / weights.sum(), atol=1e-6
     )
     drawn = np.zeros(4)
     for _ in range(1000):
@@ -168,10 +159,7 @@ def test_a_batch_is_of_one_language_and_shares_follow_the_exponent(open_source):
 
 def test_mixed_batches_match_the_shares_over_1e5_draws(open_source):
     source = open_source(
-        ClmFeatures(),
-        batch=2000,
-        length=16,
-        sampling=Sampling(alpha=0.3, same_language=False),
+        ClmFeatures(), batch=2000, length=16, sampling=Sampling(alpha=0.3, same_language=False)
     )
     share = np.array([row["share"] for row in source.identity["sampling_table"]])
     drawn = np.zeros(4)

@@ -97,7 +97,7 @@ OTHERS = (
 def test_data_check_counts_copies_that_were_changed(tmp_path):
     pairs_in(tmp_path / "held", TATOEBA[:2])
     for number, (copies, share) in enumerate(
-        [([copy], "1 of 2") for copy in COPIES] + [([other], None) for other in OTHERS],
+        [([copy], "1 of 2") for copy in COPIES] + [([other], None) for other in OTHERS]
     ):
         folder = pairs_in(tmp_path / str(number), [*copies, ("Ja .", "Yes .")])
         found = check((), str(folder), held_out=given_pairs(str(tmp_path / "held")))

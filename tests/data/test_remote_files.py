@@ -46,9 +46,7 @@ def test_a_file_is_fetched_again_where_it_changed_and_only_then(store, monkeypat
     fetched = []
     whole = type(store).get_file
     monkeypatch.setattr(
-        type(store),
-        "get_file",
-        lambda *args, **more: fetched.append(1) or whole(*args, **more),
+        type(store), "get_file", lambda *args, **more: fetched.append(1) or whole(*args, **more)
     )
     assert find_text("memory://corpus/de/a.txt") == [text] and not fetched
     store.pipe_file("/corpus/de/a.txt", b"Die Katze.\n")

@@ -62,12 +62,7 @@ def examples(fields, row):
 
 def test_pairs_have_four_separators_reset_positions_and_two_languages(pairs):
     rows = pair_rows(
-        pairs,
-        [1, 1 + pairs.sides[0].ids.size],
-        12,
-        both_orders=False,
-        packing=False,
-        max_pieces=3,
+        pairs, [1, 1 + pairs.sides[0].ids.size], 12, both_orders=False, packing=False, max_pieces=3
     )
     assert rows.count == rows.sentences == 3  # the blank and the four-piece side are gone
     got = read(pairs, rows, 12, [0, 1, 2], languages=(5, 3))
@@ -151,10 +146,7 @@ def test_a_hidden_partner_is_another_example_in_the_same_place(pairs):
     got, apart = read(pairs, seen, 24, [0]), read(pairs, hidden, 24, [0])
     assert got["input_ids"] == apart["input_ids"] and got["sides"] == apart["sides"]
     for pack, side_, number in zip(
-        got["pack_ids"][0],
-        got["sides"][0],
-        apart["pack_ids"][0],
-        strict=True,
+        got["pack_ids"][0], got["sides"][0], apart["pack_ids"][0], strict=True
     ):
         assert number == (2 * pack - 1 + side_ if pack else 0)
 

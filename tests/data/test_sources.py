@@ -156,19 +156,18 @@ def test_pairs_within_one_language(tmp_path):
     write(tmp_path / "xglue.ntg.de.src.dev", "Eine Geschichte.\nEine Katze.\n")
     write(tmp_path / "xglue.ntg.de.tgt.dev.gz", gzip.compress(b"Geschichte\nKatze\n"))
     wanted = [("A long story.", "Story"), ("A cat sleeps.", "Cat")], [
-        ("Eine Geschichte.", "Geschichte"), ("Eine Katze.", "Katze"),
+        ("Eine Geschichte.", "Geschichte"), ("Eine Katze.", "Katze")
     ]  # fmt: skip
     for end in ("src", "tgt", "*"):  # one side, either, is enough, and both are one pair
         english, german = find_pairs(
-            [f"en={tmp_path}/dev-en.tsv", f"de={tmp_path}/xglue.ntg.de.{end}.dev*"],
+            [f"en={tmp_path}/dev-en.tsv", f"de={tmp_path}/xglue.ntg.de.{end}.dev*"]
         )
         assert (german.languages, english.languages) == (("de", "de"), ("en", "en"))
         assert (list(english.lines()), list(german.lines())) == wanted
         assert not english.translates
     write(tmp_path / "de-en.de", "ja\n")
     with pytest.raises(
-        UserError,
-        match=r"de-en.de: within one language \(en=\) .* leave the code out",
+        UserError, match=r"de-en.de: within one language \(en=\) .* leave the code out"
     ):
         find_pairs(f"en={tmp_path}/de-en.de")
     write(tmp_path / "a.src.txt", "x\n")
@@ -176,8 +175,7 @@ def test_pairs_within_one_language(tmp_path):
         find_pairs(f"en={tmp_path}/a.src.txt")
     write(tmp_path / "one.tsv", "only a source\n")
     with pytest.raises(
-        UserError,
-        match="one.tsv, line 1: no column 2 of 1: put tabs between columns",
+        UserError, match="one.tsv, line 1: no column 2 of 1: put tabs between columns"
     ):
         list(find_pairs(f"en={tmp_path}/one.tsv")[0].lines())
 
@@ -198,8 +196,7 @@ def test_keys_follow_content_not_place(tmp_path):
 
 
 @pytest.mark.skipif(
-    not os.environ.get("XLINGJAX_DATA"),
-    reason="XLINGJAX_DATA names no folder of real data",
+    not os.environ.get("XLINGJAX_DATA"), reason="XLINGJAX_DATA names no folder of real data"
 )
 def test_real_data_is_found_by_folder_and_name():
     root = os.path.join(os.environ["XLINGJAX_DATA"], "pretrain")

@@ -29,10 +29,7 @@ def test_ids_are_sentences_each_ended_and_blank_lines_empty(tmp_path, vocabulary
 
 
 def test_each_file_is_tokenised_once_per_content_and_vocabulary(
-    tmp_path,
-    vocabulary,
-    monkeypatch,
-    caplog,
+    tmp_path, vocabulary, monkeypatch, caplog
 ):
     caplog.set_level(logging.INFO, logger="xlingjax.data.token_cache")
     text = find_text(str(write(tmp_path / "a/de.txt", "Der Hund.\n")))[0]
@@ -63,8 +60,7 @@ def test_a_failed_write_or_read_leaves_no_half_file(tmp_path, vocabulary, monkey
     blocked = write(tmp_path / "file", "")
     monkeypatch.setenv("XLINGJAX_CACHE", str(blocked))
     with pytest.raises(
-        UserError,
-        match="cannot write the token cache in .*; remove what stands there, or",
+        UserError, match="cannot write the token cache in .*; remove what stands there, or"
     ):
         tokens(find_text(str(write(tmp_path / "en.txt", "good\n")))[0], vocabulary)
 
@@ -76,13 +72,12 @@ def test_train_and_validation_split_the_lines(tmp_path, vocabulary):
     assert (train.sides[0].sentences, held.sides[0].sentences) == (192, 64)
     whole = text_records(text, vocabulary)
     assert sorted(train.sides[0].lengths.tolist() + held.sides[0].lengths.tolist()) == sorted(
-        [*whole.sides[0].lengths.tolist(), 0],
+        [*whole.sides[0].lengths.tolist(), 0]
     )
     first_held = vocabulary.encode(lines[96]) + [1]  # blocks 3 and 7 of 8
     assert held.sides[0].ids[: len(first_held)].tolist() == first_held
     with pytest.raises(
-        UserError,
-        match="no en text is held out: the share takes no block of 32 lines",
+        UserError, match="no en text is held out: the share takes no block of 32 lines"
     ):
         text_records(text, vocabulary, 0.01, held=True)
 
@@ -109,8 +104,7 @@ def test_content_hash_follows_the_text(tmp_path, vocabulary):
     for name, text in (("a", "Der Hund.\n"), ("b", "Der Hund.\n"), ("c", "Der\nHund.\n")):
         hashes.add(
             text_records(
-                find_text(str(write(tmp_path / name / "de.txt", text))),
-                vocabulary,
-            ).content_hash(),
+                find_text(str(write(tmp_path / name / "de.txt", text))), vocabulary
+            ).content_hash()
         )
     assert len(hashes) == 2

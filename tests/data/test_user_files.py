@@ -336,8 +336,7 @@ def test_questions_that_are_not_squad_1(tmp_path, content, message):
 def test_answers_as_datasets_writes_them(tmp_path):
     answers = {"text": ["Ulm"], "answer_start": [15]}
     path = written(
-        tmp_path / "a.json.gz",
-        gzip.compress(squad([ANSWERED | {"answers": answers}]).encode()),
+        tmp_path / "a.json.gz", gzip.compress(squad([ANSWERED | {"answers": answers}]).encode())
     )
     (question,) = read_squad([path], None, "de")
     assert (question.answers, question.starts) == (("Ulm",), (15,))

@@ -25,7 +25,7 @@ class Characters(toy.ToyVocabulary):
 def test_pieces_belong_to_the_word_they_begin_in():
     ids, owners = pieces_of_words(["cab", "ab", "d"], "de", Characters())
     assert owners == [0, 0, 1, 1, 2, 2] and ids == Characters().encode(
-        "cab ab d",
+        "cab ab d"
     )  # c ab | space ab | space d
     ids, owners = pieces_of_words(["ca", "b", "d"], "zh", Characters())  # read as "cabd"
     assert owners == [0, 0, 2]  # "ab" covers words 0 and 1
@@ -111,8 +111,7 @@ def test_pharaoh_lines_are_read_back(tmp_path):
     words = [("ab", "abc"), ("abc", "abcdefghijkl")]
     assert alignment.read_links(path, words) == [{(0, 1)}, links]
     with pytest.raises(
-        UserError,
-        match="gold.txt, line 2: link 2-11 of sentences of 12 and 3 words",
+        UserError, match="gold.txt, line 2: link 2-11 of sentences of 12 and 3 words"
     ):
         alignment.read_links(path, [pair[::-1] for pair in words])
     path.write_text("0-0\n0-0 1:1\n")
@@ -125,23 +124,10 @@ def test_states_are_those_of_each_sentence_alone():
     vocabulary = toy.ToyVocabulary()
     rows = [[1, 20, 21, 22, 1], [1, 31, 1], list(range(14, 40))]
     states = alignment.token_states(
-        model,
-        params,
-        rows,
-        0,
-        vocabulary,
-        layers=[1],
-        buckets=(4, 8),
-        tokens_per_batch=16,
+        model, params, rows, 0, vocabulary, layers=[1], buckets=(4, 8), tokens_per_batch=16
     )
     alone = alignment.token_states(
-        model,
-        params,
-        [rows[0]],
-        0,
-        vocabulary,
-        layers=[1],
-        buckets=(8,),
+        model, params, [rows[0]], 0, vocabulary, layers=[1], buckets=(8,)
     )[0]
     np.testing.assert_allclose(states[0], alone, atol=1e-5)
     assert [h.shape[:2] for h in states] == [(1, 5), (1, 3), (1, 8)]  # cut at the last bucket
@@ -155,13 +141,7 @@ def test_a_sentence_aligns_with_itself():
     model, params = toy.model()
     words = ["abc", "de", "fgh"]
     ((found,),) = alignment.align(
-        model,
-        params,
-        [(words, words)],
-        ("de", "de"),
-        toy.LANGUAGES,
-        Characters(),
-        layers=[0],
+        model, params, [(words, words)], ("de", "de"), toy.LANGUAGES, Characters(), layers=[0]
     )
     assert {(i, i) for i in range(3)} <= found.links("intersection")
     np.testing.assert_allclose(np.diag(found.similarity), 1, atol=1e-5)

@@ -62,10 +62,7 @@ def test_maps_are_the_weights_of_the_passes(model, rows):
         shares = np.array(one["attention"])
         assert shares.shape == (count, count) and len(one["pieces"]) == count < LENGTH
         np.testing.assert_allclose(
-            shares,
-            want[use][row].mean(0)[:count, :count],
-            atol=1e-4,
-            err_msg=use,
+            shares, want[use][row].mean(0)[:count, :count], atol=1e-4, err_msg=use
         )
         np.testing.assert_allclose(shares.sum(1), 1, atol=2e-3)
         assert (one["layer"], one["head"]) == ((None, None) if use == RECOVERY else (2, None))

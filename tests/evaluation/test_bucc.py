@@ -18,7 +18,7 @@ def test_the_threshold_lies_halfway_behind_the_best_cut():
     mined = {("a", "A"): 1.5, ("b", "B"): 1.4, ("x", "C"): 1.3, ("c", "C"): 1.2, ("y", "X"): 1.0}
     assert bucc.tune_threshold(mined, GOLD) == pytest.approx(1.1)
     assert bucc.tune_threshold(dict(reversed(mined.items())), GOLD) == pytest.approx(
-        1.1,
+        1.1
     )  # in any order
     found = bucc.kept(mined, 1.2)
     assert found == [("a", "A"), ("b", "B"), ("x", "C"), ("c", "C")]  # 1.2 is not below 1.2
@@ -57,9 +57,7 @@ def test_the_layer_is_that_of_xtremes_script():
     }  # fmt: skip
     assert (
         measure_request.states(
-            measure_request.Request("xtreme", "run", "data", "to", layers=(20,)),
-            "mining",
-            24,
+            measure_request.Request("xtreme", "run", "data", "to", layers=(20,)), "mining", 24
         ).layer
         == 20
     )
@@ -113,9 +111,7 @@ def test_equal_sentences_are_searched_as_one_and_have_no_id():
     plain = sides(12, 0, seed=2)
     first = plain.source[0][1]
     doubled = Bitext(
-        (*plain.source, ("de-copy", f" {first} "), ("de-blank", " ")),
-        plain.target,
-        plain.gold,
+        (*plain.source, ("de-copy", f" {first} "), ("de-blank", " ")), plain.target, plain.gold
     )
     options = {"layer": 0, "pooling": "mean"}
     without = bucc.mine_pairs(*ALIKE, plain, *ARGUMENTS, **options)

@@ -52,11 +52,7 @@ def test_the_partner_is_seen_only_where_it_says_so(tmp_path):
 
     def slots(english):
         evaluator = MaskedSamples(
-            {},
-            vocabulary,
-            toy.LANGUAGES,
-            {"de": Pairs("de", texts, english)},
-            per_language=8,
+            {}, vocabulary, toy.LANGUAGES, {"de": Pairs("de", texts, english)}, per_language=8
         )
         return [
             slot for sample in evaluator(encoder, params, 0)["pairs"] for slot in sample["slots"]

@@ -30,8 +30,7 @@ def rows():
 def test_a_uniform_model_has_the_perplexity_of_its_vocabulary(rows):
     encoder, params = toy.model()
     zeros = jax.tree.map(
-        np.zeros_like,
-        params,
+        np.zeros_like, params
     )  # all logits 0; padded vocabulary rows must not count
     for objective in (MLM(), CLM()):
         values = ppl.perplexity(encoder, zeros, objective, rows, toy.LANGUAGES, batch_size=4)
@@ -45,12 +44,7 @@ def test_perplexity_is_total_nll_over_predictions_whatever_the_batch(rows):
     values = ppl.perplexity(encoder, params, MLM(), rows, toy.LANGUAGES, batch_size=18)
     for size in (1, 7):  # 18 rows: neither divides evenly into what the other did
         assert ppl.perplexity(
-            encoder,
-            params,
-            MLM(),
-            rows,
-            toy.LANGUAGES,
-            batch_size=size,
+            encoder, params, MLM(), rows, toy.LANGUAGES, batch_size=size
         ) == pytest.approx(values)
     h_BLD = np.asarray(jax.jit(lambda p, b: encoder.encode(p, b, MLM().attention()))(params, rows))
     table, bias = (
@@ -91,7 +85,7 @@ def test_text_rows_are_the_stream_cut_every_length_tokens():
     assert opened["input_ids"].tolist() == [[0, 4, 5, 6]]  # every row of XLM-R opens with <s>
     short = ppl.text_rows(["a"], VOCABULARY, 4, 0)  # all there is
     assert short["input_ids"].tolist() == [[a, 1, 2, 2]] and short["pack_ids"].tolist() == [
-        [1, 1, 0, 0],
+        [1, 1, 0, 0]
     ]
 
 
@@ -108,8 +102,7 @@ def test_validation_masking(rows):
     masked = ppl.mask_for_validation(long, VOCABULARY.mask_id)
     sd = math.sqrt(0.15 * 0.85 / (63 * len(long["input_ids"])))
     assert masked["masked_weights"].sum() / (63 * len(long["input_ids"])) == pytest.approx(
-        0.15,
-        abs=4 * sd,
+        0.15, abs=4 * sd
     )
     alone = ppl.mask_for_validation({k: v[:3] for k, v in long.items()}, VOCABULARY.mask_id)
     assert (alone["input_ids"] == masked["input_ids"][:3]).all()  # row r draws alone
@@ -169,7 +162,7 @@ def test_pair_rows():
         ppl.pair_rows(pairs, VOCABULARY, 4, (2, 1))
     roberta = toy.ToyVocabulary("xlmr")  # <s> opens the row alone, as in training
     assert ppl.pair_rows(pairs, roberta, 8, (2, 1), limit=1)["input_ids"].tolist() == [
-        [0, 4, 5, 2, 2, 6, 2, 1],
+        [0, 4, 5, 2, 2, 6, 2, 1]
     ]
 
 
@@ -180,38 +173,30 @@ def test_evaluators(tmp_path):
         texts[language] = Text(tmp_path / f"{language}.txt", language)
         texts[language].path.write_text("\n".join(toy.sentences(30, seed=i)) + "\n")
     both = ppl.TextPerplexity(texts, VOCABULARY, toy.LANGUAGES, length=16, limit=6)(
-        encoder,
-        params,
-        1,
+        encoder, params, 1
     )
     one = ppl.TextPerplexity({"fr": texts["fr"]}, VOCABULARY, toy.LANGUAGES, length=16, limit=6)(
-        encoder,
-        params,
-        1,
+        encoder, params, 1
     )
     assert both["mean"] == pytest.approx(sum(both["by_language"].values()) / 2)
     assert both["by_language"]["fr"] == pytest.approx(
-        one["by_language"]["fr"],
+        one["by_language"]["fr"]
     )  # other languages change nothing
     causal = ppl.TextPerplexity(texts, VOCABULARY, toy.LANGUAGES, length=16, limit=6, causal=True)(
-        encoder,
-        params,
-        1,
+        encoder, params, 1
     )
     assert set(causal["by_language"]) == {"de", "fr"} and causal["mean"] != both["mean"]
     lines = tuple(toy.sentences(12, seed=3, longest=6))
     pairs = {"de": Pairs("de", lines, lines), "fr": Pairs("fr", lines, lines)}
     values = ppl.TranslationPerplexity(pairs, VOCABULARY, toy.LANGUAGES, length=16)(
-        encoder,
-        params,
-        1,
+        encoder, params, 1
     )
     assert {name: set(sides) for name, sides in values["visible"].items()} == {
         "de-en": {"de", "en"},
         "fr-en": {"fr", "en"},
     }
     assert values["hidden_mean"] == pytest.approx(
-        np.mean([np.mean(list(v.values())) for v in values["hidden"].values()]),
+        np.mean([np.mean(list(v.values())) for v in values["hidden"].values()])
     )
     with pytest.raises(UserError, match="'zh' is not one of the run's languages"):
         ppl.TranslationPerplexity({"zh": pairs["de"]}, VOCABULARY, toy.LANGUAGES)
@@ -226,8 +211,8 @@ def test_held_out_tables_are_read_as_training_reads_them(tmp_path):
     rows = [("de", "a b c\nd e f"), ("en", "q r s"), ("ru", "x y z"), ("de", "g h")]
     table.write_bytes(
         gzip.compress(
-            "".join(json.dumps({"lang": la, "text": t}) + "\n" for la, t in rows).encode(),
-        ),
+            "".join(json.dumps({"lang": la, "text": t}) + "\n" for la, t in rows).encode()
+        )
     )
     lines.write_text("g h i\n")
     corpus = SimpleNamespace(languages=toy.LANGUAGES, vocabulary=VOCABULARY)
@@ -253,10 +238,7 @@ def test_probes_on_pairs_have_the_rows_of_tlm(tmp_path):
     (tmp_path / "de.txt").write_text("a b\n")
     corpus = SimpleNamespace(languages=toy.LANGUAGES, vocabulary=VOCABULARY)
     (probe,) = evaluators.translation_perplexity(
-        corpus,
-        str(tmp_path),
-        length=12,
-        reset_positions=False,
+        corpus, str(tmp_path), length=12, reset_positions=False
     )()
     assert probe._rows["de-en"]["position_ids"].tolist() == [
         list(range(12)),

@@ -32,12 +32,7 @@ def files(tmp_path_factory):
 
 def accuracy(files, labels, **options):
     return own_files.score(
-        "classification",
-        files,
-        labels,
-        pivot="en",
-        vocabulary=VOCABULARY,
-        **options,
+        "classification", files, labels, pivot="en", vocabulary=VOCABULARY, **options
     )
 
 

@@ -26,12 +26,7 @@ def test_a_pseudo_token_is_what_the_model_reads_into_one_placeholder(texts):
     language, which sees the sentence and itself, and which the sentence does not see."""
     vocabulary, (encoder, params) = toy.ToyVocabulary(), toy.model()
     evaluator = PseudoSamples(
-        texts,
-        vocabulary,
-        toy.LANGUAGES,
-        ("de", "en"),
-        proportion=0.3,
-        per_language=3,
+        texts, vocabulary, toy.LANGUAGES, ("de", "en"), proportion=0.3, per_language=3
     )
     values = evaluator(encoder, params, 0)
     assert values["kind"] == "pseudo_samples"
@@ -54,7 +49,7 @@ def test_a_pseudo_token_is_what_the_model_reads_into_one_placeholder(texts):
                     "language_ids": [target] + [own] * n,
                     "pack_ids": [1] * (n + 1),
                     "is_mask": [1] + [0] * n,
-                },
+                }
             )
             written.append(piece)
     batch = {
@@ -98,11 +93,7 @@ def test_without_sentences_there_is_nothing(tmp_path):
     vocabulary, (encoder, params) = toy.ToyVocabulary(), toy.model()
     (tmp_path / "de.txt").write_text(" ".join(toy.PIECES) + "\n")  # does not fit
     evaluator = PseudoSamples(
-        {"de": Text(tmp_path / "de.txt", "de")},
-        vocabulary,
-        toy.LANGUAGES,
-        ("en",),
-        length=12,
+        {"de": Text(tmp_path / "de.txt", "de")}, vocabulary, toy.LANGUAGES, ("en",), length=12
     )
     assert evaluator(encoder, params, 0)["samples"] == []
 

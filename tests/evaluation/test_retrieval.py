@@ -40,7 +40,7 @@ def test_direction_is_who_asks():
     scores = retrieval.score_layer(english, foreign)
     assert scores["raw_en_to_xx"] == 1.0
     assert scores["raw_xx_to_en"] == pytest.approx(
-        1 / 3,
+        1 / 3
     )  # two foreign rows lie nearer to English row 0
 
 
@@ -117,12 +117,7 @@ def test_evaluate_retrieval_end_to_end_and_on_a_mesh():
         "fr": held_out_pairs.Pairs("fr", texts[:10], texts[5:15]),
     }
     probe = retrieval.RetrievalEvaluator(
-        aligned,
-        toy.ToyVocabulary(),
-        toy.LANGUAGES,
-        ("mean", "first"),
-        16,
-        128,
+        aligned, toy.ToyVocabulary(), toy.LANGUAGES, ("mean", "first"), 16, 128
     )
     values = probe(encoder, params, 7, None)
     assert values["pairs"] == {"de": 24, "fr": 10}
@@ -153,11 +148,7 @@ def test_sentences_that_are_cut_are_said_once(capsys):
     assert capsys.readouterr().out == said
     with pytest.raises(UserError, match="--prefix has 6 tokens, .* at most 6: none is left"):
         retrieval.RetrievalEvaluator(
-            aligned,
-            toy.ToyVocabulary(),
-            toy.LANGUAGES,
-            max_length=8,
-            prefix="x " * 6,
+            aligned, toy.ToyVocabulary(), toy.LANGUAGES, max_length=8, prefix="x " * 6
         )(encoder, params, 7, None)
 
 
@@ -210,19 +201,14 @@ def test_pairs_with_an_empty_side_are_no_pairs_and_do_not_count_towards_the_limi
     (tmp_path / "de-en.de").write_text("eins\n\n  \nvier\nf\n")
     (tmp_path / "de-en.en").write_text("\ntwo\n\nfour\nfive\n")
     assert held_out_pairs.read_pairs(tmp_path)["de"] == held_out_pairs.Pairs(
-        "de",
-        ("vier", "f"),
-        ("four", "five"),
+        "de", ("vier", "f"), ("four", "five")
     )
     assert held_out_pairs.read_pairs(tmp_path, limit=1)["de"] == held_out_pairs.Pairs(
-        "de",
-        ("vier",),
-        ("four",),
+        "de", ("vier",), ("four",)
     )
     (tmp_path / "de-en.de").write_text("eins\n\n\n\n\n")
     with pytest.raises(
-        UserError,
-        match=r"de-en.de and .*de-en.en have no line with text on both sides",
+        UserError, match=r"de-en.de and .*de-en.en have no line with text on both sides"
     ):
         held_out_pairs.read_pairs(tmp_path)
 
@@ -235,10 +221,10 @@ def test_reading_compressed_pairs(tmp_path, ending):
     for code, lines in (("de", "eins\n"), ("en", "one\n")):
         (tmp_path / f"test.1.{code}.{ending}").write_bytes(compress(lines.encode()))
     assert held_out_pairs.read_pairs(tmp_path) == {
-        "fr": held_out_pairs.Pairs("fr", ("un", "deux"), ("one", "two")),
+        "fr": held_out_pairs.Pairs("fr", ("un", "deux"), ("one", "two"))
     }
     assert held_out_pairs.read_pairs(tmp_path / "test.1") == {
-        "de": held_out_pairs.Pairs("de", ("eins",), ("one",)),
+        "de": held_out_pairs.Pairs("de", ("eins",), ("one",))
     }
 
 
@@ -270,7 +256,7 @@ def test_floors():
     # cipher.
     words = ["alpha", "bravo", "delta", "kilo", "lima", "oscar", "quebec", "tango"]
     cipher = dict(
-        zip(words, ["щука", "вода", "небо", "гора", "лиса", "пирог", "жук", "дым"], strict=True),
+        zip(words, ["щука", "вода", "небо", "гора", "лиса", "пирог", "жук", "дым"], strict=True)
     )
     rng = np.random.default_rng(0)
     english = [" ".join(rng.choice(words, 3, replace=False)) for _ in range(240)]
@@ -278,9 +264,7 @@ def test_floors():
     russian = [" ".join(cipher[w] for w in line.split()) for line in english]
     held = {
         "de": held_out_pairs.Pairs(
-            "de",
-            tuple(line.upper() for line in english[:30]),
-            tuple(english[:30]),
+            "de", tuple(line.upper() for line in english[:30]), tuple(english[:30])
         ),
         "ru": held_out_pairs.Pairs("ru", tuple(russian[:30]), tuple(english[:30])),
     }
@@ -294,7 +278,7 @@ def test_floors():
     assert list(result["lsi"]) == ["ru"]
     assert result["lsi"]["ru"]["raw_en_to_xx"] > 0.5
     assert result["mean"]["char_tfidf"] == pytest.approx(
-        (1.0 + result["char_tfidf"]["ru"]["raw_en_to_xx"]) / 2,
+        (1.0 + result["char_tfidf"]["ru"]["raw_en_to_xx"]) / 2
     )
 
 

@@ -17,8 +17,7 @@ from xlingjax.evaluation.submissions import write_predictions
 from xlingjax.tasks import suite_tasks, suites
 
 on_real_data = pytest.mark.skipif(
-    not os.environ.get("XLINGJAX_DATA"),
-    reason="XLINGJAX_DATA names no folder of real data",
+    not os.environ.get("XLINGJAX_DATA"), reason="XLINGJAX_DATA names no folder of real data"
 )
 REFERENCE = Path(os.environ.get("XLINGJAX_DATA", "")) / "reference_predictions"
 
@@ -59,10 +58,7 @@ def folders(tmp_path):
     ):
         (gold / f"{task}.{language}").write_text(labels)
         write_predictions(
-            next(one for one in TASKS if one.name == task),
-            made,
-            language,
-            list(predicted),
+            next(one for one in TASKS if one.name == task), made, language, list(predicted)
         )
     return made, gold
 
@@ -73,7 +69,7 @@ def test_files_are_scored_and_averaged(folders):
     assert told["tasks"]["xglue/nc"]["score"] == 75 and told["tasks"]["xglue/qam"]["score"] == 50
     assert told["groups"] == {"understanding": 62.5} and told["overall"] == 62.5
     assert told["missing"] == {"predictions": {}, "gold": {}} and list(told["signatures"]) == [
-        "accuracy",
+        "accuracy"
     ]
 
 
@@ -82,14 +78,13 @@ def test_what_is_missing_is_an_error_or_said(folders):
     (made / "NC/en.prediction").unlink()
     (gold / "qam.fr").unlink()
     with pytest.raises(
-        UserError,
-        match="missing file: .*made/NC/en.prediction, the predictions of xglue/nc",
+        UserError, match="missing file: .*made/NC/en.prediction, the predictions of xglue/nc"
     ):
         score_files.score_files(TASKS, made, gold)
     told = score_files.score_files(TASKS, made, gold, allow_missing=True)
     assert told["missing"] == {"predictions": {"xglue/nc": ["en"]}, "gold": {"xglue/qam": ["fr"]}}
     assert told["tasks"]["xglue/nc"]["score"] == 50 and told["tasks"]["xglue/nc"]["missing"] == [
-        "en",
+        "en"
     ]
     # A mean over fewer languages is another number: it makes no group and no overall.
     assert told["groups"] == {"understanding": None} and told["overall"] is None
@@ -103,8 +98,7 @@ def test_what_is_missing_is_an_error_or_said(folders):
         score_files.score_files(TASKS, made, gold, allow_missing=True)
     made.mkdir()
     with pytest.raises(
-        UserError,
-        match=r"nothing to score: no predictions in .* \(as .*NC/de.prediction\)",
+        UserError, match=r"nothing to score: no predictions in .* \(as .*NC/de.prediction\)"
     ):
         score_files.score_files(TASKS, made, gold, allow_missing=True)
 
@@ -136,8 +130,7 @@ def test_xtremes_label_files_are_told_from_its_download_folder(tmp_path):
     ]
     path.write_text("neutral\nEntailment\n")
     with pytest.raises(
-        UserError,
-        match="test-de.tsv, line 2: 'Entailment' is not one of the labels contradiction",
+        UserError, match="test-de.tsv, line 2: 'Entailment' is not one of the labels contradiction"
     ):
         score_files.read_gold(xnli, tmp_path, "test", "de")
     path.write_text("a\tb\tneutral\n")
@@ -211,7 +204,7 @@ def write_xglue(folder, task, language):
             for id_ in ("a", "b")
         ]
         data = {
-            "data": [{"title": "", "paragraphs": [{"context": "die Katze schläft", "qas": qas}]}],
+            "data": [{"title": "", "paragraphs": [{"context": "die Katze schläft", "qas": qas}]}]
         }
         write("MLQA_V1/test/test-context-{language}-question-{language}.json", json.dumps(data))
         return {"a": "die Katze"}
@@ -243,7 +236,7 @@ def test_a_whole_submission_of_xglue(tmp_path, capsys):
         for language in task.languages:
             write_predictions(task, made, language, write_xglue(gold, task, language))
     (made / "NER/de.prediction").write_text(
-        "B-PER\n\nO\n",
+        "B-PER\n\nO\n"
     )  # the second tag of the first sentence is left out
     line = ["score", "--suite", "xglue", "--predictions", f"{made}", "--gold", f"{gold}"]
     assert main.main([*line, "--output", f"{tmp_path}/scores.json"]) == 0
@@ -283,7 +276,7 @@ def test_xtremes_mock_predictions_end_to_end():
                         81.76870748299321,
                         88.88888888888889,
                         97.22222222222223,
-                    ),
+                    )
                 )
                 / 6
             ),
@@ -293,8 +286,7 @@ def test_xtremes_mock_predictions_end_to_end():
     )
     scores = {name.removeprefix("xtreme/"): task["score"] for name, task in told["tasks"].items()}
     assert len(scores) == 9 and told["overall"] == pytest.approx(
-        sum(scores.values()) / 9,
-        rel=1e-14,
+        sum(scores.values()) / 9, rel=1e-14
     )
     assert told["missing"] == {"predictions": {}, "gold": {}}
 
@@ -303,11 +295,7 @@ def test_xtremes_mock_predictions_end_to_end():
 def test_unicoders_predictions_end_to_end():
     tasks = suite_tasks("xglue")
     told = score_files.score_files(
-        tasks,
-        REFERENCE / "xglue_unicoder_dev",
-        REFERENCE.parent / "tasks",
-        "dev",
-        True,
+        tasks, REFERENCE / "xglue_unicoder_dev", REFERENCE.parent / "tasks", "dev", True
     )
     scores = {name.removeprefix("xglue/"): task["score"] for name, task in told["tasks"].items()}
     assert scores["xnli"] == pytest.approx(74.6987951807229, rel=1e-14)
@@ -317,7 +305,6 @@ def test_unicoders_predictions_end_to_end():
         told["tasks"]["xglue/pos"]["metrics"]["seqeval_precision"]["bg"] == 100 * 0.8751385538240856
     )
     assert told["tasks"]["xglue/pos"]["metrics"]["token_accuracy"]["bg"] == pytest.approx(
-        88.6,
-        abs=0.05,
+        88.6, abs=0.05
     )
     assert told["overall"] is None and told["groups"]["understanding"] is None

@@ -38,10 +38,7 @@ SIZES = dict(length=14, stride=4, max_question=3)
 def window_of(count, column=3, question=0, maximal=None):
     spans = np.stack([np.arange(count), np.arange(count) + 1], axis=1)
     return Window(
-        question,
-        column,
-        spans,
-        np.ones(count, bool) if maximal is None else np.array(maximal),
+        question, column, spans, np.ones(count, bool) if maximal is None else np.array(maximal)
     )
 
 
@@ -67,8 +64,7 @@ def test_the_best_span_is_that_of_a_search_through_all(seed):
     ]
     assert [span[1:] for span in found] == [(i, j) for _, i, j in sorted(wanted, reverse=True)]
     np.testing.assert_allclose(
-        [score for score, *_ in found],
-        sorted((score for score, *_ in wanted), reverse=True),
+        [score for score, *_ in found], sorted((score for score, *_ in wanted), reverse=True)
     )
 
 
@@ -131,7 +127,7 @@ def test_the_right_columns_give_the_gold_text_of_xlms_own_pieces(tmp_path):
 
     questions = [question(context, answer, id=answer) for context, answer in SCRIPTS]
     questions.append(
-        question("“Él comió 3,50 €…” Straße in İstanbul, Ångström", "Ångström", id="Å"),
+        question("“Él comió 3,50 €…” Straße in İstanbul, Ångström", "Ångström", id="Å")
     )
     small_fastbpe.write(tmp_path, [q.context for q in questions], merges=15)
     found = answered(questions, Vocabulary.load(tmp_path), length=64, stride=20, max_question=3)
@@ -146,9 +142,7 @@ DATA = os.environ.get("XLINGJAX_DATA")
 def test_the_right_columns_give_the_gold_text_of_xquad(language):
     """Through windows and their joining, with a piece per character."""
     questions = read_squad(
-        [Path(DATA) / "tasks" / "xquad" / f"xquad.{language}.json"],
-        None,
-        language,
+        [Path(DATA) / "tasks" / "xquad" / f"xquad.{language}.json"], None, language
     )[:150]
     questions = [q for q in questions if len(q.answers[0]) < 60]
     found = answered(questions, OneEach(), length=256, stride=100, max_question=20)
@@ -228,10 +222,7 @@ def test_f1_and_exact_match_by_language(model, tmp_path, monkeypatch):
     }  # the ids are the same, as in TyDiQA's files
 
     def all_but_three(
-        model,
-        params,
-        rows,
-        **options,
+        model, params, rows, **options
     ):  # the whole context but its first three characters
         logits = np.zeros((*rows["input_ids"].shape, 2), np.float32)
         column = rows["answer_columns"][:, 1:].argmax(1) + 1
@@ -262,8 +253,7 @@ def test_f1_and_exact_match_by_language(model, tmp_path, monkeypatch):
     ) * 2
     assert (values["kind"], values["metric"]) == ("span_qa", "squad")
     with pytest.raises(
-        UserError,
-        match="fr.json: METRIC mlqa has rules for ar, de, en.* none for fr",
+        UserError, match="fr.json: METRIC mlqa has rules for ar, de, en.* none for fr"
     ):
         answers(files, "mlqa", length=32)
     with pytest.raises(UserError, match="METRIC 'f1'"):
@@ -275,9 +265,7 @@ def test_the_metric_and_the_limit_are_those_asked_for(model, tmp_path, monkeypat
     questions[0] = Question("1", "a", "das dd", ("dd",), (4,))
     path = squad(tmp_path / "de.json", questions)
     monkeypatch.setattr(
-        predictions,
-        "predict_answers",
-        lambda m, p, qs, *_, **__: {q.id: "das dd" for q in qs},
+        predictions, "predict_answers", lambda m, p, qs, *_, **__: {q.id: "das dd" for q in qs}
     )
     squad_scores = answers({"de": path}, length=16)(*model, 0)
     assert (

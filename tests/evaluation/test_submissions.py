@@ -52,9 +52,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(
-    ("task", "predicted", "gold", "text"),
-    CASES,
-    ids=lambda x: getattr(x, "kind", ""),
+    ("task", "predicted", "gold", "text"), CASES, ids=lambda x: getattr(x, "kind", "")
 )
 def test_files_are_the_official_ones_and_read_back(tmp_path, task, predicted, gold, text):
     path = write_predictions(task, tmp_path, "de", predicted)
@@ -125,9 +123,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(
-    ("task", "gold", "text", "message"),
-    REFUSED,
-    ids=lambda x: x if isinstance(x, str) else "",
+    ("task", "gold", "text", "message"), REFUSED, ids=lambda x: x if isinstance(x, str) else ""
 )
 def test_faults_of_a_file_are_named(tmp_path, task, gold, text, message):
     path = tmp_path / "file"
@@ -139,8 +135,7 @@ def test_faults_of_a_file_are_named(tmp_path, task, gold, text, message):
 
 def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(
-        UserError,
-        match=f"missing file: {tmp_path}/x, the predictions of xtreme/it",
+        UserError, match=f"missing file: {tmp_path}/x, the predictions of xtreme/it"
     ):
         read_predictions(tmp_path / "x", xtreme("classification"), [])
 
@@ -162,10 +157,7 @@ def test_a_missing_file_is_named(tmp_path):
     ids=lambda x: getattr(x, "kind", ""),
 )
 def test_what_a_file_cannot_hold_is_refused_and_nothing_is_written(
-    tmp_path,
-    task,
-    predicted,
-    message,
+    tmp_path, task, predicted, message
 ):
     with pytest.raises(UserError, match=message):
         write_predictions(task, tmp_path, "de", predicted)
@@ -175,7 +167,6 @@ def test_what_a_file_cannot_hold_is_refused_and_nothing_is_written(
 def test_a_place_that_cannot_be_written_is_named(tmp_path):
     (tmp_path / "it").write_text("")
     with pytest.raises(
-        UserError,
-        match="it/test-de.tsv cannot be written: .*choose another folder",
+        UserError, match="it/test-de.tsv cannot be written: .*choose another folder"
     ):
         write_predictions(xtreme("classification"), tmp_path, "de", ["x"])

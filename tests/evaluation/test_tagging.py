@@ -43,27 +43,11 @@ def test_words_of_languages_without_spaces_are_tokenised_one_by_one(monkeypatch)
     columns = lambda model, params, rows, **how: np.arange(9)[None]  # noqa: E731
     monkeypatch.setattr(tagging, "predict", columns)
     made = tagging.predict_tags(
-        None,
-        {},
-        [untagged],
-        Characters(),
-        list("abcdefghi"),
-        "zh",
-        0,
-        length=9,
-        apart=True,
+        None, {}, [untagged], Characters(), list("abcdefghi"), "zh", 0, length=9, apart=True
     )
     assert made == [["b", "d", "e"]]
     made = tagging.predict_tags(
-        None,
-        {},
-        [untagged],
-        Characters(),
-        list("abcdefghi"),
-        "zh",
-        0,
-        length=9,
-        apart=False,
+        None, {}, [untagged], Characters(), list("abcdefghi"), "zh", 0, length=9, apart=False
     )
     assert made == [["b", "b", "d"]]  # the second word shares its piece with the first
 
@@ -80,8 +64,7 @@ def test_all_pieces_of_a_word_have_its_tag():
     with pytest.raises(UserError, match="'I-LOC' is not one of O, B-PER"):
         tagged_rows([Tagged(("cab",), ("B-LOC",))], Characters(), 9, TAGS, "de", 1, pieces="all")
     with pytest.raises(
-        UserError,
-        match="pieces='last' is not one of first, all; set TAGGED_PIECES",
+        UserError, match="pieces='last' is not one of first, all; set TAGGED_PIECES"
     ):
         tagged_rows([sentence], Characters(), 9, TAGS, "de", 1, pieces="last")
 
@@ -144,8 +127,7 @@ def test_the_predictions_of_a_sentences_rows_are_joined(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "tags, expected",
-    [(("NOUN", "VERB"), ["VERB", "VERB", "NOUN"]), (TAGS, ["B-PER", "O", "O"])],
+    "tags, expected", [(("NOUN", "VERB"), ["VERB", "VERB", "NOUN"]), (TAGS, ["B-PER", "O", "O"])]
 )
 def test_a_word_that_shares_its_piece_has_a_tag_of_the_task(tags, expected, monkeypatch):
     """Where Chinese words are read joined. "O" is none of the tags of parts of speech: it could not
@@ -159,15 +141,7 @@ def test_a_word_that_shares_its_piece_has_a_tag_of_the_task(tags, expected, monk
     monkeypatch.setattr(tagging, "predict", lambda *_, **__: np.array([[0, 1, 0, 0, 0]]))
     sentence = Tagged(("a", "b", "c"), ())
     made = tagging.predict_tags(
-        None,
-        None,
-        [sentence],
-        InTwos(),
-        tags,
-        "zh",
-        0,
-        length=5,
-        apart=False,
+        None, None, [sentence], InTwos(), tags, "zh", 0, length=5, apart=False
     )
     assert made == [expected]
 
@@ -203,10 +177,7 @@ def test_the_model_predicts_every_row():
     rows = tagged_rows(sentences, Characters(), 9, TAGS, "de", 0)
     found = tagging.predict(model, params, rows, batch_size=2)
     alone = tagging.predict(
-        model,
-        params,
-        {name: values[2:] for name, values in rows.items()},
-        batch_size=1,
+        model, params, {name: values[2:] for name, values in rows.items()}, batch_size=1
     )
     assert found.shape == (3, 9)
     np.testing.assert_array_equal(found[2, :3], alone[0, :3])

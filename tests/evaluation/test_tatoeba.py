@@ -21,20 +21,13 @@ def bitext():
     source = tuple((f"de-{i}", text) for i, text in enumerate(TEXTS))
     target = tuple((f"en-{i}", TEXTS[row]) for i, row in enumerate(ORDER))
     return Bitext(
-        source,
-        target,
-        frozenset((f"de-{row}", f"en-{i}") for i, row in enumerate(ORDER)),
+        source, target, frozenset((f"de-{row}", f"en-{i}") for i, row in enumerate(ORDER))
     )
 
 
 def predict(bitext, model=None, **options):
     return tatoeba.predict_retrieval(
-        *(model or toy.model()),
-        bitext,
-        toy.ToyVocabulary(),
-        "de",
-        toy.LANGUAGES,
-        **options,
+        *(model or toy.model()), bitext, toy.ToyVocabulary(), "de", toy.LANGUAGES, **options
     )
 
 
@@ -58,13 +51,7 @@ def test_predictions_are_those_of_a_plain_search(bitext, pooling):
     rows = encode.token_ids(TEXTS, toy.ToyVocabulary(), 64)
     foreign, english = (
         encode.embed(
-            encoder,
-            params,
-            rows,
-            i,
-            toy.ToyVocabulary(),
-            poolings=(pooling,),
-            buckets=(64,),
+            encoder, params, rows, i, toy.ToyVocabulary(), poolings=(pooling,), buckets=(64,)
         )[0]
         for i in (0, 1)
     )
@@ -97,8 +84,7 @@ def test_sentences_that_are_cut_are_said(bitext, capsys):
 
 def test_refusals(bitext):
     with pytest.raises(
-        UserError,
-        match=r"layer 3: this model has layers 0 \(the embeddings\) to 2",
+        UserError, match=r"layer 3: this model has layers 0 \(the embeddings\) to 2"
     ):
         predict(bitext, layer=3)
     with pytest.raises(UserError, match="no sentences of 'en'"):

@@ -74,8 +74,7 @@ def test_a_dictionary_by_hand():
     kept = [(row(a), row(b)) for a, b in pairs[:3]]
     assert found["cosine"] == pytest.approx(np.mean([cosine(a, b) for a, b in kept]), rel=1e-5)
     assert found["l2"] == pytest.approx(
-        3 * np.mean([np.linalg.norm(a - b) for a, b in kept]),
-        rel=1e-5,
+        3 * np.mean([np.linalg.norm(a - b) for a, b in kept]), rel=1e-5
     )  # as they are
     assert found["spelled_alike"] == 0
     nothing = we.score_dictionary([("green", "gelb")], EN_DE, Words(), TABLE)
@@ -107,8 +106,7 @@ def test_words_without_vectors_get_the_mean_cosine():
     gold = [score for _, _, score in rows]
     assert (found["pairs"], found["covered"], found["coverage"]) == (4, 3, 0.75)
     assert found["pearson"] == pytest.approx(
-        np.corrcoef([*cosines, np.mean(cosines)], gold)[0, 1],
-        rel=1e-5,
+        np.corrcoef([*cosines, np.mean(cosines)], gold)[0, 1], rel=1e-5
     )
     assert found["pearson_covered"] == pytest.approx(np.corrcoef(cosines, gold[:3])[0, 1], rel=1e-5)
     ranks = [np.argsort(np.argsort(x)) for x in (cosines, gold[:3])]
@@ -132,8 +130,7 @@ def test_reading_dictionaries(tmp_path):
     for bad in ("red\n", "red\t\n", "ice cream Eis\n", "red\trot\t1\n"):
         path.write_text("blue\tblau\n" + bad, "utf-8")
         with pytest.raises(
-            UserError,
-            match=r"en-de.txt, line 2: .* a word, a tab and its translation",
+            UserError, match=r"en-de.txt, line 2: .* a word, a tab and its translation"
         ):
             we.read_dictionary(path)
     path.write_text("\n")
@@ -163,8 +160,7 @@ def test_semeval_has_its_scores_in_a_file_of_their_own(tmp_path):
     data.parent.mkdir(), keys.parent.mkdir()
     data.write_text("red\trot\nblue\tblau\n")
     with pytest.raises(
-        UserError,
-        match=r"en-de.test.gold.txt, are neither beside it nor in .*keys",
+        UserError, match=r"en-de.test.gold.txt, are neither beside it nor in .*keys"
     ):
         we.read_similarity(data)
     keys.write_text("3.5\n1\n")
@@ -197,8 +193,7 @@ def test_the_command(tmp_path, monkeypatch, capsys):
     from xlingjax.workflows import words
 
     run = SimpleNamespace(
-        params={"embeddings": {"tokens": {"embedding": TABLE}}},
-        vocabulary=Words(),
+        params={"embeddings": {"tokens": {"embedding": TABLE}}}, vocabulary=Words()
     )
     run.vocabulary.sha256 = "words"
     monkeypatch.setattr(words, "open_run", lambda path: run)
@@ -216,10 +211,7 @@ def test_the_command(tmp_path, monkeypatch, capsys):
     assert main.main(["words", "runs/x", *entries]) == 0
     written = json.loads((tmp_path / "out.json").read_text())
     assert written["dictionary"]["en-de"] == we.score_dictionary(
-        [("red", "rot"), ("blue", "grau")],
-        EN_DE,
-        Words(),
-        TABLE,
+        [("red", "rot"), ("blue", "grau")], EN_DE, Words(), TABLE
     )
     assert written["similarity"]["en-de"]["covered"] == 3 and written["pieces"] == "single"
     told = capsys.readouterr().out
@@ -230,8 +222,7 @@ def test_the_command(tmp_path, monkeypatch, capsys):
 
 
 @pytest.mark.skipif(
-    not os.environ.get("XLINGJAX_DATA"),
-    reason="XLINGJAX_DATA names no folder of real data",
+    not os.environ.get("XLINGJAX_DATA"), reason="XLINGJAX_DATA names no folder of real data"
 )
 def test_real_files():
     tasks = Path(os.environ["XLINGJAX_DATA"]) / "tasks"

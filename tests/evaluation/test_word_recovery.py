@@ -20,7 +20,7 @@ def test_shares_are_those_of_the_definition(layout):
     params = {
         **params,
         "word_recovery": {
-            "kernel": np.random.default_rng(0).normal(size=48).astype(np.float32) * 3,
+            "kernel": np.random.default_rng(0).normal(size=48).astype(np.float32) * 3
         },
     }
     evaluator = RecoverySamples(PAIRS, vocabulary, toy.LANGUAGES, per_language=2)

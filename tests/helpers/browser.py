@@ -140,8 +140,7 @@ def faults(page) -> list[str]:
 def browser() -> Iterator[object]:
     """A headless browser of this machine. Skips the test, with the reason, where there is none."""
     playwright = pytest.importorskip(
-        "playwright.sync_api",
-        reason="playwright is not installed (extra browser)",
+        "playwright.sync_api", reason="playwright is not installed (extra browser)"
     )
     found = next(filter(None, map(shutil.which, BROWSERS)), None)
     if found is None:

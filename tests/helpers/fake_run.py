@@ -60,9 +60,9 @@ SAMPLES = {
             "language": "de",
             "pieces": ["</s>", "▁Die", "[MASK]", "▁schläft", "<b>", "</s>"],
             "slots": [
-                {"column": 2, "target": "▁Katze", "predictions": [["▁Katze", 0.61], ["▁Kuh", 0.2]]},
+                {"column": 2, "target": "▁Katze", "predictions": [["▁Katze", 0.61], ["▁Kuh", 0.2]]}
             ],
-        },
+        }
     ],
     "pairs": [
         {
@@ -77,7 +77,7 @@ SAMPLES = {
                     "with_partner": [["猫", 0.8]],
                 },
             ],
-        },
+        }
     ],
 }
 
@@ -169,14 +169,14 @@ def write_run(path: Path, objectives=("mlm", "tlm"), level=0.5, finished=True, s
                     "tokens_seen": 1000 * step,
                     "tokens_per_second": 100.0 * (i + 1),
                     "seconds": 10.0 * (i + 1),
-                },
+                }
             )
         evaluations.append(
             {
                 "step": step,
                 "name": "retrieval",
                 "values": retrieval_values(level * (i + 1) / len(steps)),
-            },
+            }
         )
         evaluations.append(
             {
@@ -187,7 +187,7 @@ def write_run(path: Path, objectives=("mlm", "tlm"), level=0.5, finished=True, s
                     "by_language": {"de": 40.0 - i, "zh": 60.0 - i},
                     "mean": 50.0 - i,
                 },
-            },
+            }
         )
         log.append(f"2026-01-02 10:0{i + 1}:00 step {step}")
     evaluations.append(
@@ -201,7 +201,7 @@ def write_run(path: Path, objectives=("mlm", "tlm"), level=0.5, finished=True, s
                 "visible_mean": 15.0,
                 "hidden_mean": 40.0,
             },
-        },
+        }
     )
     for values in (SAMPLES, RECOVERY, ATTENTION, PSEUDO, ALIGNMENT):
         evaluations.append({"step": steps[-1], "name": values["kind"], "values": values})
@@ -227,7 +227,7 @@ def write_run(path: Path, objectives=("mlm", "tlm"), level=0.5, finished=True, s
         "identity": {
             "data": {
                 name: {"mixture": f"{name} mixture", "sampling_table": table} for name in objectives
-            },
+            }
         },
         "model": {"name": "tiny", "layers": 2},
         "parameters": 123_456,
@@ -245,14 +245,14 @@ def write_run(path: Path, objectives=("mlm", "tlm"), level=0.5, finished=True, s
                 "machine": "1 x cpu",
                 "weights": "random (seed 0)",
                 "versions": {"python": "3.11.7", "jax": "0.10.2"},
-            },
+            }
         ],
     }
     (path / "run.json").write_text(json.dumps(record))
     (path / "config.gin").write_text("TRAIN_STEPS = 40\nMONO = 'a <b> & c'\n")
     (path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in metrics))
     (path / "evaluations.jsonl").write_text(
-        "".join(json.dumps(line) + "\n" for line in evaluations),
+        "".join(json.dumps(line) + "\n" for line in evaluations)
     )
     (path / "log.txt").write_text("\n".join(log) + "\n")
     if finished:
@@ -350,6 +350,6 @@ def write_answered(path: Path) -> Path:
     values |= {"mean_other": 0.355, "exact_match_by_language": {"de": 0.125, "en": 0.625}}
     values |= {"en_exact_match": 0.625, "mean_other_exact_match": 0.125}
     (path / "evaluations.jsonl").write_text(
-        json.dumps({"step": 5, "name": "qa_test", "values": values}) + "\n",
+        json.dumps({"step": 5, "name": "qa_test", "values": values}) + "\n"
     )
     return path

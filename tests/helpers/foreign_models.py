@@ -74,10 +74,7 @@ def assert_states_are(ours, theirs, valid_BL):
         wanted = wanted.detach().numpy()
         assert wanted[valid_BL].std() > 0.5
         np.testing.assert_allclose(
-            state[valid_BL],
-            wanted[valid_BL],
-            atol=TOLERANCE,
-            err_msg=f"layer {n}",
+            state[valid_BL], wanted[valid_BL], atol=TOLERANCE, err_msg=f"layer {n}"
         )
 
 
@@ -110,7 +107,7 @@ def changed(**values):
         path = folder / "config.json"
         found = {**json.loads(path.read_text()), **values}
         path.write_text(
-            json.dumps({name: value for name, value in found.items() if value is not None}),
+            json.dumps({name: value for name, value in found.items() if value is not None})
         )
 
     return change
@@ -130,11 +127,7 @@ def reweighted(change):
 
 
 def relative_scores(
-    self,
-    hidden_states,
-    attn_weights,
-    position_ids,
-    predict_relative_position_buckets,
+    self, hidden_states, attn_weights, position_ids, predict_relative_position_buckets
 ):
     """The bias of predicting streams as ProphetNet's own code has it, each query's of its state.
     transformers 5.23 permutes it to (rows, T, n, heads) and reads it as (rows, n, heads, T): unless

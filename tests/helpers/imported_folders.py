@@ -16,7 +16,7 @@ WITHOUT_COMPARISON = "ernie_m"
 def letters():
     text = "".join(unicodedata.normalize("NFC", sentence) for sentence in SENTENCES)
     return sorted(
-        {letter for letter in text if not letter.isspace()} | {*"abcdefghijklmnopqrstuvwxyz.?"},
+        {letter for letter in text if not letter.isspace()} | {*"abcdefghijklmnopqrstuvwxyz.?"}
     )
 
 

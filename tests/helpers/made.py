@@ -44,8 +44,7 @@ def records(
         ids, lengths = [], []
         for sentence in range(sentences):
             words = rng.integers(
-                *((14, 56) if side == 0 else (56, 99)),
-                rng.integers(shortest, longest + 1),
+                *((14, 56) if side == 0 else (56, 99)), rng.integers(shortest, longest + 1)
             ).tolist()
             blank = sentence % (document + 1) == document
             ids += [] if blank else [*words, vocabulary.eos_id]
@@ -55,33 +54,21 @@ def records(
 
 
 def batch(
-    features,
-    length=48,
-    vocabulary=Xlmr,
-    languages=(0, 1, 1),
-    step=0,
-    columns=None,
-    **options,
+    features, length=48, vocabulary=Xlmr, languages=(0, 1, 1), step=0, columns=None, **options
 ):
     """(token fields before the features' map, in rows of `columns`, the batch), of all rows."""
     text = records(features.sides, vocabulary=vocabulary, **options)
     ids = np.concatenate([[vocabulary.eos_id], *(side.ids for side in text.sides)]).astype(
-        np.uint16,
+        np.uint16
     )
     bases = np.cumsum([1, *(side.ids.size for side in text.sides[:-1])])
     rows = features.rows(text, bases, length, vocabulary)
     reader = RowReader.of_arrays(
-        ids,
-        rows,
-        languages,
-        columns or length,
-        pad_id=vocabulary.pad_id,
-        bos_id=vocabulary.bos_id,
+        ids, rows, languages, columns or length, pad_id=vocabulary.pad_id, bos_id=vocabulary.bos_id
     )
     before = {n: tf.constant(x) for n, x in reader(np.arange(rows.count)).items()}
     after = features.map(vocabulary, np.ones(vocabulary.size, np.int64), length)(
-        before,
-        Draws(3, step, rows.count),
+        before, Draws(3, step, rows.count)
     )
     assert set(after) >= set(features.fields)
     return (

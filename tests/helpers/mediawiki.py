@@ -97,7 +97,7 @@ def dump(pages=PAGES):
                 redirect=target,
                 text=escaped,
                 size=len(text.encode()),
-            ),
+            )
         )
     return "".join([*parts, "</mediawiki>\n"]).encode()
 

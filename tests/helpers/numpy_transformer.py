@@ -141,15 +141,11 @@ def decode(config, params, batch, memory):
         for layer in range(config.decoder_layers):
             p = _layer(params["decoder"]["layers"], layer)
             x = layer_norm(
-                x + attention(x, p["attention"], past),
-                p["attention_norm"],
-                config.norm_eps,
+                x + attention(x, p["attention"], past), p["attention_norm"], config.norm_eps
             )
             across, h = p["cross_attention"], np.float64(memory[row])[source]
             x = layer_norm(
-                x + attention(x, across["attention"], of_pack, h),
-                across["norm"],
-                config.norm_eps,
+                x + attention(x, across["attention"], of_pack, h), across["norm"], config.norm_eps
             )
             hidden = gelu(x @ p["ffn"]["in"]["kernel"] + p["ffn"]["in"]["bias"], config.gelu)
             x = x + hidden @ p["ffn"]["out"]["kernel"] + p["ffn"]["out"]["bias"]
@@ -178,8 +174,7 @@ def decode_streams(config, params, batch, memory):
                 words = embeddings["tokens"]["embedding"][batch["decoder_ids"][row][at]]
                 if stream >= 0:
                     words = np.tile(
-                        params["decoder"]["streams"]["embedding"][(stream - 1) % n],
-                        (len(at), 1),
+                        params["decoder"]["streams"]["embedding"][(stream - 1) % n], (len(at), 1)
                     )
                 where = position + (stream >= 0) + config.position_offset
                 words = words + embeddings["positions"]["embedding"][where]

@@ -33,11 +33,7 @@ def write(root, languages=LANGUAGES, *, train=48, dev=24, test=24, seed=0, hidde
     }
     sizes["heldout_pairs"] = 2 * test
     tinyworld.write(
-        root / "told",
-        seed=seed,
-        languages=languages,
-        size=sizes,
-        train_languages=languages,
+        root / "told", seed=seed, languages=languages, size=sizes, train_languages=languages
     )
     told = Told(root / "told", languages)
     _xtreme(told, root / "xtreme", root / "xtreme_labels", hidden)
@@ -171,9 +167,7 @@ def _xtreme(told, root, labels, hidden):
             _lines(labels / task / f"test-{code}.tsv", [row[2] for row in test])
             if code != "en":
                 train = zip(
-                    told.rows(name, "train", "en"),
-                    told.rows(name, "train", code),
-                    strict=True,
+                    told.rows(name, "train", "en"), told.rows(name, "train", code), strict=True
                 )
                 lines = ["\t".join([*english[:2], *own]) for english, own in train]
                 _lines(root / task / "translate-train" / f"en-{code}-translated.tsv", lines)
@@ -209,8 +203,7 @@ def _xtreme_questions(told, root, labels, hidden):
             _json(root / name, told.squad("train", code))
     train = root / "tydiqa" / "tydiqa-goldp-v1.1-train"
     _json(
-        train / "tydiqa.goldp.en.train.json",
-        _renamed(told.squad("train", "en"), lambda row: "0"),
+        train / "tydiqa.goldp.en.train.json", _renamed(told.squad("train", "en"), lambda row: "0")
     )
     dev = "dev-context-{0}-question-{0}.json"
     for task, test in (
@@ -270,9 +263,7 @@ def _xglue(told, root):
     for task, folder, name in (("ner", "NER", "ner"), ("pos", "POS", "pos")):
         for code, part in _parts(told, task):
             _tagged(
-                root / folder / f"{code}.{part}",
-                told.sentences(name, part, code),
-                separator=" ",
+                root / folder / f"{code}.{part}", told.sentences(name, part, code), separator=" "
             )
     for code, part in _parts(told, "xnli"):
         rows = ["\t".join(row) for row in told.rows("nli", part, code)]
@@ -327,9 +318,7 @@ def _news(told, part, code):
         "travel": (" went ", " drove ", " flew ", " ran "),
     }
     for (body, title), (english, _) in zip(
-        told.rows("titles", part, code),
-        told.rows("titles", part, "en"),
-        strict=True,
+        told.rows("titles", part, code), told.rows("titles", part, "en"), strict=True
     ):
         found = [name for name, verbs in words.items() if any(verb in english for verb in verbs)]
         yield title, body, found[0] if found else "lifestyle"

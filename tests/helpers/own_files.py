@@ -23,15 +23,7 @@ def source(kind, files, labels=(), pivot=None, *, vocabulary, batch_size=32, see
 
 
 def score(
-    kind,
-    files,
-    labels=(),
-    metrics=("accuracy",),
-    pivot=None,
-    *,
-    vocabulary,
-    reading,
-    **options,
+    kind, files, labels=(), metrics=("accuracy",), pivot=None, *, vocabulary, reading, **options
 ):
     task = own_task(kind, "test", files, labels, metrics, pivot)
     reading = Reading(**reading)

@@ -163,13 +163,10 @@ def prepare(root, data_dir, names):
         builder = tfds.builder(name, data_dir=str(data_dir))
         downloads = Downloads(SETS[name](Path(root)))
         manager = mock.patch.object(
-            tfds.core.DatasetBuilder,
-            "_make_download_manager",
-            return_value=downloads,
+            tfds.core.DatasetBuilder, "_make_download_manager", return_value=downloads
         )
         conllu = mock.patch.dict(
-            sys.modules,
-            {"conllu": types.SimpleNamespace(parse_incr=_parse_incr)},
+            sys.modules, {"conllu": types.SimpleNamespace(parse_incr=_parse_incr)}
         )
         with manager, conllu:
             builder.download_and_prepare()
@@ -239,7 +236,7 @@ SETS = {
     "xnli": lambda root: str(root),
     "multi_nli": lambda root: str(root),
     "xtreme_xnli": lambda root: _each(
-        {code: root / _translations.format("XNLI", code) for code in XNLI},
+        {code: root / _translations.format("XNLI", code) for code in XNLI}
     ),
     "paws_x_wiki/de": lambda root: {"x-final": str(root)},
     "paws_x_wiki/en": lambda root: {"x-final": str(root)},
@@ -256,7 +253,7 @@ SETS = {
                     TRANSLATED_SQUAD.format("de")
                     if part == "translate-train"
                     else "xquad/xquad.de.json"
-                ),
+                )
             )
             for part in asked
         }

@@ -27,10 +27,7 @@ CONFIG = preset(
     unroll=1,  # a loop compiles faster
 )
 GENERATOR = CONFIG.replace(
-    decoder_layers=2,
-    cross_attention=False,
-    word_recovery=False,
-    paraphrase=False,
+    decoder_layers=2, cross_attention=False, word_recovery=False, paraphrase=False
 )
 """For objectives with a decoder."""
 NGRAM = GENERATOR.replace(streams=2)
@@ -76,9 +73,7 @@ def pack(batch, side_by_side):
             second[second > 0] += 1
         if name.endswith("_positions") and name in slots:
             second = np.where(
-                batch[name.replace("positions", "weights")][1] > 0,
-                second + length,
-                0,
+                batch[name.replace("positions", "weights")][1] > 0, second + length, 0
             )
         if name in slots and side_by_side:
             half = first.size // 2

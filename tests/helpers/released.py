@@ -14,8 +14,7 @@ needs_released = pytest.mark.skipif(
     reason="XLINGJAX_RELEASED names no folder of a released encoder",
 )
 needs_data = pytest.mark.skipif(
-    not os.environ.get("XLINGJAX_DATA"),
-    reason="XLINGJAX_DATA names no folder of real data",
+    not os.environ.get("XLINGJAX_DATA"), reason="XLINGJAX_DATA names no folder of real data"
 )
 
 

@@ -73,12 +73,10 @@ def write(folder, lines, merges=150, fold=True, without="", suffix=""):
     vocab.write_text("".join(f"{word} {n}\n" for word, n in own), encoding="utf-8")
     names = [*XLM_SPECIAL_PIECES, *(piece for piece, _ in kept)]
     (folder / "vocab.json").write_text(
-        json.dumps({p: i for i, p in enumerate(names)}),
-        encoding="utf-8",
+        json.dumps({p: i for i, p in enumerate(names)}), encoding="utf-8"
     )
     (folder / "merges.txt").write_text(
-        "".join(f"{a} {b} {n}\n" for a, b, n in pairs),
-        encoding="utf-8",
+        "".join(f"{a} {b} {n}\n" for a, b, n in pairs), encoding="utf-8"
     )
     config = {"tokenizer_class": "XLMTokenizer", "do_lowercase_and_remove_accent": fold}
     (folder / "tokenizer_config.json").write_text(json.dumps(config))

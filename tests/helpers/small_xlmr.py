@@ -38,7 +38,7 @@ def tokenizer_model(path, size=340):
     (path / "spm.model").rename(path / "sentencepiece.bpe.model")
     (path / "spm.vocab").unlink()
     return sentencepiece.SentencePieceProcessor(
-        model_file=str(path / "sentencepiece.bpe.model"),
+        model_file=str(path / "sentencepiece.bpe.model")
     ).get_piece_size()
 
 
@@ -54,12 +54,10 @@ def save(path, kind="XLMRobertaForMaskedLM", **changes):
     model = kind(kind.config_class(**{**CONFIG, "vocab_size": pieces + 2, **changes})).eval()
     for name, weight in model.named_parameters():
         torch.nn.init.normal_(
-            weight,
-            mean=float("LayerNorm.weight" in name or "layer_norm.weight" in name),
-            std=0.3,
+            weight, mean=float("LayerNorm.weight" in name or "layer_norm.weight" in name), std=0.3
         )
     model.save_pretrained(path)
     (path / "tokenizer_config.json").write_text(
-        json.dumps({"tokenizer_class": "XLMRobertaTokenizer"}),
+        json.dumps({"tokenizer_class": "XLMRobertaTokenizer"})
     )
     return model

@@ -52,8 +52,7 @@ def random_run(root, files, languages=LANGUAGES, **changes):
     (root / "run" / "run.json").write_text(json.dumps(record))
     with ocp.Checkpointer(ocp.StandardCheckpointHandler()) as writer:
         writer.save(
-            root / "run" / "checkpoints" / "7" / "params",
-            args=ocp.args.StandardSave(params),
+            root / "run" / "checkpoints" / "7" / "params", args=ocp.args.StandardSave(params)
         )
     return root / "run"
 
@@ -112,7 +111,7 @@ def kill(cell, left, last):
     ):
         shutil.rmtree(folder)
     (run / "best.json").write_text(
-        json.dumps({"dev/mean": {"step": left, "value": dev_of(run)[left]["mean"]}}),
+        json.dumps({"dev/mean": {"step": left, "value": dev_of(run)[left]["mean"]}})
     )
     assert [path.name for path in (run / "checkpoints").iterdir()] == [str(left)]
 
@@ -130,12 +129,7 @@ def require_gone_on(again, whole, left):
 def files(tmp_path_factory):
     """Official files of tiny sets, their test sets with answers."""
     return official_files.write(
-        tmp_path_factory.mktemp("files"),
-        LANGUAGES,
-        train=24,
-        dev=12,
-        test=12,
-        hidden=False,
+        tmp_path_factory.mktemp("files"), LANGUAGES, train=24, dev=12, test=12, hidden=False
     )
 
 

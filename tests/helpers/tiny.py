@@ -85,7 +85,7 @@ def batch(
         ids, sides, real = (fields[name][row] for name in ("input_ids", "sides", "pack_ids"))
         for group in range(groups):
             free = np.flatnonzero(
-                real * (sides == group) if groups == 2 or objective == "btmlm" else real,
+                real * (sides == group) if groups == 2 or objective == "btmlm" else real
             )[1:]
             count = int(rng.integers(1, min(slots, len(free)) + 1))
             into = slice(group * slots, group * slots + count)

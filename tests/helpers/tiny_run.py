@@ -81,9 +81,7 @@ def run(
     def source(name, wrap):
         batches = [batch(name, i) for i in range(5)]
         made = array_source(
-            batches,
-            languages=tiny.LANGUAGES,
-            identity={"vocabulary": {"sha256": "abc"}},
+            batches, languages=tiny.LANGUAGES, identity={"vocabulary": {"sha256": "abc"}}
         )
         return lambda: Signalling(made) if wrap else made
 
@@ -119,7 +117,7 @@ def run(
                 else name
             )
             for i, (name, weight) in enumerate(
-                zip(objectives, weights or (1.0, 2.0, 3.0), strict=False),
+                zip(objectives, weights or (1.0, 2.0, 3.0), strict=False)
             )
         ],
         optimizer=OptimizerConfig(learning_rate=3e-3, warmup_steps=3, weight_decay=0.1, eps=1e-3),

@@ -31,10 +31,7 @@ def evaluator(kind, folder):
         "tlm": lambda: TranslationPerplexity(pairs, *common, length=16),
         "samples": lambda: MaskedSamples(texts, *common, pairs, per_language=2, top=2),
         "retrieval": lambda: RetrievalEvaluator(
-            pairs,
-            *common,
-            max_length=16,
-            tokens_per_batch=128,
+            pairs, *common, max_length=16, tokens_per_batch=128
         ),
         "accuracy": lambda: own_files.score(
             "classification",

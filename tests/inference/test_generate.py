@@ -87,9 +87,7 @@ def test_order_and_empty_lines(model, written):
     alone = writer(model).generate(LINES[5:6], "de", "en")[0]  # in a batch of one row
     assert [best.ids for best in alone] == [best.ids for best in written[5]]
     np.testing.assert_allclose(
-        [best.score for best in alone],
-        [best.score for best in written[5]],
-        atol=1e-5,
+        [best.score for best in alone], [best.score for best in written[5]], atol=1e-5
     )
     assert len({best[0].text for best in written}) > 15
     ended = [
@@ -149,15 +147,10 @@ def test_eight_devices_write_what_one_does(model, written):
     scores = [[[one.score for one in best] for best in side] for side in (found, written[:22])]
     np.testing.assert_allclose(*scores, atol=1e-4)
     forced = writer(over, mesh=mesh).score(
-        SHORT,
-        [best[0].ids for best in written[:22]],
-        "de",
-        "en",
+        SHORT, [best[0].ids for best in written[:22]], "de", "en"
     )
     np.testing.assert_allclose(
-        [one.score for one in forced],
-        [best[0].score for best in written[:22]],
-        atol=2e-4,
+        [one.score for one in forced], [best[0].score for best in written[:22]], atol=2e-4
     )
 
 
@@ -179,9 +172,7 @@ def test_language_tokens_begin_what_is_written():
     assert max(i for best in german for one in best for i in one.ids) < size
     forced = generator.score(LINES[:8], [best[0].ids for best in german], "fr", "de")
     np.testing.assert_allclose(
-        [one.score for one in forced],
-        [best[0].score for best in german],
-        atol=2e-4,
+        [one.score for one in forced], [best[0].score for best in german], atol=2e-4
     )
 
 
@@ -193,9 +184,7 @@ def test_a_decoder_of_streams():
     assert max(len(best[0].ids) for best in found) == 40 - 1 - 1  # a stream reads a position ahead
     forced = generator.score(LINES[:8], [best[0].ids for best in found], "de", "en")
     np.testing.assert_allclose(
-        [one.score for one in forced],
-        [best[0].score for best in found],
-        atol=1e-3,
+        [one.score for one in forced], [best[0].score for best in found], atol=1e-3
     )
 
 
@@ -206,8 +195,7 @@ def test_refusals(model):
             generator.generate(["a"], *codes)
     long = " ".join("a" * 39)
     with pytest.raises(
-        UserError,
-        match=r"line 8: 41 tokens, and the model's position table takes 40: .*--truncate",
+        UserError, match=r"line 8: 41 tokens, and the model's position table takes 40: .*--truncate"
     ):
         generator.generate(["a", long], "de", "en", first=7)
     cut = writer(model, truncate=True)
@@ -244,10 +232,10 @@ def test_the_evaluator_of_translations(model, tmp_path):
         assert sorted(values[metric]) == names
         assert values[f"{metric}_mean"] == pytest.approx(np.mean([*values[metric].values()]))
         assert values[f"{metric}_trained"] == pytest.approx(
-            np.mean([values[metric][n] for n in ("de-en", "en-fr")]),
+            np.mean([values[metric][n] for n in ("de-en", "en-fr")])
         )
         assert values[f"{metric}_others"] == pytest.approx(
-            np.mean([values[metric][n] for n in ("en-de", "fr-en")]),
+            np.mean([values[metric][n] for n in ("en-de", "fr-en")])
         )
     assert (
         values["lines"] == dict.fromkeys(names, 6)
@@ -267,8 +255,7 @@ def test_the_evaluator_of_translations(model, tmp_path):
         evaluator(**given, directions="de-fr")
     CHINESE = SimpleNamespace(languages=("zh", "ja"), vocabulary=toy.ToyVocabulary())
     with pytest.raises(
-        UserError,
-        match="in the run's languages, zh, ja; the files' are de, en, fr",
+        UserError, match="in the run's languages, zh, ja; the files' are de, en, fr"
     ):
         scores.generation_score(CHINESE, **given)()
 
@@ -299,8 +286,7 @@ def test_the_evaluator_within_languages(model, tmp_path):
     assert sorted(values["bleu"]) == ["de", "en"] and values["bleu_trained"] == values["bleu"]["en"]
     assert [one["reference"] for one in values["samples"]] == [titles[0]] * 2
     same = evaluator(files=f"{tmp_path}/xglue.ntg.{{language}}.src.dev", languages="de", **given)(
-        *model,
-        0,
+        *model, 0
     )
     assert same["chrf"] == {"de": values["chrf"]["de"]}
     assert scores.generation_score(CORPUS)() == []

@@ -44,7 +44,7 @@ def test_translations_among_noise_come_first():
     rng = np.random.default_rng(2)
     meaning = rng.normal(size=(30, 16))
     source = np.concatenate(
-        [meaning + 0.1 * rng.normal(size=meaning.shape), rng.normal(size=(20, 16))],
+        [meaning + 0.1 * rng.normal(size=meaning.shape), rng.normal(size=(20, 16))]
     )
     target = np.concatenate([rng.normal(size=(20, 16)), meaning])
     found = mine.mine(source, target)

@@ -170,13 +170,7 @@ def test_whole_shards_are_kept_and_a_begun_one_is_not(tmp_path):
 
     def start():
         return vector_files.write_shards(
-            tmp_path,
-            ["de"],
-            texts,
-            encode,
-            lambda line: [line],
-            lambda _: None,
-            rows=10,
+            tmp_path, ["de"], texts, encode, lambda line: [line], lambda _: None, rows=10
         )
 
     stop = 1

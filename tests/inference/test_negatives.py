@@ -81,8 +81,7 @@ def test_negatives_are_near_and_never_right():
         right = {normalised(german[n]) for n in (i // 2 * 2, i // 2 * 2 + 1)}
         assert j >= 0 and normalised(german[j]) not in right
         assert similarity == pytest.approx(
-            float(unit_rows(first)[i] @ unit_rows(second)[j]),
-            abs=1e-5,
+            float(unit_rows(first)[i] @ unit_rows(second)[j]), abs=1e-5
         )
     hard, other = ([s for _, s, kind in found if kind == k] for k in ("hard", "random"))
     assert np.mean(hard) > np.mean(other) + 0.3
@@ -93,9 +92,7 @@ def test_negatives_are_near_and_never_right():
 def test_a_sentence_without_any_wrong_partner_has_none():
     vectors = np.eye(4, dtype=np.float32)
     found = choose(
-        [["a", "b", "c", "d"], ["x", "x", "X", "x."]],
-        [vectors, vectors],
-        NegativesConfig(k=2),
+        [["a", "b", "c", "d"], ["x", "x", "X", "x."]], [vectors, vectors], NegativesConfig(k=2)
     )
     assert [*found] == [(-1, 0.0, "")] * 4
 
@@ -104,8 +101,7 @@ def test_the_nearest_wrong_ones_are_found_behind_many_right_or_equal_ones():
     """Line j is nearer to every sentence than line j + 1, and one of k = 3 is drawn."""
     count = 80
     second = np.stack(
-        [np.cos(np.arange(count) / 100), np.sin(np.arange(count) / 100)],
-        axis=1,
+        [np.cos(np.arange(count) / 100), np.sin(np.arange(count) / 100)], axis=1
     ).astype(np.float32)
     first = np.tile(np.float32([1, 0]), (count, 1))
     english = ["yes"] * 50 + [f"s {i}" for i in range(50, count)]
@@ -114,10 +110,8 @@ def test_the_nearest_wrong_ones_are_found_behind_many_right_or_equal_ones():
     for seed in range(30):
         found = [
             *choose(
-                [english, german],
-                [first, second],
-                NegativesConfig(k=3, random_share=0, seed=seed),
-            ),
+                [english, german], [first, second], NegativesConfig(k=3, random_share=0, seed=seed)
+            )
         ]
         for i, of in nearest.items():
             of.add(found[i][0])
@@ -151,11 +145,7 @@ def test_a_table_is_written_once_and_every_stage_is_kept(pairs, tmp_path, monkey
     def run(config=config):
         told.clear()
         return write_negatives(
-            [str(pairs / "de-en.*")],
-            vocabulary,
-            tmp_path,
-            config,
-            say=told.append,
+            [str(pairs / "de-en.*")], vocabulary, tmp_path, config, say=told.append
         )
 
     (table,) = run()
@@ -214,9 +204,7 @@ def test_a_table_is_written_once_and_every_stage_is_kept(pairs, tmp_path, monkey
 
 @pytest.mark.long
 def test_asked_to_stop_it_writes_no_table_and_the_same_command_goes_on(
-    pairs,
-    tmp_path,
-    monkeypatch,
+    pairs, tmp_path, monkeypatch
 ):
     for code, lines in zip(("en", "fr"), sentences(30), strict=True):
         (tmp_path / f"en-fr.{code}").write_text("\n".join(lines) + "\n")
@@ -244,7 +232,7 @@ def test_asked_to_stop_it_writes_no_table_and_the_same_command_goes_on(
         patch.setattr(Preemption, "reached", terminated)
         assert main.main(argv) == 75
     (run,) = output.glob(
-        "dan/*/*",
+        "dan/*/*"
     )  # of one pair of languages: no other was begun, nor a stamp written
     assert (run.parent.name, (run / "vectors").exists()) == ("en-de", False)
     assert [path.name for path in output.iterdir()] == ["dan"]
@@ -322,7 +310,6 @@ def test_tables_of_another_kind_are_refused(tmp_path):
     path = tmp_path / "en-de.tsv"
     path.write_text("en\tde\na\tb\n")
     with pytest.raises(
-        UserError,
-        match="columns? names with en, de, negative|line of column names",
+        UserError, match="columns? names with en, de, negative|line of column names"
     ):
         find_negatives([str(path)])

@@ -19,8 +19,7 @@ def whole_numbers(rng, *shapes, limit):
 
 @pytest.mark.parametrize("mesh", MESHES)
 @pytest.mark.parametrize(
-    "limit",
-    [1000, 1],
+    "limit", [1000, 1]
 )  # 1: nearly all products have equals, in other chunks and devices too
 def test_what_a_stable_sort_of_all_products_gives(mesh, limit):
     mesh = MESHES[mesh] and make_mesh(MESHES[mesh])

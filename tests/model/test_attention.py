@@ -56,7 +56,7 @@ def test_attention_dropout_keeps_the_mean_and_needs_a_key():
     plain = attend(MLM, q, k, v, fields_of(PACKS))
     np.testing.assert_array_equal(attend(MLM, q, k, v, fields_of(PACKS), dropout=0.5), plain)
     draws = jax.vmap(lambda key: attend(MLM, q, k, v, fields_of(PACKS), dropout=0.5, key=key))(
-        jax.random.split(jax.random.key(1), 4000),
+        jax.random.split(jax.random.key(1), 4000)
     )
     assert np.abs(draws[0] - plain).max() > 0.1
     np.testing.assert_allclose(draws.mean(0), plain, atol=0.12)
@@ -140,8 +140,7 @@ def test_cudnn_is_given_the_mask_that_xla_computes(monkeypatch, mask, packed):
 
 def test_unknown_backend_names_the_known():
     with pytest.raises(
-        Refused,
-        match="no attention backend 'sdpa' .there are xla, chunked, cudnn, splash, flash",
+        Refused, match="no attention backend 'sdpa' .there are xla, chunked, cudnn, splash, flash"
     ):
         bind(MLM, fields_of(PACKS), fields_of(PACKS), "sdpa")
 
@@ -167,16 +166,11 @@ def test_splash_interpreted_on_cpu_equals_xla(spec):
     q, k, v = random_qkv((2, 128, 2, 64))
     fields = fields_of(packs)
     bound = attention_module.Attention(
-        {"q_pack_BL": fields.pack, "k_pack_BS": fields.pack},
-        spec,
-        "splash",
-        0.0,
+        {"q_pack_BL": fields.pack, "k_pack_BS": fields.pack}, spec, "splash", 0.0
     )
     out = attention_module._splash(bound, q, k, v, 0.0, None, interpret=True)
     real = packs > 0
     np.testing.assert_allclose(
-        np.asarray(out)[real],
-        np.asarray(attend(spec, q, k, v, fields))[real],
-        atol=2e-5,
+        np.asarray(out)[real], np.asarray(attend(spec, q, k, v, fields))[real], atol=2e-5
     )
     assert np.isfinite(np.asarray(out)).all()

@@ -72,15 +72,7 @@ def found_by(made, batch=None, columns=COLUMNS, start=START, ids=IDS, **options)
     def run(params, batch):
         start_B, languages_B = jnp.full(rows, start), jnp.ones(rows, jnp.int32)
         return generate(
-            model,
-            params,
-            batch,
-            start_B,
-            languages_B,
-            ids,
-            Decoding(**options),
-            columns,
-            **more,
+            model, params, batch, start_B, languages_B, ids, Decoding(**options), columns, **more
         )
 
     return jax.tree.map(np.asarray, run(params, batch))
@@ -151,9 +143,7 @@ def test_scores_are_those_of_teacher_forcing(made):
     for beam in range(4):
         texts, lengths = found.ids[:, beam], found.lengths[:, beam]
         log = np.take_along_axis(teacher_forced(made, batch, texts), texts[:, :, None], axis=2)[
-            :,
-            :,
-            0,
+            :, :, 0
         ]
         total = (log * (np.arange(COLUMNS) < lengths[:, None])).sum(1)
         np.testing.assert_allclose(found.scores[:, beam], total / lengths**0.7, atol=1e-4)
@@ -174,9 +164,7 @@ def test_what_is_not_allowed_still_counts_in_the_scores(made, option, beams):
     found = found_by(made, beams=beams, length_penalty=2.0, ids=ids, **options)
     texts, lengths = found.ids[:, 0], found.lengths[:, 0]
     log = np.take_along_axis(teacher_forced(made, sources(), texts), texts[:, :, None], axis=2)[
-        :,
-        :,
-        0,
+        :, :, 0
     ]
     log[:, 0] *= option != "first_B"
     total = (log * (np.arange(COLUMNS) < lengths[:, None])).sum(1)
@@ -205,12 +193,7 @@ def test_what_is_forbidden_is_not_written(made, beams):
     first = np.arange(10, 10 + ROWS, dtype=np.int32)
     banned = dataclasses.replace(IDS, banned=tuple(range(4, 30)))
     other = found_by(
-        made,
-        beams=beams,
-        first_B=jnp.asarray(first),
-        max_length=(0, 5),
-        min_length=4,
-        ids=banned,
+        made, beams=beams, first_B=jnp.asarray(first), max_length=(0, 5), min_length=4, ids=banned
     )
     np.testing.assert_array_equal(other.ids[:, 0, 0], first)
     assert (
@@ -227,11 +210,7 @@ def test_drawn_tokens_follow_the_softmax(made):
     draws = {}
     for options in ({}, {"top_k": 3}, {"temperature": 0.5}):
         found = found_by(
-            made,
-            batch,
-            columns=1,
-            **{"temperature": 1.0, **options},
-            key=jax.random.key(0),
+            made, batch, columns=1, **{"temperature": 1.0, **options}, key=jax.random.key(0)
         )
         draws[tuple(options)] = np.bincount(found.ids[:, 0, 0], minlength=VOCAB) / 4000
     expected[PAD] = 0
@@ -248,8 +227,7 @@ def test_refusals(made):
     with pytest.raises(UserError, match="set beams=1, not 2"):
         Decoding(beams=2, temperature=1.0)
     with pytest.raises(
-        UserError,
-        match="texts of 40 tokens do not fit model tiny: its position table takes 32",
+        UserError, match="texts of 40 tokens do not fit model tiny: its position table takes 32"
     ):
         found_by(made, columns=40)
     with pytest.raises(UserError, match="drawn tokens need a random key"):
@@ -298,7 +276,7 @@ def test_transformers_give_the_same_logits_and_the_same_beams(kind):
             embedding_scale=kind == "MBart",
             norm_order="pre" if kind == "MBart" else "post",
             unroll=0,
-        ),
+        )
     )
     with torch.no_grad():
         theirs.model.shared.weight *= 0.3  # or every text says one word again and again
@@ -311,8 +289,7 @@ def test_transformers_give_the_same_logits_and_the_same_beams(kind):
     with torch.no_grad():
         start = torch.full((ROWS, 1), START)
         logits = theirs(
-            *inputs,
-            decoder_input_ids=torch.cat([start, torch.tensor(texts[:, :-1])], 1),
+            *inputs, decoder_input_ids=torch.cat([start, torch.tensor(texts[:, :-1])], 1)
         ).logits
         expected = torch.log_softmax(logits, -1).numpy()
     np.testing.assert_allclose(teacher_forced((ours, params), batch, texts), expected, atol=1e-4)
@@ -332,17 +309,11 @@ def test_transformers_give_the_same_logits_and_the_same_beams(kind):
         )
     ids = searched.sequences[:, 1:].numpy().reshape(ROWS, 5, -1)
     ways = dict(
-        beams=5,
-        n_best=5,
-        length_penalty=penalty,
-        no_repeat_ngram=ngram,
-        max_length=(0, COLUMNS),
+        beams=5, n_best=5, length_penalty=penalty, no_repeat_ngram=ngram, max_length=(0, COLUMNS)
     )
     found = found_by((ours, params), batch, start=END, **ways)
     np.testing.assert_allclose(
-        found.scores,
-        searched.sequences_scores.numpy().reshape(ROWS, 5),
-        atol=1e-4,
+        found.scores, searched.sequences_scores.numpy().reshape(ROWS, 5), atol=1e-4
     )
     np.testing.assert_array_equal(np.asarray(found.ids)[:, :, : ids.shape[2]], ids)
     assert (

@@ -73,9 +73,7 @@ def test_positions_begin_at_the_offset_and_padding_takes_the_row_below():
     np.testing.assert_array_equal(
         encode(XLMR, params, batch),
         encode(
-            XLMR,
-            params,
-            {**batch, "position_ids": batch["position_ids"] * (batch["pack_ids"] > 0)},
+            XLMR, params, {**batch, "position_ids": batch["position_ids"] * (batch["pack_ids"] > 0)}
         ),
     )
 
@@ -89,7 +87,7 @@ def test_all_layers_begin_with_the_embeddings_and_end_with_the_states():
         token = params["embeddings"]["tokens"]["embedding"][batch["input_ids"][0, 3]]
         x = token + params["embeddings"]["positions"]["embedding"][batch["position_ids"][0, 3]]
         x = np.asarray(
-            x + params["embeddings"]["languages"]["embedding"][batch["language_ids"][0, 3]],
+            x + params["embeddings"]["languages"]["embedding"][batch["language_ids"][0, 3]]
         )
         want = reference.layer_norm(x, params["embeddings"]["norm"], config.norm_eps)
         np.testing.assert_allclose(h_NBLD[0, 0, 3], want, atol=1e-5)
@@ -109,9 +107,7 @@ def test_initial_values_are_those_of_the_papers():
     np.testing.assert_allclose(xlm["embeddings"]["tokens"]["embedding"].std(), 64**-0.5, rtol=0.02)
     np.testing.assert_allclose(xlmr["embeddings"]["tokens"]["embedding"].std(), 0.02, rtol=0.02)
     np.testing.assert_allclose(
-        xlmr["encoder"]["layers"]["ffn"]["in"]["kernel"].std(),
-        0.02,
-        rtol=0.03,
+        xlmr["encoder"]["layers"]["ffn"]["in"]["kernel"].std(), 0.02, rtol=0.03
     )
     for path, fan_in in ((("ffn", "in"), 64), (("ffn", "out"), 256), (("attention", "out"), 64)):
         kernel = xlm["encoder"]["layers"][path[0]][path[1]]["kernel"]
@@ -149,8 +145,7 @@ def test_bfloat16_computes_in_it_and_keeps_float32_parameters():
     real = batch["pack_ids"] > 0
     assert 1e-4 < np.abs(np.asarray(h_BLD, np.float32) - exact)[real].max() < 0.3
     grads = jax.eval_shape(
-        jax.grad(lambda p: encode(config, p, batch).astype(jnp.float32).sum()),
-        params,
+        jax.grad(lambda p: encode(config, p, batch).astype(jnp.float32).sum()), params
     )
     assert {str(leaf.dtype) for leaf in jax.tree.leaves(grads)} == {"float32"}
 
@@ -176,7 +171,7 @@ def test_classifier_reads_the_first_state(kind):
     x = np.asarray(h_BLD[:, 0])
     if kind == "xlmr":
         x = np.tanh(
-            x @ params["classifier"]["dense"]["kernel"] + params["classifier"]["dense"]["bias"],
+            x @ params["classifier"]["dense"]["kernel"] + params["classifier"]["dense"]["bias"]
         )
     want = x @ params["classifier"]["out"]["kernel"] + params["classifier"]["out"]["bias"]
     np.testing.assert_allclose(logits_BC, want, atol=1e-5)
@@ -193,8 +188,7 @@ def test_rows_over_the_position_table_are_refused():
     params = Encoder(XLM).abstract()
     assert jax.eval_shape(lambda p: Encoder(XLM).encode(p, batch, MLM), params).shape == (2, 19, 16)
     with pytest.raises(
-        UserError,
-        match="rows of 19 tokens do not fit model xlmr_base: its position table takes 18",
+        UserError, match="rows of 19 tokens do not fit model xlmr_base: its position table takes 18"
     ):
         Encoder(XLMR).encode(params, batch, MLM)
 
@@ -209,9 +203,7 @@ def test_logical_axes_match_the_parameters():
     model = Encoder(XLM.replace(num_labels=3, cross_attention=True, head="transform"))
     axes, shapes = model.logical_axes(), model.abstract()
     jax.tree.map(
-        lambda leaf, names: len(names) == len(leaf.shape) or pytest.fail(str(names)),
-        shapes,
-        axes,
+        lambda leaf, names: len(names) == len(leaf.shape) or pytest.fail(str(names)), shapes, axes
     )
     layers = axes["encoder"]["layers"]
     assert axes["embeddings"]["tokens"]["embedding"] == ("vocab", None)

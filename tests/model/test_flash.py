@@ -143,7 +143,7 @@ def dropped(platform):
     """bool [2, B, H, L, S]: which weights two calls drop, seen through values that are a unit
     matrix."""
     fields = Fields.from_batch(
-        {name: jnp.ones((4, LENGTH), int) for name in ("input_ids", "pack_ids")},
+        {name: jnp.ones((4, LENGTH), int) for name in ("input_ids", "pack_ids")}
     )
     q = jnp.zeros((4, LENGTH, HEADS, LENGTH))
     unit = jnp.broadcast_to(jnp.eye(LENGTH)[None, :, None], (4, LENGTH, HEADS, LENGTH))
@@ -211,8 +211,7 @@ def test_no_square_is_kept_for_the_backward_pass():
     qkv, _ = qkv_of(LENGTH, LENGTH)
     bound = bind(AttentionSpec(masks.camlm), *fields, "flash", 0.1)
     kept = jax.eval_shape(
-        lambda *qkv: jax.vjp(lambda *x: bound(*x, jax.random.key(0)), *qkv)[1],
-        *qkv,
+        lambda *qkv: jax.vjp(lambda *x: bound(*x, jax.random.key(0)), *qkv)[1], *qkv
     )
     assert all(leaf.shape[-2:] != (LENGTH, LENGTH) for leaf in jax.tree.leaves(kept))
 

@@ -77,11 +77,7 @@ def random_memory(batch, dim=CONFIG.dim):
 def streams(config, params, batch, memory_BSD, **options):
     model = NgramSeq2Seq(config)
     return np.asarray(
-        jax.jit(lambda p, b, m: model.decode_streams(p, b, m, **options))(
-            params,
-            batch,
-            memory_BSD,
-        ),
+        jax.jit(lambda p, b, m: model.decode_streams(p, b, m, **options))(params, batch, memory_BSD)
     )
 
 
@@ -145,7 +141,7 @@ def from_hugging_face(model, abstract):
     )
     leaves, tree = jax.tree.flatten(abstract)
     converted = tree.unflatten(
-        [convert(path, leaf) for path, leaf in zip(path_names(abstract), leaves, strict=True)],
+        [convert(path, leaf) for path, leaf in zip(path_names(abstract), leaves, strict=True)]
     )
     assert taken == set(weights)
     return converted
@@ -167,7 +163,7 @@ def prophetnet(ngram, heads=2, positions=64):
             num_decoder_attention_heads=heads,
             max_position_embeddings=positions,
             ngram=ngram,
-        ),
+        )
     )
     for name, weight in model.named_parameters():
         torch.nn.init.normal_(weight, mean=float(name.endswith("norm.weight")), std=0.4)
@@ -182,8 +178,7 @@ def our_logits(config, params, batch):
     def compute(params, batch):
         memory_BSD = model.encode(params, batch, AttentionSpec(bidirectional))
         g, table_VD, bias_V = model.decoder_head(
-            params,
-            model.decode_streams(params, batch, memory_BSD),
+            params, model.decode_streams(params, batch, memory_BSD)
         )
         return g @ table_VD.T + bias_V
 
@@ -207,9 +202,7 @@ def test_logits_of_all_streams_equal_prophetnets(ngram, length, monkeypatch):
     model, config, params = prophetnet(ngram, positions=160)
     attention = type(model.prophetnet.decoder.layers[0].self_attn)
     monkeypatch.setattr(
-        attention,
-        "get_predict_relative_pos_embeddings",
-        foreign_models.relative_scores,
+        attention, "get_predict_relative_pos_embeddings", foreign_models.relative_scores
     )
     batch = make_batch([[length]] * 2, [[9], [5]], length, 9)
     theirs = model(**tensors(batch), use_cache=False)
@@ -233,8 +226,7 @@ def test_stream_0_equals_prophetnets_own_steps():
     given = tensors(batch)
     ids, past, want = given.pop("decoder_input_ids"), None, []
     given["encoder_outputs"] = model.prophetnet.encoder(
-        given.pop("input_ids"),
-        attention_mask=given["attention_mask"],
+        given.pop("input_ids"), attention_mask=given["attention_mask"]
     )
     for column in range(40):
         out = model(
@@ -246,9 +238,7 @@ def test_stream_0_equals_prophetnets_own_steps():
         past = out.past_key_values
         want.append(out.logits[:, 0].detach().numpy())
     np.testing.assert_allclose(
-        our_logits(config, params, batch)[0],
-        np.stack(want, axis=1),
-        atol=1e-4,
+        our_logits(config, params, batch)[0], np.stack(want, axis=1), atol=1e-4
     )
 
 
@@ -279,7 +269,7 @@ def test_stream_sees_all_words_but_the_last_and_nothing_of_others(n):
             first = np.flatnonzero(pack[row] == pack[row, t])[0]
             for i in range(n):
                 assert np.flatnonzero(seen_NTBT[i, t, row]).tolist() == list(
-                    range(first, max(t - i, first) + 1),
+                    range(first, max(t - i, first) + 1)
                 )
                 np.testing.assert_array_equal(seen_NTBS[i, t, row], source[row] == pack[row, t])
 
@@ -334,8 +324,7 @@ def test_buckets():
     ]
     np.testing.assert_array_equal(bucket(CONFIG, jnp.asarray(distances)), want)
     assert bucket(
-        CONFIG.replace(relative_buckets=4, relative_max_distance=8),
-        jnp.arange(10),
+        CONFIG.replace(relative_buckets=4, relative_max_distance=8), jnp.arange(10)
     ).tolist() == ([0, 1, 2, 2, 3, 3, 3, 3, 3, 3])
 
 
@@ -418,7 +407,7 @@ def test_xfnp_has_the_published_number_of_parameters():
 def test_streams_add_their_own_parameters_only():
     def names(model):
         return dict(
-            zip(path_names(model.abstract()), jax.tree.leaves(model.abstract()), strict=True),
+            zip(path_names(model.abstract()), jax.tree.leaves(model.abstract()), strict=True)
         )
 
     before, after = names(Seq2Seq(CONFIG.replace(streams=0))), names(NgramSeq2Seq(CONFIG))
@@ -471,7 +460,7 @@ def test_dropout_is_a_function_of_the_key_in_self_attention_and_on_embeddings():
                 leaf[...] = 0
         model = NgramSeq2Seq(CONFIG.replace(**{rate: 0.3}))
         draw = jax.jit(
-            lambda key, model=model: model.decode_streams(params, PACKED, memory_BSD, rng=key),
+            lambda key, model=model: model.decode_streams(params, PACKED, memory_BSD, rng=key)
         )
         one, same, other = (np.asarray(draw(jax.random.key(seed))) for seed in (1, 1, 2))
         np.testing.assert_array_equal(one, same)
@@ -493,8 +482,7 @@ def test_rows_over_the_position_table_are_refused():
     model, params = NgramSeq2Seq(config), random_params(config)
     for decode in (model.decode, model.decode_streams):
         with pytest.raises(
-            UserError,
-            match="rows of 10 tokens do not fit model tiny: its position table takes 9",
+            UserError, match="rows of 10 tokens do not fit model tiny: its position table takes 9"
         ):
             decode(params, make_batch([[10]], [[10]], 10, 10), memory_BSD)
     assert np.isfinite(streams(config, params, make_batch([[9]], [[10]], 9, 10), memory_BSD)).all()
@@ -528,7 +516,6 @@ def test_each_model_has_its_class():
     with pytest.raises(UserError, match="has no predicting streams; set streams"):
         NgramSeq2Seq(CONFIG.replace(streams=0))
     with pytest.raises(
-        UserError,
-        match="has an n-stream decoder; use NgramSeq2Seq or set streams=0",
+        UserError, match="has an n-stream decoder; use NgramSeq2Seq or set streams=0"
     ):
         Seq2Seq(CONFIG)

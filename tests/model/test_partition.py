@@ -57,10 +57,7 @@ def test_shardings_are_the_golden_ones(name):
     found = {
         path: f"{list(leaf.shape)} {tuple(s.spec)} -> {list(s.shard_shape(leaf.shape))}"
         for path, leaf, s in zip(
-            path_names(shapes),
-            jax.tree.leaves(shapes),
-            jax.tree.leaves(shardings),
-            strict=True,
+            path_names(shapes), jax.tree.leaves(shapes), jax.tree.leaves(shardings), strict=True
         )
     }
     golden = Path(__file__).parents[1] / "golden" / "shardings" / f"{name}.json"
@@ -89,9 +86,7 @@ def test_state_copies_lie_as_their_parameters():
     mesh = make_mesh(MeshConfig(2, 2, 2))
     params = {"mlp": {"kernel": jnp.zeros((4, 6))}, "frozen": jnp.zeros((2,))}
     on_params = param_shardings(
-        mesh,
-        {"mlp": {"kernel": ("embed", "mlp")}, "frozen": (None,)},
-        params,
+        mesh, {"mlp": {"kernel": ("embed", "mlp")}, "frozen": (None,)}, params
     )
     state = {
         "mu": {"mlp": {"kernel": jnp.zeros((4, 6))}, "frozen": None},
@@ -108,7 +103,6 @@ def test_rows():
     assert batch_sharding(mesh).shard_shape((8, 16)) == (2, 16)
     check_rows(mesh, 8, 2, "objective mlm")
     with pytest.raises(
-        UserError,
-        match="mlm: a batch of 12 rows .* 2 microbatches x 4 devices .* multiple of 8",
+        UserError, match="mlm: a batch of 12 rows .* 2 microbatches x 4 devices .* multiple of 8"
     ):
         check_rows(mesh, 12, 2, "objective mlm")

@@ -27,22 +27,10 @@ KINDS = {
 
 def config_of(kind):
     sizes = dict(
-        layers=3,
-        decoder_layers=2,
-        dim=16,
-        heads=2,
-        ffn=24,
-        vocab_size=VOCAB,
-        vocab_multiple=1,
+        layers=3, decoder_layers=2, dim=16, heads=2, ffn=24, vocab_size=VOCAB, vocab_multiple=1
     )
     return preset(
-        "tiny",
-        **sizes,
-        max_positions=16,
-        num_languages=2,
-        dropout=0.0,
-        init_std=0.3,
-        **KINDS[kind],
+        "tiny", **sizes, max_positions=16, num_languages=2, dropout=0.0, init_std=0.3, **KINDS[kind]
     )
 
 
@@ -70,10 +58,7 @@ def batch(rows=4, seed=0, full=False):
 @functools.partial(jax.jit, static_argnums=0)
 def states(model, params, rows, **shifts):
     memory = model.encode(
-        params,
-        rows,
-        AttentionSpec(bidirectional),
-        shift_BLD=shifts.get("source"),
+        params, rows, AttentionSpec(bidirectional), shift_BLD=shifts.get("source")
     )
     return model.decode(params, rows, memory, shift_BTD=shifts.get("target"))
 
@@ -103,13 +88,12 @@ def test_a_state_depends_on_its_past_and_on_the_source(kind):
     of_row, at = 1, 2
     zero = {"source": jnp.zeros((4, SOURCE, 16)), "target": jnp.zeros((4, TARGET, 16))}
     gradients = jax.jit(
-        jax.grad(lambda shifts: states(model, params, rows, **shifts)[of_row, at, 3]),
+        jax.grad(lambda shifts: states(model, params, rows, **shifts)[of_row, at, 3])
     )(zero)
     reached = {name: np.abs(np.asarray(g)).max(-1) > 0 for name, g in gradients.items()}
     own = np.arange(4)[:, None] == of_row
     np.testing.assert_array_equal(
-        reached["target"],
-        own & (np.arange(TARGET) <= at) & (rows["decoder_pack_ids"] > 0),
+        reached["target"], own & (np.arange(TARGET) <= at) & (rows["decoder_pack_ids"] > 0)
     )
     np.testing.assert_array_equal(reached["source"], own & (np.asarray(rows["pack_ids"]) > 0))
 
@@ -133,15 +117,12 @@ def test_a_cache_gives_the_states_of_the_whole(kind):
     whole = states(model, params, rows)
     step = jax.jit(model.step)
     start = jax.jit(
-        lambda p: model.start(p, rows, model.encode(p, rows, AttentionSpec(bidirectional)), TARGET),
+        lambda p: model.start(p, rows, model.encode(p, rows, AttentionSpec(bidirectional)), TARGET)
     )
     cache = start(params)
     for column in range(TARGET):
         state, cache = step(
-            params,
-            cache,
-            rows["decoder_ids"][:, column],
-            rows["decoder_language_ids"][:, column],
+            params, cache, rows["decoder_ids"][:, column], rows["decoder_language_ids"][:, column]
         )
         np.testing.assert_allclose(state, whole[:, column], atol=1e-5)
 
@@ -172,7 +153,7 @@ def test_heads_and_scale():
     plain = Seq2Seq(model.config.replace(embedding_scale=False))
     scaled = {**params, "embeddings": {**params["embeddings"]}}
     scaled["embeddings"]["tokens"] = {
-        "embedding": params["embeddings"]["tokens"]["embedding"] * 4.0,
+        "embedding": params["embeddings"]["tokens"]["embedding"] * 4.0
     }
     np.testing.assert_allclose(states(plain, scaled, rows), h, atol=1e-5)  # sqrt(16)
     model, params = model_of("separate")
@@ -182,8 +163,7 @@ def test_heads_and_scale():
 
 def test_refusals():
     with pytest.raises(
-        UserError,
-        match="tied_self_attention needs decoder_layers from 1 to layers=2, got 3",
+        UserError, match="tied_self_attention needs decoder_layers from 1 to layers=2, got 3"
     ):
         preset("tiny", layers=2, decoder_layers=3, tied_self_attention=True)
     with pytest.raises(UserError, match="decoder_layers=2, and an Encoder has no decoder"):

@@ -139,9 +139,7 @@ def test_a_model_trains_as_on_xla(name, mesh):
     model = build_model(config.replace(attention_backend="splash"), mesh)
     shardings = param_shardings(mesh, model.logical_axes(), model.abstract())
     found, grads = measured(
-        model,
-        jax.device_put(params, shardings),
-        jax.device_put(batch, batch_sharding(mesh)),
+        model, jax.device_put(params, shardings), jax.device_put(batch, batch_sharding(mesh))
     )
     assert found == pytest.approx(float(wanted), rel=1e-5)
     for one, other in zip(jax.tree.leaves(grads), jax.tree.leaves(wanted_grads), strict=True):
@@ -206,8 +204,7 @@ def test_rows_that_the_kernel_cannot_take_are_refused(rows, lengths, mesh, messa
 def test_float16_is_refused():
     qkv = [jnp.zeros((1, 128, 2, 8), jnp.float16)] * 3
     with pytest.raises(
-        Refused,
-        match="splash does not compute in float16; set dtype=bfloat16 or use xla",
+        Refused, match="splash does not compute in float16; set dtype=bfloat16 or use xla"
     ):
         attend(SPECS["causal"], *qkv, fields_of(np.ones((1, 128), np.int32)), "splash")
 

@@ -172,7 +172,7 @@ def test_rows_stay_on_their_devices_when_parameters_are_split():
 
     def gradient(model):
         return jax.grad(
-            lambda params, batch: jnp.square(model.encode(params, batch, SPEC)[..., :3]).sum(),
+            lambda params, batch: jnp.square(model.encode(params, batch, SPEC)[..., :3]).sum()
         )
 
     model = Encoder(config, mesh)
@@ -202,7 +202,6 @@ def test_rows_that_do_not_divide_are_left_alone():
     mesh = make_mesh(MeshConfig(data=8))
     model = Encoder(CONFIG, mesh)
     shape = jax.eval_shape(
-        lambda p: model.encode(p, tiny.batch("mlm", rows=3, length=8), SPEC),
-        model.abstract(),
+        lambda p: model.encode(p, tiny.batch("mlm", rows=3, length=8), SPEC), model.abstract()
     )
     assert shape.shape == (3, 8, 16)

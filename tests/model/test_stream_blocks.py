@@ -99,10 +99,7 @@ def test_no_scores_are_more_than_a_block(backend, monkeypatch):
     monkeypatch.setattr(chunked, "BLOCK", 32)
     heads, length, width = 4, 64, 96
     config = CHUNKED.replace(
-        attention_backend=backend,
-        heads=heads,
-        max_positions=128,
-        attention_dropout=0.1,
+        attention_backend=backend, heads=heads, max_positions=128, attention_dropout=0.1
     )
     model, batch = NgramSeq2Seq(config), make_batch([[length]], [[width]], length, width)
 

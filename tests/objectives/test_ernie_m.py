@@ -49,9 +49,7 @@ def test_camlm_equals_numpy(model_and_params, own_masks, layout):
     h = transformer.encode(CONFIG, params, batch, sees=sees(own_masks))
     half = batch["masked_weights"].shape[1] // 2
     for term, slots in zip(
-        ("camlm_x", "camlm_y"),
-        (slice(0, half), slice(half, None)),
-        strict=True,
+        ("camlm_x", "camlm_y"), (slice(0, half), slice(half, None)), strict=True
     ):
         total, count = masked_nll(params, h, batch, slots)
         np.testing.assert_allclose(loss.terms[term], total, rtol=2e-5)
@@ -83,9 +81,7 @@ def input_gradient(model, params, batch, objective):
 
 
 @pytest.mark.parametrize(
-    "objective",
-    [CAMLM(), CAMLM(own_masks="self"), TLM()],
-    ids=["all", "self", "tlm"],
+    "objective", [CAMLM(), CAMLM(own_masks="self"), TLM()], ids=["all", "self", "tlm"]
 )
 def test_a_mask_knows_nothing_of_its_own_side(model_and_params, objective):
     """At depth 2, in activations; TLM on the same batch fails the same test."""
@@ -100,7 +96,7 @@ def test_a_mask_knows_nothing_of_its_own_side(model_and_params, objective):
         context = batch["is_mask"][row] == 0
         failures += bool((size[own & context] != 0).any() or (size[~pair] != 0).any())
         failures += bool(
-            (size[pair & ~own & ~context] != 0).any(),
+            (size[pair & ~own & ~context] != 0).any()
         )  # the other side's MASKs neither
         assert (size[pair & ~own & context] > 1e-6).all()
         assert size[column] > 1e-6
@@ -130,9 +126,7 @@ def test_swapping_the_sides_swaps_the_terms(model_and_params):
     }
     a, b = (loss_of(CAMLM(), model, params, x).terms for x in (batch, swapped))
     np.testing.assert_allclose(
-        [a["camlm_x"], a["camlm_y"]],
-        [b["camlm_y"], b["camlm_x"]],
-        rtol=1e-6,
+        [a["camlm_x"], a["camlm_y"]], [b["camlm_y"], b["camlm_x"]], rtol=1e-6
     )
     assert abs(a["camlm_x"] - a["camlm_y"]) > 1e-2
 
@@ -162,9 +156,7 @@ def generated(params, batch):
     ids = np.zeros(batch["pseudo_positions"].shape, np.int32)
     for row, slot in zip(*np.nonzero(batch["pseudo_weights"]), strict=True):
         log_p = transformer.log_probabilities(
-            CONFIG,
-            params,
-            h[row, batch["pseudo_positions"][row, slot]],
+            CONFIG, params, h[row, batch["pseudo_positions"][row, slot]]
         )
         log_p[list(BANNED)] = -np.inf
         ids[row, slot] = log_p.argmax()
@@ -220,7 +212,7 @@ def test_no_gradient_through_the_pseudo_tokens(model_and_params):
 
     def gradient(objective, batch):
         return jax.grad(
-            lambda p: objective.loss(model, p, batch, None, LANGUAGES).terms[objective.name],
+            lambda p: objective.loss(model, p, batch, None, LANGUAGES).terms[objective.name]
         )
 
     found, want = (jax.jit(gradient(*of))(params) for of in ((OBJECTIVE, batch), (MLM(), filled)))
@@ -233,7 +225,7 @@ def test_no_gradient_through_the_pseudo_tokens(model_and_params):
         return str(jax.make_jaxpr(function)(params)).count("dot_general")
 
     assert products(gradient(OBJECTIVE, batch)) == products(first_stage) + products(
-        gradient(MLM(), filled),
+        gradient(MLM(), filled)
     )
     through = jax.jit(jax.grad(lambda p: (first_stage(p).states ** 3).sum()))(params)
     assert all(not np.any(leaf) for leaf in jax.tree.leaves(through))
@@ -292,6 +284,5 @@ def test_draws_differ_and_evaluation_draws_nothing(model_and_params):
     assert any((draws[0] != draw).any() for draw in draws[1:])
     np.testing.assert_array_equal(pseudo_ids(sampled, model, params, batch), likeliest)
     np.testing.assert_array_equal(
-        pseudo_ids(OBJECTIVE, model, params, batch, jax.random.key(0)),
-        likeliest,
+        pseudo_ids(OBJECTIVE, model, params, batch, jax.random.key(0)), likeliest
     )

@@ -55,8 +55,7 @@ def test_loss_and_metrics_against_numpy(model, batch):
     correct = logits.argmax(axis=1) == batch["labels"][:9]
     assert set(loss.terms) == set(objective.coefficients) == {"classification"}
     assert float(loss.terms["classification"]) == pytest.approx(
-        nll.sum(),
-        rel=1e-5,
+        nll.sum(), rel=1e-5
     )  # a sum, filler rows not in it
     assert float(objective.weights(batch)["classification"]) == 9
     total, count = loss.metrics["classification/accuracy"]
@@ -100,7 +99,7 @@ def test_dropout_only_with_a_key(batch):
     encoder, params = toy.model(num_labels=3, dropout=0.5)
     objective = Classification(3)
     loss = jax.jit(
-        lambda rng=None: objective.loss(encoder, params, batch, rng, 3).terms["classification"],
+        lambda rng=None: objective.loss(encoder, params, batch, rng, 3).terms["classification"]
     )
     assert loss(jax.random.key(0)) != loss(jax.random.key(1))
     assert loss(jax.random.key(1)) == loss(jax.random.key(1))
@@ -112,8 +111,7 @@ def test_difference_against_numpy(batch):
     objective = Classification(3, apart=True)
     logits = np.asarray(jax.jit(lambda b: objective.logits(encoder, params, b))(batch))[:9]
     h_BLD = np.asarray(
-        jax.jit(lambda b: encoder.encode(params, b, objective.attention()))(batch),
-        np.float64,
+        jax.jit(lambda b: encoder.encode(params, b, objective.attention()))(batch), np.float64
     )[:9]
     dense, out = (jax.tree.map(np.asarray, params["classifier"][name]) for name in ("dense", "out"))
     for row in range(9):
@@ -184,7 +182,7 @@ def test_heads_against_numpy(kind, batch):
         lambda b: (
             encoder.encode(params, b, Classification(3).attention()),
             Classification(3).logits(encoder, params, b),
-        ),
+        )
     )(rows)
     h_BLD, valid = np.asarray(h_BLD, np.float64), rows["pack_ids"] > 0
     x = {"mean": lambda h: h.mean(0), "max": lambda h: h.max(0)}.get(kind, lambda h: h[0])
@@ -194,9 +192,7 @@ def test_heads_against_numpy(kind, batch):
     if "dense" in head:
         x_BD = np.tanh(x_BD @ head["dense"]["kernel"] + head["dense"]["bias"])
     np.testing.assert_allclose(
-        logits,
-        x_BD @ head["out"]["kernel"] + head["out"]["bias"],
-        atol=1e-5,
+        logits, x_BD @ head["out"]["kernel"] + head["out"]["bias"], atol=1e-5
     )
 
 
@@ -210,7 +206,7 @@ def test_a_pooler_reads_the_whole_state_and_drops_behind_its_tanh(batch):
         params = params | {
             "classifier": (
                 params["classifier"] | {"out": {"kernel": np.eye(16), "bias": np.zeros(16)}}
-            ),
+            )
         }
         seen[kind] = np.asarray(encoder.classify(params, h_BLD, rows, rng=jax.random.key(1)))
         assert 0.45 < np.mean(seen[kind] == 0) < 0.55
@@ -243,12 +239,10 @@ def test_apart_the_classifier_alone_sees_both_texts(batch):
         for i in range(0, 12, 4)
     ]
     assert float(whole) == pytest.approx(
-        sum(float(part.terms["classification"]) for part in parts),
-        rel=1e-5,
+        sum(float(part.terms["classification"]) for part in parts), rel=1e-5
     )
     with pytest.raises(
-        UserError,
-        match="classifier='difference' and the objective apart=False: set CLASSIFIER",
+        UserError, match="classifier='difference' and the objective apart=False: set CLASSIFIER"
     ):
         Classification(3).loss(encoder, params, batch, None, 3)
 
@@ -276,7 +270,7 @@ def test_accuracy_by_language(model, tmp_path):
     encoder, params = model
     # A head that always answers "neutral": accuracy is the share of that label.
     params = params | {
-        "classifier": {"out": {"kernel": np.zeros((16, 3)), "bias": np.array([0.0, 0.0, 1.0])}},
+        "classifier": {"out": {"kernel": np.zeros((16, 3)), "bias": np.array([0.0, 0.0, 1.0])}}
     }
     shares = {"de": 3, "en": 8, "fr": 5}
     for language, neutral in shares.items():

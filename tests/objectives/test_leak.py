@@ -50,7 +50,7 @@ def model():
             max_positions=8,
             dropout=0.0,
             unroll=1,
-        ),
+        )
     )
 
 
@@ -94,13 +94,11 @@ def test_layers_relay_what_one_mask_alone_hides(model, params):
     """Each token sees its left neighbour: after two layers the state depends on two to the left,
     not three."""
     neighbour = Mask(
-        "neighbour",
-        lambda q, k: (q.position - k.position) * (q.position - k.position - 1) == 0,
+        "neighbour", lambda q, k: (q.position - k.position) * (q.position - k.position - 1) == 0
     )
     seen = visibility(model, params, batch_of([[1] * 8]), AttentionSpec(neighbour & full))
     np.testing.assert_array_equal(
-        seen.moved[0],
-        np.tri(8, dtype=bool) & ~np.tri(8, k=-3, dtype=bool),
+        seen.moved[0], np.tri(8, dtype=bool) & ~np.tri(8, k=-3, dtype=bool)
     )
     np.testing.assert_array_equal(seen.moved, seen.allowed)
 
@@ -166,10 +164,7 @@ def generators():
     ],
 )
 def test_predictions_move_with_the_words_that_the_objective_allows_and_no_other(
-    random_parameters,
-    generators,
-    name,
-    packed,
+    random_parameters, generators, name, packed
 ):
     model = generators[name] if name in tiny.GENERATED else random_parameters
     objective, batch = as_read(tiny.objective(name), *model, make_batch(name, packed))
@@ -202,9 +197,7 @@ NO_PLAIN_MASK = {
 @pytest.mark.parametrize("backend", ["cudnn", "splash", "flash"])
 @pytest.mark.parametrize("name", [*tiny.OBJECTIVES, *tiny.LAYOUTS])
 def test_a_backend_that_cannot_honour_an_objective_refuses_it_for_that(
-    random_parameters,
-    name,
-    backend,
+    random_parameters, name, backend
 ):
     """On any machine: that this one has no such device is said of those objectives alone that it
     could honour."""
@@ -281,8 +274,7 @@ class BlindCAMLM(CAMLM):
 
 
 @pytest.mark.parametrize(
-    "wrong",
-    [TLMThatPromisesCAMLM, CAMLMWhoseContextSeesMasks, CAMLMWhoseContextSeesTheOtherSide],
+    "wrong", [TLMThatPromisesCAMLM, CAMLMWhoseContextSeesMasks, CAMLMWhoseContextSeesTheOtherSide]
 )
 def test_a_mask_that_lets_a_side_see_itself_again_is_caught(random_parameters, wrong):
     found = prediction_visibility(wrong(), *random_parameters, make_batch("camlm"))

@@ -76,7 +76,7 @@ def test_microbatches_add_up(model):
     encoder, params = model
     objective, rows = Classification.of_task("xnli", 3), batch("xnli")
     loss_of = jax.jit(
-        lambda rows: objective.loss(encoder, params, rows, None, 3).terms[objective.name],
+        lambda rows: objective.loss(encoder, params, rows, None, 3).terms[objective.name]
     )
     parts = [loss_of({name: values[i::2] for name, values in rows.items()}) for i in range(2)]
     np.testing.assert_allclose(sum(parts), loss_of(rows), rtol=1e-5)
@@ -137,8 +137,7 @@ def test_a_task_that_the_model_does_not_have_is_refused(model):
     with pytest.raises(UserError, match="num_labels=0 for 'nc' and the task has 4"):
         Classification.of_task("nc", 4).logits(*model, batch("xnli"))
     with pytest.raises(
-        UserError,
-        match="no classification head of task 'nc'; it has those of pawsx, xnli",
+        UserError, match="no classification head of task 'nc'; it has those of pawsx, xnli"
     ):
         model[0].classify(model[1], np.zeros((1, 1, 16)), batch("xnli"), task="nc")
     with pytest.raises(UserError, match="no classification head; set num_labels"):
@@ -164,12 +163,7 @@ def files(tmp_path_factory):
 
 def trained(workdir, files, steps, mesh=1, **options):
     objectives = multi_task(
-        CORPUS,
-        files,
-        labels=TASKS,
-        weights={"xnli": 3, "pawsx": 2},
-        batch=8,
-        length=16,
+        CORPUS, files, labels=TASKS, weights={"xnli": 3, "pawsx": 2}, batch=8, length=16
     )
     return train(
         workdir=workdir,
@@ -215,7 +209,7 @@ def test_the_recipe_layer(tmp_path, monkeypatch):
     (tmp_path / "run").mkdir()
     record = {"model": dataclasses.asdict(toy.model()[0].config), "languages": toy.LANGUAGES}
     (tmp_path / "run" / "run.json").write_text(
-        json.dumps(record | {"config": {"vocabulary": "vocab"}}),
+        json.dumps(record | {"config": {"vocabulary": "vocab"}})
     )
     layers = ["runs/finetune.gin", "runs/multi_task.gin", "optim/adamw_linear.gin", "mesh/data.gin"]
     given = [

@@ -92,8 +92,8 @@ def test_a_row_of_weight_0_counts_for_nothing(model_and_params, batch):
     model, params = model_and_params
     total = jax.jit(
         jax.value_and_grad(
-            lambda p, b: OBJECTIVE.loss(model, p, b, None, LANGUAGES).terms["plug_in"],
-        ),
+            lambda p, b: OBJECTIVE.loss(model, p, b, None, LANGUAGES).terms["plug_in"]
+        )
     )
     other_row = changed(batch, 2, 0) | {"labels": batch["labels"] + np.array([0, 0, -1], np.int32)}
     (a, grad_a), (b, grad_b) = total(params, batch), total(params, other_row)
@@ -108,8 +108,7 @@ def test_a_row_of_weight_0_counts_for_nothing(model_and_params, batch):
         for name, v in batch.items()
     }
     c, grad_c = total(
-        params,
-        {name: values.astype(batch[name].dtype) for name, values in empty.items()},
+        params, {name: values.astype(batch[name].dtype) for name, values in empty.items()}
     )
     np.testing.assert_allclose(c, a, rtol=1e-6)
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(grad_c))
@@ -125,8 +124,7 @@ def test_the_masks_stated_are_the_masks_used(model_and_params, batch, monkeypatc
     real = batch["pack_ids"] > 0
     same = batch["sides"][:, :, None] == batch["sides"][:, None, :]
     np.testing.assert_array_equal(
-        seen.moved,
-        (same & real[:, :, None] & real[:, None, :]) | np.eye(real.shape[1], dtype=bool),
+        seen.moved, (same & real[:, :, None] & real[:, None, :]) | np.eye(real.shape[1], dtype=bool)
     )
     used = []
     encode = Encoder.encode
@@ -154,9 +152,7 @@ def test_each_side_is_classified_with_the_other_and_with_no_other_row(logits, ba
 
 @pytest.mark.long
 def test_a_side_knows_the_other_through_its_final_states_alone(
-    model_and_params,
-    batch,
-    monkeypatch,
+    model_and_params, batch, monkeypatch
 ):
     """With H of the other side held constant no gradient of x's logits reaches y's words, and of
     y's none x's; without it does, and the logits are the same."""
@@ -175,7 +171,7 @@ def test_a_side_knows_the_other_through_its_final_states_alone(
     real = batch["pack_ids"] > 0
     for stop in (True, False):
         value_and_grad = jax.jit(
-            jax.value_and_grad(partial(total, objective=PlugIn(3, stop_gradient=stop))),
+            jax.value_and_grad(partial(total, objective=PlugIn(3, stop_gradient=stop)))
         )
         for side in (0, 1):
             value, gradient = value_and_grad(shift, side)
@@ -184,9 +180,7 @@ def test_a_side_knows_the_other_through_its_final_states_alone(
             assert (size[real & (batch["sides"] != side)].max() == 0) == stop
             values.append(float(value))
     np.testing.assert_allclose(
-        values[:2],
-        values[2:],
-        rtol=1e-6,
+        values[:2], values[2:], rtol=1e-6
     )  # two programs, which round in their own ways
 
 
@@ -203,8 +197,7 @@ def test_models_that_do_not_fit_are_refused(model_and_params, batch):
         model = Encoder(PLUGGED.replace(**changes))
         with pytest.raises(UserError, match=part):
             jax.eval_shape(
-                lambda p: objective.loss(model, p, batch, None, LANGUAGES),
-                model.abstract(),
+                lambda p: objective.loss(model, p, batch, None, LANGUAGES), model.abstract()
             )
 
     refused(PlugIn(3), "no cross-attention.*VECO run.*xlingjax plug in", cross_attention=False)

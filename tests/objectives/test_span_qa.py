@@ -21,11 +21,7 @@ from xlingjax.objectives.leak import visibility
 from xlingjax.objectives.span_qa import SpanQA
 
 SPANS = CONFIG.replace(
-    num_labels=2,
-    classifier="spans",
-    cross_attention=False,
-    word_recovery=False,
-    paraphrase=False,
+    num_labels=2, classifier="spans", cross_attention=False, word_recovery=False, paraphrase=False
 )
 OBJECTIVE = SpanQA()
 
@@ -134,8 +130,8 @@ def test_a_row_of_weight_0_counts_for_nothing(model_and_params, batch):
     model, params = model_and_params
     total = jax.jit(
         jax.value_and_grad(
-            lambda p, b: OBJECTIVE.loss(model, p, b, None, LANGUAGES).terms["span_qa"],
-        ),
+            lambda p, b: OBJECTIVE.loss(model, p, b, None, LANGUAGES).terms["span_qa"]
+        )
     )
     filled = {name: values.copy() for name, values in batch.items()}
     for name in filled.keys() - {"example_weights"}:
@@ -191,8 +187,8 @@ def test_four_microbatches_over_eight_devices_change_nothing(tiny_config):
     assert (
         np.abs(
             np.asarray(
-                one.params["classifier"]["out"]["kernel"] - params["classifier"]["out"]["kernel"],
-            ),
+                one.params["classifier"]["out"]["kernel"] - params["classifier"]["out"]["kernel"]
+            )
         ).min()
         > 1e-3
     )
@@ -217,8 +213,7 @@ def test_models_that_do_not_fit_are_refused(batch):
         fields = batch | {"labels": batch["start_positions"], "sides": batch["pack_ids"]}
         with pytest.raises(UserError, match=part):
             jax.eval_shape(
-                lambda p: objective.loss(model, p, fields, None, LANGUAGES),
-                model.abstract(),
+                lambda p: objective.loss(model, p, fields, None, LANGUAGES), model.abstract()
             )
 
     refused(OBJECTIVE, "num_labels=3.*num_labels=2.*gin/runs/span_qa.gin", num_labels=3)

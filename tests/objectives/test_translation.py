@@ -53,8 +53,7 @@ def test_teacher_forcing_equals_numpy(model_and_params, name, smoothing):
     np.testing.assert_allclose(loss.metrics[f"{name}/loss"], (nll, count), rtol=2e-5)
     assert float(objective.weights(batch)[name]) == count > 10
     languages = np.bincount(
-        batch["decoder_language_ids"][batch["decoder_weights"] > 0],
-        minlength=LANGUAGES,
+        batch["decoder_language_ids"][batch["decoder_weights"] > 0], minlength=LANGUAGES
     )
     np.testing.assert_array_equal(loss.metrics[f"{name}/loss_by_language"][1], languages)
 
@@ -89,8 +88,7 @@ def test_a_ramp_is_a_factor_by_the_step():
 def test_refusals(model_and_params):
     encoder = Encoder(GENERATOR.replace(decoder_layers=0))
     with pytest.raises(
-        UserError,
-        match="objective translation needs a decoder and model tiny has none",
+        UserError, match="objective translation needs a decoder and model tiny has none"
     ):
         Translation().loss(encoder, model_and_params[1], make_batch("translation"), None, LANGUAGES)
     with pytest.raises(UserError, match="label smoothing 1.5 must be at least 0 and below 1"):
@@ -109,14 +107,7 @@ def written(model, params, batch):
         start, language = np.array([tiny.EOS], np.int32), one["pivot_languages"]
         columns = one["input_ids"].shape[1] - 1
         found = generate(
-            model,
-            params,
-            one,
-            start,
-            language,
-            ids,
-            Decoding(max_length=(0.5, 2)),
-            columns,
+            model, params, one, start, language, ids, Decoding(max_length=(0.5, 2)), columns
         )
         yield row, np.asarray(found.ids)[0, 0, : int(found.lengths[0, 0])]
 
@@ -125,15 +116,13 @@ def written(model, params, batch):
 def test_the_source_of_the_second_pass_is_what_the_model_writes(model_and_params):
     model, params = model_and_params
     languages = {
-        "languages": jax.tree.map(lambda x: 4 * x, params["embeddings"]["languages"]),
+        "languages": jax.tree.map(lambda x: 4 * x, params["embeddings"]["languages"])
     }  # which one shows
     params = {**params, "head": {"bias": params["head"]["bias"].at[tiny.EOS].add(1.8)}}
     params["embeddings"] = {**params["embeddings"], **languages}
     batch = tiny.batch("back_translation", rows=6, length=12, vocab=90)
     found = jax.jit(BackTranslation(max_length=(0.5, 2)).translated, static_argnums=0)(
-        model,
-        params,
-        batch,
+        model, params, batch
     )
     found, texts = (
         {name: np.asarray(x) for name, x in found.items()},
@@ -166,8 +155,8 @@ def test_no_gradient_reaches_the_generation_and_no_dropout_does(model_and_params
     fed = {**batch, **BackTranslation().translated(model, params, batch)}
     value_and_grad = lambda objective, batch: jax.jit(  # noqa: E731
         jax.value_and_grad(
-            lambda p: objective.loss(model, p, batch, None, LANGUAGES).terms["back_translation"],
-        ),
+            lambda p: objective.loss(model, p, batch, None, LANGUAGES).terms["back_translation"]
+        )
     )(params)
     live, as_data = (
         value_and_grad(BackTranslation(), batch),
@@ -189,9 +178,7 @@ def test_with_a_translator_that_copies_it_is_auto_encoding(model_and_params, mon
     monkeypatch.setattr(BackTranslation, "translated", lambda *_: same)
     loss = loss_of(BackTranslation(), model, params, batch)
     np.testing.assert_allclose(
-        loss.terms["back_translation"],
-        reference(params, batch)[0],
-        rtol=2e-5,
+        loss.terms["back_translation"], reference(params, batch)[0], rtol=2e-5
     )
 
 
@@ -201,7 +188,7 @@ def test_drawn_translations_differ_by_the_key(model_and_params):
     draw = jax.jit(
         lambda key: BackTranslation(temperature=1.0).translated(model, params, batch, key)[
             "input_ids"
-        ],
+        ]
     )
     first, again, other = (np.asarray(draw(jax.random.key(seed))) for seed in (0, 0, 1))
     np.testing.assert_array_equal(first, again)

@@ -33,7 +33,7 @@ def recovered(params, batch):
     for row, i in zip(*np.nonzero(packs), strict=True):
         js = np.flatnonzero((packs[row] == packs[row, i]) & (sides[row] != sides[row, i]))
         scores = np.array(
-            [w @ np.concatenate([e[row, i], e[row, j], e[row, i] * e[row, j]]) for j in js],
+            [w @ np.concatenate([e[row, i], e[row, j], e[row, i] * e[row, j]]) for j in js]
         )
         weights = np.exp(scores - scores.max())
         x[row, i] = weights @ e[row, js] / weights.sum()
@@ -73,9 +73,7 @@ def test_word_recovery_mixes_the_partner_alone(model_and_params):
     x, _ = mixtures(model, params, alike)
     word = np.asarray(params["embeddings"]["tokens"]["embedding"][33])
     np.testing.assert_allclose(
-        np.asarray(x)[x_side],
-        np.broadcast_to(word, (x_side.sum(), word.size)),
-        atol=1e-5,
+        np.asarray(x)[x_side], np.broadcast_to(word, (x_side.sum(), word.size)), atol=1e-5
     )
 
     turned = dict(batch, input_ids=batch["input_ids"].copy())
@@ -103,7 +101,7 @@ def test_a_word_enters_its_own_recovery_through_the_attention_alone(model_and_pa
 
     def at_x(gradients):
         return np.abs(
-            np.asarray(gradients["embeddings"]["tokens"]["embedding"])[np.unique(ids[side_x])],
+            np.asarray(gradients["embeddings"]["tokens"]["embedding"])[np.unique(ids[side_x])]
         ).max()
 
     found = gradient(params)
@@ -167,8 +165,7 @@ def test_dan_equals_numpy():
     for side, row in np.ndindex(2, 5):
         words = (batch["sides"][row] == side) & (batch["pack_ids"][row] > 0)
         x = p["embeddings"]["tokens"]["embedding"][batch["input_ids"][row, words]].sum(0) / max(
-            words.sum(),
-            1,
+            words.sum(), 1
         )
         for layer in ("in", "out"):
             x = np.tanh(x @ p["dan"][layer]["kernel"] + p["dan"][layer]["bias"])
@@ -192,9 +189,7 @@ def test_dan_equals_numpy():
 
 
 @pytest.mark.parametrize(
-    "objective, remedy",
-    [(CLWR(), "word_recovery=True"), (CLPC(), "paraphrase=True")],
-    ids=str,
+    "objective, remedy", [(CLWR(), "word_recovery=True"), (CLPC(), "paraphrase=True")], ids=str
 )
 def test_a_model_without_the_parameters_is_refused(objective, remedy):
     model = Encoder(CONFIG.replace(word_recovery=False, paraphrase=False))

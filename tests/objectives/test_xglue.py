@@ -65,14 +65,10 @@ def test_the_loss_equals_numpy(ngram, objective, data):
         term = f"xfnp_{i}"
         np.testing.assert_allclose(loss.terms[term], smoothed.sum(), rtol=2e-5)
         np.testing.assert_allclose(
-            loss.metrics[f"{term}/loss"],
-            (nll.sum(), count.sum()),
-            rtol=2e-5,
+            loss.metrics[f"{term}/loss"], (nll.sum(), count.sum()), rtol=2e-5
         )
         np.testing.assert_allclose(
-            loss.metrics[f"{term}/loss_by_language"],
-            (nll, count),
-            rtol=2e-5,
+            loss.metrics[f"{term}/loss_by_language"], (nll, count), rtol=2e-5
         )
         total, predictions = total + alpha * smoothed.sum(), predictions + count.sum()
     assert (
@@ -181,7 +177,7 @@ def test_a_stream_depends_on_the_words_before_its_own_last_ones(n):
             np.testing.assert_array_equal(seen[:width], batch["pack_ids"][row] == pack[row, t])
             # Column c holds the word before y_c.
             assert np.flatnonzero(seen[width:]).tolist() == list(
-                range(first, max(t - i, first) + 1),
+                range(first, max(t - i, first) + 1)
             )
 
 
@@ -225,13 +221,11 @@ def test_factor_and_alphas_multiply():
 def test_refusals(ngram):
     batch, (plain, params) = make_batch("xfnp"), random_model(GENERATOR)
     with pytest.raises(
-        UserError,
-        match="trains 2 predicting streams .* model tiny has 0: set STREAMS=2",
+        UserError, match="trains 2 predicting streams .* model tiny has 0: set STREAMS=2"
     ):
         XFNP().predictions(plain, params, batch)
     with pytest.raises(
-        UserError,
-        match="trains 3 predicting streams .* model tiny has 2: set STREAMS=3",
+        UserError, match="trains 3 predicting streams .* model tiny has 2: set STREAMS=3"
     ):
         XFNP(alphas=(1.0,) * 3).predictions(*ngram, batch)
     with pytest.raises(UserError, match="objective xfnp needs a decoder"):

@@ -66,9 +66,7 @@ def predictions(objective, batch):
 
 
 @pytest.mark.parametrize(
-    "objective",
-    [MLM(), TLM(), CLM(), CLM(context_size=3), MLM(chunk=4)],
-    ids=str,
+    "objective", [MLM(), TLM(), CLM(), CLM(context_size=3), MLM(chunk=4)], ids=str
 )
 def test_loss_equals_numpy(model, params, objective):
     batch = make_batch(objective.name)
@@ -119,22 +117,20 @@ def test_uniform_model_has_the_perplexity_of_the_vocabulary(model, params):
         head={"bias": jnp.zeros_like(params["head"]["bias"])},
     )
     flat["embeddings"]["tokens"] = {
-        "embedding": jnp.zeros_like(params["embeddings"]["tokens"]["embedding"]),
+        "embedding": jnp.zeros_like(params["embeddings"]["tokens"]["embedding"])
     }
     for objective in (MLM(), CLM()):
         batch = make_batch(objective.name)
         total = loss_of(objective, model, flat, batch).terms[objective.name]
         np.testing.assert_allclose(
-            np.exp(total / objective.weights(batch)[objective.name]),
-            90,
-            rtol=1e-5,
+            np.exp(total / objective.weights(batch)[objective.name]), 90, rtol=1e-5
         )
 
 
 def test_clm_states_do_not_depend_on_later_tokens(model, params):
     batch = make_batch("clm")
     encode = jax.jit(
-        lambda ids: model.encode(params, {**batch, "input_ids": ids}, CLM().attention()),
+        lambda ids: model.encode(params, {**batch, "input_ids": ids}, CLM().attention())
     )
     before = encode(batch["input_ids"])
     for t in (1, 5, 9):
@@ -163,8 +159,7 @@ def test_kept_and_random_tokens_are_predicted_too(model, params):
     batch = make_batch("mlm")
     row, slot = np.argwhere(batch["masked_weights"])[0]
     batch["input_ids"][row, batch["masked_positions"][row, slot]] = batch["masked_targets"][
-        row,
-        slot,
+        row, slot
     ]
     kept = loss_of(MLM(), model, params, batch)
     assert kept.metrics["mlm/loss"][1] == batch["masked_weights"].sum()
@@ -183,7 +178,7 @@ def test_unused_slots_pay_nothing(model, params):
     }
     other["masked_positions"] = np.where(unused, 5, batch["masked_positions"]).astype(np.int32)
     grad = jax.jit(
-        jax.value_and_grad(lambda p, b: MLM().loss(model, p, b, None, LANGUAGES).terms["mlm"]),
+        jax.value_and_grad(lambda p, b: MLM().loss(model, p, b, None, LANGUAGES).terms["mlm"])
     )
     for a, b in zip(*(jax.tree.leaves(grad(params, x)) for x in (batch, other)), strict=True):
         np.testing.assert_allclose(a, b, atol=1e-5)
@@ -204,8 +199,7 @@ def test_tlm_predicts_from_the_other_side(model, params):
     assert np.abs(h(changed) - h(batch))[row, positions[0]].max() > 1e-4
     apart = {"pack_ids": np.where(batch["pack_ids"] > 0, 1 + batch["sides"], 0).astype(np.int32)}
     np.testing.assert_array_equal(
-        h({**changed, **apart})[row, positions[0]],
-        h({**batch, **apart})[row, positions[0]],
+        h({**changed, **apart})[row, positions[0]], h({**batch, **apart})[row, positions[0]]
     )
 
 
@@ -215,9 +209,7 @@ def test_dropout_acts_in_training_only(params):
     batch = make_batch("mlm")
     evaluated = loss_of(MLM(), model, params, batch).terms["mlm"]
     np.testing.assert_allclose(
-        evaluated,
-        loss_of(MLM(), Encoder(CONFIG), params, batch).terms["mlm"],
-        rtol=1e-6,
+        evaluated, loss_of(MLM(), Encoder(CONFIG), params, batch).terms["mlm"], rtol=1e-6
     )
     assert (
         abs(loss_of(MLM(), model, params, batch, jax.random.key(0)).terms["mlm"] - evaluated) > 1e-2

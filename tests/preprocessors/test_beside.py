@@ -212,8 +212,15 @@ def test_what_was_lost_on_the_way_stands_beside_itself(tmp_path):
     assert standing_beside(PAWSX, tmp_path, "test[:50%]", "de").records == found.records[:2]
 
 
-def test_of_a_part_in_another_order_the_translations_of_that_part(tmp_path):
-    labels = ("neutral", "entailment", "contradiction", "neutral")
+@pytest.mark.parametrize(
+    "labels",
+    [
+        ("neutral", "entailment", "contradiction", "neutral"),
+        # By line the labels of each half agree, too.
+        ("neutral", "entailment", "entailment", "neutral"),
+    ],
+)
+def test_of_a_part_in_another_order_the_translations_of_that_part(tmp_path, labels):
     put(
         tmp_path / "xnli/test-de.tsv",
         *(f"{n} x\t{n} y\t{label}" for n, label in enumerate(labels)),

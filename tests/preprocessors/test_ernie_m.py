@@ -17,20 +17,20 @@ def test_masks_in_place(packing):
     before, after = made.batch(CamlmFeatures(packing=packing))
     np.testing.assert_array_equal(after["is_mask"] > 0, after["input_ids"] == MASK)
     for row, (ids, sides, packs) in enumerate(
-        zip(before["input_ids"], before["sides"], before["pack_ids"], strict=True),
+        zip(before["input_ids"], before["sides"], before["pack_ids"], strict=True)
     ):
         chosen = made.slots(after, row)
         assert sorted(c for c, _ in chosen) == np.flatnonzero(after["is_mask"][row]).tolist()
         assert all(ids[c] == target for c, target in chosen)
         for side in (0, 1):
             assert len(made.slots(after, row, side)) == math.ceil(
-                0.15 * ((packs > 0) & (sides == side)).sum() - 1e-4,
+                0.15 * ((packs > 0) & (sides == side)).sum() - 1e-4
             )
             assert all(sides[c] == side for c, _ in made.slots(after, row, side))
         for pack in range(1, packs.max() + 1):
             columns = np.flatnonzero(packs == pack)
             assert before["position_ids"][row, columns].tolist() == list(
-                range(len(columns)),
+                range(len(columns))
             )  # over both sides
             opens = [columns[sides[columns] == side][0] for side in (0, 1)]
             assert ids[opens].tolist() == [
@@ -70,15 +70,14 @@ def test_masks_in_slots_stand_behind_whole_sentences():
                 assert where["sides"] == half
                 same = [after[name][row, :text] == value for name, value in where.items()]
                 (word,) = np.flatnonzero(
-                    np.logical_and.reduce(same),
+                    np.logical_and.reduce(same)
                 )  # the column of the word that it hides
                 assert after["input_ids"][row, word] == target
                 hidden.append(word)
         assert len(set(hidden)) == len(hidden)
         others = np.setdiff1d(np.arange(text, 48), [c for c, _ in made.slots(after, row)])
         assert (after["input_ids"][row, others] == PAD).all() and not after["pack_ids"][
-            row,
-            others,
+            row, others
         ].any()
         seen += len(hidden)
     assert seen > 10 and after["is_mask"].sum() == seen
@@ -138,10 +137,7 @@ def test_placeholders_reach_from_the_first_place_to_the_last():
         )
         tokens_B = (before["pack_ids"] > 0).sum(1)
         for tokens, positions, places in zip(
-            tokens_B,
-            after["position_ids"],
-            after["is_mask"] > 0,
-            strict=True,
+            tokens_B, after["position_ids"], after["is_mask"] > 0, strict=True
         ):
             offsets = positions[places] - tokens
             reached |= {"first"} if offsets[0] == 0 else set()

@@ -31,8 +31,7 @@ def rows_of(features, **options):
         assert {*batch["decoder_language_ids"][row][used]} == {1}
         np.testing.assert_array_equal(batch["pack_ids"][row], before["pack_ids"][row])
         np.testing.assert_array_equal(
-            batch["decoder_position_ids"][row][used],
-            np.arange(used.sum()),
+            batch["decoder_position_ids"][row][used], np.arange(used.sum())
         )
         found.append(
             (
@@ -41,7 +40,7 @@ def rows_of(features, **options):
                 batch["decoder_ids"][row][used],
                 batch["decoder_targets"][row][used],
                 batch["decoder_weights"][row][used] > 0,
-            ),
+            )
         )
     return found
 

@@ -99,15 +99,7 @@ def check_rows(before, after):
 
 
 def reference_infill(
-    ids,
-    language,
-    u_lengths,
-    u_starts,
-    u_gaps,
-    rate,
-    mean,
-    whole_words=True,
-    ends=False,
+    ids, language, u_lengths, u_starts, u_gaps, rate, mean, whole_words=True, ends=False
 ):
     """One example, as fairseq's denoising data set does it."""
     content = [i not in Xlmr.special_ids for i in ids]
@@ -161,13 +153,7 @@ def test_infilling_is_the_reference_on_the_same_draws(rate, mean, whole_words, v
     for (row, pack), (ids, language) in examples_of(text).items():
         own = [u[row][packs[row] == pack] for u in uniforms]
         expected = reference_infill(
-            ids,
-            language,
-            *own,
-            rate,
-            mean,
-            whole_words,
-            vocabulary.marks_ends,
+            ids, language, *own, rate, mean, whole_words, vocabulary.marks_ends
         )
         if (
             len(after.ids[row]) > (after.pack[row] > 0).sum()
@@ -414,10 +400,7 @@ def test_all_together_and_none():
     np.testing.assert_array_equal(every.ids, again.ids)
     assert (noised(noise, text, step=1).ids != every.ids).any()
     with_gaps = Text(
-        text.ids,
-        text.pack,
-        text.language,
-        tf.constant(text.content) & (text.ids % 5 > 0),
+        text.ids, text.pack, text.language, tf.constant(text.content) & (text.ids % 5 > 0)
     )
     untouched = noised(Noise(infill=0.5, shuffle=3.0, drop=0.3, mask=0.3), with_gaps)
     for key, (ids, _) in examples_of(text).items():  # what may not be touched stays, in its order

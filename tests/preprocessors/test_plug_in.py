@@ -38,7 +38,7 @@ def test_a_row_is_the_example_in_one_language_then_in_the_other(files):
     batch = source.next()
     check_batch(batch, PlugIn(3).reads, source.shapes)
     (row,) = np.flatnonzero(
-        (batch["labels"] == 1) & (batch["language_ids"][:, 0] == 0),
+        (batch["labels"] == 1) & (batch["language_ids"][:, 0] == 0)
     )  # de, "y", entailment
     get = lambda name: batch[name][row].tolist()  # noqa: E731
     assert get("input_ids") == [
@@ -88,13 +88,12 @@ def test_the_identity_tells_the_pairs_and_the_position_restores(files):
 def test_unpaired_files_are_named_with_their_lines(files, tmp_path):
     short = write(tmp_path / "short.tsv", [("a", "b", "neutral")])
     with pytest.raises(
-        UserError,
-        match="de.tsv has 3 examples and .*short.tsv has 1: .* line by line",
+        UserError, match="de.tsv has 3 examples and .*short.tsv has 1: .* line by line"
     ):
         make(files | {"en": short}, ["de"])
     swapped = tmp_path / "swapped.tsv"
     swapped.write_text(
-        "a\tb\tcontradiction\n\na\tb\tneutral\na\tb\tentailment\n",
+        "a\tb\tcontradiction\n\na\tb\tneutral\na\tb\tentailment\n"
     )  # the second stands in line 3
     with pytest.raises(
         UserError,
@@ -104,7 +103,6 @@ def test_unpaired_files_are_named_with_their_lines(files, tmp_path):
     with pytest.raises(UserError, match="language 'zh' is not one of the run's"):
         make(files | {"zh": files["de"]}, ["zh"])
     with pytest.raises(
-        UserError,
-        match="length 4 leaves no room for a pair between 3 separators: use at least 5",
+        UserError, match="length 4 leaves no room for a pair between 3 separators: use at least 5"
     ):
         make(files, length=4)

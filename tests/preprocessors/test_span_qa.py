@@ -34,11 +34,7 @@ XLMR = Letters("xlmr")
 
 def question(context, answer, start=None, id="q", asked="a b"):
     return Question(
-        id,
-        asked,
-        context,
-        (answer,),
-        (context.index(answer) if start is None else start,),
+        id, asked, context, (answer,), (context.index(answer) if start is None else start,)
     )
 
 
@@ -134,7 +130,7 @@ def test_a_row_is_a_question_and_its_context_with_the_answers_pieces(vocabulary,
     ]  # no question, separator, padding
     assert rows["answer_columns"][0].tolist() == wanted
     assert rows["start_positions"].tolist() == [column + 3] and rows["end_positions"].tolist() == [
-        column + 5,
+        column + 5
     ]
     assert rows["language_ids"][0].tolist() == [2] * len(ids) + [0] * (16 - len(ids))
     assert rows["position_ids"][0, : len(ids)].tolist() == list(range(len(ids)))
@@ -147,12 +143,7 @@ def test_a_window_without_the_whole_answer_points_at_the_first_token():
     context = "cdefghijklmnop"
     asked = [question(context, "ghi", id="1"), question(context, "p", id="2", asked="a b c d e f")]
     rows, windows = span_rows(
-        asked,
-        XLM,
-        11,
-        0,
-        stride=3,
-        max_question=2,
+        asked, XLM, 11, 0, stride=3, max_question=2
     )  # room for 6: 0-6, 3-9, 6-12, 9-14
     assert [window.question for window in windows] == [0] * 4 + [1] * 4
     assert rows["start_positions"].tolist() == [0, 4 + 1, 0, 0] + [
@@ -167,12 +158,7 @@ def test_a_window_without_the_whole_answer_points_at_the_first_token():
     assert text == ["cdefgh", "fghijk", "ijklmn", "lmnop"]
     assert [window.maximal.sum() for window in windows[:4]] == [5, 3, 3, 3]
     unlabelled, _ = span_rows(
-        [Question("x", "a", context, (), ())],
-        XLM,
-        11,
-        0,
-        max_question=2,
-        answers=False,
+        [Question("x", "a", context, (), ())], XLM, 11, 0, max_question=2, answers=False
     )
     assert set(rows) == set(SpanQA().reads)
     assert set(unlabelled) == set(rows) - {"start_positions", "end_positions"}
@@ -230,15 +216,13 @@ def test_a_question_that_cannot_be_learnt_is_refused_by_its_id(asked, message):
 
 def test_an_answer_without_a_piece_is_refused():
     with pytest.raises(
-        UserError,
-        match="question q: no piece of the vocabulary stands for its answer 'c'",
+        UserError, match="question q: no piece of the vocabulary stands for its answer 'c'"
     ):
         answer_pieces(question("cd", "c"), np.array([[0, 0], [1, 2]]))
 
 
 @pytest.mark.parametrize(
-    "sizes",
-    [dict(length=7), dict(length=16, stride=0), dict(length=16, max_question=0)],
+    "sizes", [dict(length=7), dict(length=16, stride=0), dict(length=16, max_question=0)]
 )
 def test_sizes_without_room_are_refused(sizes):
     sizes = {"max_question": 4, **sizes}
@@ -264,13 +248,13 @@ def squad(path, questions):
                         {"text": t, "answer_start": s}
                         for t, s in zip(q.answers, q.starts, strict=True)
                     ],
-                },
+                }
             ],
         }
         for q in questions
     ]
     path.write_text(
-        json.dumps({"version": "1.1", "data": [{"title": "t", "paragraphs": paragraphs}]}),
+        json.dumps({"version": "1.1", "data": [{"title": "t", "paragraphs": paragraphs}]})
     )
     return path
 
@@ -283,8 +267,7 @@ def test_batches_run_through_all_windows_of_all_languages(tmp_path):
     context = "cdefghijklmnop"
     files = {
         "de": squad(
-            tmp_path / "de.json",
-            [question(context, "ghi", id="1"), question("cdef", "e", id="2")],
+            tmp_path / "de.json", [question(context, "ghi", id="1"), question("cdef", "e", id="2")]
         ),
         "en": squad(tmp_path / "en.json", [question("zyx", "y", id="1")]),
     }
@@ -299,7 +282,7 @@ def test_batches_run_through_all_windows_of_all_languages(tmp_path):
         rows[0] == rows[1] and len(set(rows[0])) == 6 and epochs[0].tolist() != epochs[1].tolist()
     )
     assert sorted(np.concatenate([b["language_ids"][:, 0] for b in batches[:2]]).tolist()) == [
-        0,
+        0
     ] * 5 + [1]
     again = windows_of(files, **options)
     again.restore(source.state())
@@ -314,12 +297,10 @@ def test_faults_name_the_file_and_the_question(tmp_path):
     with pytest.raises(UserError, match="de.json.*question n-7.*'xy'"):
         windows_of({"de": path}, **options)
     unlabelled = squad(
-        tmp_path / "en.json",
-        [question("cdef", "e", id="n"), Question("n", "a", "cdef", (), ())],
+        tmp_path / "en.json", [question("cdef", "e", id="n"), Question("n", "a", "cdef", (), ())]
     )
     with pytest.raises(
-        UserError,
-        match="en.json: 1 of 2 questions are without an answer, the first is 1 ",
+        UserError, match="en.json: 1 of 2 questions are without an answer, the first is 1 "
     ):
         windows_of({"en": unlabelled}, **options)
     with pytest.raises(UserError, match="en.json.*language 'xx' is not one of the run's"):

@@ -169,11 +169,7 @@ class WithSentinels(Xlm):
 def test_long_rows_take_the_sentinels_of_a_vocabulary_that_has_them():
     features = InAGraph()
     before, batch = made.batch(
-        features,
-        512,
-        WithSentinels,
-        columns=features.columns(512),
-        sentences=400,
+        features, 512, WithSentinels, columns=features.columns(512), sentences=400
     )
     sentinels = [*range(127, 99, -1), *SENTINELS]
     assert sentinel_ids(WithSentinels) == sentinels
@@ -190,8 +186,7 @@ def test_long_rows_take_the_sentinels_of_a_vocabulary_that_has_them():
 def test_what_must_not_write_special_tokens_knows_sixteen():
     features = BtmlmFeatures(targets=((0, 1.0), (1, 1.0)))
     with pytest.raises(
-        UserError,
-        match="btmlm: the vocabulary has 42 special tokens, and there is room for 16",
+        UserError, match="btmlm: the vocabulary has 42 special tokens, and there is room for 16"
     ):
         features.map(WithSentinels, np.ones(128, np.int64), 48)
 

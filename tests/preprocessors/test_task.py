@@ -37,11 +37,7 @@ class Hashed(toy.ToyVocabulary):
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     root = official_files.write(
-        tmp_path_factory.mktemp("files"),
-        LANGUAGES,
-        train=30,
-        dev=4,
-        test=4,
+        tmp_path_factory.mktemp("files"), LANGUAGES, train=30, dev=4, test=4
     )
     return root / "xtreme"
 
@@ -99,13 +95,7 @@ def test_without_the_translations_it_is_zero_shot_training_bit_for_bit(folder, s
 def told(task, folder, training):
     with pytest.raises(UserError) as error:
         task_source(
-            task,
-            folder,
-            training,
-            Hashed(),
-            LANGUAGES,
-            Reading(24, max_question=4),
-            batch_size=4,
+            task, folder, training, Hashed(), LANGUAGES, Reading(24, max_question=4), batch_size=4
         )
     assert "\n" not in str(error.value)
     return str(error.value)
@@ -115,7 +105,7 @@ def questions(path, *asked):
     """asked: (question, answer, start) of each paragraph "In Rom und Bonn."."""
     paragraphs = [
         {"context": "In Rom und Bonn.", "qas": [
-            {"id": "x", "question": text, "answers": [{"text": answer, "answer_start": start}]},
+            {"id": "x", "question": text, "answers": [{"text": answer, "answer_start": start}]}
         ]}
         for text, answer, start in asked
     ]  # fmt: skip
@@ -141,13 +131,7 @@ def test_lost_questions_keep_their_rows_and_are_not_learnt(tmp_path):
         "4",
     ]
     made = task_source(
-        task,
-        tmp_path,
-        training,
-        Hashed(),
-        ("ko",),
-        Reading(24, max_question=4),
-        batch_size=2,
+        task, tmp_path, training, Hashed(), ("ko",), Reading(24, max_question=4), batch_size=2
     )
     assert made.identity["mixture"] == "xtreme/tydiqa: translated ko 2"
     starts = {
@@ -158,8 +142,7 @@ def test_lost_questions_keep_their_rows_and_are_not_learnt(tmp_path):
     assert starts in ({(4, 6)}, {(6, 4)})  # </s> Wo? </s> In Rom und Bonn.
     questions(translated, *asked[1:3])
     with pytest.raises(
-        UserError,
-        match="en-ko.json: no labels to train xtreme/tydiqa on in 'ko'; leave it out",
+        UserError, match="en-ko.json: no labels to train xtreme/tydiqa on in 'ko'; leave it out"
     ):
         training.records(task, tmp_path, "translated", "ko")
 
@@ -172,11 +155,10 @@ def test_a_question_that_cannot_be_learnt_is_named_with_its_file_and_language(tm
     korean = questions(gold / "tydiqa.goldp.ko.train.json", ("Wo?", "Rom", 3), ("Wo?", " ", 6))
     training = Training(("en", "ko"))
     assert told(task, tmp_path, training).startswith(
-        "xtreme/tydiqa: training language 'ko' is not one of the run's",
+        "xtreme/tydiqa: training language 'ko' is not one of the run's"
     )
     with pytest.raises(
-        UserError,
-        match="^.*tydiqa.goldp.ko.train.json, ko: question 1: its answer ' ' does not",
+        UserError, match="^.*tydiqa.goldp.ko.train.json, ko: question 1: its answer ' ' does not"
     ) as e:
         task_source(
             task,
@@ -209,7 +191,7 @@ def test_translations_without_labels_are_for_a_teacher(tmp_path):
     pairs.write_text("premise\thypo\nA\tB\n")
     assert read(XNLI, tmp_path, "translate_train", "de") == [Example("A", "B", None)]
     assert told(XNLI, tmp_path, Training((), ("de",))).startswith(
-        f"{pairs}: no labels to train xtreme/xnli on in 'de'",
+        f"{pairs}: no labels to train xtreme/xnli on in 'de'"
     )
     path.write_text("no dogs sleep\tDET NOUN VERB\nrun\tVERB\n")
     assert [
@@ -236,7 +218,7 @@ def test_what_to_write_is_learnt_from_whole_files(tmp_path):
             benchmark.task(None, "xglue/qg", str(data), split="train[:90%]")
         assert str(error.value).startswith(start) and "TRANSLATED" not in str(error.value)
         assert str(error.value).endswith(
-            "--gin.DEV_SPLIT='\"train[90%:]\"' without a --grid, which then trains on all rows",
+            "--gin.DEV_SPLIT='\"train[90%:]\"' without a --grid, which then trains on all rows"
         )
         for path in (data / "QG").glob("*.dev"):
             path.unlink()

@@ -59,7 +59,7 @@ def examples(batch):
                 for name, chosen in (("input_ids", source), ("decoder_ids", target))
             )
             found.append(
-                (*ids, of["decoder_targets"][target].tolist(), int(language), int(target_language)),
+                (*ids, of["decoder_targets"][target].tolist(), int(language), int(target_language))
             )
     return found
 
@@ -141,7 +141,7 @@ def test_without_noise_the_source_is_the_target():
     assert all(inputs == [SIZE, *targets[:-1]] for _, inputs, targets, _, _ in found)
     texts = made.texts(made.records(1), 0)
     assert {tuple(targets[:-1]) for _, _, targets, _, _ in found} == texts and len(
-        batch["pack_ids"],
+        batch["pack_ids"]
     ) < len(texts)
 
 
@@ -153,18 +153,10 @@ def test_noise_leaves_xlms_leading_symbol_and_a_word(drop):
         pieces, begins_word = Vocabulary.pieces, Vocabulary.begins_word
 
     features = DenoisingFeatures(
-        Noise(shuffle=3.0, drop=drop, mask=0.1),
-        "sentences",
-        languages=("de",),
-        packing=False,
+        Noise(shuffle=3.0, drop=drop, mask=0.1), "sentences", languages=("de",), packing=False
     )
     _, batch = made.batch(
-        features,
-        length=12,
-        vocabulary=Xlm,
-        languages=(0,),
-        sentences=300,
-        shortest=1,
+        features, length=12, vocabulary=Xlm, languages=(0,), sentences=300, shortest=1
     )
     assert (batch["input_ids"][:, 0] == 1).all() and (batch["position_ids"][:, 0] == 0).all()
     kept = had = moved = 0
@@ -215,8 +207,7 @@ def test_a_text_to_translate_back_stands_on_both_sides_of_its_own_row():
         for source, inputs, targets, *_ in found
     )
     assert {tuple(targets[:-1]) for _, _, targets, *_ in found} == made.texts(
-        made.records(1, sentences=200),
-        0,
+        made.records(1, sentences=200), 0
     )
     share = (batch["pivot_languages"] == 1).mean()  # drawn evenly
     assert {*batch["pivot_languages"]} == {1, 2} and abs(share - 0.5) < 3 * 0.5 / len(found) ** 0.5
@@ -250,7 +241,7 @@ def test_pairs_that_are_read():
     one = TranslationFeatures(directions=("en-de",))
     pairs = [("de", "en"), ("en", "fr"), ("en", "en")]
     assert [[features.takes(pair) for pair in pairs] for features in (both, one, within)] == [
-        [True, True, False], [True, False, False], [False, False, True],
+        [True, True, False], [True, False, False], [False, False, True]
     ]  # fmt: skip
     _, batch = made.batch(
         TranslationFeatures(within=True),
@@ -260,7 +251,7 @@ def test_pairs_that_are_read():
         codes=("de", "de"),
     )
     assert {inputs[1] < 56 for _, inputs, *_ in examples(batch)} == {
-        False,
+        False
     }  # the second text is the target, once
 
 

@@ -35,8 +35,7 @@ def test_documents_change_language_and_are_masked_as_one_text(parity):
         assert all(ids[c] == target for c, target in chosen)
         words = (packs > 0) & (ids >= 14)
         np.testing.assert_array_equal(
-            codes[words] == 1,
-            ids[words] >= 56,
+            codes[words] == 1, ids[words] >= 56
         )  # language and word go together
         assert {0, 1} == set(codes[words].tolist())
         first += [codes[packs == pack][0] for pack in range(1, packs.max() + 1)]

@@ -42,7 +42,7 @@ def test_each_side_is_a_masked_row_of_its_own(features):
 
 def test_rates_of_the_paper():
     assert VecoFeatures().masking == Masking(rate=0.25) and VecoTextFeatures().masking == Masking(
-        rate=0.15,
+        rate=0.15
     )
 
 

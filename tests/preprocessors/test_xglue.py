@@ -44,9 +44,7 @@ def reference(text, uniform, block, span):
 
 @pytest.mark.parametrize("packing", [True, False])
 @pytest.mark.parametrize(
-    ("features", "length"),
-    [(SMALL, 48), (XfnpFeatures(), 200)],
-    ids=["10", "64"],
+    ("features", "length"), [(SMALL, 48), (XfnpFeatures(), 200)], ids=["10", "64"]
 )
 def test_runs_are_the_references_on_the_same_draws(features, length, packing):
     features = XfnpFeatures(features.block, features.span, packing=packing)
@@ -64,13 +62,11 @@ def test_runs_are_the_references_on_the_same_draws(features, length, packing):
         # Where each target stands in the text, the decoder reads what stands before it, at its
         # position.
         np.testing.assert_array_equal(
-            batch["decoder_position_ids"][row, to] + 1,
-            positions[want[:, 0]],
+            batch["decoder_position_ids"][row, to] + 1, positions[want[:, 0]]
         )
         read = text[want[:, 0] - 1]
         np.testing.assert_array_equal(
-            batch["decoder_ids"][row, to],
-            np.where(want[:, 0] == 1, EOS, read),
+            batch["decoder_ids"][row, to], np.where(want[:, 0] == 1, EOS, read)
         )
         assert (batch["decoder_language_ids"][row, to] == 1).all() and text[0] == BOS
         columns[row] += at[want[:, 0]].tolist()
@@ -97,12 +93,7 @@ def test_every_full_block_hides_nine_and_starts_are_uniform():
     text = Records(("de",), (Tokens(ids.astype(np.uint16), np.array([64], np.int32)),))
     plan = features.rows(text, [1], 65, Xlmr)
     reader = RowReader.of_arrays(
-        np.r_[EOS, ids].astype(np.uint16),
-        plan,
-        (0,),
-        65,
-        pad_id=PAD,
-        bos_id=BOS,
+        np.r_[EOS, ids].astype(np.uint16), plan, (0,), 65, pad_id=PAD, bos_id=BOS
     )
     batch = features.map(Xlmr, None, 65)(reader(np.zeros(rows, np.int64)), Draws(5, 1, rows))
     positions, offsets = (
@@ -176,7 +167,6 @@ def test_refusals():
     with pytest.raises(UserError, match="sum to at most 1, got 0.8, 0.3"):
         XfnpFeatures(random=0.3)
     with pytest.raises(
-        UserError,
-        match="rows of 8 tokens have no room for a run of 9 in 64: set LENGTH to 65",
+        UserError, match="rows of 8 tokens have no room for a run of 9 in 64: set LENGTH to 65"
     ):
         XfnpFeatures().decoder_columns(8)

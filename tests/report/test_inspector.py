@@ -28,8 +28,7 @@ def masked_batch():
     kept; mask."""
     return {
         "input_ids": np.array(
-            [[1, A, 5, 1, 1, A + 9, A + 4, 1], [1, 5, A + 6, 1, 2, 2, 2, 2]],
-            np.int32,
+            [[1, A, 5, 1, 1, A + 9, A + 4, 1], [1, 5, A + 6, 1, 2, 2, 2, 2]], np.int32
         ),
         "position_ids": np.array([[0, 1, 2, 3, 0, 1, 2, 3], [0, 1, 2, 3, 0, 0, 0, 0]], np.int32),
         "language_ids": np.array([[0, 0, 0, 0, 1, 1, 1, 1], [2, 2, 2, 2, 0, 0, 0, 0]], np.int32),
@@ -99,7 +98,7 @@ def test_realised_mask_rates():
     assert table["fr"]["rate"] == 0.25
     assert table["all"]["tokens"] == 24 and table["all"]["predictions"] == 8
     assert table["all"]["mask"] == pytest.approx(0.5) and table["all"]["kept"] == pytest.approx(
-        0.25,
+        0.25
     )
 
 
@@ -132,12 +131,7 @@ def test_answers_are_marked_where_they_stand():
         Question("2", "a", "cdefghijk", ("k",), (8,)),
     ]
     batch, _ = span_rows(
-        asked,
-        Characters(),
-        10,
-        1,
-        stride=6,
-        max_question=1,
+        asked, Characters(), 10, 1, stride=6, max_question=1
     )  # the second in two windows
     rows = [read_row(SpanQA(), batch, row, Characters(), toy.LANGUAGES) for row in range(3)]
     found = [
@@ -151,11 +145,7 @@ def test_answers_are_marked_where_they_stand():
 def test_inspect_shows_every_objective_and_writes_files(tmp_path):
     batch = masked_batch()
     labelled = classification_rows(
-        [Example("a b", "c", "y"), Example("d", "e", "x")],
-        VOCABULARY,
-        8,
-        ("x", "y"),
-        1,
+        [Example("a b", "c", "y"), Example("d", "e", "x")], VOCABULARY, 8, ("x", "y"), 1
     )
     objectives = {
         objective.name: (objective, array_source([fields], languages=toy.LANGUAGES))

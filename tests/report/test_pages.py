@@ -19,8 +19,7 @@ OBJECTIVES = ("mlm", "tlm", "veco", "camlm", "btmlm", "xfnp")
 
 def opened(name):
     source = array_source(
-        [tiny.batch(name, vocab=toy.ToyVocabulary().size)],
-        languages=toy.LANGUAGES,
+        [tiny.batch(name, vocab=toy.ToyVocabulary().size)], languages=toy.LANGUAGES
     )
     return tiny.objective(name), Peekable(source)
 
@@ -70,7 +69,7 @@ def pages(tmp_path):
                     "alignment_error_by_layer": {"0": 0.4, "1": 0.3},
                     "masked_accuracy_by_language": {"de": 0.3, "zh": 0.2, "en": 0.4},
                     "tokens_per_second_by_objective": {"mlm": 12.0, "tlm": 8.0},
-                },
+                }
             )
     result = {"cells": mixed, "config": {"tokens": 12_000, "jobs": 2}}
     return {
@@ -88,8 +87,7 @@ def test_every_page_can_be_read_at_any_width_and_in_the_dark(pages):
         for width in WIDTHS:
             for scheme in SCHEMES:
                 page = started.new_page(
-                    viewport={"width": width, "height": 900},
-                    color_scheme=scheme,
+                    viewport={"width": width, "height": 900}, color_scheme=scheme
                 )
                 for name, path in pages.items():
                     page.goto(path.as_uri())

@@ -55,7 +55,7 @@ def test_the_record_is_json_and_gives_every_value_by_step():
     found = schedule.values(record)
     assert found["masking rate"] == {"mlm": {0: 0.15, 100: 0.3}, "tlm": {0: 0.3}}
     assert found["length"]["mlm"] == {0: 32, 100: 64} and found["masking count"]["mlm"] == {
-        0: "exact",
+        0: "exact"
     }
     assert found["plug out"]["veco"] == {0: False, 100: True}
     assert found["weight"] == {
@@ -138,7 +138,7 @@ def test_the_picture_has_a_panel_for_each_thing_that_changes():
 def test_summed_objectives_have_weights_and_no_shares():
     record = recorded(schedule="summed")
     assert ("objectives", "all", "all in every step, losses times their weights") in schedule.rows(
-        record,
+        record
     )
     drawn = panels(record)
     assert "share of the steps" not in drawn

@@ -28,9 +28,7 @@ time.sleep(float(sys.argv[2]))
 def other(path, seconds):
     """Another process that tries to have it; (itself, what it got)."""
     process = subprocess.Popen(
-        [sys.executable, "-c", OTHER, str(path), str(seconds)],
-        stdout=subprocess.PIPE,
-        text=True,
+        [sys.executable, "-c", OTHER, str(path), str(seconds)], stdout=subprocess.PIPE, text=True
     )
     return process, process.stdout.readline().strip()
 
@@ -107,9 +105,7 @@ def test_of_several_that_find_a_dead_one_a_single_one_has_it(tmp_path):
     write(path, began="1")
     both = [
         subprocess.Popen(
-            [sys.executable, "-c", OTHER, str(path), "1"],
-            stdout=subprocess.PIPE,
-            text=True,
+            [sys.executable, "-c", OTHER, str(path), "1"], stdout=subprocess.PIPE, text=True
         )
         for _ in range(4)
     ]

@@ -28,8 +28,7 @@ from xlingjax.runtime.machine import (
 )
 def test_several_processes_need_all_three_values(config):
     with pytest.raises(
-        UserError,
-        match="need coordinator .*, num_processes and process_id together",
+        UserError, match="need coordinator .*, num_processes and process_id together"
     ):
         join_processes(RuntimeConfig(**config))
 
@@ -70,11 +69,7 @@ def test_a_platform_that_jax_is_installed_without(asked, repair):
     )
     environment = {**os.environ, "JAX_PLATFORMS": "cuda", "CUDA_VISIBLE_DEVICES": ""}
     done = subprocess.run(
-        [sys.executable, "-c", code],
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=True,
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
     )
     assert f"platform '{asked or 'cuda'}' is not available" in done.stdout and repair in done.stdout
 
@@ -118,7 +113,7 @@ def test_a_step_keeps_its_memory():
 
     def faults(*arguments):
         environment = {k: v for k, v in os.environ.items() if k != "XLA_FLAGS"} | {
-            "JAX_PLATFORMS": "cpu",
+            "JAX_PLATFORMS": "cpu"
         }
         command = [sys.executable, "-c", STEPS, *arguments]
         done = subprocess.run(command, capture_output=True, text=True, env=environment)

@@ -46,7 +46,7 @@ def test_what_is_gathered_counts_whole():
     program = compiled(mesh, PartitionSpec("fsdp"), PartitionSpec())
     found = by_kind(program.collectives())
     assert found == {
-        "all-gather": {"count": 1, "bytes": 4 * ROWS * SIZE, "sent": 4 * ROWS * SIZE * 7 // 8},
+        "all-gather": {"count": 1, "bytes": 4 * ROWS * SIZE, "sent": 4 * ROWS * SIZE * 7 // 8}
     }
 
 
@@ -162,8 +162,7 @@ def test_a_loop_that_counts_by_twos_turns_half_as_often():
 
 
 @pytest.mark.parametrize(
-    ("old", "new"),
-    [("direction=LT", "direction=EQ"), ("(%g.3, %c.1)", "(%c.1, %g.3)")],
+    ("old", "new"), [("direction=LT", "direction=EQ"), ("(%g.3, %c.1)", "(%c.1, %g.3)")]
 )
 def test_a_loop_that_is_no_scan_counts_once(old, new):
     assert old in TPU

@@ -11,9 +11,7 @@ def test_only_abandoned_reads_are_forgotten(monkeypatch):
     shown = []
     monkeypatch.setattr(sys, "unraisablehook", shown.append)
     monkeypatch.setattr(
-        sys,
-        "excepthook",
-        lambda kind, value, trace: shown.append(SimpleNamespace(exc_value=value)),
+        sys, "excepthook", lambda kind, value, trace: shown.append(SimpleNamespace(exc_value=value))
     )
     forget_abandoned_reads.cache_clear()
     logger = logging.getLogger("asyncio")

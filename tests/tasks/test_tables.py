@@ -64,7 +64,7 @@ def test_the_benchmarks_are_whole():
 @pytest.mark.parametrize("task", TASKS, ids=lambda task: task.full_name)
 def test_tables_are_consistent(task):
     assert len(set(task.languages)) == len(task.languages) and len(set(task.labels)) == len(
-        task.labels,
+        task.labels
     )
     assert set(task.files) <= set(SPLITS) and all(task.files.values())
     assert set(task.metrics) <= set(metrics_of(task.kind)), "a metric that does not score this kind"
@@ -204,7 +204,7 @@ def test_all_files_of_a_star_are_read(folder):
     assert read(TASK, folder, "test", "de") == [("de", "a"), ("de", "b")]
     assert languages_present(TASK, folder, "test") == ["de", "fr"]
     assert languages_present(TASK, folder, "train") == [
-        "en",
+        "en"
     ]  # train.de lies there, but is no training set of the task
 
 
@@ -232,8 +232,7 @@ def test_faults_of_a_split(folder):
         with pytest.raises(UserError, match=message):
             read(TASK, folder, split, "de")
     with pytest.raises(
-        UserError,
-        match=r"no folder .*nowhere; give the folder that holds the files of xtreme",
+        UserError, match=r"no folder .*nowhere; give the folder that holds the files of xtreme"
     ):
         find(TASK, folder / "nowhere", "dev", "de")
     with pytest.raises(UserError, match="kind 'tags' is not one of"):
@@ -251,13 +250,11 @@ def test_only_test_sets_may_lack_labels(tmp_path):
     xnli, udpos = task_named("xtreme/xnli"), task_named("xtreme/udpos")
     assert read(xnli, tmp_path, "test", "en") == [Example("A", "B", None)]
     with pytest.raises(
-        UserError,
-        match=r"train-en.tsv: no labels; the train set of xtreme/xnli needs them",
+        UserError, match=r"train-en.tsv: no labels; the train set of xtreme/xnli needs them"
     ):
         read(xnli, tmp_path, "train", "en")
     with pytest.raises(
-        UserError,
-        match=r"dev-de.tsv: no labels; the dev set of xtreme/udpos needs them",
+        UserError, match=r"dev-de.tsv: no labels; the dev set of xtreme/udpos needs them"
     ):
         read(udpos, tmp_path, "dev", "de")
 
@@ -289,8 +286,7 @@ def test_hidden_answers_are_none(official):
     assert kinds["bucc2018"].gold is None and kinds["tatoeba"].gold is None
     assert read(task_named("xtreme/bucc2018"), folder, "dev", "de")[0].gold
     with pytest.raises(
-        UserError,
-        match=r"xtreme/bucc2018, dev\[:50%\]: a bitext has no parts; read 'dev'",
+        UserError, match=r"xtreme/bucc2018, dev\[:50%\]: a bitext has no parts; read 'dev'"
     ):
         read(task_named("xtreme/bucc2018"), folder, "dev[:50%]", "de")
 
@@ -303,7 +299,7 @@ def test_translations_of_multinli_are_no_gold(tmp_path, suite):
     folder.mkdir(parents=True)
     for language in ("de", "en", "zh"):
         (folder / f"multinli.train.{language}.tsv").write_text(
-            "premise\thypo\tlabel\nA\tB\tneutral\n",
+            "premise\thypo\tlabel\nA\tB\tneutral\n"
         )
     task = task_named(f"{suite}/xnli")
     assert languages_present(task, tmp_path, "train") == ["en"]
@@ -332,7 +328,7 @@ def test_questions_that_languages_share_are_cut_alike(tmp_path):
             {
                 "context": "In Rom.",
                 "qas": [
-                    {"id": i, "question": "Wo?", "answers": [{"text": "Rom", "answer_start": 3}]},
+                    {"id": i, "question": "Wo?", "answers": [{"text": "Rom", "answer_start": 3}]}
                 ],
             }
             for i in ids
@@ -383,7 +379,7 @@ OTHER_PLACES = [
         {
             "XNLI-MT-1.0/multinli/multinli.train.fr.tsv": (
                 "premise\thypo\tlabel\nA\tB\tcontradictory\n"
-            ),
+            )
         },
         Example("A", "B", "contradiction"),
     ),
@@ -536,8 +532,7 @@ def test_xglue_takes_of_xtremes_tags_only_those_that_are_its_own(tmp_path):
     (tmp_path / "udpos").mkdir()
     (tmp_path / "udpos" / "dev-de.tsv").write_text("A\tNOUN\n")
     with pytest.raises(
-        UserError,
-        match="xglue/pos: no dev files of 'de' in .*: looked for POS/de.dev; fetch them",
+        UserError, match="xglue/pos: no dev files of 'de' in .*: looked for POS/de.dev; fetch them"
     ):
         read(task_named("xglue/pos"), tmp_path, "dev", "de")
 
@@ -592,15 +587,13 @@ REAL = {
 """Task -> split -> {rows: how many languages have as many}."""
 LARGE = ("xtreme/xnli", "xtreme/udpos", "xtreme/panx")
 real = pytest.mark.skipif(
-    not os.environ.get("XLINGJAX_DATA"),
-    reason="XLINGJAX_DATA names no folder of real data",
+    not os.environ.get("XLINGJAX_DATA"), reason="XLINGJAX_DATA names no folder of real data"
 )
 
 
 @real
 @pytest.mark.parametrize(
-    "name",
-    [pytest.param(n, marks=pytest.mark.long) if n in LARGE else n for n in REAL],
+    "name", [pytest.param(n, marks=pytest.mark.long) if n in LARGE else n for n in REAL]
 )
 def test_real_files_hold_what_their_authors_say(name):
     task, folder = task_named(name), Path(os.environ["XLINGJAX_DATA"]) / "tasks"

@@ -36,7 +36,7 @@ def folder(tmp_path_factory):
         ):
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(
-                "".join(f"{line}\n" for line in lines[: 8 if "held" in path.parts else None]),
+                "".join(f"{line}\n" for line in lines[: 8 if "held" in path.parts else None])
             )
     return root
 
@@ -46,11 +46,7 @@ def vocabulary(folder):
     from xlingjax.data.vocabulary.training import train_vocabulary
 
     return train_vocabulary(
-        folder / "vocabulary",
-        mono=str(folder / "mono"),
-        size=56,
-        character_coverage=1.0,
-        threads=1,
+        folder / "vocabulary", mono=str(folder / "mono"), size=56, character_coverage=1.0, threads=1
     )
 
 
@@ -155,12 +151,7 @@ def test_the_data_of_a_function_is_read_at_every_start(vocabulary, tmp_path, mon
     for sentence in ("Der Hund schläft im Haus.", "Die Katze trinkt Milch."):
         register_source("changed.de", example_source({"text": [sentence] * 40}), ["de"], vocabulary)
         source = mixture_source(
-            "changed.de",
-            ClmFeatures(),
-            batch=1,
-            length=32,
-            epochs=1,
-            shuffle=False,
+            "changed.de", ClmFeatures(), batch=1, length=32, epochs=1, shuffle=False
         )
         expected = ([*vocabulary.encode(sentence), 1] * 40)[:32]
         assert source.next()["input_ids"][0].tolist() == expected
@@ -201,15 +192,14 @@ def test_seqio_caches_are_read(folder, vocabulary, tmp_path):
             feature = tf.train.Feature(int64_list=tf.train.Int64List(value=ids))
             writer.write(
                 tf.train.Example(
-                    features=tf.train.Features(feature={"text": feature}),
-                ).SerializeToString(),
+                    features=tf.train.Features(feature={"text": feature})
+                ).SerializeToString()
             )
     (folder / "info.train.json").write_text(
-        json.dumps({"num_shards": 1, "features": {"text": {"dtype": "int32", "shape": [None]}}}),
+        json.dumps({"num_shards": 1, "features": {"text": {"dtype": "int32", "shape": [None]}}})
     )
     with pytest.raises(
-        UserError,
-        match="cached.de has no SeqIO cache; write it with `seqio_cache_tasks",
+        UserError, match="cached.de has no SeqIO cache; write it with `seqio_cache_tasks"
     ):
         mixture_source("cached.de", ClmFeatures(), batch=1, length=32, use_cached=True)
     (folder / "COMPLETED").touch()
@@ -217,13 +207,7 @@ def test_seqio_caches_are_read(folder, vocabulary, tmp_path):
     seqio.set_global_cache_dirs([str(tmp_path / "seqio")])
     try:
         source = mixture_source(
-            "cached.de",
-            ClmFeatures(),
-            batch=1,
-            length=32,
-            epochs=1,
-            shuffle=False,
-            use_cached=True,
+            "cached.de", ClmFeatures(), batch=1, length=32, epochs=1, shuffle=False, use_cached=True
         )
     finally:
         seqio.set_global_cache_dirs([])
@@ -235,12 +219,7 @@ def test_languages_are_numbered_over_all_files(folder, vocabulary):
     files = {"mono": str(folder / "mono/en/*.txt"), "parallel": str(folder / "parallel")}
     clm = file_source(ClmFeatures(), vocabulary, 2, 16, **files)
     tlm = file_source(
-        TlmFeatures(),
-        str(folder / "vocabulary"),
-        2,
-        128,
-        sampling=Sampling(uniform=True),
-        **files,
+        TlmFeatures(), str(folder / "vocabulary"), 2, 128, sampling=Sampling(uniform=True), **files
     )
     assert clm.languages == tlm.languages == ("de", "en")
     batch = clm.next()

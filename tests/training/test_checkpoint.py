@@ -41,8 +41,7 @@ def state_at(step):
 
 
 ABSTRACT = jax.tree.map(
-    lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=x.sharding),
-    state_at(0),
+    lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=x.sharding), state_at(0)
 )
 
 
@@ -90,8 +89,7 @@ def test_the_state_is_copied_before_the_next_step_takes_its_memory(tmp_path):
         value = step(value)
     checkpoints.close()
     abstract = dataclasses.replace(
-        ABSTRACT,
-        params={"w": jax.ShapeDtypeStruct((512, 1024), jnp.float32)},
+        ABSTRACT, params={"w": jax.ShapeDtypeStruct((512, 1024), jnp.float32)}
     )
     checkpoints = Checkpoints(tmp_path, CheckpointConfig(), IDENTITY, print)
     np.testing.assert_array_equal(checkpoints.restore(abstract).state.params["w"], 0)
@@ -116,7 +114,7 @@ DAMAGES = {
     ],
     "damaged position": damage_position,
     "no position": lambda folder: shutil.rmtree(
-        folder.parents[1] / "data_state" / folder.name / "tlm",
+        folder.parents[1] / "data_state" / folder.name / "tlm"
     ),
 }
 
@@ -400,10 +398,7 @@ def test_damaged_metrics_of_older_checkpoints_have_no_hashes(tmp_path, capsys):
 
 def test_keep_last_and_keep_best(tmp_path):
     config = CheckpointConfig(
-        keep_last=1,
-        keep_best=2,
-        best_metric="perplexity/mean",
-        best_mode="min",
+        keep_last=1, keep_best=2, best_metric="perplexity/mean", best_mode="min"
     )
     scores = {1: 9.0, 2: 3.0, 3: 5.0, 4: 4.0, 5: 8.0}
     write(
@@ -420,10 +415,7 @@ def test_keep_last_and_keep_best(tmp_path):
 def test_the_best_by_each_of_several_metrics(tmp_path):
     """As XGLUE chooses (§4.1): one checkpoint for the supervised language, one for the others."""
     config = CheckpointConfig(
-        keep_last=1,
-        keep_best=1,
-        best_metric="bleu/one bleu/others",
-        best_mode="max",
+        keep_last=1, keep_best=1, best_metric="bleu/one bleu/others", best_mode="max"
     )
     assert config.kept == 3
     one = {1: 1.0, 2: 8.0, 3: float("nan"), 4: 8.0, 5: 2.0, 6: 3.0}
@@ -453,8 +445,7 @@ def test_the_best_by_each_of_several_metrics(tmp_path):
     for path in (tmp_path, f"{tmp_path}@bleu/one", folder / "3", folder):
         assert run_and_checkpoint(path)[0] == tmp_path
     with pytest.raises(
-        UserError,
-        match=r"has no checkpoint 5 \(there are: 3, 4, 6\); KEEP_CHECKPOINTS",
+        UserError, match=r"has no checkpoint 5 \(there are: 3, 4, 6\); KEEP_CHECKPOINTS"
     ):
         find_checkpoint(f"{tmp_path}@5")
     with pytest.raises(
@@ -492,8 +483,7 @@ def test_a_full_disk_is_one_clear_line(tmp_path, monkeypatch):
 
     monkeypatch.setattr("os.fsync", full)
     with pytest.raises(
-        UserError,
-        match="could not be written: .*No space left on device; make room",
+        UserError, match="could not be written: .*No space left on device; make room"
     ):
         checkpoints.save(1, state_at(1), positions_at(1), {}, {})
     monkeypatch.undo()
@@ -560,18 +550,13 @@ def test_identity_leaves_precision_and_noise_free():
 def test_a_switch_of_an_objective_makes_another_run():
     def identity(own_masks):
         return run_identity(
-            base_config(),
-            {},
-            {"camlm": CAMLM(own_masks=own_masks)},
-            0,
-            OptimizerConfig(),
+            base_config(), {}, {"camlm": CAMLM(own_masks=own_masks)}, 0, OptimizerConfig()
         )
 
     from tests.training.test_loop import base_config
 
     with pytest.raises(
-        UserError,
-        match='switches.camlm.own_masks: checkpoint has "all", this run has "self"',
+        UserError, match='switches.camlm.own_masks: checkpoint has "all", this run has "self"'
     ):
         require_same(identity("all"), identity("self"), "checkpoint 3")
     before = {name: value for name, value in identity("all").items() if name != "switches"}
@@ -582,9 +567,7 @@ def test_orbax_does_not_ask_whether_the_run_is_to_stop(tmp_path, monkeypatch):
     """It asks with the step that it wrote, of which JAX takes it that the process is there."""
     asked = []
     monkeypatch.setattr(
-        multihost_utils,
-        "reached_preemption_sync_point",
-        lambda step: asked.append(step),
+        multihost_utils, "reached_preemption_sync_point", lambda step: asked.append(step)
     )
     tiny_run.run(str(tmp_path), steps=4, objectives=("mlm",))
     assert (tmp_path / "checkpoints/4").is_dir() and not asked

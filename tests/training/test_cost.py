@@ -37,13 +37,11 @@ def test_flops_are_six_per_matrix_weight_plus_attention():
     np.testing.assert_allclose(flops_per_token(config, 0, 0), 6 * blocks)
     head = 250_002 * 768 + 768**2
     np.testing.assert_allclose(
-        flops_per_token(config, 0, 1) - flops_per_token(config, 0, 0),
-        6 * head,
+        flops_per_token(config, 0, 1) - flops_per_token(config, 0, 0), 6 * head
     )
     attention = flops_per_token(config, 512, 0) - flops_per_token(config, 0, 0)
     np.testing.assert_allclose(
-        attention,
-        3 * 12 * (2 * 2 * 512 * 768),
+        attention, 3 * 12 * (2 * 2 * 512 * 768)
     )  # scores and values, 2 per multiply-add
     assert (
         flops_per_token(config, 512, 0, causal=True) - flops_per_token(config, 0, 0)

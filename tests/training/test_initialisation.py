@@ -25,22 +25,14 @@ from xlingjax.training.loop import CheckpointConfig
 from xlingjax.training.optimizer import OptimizerConfig
 
 STILL = OptimizerConfig(
-    learning_rate=1e-7,
-    warmup_steps=0,
-    schedule="constant",
+    learning_rate=1e-7, warmup_steps=0, schedule="constant"
 )  # a step that moves nothing far
 XLMR = {"head": "transform", "position_offset": 2, "num_languages": 0, "norm_eps": 1e-5}
 
 
 def config(**changes):
     sizes = dict(
-        layers=3,
-        dim=16,
-        heads=2,
-        ffn=32,
-        vocab_size=tiny.VOCAB,
-        vocab_multiple=1,
-        max_positions=32,
+        layers=3, dim=16, heads=2, ffn=32, vocab_size=tiny.VOCAB, vocab_multiple=1, max_positions=32
     )
     options = dict(num_languages=3, dropout=0.0, attention_dropout=0.0, init_std=0.1, unroll=1)
     return preset("tiny", **{**sizes, **options, **changes})
@@ -113,10 +105,7 @@ def load(model, mesh=(1, 1, 1), languages=tiny.LANGUAGES, vocabulary=None, **opt
 
 def run(workdir, model, init_from, **options):
     defaults = dict(
-        steps=1,
-        objectives=("translation",),
-        optimizer=STILL,
-        checkpoint=CheckpointConfig(every=0),
+        steps=1, objectives=("translation",), optimizer=STILL, checkpoint=CheckpointConfig(every=0)
     )
     return tiny_run.run(workdir, model=model, init_from=init_from, **{**defaults, **options})
 
@@ -163,7 +152,7 @@ def test_xlms_grid(encoder, decoder, clm, mlm):
     if second:
         told += [
             "decoder/layers/{{attention, attention_norm, ffn, ffn_norm}}: encoder layers 1..2"
-            " of {1}",
+            " of {1}"
         ]
         told += [
             "decoder/layers/cross_attention: random",
@@ -176,7 +165,7 @@ def test_xlms_grid(encoder, decoder, clm, mlm):
                 f"decoder, {'decoder_embeddings, decoder_head'}: random"
                 if first
                 else "embeddings, encoder, head: random"
-            ),
+            )
         ]
     told += ["decoder_head, head: {0}"] if first == second else ["head: {0}"] * bool(first)
     told += ["decoder_head: {1}"] * (bool(second) and first != second)
@@ -185,11 +174,7 @@ def test_xlms_grid(encoder, decoder, clm, mlm):
 
 @pytest.mark.long
 def test_a_run_starts_from_several_and_goes_on_without_them(
-    clm,
-    mlm,
-    tmp_path,
-    capsys,
-    monkeypatch,
+    clm, mlm, tmp_path, capsys, monkeypatch
 ):
     (first, of_encoder), (second, of_decoder) = mlm, clm
     init = Initialisation(encoder=first, decoder=second)
@@ -207,7 +192,7 @@ def test_a_run_starts_from_several_and_goes_on_without_them(
         == f"encoder of {first} (checkpoint 7), decoder of {second} (checkpoint 7)"
     )
     assert "decoder/layers/cross_attention: random" in session["given"] and {*session["given"]} <= {
-        *told,
+        *told
     }
     assert f"weights: {session['weights']}" in told and "weights: random (seed 3)" in told
 
@@ -224,12 +209,10 @@ def test_lookup_tables_alone(mlm, clm):
     assert sorted(lines) == sorted(
         ["decoder, decoder_head, encoder, head: random"]
         + [f"{side}embeddings/languages: {mlm[0]} (de, en, zh)" for side in ("", "decoder_")]
-        + [f"{side}embeddings/{{norm, positions, tokens}}: {mlm[0]}" for side in ("", "decoder_")],
+        + [f"{side}embeddings/{{norm, positions, tokens}}: {mlm[0]}" for side in ("", "decoder_")]
     )
     found, before, _ = load(
-        pair(),
-        embeddings=mlm[0],
-        encoder=clm[0],
+        pair(), embeddings=mlm[0], encoder=clm[0]
     )  # a side's own donor comes first
     assert_same(found, expected(before, clm[1], tables))
 
@@ -311,9 +294,7 @@ def test_the_encoder_gives_the_givers_states(veco):
     ours = pair(cross_attention=True)
     plan = Plan(Initialisation(encoder=veco[0]), ours, shapes(ours)[0])
     params, *_ = plan.load(
-        jax.tree.map(jax.numpy.asarray, made(ours, 0)),
-        tiny.LANGUAGES,
-        {"data": {}},
+        jax.tree.map(jax.numpy.asarray, made(ours, 0)), tiny.LANGUAGES, {"data": {}}
     )
     theirs = states(config(cross_attention=True), made(config(cross_attention=True), 3))
     np.testing.assert_array_equal(states(ours, params), theirs)
@@ -321,22 +302,18 @@ def test_the_encoder_gives_the_givers_states(veco):
 
 def test_what_a_decoder_shares_or_lacks(mlm, clm):
     found, before, lines = load(
-        pair(tied_self_attention=True, decoder_embeddings="shared"),
-        decoder=mlm[0],
+        pair(tied_self_attention=True, decoder_embeddings="shared"), decoder=mlm[0]
     )
     assert "decoder/layers/attention: the encoder's (tied_self_attention)" in lines
     assert not any(name.startswith("decoder/layers/attention/") for name in found)
     for name in ("embeddings/tokens/embedding", "head/bias"):  # shared, and no other gives them
         np.testing.assert_array_equal(found[name], mlm[1][name])
     found, before, lines = load(
-        pair(decoder_embeddings="shared_tokens"),
-        encoder=mlm[0],
-        decoder=clm[0],
+        pair(decoder_embeddings="shared_tokens"), encoder=mlm[0], decoder=clm[0]
     )
     for name, (_, given) in (("embeddings/tokens", mlm), ("decoder_embeddings/positions", clm)):
         np.testing.assert_array_equal(
-            found[f"{name}/embedding"],
-            given[f"{renamed(name)}/embedding"],
+            found[f"{name}/embedding"], given[f"{renamed(name)}/embedding"]
         )
     left = next(line for line in lines if line.startswith(f"left behind of {clm[0]}: "))
     assert "head" in left and "embeddings/tokens" in left and "encoder" not in left
@@ -344,8 +321,7 @@ def test_what_a_decoder_shares_or_lacks(mlm, clm):
 
 def test_an_n_stream_decoder(mlm):
     found, before, lines = load(
-        pair(streams=2, relative_buckets=4, relative_max_distance=8),
-        decoder=mlm[0],
+        pair(streams=2, relative_buckets=4, relative_max_distance=8), decoder=mlm[0]
     )
     new = {
         name
@@ -496,8 +472,7 @@ def test_a_checkpoint_of_a_giver_may_be_named(donor, mlm):
 
 def test_another_vocabulary_is_refused(mlm):
     with pytest.raises(
-        UserError,
-        match="mlm/checkpoints/7 was trained on another vocabulary .*set VOCABULARY",
+        UserError, match="mlm/checkpoints/7 was trained on another vocabulary .*set VOCABULARY"
     ):
         load(pair(), encoder=mlm[0], vocabulary={"sha256": "xyz"})
 
@@ -531,9 +506,7 @@ def test_recipes_bind_it(tmp_path, monkeypatch):
         "INIT_CROSS_ATTENTION": "False",
     }
     asked = Initialisation(
-        encoder="runs/mlm",
-        decoder="runs/clm/checkpoints/7",
-        cross_attention=False,
+        encoder="runs/mlm", decoder="runs/clm/checkpoints/7", cross_attention=False
     )
     for layers in ("0,2", "0 2", "[0, 2]"):
         found = read(**given, DECODER_LAYERS_FROM=layers)
@@ -561,16 +534,14 @@ def test_a_whole_run_keeps_its_language_tokens_where_they_are(donor):
     zeros = jax.tree.map(lambda x: np.zeros(x.shape, np.float32), shapes(model)[0])
     for languages in ([*tiny.LANGUAGES[1:]], [*reversed(tiny.LANGUAGES)], [*tiny.LANGUAGES, "zz"]):
         with pytest.raises(
-            UserError,
-            match=f'numbered otherwise; set LANGUAGES="{" ".join(tiny.LANGUAGES)}"',
+            UserError, match=f'numbered otherwise; set LANGUAGES="{" ".join(tiny.LANGUAGES)}"'
         ):
             load(zeros, languages, {"data": {}})
     unlike = first_weights(str(run), model.replace(language_tokens=0), shapes(model)[0], ())
     for give, languages in ((load, tiny.LANGUAGES), (load, tiny.LANGUAGES[:2]), (unlike, ["zz"])):
         found = give(jax.tree.map(jax.numpy.asarray, zeros), languages, {"data": {}})[0]
         np.testing.assert_array_equal(
-            found["embeddings"]["tokens"]["embedding"],
-            theirs["embeddings/tokens/embedding"],
+            found["embeddings"]["tokens"]["embedding"], theirs["embeddings/tokens/embedding"]
         )
     # Rows that run.json gives other names would be another language's in silence.
     path = Path(run) / "run.json"
@@ -625,8 +596,7 @@ def test_of_several_heads_each_is_told_by_its_task(donor):
     require_labels("RUN", run, ["0", "1"], "wpr")  # a head that is new
     require_labels("RUN", run, ["0", "1"])  # a model of one head takes none of these
     with pytest.raises(
-        UserError,
-        match="RUN has a head of nc for the labels a, b, and those to learn are 0, 1",
+        UserError, match="RUN has a head of nc for the labels a, b, and those to learn are 0, 1"
     ):
         require_labels("RUN", run, ["0", "1"], "nc")
 

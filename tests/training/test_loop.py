@@ -86,9 +86,7 @@ def test_files_of_a_run(tmp_path, capsys):
     np.testing.assert_allclose(line["perplexity"], np.exp(line["loss"]))
     assert line["tokens_per_second"] > 0 and line["grad_norm"] > 0
     np.testing.assert_allclose(
-        line["learning_rate"],
-        1e-7 + (3e-3 - 1e-7) / 3,
-        rtol=1e-5,
+        line["learning_rate"], 1e-7 + (3e-3 - 1e-7) / 3, rtol=1e-5
     )  # of the second step
     evaluations = tiny_run.lines(tmp_path, "evaluations.jsonl")
     assert [(line["step"], line["name"]) for line in evaluations] == [(4, "probe"), (7, "probe")]
@@ -100,7 +98,7 @@ def test_files_of_a_run(tmp_path, capsys):
     assert totals["evaluations"]["probe"]["grid"] == [[1, 2]] and totals["peak_memory_bytes"] > 1e6
     assert set(totals["compile_seconds"]) == {"mlm", "tlm"}
     assert list(totals["tokens_per_second_by_objective"]) == [
-        "tlm",
+        "tlm"
     ]  # step 6 alone follows on another without a pause
     assert sorted(p.name for p in (tmp_path / "checkpoints").iterdir()) == ["4", "6", "7"]
     assert totals["best"] == json.loads((tmp_path / "best.json").read_text())
@@ -109,7 +107,7 @@ def test_files_of_a_run(tmp_path, capsys):
     assert list((tmp_path / "tensorboard").iterdir())
     assert "weights: random (seed 3)" in capsys.readouterr().out
     assert result.metrics["tlm"]["loss"] < 5.5 and result.evaluations["probe"]["by_language"] == {
-        "de": 1.5,
+        "de": 1.5
     }
     # A finished run that is started again does nothing.
     again = tiny_run.run(tmp_path, steps=7, evaluators=[probe], checkpoint=kept)
@@ -120,11 +118,7 @@ def test_files_of_a_run(tmp_path, capsys):
 @pytest.mark.long
 def test_summed_objectives_have_a_line_each_of_every_step(tmp_path):
     tiny_run.run(
-        tmp_path,
-        steps=4,
-        schedule="summed",
-        log_every=4,
-        checkpoint=CheckpointConfig(every=0),
+        tmp_path, steps=4, schedule="summed", log_every=4, checkpoint=CheckpointConfig(every=0)
     )
     mlm, tlm = tiny_run.lines(tmp_path)
     assert [(line["objective"], line["steps"]) for line in (mlm, tlm)] == [("mlm", 4), ("tlm", 4)]
@@ -211,8 +205,7 @@ def test_a_norm_above_skip_norm_is_not_called_non_finite(tmp_path, capsys):
     optimizer = OptimizerConfig(schedule="constant", warmup_steps=0, skip_norm=1e-6)
     options = dict(objectives=("mlm",), steps=4, checkpoint=tiny_run_every(0), optimizer=optimizer)
     with pytest.raises(
-        UserError,
-        match="2 updates in a row .*LEARNING_RATE or CLIP_NORM or raise .*skip_norm",
+        UserError, match="2 updates in a row .*LEARNING_RATE or CLIP_NORM or raise .*skip_norm"
     ) as err:
         tiny_run.run(tmp_path, max_bad_steps=2, **options)
     assert f"move the newest folders out of {tmp_path / 'checkpoints'}" in str(err.value)
@@ -246,8 +239,7 @@ def test_init_from_takes_parameters_and_names_what_is_new(tiny_finished, tmp_pat
 
 
 @pytest.mark.parametrize(
-    "part",
-    ["cross_attention", "word_recovery", "paraphrase", "classifier", "classifiers"],
+    "part", ["cross_attention", "word_recovery", "paraphrase", "classifier", "classifiers"]
 )
 def test_what_an_objective_adds_may_be_missing(part, tiny_finished):
     """Unicoder and VECO start from a masked LM, which has none of it."""
@@ -267,9 +259,7 @@ def test_what_an_objective_adds_may_be_missing(part, tiny_finished):
     assert new and {*new} == ours.keys() - theirs.keys() and all(part in name for name in new)
     for name, value in ours.items():
         np.testing.assert_array_equal(
-            value,
-            (random if name in new else theirs)[name],
-            err_msg=name,
+            value, (random if name in new else theirs)[name], err_msg=name
         )
 
 
@@ -277,9 +267,8 @@ def test_init_from_refuses_what_does_not_fit(tiny_finished, tmp_path):
     def load(folder, vocabulary=None, **changes):
         zeros = jax.jit(
             lambda: jax.tree.map(
-                lambda x: jnp.zeros(x.shape),
-                Encoder(base_config(**changes)).abstract(),
-            ),
+                lambda x: jnp.zeros(x.shape), Encoder(base_config(**changes)).abstract()
+            )
         )
         return load_params(folder, zeros(), ("classifier/",), vocabulary)
 
@@ -288,8 +277,7 @@ def test_init_from_refuses_what_does_not_fit(tiny_finished, tmp_path):
     jax.tree.map(np.testing.assert_array_equal, loaded, result.params)
     assert new == []
     with pytest.raises(
-        UserError,
-        match=r"embeddings/tokens/embedding: checkpoint \(128, 16\), model \(256, 16\)",
+        UserError, match=r"embeddings/tokens/embedding: checkpoint \(128, 16\), model \(256, 16\)"
     ):
         load(base, vocab_size=200)
     with pytest.raises(UserError, match="was trained on another vocabulary .*set VOCABULARY"):
@@ -302,23 +290,14 @@ def test_init_from_refuses_what_does_not_fit(tiny_finished, tmp_path):
 
 def base_config(**changes):
     options = dict(
-        layers=1,
-        dim=16,
-        heads=2,
-        ffn=32,
-        vocab_size=tiny.VOCAB,
-        max_positions=32,
-        num_languages=3,
+        layers=1, dim=16, heads=2, ffn=32, vocab_size=tiny.VOCAB, max_positions=32, num_languages=3
     )
     return preset("tiny", **{**options, "dropout": 0.2, "attention_dropout": 0.0, **changes})
 
 
 def frozen_everything_but(pattern):
     return OptimizerConfig(
-        learning_rate=1e-2,
-        schedule="constant",
-        warmup_steps=0,
-        frozen=(f"^(?!{pattern})",),
+        learning_rate=1e-2, schedule="constant", warmup_steps=0, frozen=(f"^(?!{pattern})",)
     )
 
 
@@ -368,8 +347,7 @@ def test_refusals_before_the_first_step(tmp_path, options, message):
 def test_a_batch_that_is_one_question_is_not_cut_into_microbatches(tmp_path):
     dan = ObjectiveRun(DAN(), lambda: array_source([tiny.batch("tlm")], languages=tiny.LANGUAGES))
     with pytest.raises(
-        UserError,
-        match="objective dan compares the rows .* 2 microbatches .* set MICROBATCHES=1",
+        UserError, match="objective dan compares the rows .* 2 microbatches .* set MICROBATCHES=1"
     ):
         tiny_run.run(tmp_path, objectives=[dan], model=base_config(dan=8), microbatches=2)
 
@@ -379,8 +357,7 @@ def test_a_platform_that_is_not_there_is_never_replaced(tmp_path):
     before = jax.config.jax_platforms
     try:
         with pytest.raises(
-            UserError,
-            match="platform 'gpu' was asked for, JAX runs on 'cpu'; install xlingjax",
+            UserError, match="platform 'gpu' was asked for, JAX runs on 'cpu'; install xlingjax"
         ):
             tiny_run.run(tmp_path, runtime=RuntimeConfig(platform="gpu"))
     finally:
@@ -394,8 +371,7 @@ def test_workdir_without_permission_or_space(tmp_path, monkeypatch):
         tiny_run.run(tmp_path / "file" / "run")
     monkeypatch.setattr(shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(10, 10, 100_000))
     with pytest.raises(
-        UserError,
-        match=r"workdir .* has 0.1 MB free, .*; make room or choose another --workdir",
+        UserError, match=r"workdir .* has 0.1 MB free, .*; make room or choose another --workdir"
     ):
         tiny_run.run(tmp_path / "full")
 
@@ -417,7 +393,7 @@ def test_a_second_run_in_a_workdir_is_refused_and_changes_nothing(tmp_path):
 class Exhausted(Probe):
     def __call__(self, *_):
         raise jax.errors.JaxRuntimeError(
-            "RESOURCE_EXHAUSTED: Out of memory allocating 123 bytes.\nbuffers ...",
+            "RESOURCE_EXHAUSTED: Out of memory allocating 123 bytes.\nbuffers ..."
         )
 
 
@@ -522,19 +498,11 @@ def test_an_evaluation_that_fails_does_not_lose_the_training(tmp_path):
     only_last = tiny_run_every(0)
     with pytest.raises(ValueError, match="is gone"):
         tiny_run.run(
-            tmp_path,
-            steps=3,
-            objectives=("mlm",),
-            evaluators=[Broken()],
-            checkpoint=only_last,
+            tmp_path, steps=3, objectives=("mlm",), evaluators=[Broken()], checkpoint=only_last
         )
     probe = Probe()
     again = tiny_run.run(
-        tmp_path,
-        steps=3,
-        objectives=("mlm",),
-        evaluators=[probe],
-        checkpoint=only_last,
+        tmp_path, steps=3, objectives=("mlm",), evaluators=[probe], checkpoint=only_last
     )
     assert again.steps == 3
     assert "checkpoint 3 of" in (tmp_path / "log.txt").read_text()

@@ -124,9 +124,7 @@ def test_a_process_that_ends_in_an_error_does_not_hold_the_others(tmp_path):
     refused = {**run, "init_from": str(tmp_path / "missing")}
     started = time.monotonic()
     (status, output), (own_status, own_output) = two_processes(
-        run,
-        refused,
-        XLINGJAX_HEARTBEAT="10",
+        run, refused, XLINGJAX_HEARTBEAT="10"
     )
     assert own_status == 1 and "UserError" in own_output and "missing" in own_output
     assert status != 0

@@ -31,7 +31,7 @@ from xlingjax.training.parameter_groups import (
 PARAMS = {
     "embeddings": {"tokens": {"embedding": jnp.full((6, 2), 0.5)}},
     "encoder": {
-        "layers": {"mlp": {"kernel": jnp.full((3, 2, 4), 0.5), "bias": jnp.full((3, 4), 0.5)}},
+        "layers": {"mlp": {"kernel": jnp.full((3, 2, 4), 0.5), "bias": jnp.full((3, 4), 0.5)}}
     },
     "head": {"norm": {"scale": jnp.full((2,), 0.5)}},
 }
@@ -62,10 +62,7 @@ def test_learning_rate(schedule, warmup, steps, expected):
     rate = learning_rate_schedule(config, steps)
     for step, value in expected.items():
         np.testing.assert_allclose(
-            rate(jnp.int32(step)),
-            value,
-            rtol=1e-4,
-            err_msg=f"{schedule} {step}",
+            rate(jnp.int32(step)), value, rtol=1e-4, err_msg=f"{schedule} {step}"
         )
 
 
@@ -124,9 +121,7 @@ def test_adafactor_keeps_factors_and_scales_by_the_parameter():
     )  # rows and columns, not the matrix
     params = updated(config, wide, {"kernel": jnp.full((256, 128), 0.1)})
     np.testing.assert_allclose(
-        params["kernel"],
-        0.5 - 0.01 * 0.5,
-        rtol=1e-3,
+        params["kernel"], 0.5 - 0.01 * 0.5, rtol=1e-3
     )  # rate * rms(parameter) * unit update
 
 
@@ -146,10 +141,7 @@ def encoder_shapes(**options):
 def test_layer_rates():
     """The figures of ERNIE-M's base model: 12 layers, 0.8."""
     rates = flattened(
-        layer_rates(
-            encoder_shapes(layers=12, num_languages=3, num_labels=2, head="transform"),
-            0.8,
-        ),
+        layer_rates(encoder_shapes(layers=12, num_languages=3, num_labels=2, head="transform"), 0.8)
     )
     by_layer = np.ravel(rates.pop("encoder/layers/ffn/in/kernel"))
     assert by_layer.shape == (12,) and rates["encoder/layers/ffn_norm/bias"].shape == (12, 1)
@@ -194,10 +186,7 @@ def test_the_whole_update_is_decayed_by_layer_and_weight_decay_is_not(name, froz
     moved = {}
     for layer_decay, weight_decay in ((1.0, 0.0), (0.5, 0.0), (0.5, 0.1)):
         config = OptimizerConfig(
-            name=name,
-            layer_decay=layer_decay,
-            weight_decay=weight_decay,
-            frozen=frozen,
+            name=name, layer_decay=layer_decay, weight_decay=weight_decay, frozen=frozen
         )
         free, _ = split(updated(config, params, grads), trainable_mask(params, frozen))
         moved[layer_decay, weight_decay] = {
@@ -213,9 +202,7 @@ def test_the_whole_update_is_decayed_by_layer_and_weight_decay_is_not(name, froz
     for path, plain in moved[1.0, 0.0].items():
         shape = (-1, *[1] * (plain.ndim - 1)) if "/layers/" in path else ()
         np.testing.assert_allclose(
-            moved[0.5, 0.0][path],
-            plain * np.reshape(expected[path], shape),
-            atol=2e-7,
+            moved[0.5, 0.0][path], plain * np.reshape(expected[path], shape), atol=2e-7
         )
         if name != "adam":  # whose decay is part of the gradient
             shrunk = moved[0.5, 0.1][path] - moved[0.5, 0.0][path]
@@ -304,7 +291,7 @@ def test_links_without_a_state_leave_nothing_in_that_of_the_chain():
         name: [type(link).__name__ for link in state]
         for name in NAMES
         for state in [
-            make_optimizer(OptimizerConfig(name=name), 9, PARAMS).transformation.init(PARAMS),
+            make_optimizer(OptimizerConfig(name=name), 9, PARAMS).transformation.init(PARAMS)
         ]
     }
     assert layout == {
@@ -323,8 +310,7 @@ def test_frozen():
     assert path_names(frozen) == ["embeddings/tokens/embedding", "encoder/layers/mlp/bias"]
     jax.tree.map(np.testing.assert_array_equal, merge(trainable, frozen), PARAMS)
     with pytest.raises(
-        UserError,
-        match="frozen='embedings' matches no parameter; paths are like embeddings/tokens",
+        UserError, match="frozen='embedings' matches no parameter; paths are like embeddings/tokens"
     ):
         trainable_mask(PARAMS, ("embedings",))
     with pytest.raises(UserError, match="nothing is left to train"):
@@ -378,9 +364,7 @@ def test_weight_decay_can_be_switched_on_and_off_without_changing_the_state(name
     """So that a checkpoint of either can be continued as the other."""
     states = [
         make_optimizer(
-            OptimizerConfig(name=name, weight_decay=decay),
-            10,
-            PARAMS,
+            OptimizerConfig(name=name, weight_decay=decay), 10, PARAMS
         ).transformation.init(PARAMS)
         for decay in (0.0, 0.1)
     ]

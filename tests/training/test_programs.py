@@ -37,8 +37,7 @@ def test_the_first_step_is_compiled_before_the_text_is_open_and_is_the_same(tmp_
 
     monkeypatch.setattr(programs, "make_train_step", made)
     entries = objectives(
-        lambda name: events.append(f"{name} text"),
-        languages=lambda: tiny.LANGUAGES,
+        lambda name: events.append(f"{name} text"), languages=lambda: tiny.LANGUAGES
     )
     early = tiny_run.run(tmp_path / "early", steps=3, objectives=entries)
     assert events[0] == "mlm step" and set(events[1:3]) == {"mlm text", "tlm text"}

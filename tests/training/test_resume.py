@@ -62,10 +62,7 @@ def kill_between_checkpoints(workdir, run):
     written."""
     arguments = {"workdir": str(workdir), **run, "signal_at": ["SIGKILL", 8]}
     process = subprocess.run(
-        tiny_run.command(arguments),
-        cwd=tiny_run.ROOT,
-        capture_output=True,
-        text=True,
+        tiny_run.command(arguments), cwd=tiny_run.ROOT, capture_output=True, text=True
     )
     assert process.returncode == -signal.SIGKILL, process.stderr
 
@@ -143,20 +140,12 @@ def test_a_checkpoint_that_was_not_measured_is_measured_when_the_run_goes_on(tmp
     best is known all the same, and a finished run has a result."""
     settings = dict(objectives=("mlm",), eval_every=3)
     best = CheckpointConfig(
-        every=3,
-        keep_last=1,
-        keep_best=1,
-        best_metric="dev/mean",
-        best_mode="max",
+        every=3, keep_last=1, keep_best=1, best_metric="dev/mean", best_mode="max"
     )
     whole, stopped, failed = tmp_path / "whole", tmp_path / "stopped", tmp_path / "failed"
     tiny_run.run(whole, **settings, checkpoint=best, evaluators=[Counted()])
     first = tiny_run.run(
-        stopped,
-        **settings,
-        checkpoint=best,
-        evaluators=[Counted()],
-        signal_at=("SIGTERM", 6),
+        stopped, **settings, checkpoint=best, evaluators=[Counted()], signal_at=("SIGTERM", 6)
     )
     assert first.steps == 6 and [
         line["step"] for line in tiny_run.lines(stopped, "evaluations.jsonl")
@@ -174,15 +163,12 @@ def test_a_checkpoint_that_was_not_measured_is_measured_when_the_run_goes_on(tmp
             60.0,
         ]
         assert json.loads((run / "best.json").read_text()) == {
-            "dev/mean": {"step": 6, "value": 90.0},
+            "dev/mean": {"step": 6, "value": 90.0}
         }
         assert json.loads((run / "result.json").read_text())["exit_reason"] == "finished"
         assert checkpoint_steps(run / "checkpoints") == [6, 9]
     tiny_run.run(
-        failed,
-        **settings,
-        checkpoint=best,
-        evaluators=[Counted(fails=[9])],
+        failed, **settings, checkpoint=best, evaluators=[Counted(fails=[9])]
     )  # nothing is left to measure
 
 
@@ -211,8 +197,7 @@ def test_a_second_start_leaves_the_first_unharmed_and_a_closed_terminal_loses_no
 def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path):
     run = {"workdir": str(tmp_path), "steps": 5000, "objectives": ("mlm",), "save_every": 4}
     with started(
-        tiny_run.command({**run, "signal_at": ["SIGINT", 7]}),
-        cwd=tiny_run.ROOT,
+        tiny_run.command({**run, "signal_at": ["SIGINT", 7]}), cwd=tiny_run.ROOT
     ) as process:
         output = process.communicate(timeout=60)[0]
     assert process.returncode == 75 and "interrupted: the run saves after this step" in output

@@ -63,10 +63,7 @@ def run(folder, workdir, steps=8, mesh=(1, 1, 1), by_length=True, **options):
         steps=steps,
         mesh=MeshConfig(*mesh),
         optimizer=OptimizerConfig(
-            learning_rate=1e-2,
-            schedule="constant",
-            warmup_steps=0,
-            eps=1e-4,
+            learning_rate=1e-2, schedule="constant", warmup_steps=0, eps=1e-4
         ),
         checkpoint=CheckpointConfig(every=3),
         log_every=1,
@@ -110,9 +107,7 @@ def test_a_run_that_was_begun_in_any_order_is_refused(folder, tmp_path):
 
 
 def test_a_backend_that_refuses_the_shortest_rows_is_told_of_the_setting(
-    folder,
-    tmp_path,
-    monkeypatch,
+    folder, tmp_path, monkeypatch
 ):
     loss = Classification.loss
 

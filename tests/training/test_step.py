@@ -35,11 +35,7 @@ OBJECTIVES = {name: tiny.objective(name) for name in (*tiny.OBJECTIVES, *tiny.LA
 # Adam divides a gradient by its size: eps keeps rounding noise in gradients that are 0 in theory
 # from deciding it.
 OPTIMIZER = OptimizerConfig(
-    learning_rate=1e-2,
-    schedule="constant",
-    warmup_steps=0,
-    eps=1e-4,
-    weight_decay=0.1,
+    learning_rate=1e-2, schedule="constant", warmup_steps=0, eps=1e-4, weight_decay=0.1
 )
 ONE = MeshConfig(1, 1, 1)
 
@@ -95,9 +91,7 @@ def step_of(encoder, params, objective, mesh_config=ONE, microbatches=1, optimiz
 
     def place(rows, reads):
         return to_global(
-            {k: rows[k] for k in reads},
-            batch_sharding(mesh),
-            {k: rows[k].shape for k in reads},
+            {k: rows[k] for k in reads}, batch_sharding(mesh), {k: rows[k].shape for k in reads}
         )
 
     def run(state, rows):
@@ -117,11 +111,7 @@ def step_of(encoder, params, objective, mesh_config=ONE, microbatches=1, optimiz
 def assert_close(a, b, tolerance=1e-5):
     for name, x, y in zip(path_names(a), jax.tree.leaves(a), jax.tree.leaves(b), strict=True):
         np.testing.assert_allclose(
-            np.asarray(x),
-            np.asarray(y),
-            atol=tolerance,
-            rtol=tolerance,
-            err_msg=name,
+            np.asarray(x), np.asarray(y), atol=tolerance, rtol=tolerance, err_msg=name
         )
 
 
@@ -206,9 +196,7 @@ def test_four_microbatches_over_eight_devices_change_nothing_for_decoders(decode
         for factor, (loss, _) in zip(objective.coefficients.values(), metrics, strict=True)
     )
     np.testing.assert_allclose(
-        sums["total"],
-        total / sum(weight for _, weight in metrics),
-        rtol=1e-5,
+        sums["total"], total / sum(weight for _, weight in metrics), rtol=1e-5
     )
     assert (
         float(sums["tokens"]) == (rows["pack_ids"] > 0).sum() + (rows["decoder_pack_ids"] > 0).sum()
@@ -237,9 +225,7 @@ def test_summed_losses_have_the_sum_of_the_gradients(whole):
     added = jax.tree.map(lambda a, b: a + 2 * b, moments["camlm"], moments["mlm"])
     assert_close(unclipped(state, sums), added, 1e-6)
     np.testing.assert_allclose(
-        sums["total"],
-        alone["camlm"]["total"] + 2 * alone["mlm"]["total"],
-        rtol=1e-5,
+        sums["total"], alone["camlm"]["total"] + 2 * alone["mlm"]["total"], rtol=1e-5
     )
     for name, own in apart(sums).items():
         assert_close(own["metrics"], alone[name]["metrics"])
@@ -276,7 +262,7 @@ def test_muon_is_the_same_on_a_mesh(tiny_encoder, tiny_params, tiny_batches):
 def test_loss_is_the_mean_over_the_whole_batch_not_the_mean_of_means(reference, whole):
     objective, rows, _, sums = reference
     evaluate = jax.jit(
-        functools.partial(eval_step, model=whole[0], objective=objective, languages=3),
+        functools.partial(eval_step, model=whole[0], objective=objective, languages=3)
     )
     metrics = evaluate(whole[1], {k: rows[k] for k in objective.reads})
     terms = [metrics[f"{term}/loss"] for term in objective.coefficients]
@@ -293,7 +279,7 @@ def test_parameters_lie_as_the_rules_say(whole):
         0
     ].data.shape == (32, 32)
     assert {leaf.sharding.spec for leaf in jax.tree.leaves(state.opt_state)} >= {
-        table.sharding.spec,
+        table.sharding.spec
     }
 
 
@@ -324,10 +310,7 @@ def test_clip_and_skip_norm(tiny_encoder, tiny_params, tiny_batches):
     """Adam's update is scale-free, so the clip is read from the first moment after one step: norm
     0.1 * clip."""
     optimizer = OptimizerConfig(
-        learning_rate=1e-3,
-        schedule="constant",
-        warmup_steps=0,
-        clip_norm=0.01,
+        learning_rate=1e-3, schedule="constant", warmup_steps=0, clip_norm=0.01
     )
     state, step = step_of(tiny_encoder, tiny_params, MLM(), optimizer=optimizer)
     state, sums = step(state, tiny_batches["mlm"])
@@ -336,10 +319,7 @@ def test_clip_and_skip_norm(tiny_encoder, tiny_params, tiny_batches):
     np.testing.assert_allclose(norm, 0.1 * 0.01, rtol=1e-4)
 
     optimizer = OptimizerConfig(
-        learning_rate=1e-3,
-        schedule="constant",
-        warmup_steps=0,
-        skip_norm=0.01,
+        learning_rate=1e-3, schedule="constant", warmup_steps=0, skip_norm=0.01
     )
     state, step = step_of(tiny_encoder, tiny_params, MLM(), optimizer=optimizer)
     state, _ = step(state, tiny_batches["mlm"])
@@ -348,9 +328,7 @@ def test_clip_and_skip_norm(tiny_encoder, tiny_params, tiny_batches):
 
 
 def test_frozen_parameters_stay_bit_identical_under_weight_decay(
-    tiny_encoder,
-    tiny_params,
-    tiny_batches,
+    tiny_encoder, tiny_params, tiny_batches
 ):
     optimizer = OptimizerConfig(**{**vars(OPTIMIZER), "frozen": ("^embeddings/", "norm")})
     state, step = step_of(tiny_encoder, tiny_params, MLM(), optimizer=optimizer)
@@ -359,10 +337,7 @@ def test_frozen_parameters_stay_bit_identical_under_weight_decay(
     changed = {
         name: not np.array_equal(a, b)
         for name, a, b in zip(
-            path_names(before),
-            jax.tree.leaves(before),
-            jax.tree.leaves(state.params),
-            strict=True,
+            path_names(before), jax.tree.leaves(before), jax.tree.leaves(state.params), strict=True
         )
     }
     assert {name for name, moved in changed.items() if not moved} == {
@@ -374,9 +349,7 @@ def test_frozen_parameters_stay_bit_identical_under_weight_decay(
 
 
 def test_dynamic_loss_scale_halves_and_does_not_change_the_update(
-    tiny_encoder,
-    tiny_params,
-    tiny_batches,
+    tiny_encoder, tiny_params, tiny_batches
 ):
     state, step = step_of(tiny_encoder, tiny_params, MLM())
     expected, _ = step(state, tiny_batches["mlm"])
@@ -419,10 +392,7 @@ def test_float16_trains_with_a_loss_scale(tiny_config, tiny_params, tiny_batches
     expected, expected_sums = step(state, tiny_batches["mlm"])
     optimizer = dataclasses.replace(plain, loss_scale=2.0**24)
     state, step = step_of(
-        Encoder(tiny_config.replace(dtype="float16")),
-        tiny_params,
-        MLM(),
-        optimizer=optimizer,
+        Encoder(tiny_config.replace(dtype="float16")), tiny_params, MLM(), optimizer=optimizer
     )
     for _ in range(12):
         state, sums = step(state, tiny_batches["mlm"])
@@ -431,9 +401,7 @@ def test_float16_trains_with_a_loss_scale(tiny_config, tiny_params, tiny_batches
         assert not sums["finite"]
     assert int(state.skipped) > 0 and float(state.loss_scale) == 2.0 ** (24 - int(state.skipped))
     np.testing.assert_allclose(
-        float(sums["grad_norm"]),
-        float(expected_sums["grad_norm"]),
-        rtol=1e-2,
+        float(sums["grad_norm"]), float(expected_sums["grad_norm"]), rtol=1e-2
     )
     assert {str(leaf.dtype) for leaf in jax.tree.leaves(state.params)} == {"float32"}
     assert_close(state.params, expected.params, 5e-4)
@@ -479,9 +447,7 @@ def test_stages_train_one_part_at_first_and_leave_the_rest_as_it_is(whole, tiny_
 
     def only_the_cross_attention_moved(before, after):
         for name, old, new in zip(
-            path_names(after),
-            *map(jax.tree.leaves, (before, after)),
-            strict=True,
+            path_names(after), *map(jax.tree.leaves, (before, after)), strict=True
         ):
             if name.startswith(("params", "opt_state")) and "count" not in name:
                 assert ("cross_attention" in name) != np.array_equal(old, new), name
@@ -494,7 +460,7 @@ def test_stages_train_one_part_at_first_and_leave_the_rest_as_it_is(whole, tiny_
     state, _ = steps[1](state, batch, key)
     moved = np.abs(
         np.asarray(state.params["embeddings"]["tokens"]["embedding"])
-        - halfway["embeddings"]["tokens"]["embedding"],
+        - halfway["embeddings"]["tokens"]["embedding"]
     )
     # Adam's first update of a parameter is its learning rate in size, whenever it comes.
     assert 0.8 * OPTIMIZER.learning_rate < moved.max() < 1.3 * OPTIMIZER.learning_rate
@@ -547,7 +513,5 @@ def test_a_late_start_is_a_start(name):
         )
         np.testing.assert_allclose(found.pop("encoder"), expected.pop("encoder"), rtol=0.05)
     jax.tree.map(
-        lambda a, b: np.testing.assert_allclose(a, b, rtol=2e-3, atol=2e-5),
-        found,
-        expected,
+        lambda a, b: np.testing.assert_allclose(a, b, rtol=2e-3, atol=2e-5), found, expected
     )

@@ -54,8 +54,7 @@ def test_only_skipped_steps_leave_no_numbers():
 
 def test_perplexity():
     np.testing.assert_allclose(
-        perplexity(math.log(95_000)),
-        95_000,
+        perplexity(math.log(95_000)), 95_000
     )  # a uniform model has the vocabulary's size
     assert perplexity(1e6) == math.inf
     assert summarise({"clm/accuracy": (np.float32(1), np.float32(4))}, ()) == {"accuracy": 0.25}

@@ -25,8 +25,7 @@ def test_terminal_shows_one_live_line_and_the_log_plain_ones(tmp_path):
     tracker.begin(0)
     tracker.tick(1)
     tracker.metrics(
-        1,
-        [LINE, {"objective": "tlm", "loss": None, "total": None, "tokens_per_second": 1234.5}],
+        1, [LINE, {"objective": "tlm", "loss": None, "total": None, "tokens_per_second": 1234.5}]
     )
     tracker._shown = 0.0
     tracker.tick(2)

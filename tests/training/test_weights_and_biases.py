@@ -60,11 +60,7 @@ class Wandb:
     def init(self, **given):
         self.begun.append(given)
         return SimpleNamespace(
-            url="https://w/run",
-            dir="",
-            offline=False,
-            log=self._log,
-            finish=self._finish,
+            url="https://w/run", dir="", offline=False, log=self._log, finish=self._finish
         )
 
     def _log(self, values, step):
@@ -103,11 +99,7 @@ def test_every_number_of_the_files_is_logged_at_its_step(tmp_path, monkeypatch, 
     ],
 )
 def test_what_cannot_be_is_refused_before_the_run_begins(
-    project,
-    module,
-    message,
-    tmp_path,
-    monkeypatch,
+    project, module, message, tmp_path, monkeypatch
 ):
     monkeypatch.setitem(sys.modules, "wandb", module)
     with pytest.raises(UserError, match=message):

@@ -100,9 +100,7 @@ def test_the_folder_opens_and_is_what_was_trained(adapted, monkeypatch):
     monkeypatch.chdir(adapted / "model")
     exec(code, names := {})
     np.testing.assert_allclose(
-        names["vectors"].numpy(),
-        trained.embed(["Hello, world."], "en")[-1],
-        atol=1e-4,
+        names["vectors"].numpy(), trained.embed(["Hello, world."], "en")[-1], atol=1e-4
     )
 
 
@@ -114,7 +112,7 @@ def test_sentence_vectors_stay_those_of_thefirst_model(adapted):
 
     own = open_run(adapted / "start").sentences
     assert (own.pooling, own.prefix) == ("first", "Tag: ") and open_run(
-        adapted / "run",
+        adapted / "run"
     ).sentences == own
     for folder in ("start", "run"):
         lines = map(json.loads, (adapted / folder / "evaluations.jsonl").read_text().splitlines())
@@ -170,10 +168,7 @@ def test_a_model_that_got_worse_is_not_the_one_that_comes_out(adapted, place, tm
 
 @pytest.mark.long
 def test_the_same_command_has_nothing_left_to_do_and_another_is_refused(
-    adapted,
-    place,
-    tmp_path,
-    capsys,
+    adapted, place, tmp_path, capsys
 ):
     given = ["--gin.LEARNING_RATE=3e-3", "--license", "mit"]
     assert adapt(place, *given) == 0
@@ -206,25 +201,19 @@ def test_the_same_command_has_nothing_left_to_do_and_another_is_refused(
 
 @pytest.mark.long
 def test_an_import_is_used_again_until_its_source_changes(
-    adapted,
-    place,
-    tmp_path,
-    monkeypatch,
-    capsys,
+    adapted, place, tmp_path, monkeypatch, capsys
 ):
     from xlingjax.inference.run import open_run
 
     made = []
     monkeypatch.setattr(
-        import_model,
-        "import_apart",
-        lambda folder, run: made.append(folder) or run.mkdir(),
+        import_model, "import_apart", lambda folder, run: made.append(folder) or run.mkdir()
     )
     first_model(str(place / "hf"), tmp_path / "again")
     assert not made and "again: the import in" in capsys.readouterr().out
     first, again = (open_run(run).params for run in (adapted / "start", tmp_path / "again"))
     np.testing.assert_array_equal(
-        *(params["encoder"]["layers"]["ffn"]["in"]["kernel"] for params in (first, again)),
+        *(params["encoder"]["layers"]["ffn"]["in"]["kernel"] for params in (first, again))
     )
     copy = tmp_path / "hf"
     shutil.copytree(place / "hf", copy)
@@ -290,12 +279,7 @@ def test_what_cannot_be_meant_is_refused(more, message, place, tmp_path, capsys)
     ],
 )
 def test_pairs_that_cannot_be_the_text_too_need_text(
-    parallel,
-    message,
-    place,
-    tmp_path,
-    capsys,
-    monkeypatch,
+    parallel, message, place, tmp_path, capsys, monkeypatch
 ):
     monkeypatch.chdir(place)
     given = [
@@ -314,10 +298,7 @@ def test_pairs_that_cannot_be_the_text_too_need_text(
 
 @pytest.mark.long
 def test_a_refusal_binds_no_option_and_what_cannot_be_exported_is_not_trained(
-    adapted,
-    place,
-    tmp_path,
-    capsys,
+    adapted, place, tmp_path, capsys
 ):
     """Three letters of a language have to be said with every file."""
     from xlingjax.inference.run import open_run
@@ -325,13 +306,7 @@ def test_a_refusal_binds_no_option_and_what_cannot_be_exported_is_not_trained(
 
     first = adapted / "start"
     write_workdir(
-        str(first),
-        str(tmp_path / "other"),
-        0,
-        open_run(first).params,
-        "test",
-        {},
-        gelu="tanh",
+        str(first), str(tmp_path / "other"), 0, open_run(first).params, "test", {}, gelu="tanh"
     )
     given = ["--to", str(tmp_path / "out"), "--mono", f"lin={place / 'de-en.de'}", "--batch", "8"]
     assert (
@@ -350,17 +325,14 @@ def test_short_files_are_measured_together_and_too_few_lines_are_said(tmp_path, 
     (tmp_path / "text" / "de").mkdir(parents=True)
     for i in range(40):
         (tmp_path / "text" / "de" / f"{i}.txt").write_text(
-            "".join(f"Wasser {i} {n}\n" for n in range(40)),
+            "".join(f"Wasser {i} {n}\n" for n in range(40))
         )
     (tmp_path / "text" / "en.txt").write_text("".join(f"water {n}\n" for n in range(40)))
     for code in ("en", "fr"):
         (tmp_path / f"en-fr.{code}").write_text("x\n" * 40)
     share = {"text": 0.1, "pairs": 0.05}
     held = write_heldout(
-        [str(tmp_path / "text")],
-        [str(tmp_path / "en-fr.en")],
-        share,
-        tmp_path / "held",
+        [str(tmp_path / "text")], [str(tmp_path / "en-fr.en")], share, tmp_path / "held"
     )
     assert held == {"de.txt": 160}
     lines = (tmp_path / "held" / "text" / "de.txt").read_text().splitlines()
@@ -381,9 +353,7 @@ def test_short_files_are_measured_together_and_too_few_lines_are_said(tmp_path, 
         ),
     ]
     say_unmeasured(
-        Findings(tables=tables),
-        {"de.txt": 1, "en.txt": 1, "fr-en.fr": 1, "fr-en.en": 1},
-        share,
+        Findings(tables=tables), {"de.txt": 1, "en.txt": 1, "fr-en.fr": 1, "fr-en.en": 1}, share
     )
     assert not capsys.readouterr().out
 
@@ -409,10 +379,7 @@ def test_hours_are_measured_by_a_trial(adapted, place, tmp_path, capsys):
 
 @pytest.mark.long
 def test_rows_longer_than_the_models_positions_are_refused_before_the_text_is_read(
-    adapted,
-    place,
-    tmp_path,
-    capsys,
+    adapted, place, tmp_path, capsys
 ):
     given = [
         "--from",
@@ -433,10 +400,7 @@ def test_heldout_pairs_keep_line_beside_line(tmp_path):
         (tmp_path / f"en-fr.{language}").write_text("\n".join(lines) + "\n")
     share = {"text": 0.1, "pairs": 0.1}
     written = write_heldout(
-        [str(tmp_path / "en-fr.*")],
-        [str(tmp_path / "en-fr.*")],
-        share,
-        tmp_path / "held",
+        [str(tmp_path / "en-fr.*")], [str(tmp_path / "en-fr.*")], share, tmp_path / "held"
     )
     french = (tmp_path / "held" / "pairs" / "fr-en.fr").read_text().split("\n")[:-1]
     english = (tmp_path / "held" / "pairs" / "fr-en.en").read_text().split("\n")[:-1]
@@ -512,7 +476,6 @@ def test_hours_become_steps():
     speed = {"seconds_per_evaluation": 20.0, "seconds_to_compile": 60.0, "seconds_per_step": 0.5}
     assert steps_within(0.1, speed) == (360 - 100 - 60) / 0.5
     with pytest.raises(
-        UserError,
-        match="--hours 0.04 is too little: 5 evaluations take 100 s, compiling 60 s",
+        UserError, match="--hours 0.04 is too little: 5 evaluations take 100 s, compiling 60 s"
     ):
         steps_within(0.04, speed)

@@ -29,8 +29,7 @@ def test_nothing_of_it_is_refused(path, found, tmp_path, capsys, monkeypatch):
     assert status == 0, printed
     *_, last = printed.strip().splitlines()
     trained, measured, refused = re.match(
-        r"([\d,]+) trainings, (\d+) measured rows and commands, (\d+) refused; ",
-        last,
+        r"([\d,]+) trainings, (\d+) measured rows and commands, (\d+) refused; ", last
     ).groups()
     assert refused == "0" and (trained, measured) != ("0", "0")
     assert "trainings not counted" not in last

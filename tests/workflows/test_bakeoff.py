@@ -65,7 +65,7 @@ def commands(monkeypatch):
                     "mean": {
                         n: {"raw_en_to_xx": r, "centred_en_to_xx": 2 * r}
                         for n, r in (("0", 0.1), ("1", 0.2))
-                    },
+                    }
                 },
             },
             "alignment": {
@@ -92,8 +92,7 @@ def commands(monkeypatch):
         )
         write_json(workdir / "run.json", {"identity": {"data": data}})
         write_json(
-            workdir / "result.json",
-            result,
+            workdir / "result.json", result
         )  # whole, as a run's: other cells read it meanwhile
         return 0
 
@@ -115,16 +114,13 @@ def commands(monkeypatch):
 
 def configured(**options):
     return bakeoff.Bakeoff(
-        **{"base": ["base.gin"], "mixes": MIXES, "seeds": (0, 1), "tokens": 12_000, **options},
+        **{"base": ["base.gin"], "mixes": MIXES, "seeds": (0, 1), "tokens": 12_000, **options}
     )
 
 
 def test_every_mix_reads_the_same_tokens_and_finished_cells_are_not_run_again(commands, tmp_path):
     found = bakeoff.run(
-        configured(tasks={"nli": ["nli.gin"]}),
-        tmp_path,
-        read=" ".join,
-        say=lambda line: None,
+        configured(tasks={"nli": ["nli.gin"]}), tmp_path, read=" ".join, say=lambda line: None
     )
     assert [cell["figures"]["tokens"] for cell in found["cells"]] == [12_000] * 4
     assert len(commands) == 2 + 4 + 4  # calibration, pretraining, fine-tuning
@@ -140,10 +136,7 @@ def test_every_mix_reads_the_same_tokens_and_finished_cells_are_not_run_again(co
     done = len(commands)
     (tmp_path / "cells" / "mlm-1" / "nli" / "result.json").unlink()
     again = bakeoff.run(
-        configured(tasks={"nli": ["nli.gin"]}),
-        tmp_path,
-        read=" ".join,
-        say=lambda line: None,
+        configured(tasks={"nli": ["nli.gin"]}), tmp_path, read=" ".join, say=lambda line: None
     )
     assert again == found and len(commands) == done + 1
     assert json.loads((tmp_path / "bakeoff.json").read_text())["cells"] == found["cells"]
@@ -262,8 +255,7 @@ def test_a_folder_of_other_settings_is_refused(commands, tmp_path):
     shutil.rmtree(tmp_path / "calibration" / "mlm")
     shutil.rmtree(tmp_path / "cells" / "mlm-0" / "pretrain")
     with pytest.raises(
-        UserError,
-        match="cells/mlm-0/nli was run with other settings.*LEARNING_RATE",
+        UserError, match="cells/mlm-0/nli was run with other settings.*LEARNING_RATE"
     ):
         bakeoff.run(
             configured(mixes=other, tasks={"nli": ["nli.gin"]}, seeds=(0,)),
@@ -305,8 +297,7 @@ def test_seeds_of_one_mix_that_read_other_data_are_refused(commands, monkeypatch
     monkeypatch.setitem(HASHES, "rows", "c" * 64)
     shutil.rmtree(tmp_path / "cells" / "mlm-1")
     with pytest.raises(
-        UserError,
-        match=r"mlm-1/nli has read other data than \S*mlm-0/nli \(nli, examples: cccc",
+        UserError, match=r"mlm-1/nli has read other data than \S*mlm-0/nli \(nli, examples: cccc"
     ):
         run((0, 1))
 
@@ -347,7 +338,7 @@ def test_runs_save_and_end_with_the_bakeoff(number, tmp_path):
             len(
                 found := sorted(
                     path.parts[-3] for path in tmp_path.glob(f"cells/*/pretrain/{name}")
-                ),
+                )
             )
             < 2
         ):
@@ -423,10 +414,7 @@ def test_the_page_says_what_the_mixes_share(commands, tmp_path):
         f"mix {i}": ["mlm.gin"] for i in range(len(drawing.COLOURS) + 1)
     }  # more than there are colours
     found = bakeoff.run(
-        configured(mixes=many, seeds=(0,), tokens=0),
-        tmp_path,
-        " ".join,
-        say=lambda line: None,
+        configured(mixes=many, seeds=(0,), tokens=0), tmp_path, " ".join, say=lambda line: None
     )
     page = told.write(found, tmp_path).read_text()
     assert "trains for the steps of its recipe" in page and "as many tokens" not in page
@@ -435,11 +423,7 @@ def test_the_page_says_what_the_mixes_share(commands, tmp_path):
 
 def test_devices_and_platform_reach_every_run(commands, tmp_path, monkeypatch):
     args = argparse.Namespace(
-        platform="cpu",
-        devices=8,
-        workdir=str(tmp_path),
-        gin_file=[],
-        overrides=[],
+        platform="cpu", devices=8, workdir=str(tmp_path), gin_file=[], overrides=[]
     )
     request = configured(seeds=(0,), tasks={"nli": ["nli.gin"]})
     monkeypatch.setattr(recipes, "read_part", lambda *_: request)

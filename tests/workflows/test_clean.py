@@ -240,9 +240,7 @@ def test_a_killed_cleaning_goes_on(tmp_path, runner):
     command += ["--mono", str(tmp_path / "mono"), "--near", "none", "--output"]
     killed = tmp_path / "killed"
     process = subprocess.Popen(
-        [*command, str(killed)],
-        stdout=subprocess.DEVNULL,
-        start_new_session=True,
+        [*command, str(killed)], stdout=subprocess.DEVNULL, start_new_session=True
     )
     lines = killed / ".clean/lines"
     deadline = time.time() + 120
@@ -256,10 +254,7 @@ def test_a_killed_cleaning_goes_on(tmp_path, runner):
     # The finished files are there in the middle of the second start too, as they were.
     again = CleanRequest(str(killed), mono=(str(tmp_path / "mono"),), runner=runner)
     again = CleanRequest(
-        again.output,
-        mono=again.mono,
-        runner=runner,
-        settings=CleanSettings(near=None),
+        again.output, mono=again.mono, runner=runner, settings=CleanSettings(near=None)
     )
     kept = {}
 
@@ -272,9 +267,7 @@ def test_a_killed_cleaning_goes_on(tmp_path, runner):
     clean(again, look)
     assert finished.items() <= kept.items() and len(kept) == 40
     whole = CleanRequest(
-        str(tmp_path / "whole"),
-        mono=again.mono,
-        settings=CleanSettings(near=None),
+        str(tmp_path / "whole"), mono=again.mono, settings=CleanSettings(near=None)
     )
     clean(whole, quiet)
     assert bytes_of(killed) == bytes_of(tmp_path / "whole")
@@ -357,10 +350,7 @@ def test_bad_input_is_one_line(tmp_path, capsys, monkeypatch, words, message):
     ],
 )
 def test_a_missing_package_is_named_before_anything_is_read(
-    tmp_path,
-    monkeypatch,
-    package,
-    options,
+    tmp_path, monkeypatch, package, options
 ):
     from xlingjax.data.clean import identification, language_model
 

@@ -115,15 +115,13 @@ def test_plug_in_and_a_teacher_keep_the_pairing_by_row(folder):
 def test_where_nothing_is_lost_but_everything(folder):
     write(folder / "x-final/de/translated_train.tsv", f"{HEADER}{LOST}\n{LOST}\n")
     with pytest.raises(
-        UserError,
-        match=r"translated_train.tsv: every line lacks a text; fetch the file again",
+        UserError, match=r"translated_train.tsv: every line lacks a text; fetch the file again"
     ):
         read(PAWSX, folder, "translate_train", "de")
 
 
 @pytest.mark.parametrize(
-    ("split", "name"),
-    [("train", "train"), ("dev", "dev_2k"), ("test", "test_2k")],
+    ("split", "name"), [("train", "train"), ("dev", "dev_2k"), ("test", "test_2k")]
 )
 def test_gold_files_are_refused(split, name, folder):
     """Every line of a test set is predicted: none is passed over."""
@@ -156,7 +154,7 @@ def test_other_machine_translated_files_have_such_rows_too(name, split, path, te
         shutil.copytree(tmp_path / "XNLI", tmp_path / "xtreme_translations/XNLI")
     records = read(task_named(name), tmp_path, split, "de")
     assert [is_lost(one) for one in records][:2] == [False, True] and len(records) == text.count(
-        "\n",
+        "\n"
     ) - (name == "xnli/xnli")
 
 

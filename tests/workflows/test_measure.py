@@ -116,8 +116,7 @@ def test_a_run_that_writes_nothing_any_more_is_given_up(run):
     run.checkpoint(10)
     run.at(50, (run.folder / "metrics.jsonl").write_text, "{}\n")
     with pytest.raises(
-        UserError,
-        match=r"nothing was written there for 60 minutes .* \(after step 10\): start it",
+        UserError, match=r"nothing was written there for 60 minutes .* \(after step 10\): start it"
     ):
         run.follow()
     assert run.now == 110 * 60 and run.measured == [10]
@@ -164,9 +163,7 @@ def test_which_states_are_read():
 
     def read(layers=(), poolings=()):
         found = states(
-            Request("xtreme", "", "data", "out", layers=layers, poolings=poolings),
-            "retrieval",
-            12,
+            Request("xtreme", "", "data", "out", layers=layers, poolings=poolings), "retrieval", 12
         )
         return found.layer, found.pooling, found.layers, found.poolings
 
@@ -208,8 +205,7 @@ def test_trained_tasks_read_no_layer(capsys):
 
     def check(*names, layer=None, pooling=None, prefix=None):
         require_read(
-            Namespace(layer=layer, pooling=pooling, prefix=prefix),
-            [tasks[name] for name in names],
+            Namespace(layer=layer, pooling=pooling, prefix=prefix), [tasks[name] for name in names]
         )
         return capsys.readouterr().out
 

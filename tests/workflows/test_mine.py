@@ -47,7 +47,7 @@ def folder(tmp_path_factory):
             init_std=1.0,
             vocab_size=vocabulary.size,
             vocab_multiple=16,
-        ),
+        )
     )
     params = jax.jit(model.init)(jax.random.key(3))
     record = {"model": dataclasses.asdict(model.config), "languages": ["de", "en"]}

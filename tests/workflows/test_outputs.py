@@ -304,7 +304,7 @@ def test_mined_lines_that_are_cut_are_counted(tmp_path, toy_run, monkeypatch, in
             **settings,
         ).splitlines()
         assert said[1:] == [
-            f"{first}: 2 of 3 lines were cut to 64 tokens, the first of them line 4",
+            f"{first}: 2 of 3 lines were cut to 64 tokens, the first of them line 4"
         ]
 
 

@@ -84,7 +84,7 @@ def test_the_papers_rows():
     }
     tasks = [split_list(row["task"]) for row in read("veco_2").rows.values()]
     assert {name.split("/")[1] for names in tasks for name in names} == {
-        "xnli", "pawsx", "udpos", "panx", "xquad", "mlqa", "tydiqa", "bucc2018", "tatoeba",
+        "xnli", "pawsx", "udpos", "panx", "xquad", "mlqa", "tydiqa", "bucc2018", "tatoeba"
     }  # fmt: skip
     sets = {
         n: [split_list(row["languages"]) for row in read(f"unicoder_{n}").rows.values()][0]
@@ -254,7 +254,7 @@ def test_vecos_rows():
     assert taught == ["udpos", "panx"]
     grids = [row["grid"] for row in (*translated.values(), *plugged.values()) if "grid" in row]
     assert len(grids) == 11 and {grid["LEARNING_RATE"] for grid in grids} == {
-        "5e-6,6e-6,7e-6,8e-6,9e-6",
+        "5e-6,6e-6,7e-6,8e-6,9e-6"
     }
     line = read("veco_2").command("veco", "tatoeba", "data", "out")
     assert line[-2:] == ["--layer", "19"]  # index 18 of the layers' outputs
@@ -267,7 +267,7 @@ def test_where_translations_lack_rows_nothing_is_chosen_and_dev_is_not_trained_o
         word.removeprefix("--gin.").split("=", 1) for word in line if word.startswith("--gin.")
     )
     assert "--grid" not in line and line.index("--gin.SELECT='mean'") < line.index(
-        '--gin.SELECT="last"',
+        '--gin.SELECT="last"'
     )
     assert given["SELECT"] == '"last"' and given["DEV_LANGUAGES"] == '"en"'
     trained, dev = (part_of(given[f"{name}_SPLIT"].strip('"'))[1] for name in ("TRAIN", "DEV"))
@@ -290,7 +290,7 @@ def test_a_row_becomes_a_sweep():
                 "languages": "de fr",
                 "grid": {"BATCH": "16,32", "EPOCHS": "3"},
             }
-        ),
+        )
     }
     table = Table(rows, {"My encoder": "runs/x"}, seeds=3)
     line = table.command("My encoder", "Row 1 (x)", "data", "out")
@@ -319,10 +319,7 @@ def test_a_row_becomes_a_sweep():
         "--gin.LENGTH=64",
     ]
     chosen = Table(rows, {"My encoder": "runs/x"}, select="mean").command(
-        "My encoder",
-        "Row 1 (x)",
-        "data",
-        "out",
+        "My encoder", "Row 1 (x)", "data", "out"
     )
     assert chosen[-4:] == [
         "--gin.SELECT='mean'",
@@ -336,8 +333,7 @@ def test_a_row_becomes_a_sweep():
 
 def test_several_tasks_and_a_layer_stand_in_the_command():
     table = Table(
-        {"mt": MERGED, "layer": TATOEBA | {"layer": 19}, "plain": TATOEBA},
-        {"e": "runs/x"},
+        {"mt": MERGED, "layer": TATOEBA | {"layer": 19}, "plain": TATOEBA}, {"e": "runs/x"}
     )
     line = table.command("e", "mt", "data", "out")
     assert line[3:] == [
@@ -361,7 +357,7 @@ def test_several_tasks_and_a_layer_stand_in_the_command():
     line = table.command("e", "layer", "data", "out")
     assert line[3:8] == ["evaluate", "--mixture", "xtreme", "--tasks", "tatoeba"]
     assert line[-3:] == ["--allow-missing", "--layer", "19"] and parser().parse_args(
-        line[3:],
+        line[3:]
     ).layer == [19]
     assert table.command("e", "plain", "data", "out")[-1] == "--allow-missing"
     rows = {"mt": MERGED | {"task": ("xglue/nc", "xglue/qam")}}
@@ -372,7 +368,7 @@ def test_rows_are_for_their_encoders():
     rows = {"a": ROW, "b": ROW | {"encoders": "large"}, "c": ROW | {"encoders": "base small"}}
     table = Table(rows, {"base": "runs/b", "other": "runs/o"})
     assert table.cells() == [("base", "a"), ("base", "c"), ("other", "a")] and table.left_out() == [
-        "b",
+        "b"
     ]
 
 
@@ -509,7 +505,7 @@ def test_a_layer_that_an_encoder_lacks_is_said_before_any_row(commands, tmp_path
     for name, layers in (("base", 12), ("large", 24)):
         (tmp_path / name).mkdir()
         (tmp_path / name / "run.json").write_text(
-            json.dumps({"model": {"layers": layers}, "languages": ["en"]}),
+            json.dumps({"model": {"layers": layers}, "languages": ["en"]})
         )
     rows, large = (
         {"one": ROW, "tatoeba": TATOEBA | {"layer": 19}},
@@ -519,14 +515,10 @@ def test_a_layer_that_an_encoder_lacks_is_said_before_any_row(commands, tmp_path
         },
     )
     with pytest.raises(
-        UserError,
-        match="table: base, tatoeba: layer 19: this model has layers 0 .* to 12",
+        UserError, match="table: base, tatoeba: layer 19: this model has layers 0 .* to 12"
     ):
         paper_tables.run(
-            Table(rows, large | {"base": str(tmp_path / "base")}),
-            "data",
-            "out",
-            say=lambda _: None,
+            Table(rows, large | {"base": str(tmp_path / "base")}), "data", "out", say=lambda _: None
         )
     assert not (tmp_path / "ran").exists()
     paper_tables.run(Table(rows, large), "data", "out", say=lambda _: None)
@@ -542,10 +534,7 @@ def test_a_signal_stops_the_sweep_and_the_table(commands, tmp_path):
     threading.Thread(target=stop).start()
     with pytest.raises(Stopped, match="the same command goes on"):
         paper_tables.run(
-            Table({"slow": ROW, "next": ROW}, {"e": "r"}),
-            "data",
-            "out",
-            say=lambda _: None,
+            Table({"slow": ROW, "next": ROW}, {"e": "r"}), "data", "out", say=lambda _: None
         )
     assert len(commands()) == 1
 
@@ -589,20 +578,19 @@ def test_a_table_has_one_card(monkeypatch, tmp_path, capsys):
                 "--to",
                 str(tmp_path / "out"),
                 encoders,
-            ],
+            ]
         )
         == 0
     )
     text = (tmp_path / "out/card.md").read_text()
     assert text in capsys.readouterr().out and re.search(
-        r"\| transfer \(\w+\) \| 60.0 \(1 of 15 languages\) \|",
-        text,
+        r"\| transfer \(\w+\) \| 60.0 \(1 of 15 languages\) \|", text
     )
 
 
 def test_the_verb():
     args = parser().parse_args(
-        ["table", "--gin_file", "recipes/tables/ernie_m_1.gin", "--data", "d", "--to", "o"],
+        ["table", "--gin_file", "recipes/tables/ernie_m_1.gin", "--data", "d", "--to", "o"]
     )
     assert (args.name, args.data, args.output) == ("table", "d", "o")
     assert (

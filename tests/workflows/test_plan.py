@@ -36,12 +36,7 @@ def planned(tmp_path, recipe, *more, **settings):
 
 def test_a_plan_on_this_machine(tmp_path, capsys):
     status, record = planned(
-        tmp_path,
-        "xlm_15_mlm_tlm",
-        "--evaluations",
-        DTYPE="float32",
-        REMAT="full",
-        UNROLL=1,
+        tmp_path, "xlm_15_mlm_tlm", "--evaluations", DTYPE="float32", REMAT="full", UNROLL=1
     )
     said = capsys.readouterr().out
     assert status == 0 and "MONO=not-given" in said and "PARALLEL=not-given" in said

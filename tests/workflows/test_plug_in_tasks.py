@@ -166,10 +166,7 @@ def test_a_translated_test_set_is_none_of_answers(data, start, tmp_path, capsys)
 
 @pytest.mark.long
 def test_xtremes_own_translations_of_pairs_are_paired_by_their_originals(
-    files,
-    start,
-    tmp_path,
-    capsys,
+    files, start, tmp_path, capsys
 ):
     """XTREME's translate-train and translate-test files in an order of their own; one row has
     another original."""

@@ -70,7 +70,7 @@ def write(root, cells, curves=()):
             lines.append({"step": 9, "name": "test", "values": {"mean": 1.0}})
             (folder / "run").mkdir()
             (folder / "run" / "evaluations.jsonl").write_text(
-                "".join(json.dumps(line) + "\n" for line in lines),
+                "".join(json.dumps(line) + "\n" for line in lines)
             )
     return root
 
@@ -135,7 +135,7 @@ def test_what_an_average_lacks_is_said(tmp_path):
     lacks = "2 of 9 tasks; 2 of 15 languages of xnli; xnli tested on dev[50%:]"
     assert f"transfer, average: no official average: {lacks}" in text
     assert "2 of 9 tasks" in report.page(card(tmp_path)) and "2 of 9 tasks" in report.latex(
-        card(tmp_path),
+        card(tmp_path)
     )
 
 
@@ -161,7 +161,7 @@ def test_xglues_understanding_and_generation_are_apart(tmp_path):
     assert {
         name: (a["mean"], a["tasks"], a["of"]) for name, a in suite["rows"][0]["averages"].items()
     } == {
-        "understanding": (70.0, 2, 9),  # of MLQA F1 alone; one task of generation has no average
+        "understanding": (70.0, 2, 9)  # of MLQA F1 alone; one task of generation has no average
     }
     (suite,) = card(write(tmp_path / "b", [*cells, everywhere("xglue/ntg", 9.0)]))["overall"]
     assert suite["rows"][0]["averages"]["generation"] == {
@@ -180,7 +180,7 @@ def test_a_mean_tells_of_how_many_languages_it_is(tmp_path):
         write(
             tmp_path,
             [cell("xtreme/xnli", {"en": 80.0, "de": 60.0, "fr": 40.0}), *_all("multi_language")],
-        ),
+        )
     )
     head, rows = grid(found["tables"][0], "accuracy")
     assert head[:4] == ["", "mean", "untrained languages", "gap"]
@@ -214,7 +214,7 @@ def test_translate_train_is_one_row_of_many_models(tmp_path):
     (row,) = rows_of([*cells[::2], *cells[1::2]])
     assert row["variant"] == {} and row["seeds"] == [0, 1] and row["averaged"] == [2, 15]
     assert row["means"] == {
-        "mean": {"mean": 71.0, "sd": pytest.approx(12 / 2**0.5)},
+        "mean": {"mean": 71.0, "sd": pytest.approx(12 / 2**0.5)}
     }  # seeds: 65 and 77
     of = row["by_language"]["accuracy"]
     assert {code: value["mean"] for code, value in of.items()} == {"de": 62.0, "fr": 80.0}
@@ -331,7 +331,7 @@ def test_policies_are_rows_of_their_own(tmp_path):
                 dev=70.0,
                 select=english | {"by": "mean"},
             ),
-        ],
+        ]
     )
     assert [(row["means"]["mean"]["mean"], row["tried"]) for row in rows] == [(60.0, 1), (70.0, 1)]
     halves = [english | {"split": split} for split in ("dev[:50%]", "dev[50%:]")]
@@ -347,7 +347,7 @@ def test_policies_are_rows_of_their_own(tmp_path):
 
 def test_papers_stand_in_rows_of_their_own(tmp_path):
     found = card(
-        write(tmp_path, [everywhere("xtreme/xquad", 70.0), everywhere("xtreme/panx", 70.0)]),
+        write(tmp_path, [everywhere("xtreme/xquad", 70.0), everywhere("xtreme/panx", 70.0)])
     )
     panx, xquad = found["tables"]
     rows = {row[0]: row[1] for row in grid(panx, "seqeval_f1")[1]}
@@ -373,7 +373,7 @@ def test_the_course_of_dev_is_drawn(tmp_path):
     (axis,) = drawing.axes
     lines = [(line.get_linewidth(), line.get_ydata()) for line in axis.lines]
     assert [values.tolist() for width, values in lines if width == 2] == [[42.0, 55.0]] and len(
-        lines,
+        lines
     ) == 3
     assert "<svg" in report.page(found) and scorecard_plots.curves([row | {"curves": []}]) is None
 
@@ -393,7 +393,7 @@ def test_each_language_has_a_bar_for_each_row_with_its_deviation(tmp_path):
     assert (tmp_path / "images" / "xtreme-xnli.png").read_bytes().startswith(b"\x89PNG")
     assert report.page(found).count("score by language") == 1
     hidden = found["tables"][0] | {
-        "rows": [row | {"by_language": {}} for row in found["tables"][0]["rows"]],
+        "rows": [row | {"by_language": {}} for row in found["tables"][0]["rows"]]
     }
     assert scorecard_plots.by_language(hidden) is None
 
@@ -425,7 +425,7 @@ def test_layers_are_tables_with_the_rows_own_marked(tmp_path):
     )
     assert "A best layer that is chosen on the test set flatters" in text
     assert "mean* & 15.0 & 60.0 & 60.0" in report.latex(found) and "<th>8*</th>" in report.page(
-        found,
+        found
     )
     assert found["tables"][0]["rows"][0]["layers"]["by_language"] == by_language
 

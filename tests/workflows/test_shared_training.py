@@ -43,10 +43,7 @@ def told(path):
 
 @pytest.mark.long
 def test_squad_is_trained_once_and_each_task_chooses_as_it_would_alone(
-    start,
-    files,
-    tmp_path,
-    capsys,
+    start, files, tmp_path, capsys
 ):
     both = ["xtreme/xquad", "xtreme/mlqa"]
     assert main.main(words(both, start, files, tmp_path / "both")) == 0
@@ -94,9 +91,7 @@ def command(line):
 @pytest.mark.soak
 @pytest.mark.long
 def test_a_sweep_of_two_jobs_that_was_stopped_and_two_commands_give_the_serial_scores(
-    start,
-    files,
-    tmp_path,
+    start, files, tmp_path
 ):
     """On 8 devices, 4 for each job; the serial one on 6, over which its batches divide."""
     task = ["xtreme/xquad"]

@@ -119,7 +119,7 @@ def test_a_row_for_each_set_and_a_mean_for_each_number(swept):
 def test_training_on_english_alone_is_zero_shot_transfer_bit_for_bit(swept):
     def weights(*parts):
         return parameters_hash(
-            open_run(swept.joinpath("cells/xtreme/xnli", *parts, "seed-0/run")).params,
+            open_run(swept.joinpath("cells/xtreme/xnli", *parts, "seed-0/run")).params
         )
 
     assert (
@@ -208,7 +208,7 @@ def test_of_a_number_each_language_is_its_own_models(tmp_path):
     def of(languages, **values):
         found = row({"LANGUAGES": languages}, float(np.mean([*values.values()])))
         return found | {
-            "by_language": {"accuracy": {name: {"mean": x} for name, x in values.items()}},
+            "by_language": {"accuracy": {name: {"mean": x} for name, x in values.items()}}
         }
 
     rows = [
@@ -231,5 +231,5 @@ def test_the_card_shows_both():
     assert "| 2 | 73.0 | 70.0 | x en+de, x en+ru |" in text  # German of the model that learnt it
     assert "73.0" in shown and "<td>en+de</td><td style=" in shown
     assert "training languages:" not in markdown(
-        {"overall": [], "tables": [table | {"rows": [row({"PIVOT": "de"}, 1.0)]}]},
+        {"overall": [], "tables": [table | {"rows": [row({"PIVOT": "de"}, 1.0)]}]}
     )

@@ -128,11 +128,7 @@ def test_a_cell_that_stops_early_is_finished_and_scored(start, files, tmp_path, 
 
 @pytest.mark.long
 def test_a_sweep_that_was_stopped_gives_the_table_of_one_that_was_not(
-    swept,
-    start,
-    files,
-    tmp_path,
-    capsys,
+    swept, start, files, tmp_path, capsys
 ):
     shutil.copytree(swept, tmp_path / "again")
     cells = tmp_path / "again/cells/xtreme/xnli/transfer"
@@ -158,9 +154,7 @@ def test_other_settings_in_a_cells_folder_are_refused(swept, start, files, tmp_p
         and "LEARNING_RATE = 0.5" in told
     )
     shutil.copytree(
-        swept,
-        tmp_path / "kept",
-        ignore=shutil.ignore_patterns("run"),
+        swept, tmp_path / "kept", ignore=shutil.ignore_patterns("run")
     )  # the scores remain
     assert finetune("xtreme/xnli", start, files, tmp_path / "kept", "--gin.LEARNING_RATE=0.5") == 2
     assert "was begun with other settings" in capsys.readouterr().err
@@ -211,7 +205,7 @@ def test_every_strategy_trains_on_what_it_says(start, files, tmp_path):
     assert trained_on("translate_test") == "xtreme/xnli: gold en 24"
     assert trained_on("teacher") == "xtreme/xnli: gold en 24, labelled de 24, labelled ru 24"
     assert {*scores(tmp_path, "xtreme/xnli/translate_train/de/seed-0")["test"]["by_language"]} == {
-        "de",
+        "de"
     }
     assert (
         scores(tmp_path, "xtreme/xnli/translate_test/seed-0")["test"]["split"] == "translate_test"
@@ -235,7 +229,7 @@ def test_every_strategy_trains_on_what_it_says(start, files, tmp_path):
         how = teacher.vocabulary, teacher.languages, code, Reading(length=24)
         told = predict(teacher.model, teacher.params, task, gold, *how)
         assert [one["label"] for one in labelled] == told != [one.label for one in gold] and len(
-            {*told},
+            {*told}
         ) > 1
 
 
@@ -269,13 +263,7 @@ def test_plugged_in_every_example_is_read_beside_its_translation(files, tmp_path
     assert without == read(task, moved, "test", "en")
     with pytest.raises(UserError, match="24 examples in 'de' and 1 in 'en': plug-in"):
         beside_rows(
-            task,
-            read(task, moved, "translate_train", "de"),
-            without[:1],
-            None,
-            None,
-            "de",
-            (0, 1),
+            task, read(task, moved, "translate_train", "de"), without[:1], None, None, "de", (0, 1)
         )
 
 
@@ -300,11 +288,7 @@ def test_all_languages_must_be_there(start, files, tmp_path, capsys):
 
 @pytest.mark.long
 def test_a_language_without_files_is_passed_over_only_where_asked(
-    start,
-    files,
-    tmp_path,
-    capsys,
-    monkeypatch,
+    start, files, tmp_path, capsys, monkeypatch
 ):
     monkeypatch.setattr(cell_training, "launch", lambda *_: 7)
     words = [
@@ -376,7 +360,7 @@ def test_files_that_were_edited_are_named(swept, start, files, tmp_path, capsys)
         assert "xnli/test-de.tsv is not read now" in again()[1].err
         (read_there / "test-de.tsv").write_bytes(text + text)
         (cell / "scores.json").write_text(
-            json.dumps({k: v for k, v in record.items() if k != "files"}),
+            json.dumps({k: v for k, v in record.items() if k != "files"})
         )
         assert again()[0] == 2  # files.json tells it
         (cell / "files.json").unlink()
@@ -420,7 +404,7 @@ def test_the_best_of_a_grid_is_chosen_on_dev_and_not_on_test():
             cell("1", 1, 52.0, 62.0),
             cell("2", 0, 51.5, 40.0),
             cell("2", 1, 51.5, 50.0),
-        ],
+        ]
     )
     assert [row["settings"] for row in rows] == [{"RATE": "2"}] and rows[0]["tried"] == 2
     assert rows[0]["means"]["mean"] == {"mean": 45.0, "sd": pytest.approx(50**0.5)}
@@ -435,7 +419,7 @@ def test_floors_without_a_model(files):
     (made,) = baselines.majority(task, train)(train[:1])
     assert made == [most] * len(train[0].words)
     found = baselines.lookup(task, train)(
-        [dataclasses.replace(train[0], words=("THE", "zzzz"), tags=())],
+        [dataclasses.replace(train[0], words=("THE", "zzzz"), tags=())]
     )
     of_the = [
         tag

@@ -61,13 +61,7 @@ def refused(capsys, output, message, *command):
     ],
 )
 def test_the_last_of_several_is_refused_before_the_first_is_trained(
-    more,
-    message,
-    untrained,
-    start,
-    files,
-    tmp_path,
-    capsys,
+    more, message, untrained, start, files, tmp_path, capsys
 ):
     refused(capsys, tmp_path / "out", message, "xtreme/xnli", start, files, *more)
 
@@ -88,13 +82,7 @@ def test_the_last_of_several_is_refused_before_the_first_is_trained(
     ],
 )
 def test_what_is_trained_on_neither_chooses_nor_tests(
-    more,
-    message,
-    untrained,
-    start,
-    files,
-    tmp_path,
-    capsys,
+    more, message, untrained, start, files, tmp_path, capsys
 ):
     refused(
         capsys,
@@ -108,11 +96,7 @@ def test_what_is_trained_on_neither_chooses_nor_tests(
 
 
 def test_dev_that_was_trained_on_chooses_no_settings_either(
-    untrained,
-    start,
-    files,
-    tmp_path,
-    capsys,
+    untrained, start, files, tmp_path, capsys
 ):
     """SELECT=last chooses no checkpoint, a grid chooses settings all the same."""
     last = "--gin.SELECT=last", "--gin.DEV_SPLIT=train[20:]"
@@ -132,18 +116,13 @@ def test_dev_that_was_trained_on_chooses_no_settings_either(
         *rates,
     )
     with pytest.raises(
-        pytest.fail.Exception,
-        match="it was trained",
+        pytest.fail.Exception, match="it was trained"
     ):  # what nothing goes by may be looked at
         finetune("xtreme/xnli", start, files, tmp_path / "out", *last)
 
 
 def test_rows_of_questions_are_held_out_of_translations_by_rows_alone(
-    untrained,
-    start,
-    files,
-    tmp_path,
-    capsys,
+    untrained, start, files, tmp_path, capsys
 ):
     """MLQA's ids correspond, but a part in rows is not cut by them."""
     root = tmp_path / "files" / "xtreme"
@@ -193,12 +172,7 @@ def test_rows_of_questions_are_held_out_of_translations_by_rows_alone(
     ],
 )
 def test_texts_that_do_not_correspond_are_known_before_plug_in(
-    name,
-    message,
-    untrained,
-    files,
-    tmp_path,
-    capsys,
+    name, message, untrained, files, tmp_path, capsys
 ):
     start, data = random_run(tmp_path, files, cross_attention=True), tmp_path / "files"
     shutil.copytree(files / "xtreme" / "xnli", data / "xtreme" / "xnli")
@@ -229,7 +203,7 @@ def test_targets_that_cannot_be_tested_are_passed_over_and_said(start, files, tm
     )
     assert "translate_train: passed over, without a dev or test set: ru" in capsys.readouterr().out
     assert [path.name for path in (output / "cells/xtreme/xnli/translate_train").iterdir()] == [
-        "de",
+        "de"
     ]
 
 
@@ -267,7 +241,7 @@ def test_a_suite_trains_the_other_tasks_and_writes_their_card(start, files, tmp_
         and "## xtreme/xnli" in told.out
     )
     assert told.err.endswith(
-        "xtreme/pawsx could not be measured (above); the card is of the others\n",
+        "xtreme/pawsx could not be measured (above); the card is of the others\n"
     )
     assert (tmp_path / "out/card.md").exists() and not (
         tmp_path / "out/cells/xtreme/pawsx"
@@ -276,10 +250,7 @@ def test_a_suite_trains_the_other_tasks_and_writes_their_card(start, files, tmp_
 
 @pytest.mark.long
 def test_a_cell_goes_on_from_the_weights_that_it_began_from_alone(
-    files,
-    tmp_path,
-    monkeypatch,
-    capsys,
+    files, tmp_path, monkeypatch, capsys
 ):
     """The pretraining beside it went on: its newest checkpoint is another."""
     start, output = random_run(tmp_path, files), tmp_path / "out"
@@ -314,11 +285,7 @@ def test_whole_numbers_are_written_as_such(start, files, tmp_path):
 
 
 def test_parts_of_parallel_sets_need_as_many_rows_in_each_language(
-    untrained,
-    start,
-    files,
-    tmp_path,
-    capsys,
+    untrained, start, files, tmp_path, capsys
 ):
     """Else a sentence that chooses in one language would test in another."""
     data = tmp_path / "files"

@@ -32,11 +32,7 @@ LANGUAGES, NAMES = ("de", "en", "fr"), ("pawsx", "qam")  # whose heads have the 
 def files(tmp_path_factory):
     """Official files; PAWS-X has a third of QAM's training examples."""
     root = official_files.write(
-        tmp_path_factory.mktemp("files"),
-        LANGUAGES,
-        train=24,
-        dev=12,
-        test=12,
+        tmp_path_factory.mktemp("files"), LANGUAGES, train=24, dev=12, test=12
     )
     path = root / "xglue/PAWSX/en/train.tsv"
     path.write_text("".join(path.read_text().splitlines(keepends=True)[:9]))
@@ -124,21 +120,15 @@ def test_the_checkpoint_is_chosen_by_the_mean_over_the_tasks(swept):
 def test_the_mean_over_the_tasks_is_of_each_alike():
     def of(name, **values):
         return type(
-            "Score",
-            (),
-            {"task": task_named(f"xglue/{name}"), "__call__": lambda *given: values},
+            "Score", (), {"task": task_named(f"xglue/{name}"), "__call__": lambda *given: values}
         )()
 
     found = TasksScore([of("pawsx", mean=10.0, en=30.0), of("qam", mean=60.0, en=80.0)])(
-        None,
-        None,
-        1,
+        None, None, 1
     )
     assert found["mean"] == 35.0 and found["en"] == 55.0 and found["by_task"]["qam"]["mean"] == 60.0
     assert "en" not in TasksScore([of("pawsx", mean=10.0, en=3.0), of("qam", mean=6.0)])(
-        None,
-        None,
-        1,
+        None, None, 1
     )
 
 
@@ -185,8 +175,8 @@ def test_each_task_is_predicted_by_the_head_of_its_name():
 
     swapped = params | {
         "classifiers": dict(
-            zip(NAMES, [params["classifiers"][n] for n in NAMES[::-1]], strict=True),
-        ),
+            zip(NAMES, [params["classifiers"][n] for n in NAMES[::-1]], strict=True)
+        )
     }
     own, other = predicted("pawsx", params), predicted("qam", params)
     assert own != other and {*own, *other} == {"0", "1"}
@@ -246,11 +236,7 @@ def test_other_heads_are_left_behind(swept):
 
 @pytest.mark.long
 def test_a_sweep_that_was_stopped_goes_on_and_other_settings_are_refused(
-    swept,
-    start,
-    files,
-    tmp_path,
-    capsys,
+    swept, start, files, tmp_path, capsys
 ):
     shutil.copytree(swept, tmp_path / "again")
     cell = tmp_path / "again" / CELL
@@ -258,11 +244,7 @@ def test_a_sweep_that_was_stopped_goes_on_and_other_settings_are_refused(
     for _ in range(2):
         assert (
             finetune(
-                start,
-                files,
-                tmp_path / "again",
-                "--gin.LEARNING_RATE=1e-2",
-                tasks=NAMES[::-1],
+                start, files, tmp_path / "again", "--gin.LEARNING_RATE=1e-2", tasks=NAMES[::-1]
             )
             == 0
         )
@@ -287,25 +269,19 @@ def test_no_task_is_tested_on_what_chose_the_checkpoint(files, tmp_path):
     shutil.copytree(files / "xglue", tmp_path / "xglue")
     tasks = [task_named(f"xglue/{name}") for name in NAMES]
     request = cells.Request(
-        tasks[0],
-        "",
-        str(tmp_path / "xglue"),
-        "",
-        "multi_task",
-        beside=tasks[1:],
+        tasks[0], "", str(tmp_path / "xglue"), "", "multi_task", beside=tasks[1:]
     )
     assert splits_of(request, {}, {"TEST_SPLIT": "test"}) == {}
     for path in (tmp_path / "xglue/QAM").glob("*.test"):
         path.write_text(
-            "".join(line.rpartition("\t")[0] + "\n" for line in path.read_text().splitlines()),
+            "".join(line.rpartition("\t")[0] + "\n" for line in path.read_text().splitlines())
         )
     halves = {"DEV_SPLIT": "dev[:50%]", "TEST_SPLIT": "dev[50%:]"}
     assert splits_of(request, {}, {"TEST_SPLIT": "test"}) == halves
     for path in (tmp_path / "xglue/QAM").glob("*.dev"):
         path.unlink()
     with pytest.raises(
-        UserError,
-        match="xglue/qam: no dev set below .*, which multi_task needs of each",
+        UserError, match="xglue/qam: no dev set below .*, which multi_task needs of each"
     ):
         splits_of(request, {}, {"TEST_SPLIT": "test"})
 

@@ -50,9 +50,7 @@ def test_an_epoch_of_questions_is_of_windows(files, tmp_path, monkeypatch):
 
 
 def test_a_teacher_tags_every_word_of_the_translations_and_no_english_gold(
-    files,
-    tmp_path,
-    monkeypatch,
+    files, tmp_path, monkeypatch
 ):
     task, data = task_named("xtreme/udpos"), tmp_path / "xtreme"
     shutil.copytree(files / "xtreme/udpos", data / "udpos")
@@ -61,7 +59,7 @@ def test_a_teacher_tags_every_word_of_the_translations_and_no_english_gold(
         sentences = read(task, files / "xtreme", "train", language)[:9]
         lines = [" ".join(s.words) + "\t" + " ".join(["X"] * len(s.words)) for s in sentences]
         (data / f"udpos/translate-train/train-{language}.mt.tsv").write_text(
-            "\n".join(lines) + "\n",
+            "\n".join(lines) + "\n"
         )
     random_run(tmp_path, files, classifier="tagging", num_labels=len(task.labels))
     (tmp_path / "scores.json").write_text('{"select": {"step": 7}}')
@@ -69,9 +67,7 @@ def test_a_teacher_tags_every_word_of_the_translations_and_no_english_gold(
         cells.Cell(task, "", {}, {}, 0, folder) for folder in (tmp_path, tmp_path / "student")
     )
     monkeypatch.setattr(
-        teacher,
-        "bindings",
-        lambda *_: {"LENGTH": "8"},
+        teacher, "bindings", lambda *_: {"LENGTH": "8"}
     )  # rows shorter than the sentences
     request = cells.Request(task, "", str(data), "")
     folder = teacher.label(request, labeller, student)
@@ -105,8 +101,7 @@ def questions(files, tmp_path):
     more["data"].append(more["data"][0])
     (root / "tydiqa/translate-train").mkdir()
     (root / "tydiqa/translate-train/tydiqa.translate.train.en-ru.json").write_text(
-        json.dumps(more),
-        "utf-8",
+        json.dumps(more), "utf-8"
     )
     return tmp_path / "files"
 
@@ -122,10 +117,7 @@ ASKED = (
 
 @pytest.mark.long
 def test_translated_questions_are_learnt_without_those_whose_answer_was_lost(
-    questions,
-    start,
-    tmp_path,
-    capsys,
+    questions, start, tmp_path, capsys
 ):
     assert (
         finetune("xtreme/xquad", start, questions, tmp_path / "out", *ASKED, "multi_language") == 0
@@ -141,7 +133,7 @@ def test_translated_questions_are_learnt_without_those_whose_answer_was_lost(
     assert finetune("xtreme/xquad", start, questions, tmp_path / "out", *target) == 0
     record = json.loads((cell.parents[1] / "translate_train/ru/seed-0/scores.json").read_text())
     assert record["trained"]["examples"] == 24 and {*record["dev"]["by_language"]} == {
-        "en",
+        "en"
     }  # SQuAD's dev set alone
     assert {*record["test"]["by_language"]} == {"ru"}
     capsys.readouterr()
@@ -185,7 +177,7 @@ def test_translations_of_held_out_questions_are_not_learnt(questions, start, tmp
         json.loads(path.read_text())["identity"]["data"] for path in output.rglob("run.json")
     )
     assert [one["mixture"] for one in data.values()] == [
-        "xtreme/tydiqa: gold en 24, translated ru 25",
+        "xtreme/tydiqa: gold en 24, translated ru 25"
     ]
 
 

@@ -30,9 +30,10 @@ def veco(
     """VECO (§2.1-2.2) on the corpus's pairs. plug_out False: the first phase, without the terms
     that have no gradient there; tlm: with TLM as a fifth term; reset_positions, factors: see
     `VECO`. Raises UserError for a factor of TLM without it."""
-    if not tlm and "tlm" in (factors or {}):
+    if not tlm and (factors or {}).get("tlm"):
         raise UserError(
-            "veco: VECO_FACTORS weighs TLM, and VECO_TLM=False leaves it out: drop one of them",
+            "veco: VECO_FACTORS weighs TLM, and VECO_TLM=False leaves it out: drop one of them"
+            " (VECO_FACTORS=None weighs all terms alike)",
         )
     objective = VECO(
         plug_out=plug_out,

@@ -2,6 +2,7 @@
 §2.1-2.2)."""
 
 import dataclasses
+import math
 
 import jax
 import jax.numpy as jnp
@@ -67,9 +68,9 @@ class VECO(TokenObjective):
                 )
             # What is wrong with it is said now, not at the first step.
             values = Ramp.parse(factor).values
-            if not min(values) >= 0:
+            if not all(0 <= value < math.inf for value in values):
                 raise UserError(
-                    f"{self.name}: the factor {factor} of {kind} must not be negative"
+                    f"{self.name}: the factor {factor} of {kind} must be a number of 0 or more"
                     " (VECO_FACTORS)",
                 )
         if not self._kinds:
@@ -121,7 +122,9 @@ class VECO(TokenObjective):
         return AttentionSpec(own_side)
 
     def masks(self) -> dict[str, Mask]:
-        masks = {"self-attention of H and S": own_side}
+        masks: dict[str, Mask] = {}
+        if {"plug_out", "plug_in"} & {*self._kinds}:
+            masks["self-attention of H and S"] = own_side
         if "plug_in" in self._kinds:
             masks["cross-attention of S to H"] = partner
         if "tlm" in self._kinds:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 from collections.abc import Sequence
@@ -221,18 +222,18 @@ def _pairs_of(
     )
     pivot = read(task, data, name, pivot_language)
     if name != split and task.kind != "span_qa":
-        # Of lines the same part; by text a whole file is searched.
         part = read(task, data, split, pivot_language)
-        try:
-            pairs = pair(part)
-        except UserError:
-            # In another order the partners may stand in other parts.
-            by_text = isinstance(part[0], Example) and (
-                part[0].original or records[0].original
-            )
-            if not by_text:
-                raise
-        else:
-            if pairs.by == "line":
-                return pairs, part
+        # By text the whole file is searched, and first: in another order the labels of a part may
+        # agree by chance.
+        if isinstance(part[0], Example) and (
+            part[0].original or records[0].original
+        ):
+            with contextlib.suppress(UserError):
+                pairs = pair(pivot)
+                if pairs.by != "line":
+                    return pairs, pivot
+        # Of lines the same part.
+        pairs = pair(part)
+        if pairs.by == "line":
+            return pairs, part
     return pair(pivot), pivot

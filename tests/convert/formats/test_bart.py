@@ -85,7 +85,7 @@ def last_states_of_first_layers(found, batch, memory_BSD):
         decoder["layers"] = jax.tree.map(lambda x, n=n: x[:n], decoder["layers"])
         model = Seq2Seq(found.config.replace(decoder_layers=n))
         yield np.asarray(
-            jax.jit(model.decode)({**found.params, "decoder": decoder}, batch, memory_BSD),
+            jax.jit(model.decode)({**found.params, "decoder": decoder}, batch, memory_BSD)
         )
 
 
@@ -97,10 +97,7 @@ def test_states_of_both_sides_and_logits_are_theirs(shape, tmp_path):
     assert found.vocabulary_head and found.notes == ()
     batch = both_sides(found.config.vocab_size)
     given = foreign.tensors(
-        batch,
-        input_ids="input_ids",
-        attention_mask="pack_ids",
-        decoder_input_ids="decoder_ids",
+        batch, input_ids="input_ids", attention_mask="pack_ids", decoder_input_ids="decoder_ids"
     )
     with torch.no_grad():
         wanted = theirs(**given, output_hidden_states=True)
@@ -124,7 +121,7 @@ def test_an_encoder_decoder_is_imported_and_opened(tmp_path, capsys):
     pieces = small_xlmr.tokenizer_model(tmp_path / "hf")
     save(tmp_path / "hf", "MBart", vocab_size=pieces + 2, max_position_embeddings=90)
     (tmp_path / "hf" / "tokenizer_config.json").write_text(
-        '{"tokenizer_class": "XLMRobertaTokenizer"}',
+        '{"tokenizer_class": "XLMRobertaTokenizer"}'
     )
     assert main(["import", "--from", str(tmp_path / "hf"), "--to", str(tmp_path / "run")]) == 0
     told = capsys.readouterr().out
@@ -132,7 +129,7 @@ def test_an_encoder_decoder_is_imported_and_opened(tmp_path, capsys):
     opened, direct = open_run(tmp_path / "run"), params_of(tmp_path / "hf")
     jax.tree.map(np.testing.assert_array_equal, opened.params, direct.params)
     foreign.changed(vocab_size=pieces + 129)(
-        tmp_path / "hf",
+        tmp_path / "hf"
     )  # as if languages stood behind the pieces
     assert main(["import", "--from", str(tmp_path / "hf"), "--to", str(tmp_path / "other")]) == 2
     assert (
@@ -152,10 +149,7 @@ def test_a_bias_of_the_head_and_tables_that_are_not_tied_are_computed(tied, tmp_
     assert found.config.decoder_embeddings == ("shared_tokens" if tied else "separate")
     batch = both_sides(found.config.vocab_size)
     given = foreign.tensors(
-        batch,
-        input_ids="input_ids",
-        attention_mask="pack_ids",
-        decoder_input_ids="decoder_ids",
+        batch, input_ids="input_ids", attention_mask="pack_ids", decoder_input_ids="decoder_ids"
     )
     with torch.no_grad():
         wanted = theirs(**given)

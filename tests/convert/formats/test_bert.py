@@ -40,7 +40,7 @@ SEGMENTS = (
 
 def save(path, kind="BertForMaskedLM", **changes):
     model = foreign.randomised(
-        getattr(transformers, kind)(transformers.BertConfig(**{**CONFIG, **changes})),
+        getattr(transformers, kind)(transformers.BertConfig(**{**CONFIG, **changes}))
     )
     model.save_pretrained(path)
     return model
@@ -87,8 +87,7 @@ def test_the_names_lead_back_to_the_same_bits_and_what_is_left_is_said(folder):
 
 
 @pytest.mark.parametrize(
-    ("kind", "labels"),
-    [("SequenceClassification", 5), ("TokenClassification", 4)],
+    ("kind", "labels"), [("SequenceClassification", 5), ("TokenClassification", 4)]
 )
 def test_classifiers_are_theirs_and_the_pooler_is_part_of_one(kind, labels, tmp_path):
     from xlingjax.model.attention import AttentionSpec
@@ -106,12 +105,10 @@ def test_classifiers_are_theirs_and_the_pooler_is_part_of_one(kind, labels, tmp_
     batch, model = foreign.batch_of(50, 20, pad=0, ends=3), Encoder(found.config)
     if pairs:
         batch["sides"] = np.broadcast_to(np.arange(20) >= 9, batch["input_ids"].shape).astype(
-            np.int32,
+            np.int32
         )
     ours = model.classify(
-        found.params,
-        model.encode(found.params, batch, AttentionSpec(bidirectional)),
-        batch,
+        found.params, model.encode(found.params, batch, AttentionSpec(bidirectional)), batch
     )
     more = foreign.tensors(batch, token_type_ids="sides") if pairs else {}
     with torch.no_grad():
@@ -129,8 +126,7 @@ def test_names_of_converted_tensorflow_weights_are_the_same(folder, tmp_path):
     def older(found):
         for name in [name for name in found if "LayerNorm" in name]:
             old = name.replace("LayerNorm.weight", "LayerNorm.gamma").replace(
-                "LayerNorm.bias",
-                "LayerNorm.beta",
+                "LayerNorm.bias", "LayerNorm.beta"
             )
             found[old] = found.pop(name)
         found["bert.embeddings.position_ids"] = np.arange(37)[None]
@@ -140,9 +136,7 @@ def test_names_of_converted_tensorflow_weights_are_the_same(folder, tmp_path):
 
     foreign.reweighted(older)(tmp_path / "hf")
     jax.tree.map(
-        np.testing.assert_array_equal,
-        params_of(tmp_path / "hf").params,
-        params_of(folder).params,
+        np.testing.assert_array_equal, params_of(tmp_path / "hf").params, params_of(folder).params
     )
 
 
@@ -209,7 +203,7 @@ def test_it_comes_with_its_wordpiece_and_goes_out_as_xlm_r(tmp_path, capsys):
             for text in SENTENCES
             for letter in unicodedata.normalize("NFC", text)
             if letter != " "
-        },
+        }
     )
     pieces = [
         "[PAD]",
@@ -239,15 +233,12 @@ def test_it_comes_with_its_wordpiece_and_goes_out_as_xlm_r(tmp_path, capsys):
         ids = torch.tensor([first(text)["input_ids"]])
         with torch.no_grad():
             np.testing.assert_allclose(
-                ours(ids).logits.numpy(),
-                theirs(ids).logits.numpy(),
-                atol=1e-4,
+                ours(ids).logits.numpy(), theirs(ids).logits.numpy(), atol=1e-4
             )
 
 
 def test_a_folder_without_a_tokenizer_is_refused(folder):
     with pytest.raises(
-        UserError,
-        match="no sentencepiece.bpe.model in .*, no tokenizer.json and no vocab.txt",
+        UserError, match="no sentencepiece.bpe.model in .*, no tokenizer.json and no vocab.txt"
     ):
         read(folder)

@@ -49,12 +49,7 @@ class Reference(torch.nn.Module):
         self.layer_norm = torch.nn.LayerNorm(dim)
         self.layers = torch.nn.ModuleList(
             torch.nn.TransformerEncoderLayer(
-                dim,
-                heads,
-                4 * dim,
-                0.0,
-                torch.nn.functional.gelu,
-                batch_first=True,
+                dim, heads, 4 * dim, 0.0, torch.nn.functional.gelu, batch_first=True
             )
             for _ in range(layers)
         )
@@ -131,7 +126,7 @@ def written(path, table, protocol=4, config=None):
     (path / "model_state.pdparams").write_bytes(pickle.dumps({**table, **names}, protocol=protocol))
     older = {name: value for name, value in CONFIG.items() if name != "intermediate_size"}
     (path / "model_config.json").write_text(
-        json.dumps(config or {"init_args": [], "init_class": "ErnieMModel", **older}),
+        json.dumps(config or {"init_args": [], "init_class": "ErnieMModel", **older})
     )
     return path / "model_state.pdparams"
 
@@ -155,7 +150,7 @@ def test_published_names_are_the_reference(reference, tmp_path):
     theirs = published(tmp_path, reference)
     found = params_of(tmp_path)
     assert not found.vocabulary_head and {ernie_m.TEXT, HEAD, "left behind: ernie_m.pooler"} == {
-        *found.notes,
+        *found.notes
     }
     assert_is(found, reference)
     from xlingjax.convert.formats.names import places, to_theirs
@@ -243,7 +238,7 @@ def test_a_pickle_of_more_than_arrays_is_refused_and_not_run(kind, reference, tm
         path.write_bytes(pickle.dumps({**table, "a": Payload(tmp_path / "ran")}))
     elif kind == "dtype":
         path.write_bytes(
-            pickle.dumps({**table, "a": np.array([Payload(tmp_path / "ran")], object)}),
+            pickle.dumps({**table, "a": np.array([Payload(tmp_path / "ran")], object)})
         )
     elif kind == "cut":
         path.write_bytes(path.read_bytes()[:-1000])

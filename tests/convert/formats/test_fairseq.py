@@ -38,12 +38,12 @@ def xlmr(path, size=340, **changes):
 
     pieces = small_xlmr.tokenizer_model(path, size)
     processor = sentencepiece.SentencePieceProcessor(
-        model_file=str(path / "sentencepiece.bpe.model"),
+        model_file=str(path / "sentencepiece.bpe.model")
     )
     words = [processor.id_to_piece(i) for i in range(3, pieces)]
     (path / "dict.txt").write_text("".join(f"{word} {1000 - i}\n" for i, word in enumerate(words)))
     config = transformers.XLMRobertaConfig(
-        **{**small_xlmr.CONFIG, "vocab_size": pieces + 2, **changes},
+        **{**small_xlmr.CONFIG, "vocab_size": pieces + 2, **changes}
     )
     model = foreign.randomised(transformers.XLMRobertaForMaskedLM(config))
     model.roberta.embeddings.token_type_embeddings.weight.data[:] = 0  # fairseq has none
@@ -165,8 +165,7 @@ def test_a_payload_is_refused_and_not_run(folder, tmp_path):
     _, _, table = folder
     save(tmp_path / "model.pt", table, extra=Payload(tmp_path / "ran"))
     with pytest.raises(
-        UserError,
-        match="holds more than tensors, and what a pickle holds it can run: refused",
+        UserError, match="holds more than tensors, and what a pickle holds it can run: refused"
     ):
         fairseq.params_of(tmp_path / "model.pt")
     save(tmp_path / "model.pt", table, {**ARGS, "hidden": Payload(tmp_path / "ran")})
@@ -279,30 +278,20 @@ def test_logits_of_mbart_are_those_of_transformers(mbart):
         and found.config.dropout == 0.3
     )
     batch = foreign.batch_of(50, 37, pad=1, ends=2) | foreign.batch_of(
-        50,
-        23,
-        pad=1,
-        ends=2,
-        prefix="decoder_",
+        50, 23, pad=1, ends=2, prefix="decoder_"
     )
     model = Seq2Seq(found.config)
     memory_BLD = model.encode(found.params, batch, AttentionSpec(bidirectional))
     g, table_VD, bias_V = model.decoder_head(
-        found.params,
-        model.decode(found.params, batch, memory_BLD),
+        found.params, model.decode(found.params, batch, memory_BLD)
     )
     given = foreign.tensors(
-        batch,
-        input_ids="input_ids",
-        attention_mask="pack_ids",
-        decoder_input_ids="decoder_ids",
+        batch, input_ids="input_ids", attention_mask="pack_ids", decoder_input_ids="decoder_ids"
     )
     with torch.no_grad():
         wanted = theirs(**given)
     foreign.assert_states_are(
-        [np.asarray(memory_BLD)],
-        [wanted.encoder_last_hidden_state],
-        batch["pack_ids"] > 0,
+        [np.asarray(memory_BLD)], [wanted.encoder_last_hidden_state], batch["pack_ids"] > 0
     )
     logits = np.asarray(g @ table_VD.T + bias_V)[..., :50]
     foreign.assert_states_are([logits], [wanted.logits], batch["decoder_pack_ids"] > 0)

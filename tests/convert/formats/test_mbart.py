@@ -83,8 +83,7 @@ def test_language_codes_and_mask_keep_their_rows(saved):
         np.testing.assert_array_equal(ours[row], theirs[tokenizer.convert_tokens_to_ids(code)])
     np.testing.assert_array_equal(ours[found.vocabulary.mask_id], theirs[tokenizer.mask_token_id])
     np.testing.assert_array_equal(
-        ours[: found.vocabulary.mask_id],
-        theirs[: found.vocabulary.mask_id],
+        ours[: found.vocabulary.mask_id], theirs[: found.vocabulary.mask_id]
     )
     assert not ours[found.config.vocab_size :].any()
 
@@ -134,7 +133,7 @@ def test_it_is_imported_and_translates(saved, tmp_path, capsys):
 
 def class_named(name):
     return lambda path: (path / "tokenizer_config.json").write_text(
-        json.dumps({"tokenizer_class": name}),
+        json.dumps({"tokenizer_class": name})
     )
 
 

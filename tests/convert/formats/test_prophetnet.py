@@ -67,8 +67,7 @@ def ours(found, batch):
     def compute(params, batch):
         h_NBLD = model.encode(params, batch, AttentionSpec(bidirectional), all_layers=True)
         g, table_VD, bias_V = model.decoder_head(
-            params,
-            model.decode_streams(params, batch, h_NBLD[-1]),
+            params, model.decode_streams(params, batch, h_NBLD[-1])
         )
         return h_NBLD, (g @ table_VD.T + bias_V)[..., : found.config.vocab_size]
 
@@ -84,7 +83,7 @@ def first_layers(found, batch, memory_BSD):
         decoder["layers"] = jax.tree.map(lambda x, n=n: x[:n], decoder["layers"])
         model = NgramSeq2Seq(found.config.replace(decoder_layers=n))
         yield np.asarray(
-            jax.jit(model.decode_streams)({**found.params, "decoder": decoder}, batch, memory_BSD),
+            jax.jit(model.decode_streams)({**found.params, "decoder": decoder}, batch, memory_BSD)
         )
 
 
@@ -99,10 +98,7 @@ def test_states_of_both_sides_and_logits_of_all_streams_are_theirs(shape, tmp_pa
     batch = foreign.batch_of(found.config.vocab_size, 38, pad=pad, ends=2)
     batch |= foreign.batch_of(found.config.vocab_size, 31, pad=pad, ends=2, prefix="decoder_")
     given = foreign.tensors(
-        batch,
-        input_ids="input_ids",
-        attention_mask="pack_ids",
-        decoder_input_ids="decoder_ids",
+        batch, input_ids="input_ids", attention_mask="pack_ids", decoder_input_ids="decoder_ids"
     )
     with torch.no_grad():
         wanted = theirs(**given, use_cache=False, output_hidden_states=True)
@@ -112,9 +108,7 @@ def test_states_of_both_sides_and_logits_of_all_streams_are_theirs(shape, tmp_pa
     streams = [wanted.logits, *wanted.logits_ngram.unbind(1)]
     foreign.assert_states_are(logits, streams, columns_BT)
     for decoded, predicting in zip(
-        first_layers(found, batch, states[-1]),
-        wanted.decoder_ngram_hidden_states[1:],
-        strict=True,
+        first_layers(found, batch, states[-1]), wanted.decoder_ngram_hidden_states[1:], strict=True
     ):
         by_stream = predicting.unflatten(1, (found.config.streams, -1)).unbind(1)
         foreign.assert_states_are(decoded, by_stream, columns_BT)
@@ -130,7 +124,7 @@ def test_xlm_prophetnet_and_a_body_without_prefix_are_the_same(folder, tmp_path)
     model.prophetnet.save_pretrained(tmp_path / "body")
     assert "word_embeddings.weight" in foreign.weights(tmp_path / "body")
     foreign.changed(model_type="xlm-prophetnet", architectures=["XLMProphetNetModel"])(
-        tmp_path / "body",
+        tmp_path / "body"
     )
     shutil.copytree(folder, tmp_path / "pickle")
     (tmp_path / "pickle" / "model.safetensors").unlink()

@@ -45,7 +45,7 @@ def model(path, rows, **changes):
         **changes,
     )
     foreign.randomised(transformers.ProphetNetForConditionalGeneration(config)).save_pretrained(
-        path,
+        path
     )
 
 
@@ -56,8 +56,7 @@ def cross_lingual(tmp_path_factory):
     (path / "sentencepiece.bpe.model").rename(path / PROPHETNET)
     model(path, pieces + 12)
     foreign.changed(
-        model_type=CROSS_LINGUAL,
-        architectures=["XLMProphetNetForConditionalGeneration"],
+        model_type=CROSS_LINGUAL, architectures=["XLMProphetNetForConditionalGeneration"]
     )(path)
     return path
 
@@ -71,7 +70,7 @@ def english(tmp_path_factory):
             for sentence in SENTENCES[:4]
             for letter in sentence.lower()
             if not letter.isspace()
-        },
+        }
     )
     words = [
         "the",
@@ -87,8 +86,8 @@ def english(tmp_path_factory):
     ]
     words = [
         *dict.fromkeys(
-            ["[PAD]", "[unused0]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "[X_SEP]", *words],
-        ),
+            ["[PAD]", "[unused0]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "[X_SEP]", *words]
+        )
     ]
     (path / PROPHETNET).write_text("".join(f"{word}\n" for word in words))
     (path / "tokenizer_config.json").write_text('{"tokenizer_class": "ProphetNetTokenizer"}')
@@ -124,7 +123,7 @@ def test_ids_of_xlm_prophetnet_are_those_of_its_tokenizer(cross_lingual):
     assert [getattr(vocabulary, f"{role}_id") for role in roles] == [0, 1, 2, 3, 4]
     assert vocabulary.size == len(processor) + 12 and vocabulary.special_ids == {*range(15)}
     assert vocabulary.pieces([15, vocabulary.size - 1]) == processor.id_to_piece(
-        [3, len(processor) - 1],
+        [3, len(processor) - 1]
     )
     text = "The water of the lake"
     assert vocabulary.decode([1, *vocabulary.encode(text), 2, 0]) == text
@@ -201,8 +200,7 @@ def test_english_prophetnet_is_word_piece(short, english, tmp_path, capsys):
 )
 def test_a_file_of_the_other_kind_is_refused(kind, message, cross_lingual, english, tmp_path):
     shutil.copy(
-        (cross_lingual if kind == "prophetnet" else english) / PROPHETNET,
-        tmp_path / PROPHETNET,
+        (cross_lingual if kind == "prophetnet" else english) / PROPHETNET, tmp_path / PROPHETNET
     )
     with pytest.raises(UserError, match=message):
         vocabulary_of(tmp_path, kind)
@@ -216,8 +214,7 @@ def test_a_model_of_other_specials_is_refused(tmp_path):
         proto.pieces.add(piece=piece, type=kind)
     proto.trainer_spec.model_type, proto.trainer_spec.unk_id = 1, 1
     with pytest.raises(
-        UserError,
-        match="layout 'xprophetnet' needs a SentencePiece model with unk, bos, eos",
+        UserError, match="layout 'xprophetnet' needs a SentencePiece model with unk, bos, eos"
     ):
         Vocabulary(proto.SerializeToString(), "xprophetnet")
 

@@ -89,7 +89,7 @@ VERSION_6 = {
     "sentence_bert_config.json": {
         "transformer_task": "feature-extraction",
         "modality_config": {
-            "text": {"method": "forward", "method_output_name": "last_hidden_state"},
+            "text": {"method": "forward", "method_output_name": "last_hidden_state"}
         },
         "module_output_name": "token_embeddings",
     },
@@ -153,10 +153,7 @@ def theirs(folder, texts, pooling, prefix, normalize, longest, layer=-1):
     rows = []
     for text in texts:
         given = tokenizer(
-            [(prefix + text).strip()],
-            truncation=True,
-            max_length=longest,
-            return_tensors="pt",
+            [(prefix + text).strip()], truncation=True, max_length=longest, return_tensors="pt"
         )
         with torch.no_grad():
             states_LD = model(**given, output_hidden_states=True).hidden_states[layer][0]
@@ -166,8 +163,7 @@ def theirs(folder, texts, pooling, prefix, normalize, longest, layer=-1):
 
 
 @pytest.mark.parametrize(
-    "layout",
-    [pytest.param(name, marks=[pytest.mark.long] * (name != "1")) for name in LAYOUTS],
+    "layout", [pytest.param(name, marks=[pytest.mark.long] * (name != "1")) for name in LAYOUTS]
 )
 def test_vectors_are_those_of_the_released_model(layout, released, tmp_path, capsys):
     files, *way = LAYOUTS[layout]
@@ -187,8 +183,7 @@ def test_vectors_are_those_of_the_released_model(layout, released, tmp_path, cap
     ) == (prefix != "")
     # The same in a file, and at another layer with another pooling; a blank line is a row of zeros.
     (tmp_path / "lines.txt").write_text(
-        "\n".join([*TEXTS[:3], "", TEXTS[4]]) + "\n",
-        encoding="utf-8",
+        "\n".join([*TEXTS[:3], "", TEXTS[4]]) + "\n", encoding="utf-8"
     )
     line = [
         "encode",
@@ -210,13 +205,7 @@ def test_vectors_are_those_of_the_released_model(layout, released, tmp_path, cap
     assert f"layer 1, {other} of the tokens, prefix 'passage: '" in told and "own" not in told
     made = np.load(tmp_path / "given.npy")[[0, 1, 2, 4]]
     wanted = theirs(
-        inner,
-        [TEXTS[0], TEXTS[1], TEXTS[2], TEXTS[4]],
-        other,
-        "passage: ",
-        normalize,
-        longest,
-        1,
+        inner, [TEXTS[0], TEXTS[1], TEXTS[2], TEXTS[4]], other, "passage: ", normalize, longest, 1
     )
     np.testing.assert_allclose(made, wanted, atol=1e-5)
 
@@ -247,7 +236,7 @@ def test_bert_layout_too(tmp_path, capsys):
     (tmp_path / "hf" / "vocab.txt").write_text("\n".join(pieces) + "\n", encoding="utf-8")
     (tmp_path / "hf" / "tokenizer_config.json").write_text(json.dumps({"do_lower_case": True}))
     files = VERSION_2 | {
-        "sentence_bert_config.json": {"max_seq_length": 12, "do_lower_case": False},
+        "sentence_bert_config.json": {"max_seq_length": 12, "do_lower_case": False}
     }
     folder = beside(tmp_path / "hf", tmp_path / "st", files)
     assert run_from(folder, tmp_path / "run") == 0
@@ -261,22 +250,22 @@ UNREAD = {  # changes of the files of version 2, and what is said
     "it pools by cls and mean": {"1_Pooling/config.json": old_pooling("cls_token", "mean_tokens")},
     "it pools by mean and max": {"1_Pooling/config.json": {"pooling_mode": ["mean", "max"]}},
     "it pools by weightedmean": {
-        "1_Pooling/config.json": old_pooling(pooling_mode_weightedmean_tokens=True),
+        "1_Pooling/config.json": old_pooling(pooling_mode_weightedmean_tokens=True)
     },
     "it pools by lasttoken": {"1_Pooling/config.json": {"pooling_mode": "lasttoken"}},
     "the prefix is left out of its pooling": {
-        "1_Pooling/config.json": old_pooling("mean_tokens", include_prompt=False),
+        "1_Pooling/config.json": old_pooling("mean_tokens", include_prompt=False)
     },
     "2_Dense is a module Dense": {
-        "modules.json": [*VERSION_2["modules.json"][:2], module(2, "2_Dense", "models.Dense")],
+        "modules.json": [*VERSION_2["modules.json"][:2], module(2, "2_Dense", "models.Dense")]
     },
     "its modules are Transformer": {"modules.json": VERSION_2["modules.json"][:1]},
     "sentence_bert_config.json folds the case": {
-        "sentence_bert_config.json": {"max_seq_length": 64, "do_lower_case": True},
+        "sentence_bert_config.json": {"max_seq_length": 64, "do_lower_case": True}
     },
     "it is a SparseEncoder": {"config_sentence_transformers.json": {"model_type": "SparseEncoder"}},
     "its vectors are cut at 8 dimensions": {
-        "config_sentence_transformers.json": {"truncate_dim": 8},
+        "config_sentence_transformers.json": {"truncate_dim": 8}
     },
 }
 
@@ -317,7 +306,7 @@ def test_what_is_not_computed_here_is_refused_until_a_pooling_is_given(released,
 MALFORMED = {
     "modules.json is no list of modules": {"modules.json": {"0": "Transformer"}},
     "missing file: .*3_Pooling/config.json, which modules.json names": {
-        "modules.json": [VERSION_2["modules.json"][0], module(1, "3_Pooling", "models.Pooling")],
+        "modules.json": [VERSION_2["modules.json"][0], module(1, "3_Pooling", "models.Pooling")]
     },
     "1_Pooling/config.json is no object": {"1_Pooling/config.json": ["mean"]},
     "pooling_mode is 3, no name": {"1_Pooling/config.json": {"pooling_mode": 3}},
@@ -326,10 +315,10 @@ MALFORMED = {
         "config_sentence_transformers.json": {
             "prompts": {"query": "q: "},
             "default_prompt_name": "web",
-        },
+        }
     },
     "prompts is \\['query: '\\], no names": {
-        "config_sentence_transformers.json": {"prompts": ["query: "]},
+        "config_sentence_transformers.json": {"prompts": ["query: "]}
     },
 }
 
@@ -362,7 +351,7 @@ def test_options_say_what_no_file_says(released, tmp_path, capsys):
     # Of several prompts none is the default: sentence-transformers' `encode` puts none before a
     # text.
     files = VERSION_2 | {
-        "config_sentence_transformers.json": {"prompts": PROMPTS, "default_prompt_name": None},
+        "config_sentence_transformers.json": {"prompts": PROMPTS, "default_prompt_name": None}
     }
     folder = beside(released, tmp_path / "st", files)
     assert run_from(folder, tmp_path / "prompts") == 0
@@ -374,12 +363,7 @@ def test_options_say_what_no_file_says(released, tmp_path, capsys):
     assert open_run(tmp_path / "prompts").sentences.prefix == ""
     assert run_from(folder, tmp_path / "query", "--prefix", "query: ") == 0
     assert open_run(tmp_path / "query").sentences == Sentences(
-        None,
-        "mean",
-        "query: ",
-        True,
-        LONGEST,
-        PROMPTS,
+        None, "mean", "query: ", True, LONGEST, PROMPTS
     )
 
 
@@ -472,7 +456,7 @@ def test_the_way_back(released, tmp_path, capsys, monkeypatch):
                 "--to",
                 str(tmp_path / "out"),
                 "--unverified",
-            ],
+            ]
         )
         == 0
     )
@@ -492,9 +476,7 @@ def test_the_way_back(released, tmp_path, capsys, monkeypatch):
     np.testing.assert_allclose(open_run(tmp_path / "run").embed(TEXTS, "en")[-1], wanted, atol=1e-5)
     # The code of the model card, run where it lies.
     (code,) = re.findall(
-        r"```python\n(.+?)```",
-        (tmp_path / "out" / "README.md").read_text("utf-8"),
-        re.DOTALL,
+        r"```python\n(.+?)```", (tmp_path / "out" / "README.md").read_text("utf-8"), re.DOTALL
     )
     names = {}
     monkeypatch.chdir(tmp_path / "out")
@@ -521,7 +503,7 @@ def test_what_the_library_has_not_is_not_written(released, tmp_path, capsys):
                     "--to",
                     str(out),
                     "--unverified",
-                ],
+                ]
             )
             == 0
         )
@@ -539,7 +521,7 @@ def test_what_the_library_has_not_is_not_written(released, tmp_path, capsys):
                 "--to",
                 str(tmp_path / "out"),
                 "--unverified",
-            ],
+            ]
         )
         == 0
     )

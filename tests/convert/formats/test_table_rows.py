@@ -102,9 +102,7 @@ def test_in_and_out_again(folder, tmp_path, capsys):
             wanted, got = (model(ids, output_hidden_states=True) for model in (theirs, ours))
         np.testing.assert_allclose(got.logits.numpy(), wanted.logits.numpy(), atol=1e-4)
         np.testing.assert_allclose(
-            states[:, i],
-            torch.stack(wanted.hidden_states)[:, 0].mean(1).numpy(),
-            atol=1e-4,
+            states[:, i], torch.stack(wanted.hidden_states)[:, 0].mean(1).numpy(), atol=1e-4
         )
     again = str(tmp_path / "again")
     assert main(["import", "--from", str(out), "--to", again]) == 0

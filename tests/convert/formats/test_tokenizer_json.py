@@ -26,11 +26,7 @@ GOLDEN = Path(__file__).parents[2] / "golden" / "tokenizers.json"
 LAYOUTS = {
     "xlmr": dict(unk_id=0, bos_id=1, eos_id=2, pad_id=-1),
     "xlm": dict(
-        bos_id=0,
-        eos_id=1,
-        pad_id=2,
-        unk_id=3,
-        control_symbols=list(XLM_SPECIAL_PIECES[4:]),
+        bos_id=0, eos_id=1, pad_id=2, unk_id=3, control_symbols=list(XLM_SPECIAL_PIECES[4:])
     ),
 }
 RAW = dict(remove_extra_whitespaces=False, add_dummy_prefix=False)
@@ -163,7 +159,7 @@ def test_every_rule_of_the_table(kind, exceptions):
         text for text in asked if theirs.normalize(text) != ours.normalizer.normalize_str(text)
     ]
     assert {text[-1] for text in differing} <= charsmap.UNLIKE_NFC and 0 < len(
-        differing,
+        differing
     ) < exceptions
     alone = [
         chr(code)
@@ -195,8 +191,7 @@ def test_specials_pairs_and_text_again(layout, tmp_path):
     )
     text = "The water of the lake is cold."
     assert tokenizer.decode(
-        tokenizer(text)["input_ids"],
-        skip_special_tokens=True,
+        tokenizer(text)["input_ids"], skip_special_tokens=True
     ) == vocabulary.decode(vocabulary.encode(text))
     assert tokenizer(["a", "Das Wasser"], padding=True)["input_ids"][0][-1] == vocabulary.pad_id
 
@@ -310,8 +305,7 @@ def test_user_defined_pieces_have_the_score_that_sentencepiece_gives_them(score)
     def with_piece(proto):
         for piece in ("ab", "c", "ä", "äa"):
             next((p for p in proto.pieces if p.piece == piece), None) or proto.pieces.add(
-                piece=piece,
-                type=1,
+                piece=piece, type=1
             )
         for piece in proto.pieces:
             if piece.piece in ("ab", "c", "ä", "äa"):
@@ -400,7 +394,7 @@ def test_what_we_wrote_is_the_model_again(kind, tmp_path):
         "xlmr",
     )
     assert again.size == vocabulary.size and again.pieces(range(again.size)) == vocabulary.pieces(
-        range(again.size),
+        range(again.size)
     )
     assert [text for text in TEXTS if again.encode(text) != vocabulary.encode(text)] == []
 

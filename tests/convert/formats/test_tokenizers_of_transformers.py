@@ -169,10 +169,7 @@ def assert_ids_are(vocabulary, theirs, texts=TEXTS):
     assert [text for text, a, b in zip(texts, found, wanted, strict=True) if a != b] == []
     pair = theirs("Das Wasser", "des Sees")["input_ids"]
     row = pair_row(
-        vocabulary.encode("Das Wasser"),
-        vocabulary.encode("des Sees"),
-        vocabulary,
-        len(pair),
+        vocabulary.encode("Das Wasser"), vocabulary.encode("des Sees"), vocabulary, len(pair)
     )
     assert row["input_ids"].tolist() == pair
     for role in ("pad", "unk", "mask"):
@@ -201,7 +198,7 @@ def test_a_bare_metaspace_and_nameless_roles(tmp_path):
         vocabulary.begins_word()[i] for i in vocabulary.special_ids
     )
     assert vocabulary.decode(ids) == "Das Wasser ist kalt" and spans[-1][1] == len(
-        "Das Wasser ist kalt",
+        "Das Wasser ist kalt"
     )
 
 
@@ -219,12 +216,12 @@ def test_tokens_that_were_added_to_the_pieces(tmp_path):
             "id": len(told["model"]["vocab"]),
             "content": "<url>",
             "special": False,
-        },
+        }
     )
     vocabulary = vocabulary_of(folder_of(tmp_path, told, "XLMRobertaTokenizer"))
     theirs = transformers.AutoTokenizer.from_pretrained(folder)
     assert vocabulary.size == len(theirs) and vocabulary.size - 1 in vocabulary.encode(
-        "Das <url> Wasser",
+        "Das <url> Wasser"
     )
     assert_ids_are(vocabulary, theirs, (*TEXTS, "Das <url> Wasser"))
 
@@ -234,17 +231,13 @@ def byte_level():
     made = ByteLevelBPETokenizer()
     special = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
     made.train_from_iterator(
-        SENTENCES * 4,
-        vocab_size=600,
-        special_tokens=special,
-        show_progress=False,
+        SENTENCES * 4, vocab_size=600, special_tokens=special, show_progress=False
     )
     return made
 
 
 @pytest.mark.parametrize(
-    "kind, model_type",
-    [("RobertaTokenizer", "roberta"), ("BartTokenizer", "bart")],
+    "kind, model_type", [("RobertaTokenizer", "roberta"), ("BartTokenizer", "bart")]
 )
 def test_byte_level_bpe_of_vocab_and_merges(kind, model_type, byte_level, tmp_path):
     byte_level.save_model(str(tmp_path))
@@ -256,7 +249,7 @@ def test_byte_level_bpe_of_vocab_and_merges(kind, model_type, byte_level, tmp_pa
     ids = vocabulary.encode("The water 水")
     assert vocabulary.decode(ids) == "The water 水"
     assert [vocabulary.begins_word()[i] for i in ids].count(
-        True,
+        True
     ) == 2  # the first word has no space before it
     saved = tmp_path / "saved"
     theirs.save_pretrained(saved)
@@ -293,7 +286,7 @@ def test_byte_level_bpe_with_names_of_bert(byte_level, tmp_path):
 def test_exported_and_moved_it_is_the_same(shape, tmp_path):
     (tmp_path / "theirs").mkdir(), (tmp_path / "moved").mkdir()
     vocabulary = vocabulary_of(
-        folder_of(tmp_path / "theirs", unigram_file(*SHAPES[shape]), "XLMRobertaTokenizer"),
+        folder_of(tmp_path / "theirs", unigram_file(*SHAPES[shape]), "XLMRobertaTokenizer")
     )
     for name, content in vocabulary.files().items():
         (tmp_path / "moved" / name).write_bytes(content)

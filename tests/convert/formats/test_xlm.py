@@ -31,7 +31,7 @@ SHAPES = {
 
 def save(path, kind="XLMWithLMHeadModel", **changes):
     model = foreign.randomised(
-        getattr(transformers, kind)(transformers.XLMConfig(**{**CONFIG, **changes})),
+        getattr(transformers, kind)(transformers.XLMConfig(**{**CONFIG, **changes}))
     )
     model.save_pretrained(path)
     return model
@@ -46,10 +46,7 @@ def folder(tmp_path_factory):
 
 def given(batch):
     return foreign.tensors(
-        batch,
-        input_ids="input_ids",
-        attention_mask="pack_ids",
-        langs="language_ids",
+        batch, input_ids="input_ids", attention_mask="pack_ids", langs="language_ids"
     )
 
 
@@ -62,11 +59,7 @@ def test_logits_and_the_states_of_every_layer_are_theirs(shape, tmp_path):
         and found.vocabulary_head
     )
     batch = foreign.batch_of(
-        found.config.vocab_size,
-        37,
-        pad=2,
-        ends=1,
-        languages=max(found.config.num_languages, 1),
+        found.config.vocab_size, 37, pad=2, ends=1, languages=max(found.config.num_languages, 1)
     )
     states, logits = foreign.states_and_logits(found, batch)
     with torch.no_grad():
@@ -96,8 +89,7 @@ def test_a_body_without_prefix_is_the_same_and_has_no_bias(folder, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("kind", "labels"),
-    [("SequenceClassification", 5), ("TokenClassification", 4)],
+    ("kind", "labels"), [("SequenceClassification", 5), ("TokenClassification", 4)]
 )
 def test_classifiers_are_theirs(kind, labels, tmp_path):
     from xlingjax.model.attention import AttentionSpec
@@ -110,9 +102,7 @@ def test_classifiers_are_theirs(kind, labels, tmp_path):
     assert found.config.classifier_dropout == (0.25 if labels == 5 else None)
     batch, model = foreign.batch_of(50, 20, pad=2, ends=1, languages=3), Encoder(found.config)
     ours = model.classify(
-        found.params,
-        model.encode(found.params, batch, AttentionSpec(bidirectional)),
-        batch,
+        found.params, model.encode(found.params, batch, AttentionSpec(bidirectional)), batch
     )
     with torch.no_grad():
         wanted = theirs(**given(batch)).logits.numpy()
@@ -204,8 +194,7 @@ def test_what_is_written_back_is_read_by_transformers_and_by_us_bit_by_bit(folde
     roles = SimpleNamespace(pad_id=2, bos_id=0, eos_id=1, unk_id=3, mask_id=5)
     (tmp_path / "config.json").write_text(json.dumps(xlm.described(found.config, roles, (), CODES)))
     model, told = transformers.XLMWithLMHeadModel.from_pretrained(
-        tmp_path,
-        output_loading_info=True,
+        tmp_path, output_loading_info=True
     )
     assert not any(told[kind] for kind in ("missing_keys", "unexpected_keys", "mismatched_keys"))
     original = transformers.XLMWithLMHeadModel.from_pretrained(folder).state_dict()
@@ -239,7 +228,7 @@ def spoken(tmp_path_factory):
     )
     (path / "vocab.vocab").unlink()
     size = sentencepiece.SentencePieceProcessor(
-        model_file=str(path / "vocab.model"),
+        model_file=str(path / "vocab.model")
     ).get_piece_size()
     save(path, vocab_size=size, max_position_embeddings=90)
     return path
@@ -339,10 +328,7 @@ def test_a_folder_of_byte_pair_codes_is_imported_and_exported(of_fastbpe, tmp_pa
 
 
 def test_byte_pair_codes_that_are_not_theirs_are_found_out(
-    of_fastbpe,
-    tmp_path,
-    monkeypatch,
-    capsys,
+    of_fastbpe, tmp_path, monkeypatch, capsys
 ):
     from xlingjax.data.vocabulary.fastbpe import FastBpeVocabulary
 

@@ -33,15 +33,10 @@ PARAMS = dict(
 def encoder(seed=0, **changes):
     """(transformers' model, the table of XLM's own code)"""
     config = dict(
-        emb_dim=24,
-        n_layers=3,
-        n_heads=4,
-        vocab_size=50,
-        n_langs=3,
-        max_position_embeddings=37,
+        emb_dim=24, n_layers=3, n_heads=4, vocab_size=50, n_langs=3, max_position_embeddings=37
     )
     model = foreign.randomised(
-        transformers.XLMWithLMHeadModel(transformers.XLMConfig(**{**config, **changes})),
+        transformers.XLMWithLMHeadModel(transformers.XLMConfig(**{**config, **changes}))
     )
     generator = torch.Generator().manual_seed(seed)
     for weight in model.parameters():
@@ -80,10 +75,7 @@ def test_states_and_logits_of_an_encoder_are_those_of_transformers(kind, tmp_pat
     batch = foreign.batch_of(50, 37, pad=2, ends=1, languages=3)
     states, logits = foreign.states_and_logits(found, batch)
     given = foreign.tensors(
-        batch,
-        input_ids="input_ids",
-        attention_mask="pack_ids",
-        langs="language_ids",
+        batch, input_ids="input_ids", attention_mask="pack_ids", langs="language_ids"
     )
     with torch.no_grad():
         wanted = theirs(**given, output_hidden_states=True)
@@ -100,9 +92,7 @@ def with_decoder(tmp_path, **changes):
     for n in range(3):
         for part in ("q", "k", "v", "out"):
             target[f"encoder_attn.{n}.{part}_lin.weight"] = 0.3 * torch.randn(
-                24,
-                24,
-                generator=generator,
+                24, 24, generator=generator
             )
             target[f"encoder_attn.{n}.{part}_lin.bias"] = 0.3 * torch.randn(24, generator=generator)
         target[f"layer_norm15.{n}.weight"] = 1 + 0.3 * torch.randn(24, generator=generator)
@@ -115,13 +105,7 @@ def with_decoder(tmp_path, **changes):
 def reference_decoder(table, n):
     """Layer n as PyTorch's own, which is the same arithmetic in other code."""
     layer = torch.nn.TransformerDecoderLayer(
-        24,
-        4,
-        96,
-        0.0,
-        torch.nn.functional.gelu,
-        1e-12,
-        batch_first=True,
+        24, 4, 96, 0.0, torch.nn.functional.gelu, 1e-12, batch_first=True
     )
     for own, theirs in (
         (layer.self_attn, f"attentions.{n}"),
@@ -129,7 +113,7 @@ def reference_decoder(table, n):
     ):
         for part in ("weight", "bias"):
             getattr(own, f"in_proj_{part}").data = torch.cat(
-                [table[f"{theirs}.{p}_lin.{part}"] for p in "qkv"],
+                [table[f"{theirs}.{p}_lin.{part}"] for p in "qkv"]
             )
             getattr(own.out_proj, part).data = table[f"{theirs}.out_lin.{part}"]
     for own, theirs in (
@@ -156,15 +140,11 @@ def test_a_decoder_has_its_own_tables_and_its_logits_are_the_references(tmp_path
     model = Seq2Seq(found.config)
     memory_BLD = model.encode(found.params, batch, AttentionSpec(bidirectional))
     g, table_VD, bias_V = model.decoder_head(
-        found.params,
-        model.decode(found.params, batch, memory_BLD),
+        found.params, model.decode(found.params, batch, memory_BLD)
     )
     ours = np.asarray(g @ table_VD.T + bias_V)[..., :50]
     given = foreign.tensors(
-        batch,
-        ids="decoder_ids",
-        langs="decoder_language_ids",
-        positions="decoder_position_ids",
+        batch, ids="decoder_ids", langs="decoder_language_ids", positions="decoder_position_ids"
     )
     x = sum(
         target[f"{name}.weight"][given[key]]
@@ -176,11 +156,7 @@ def test_a_decoder_has_its_own_tables_and_its_logits_are_the_references(tmp_path
     )
     with torch.no_grad():
         x = torch.nn.functional.layer_norm(
-            x,
-            (24,),
-            target["layer_norm_emb.weight"],
-            target["layer_norm_emb.bias"],
-            1e-12,
+            x, (24,), target["layer_norm_emb.weight"], target["layer_norm_emb.bias"], 1e-12
         )
         for n in range(3):
             x = reference_decoder(target, n)(
@@ -212,8 +188,7 @@ class Payload:
 def test_a_payload_is_refused_and_not_run(tmp_path):
     torch.save({"model": {}, "params": {"n_langs": Payload(tmp_path / "ran")}}, tmp_path / "x.pth")
     with pytest.raises(
-        UserError,
-        match="holds more than tensors, and what a pickle holds it can run: refused",
+        UserError, match="holds more than tensors, and what a pickle holds it can run: refused"
     ):
         xlm_checkpoint.params_of(tmp_path / "x.pth")
     assert not (tmp_path / "ran").exists()
@@ -254,8 +229,7 @@ def test_untied_heads_tables_of_something_else_and_lost_vocabularies_are_refused
             xlm_checkpoint.params_of(tmp_path / "x.pth")
     torch.save({"model": table, "params": PARAMS}, tmp_path / "x.pth")
     with pytest.raises(
-        UserError,
-        match="no sentencepiece.bpe.model in .*, no tokenizer.json and no vocab.txt",
+        UserError, match="no sentencepiece.bpe.model in .*, no tokenizer.json and no vocab.txt"
     ):
         xlm_checkpoint.read(tmp_path / "x.pth")
 
@@ -282,7 +256,7 @@ def test_a_file_beside_our_vocabulary_is_imported(tmp_path, capsys):
         character_coverage=1.0,
     )
     size = sentencepiece.SentencePieceProcessor(
-        model_file=str(tmp_path / "vocab.model"),
+        model_file=str(tmp_path / "vocab.model")
     ).get_piece_size()
     file = tmp_path / "mlm.pth"
     torch.save({"model": encoder(vocab_size=size)[1], "params": {**PARAMS, "n_words": size}}, file)
@@ -291,9 +265,7 @@ def test_a_file_beside_our_vocabulary_is_imported(tmp_path, capsys):
     opened = open_run(run)
     assert opened.languages == ("ar", "de", "zh")
     jax.tree.map(
-        np.testing.assert_array_equal,
-        opened.params,
-        xlm_checkpoint.params_of(file).params,
+        np.testing.assert_array_equal, opened.params, xlm_checkpoint.params_of(file).params
     )
     (tmp_path / "other.pth").write_bytes(file.read_bytes())
     assert main(["import", "--from", str(tmp_path), "--to", f"{run}2", "--unverified"]) == 2
@@ -338,7 +310,6 @@ def test_a_file_beside_codes_is_imported(words, tmp_path, capsys):
     (folder / "vocab_xnli_15").write_text("".join(f"{line}\n" for line in lines))
     torch.save({**made, "model": encoder(vocab_size=size + 1)[1]}, folder / "mlm.pth")
     with pytest.raises(
-        UserError,
-        match=f"its vocabulary has {size} pieces .layout xlm., it {size + 1} words",
+        UserError, match=f"its vocabulary has {size} pieces .layout xlm., it {size + 1} words"
     ):
         xlm_checkpoint.read(folder / "mlm.pth")

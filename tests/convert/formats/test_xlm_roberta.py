@@ -91,11 +91,7 @@ def test_the_names_lead_back_to_the_same_bits(folder):
     ],
 )
 def test_another_head_is_compared_and_the_random_vocabulary_head_said(
-    kind,
-    labels,
-    compared,
-    tmp_path,
-    capsys,
+    kind, labels, compared, tmp_path, capsys
 ):
     small_xlmr.save(tmp_path / "hf", f"XLMRoberta{kind}", num_labels=labels)
     assert main(["import", "--from", str(tmp_path / "hf"), "--to", str(tmp_path / "run")]) == 0
@@ -140,8 +136,7 @@ def test_shards_pickles_and_half_precision_are_the_same_weights(folder, tmp_path
     shutil.copytree(folder, tmp_path / "pickle")
     (tmp_path / "pickle" / "model.safetensors").unlink()
     torch.save(
-        model.state_dict(),
-        tmp_path / "pickle" / "pytorch_model.bin",
+        model.state_dict(), tmp_path / "pickle" / "pytorch_model.bin"
     )  # with every name of tied weights
     for name in ("shards", "pickle"):
         jax.tree.map(np.testing.assert_array_equal, read(tmp_path / name).params, whole.params)
@@ -284,10 +279,7 @@ def test_all_that_differs_stands_in_a_table(folder, tmp_path, capsys):
 
 
 def test_a_model_that_transformers_computes_otherwise_is_refused(
-    folder,
-    tmp_path,
-    capsys,
-    monkeypatch,
+    folder, tmp_path, capsys, monkeypatch
 ):
     from xlingjax.convert.formats import xlm_roberta
 
@@ -349,7 +341,7 @@ def test_a_recipe_starts_from_a_folder_that_is_imported_once(folder, tmp_path, m
         recipe.corpus.vocabulary_path == run and recipe.corpus.vocabulary == read(folder).vocabulary
     )
     assert recipe.bound["model"].replace(name="", dtype="float32") == read(folder).config.replace(
-        name="",
+        name=""
     )
     monkeypatch.undo()
     monkeypatch.setenv("XLINGJAX_CACHE", str(tmp_path / "cache"))
@@ -358,8 +350,7 @@ def test_a_recipe_starts_from_a_folder_that_is_imported_once(folder, tmp_path, m
     shutil.copytree(folder, tmp_path / "hf")
     truncated(tmp_path / "hf")
     with pytest.raises(
-        UserError,
-        match="is no whole safetensors file",
+        UserError, match="is no whole safetensors file"
     ):  # as its own process says it
         read_recipe(["adapt"], [f"INIT_FROM=hf:{tmp_path / 'hf'}", *given])
     with pytest.raises(UserError, match="hf: names no folder and no hub id"):

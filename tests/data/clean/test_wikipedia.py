@@ -66,8 +66,7 @@ def test_a_damaged_dump_is_one_line(tmp_path, damaged):
     path = tmp_path / "dewiki-1-pages-articles.xml.bz2"
     path.write_bytes(damaged)
     with pytest.raises(
-        UserError,
-        match="no readable dump of MediaWiki|no compressed file's",
+        UserError, match="no readable dump of MediaWiki|no compressed file's"
     ) as error:
         list(articles(path))
     assert "\n" not in str(error.value) and str(path) in str(error.value)

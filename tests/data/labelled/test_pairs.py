@@ -26,7 +26,7 @@ def files(tmp_path):
             path.write_bytes(
                 lines
                 if isinstance(lines, bytes)
-                else "".join(f"{line}\n" for line in lines).encode(),
+                else "".join(f"{line}\n" for line in lines).encode()
             )
         return paths
 
@@ -82,7 +82,7 @@ def test_bucc(files):
     sides = {"de": ["de-1\teins\tzwei", "de-2\tdrei"], "en": ["en-1\tthree"]}
     (found,) = lp.read_bucc(files(**sides, gold=["de-2\ten-1"]), None, "de")
     assert found.source == (("de-1", "eins\tzwei"), ("de-2", "drei")) and found.gold == {
-        ("de-2", "en-1"),
+        ("de-2", "en-1")
     }
     assert lp.read_bucc(files(**sides), None, "de")[0].gold is None
     for changed, message in (

@@ -13,8 +13,8 @@ def squad(*answers, id="a", context=CONTEXT, question="Wo?"):
     given = [{"text": text, "answer_start": start} for text, start in answers]
     return {
         "paragraphs": [
-            {"context": context, "qas": [{"id": id, "question": question, "answers": given}]},
-        ],
+            {"context": context, "qas": [{"id": id, "question": question, "answers": given}]}
+        ]
     }
 
 
@@ -23,8 +23,7 @@ def read(tmp_path):
     def read(*articles, **options):
         path = tmp_path / "dev.json"
         path.write_text(
-            json.dumps({"version": "1.1", "data": articles}, ensure_ascii=False),
-            "utf-8",
+            json.dumps({"version": "1.1", "data": articles}, ensure_ascii=False), "utf-8"
         )
         return read_squad([path], None, "de", **options)
 
@@ -91,15 +90,13 @@ def test_what_a_machine_left_blank_is_lost(read):
     ]
     assert [one.id for one in read(*rows, numbered=True, translated=True)] == [*map(str, range(8))]
     for row, message in zip(
-        rows[1:7],
-        ["an answer is not an object"] * 2 + ["no text 'question'"],
-        strict=False,
+        rows[1:7], ["an answer is not an object"] * 2 + ["no text 'question'"], strict=False
     ):
         with pytest.raises(UserError, match=message):
             read(row)
     assert read(rows[0])[0].answers == (" ", "Köln")  # as the file says
     strange = {
-        "paragraphs": [{"context": CONTEXT, "qas": [{"id": "a", "asked": "Wo?", "answers": []}]}],
+        "paragraphs": [{"context": CONTEXT, "qas": [{"id": "a", "asked": "Wo?", "answers": []}]}]
     }
     for row, message in (
         (strange, "question a: no text 'question'"),

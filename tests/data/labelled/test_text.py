@@ -80,7 +80,7 @@ def test_quoting_is_what_every_mark_says(tmp_path):
 
     assert quoted('"say ""yes"""\tB\t0\nA\tB\t1\n')
     assert not quoted(
-        '"say ""yes"""\tB\t0\nA "b"\tB\t1\n',
+        '"say ""yes"""\tB\t0\nA "b"\tB\t1\n'
     )  # one field is written otherwise: the file is plain
     assert not quoted('"A whole quotation."\tB\t0\n')  # csv would have doubled the marks
     assert not quoted('"\tB\t0\n') and not quoted("A\tB\t0\n")
@@ -93,8 +93,7 @@ def test_test_sets_may_lack_the_label_from_every_line(tmp_path):
     path = write(tmp_path / "test.tsv", "a\tb\nc\td\n")
     assert table([path], NLI, "de") == [Example("a", "b", None), Example("c", "d", None)]
     with pytest.raises(
-        UserError,
-        match=r"test.tsv, line 2: 3 columns, expected 2: premise TAB hypothesis",
+        UserError, match=r"test.tsv, line 2: 3 columns, expected 2: premise TAB hypothesis"
     ):
         table([write(path, "a\tb\nc\td\tneutral\n")], NLI, "de")
     with pytest.raises(UserError, match=r"test.tsv, line 1: 1 columns, expected 3"):
@@ -104,8 +103,7 @@ def test_test_sets_may_lack_the_label_from_every_line(tmp_path):
 def test_raw_xnli_is_read_by_its_header_and_language(tmp_path):
     header = "language\tgold_label\tparse\tsentence1\tsentence2\tmatch"
     path = write(
-        tmp_path / "x.tsv",
-        f"{header}\nde\tneutral\t(\tA\tB\tTrue\nfr\tentailment\t(\tC\tD\tTrue\n",
+        tmp_path / "x.tsv", f"{header}\nde\tneutral\t(\tA\tB\tTrue\nfr\tentailment\t(\tC\tD\tTrue\n"
     )
     table = lt.Table(
         ("language", "gold_label", "sentence1", "sentence2"),
@@ -147,7 +145,7 @@ def test_translations_with_their_original(tmp_path):
     path = write(tmp_path / "x.tsv", 'A\tB\tL\' "A"\tU\tcontradictory\n')
     assert lt.read_translated([path], NLI, "fr") == [Example('L\' "A"', "U", "contradiction")]
     assert lt.read_translated([write(path, "L'A\tU\tneutral\n")], NLI, "fr") == [
-        Example("L'A", "U", "neutral"),
+        Example("L'A", "U", "neutral")
     ]
     with pytest.raises(UserError, match=r"x.tsv, line 1: 4 columns, expected 3"):
         lt.read_translated([write(path, "A\tB\tL'A\tneutral\n")], NLI, "fr")
@@ -204,7 +202,7 @@ def test_intents(tmp_path):
         lt.read_xsid_intents([write(path, xsid.replace("weather/find", "weather"))], task, "de")
     mtod = "alarm/set_alarm\t8:13:datetime\tAlarma a las 5 \tes_XX\n"
     assert lt.read_mtod_intents([write(path, mtod)], task, "es") == [
-        Example("Alarma a las 5", None, "alarm/set_alarm"),
+        Example("Alarma a las 5", None, "alarm/set_alarm")
     ]
     for text, message in (
         (

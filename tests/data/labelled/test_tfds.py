@@ -69,7 +69,7 @@ def test_the_records_are_those_of_the_official_files(official, sets, name, split
     task = task_named(name)
     assert language in languages_present(task, sets, split)
     assert sorted(map(str, without_line(read(task, sets, split, language)))) == sorted(
-        map(str, without_line(read(task, official, split, language))),
+        map(str, without_line(read(task, official, split, language)))
     )
 
 
@@ -216,8 +216,7 @@ def test_a_set_that_is_not_prepared_is_named_with_what_prepares_it(sets, tmp_pat
             read(task_named(name), sets, split, language)
         assert find(task_named(name), sets, split, language) is None
     with pytest.raises(
-        UserError,
-        match=r"no folder .*nowhere; give the folder that TensorFlow Datasets prepared",
+        UserError, match=r"no folder .*nowhere; give the folder that TensorFlow Datasets prepared"
     ):
         find(task_named("xtreme/xnli"), f"tfds:{tmp_path}/nowhere", "dev", "de")
     # another version, and a set that lacks the split
@@ -225,7 +224,7 @@ def test_a_set_that_is_not_prepared_is_named_with_what_prepares_it(sets, tmp_pat
     shutil.copytree(folder / "xquad/de/3.0.0", old)
     assert languages_present(task_named("xtreme/xquad"), f"tfds:{tmp_path}", "test") == []
     assert languages_present(task_named("applications/ud"), sets, "dev") == [
-        "de",
+        "de"
     ]  # de_pud has none
 
 
@@ -235,8 +234,7 @@ def test_faults_of_a_set(sets, tmp_path):
     (shard,) = folder.glob("xnli-validation*")
     shard.write_bytes(shard.read_bytes()[:-9])
     with pytest.raises(
-        UserError,
-        match=r"xnli/1.1.0: TFDS cannot read it \(.*\); prepare it again",
+        UserError, match=r"xnli/1.1.0: TFDS cannot read it \(.*\); prepare it again"
     ):
         read(task, f"tfds:{tmp_path}", "dev", "de")
     (folder / "dataset_info.json").write_text("{}")
@@ -269,10 +267,7 @@ except Exception as error:
     print(type(error).__name__, error)
 """
     told = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        check=True,
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
     ).stdout.splitlines()
     assert told[0] == "['de']"
     assert (
@@ -291,7 +286,6 @@ def test_predictions_are_scored_against_a_set_by_id_alone(sets, tmp_path):
     (tmp_path / "xnli").mkdir()
     (tmp_path / "xnli/test-de.tsv").write_text("neutral\n" * 6)
     with pytest.raises(
-        UserError,
-        match="xtreme/xnli: its predictions are read in the order of the official files",
+        UserError, match="xtreme/xnli: its predictions are read in the order of the official files"
     ):
         score_files(suite_tasks("xtreme"), tmp_path, sets, allow_missing=True)

@@ -85,8 +85,7 @@ def test_wikiann_bears_its_language_or_not(tmp_path):
         "de:",
     )
     with pytest.raises(
-        UserError,
-        match=r"de-dev, line 2: 'x' does not begin with its language, 'de:'",
+        UserError, match=r"de-dev, line 2: 'x' does not begin with its language, 'de:'"
     ):
         lw.read_wikiann([write(path, "de:Paris\tB-LOC\nx\tO\n")], NER, "de")
 
@@ -133,9 +132,7 @@ def test_xsid_slots(tmp_path):
     assert lw.read_xsid_slots([path], NER, "de") == [Tagged(("in", "Paris"), ("O", "B-LOC"))]
     with pytest.raises(UserError, match=r"x.conll, line 6: .* is not a word, a tab and its tag"):
         lw.read_xsid_slots(
-            [write(path, text.replace("3\t\tfind\tO", "3\t\tfind\tB-LOC"))],
-            NER,
-            "de",
+            [write(path, text.replace("3\t\tfind\tO", "3\t\tfind\tB-LOC"))], NER, "de"
         )
     with pytest.raises(UserError, match=r"x.conll, line 5: 3 columns, expected 4"):
         lw.read_xsid_slots([write(path, text.replace("Paris\tfind\tB", "Paris\tB"))], NER, "de")

@@ -24,7 +24,7 @@ def hashes(manifest):
 
 def test_manifest_describes_every_file(corpus):
     on_disk = {str(p.relative_to(corpus.root)) for p in corpus.root.rglob("*") if p.is_file()} - {
-        "manifest.json",
+        "manifest.json"
     }
     assert on_disk == set(corpus.manifest["files"])
     assert json.loads((corpus.root / "manifest.json").read_text("utf-8")) == corpus.manifest

@@ -63,9 +63,7 @@ GOLDEN = [
 
 
 @pytest.mark.parametrize(
-    ("what", "variant", "front", "expected"),
-    GOLDEN,
-    ids=[row[3] for row in GOLDEN],
+    ("what", "variant", "front", "expected"), GOLDEN, ids=[row[3] for row in GOLDEN]
 )
 def test_golden_sentences(what, variant, front, expected):
     assert language("de").sentence(what, variant, front).text == expected

@@ -20,11 +20,7 @@ EAT = frame(
     time=MONDAY,
 )
 GIVE = frame(
-    "give",
-    "give",
-    agent=ANNA,
-    recipient=NP("teacher", "def"),
-    object=NP("pencil", "indef", "old"),
+    "give", "give", agent=ANNA, recipient=NP("teacher", "def"), object=NP("pencil", "indef", "old")
 )
 OWN = frame("own", agent=PETER, object=NP("armchair", "number", "white", "two"))
 LIKE = frame("like", "like", agent=NP("doctor", "def"), object=NP("mouse", "generic"))
@@ -73,9 +69,7 @@ GOLDEN = [
 
 
 @pytest.mark.parametrize(
-    ("what", "variant", "front", "expected"),
-    GOLDEN,
-    ids=[row[3] for row in GOLDEN],
+    ("what", "variant", "front", "expected"), GOLDEN, ids=[row[3] for row in GOLDEN]
 )
 def test_golden_sentences(what, variant, front, expected):
     assert language("es").sentence(what, variant, front).text == expected

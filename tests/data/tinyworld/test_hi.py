@@ -20,11 +20,7 @@ READ = frame(
     time=MONDAY,
 )
 GIVE = frame(
-    "give",
-    "give",
-    agent=ANNA,
-    recipient=NP("fisherman", "def"),
-    object=NP("box", "indef", "old"),
+    "give", "give", agent=ANNA, recipient=NP("fisherman", "def"), object=NP("box", "indef", "old")
 )
 WASH = frame("action", "wash", agent=PETER, object=NP("horse", "def", "black"))
 OWN = frame("own", agent=PETER, object=NP("butterfly", "number", "", "two"))
@@ -62,9 +58,7 @@ GOLDEN = [
     ),
     (
         Frame(
-            "sequence",
-            "then",
-            parts=(frame("motion", "drive", agent=ANNA, goal=NP("paris")), WASH),
+            "sequence", "then", parts=(frame("motion", "drive", agent=ANNA, goal=NP("paris")), WASH)
         ),
         False,
         "पहले अन्ना गाड़ी से पेरिस गई, फिर पीटर ने काले घोड़े को नहलाया।",
@@ -73,9 +67,7 @@ GOLDEN = [
 
 
 @pytest.mark.parametrize(
-    ("what", "front", "expected"),
-    GOLDEN,
-    ids=[str(i) for i in range(len(GOLDEN))],
+    ("what", "front", "expected"), GOLDEN, ids=[str(i) for i in range(len(GOLDEN))]
 )
 def test_golden_sentences(what, front, expected):
     assert language("hi").sentence(what, front=front).text == expected

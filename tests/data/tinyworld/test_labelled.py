@@ -60,8 +60,7 @@ def inference():
 def test_labels_are_balanced_within_each_hypothesis(inference):
     for part, size in (("train", 3600), ("test", 600)):
         assert Counter(label for _, _, label in inference[part]) == dict.fromkeys(
-            nli.LABELS,
-            size // 3,
+            nli.LABELS, size // 3
         )
         labels = {}
         for _, hypothesis, label in inference[part]:
@@ -83,8 +82,7 @@ def test_the_hypothesis_alone_says_nothing(inference):
     bags = text.CountVectorizer(ngram_range=(1, 2))
     x = bags.fit_transform([hypothesis for _, hypothesis, _ in inference["train"]])
     model = linear.LogisticRegression(max_iter=200).fit(
-        x,
-        [label for _, _, label in inference["train"]],
+        x, [label for _, _, label in inference["train"]]
     )
     test = bags.transform([hypothesis for _, hypothesis, _ in inference["test"]])
     assert model.score(test, [label for _, _, label in inference["test"]]) <= 0.40
@@ -193,8 +191,7 @@ def test_tags_are_valid(corpus):
 
 
 @pytest.mark.parametrize(
-    "code, begins",
-    [("en", "{}. {}"), ("zh", "{}。{}")],
+    "code, begins", [("en", "{}. {}"), ("zh", "{}。{}")]
 )  # which writes no spaces
 def test_questions_to_write_are_those_asked_each_behind_its_answer(corpus, code, begins):
     rows = []

@@ -178,7 +178,7 @@ def test_text_again_is_theirs(folder, vocabulary):
     for text in TEXTS:
         ids = vocabulary.encode(text)
         assert vocabulary.decode([1, *ids, 1, 2]) == theirs.convert_tokens_to_string(
-            theirs.convert_ids_to_tokens(ids),
+            theirs.convert_ids_to_tokens(ids)
         )
 
 
@@ -272,7 +272,7 @@ def test_words_alone_are_those_of_is_split_into_words(vocabulary, tmp_path):
     ]
     ids, owners = pieces_of_words(words, "de", vocabulary, apart=True)
     for n, word in enumerate(
-        words,
+        words
     ):  # a word that they make nothing of, an accent alone, is <unk> here
         own = [i for i, owner in zip(ids, owners, strict=True) if owner == n]
         wanted = theirs([word], is_split_into_words=True, add_special_tokens=False).input_ids
@@ -322,7 +322,7 @@ def test_a_moved_vocabulary_is_the_same(vocabulary, tmp_path):
         (tmp_path / name).write_bytes(content)
     again = Vocabulary.load(tmp_path)
     assert again == vocabulary and again.special_ids == vocabulary.special_ids == frozenset(
-        range(14),
+        range(14)
     )
     assert [again.encode(text) for text in TEXTS] == [vocabulary.encode(text) for text in TEXTS]
     told = json.loads((tmp_path / "tokenizer_config.json").read_text())
@@ -387,8 +387,7 @@ def changed(name, change):
         ),
         (
             changed(
-                "tokenizer_config.json",
-                lambda told: told.update(do_lowercase_and_remove_accent=1),
+                "tokenizer_config.json", lambda told: told.update(do_lowercase_and_remove_accent=1)
             ),
             "do_lowercase_and_remove_accent=1",
         ),

@@ -28,11 +28,7 @@ def xlmr_model(corpus, tmp_path_factory):
     prefix = tmp_path_factory.mktemp("xlmr") / "spm"
     files = [str(path) for path in sorted(corpus.glob("mono/*/*.txt"))]
     sentencepiece.SentencePieceTrainer.train(
-        input=files,
-        model_prefix=str(prefix),
-        vocab_size=200,
-        character_coverage=1.0,
-        minloglevel=2,
+        input=files, model_prefix=str(prefix), vocab_size=200, character_coverage=1.0, minloglevel=2
     )
     return prefix.with_suffix(".model")
 
@@ -65,7 +61,7 @@ def test_sentinels_are_special_tokens_behind_xlms(corpus, tmp_path):
 
 def test_xlmr_ids_are_sentencepiece_ids_plus_one(xlmr_model):
     xlmr_model.with_name("vocab.json").write_text(
-        '{"layout": 39786, "the": 5}',
+        '{"layout": 39786, "the": 5}'
     )  # another program's
     vocabulary = Vocabulary.load(xlmr_model)
     processor = sentencepiece.SentencePieceProcessor(model_file=str(xlmr_model))
@@ -95,7 +91,7 @@ def test_round_trips(which, vocabulary, xlmr_model):
         # SentencePiece normalises full-width punctuation, so compare what it says of its own
         # encoding.
         assert chosen.decode(wrapped) == chosen._processor.decode(
-            chosen._processor.encode(sentence),
+            chosen._processor.encode(sentence)
         )
         assert "".join(chosen.pieces(ids)).replace("▁", " ").strip() == chosen.decode(ids)
     flat, lengths = chosen.encode_lines([*SENTENCES, ""])
@@ -140,12 +136,7 @@ def test_training_is_deterministic_and_the_seed_matters(corpus, tmp_path):
     def make(name, **options):
         pattern = str(corpus / "mono/*/*.txt")
         return train_vocabulary(
-            tmp_path / name,
-            mono=pattern,
-            size=200,
-            sentences=60,
-            threads=1,
-            **options,
+            tmp_path / name, mono=pattern, size=200, sentences=60, threads=1, **options
         ).sha256
 
     assert make("a") == make("b")
@@ -192,11 +183,7 @@ def test_report_figures(vocabulary, tmp_path):
 
 def test_byte_fallback_leaves_nothing_unknown(corpus, tmp_path):
     vocabulary = train_vocabulary(
-        tmp_path,
-        mono=str(corpus / "mono/en/*.txt"),
-        size=340,
-        byte_fallback=True,
-        threads=1,
+        tmp_path, mono=str(corpus / "mono/en/*.txt"), size=340, byte_fallback=True, threads=1
     )
     assert (
         vocabulary.unk_id not in vocabulary.encode("Ωß狗")
@@ -206,10 +193,7 @@ def test_byte_fallback_leaves_nothing_unknown(corpus, tmp_path):
 
 @pytest.mark.parametrize("model_type", ["unigram", "bpe"])
 def test_a_text_too_small_for_the_size_gives_the_largest_that_it_has(
-    model_type,
-    corpus,
-    tmp_path,
-    capsys,
+    model_type, corpus, tmp_path, capsys
 ):
     """One piece more is what SentencePiece refuses, and the largest is what that size gives."""
     import sentencepiece
@@ -249,8 +233,7 @@ def test_clear_errors(corpus, vocabulary_folder, xlmr_model, tmp_path):
     with pytest.raises(UserError, match="de.txt is not a SentencePiece model"):
         Vocabulary.load(tmp_path / "de.txt")
     with pytest.raises(
-        UserError,
-        match="spm.model: .*does not begin with the pieces of layout 'xlm'",
+        UserError, match="spm.model: .*does not begin with the pieces of layout 'xlm'"
     ):
         Vocabulary.load(xlmr_model, "xlm")
     with pytest.raises(UserError, match="needs a SentencePiece model with unk"):

@@ -31,15 +31,13 @@ ROLES = {"bos": "cls", "eos": "sep", "pad": "pad", "unk": "unk", "mask": "mask"}
 
 
 @pytest.fixture(
-    scope="module",
-    params=[{}, {"do_lower_case": True}, {"tokenize_chinese_chars": False}],
-    ids=str,
+    scope="module", params=[{}, {"do_lower_case": True}, {"tokenize_chinese_chars": False}], ids=str
 )
 def folder(request, tmp_path_factory):
     """vocab.txt: every character alone and going on, but one, and a few words."""
     path = tmp_path_factory.mktemp("bert")
     letters = sorted(
-        {c for text in SENTENCES for c in text.lower() + text if not c.isspace()} - {"ქ", "z"},
+        {c for text in SENTENCES for c in text.lower() + text if not c.isspace()} - {"ქ", "z"}
     )
     pieces = [
         *SPECIAL,
@@ -67,8 +65,7 @@ def test_the_ids_are_those_of_bert(folder, tmp_path):
         assert isinstance(vocabulary, TokenizerVocabulary) and vocabulary.size == len(theirs)
         for ours_role, theirs_role in ROLES.items():
             assert getattr(vocabulary, f"{ours_role}_id") == getattr(
-                theirs,
-                f"{theirs_role}_token_id",
+                theirs, f"{theirs_role}_token_id"
             )
         for text in TEXTS:
             wanted = theirs(text, add_special_tokens=False, split_special_tokens=True)["input_ids"]
@@ -85,10 +82,7 @@ def test_words_alone_are_those_of_is_split_into_words(folder):
     theirs = transformers.BertTokenizer.from_pretrained(folder)
     vocabulary = Vocabulary.load(folder)
     given = theirs(
-        words,
-        is_split_into_words=True,
-        add_special_tokens=False,
-        split_special_tokens=True,
+        words, is_split_into_words=True, add_special_tokens=False, split_special_tokens=True
     )
     ids, owners = pieces_of_words(words, "de", vocabulary, apart=True)
     nothing = len(words) - 3  # no piece of theirs, <unk> here
@@ -177,7 +171,7 @@ def test_what_is_no_wordpiece_is_refused(change, words, folder, tmp_path):
 
 def test_a_folder_without_its_special_tokens_is_refused(folder, tmp_path):
     (tmp_path / "vocab.txt").write_text(
-        (folder / "vocab.txt").read_text().replace("[MASK]\n", "mask\n"),
+        (folder / "vocab.txt").read_text().replace("[MASK]\n", "mask\n")
     )
     with pytest.raises(UserError, match=r"no piece '\[MASK\]'"):
         Vocabulary.load(tmp_path)

@@ -63,7 +63,7 @@ def test_the_pieces_of_words_are_those_of_their_text(vocabulary):
         whole = ["".join(pieces).replace("<unk>", "*") for pieces in found]
         assert whole == ["▁Lea", "▁,", "▁*", "▁fluss", "▁*", "▁*"]
         assert [piece for pieces in found for piece in pieces] == vocabulary.pieces(
-            vocabulary.encode(" ".join(words)),
+            vocabulary.encode(" ".join(words))
         )
         assert found[2] == found[5] == ["▁", "<unk>"]
 
@@ -72,7 +72,7 @@ def test_words_without_spaces_between_are_read_alone_or_as_they_stand(vocabulary
     words = ["你", "喜欢", "我", "。"]
     joined = shown(vocabulary, words, "zh")
     assert [name for own in joined for name in own] == vocabulary.pieces(
-        vocabulary.encode("你喜欢我。"),
+        vocabulary.encode("你喜欢我。")
     )
     alone = shown(vocabulary, words, "zh", apart=True)
     assert alone == [vocabulary.pieces(vocabulary.encode(word)) for word in words]
@@ -128,11 +128,7 @@ def test_each_benchmark_has_its_own_rule(name, marks, unmarked, vocabulary, monk
     task, reading = task_named(name), Reading(length=9, marks=marks)
     sentence = Tagged(("喜欢", "。"), ("VERB", "PUNCT"))
     ids, owners = pieces_of_words(
-        sentence.words,
-        "zh",
-        vocabulary,
-        True,
-        "xglue" if unmarked else "kept",
+        sentence.words, "zh", vocabulary, True, "xglue" if unmarked else "kept"
     )
     rows = task_rows(task, [sentence], vocabulary, reading, "zh", 0)
     assert [piece for row in rows["input_ids"] for piece in row if piece not in (0, 1, 2)] == ids
@@ -141,14 +137,12 @@ def test_each_benchmark_has_its_own_rule(name, marks, unmarked, vocabulary, monk
     assert rows["tag_weights"][0, 1 : len(ids) + 1].tolist() == firsts
     read = []
     monkeypatch.setattr(
-        tagging,
-        "predict",
-        lambda model, params, rows, **_: read.append(rows) or rows["tag_labels"],
+        tagging, "predict", lambda model, params, rows, **_: read.append(rows) or rows["tag_labels"]
     )
     monkeypatch.setattr("xlingjax.evaluation.task.predictions.require_head", lambda *_: None)
     monkeypatch.setattr("xlingjax.evaluation.task.predictions.language_index", lambda *_: 0)
     assert predict(None, {}, task, [sentence], vocabulary, ("zh",), "zh", reading) == [
-        ["VERB", "PUNCT"],
+        ["VERB", "PUNCT"]
     ]
     assert (
         read[0]["input_ids"].tolist() == rows["input_ids"].tolist()

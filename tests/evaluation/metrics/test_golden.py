@@ -20,8 +20,7 @@ from xlingjax.evaluation.submissions import (
 )
 
 pytestmark = pytest.mark.skipif(
-    not os.environ.get("XLINGJAX_DATA"),
-    reason="XLINGJAX_DATA names no folder of real data",
+    not os.environ.get("XLINGJAX_DATA"), reason="XLINGJAX_DATA names no folder of real data"
 )
 DATA = Path(os.environ.get("XLINGJAX_DATA", ""))
 UNICODER = DATA / "reference_predictions/xglue_unicoder_dev"
@@ -96,7 +95,7 @@ def tagged(path):
 def unicoder_gold(name, language):
     if name == "MLQA":
         return questions(
-            DATA / f"tasks/mlqa/MLQA_V1/dev/dev-context-{language}-question-{language}.json",
+            DATA / f"tasks/mlqa/MLQA_V1/dev/dev-context-{language}-question-{language}.json"
         )
     if name == "POS":
         return tagged(DATA / f"tasks/udpos/dev-{language}.tsv")
@@ -115,11 +114,7 @@ def mock_gold(name, kind, path):
     rows = read_rows(path)
     english = tuple((str(number), "") for number in range(len(rows)))
     return [
-        Bitext(
-            (),
-            english,
-            frozenset(zip(map(str, rows), map(str, range(len(rows))), strict=True)),
-        ),
+        Bitext((), english, frozenset(zip(map(str, rows), map(str, range(len(rows))), strict=True)))
     ]
 
 
@@ -156,7 +151,7 @@ def test_unicoders_predictions_on_xglue_to_the_last_digit(name):
 def test_the_predictions_of_xtremes_own_test(name):
     kind, expected = XTREME[name]
     languages = tuple(
-        sorted(path.stem.removeprefix("test-") for path in (MOCK / "labels" / name).iterdir()),
+        sorted(path.stem.removeprefix("test-") for path in (MOCK / "labels" / name).iterdir())
     )
     assert len(languages) == LANGUAGES.get(name, len(languages))
     suffix = "json" if kind == "span_qa" else "tsv"
@@ -170,9 +165,7 @@ def test_the_predictions_of_xtremes_own_test(name):
             scores[metric][language] = METRICS[metric].compute(gold, found.values, language)
     for metric, value in expected.items():
         assert sum(scores[metric].values()) / len(languages) == pytest.approx(
-            value,
-            rel=1e-14,
-            abs=0,
+            value, rel=1e-14, abs=0
         ), metric
     mean = sum(expected.values()) / 2 if kind == "span_qa" else next(iter(expected.values()))
     assert averages.task_score(task, scores) == pytest.approx(mean, rel=1e-14, abs=0)

@@ -100,8 +100,7 @@ def test_ndcgs_queries_are_runs_of_equal_lines_and_need_two_results():
     with pytest.raises(UserError, match="no query has two results in a row"):
         score("ndcg_wpr", gold[1:], ["0", "4", "0"])
     with pytest.raises(
-        UserError,
-        match="example 2: '0', 'Bad': nDCG needs ratings that are numbers",
+        UserError, match="example 2: '0', 'Bad': nDCG needs ratings that are numbers"
     ):
         score("ndcg_wpr", gold, ["0", "Bad", "0", "0"])
 
@@ -176,8 +175,7 @@ def test_each_english_sentence_retrieves_a_foreign_row():
     with pytest.raises(UserError, match="prediction 2 is 3: not a row of the foreign side, 0 to 2"):
         score("tatoeba_accuracy", gold, [1, 3])
     with pytest.raises(
-        UserError,
-        match="no gold pairs of one bitext; score a split whose answers are distributed",
+        UserError, match="no gold pairs of one bitext; score a split whose answers are distributed"
     ):
         score("tatoeba_accuracy", [Bitext(foreign, english, None)], [1, 2])
     rows = [Bitext((), english, frozenset({("7", "e1"), ("2", "e2")}))]
@@ -189,9 +187,7 @@ def test_case_is_folded_for_xglue_and_not_in_translation():
     assert score("xglue_bleu", gold, made) == pytest.approx(100)
     assert score("sacrebleu", gold, made) < 50
     assert score(
-        "xglue_bleu",
-        written("source\tThe Cat sat on The Mat"),
-        [" the cat sat on the mat\n"],
+        "xglue_bleu", written("source\tThe Cat sat on The Mat"), [" the cat sat on the mat\n"]
     ) == score("xglue_bleu", gold, made)
     # XGLUE splits every language as English: without spaces there is one token.
     assert score("xglue_bleu", written("我们今天去北京"), ["我们今天去上海"], "zh") == 0
@@ -205,14 +201,7 @@ def test_case_is_folded_for_xglue_and_not_in_translation():
 
 def task(suite, name, kind, languages, metrics, **more):
     return Task(
-        suite,
-        name,
-        kind,
-        tuple(languages.split()),
-        {},
-        metrics,
-        name + "/{language}",
-        **more,
+        suite, name, kind, tuple(languages.split()), {}, metrics, name + "/{language}", **more
     )
 
 
@@ -220,15 +209,13 @@ def test_xtreme_takes_both_values_of_an_answer_and_xglue_f1_alone():
     values = {"mlqa_f1": {"de": 60.0, "en": 80.0}, "mlqa_em": {"de": 40.0, "en": 50.0}}
     assert (
         averages.task_score(
-            task("xtreme", "mlqa", "span_qa", "de en", ("mlqa_f1", "mlqa_em")),
-            values,
+            task("xtreme", "mlqa", "span_qa", "de en", ("mlqa_f1", "mlqa_em")), values
         )
         == 57.5
     )
     assert (
         averages.task_score(
-            task("xglue", "MLQA", "span_qa", "de en", ("mlqa_f1", "mlqa_em")),
-            values,
+            task("xglue", "MLQA", "span_qa", "de en", ("mlqa_f1", "mlqa_em")), values
         )
         == 70
     )
@@ -240,8 +227,7 @@ def test_an_average_may_leave_a_language_out_but_not_miss_one():
     xqa = task("xqa", "xqa", "classification", "en fr de", ("accuracy",), averaged=("fr", "de"))
     assert averages.task_score(xqa, {"accuracy": {"en": 99.0, "fr": 70.0, "de": 80.0}}) == 75
     with pytest.raises(
-        UserError,
-        match="xqa/xqa: no accuracy of de, and the task's score is a mean over all",
+        UserError, match="xqa/xqa: no accuracy of de, and the task's score is a mean over all"
     ):
         averages.task_score(xqa, {"accuracy": {"en": 99.0, "fr": 70.0}})
     assert (
@@ -264,8 +250,7 @@ def test_groups_and_the_overall_are_means_over_tasks():
     with pytest.raises(UserError, match="no score of xtreme/udpos: the mean is over all 4 tasks"):
         averages.overall(tasks, {name: x for name, x in found.items() if name != "xtreme/udpos"})
     with pytest.raises(
-        UserError,
-        match="no group 'generation': classification, tagging, retrieval",
+        UserError, match="no group 'generation': classification, tagging, retrieval"
     ):
         averages.group_score(tasks, "generation", found)
     xglue = [
@@ -288,11 +273,10 @@ def test_every_kind_has_metrics_and_every_signature_is_one_line():
     assert len({metric.signature for metric in METRICS.values()}) == len(METRICS)
     assert find_metric("accuracy", "ranking") is METRICS["accuracy"]
     assert metrics_of("ranking") == ("accuracy", "ndcg_wpr") and "ndcg_wpr" not in metrics_of(
-        "classification",
+        "classification"
     )
     with pytest.raises(
-        UserError,
-        match="'f1' is no metric of a tagging task: token_accuracy, seqeval_f1",
+        UserError, match="'f1' is no metric of a tagging task: token_accuracy, seqeval_f1"
     ):
         find_metric("f1", "tagging")
 

@@ -63,7 +63,7 @@ def multi_bleu(hypotheses, references):
     if not all(right):
         return 0.0
     return min(1, math.exp(1 - lengths[1] / lengths[0])) * geometric_mean(
-        *(a / b for a, b in zip(right, made, strict=True)),
+        *(a / b for a, b in zip(right, made, strict=True))
     )
 
 
@@ -78,15 +78,11 @@ def test_bleu_by_hand():
         and "|case:lc|" in signature
     )
     smoothed, _ = generation.bleu(
-        ["a b c x d"],
-        ["a b c y d"],
-        "en",
+        ["a b c x d"], ["a b c y d"], "en"
     )  # no 4-gram of two: 1 / (2 * 2)
     assert smoothed == pytest.approx(geometric_mean(4 / 5, 2 / 4, 1 / 3, 1 / 4))
     corpus, _ = generation.bleu(
-        ["a b c d", "e f"],
-        ["a b c d", "e f g h"],
-        "en",
+        ["a b c d", "e f"], ["a b c d", "e f g h"], "en"
     )  # counted over lines, not their mean
     assert corpus == pytest.approx(100 * math.exp(1 - 8 / 6))
 
@@ -109,7 +105,7 @@ def test_the_tokenizer_is_the_languages(language, tokenizer):
     if tokenizer != "13a":
         total, right = (5, 4) if tokenizer == "zh" else (7, 6)  # zh keeps GPT whole
         assert score == pytest.approx(
-            geometric_mean(*((right - n) / (total - n) for n in range(4))),
+            geometric_mean(*((right - n) / (total - n) for n in range(4)))
         )
 
 
@@ -161,7 +157,7 @@ def test_an_unknown_word_matches_nothing():
 def test_rouge_l_by_hand():
     gunman = ["police kill the gunman", "the gunman kill police"]  # Lin 2004, §3.1: 3/4 and 2/4
     assert generation.rouge_l(gunman, ["Police killed the gunman."] * 2, "en") == pytest.approx(
-        100 * (3 / 4 + 2 / 4) / 2,
+        100 * (3 / 4 + 2 / 4) / 2
     )
     longer = generation.rouge_l(["a b c d e f"], ["a c x"], "en")  # precision 2/6, recall 2/3
     assert longer == pytest.approx(100 * 2 * 2 / (6 + 3))
@@ -230,9 +226,7 @@ def test_texts_tell_languages_of_one_script(language):
         assert generation.wrong_language_rate(lines, language, TEXTS) == (other != language)
     assert (
         generation.wrong_language_rate(
-            ["", NEW[language][0], "123", "собака спит"],
-            language,
-            TEXTS,
+            ["", NEW[language][0], "123", "собака спит"], language, TEXTS
         )
         == 3 / 4
     )

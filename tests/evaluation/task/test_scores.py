@@ -33,7 +33,7 @@ def test_averages_are_the_tasks_own():
         language: {"mlqa_f1": 60.0, "mlqa_em": em} for language, em in (("de", 20.0), ("en", 40.0))
     }
     assert means(answers, task_named("xtreme/mlqa"), ("en",)) == pytest.approx(
-        {"mean": 45, "en": 50, "gap": 10, "mean_other": 40},
+        {"mean": 45, "en": 50, "gap": 10, "mean_other": 40}
     )
     assert means(answers, task_named("xglue/mlqa"), ("en",))["mean"] == 60
     rated = {"de": {"ndcg_wpr": 70.0, "accuracy": 10.0}}
