@@ -78,7 +78,7 @@ def test_phases_are_stages_of_one_run(run):
     record = json.loads((run / "run.json").read_text())
     assert record["model"]["cross_attention"] is True
     assert {name: stage["plug_out"] for name, stage in record["stages"].items()} == {
-        "veco": False, "veco@2": True, "veco_text": False, "veco_text@2": True,
+        "veco": False, "veco@2": True, "veco_text": False, "veco_text@2": True
     }  # fmt: skip
     assert all((stage["batch"], stage["length"]) == (8, 32) for stage in record["stages"].values())
     page = (run / "report.html").read_text()
@@ -100,14 +100,7 @@ def test_inspect_shows_the_stages_and_the_negatives(corpus, tmp_path, capsys):
     write(tmp_path / "en-de.tsv", rows)
     given = {"NEGATIVES": tmp_path / "en-de.tsv", "LENGTH": "{0: 96, 2: 128}"}
     words = command(
-        "inspect",
-        corpus,
-        "--rows",
-        "1",
-        "--output",
-        str(tmp_path),
-        objective="clpc",
-        **given,
+        "inspect", corpus, "--rows", "1", "--output", str(tmp_path), objective="clpc", **given
     )
     assert main.main(words) == 0
     out = " ".join(capsys.readouterr().out.split())
@@ -117,13 +110,7 @@ def test_inspect_shows_the_stages_and_the_negatives(corpus, tmp_path, capsys):
     assert files == {"schedule.png", "clpc-0-attention.png", "clpc@2-0-attention.png"}
     run = tmp_path / "run"
     words = command(
-        "pretrain",
-        corpus,
-        "--workdir",
-        str(run),
-        objective="clpc",
-        **given,
-        TRAIN_STEPS=3,
+        "pretrain", corpus, "--workdir", str(run), objective="clpc", **given, TRAIN_STEPS=3
     )
     assert main.main(words) == 0
     (table,) = json.loads((run / "run.json").read_text())["config"]["negatives"]
@@ -166,12 +153,7 @@ def test_verify_fails_where_a_mask_leaks(corpus, capsys, monkeypatch):
 
     monkeypatch.setattr(CAMLM, "attention", lambda self: AttentionSpec(bidirectional))
     words = command(
-        "verify",
-        corpus,
-        "--rows",
-        "2",
-        objective="camlm",
-        CAMLM_LENGTH="{0: 32, 2: 40}",
+        "verify", corpus, "--rows", "2", objective="camlm", CAMLM_LENGTH="{0: 32, 2: 40}"
     )
     assert main.main(words) == 1
     told = capsys.readouterr().out.split("verdict")[1]
@@ -249,7 +231,7 @@ def test_encode_align_and_mine(run, corpus, tmp_path, capsys):
                 "en",
                 "--output",
                 str(tmp_path / "v"),
-            ],
+            ]
         )
         == 0
     )
@@ -267,9 +249,7 @@ def test_encode_align_and_mine(run, corpus, tmp_path, capsys):
         assert main.main([*words, "--layer", "0", "--output", str(tmp_path / f"w.{code}")]) == 0
     assert not np.array_equal(*(np.load(tmp_path / f"w.{code}.npy") for code in ("de", "en")))
     np.testing.assert_allclose(
-        vectors,
-        open_run(run).embed(ENGLISH, "en")[best_layer(run)],
-        atol=1e-5,
+        vectors, open_run(run).embed(ENGLISH, "en")[best_layer(run)], atol=1e-5
     )
     words = [
         "align",
@@ -297,7 +277,7 @@ def test_encode_align_and_mine(run, corpus, tmp_path, capsys):
     assert links_of(tmp_path / "b.txt") != links_of(tmp_path / "a.txt")
     for end in ("de", "en"):
         (tmp_path / f"own.de-en.{end}").rename(
-            tmp_path / f"made-en.{end}",
+            tmp_path / f"made-en.{end}"
         )  # a name, not a pair of languages
     (tmp_path / "b.txt").rename(tmp_path / "made-en.txt")
     words = ["align", str(run), "--languages", "en", "de", "--stem", str(tmp_path / "made-en")]
@@ -449,10 +429,7 @@ def test_a_run_is_opened_at_a_checkpoint_and_averaged(run, corpus, tmp_path, cap
 
 @pytest.mark.long
 def test_a_plugged_in_cross_attention_asks_as_it_did_in_its_source(
-    run,
-    tmp_path,
-    capsys,
-    monkeypatch,
+    run, tmp_path, capsys, monkeypatch
 ):
     plain, source = str(tmp_path / "plain"), str(tmp_path / "source")
     assert main.main(["plug", "out", str(run), "--output", plain]) == 0
@@ -473,7 +450,7 @@ def test_a_plugged_in_cross_attention_asks_as_it_did_in_its_source(
         main.main(["plug", "in", plain, "--output", str(tmp_path / "in"), "--source", source]) == 0
     )
     assert [open_run(of).model.config.cross_attention_query for of in (plain, tmp_path / "in")] == [
-        "self_attention", "input",
+        "self_attention", "input"
     ]  # fmt: skip
     changed(norm_order="post")
     capsys.readouterr()
@@ -549,9 +526,7 @@ def test_bad_input(corpus, run, tmp_path, capsys):
 
     work = ("--workdir", str(tmp_path / "run"))
     refused(
-        command("pretrain", corpus, *work, objective="camlm", PARALLEL=None),
-        "camlm",
-        "parallel",
+        command("pretrain", corpus, *work, objective="camlm", PARALLEL=None), "camlm", "parallel"
     )
     words = command("pretrain", corpus, *work, objective="cl_mlm")
     flat = [word.replace(f"{corpus}/documents", f"{corpus}/pairs/*") for word in words]
@@ -581,8 +556,7 @@ def test_bad_input(corpus, run, tmp_path, capsys):
         "alternate",
     )
     refused(
-        ["encode", str(run), "--input", "none.txt", "--language", "en", "--output", "x"],
-        "none.txt",
+        ["encode", str(run), "--input", "none.txt", "--language", "en", "--output", "x"], "none.txt"
     )
     source = str(corpus / "heldout" / "en.txt")
     refused(
@@ -643,8 +617,7 @@ def test_bad_input(corpus, run, tmp_path, capsys):
         "'5' is not a share from 0 to 1",
     )
     refused(
-        ["plug", "out", str(run), "--output", "x", "--seed", "0"],
-        "--seed: only plug in reads this",
+        ["plug", "out", str(run), "--output", "x", "--seed", "0"], "--seed: only plug in reads this"
     )
     refused(
         ["plug", "in", str(run), "--output", "x", "--source", str(run), "--seed", "0"],

@@ -175,21 +175,14 @@ def test_a_decoder_that_is_told_no_language_is_refused(given, refused):
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    "beside, streams",
-    [("xdae", 0), ("xfnp", 2)],
+    "beside, streams", [("xdae", 0), ("xfnp", 2)]
 )  # the file alone says what a run of xFNP needs
 def test_pretraining_can_go_on_beside_fine_tuning_for_generation(
-    beside,
-    streams,
-    tmp_path,
-    monkeypatch,
+    beside, streams, tmp_path, monkeypatch
 ):
     monkeypatch.chdir(tmp_path)
     write_record(
-        tmp_path / "run",
-        decoder_layers=1,
-        streams=streams,
-        language_tokens=0 if streams else 8,
+        tmp_path / "run", decoder_layers=1, streams=streams, language_tokens=0 if streams else 8
     )
     files = ["gin/recipes/titles_tiny.gin", f"gin/objectives/generation_{beside}.gin"]
     recipe = recipes.read_recipe(files, ["INIT_FROM=run", "MONO=text"])
@@ -212,8 +205,7 @@ def test_fine_tuning_can_leave_the_language_embedding_behind(given, rows, tmp_pa
     monkeypatch.chdir(tmp_path)
     write_record(tmp_path / "run")
     built = recipes.read_recipe(
-        ["gin/recipes/nli_tiny.gin"],
-        ["INIT_FROM=run", f"LANGUAGE_EMBEDDING={given}"],
+        ["gin/recipes/nli_tiny.gin"], ["INIT_FROM=run", f"LANGUAGE_EMBEDDING={given}"]
     )
     model = built.bound["model"]
     assert (model.num_languages, model.vocab_size) == (rows, 4000)
@@ -265,12 +257,11 @@ def test_every_recipe_has_a_dtype(recipe, monkeypatch):
     given = [*(f"{k}={v}" for k, v in RECIPES[name][0].items()), f"DTYPE={other}"]
     assert recipes.read_recipe([f"gin/recipes/{name}.gin"], given).bound["model"].dtype == other
     if "INIT_FROM" in RECIPES[name][0] and name.endswith(
-        "_tiny",
+        "_tiny"
     ):  # fine-tuning goes on in that of the run
         write_record(Path("half"), dtype="bfloat16")
         found = recipes.read_recipe(
-            [f"gin/recipes/{name}.gin"],
-            [f"INIT_FROM={Path('half').absolute()}"],
+            [f"gin/recipes/{name}.gin"], [f"INIT_FROM={Path('half').absolute()}"]
         )
         assert (
             built(name).bound["model"].dtype == "float32"
@@ -279,9 +270,7 @@ def test_every_recipe_has_a_dtype(recipe, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "path",
-    sorted((GIN / "recipes" / "tables").glob("*.gin")),
-    ids=lambda path: path.stem,
+    "path", sorted((GIN / "recipes" / "tables").glob("*.gin")), ids=lambda path: path.stem
 )
 def test_tables_of_papers_train_in_bfloat16(path):
     text = path.read_text(encoding="utf-8")
@@ -313,8 +302,7 @@ def test_a_bakeoff_has_a_dtype():
 
 
 @pytest.mark.parametrize(
-    "strategy",
-    sorted(path.stem for path in (GIN / "strategies").glob("*.gin")),
+    "strategy", sorted(path.stem for path in (GIN / "strategies").glob("*.gin"))
 )
 def test_every_strategy_has_a_dtype(strategy, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -328,16 +316,13 @@ def test_every_strategy_has_a_dtype(strategy, tmp_path, monkeypatch):
     task = "xglue/xnli xglue/pawsx" if strategy == "multi_task" else "xglue/xnli"
     given = {"INIT_FROM": "run", "TASK": task, "DATA": "d", "TRAIN_STEPS": 1, "LEARNING_RATE": 1e-3}
     required = re.findall(
-        r"^([A-Z_]+) = %gin.REQUIRED",
-        (GIN / "strategies" / f"{strategy}.gin").read_text(),
-        re.M,
+        r"^([A-Z_]+) = %gin.REQUIRED", (GIN / "strategies" / f"{strategy}.gin").read_text(), re.M
     )
     given |= dict.fromkeys(required, "de")
     for dtype in (None, "bfloat16"):
         more = [f"DTYPE={dtype}"] if dtype else []
         bound = recipes.read_recipe(
-            files,
-            [*(f"{name}={value}" for name, value in given.items()), *more],
+            files, [*(f"{name}={value}" for name, value in given.items()), *more]
         ).bound
         assert bound["model"].dtype == (dtype or "float32")
 
@@ -356,8 +341,7 @@ def test_operative_configuration_is_the_golden_one(recipe):
 
 def built(name: str):
     return recipes.read_recipe(
-        [f"gin/recipes/{name}.gin"],
-        [f"{k}={v}" for k, v in RECIPES[name][0].items()],
+        [f"gin/recipes/{name}.gin"], [f"{k}={v}" for k, v in RECIPES[name][0].items()]
     )
 
 
@@ -426,7 +410,7 @@ def test_unicoder_is_the_papers():
     assert {run.source.shapes["input_ids"] for run in runs.values()} == {(512, 256)}
     assert len({run.weight for run in runs.values()}) == 1
     assert {run.source.settings["sampling"]["alpha"] for run in runs.values()} == {
-        0.0,
+        0.0
     }  # with equal probability
     of_batches = [run.source.settings["sampling"]["same_language"] for run in runs.values()]
     assert of_batches == [False] * 5
@@ -636,8 +620,7 @@ def test_what_is_measured_on_pairs_follows_the_training(tmp_path, monkeypatch):
     given |= {"HELDOUT_TEXT": "??.txt", "FLOORS": True, "PROBE_PAIRS": 3}
     given |= {"LENGTH": 96, "TLM_LENGTH": 48, "RESET_POSITIONS": False}
     recipe = recipes.read_recipe(
-        ["gin/recipes/xlm_text.gin"],
-        [f"{k}={v}" for k, v in given.items()],
+        ["gin/recipes/xlm_text.gin"], [f"{k}={v}" for k, v in given.items()]
     )
     monkeypatch.setattr(Vocabulary, "load", lambda path: toy.ToyVocabulary())
     made = {made.name: made for make in recipe.bound["evaluators"] for made in make()}
@@ -662,8 +645,7 @@ def test_models_for_cpu_have_what_their_preset_sets_for_speed(name):
 
 
 @pytest.mark.parametrize(
-    "name, updates",
-    [("xlm_unmt_tiny", 1), ("xlm_unmt_en_fr", 4), ("xlm_unmt_en_ro", 4)],
+    "name, updates", [("xlm_unmt_tiny", 1), ("xlm_unmt_en_fr", 4), ("xlm_unmt_en_ro", 4)]
 )
 def test_the_weight_of_denoising_falls_as_xlms_lambda(name, updates):
     """1 to 0.1 over 100,000 of XLM's iterations, 0 from 300,000 on; one of the papers' runs is four
@@ -683,15 +665,14 @@ def test_xlm_tiny_and_its_comparison_differ_in_tlm_alone():
     assert [run.objective.name for run in alone.bound["objectives"]] == ["mlm"]
     shapes = {run.source.shapes["input_ids"] for run in both.bound["objectives"]}
     assert shapes == {
-        alone.bound["objectives"][0].source.shapes["input_ids"],
+        alone.bound["objectives"][0].source.shapes["input_ids"]
     }  # the same tokens in each step
     for name in ("model", "steps", "seed", "optimizer", "mesh", "microbatches"):
         assert both.bound[name] == alone.bound[name]
 
 
 @pytest.mark.parametrize(
-    "file",
-    ["clm", "mlm", "tlm", "clwr", "clpc", "cl_mlm", "camlm", "btmlm", "xfnp"],
+    "file", ["clm", "mlm", "tlm", "clwr", "clpc", "cl_mlm", "camlm", "btmlm", "xfnp"]
 )
 def test_an_objectives_file_makes_a_recipe_its_own(file):
     given = TEXT | PAIRS | TINY | MORE.get(file, {})
@@ -790,8 +771,7 @@ def test_mixes_of_the_bakeoff_read_pairs_four_times_in_five():
         line = bakeoff.command("pretrain", words, Path("x"), 3000)
         files = [value for flag, value in pairwise(line) if flag == "--gin_file"]
         bound = recipes.read_recipe(
-            files,
-            [word.removeprefix("--gin.") for word in line if "--gin." in word],
+            files, [word.removeprefix("--gin.") for word in line if "--gin." in word]
         ).bound
         assert bound["model"].layers == 3 and (bound["seed"], bound["optimizer"].learning_rate) == (
             0,

@@ -65,8 +65,7 @@ def test_table_and_expected_epochs():
         "epochs_per_1000_steps": 300.0,
     }
     assert expected_epochs(table, 10) == pytest.approx(
-        {"de": 3.0, "en": 10 * 4 * 0.25 / 1.5},
-        abs=1e-3,
+        {"de": 3.0, "en": 10 * 4 * 0.25 / 1.5}, abs=1e-3
     )
     lines = format_table(table, steps=10).splitlines()
     assert lines[0].split()[-1] == "epochs" and lines[1].split() == [

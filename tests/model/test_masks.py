@@ -100,8 +100,7 @@ def test_fields_come_from_the_batch():
     np.testing.assert_array_equal(f.valid, [[True, True, False]])
     np.testing.assert_array_equal(f.is_mask, [[False, True, False]])
     np.testing.assert_array_equal(
-        f.position,
-        [[0, 1, 2]],
+        f.position, [[0, 1, 2]]
     )  # the column: restarting positions would break `causal`
     np.testing.assert_array_equal(f.side, [[0, 1, 0]])
     np.testing.assert_array_equal(f.language, [[2, 3, 0]])

@@ -6,6 +6,7 @@ import types
 import numpy as np
 import pytest
 
+from tests.helpers import bounds
 from tests.helpers.reference import CONFIG, GENERATOR
 from tests.objectives.test_defaults import SETTINGS, made
 from xlingjax.errors import UserError
@@ -80,14 +81,12 @@ REFUSED = [
 
 @pytest.mark.parametrize(("kind", "options"), ALLOWED)
 def test_the_last_value_that_is_allowed(kind, options):
-    made_of = kind(**options)
-    assert {name: getattr(made_of, name) for name in options} == options
+    bounds.allowed(kind, options)
 
 
 @pytest.mark.parametrize(("kind", "options", "message"), REFUSED)
 def test_the_first_value_that_is_refused(kind, options, message):
-    with pytest.raises(UserError, match=message):
-        kind(**options)
+    bounds.refused(kind, options, message)
 
 
 @pytest.mark.parametrize("text", ["0:1,5:2", "0:1", 0, 0.5, "0:-1,3:0.5"])

@@ -48,14 +48,7 @@ def test_smoothed_targets_equal_numpy(inputs, chunk):
 
     def loss(h, table, bias):
         out = cross_entropy(
-            h,
-            table,
-            bias,
-            targets,
-            weights,
-            vocab_size=VOCAB,
-            chunk=chunk,
-            smoothing=0.2,
+            h, table, bias, targets, weights, vocab_size=VOCAB, chunk=chunk, smoothing=0.2
         )
         return out.loss, out
 
@@ -124,11 +117,7 @@ def test_bfloat16_states_are_summed_in_float32(inputs):
 
     value, (dh, dtable) = jax.value_and_grad(loss, (0, 1))(h, table)
     nll, _, want = in_numpy(
-        np.asarray(h, np.float32),
-        np.asarray(table, np.float32),
-        bias,
-        targets,
-        weights,
+        np.asarray(h, np.float32), np.asarray(table, np.float32), bias, targets, weights
     )
     assert value.dtype == jnp.float32
     np.testing.assert_allclose(value, (nll * weights).sum(), rtol=1e-5)
@@ -205,7 +194,7 @@ def test_split_over_devices_equals_one_device_and_never_gathers_logits(chunk):
     assert max(sizes) <= most
 
 
-@pytest.mark.parametrize(("chunk", "loops"), [(TOKENS, 0), (11, 1)])
+@pytest.mark.parametrize(("chunk", "loops"), [(TOKENS, False), (11, True)])
 def test_a_single_chunk_runs_without_a_loop(inputs, chunk, loops):
     """XLA could not fuse across one."""
 
@@ -213,7 +202,7 @@ def test_a_single_chunk_runs_without_a_loop(inputs, chunk, loops):
         return cross_entropy(h, *inputs[1:], vocab_size=VOCAB, chunk=chunk).loss
 
     text = jax.jit(jax.grad(loss)).lower(inputs[0]).compile().as_text()
-    assert text.count(" while(") == loops
+    assert (" while(" in text) == loops
 
 
 def test_gather_positions_and_its_gradient():
@@ -277,13 +266,7 @@ def test_ids_are_drawn_from_the_softmax_anew_for_every_state(chunk):
     states = np.tile(np.array([1, 0], np.float32), (4000, 1))
     bias = np.zeros(3, np.float32)
     draw = lambda key, **more: best_ids(  # noqa: E731
-        states,
-        table,
-        bias,
-        vocab_size=3,
-        chunk=chunk,
-        key=key,
-        **more,
+        states, table, bias, vocab_size=3, chunk=chunk, key=key, **more
     )
     ids = np.asarray(draw(jax.random.key(0)))
     shares = [np.mean(ids == one) for one in range(3)]

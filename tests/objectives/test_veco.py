@@ -101,8 +101,7 @@ def test_a_pair_is_one_text_for_tlm_and_two_for_the_rest():
         for number in range(1, batch["pack_ids"][row].max() + 1):
             columns = np.flatnonzero(batch["pack_ids"][row] == number)
             np.testing.assert_array_equal(
-                one["position_ids"][row, columns],
-                np.arange(len(columns)),
+                one["position_ids"][row, columns], np.arange(len(columns))
             )
             opens = columns[batch["sides"][row, columns] == 1][0]
             assert (
@@ -112,8 +111,7 @@ def test_a_pair_is_one_text_for_tlm_and_two_for_the_rest():
             )
             rest = np.setdiff1d(columns, opens)
             np.testing.assert_array_equal(
-                two["input_ids"][row, rest],
-                batch["input_ids"][row, rest],
+                two["input_ids"][row, rest], batch["input_ids"][row, rest]
             )
 
 
@@ -142,8 +140,7 @@ def test_plugged_out_states_know_neither_the_cross_attention_nor_the_other_side(
     ).all()  # S does change with the other side
     elsewhere = batch["pack_ids"][0] != batch["pack_ids"][0, column]
     np.testing.assert_array_equal(
-        s_changed[0][elsewhere],
-        s[0][elsewhere],
+        s_changed[0][elsewhere], s[0][elsewhere]
     )  # but not with another pair's
 
 
@@ -156,7 +153,7 @@ def gradient_at_inputs(model, params, batch, objective, term):
         return token_loss(term, model, params, found, LANGUAGES, 0)[0]
 
     return np.asarray(
-        jax.jit(jax.grad(total))(np.zeros((*batch["input_ids"].shape, CONFIG.dim), np.float32)),
+        jax.jit(jax.grad(total))(np.zeros((*batch["input_ids"].shape, CONFIG.dim), np.float32))
     )
 
 
@@ -249,8 +246,7 @@ def test_plugging_out_leaves_the_states(model_and_params):
     plain = Encoder(CONFIG.replace(cross_attention=False))
     h, _ = OBJECTIVE.states(model, params, batch)
     np.testing.assert_array_equal(
-        plain.encode(out, as_two_texts(batch), AttentionSpec(own_side)),
-        h,
+        plain.encode(out, as_two_texts(batch), AttentionSpec(own_side)), h
     )
 
 
@@ -281,3 +277,5 @@ def test_refusals_of_factors():
             VECO(factors=(("plug_in", factor),))
     with pytest.raises(UserError, match="leaves no term; in the first phase"):
         VECO(plug_out=False, factors=(("plug_in", 0),))
+    with pytest.raises(UserError, match="leaves no term; in the first phase"):
+        VECO(factors=tuple((kind, "0:0,5:0") for kind in ("plug_out", "plug_in")))

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 
 import pytest
 
@@ -90,7 +91,7 @@ def test_what_a_teacher_labelled_stands_beside_what_the_translation_translates(f
     write_labelled(path, labelled[1:])
     with pytest.raises(
         UserError,
-        match=f"{path}, de: 4 examples, but 5 in the translation that th",
+        match=f"{re.escape(str(path))}, de: 4 examples, but 5 in the translation that th",
     ):
         training_pairs(PAWSX, folder, training, "labelled", "de")
 

@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 
-from tests.helpers import made, toy
+from tests.helpers import bounds, made, toy
 from xlingjax.data.features import DECODER_FIELDS, SLOT_FIELDS, TOKEN_FIELDS
 from xlingjax.errors import UserError
 from xlingjax.preprocessors import finetuning
@@ -71,14 +71,12 @@ REFUSED = [
 
 @pytest.mark.parametrize(("kind", "options"), ALLOWED)
 def test_the_last_value_that_is_allowed(kind, options):
-    made_of = kind(**options)
-    assert {name: getattr(made_of, name) for name in options} == options
+    bounds.allowed(kind, options)
 
 
 @pytest.mark.parametrize(("kind", "options", "message"), REFUSED)
 def test_the_first_value_that_is_refused(kind, options, message):
-    with pytest.raises(UserError, match=message):
-        kind(**options)
+    bounds.refused(kind, options, message)
 
 
 # --- What a run asks of features ------------------------------------------------------------------

@@ -25,9 +25,7 @@ def test_truncation_takes_from_the_longer_side():
         for second in range(12):
             for budget in range(2, 14):
                 assert ft.kept_lengths(first, second, budget) == truncate_token_by_token(
-                    first,
-                    second,
-                    budget,
+                    first, second, budget
                 )
 
 
@@ -50,8 +48,7 @@ def test_pair_layouts(layout, ids, sides):
 
 
 @pytest.mark.parametrize(
-    "layout, ids",
-    [("xlm", [1, 30, 31, 1, 1, 40, 1, 2]), ("xlmr", [0, 30, 31, 2, 2, 40, 2, 1])],
+    "layout, ids", [("xlm", [1, 30, 31, 1, 1, 40, 1, 2]), ("xlmr", [0, 30, 31, 2, 2, 40, 2, 1])]
 )
 def test_positions_that_restart_make_the_row_of_tlm(layout, ids):
     row = ft.pair_row([30, 31], [40], toy.ToyVocabulary(layout), 8, reset_positions=True)
@@ -70,8 +67,7 @@ def test_long_pairs_and_single_texts():
     row = ft.pair_row([20, 21, 22], None, vocabulary, 4)
     assert row["input_ids"].tolist() == [1, 20, 21, 1] and not row["sides"].any()
     with pytest.raises(
-        UserError,
-        match="length 4 leaves no room for a pair between 3 separators: use at least 5",
+        UserError, match="length 4 leaves no room for a pair between 3 separators: use at least 5"
     ):
         ft.pair_row([20], [21], vocabulary, 4)
 
@@ -183,8 +179,7 @@ def test_an_epoch_has_each_example_in_each_language_once_and_batches_mix_languag
 
 @pytest.mark.parametrize("seed", [5, 6])
 def test_without_the_other_languages_translate_train_all_is_zero_shot_training_bit_for_bit(
-    files,
-    seed,
+    files, seed
 ):
     alone = rows_of(make({"en": files["en"]}, seed=seed), 8)  # 32 rows of 11: nearly three epochs
     both = rows_of(make(files, seed=seed, batch_size=5), 9)  # 45 rows of 15: three
@@ -238,7 +233,7 @@ def test_the_identity_tells_the_text(files):
     first, *rest = path.read_text().splitlines()
     premise, hypothesis, label = first.split("\t")
     path.write_text(
-        "\n".join(["\t".join([hypothesis + " " + premise, premise, label]), *rest]) + "\n",
+        "\n".join(["\t".join([hypothesis + " " + premise, premise, label]), *rest]) + "\n"
     )
     after = make(files).identity
     assert {name for name in before if before[name] != after[name]} == {"sha256"}

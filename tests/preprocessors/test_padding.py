@@ -61,12 +61,7 @@ def batch_of(features):
         columns = 2 * LENGTH
     languages = (1, 2)[: features.sides]
     _, batch = made.batch(
-        features,
-        LENGTH,
-        vocabulary,
-        languages=languages,
-        columns=columns,
-        sentences=33,
+        features, LENGTH, vocabulary, languages=languages, columns=columns, sentences=33
     )
     return batch, vocabulary
 

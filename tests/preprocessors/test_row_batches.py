@@ -198,7 +198,3 @@ def test_rows_are_sorted_by_length_in_windows_of_batches(rows, batch_size, windo
         # The longest have the lowest numbers: each batch is one slice of the sorted window.
         slices = np.sort(plain)[::-1].reshape(len(of_window), batch_size)
         assert {*map(tuple, of_window)} == {*map(tuple, slices)}
-
-
-def test_fifty_batches_are_sorted_at_most():
-    assert row_batches.WINDOW == 50

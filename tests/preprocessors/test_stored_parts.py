@@ -157,8 +157,7 @@ def test_pairs_at_once_are_pairs_one_by_one(layout, reset, length):
 
 def part(folder, **changes):
     return dataclasses.replace(
-        Part(XNLI, str(folder), ALL, Reading(24), "translated", "de"),
-        **changes,
+        Part(XNLI, str(folder), ALL, Reading(24), "translated", "de"), **changes
     )
 
 

@@ -176,8 +176,3 @@ def test_rows_that_are_deleted_while_they_are_made_are_told(folder, monkeypatch,
     part = Part(XNLI, str(folder), Training(), Reading(24), "gold", "en")
     with pytest.raises(UserError, match="rows of xtreme/xnli gold en were deleted while they were"):
         stored([part], Hashed())
-
-
-def test_sizes_of_what_is_made_here_and_elsewhere():
-    assert stored_parts.CHUNK_RECORDS == 4096 and stored_parts.MANY_RECORDS == 50_000
-    assert stored_parts.MUCH_BYTES == 16 * 2**20

@@ -41,8 +41,7 @@ def chosen(made, row):
 
 
 @pytest.mark.parametrize(
-    "masking",
-    [Masking(), Masking(count="bernoulli", subsampling=0.0), Masking(validation=True)],
+    "masking", [Masking(), Masking(count="bernoulli", subsampling=0.0), Masking(validation=True)]
 )
 def test_slots_hold_the_originals_and_nothing_else_changes(masking):
     given = batch(real=31)
@@ -203,8 +202,7 @@ def test_fields_and_slots():
     assert TlmFeatures(prediction_slots=50).slots(128) == 50
     assert MlmFeatures(Masking(count="bernoulli")).slots(256) == 62
     with pytest.raises(
-        UserError,
-        match="19 prediction slots cannot hold 15% of 128 tokens; set at least 20",
+        UserError, match="19 prediction slots cannot hold 15% of 128 tokens; set at least 20"
     ):
         TlmFeatures(prediction_slots=19).slots(128)
 

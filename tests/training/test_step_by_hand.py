@@ -70,8 +70,8 @@ class Sums:
         drawn = -jnp.ones(())
         if rng is not None:
             drawn = jax.random.uniform(rng)
-        # Metrics are sums over microbatches: a digit for each of them.
-        index = (batch["row"] * 10.0 ** -batch["row"]).sum()
+        # Metrics are sums over microbatches: a square tells which rows stood in one.
+        index = batch["row"].sum() ** 2
         return Loss(terms, {"drawn": (drawn, drawn), "rows": (index, jnp.float32(languages))})
 
 
@@ -132,11 +132,10 @@ def test_the_gradient_is_the_sum_over_all_rows_by_the_number_of_predictions():
     assert float(sums["total"]) == -4.5 * 4.5 - 3.0 * 3.0 and int(state.step) == 2
 
 
-@pytest.mark.parametrize(("packs", "by"), [([0, 0], 1), ([1, 0], 1)])
-def test_what_has_no_prediction_is_divided_by_one(packs, by):
+def test_what_has_no_prediction_is_divided_by_one():
     state, step = stepping()
-    state, _ = step(state, rows_of([1, 2], [3, 1], packs))
-    assert changed(state) == [-3 / by, -4 / by]
+    state, _ = step(state, rows_of([1, 2], [3, 1], packs=[0, 0]))
+    assert changed(state) == [-3, -4]
 
 
 @pytest.mark.parametrize(
@@ -190,7 +189,8 @@ def test_microbatches_take_every_kth_row_and_draw_for_themselves(microbatches):
         ]
         np.testing.assert_allclose(sums["metrics"]["drawn"], [sum(drawn)] * 2, rtol=1e-6)
         index, languages = sums["metrics"]["rows"]
-        np.testing.assert_allclose(index, sum(n * 10.0**-n for n in range(6)), rtol=1e-6)
+        of_each = [sum(range(first, 6, microbatches)) for first in range(microbatches)]
+        assert float(index) == sum(one**2 for one in of_each)
         assert float(languages) == 3 * microbatches and float(sums["steps"]) == 1
     np.testing.assert_allclose(changed(state), [-7, -7], rtol=1e-6)
 

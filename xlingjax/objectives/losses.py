@@ -210,7 +210,7 @@ def _chunked(target, h_ICD, table_VD, bias_V, targets_IC, weights_IC):
         return loss + more, (nll_C, correct_C)
 
     zero = jnp.zeros((), jnp.float32)
-    # XLA runs a loop of one step as none.
+    # JAX unrolls no loop of one step; XLA takes it away.
     loss, (nll_IC, correct_IC) = jax.lax.scan(
         step,
         zero,

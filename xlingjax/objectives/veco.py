@@ -42,7 +42,8 @@ class VECO(TokenObjective):
     positions running on; reset_positions: restarting at y, as XLM's TLM. query: the model's
     `cross_attention_query`; raises UserError where it is not. factors: (kind, factor of its terms)
     of kinds whose factor is not 1; a number or a ramp by the step of the run, 0 leaves the terms
-    out; raises UserError for a kind not of `KINDS`, a negative one, and where no term is left.
+    out; raises UserError for a kind not of `KINDS`, a factor that is negative or no number, and
+    where no term is left.
 
     The batch has each pair as TLM reads it, `<s> x </s> </s> y </s>`; for H and S y too opens as x
     does.
@@ -101,7 +102,7 @@ class VECO(TokenObjective):
         return {
             kind: mask
             for kind, mask in kinds.items()
-            if self._factor(kind) != 0
+            if any(Ramp.parse(dict(self.factors).get(kind, 1.0)).values)
         }
 
     def _terms(self, kind: str) -> tuple[str, ...]:

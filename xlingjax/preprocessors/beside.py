@@ -225,8 +225,9 @@ def _pairs_of(
         part = read(task, data, split, pivot_language)
         # By text the whole file is searched, and first: in another order the labels of a part may
         # agree by chance.
-        if isinstance(part[0], Example) and (
-            part[0].original or records[0].original
+        if any(
+            isinstance(one, Example) and one.original
+            for one in (*part[:1], *records[:1])
         ):
             with contextlib.suppress(UserError):
                 pairs = pair(pivot)
