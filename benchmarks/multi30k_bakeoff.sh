@@ -24,4 +24,4 @@ cp "$test.en" "$out/held/de-en.en"
     'Unicoder': ['objectives/unicoder.gin', 'TLM_WEIGHT=2', 'train.objectives=[@mlm(), @tlm(), @clwr(), @clpc()]'],
     'VECO': ['objectives/veco.gin', 'VECO_WEIGHT=4', 'VECO_MASK_RATE=0.3'],
     'ERNIE-M': ['objectives/ernie_m.gin', 'STAGE_1_STEPS=0.667*STEPS', 'TLM_WEIGHT={0: 2, 0.667*STEPS: 0}',
-      'CAMLM_WEIGHT={0: 2, 0.667*STEPS: 8}']}"
+      'CAMLM_WEIGHT={0: 2, 0.667*STEPS: 8}', 'PSEUDO_PLACEMENT=scattered']}"

@@ -29,6 +29,7 @@ bakeoff more --gin.MIXES="{
   'MLM': ['objectives/mlm.gin'],
   'MLM 2, TLM 3': ['objectives/mlm_tlm.gin', 'MLM_WEIGHT=2', 'TLM_WEIGHT=3'],
   'MLM 3, TLM 2': ['objectives/mlm_tlm.gin', 'MLM_WEIGHT=3', 'TLM_WEIGHT=2'],
+  'as little TLM, positions run on': ['objectives/mlm_tlm.gin', 'TLM_WEIGHT=0.19', 'RESET_POSITIONS=False'],
   'without plug out': ['objectives/veco.gin', $veco, 'VECO_FACTORS={\"plug_out\": 0}'],
   'plug in for a third of plug out': ['objectives/veco.gin', $veco, 'VECO_FACTORS={\"plug_out\": 1.5, \"plug_in\": 0.5}'],
   'without TLM': ['objectives/veco.gin', $veco, 'VECO_TLM=False'],

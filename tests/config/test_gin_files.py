@@ -10,6 +10,7 @@ from xlingjax.cli import main
 from xlingjax.config import recipe as recipes
 from xlingjax.config.corpus import import_tasks
 from xlingjax.config.gin_files import parts_of
+from xlingjax.config.macros import set_anew
 from xlingjax.config.statements import statements
 from xlingjax.errors import UserError
 from xlingjax.runtime.trust import is_trusted, trusting
@@ -227,3 +228,39 @@ def test_text_of_parts_keeps_its_lines(here):
         "B = 2",
         "\n\nC = 3",
     ]
+
+
+@pytest.mark.parametrize(
+    ("files", "overrides", "lines"),
+    [
+        (["recipes/xlm_tiny.gin", "objectives/mlm.gin"], [], []),
+        (["recipes/ernie_m_base.gin", "objectives/camlm.gin"], ["MAX_PIECES=500"], []),
+        (
+            ["recipes/ernie_m_base.gin", "objectives/camlm.gin"],
+            [],
+            ["note: objectives/camlm.gin sets MAX_PIECES=100 (was 510)"],
+        ),
+        # The last word of those before counts, and what a recipe leaves to its user is no value.
+        (
+            ["recipes/veco_small.gin", "objectives/tlm.gin", "objectives/veco.gin"],
+            ["MAX_PIECES=126"],
+            [
+                "note: objectives/tlm.gin sets PACKING=True (was False)",
+                "note: objectives/veco.gin sets VECO_BATCH=BATCH (was 4096), VECO_LENGTH=LENGTH"
+                " (was 128)",
+            ],
+        ),
+    ],
+)
+def test_what_a_later_file_sets_anew_is_said(files, overrides, lines):
+    assert set_anew(files, overrides).splitlines() == lines
+
+
+def test_it_is_said_before_anything_else(capsys, here):
+    words = [f"--gin_file={file}" for file in ("ernie_m_base", "objectives/camlm.gin")]
+    assert main.main(["pretrain", *words, "--workdir", "run"]) == 2
+    note, error = capsys.readouterr().err.splitlines()
+    assert note == "note: objectives/camlm.gin sets MAX_PIECES=100 (was 510)"
+    assert error.startswith("error: ")
+    assert main.main(["pretrain", *words[:1], "--workdir", "run"]) == 2
+    assert len(capsys.readouterr().err.splitlines()) == 1

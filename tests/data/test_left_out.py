@@ -1,9 +1,11 @@
 """Pairs that no row has room for are counted and said."""
 
+import io
 import os
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from tests.data.conftest import DE, EN, write_lines
 from tests.helpers.text import file_source
@@ -12,11 +14,13 @@ from xlingjax.data.left_out import LeftOut, message
 from xlingjax.data.loader import Peekable
 from xlingjax.errors import UserError
 from xlingjax.evaluation.floors import RetrievalFloors
+from xlingjax.objectives.xlm import TLM
 from xlingjax.preprocessors.noise import Noise
 from xlingjax.preprocessors.retrieval import SentencePairFeatures
 from xlingjax.preprocessors.translation import DenoisingFeatures, TranslationFeatures
 from xlingjax.preprocessors.unicoder import ClMlmFeatures, ClpcFeatures
 from xlingjax.preprocessors.xlm import MlmFeatures, TlmFeatures
+from xlingjax.report import inspector
 from xlingjax.workflows import launch
 
 pytestmark = pytest.mark.usefixtures("own_cache")
@@ -156,6 +160,31 @@ def test_a_run_says_it_behind_its_first_step(tmp_path, vocabulary, monkeypatch):
     floors = RetrievalFloors({"de": held_out_pairs.Pairs("de", ("ab",), ("ab",))})
     launch._begin("run", [floors], {"tlm": (None, Peekable(source))}, vocabulary, said.append)
     assert f"{len(pairs) - left} pairs of de-en are few" in said[-1]
+
+
+def test_inspect_says_it_too(tmp_path, vocabulary):
+    pairs = [pair for pair in zip(DE, EN, strict=True) if all(pair)]
+    source = file_source(
+        TlmFeatures(max_pieces=30),
+        vocabulary,
+        2,
+        48,
+        parallel=written(tmp_path, pairs),
+    )
+    out = io.StringIO()
+    console = Console(file=out, width=1_000, color_system=None)
+    inspector.inspect(
+        {"tlm": (TLM(), source)},
+        vocabulary,
+        rows=1,
+        batches=1,
+        console=console,
+        output=tmp_path,
+    )
+    left = too_many(pairs, vocabulary, 48, 30)
+    said = f"arning: tlm: {left} of {len(pairs)} examples ("
+    assert f"w{said}" in out.getvalue()
+    assert f"W{said}" in (tmp_path / "inspect.html").read_text("utf-8")
 
 
 def test_a_run_says_so_where_it_is_more_than_one_in_twenty():

@@ -195,6 +195,43 @@ def test_ablations_leave_out_what_the_papers_leave_out():
         assert (f"{name}, xnli" in jobs) == (not name.startswith("mbart"))
 
 
+@pytest.mark.parametrize(
+    ("table", "encoders", "rows", "most", "packing"),
+    [
+        # VECO's table 8; of mBART each side has a row of its own.
+        ("veco_5", ("xlm", "veco", "mbart"), (4096, 128), 126, False),
+        ("ernie_m_6", ("exp2", "exp3", "exp4"), (2048, 512), 510, True),
+    ],
+)
+def test_encoders_of_an_ablation_read_pairs_alike(table, encoders, rows, most, packing):
+    read_pairs = set()
+    for job in read(table).jobs("data", "out"):
+        bound = {}
+        if job.name.startswith("encoder"):
+            bound = table_hours.bound(job, 64_000).bound
+        for entry in bound.get("objectives", ()):
+            source = entry.source
+            if "max_pieces" in source.settings:
+                read_pairs.add(job.name.split()[1])
+                found = [source.settings[name] for name in ("max_pieces", "packing")]
+                assert found == [most, packing], job.name
+                assert source.shapes["input_ids"] == rows, job.name
+    assert read_pairs == set(encoders)
+
+
+@pytest.mark.long
+def test_hours_in_the_documentation_are_those_that_the_command_counts(capsys):
+    table_hours.main()
+    counted = re.findall(r"^\| (\w+) \|.* ([\d.,]+) \|$", capsys.readouterr().out, re.MULTILINE)
+    text = Path("docs/tables.md").read_text(encoding="utf-8")
+    said = dict(re.findall(r"`xlingjax table (\w+) .*\| ([\d.,–]+) \|$", text, re.MULTILINE))
+    said |= dict(re.findall(r"^\| `(\w+)` \|.*\| ([\d.,]+) \|$", text, re.MULTILINE))
+    assert len(counted) == len(said) > 40
+    for name, hours in counted:
+        # What is measured costs no training.
+        assert said[name] == hours or (said[name], hours) == ("–", "0.0"), name
+
+
 def test_unsupervised_translation_starts_from_each_of_the_papers_grid():
     jobs = [job for job in read("xlm_2").jobs("data", "out") if job.kind == "pretrain" and job.row]
     starts = Counter()

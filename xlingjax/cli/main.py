@@ -114,8 +114,17 @@ def run(argv: Sequence[str]) -> int:
     # Before the verb imports what starts JAX.
     if "platform" in args:
         prepare_machine(args)
+    if len(getattr(args, "gin_file", None) or ()) > 1:
+        _say_what_is_set_anew(args)
     with trusting("trust" in args and args.trust):
         return args.run_verb(args)
+
+
+def _say_what_is_set_anew(args: argparse.Namespace) -> None:
+    from xlingjax.config.macros import set_anew
+
+    if line := set_anew(args.gin_file, args.overrides):
+        print(line, file=sys.stderr)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -56,6 +56,29 @@ def macros_of(files: Sequence[str]) -> list[Macro]:
     return list(found.values())
 
 
+def set_anew(files: Sequence[str], overrides: Sequence[str]) -> str:
+    """One line for each file that changes a macro which the recipes named before it had set, "":
+    none does: `objectives/tlm.gin` behind a recipe brings its own `MAX_PIECES`. overrides:
+    "NAME=VALUE", which come last of all. Raises UserError for a missing file."""
+    overridden = {override.partition("=")[0] for override in overrides}
+    lines = []
+    before: dict[str, Macro] = {}
+    for file in files:
+        here = {macro.name: macro for macro in macros_of([file])}
+        changed = [
+            f"{name}={macro.value} (was {before[name].value})"
+            for name, macro in here.items()
+            if name in before
+            and name not in overridden
+            and REQUIRED not in (macro.value, before[name].value)
+            and macro.value != before[name].value
+        ]
+        if changed:
+            lines.append(f"note: {file} sets {', '.join(changed)}")
+        before |= here
+    return "\n".join(lines)
+
+
 def table(file: str) -> str:
     """The macros that one gin file sets, as Markdown: what docs/recipes.md shows of it; "": it sets
     none. file: "runs/common.gin". Raises UserError for a missing file."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
@@ -83,13 +84,20 @@ class LeftOut:
         return f"{of_pairs:.1%}, and {of_tokens:.1%} of their tokens"
 
 
+def of_source(stage: str, source: Any) -> str:
+    """The `message` of an open `BatchSource` of text."""
+    if not source.left_out:
+        return ""
+    return message(stage, source.identity["length"], source.left_out)
+
+
 def message(
     stage: str,
     length: int,
     left_out: Mapping[str, LeftOut],
 ) -> str:
-    """What a run says of it; "": of few or none. stage: of an objective, with rows of `length`
-    tokens; left_out: {text: of it}."""
+    """What a run or `inspect` says of it; "": of few or none. stage: of an objective, with rows of
+    `length` tokens; left_out: {text: of it}."""
     total = sum(left_out.values(), LeftOut())
     most = max(
         left_out,

@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from xlingjax.data.loader import BatchSource, Peekable
+from xlingjax.data import left_out
+from xlingjax.data.loader import BatchSource, OfText, Peekable
 from xlingjax.errors import UserError
 from xlingjax.objectives.base import Objective
 from xlingjax.report import drawing, html, negatives, running_text, schedule
@@ -95,11 +96,18 @@ def inspect(
             statistics[name],
             tokens,
         )
+        lacking = ""
+        if isinstance(source, OfText):
+            lacking = left_out.of_source(name, source)
+        if lacking:
+            console.print(f"warning: {lacking}", markup=False, highlight=False)
         if output:
             pictures |= _row_pictures(views, name)
             parts.append(
                 _section(name, objective, source, views, statistics[name]),
             )
+            if lacking:
+                parts.append(html.note(f"Warning: {lacking}"))
     for table in tables:
         print_table(
             console,

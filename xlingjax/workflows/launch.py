@@ -241,10 +241,7 @@ def _begin(
     for file, message in overlap_of_texts(held, texts, vocabulary):
         say(f"warning: {file}: {message}")
     for stage, (_, source) in opened.items():
-        if not source.left_out:
-            continue
-        length = source.identity["length"]
-        if message := left_out.message(stage, length, source.left_out):
+        if message := left_out.of_source(stage, source):
             say(f"warning: {message}")
     pairs: dict[str, int] = {}
     for _, source in opened.values():
