@@ -250,10 +250,10 @@ def test_attention_as_a_picture_and_in_words():
     # A line before the first piece of the second text, down and across.
     assert sorted(line.get_xydata().tolist()[0] for line in axis.lines) == [[0.0, 1.5], [1.5, 0.0]]
     assert attention.lines(of_one) == [
-        ("<s>", "<s>", 0.75, 1.0),
-        ("▁Katze", "▁cat", 0.875, 1.0),
-        ("<s>", "<s>", 1.0, 1.0),
-        ("▁cat", "<s>", 0.5, 1.0),
+        ("de", "<s>", "<s>", 0.75, 1.0),
+        ("de", "▁Katze", "▁cat", 0.875, 1.0),
+        ("en", "<s>", "<s>", 1.0, 1.0),
+        ("en", "▁cat", "<s>", 0.5, 1.0),
     ]
     one_head = {**of_one, "use": "self-attention", "head": 3}
     assert attention.title(one_head) == "de-en, self-attention, layer 2, head 3"

@@ -15,7 +15,7 @@ NOTE = (
     " cross-attention: plugged in, each side asks the other's last states (VECO §2.2). word"
     " recovery: each piece as a mixture of its translation's (Unicoder §3.2)."
 )
-HEAD = ("piece", "looks most at", "share", "of the other text")
+HEAD = ("text", "piece", "looks most at", "share", "of the other text")
 
 
 def title(of_one: Mapping[str, Any]) -> str:
@@ -30,7 +30,9 @@ def title(of_one: Mapping[str, Any]) -> str:
     return ", ".join(words)
 
 
-def lines(of_one: Mapping[str, Any]) -> list[tuple[str, str, float, float]]:
+def lines(
+    of_one: Mapping[str, Any],
+) -> list[tuple[str, str, str, float, float]]:
     """`HEAD` of each piece; the last is its share of all the other text's pieces."""
     pieces = of_one["pieces"]
     second = of_one["second"]
@@ -42,6 +44,7 @@ def lines(of_one: Mapping[str, Any]) -> list[tuple[str, str, float, float]]:
             others = shares[:second]
         found.append(
             (
+                of_one["languages"][row >= second],
                 pieces[row],
                 pieces[most],
                 round(shares[most], 3),
