@@ -264,3 +264,6 @@ def test_it_is_said_before_anything_else(capsys, here):
     assert error.startswith("error: ")
     assert main.main(["pretrain", *words[:1], "--workdir", "run"]) == 2
     assert len(capsys.readouterr().err.splitlines()) == 1
+    (here / "mine.gin").write_text("BATCH = 8\nA = [1\n")
+    assert main.main(["pretrain", *words, "--gin_file", "mine.gin", "--workdir", "run"]) == 2
+    assert "mine.gin, line 2: not gin syntax" in capsys.readouterr().err

@@ -123,7 +123,12 @@ def run(argv: Sequence[str]) -> int:
 def _say_what_is_set_anew(args: argparse.Namespace) -> None:
     from xlingjax.config.macros import set_anew
 
-    if line := set_anew(args.gin_file, args.overrides):
+    try:
+        line = set_anew(args.gin_file, args.overrides)
+    # A file that cannot be read, which the verb says with its line.
+    except UserError:
+        return
+    if line:
         print(line, file=sys.stderr)
 
 
