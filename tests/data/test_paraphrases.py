@@ -12,6 +12,7 @@ from xlingjax.data.paraphrases import Translations, mined_rows, paraphrase_rows
 from xlingjax.data.row_reader import RowReader
 from xlingjax.data.sampling import Sampling
 from xlingjax.data.tokens import Records
+from xlingjax.errors import UserError
 from xlingjax.preprocessors.unicoder import ClpcFeatures
 
 pytestmark = pytest.mark.usefixtures("own_cache")
@@ -148,6 +149,14 @@ def test_text_of_one_pair_or_of_equal_ones_has_no_rows():
         whole = sum(bool(x and y) for x, y in pairs)
         assert rows.count == 0 and rows.passes == 4
         assert rows.left_out == LeftOut(whole, whole, 4 * whole, 4 * whole)
+
+
+def test_that_no_pair_has_a_wrong_partner_is_said(tmp_path, vocabulary):
+    for code, line in (("de", "Simon stahl die Harfe."), ("en", "Simon stole the harp.")):
+        (tmp_path / f"de-en.{code}").write_text(f"{line}\n" * 3, encoding="utf-8")
+    said = r"fits rows of 64 tokens beside another .* \(give more pairs, or NEGATIVES\)"
+    with pytest.raises(UserError, match=said):
+        file_source(ClpcFeatures(), vocabulary, 2, 64, parallel=str(tmp_path))
 
 
 def test_mined_partners_are_the_same_in_every_epoch():

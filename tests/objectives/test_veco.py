@@ -272,6 +272,8 @@ def test_refusals_of_factors():
         VECO(factors=(("plugin", 1.0),))
     with pytest.raises(UserError, match="ramp '5:1'"):
         VECO(factors=(("plug_in", "5:1"),))
+    with pytest.raises(UserError, match="veco: VECO_FACTORS of tlm: ramp '5:1,1:2': write"):
+        VECO(factors=(("tlm", "5:1,1:2"),))
     for factor in (-1.0, "0:1,5:-1", "0:1,5:nan", "inf", float("nan")):
         with pytest.raises(UserError, match="veco: the factor .* of plug_in must be a number of 0"):
             VECO(factors=(("plug_in", factor),))

@@ -234,6 +234,26 @@ def test_of_a_part_in_another_order_the_translations_of_that_part(tmp_path, labe
         assert found.unpaired == ""
 
 
+@pytest.mark.parametrize("split", ["test", "test[:50%]", "test[50%:]"])
+def test_another_order_is_not_read_by_line_where_texts_are_missing_too(tmp_path, split):
+    put(tmp_path / "xnli/test-de.tsv", *(f"{n} x\t{n} y\tneutral" for n in range(10)))
+    originals = [f"{n} x\t{n} y" for n in range(10)]
+    originals[4] = "another\ttext"
+    path = tmp_path / "xnli/translate-test/test-de-en-translated.tsv"
+    lines = [f"{text}\ta{n}\tb{n}\tneutral" for n, text in enumerate(originals)]
+    put(path, *lines[::-1])
+    # Their labels agree line by line, and nine texts stand elsewhere.
+    with pytest.raises(UserError, match="1 of 10 examples in 'de' have no partner by original te"):
+        standing_beside(XNLI, tmp_path, split, "de")
+    # In the same order the lines are taken, as of an edition with other tokens.
+    put(path, *lines)
+    found = standing_beside(XNLI, tmp_path, split, "de").records
+    numbers = [*range(10)][
+        {"test[:50%]": slice(5), "test[50%:]": slice(5, 10)}.get(split, slice(10))
+    ]
+    assert [one.premise for one in found] == [f"a{n}" for n in numbers]
+
+
 def test_questions_without_a_translation_stand_beside_themselves_and_are_counted(tmp_path):
     german = [(f"q{n}", f"de{n}", "de") for n in range(40)]
     squad(tmp_path / "xquad/xquad.de.json", *german)

@@ -24,6 +24,7 @@ from xlingjax.report import drawing
 from xlingjax.runtime.files import write_json
 from xlingjax.workflows import bakeoff, many
 from xlingjax.workflows import bakeoff_page as told
+from xlingjax.workflows.bakeoff_figures import summary
 
 MIXES = {
     "MLM": ["mlm.gin"],
@@ -228,7 +229,7 @@ def test_figures_are_those_of_the_test_set():
             "translation": {"generation_test": {"bleu_mean": 36.0}},
         },
     }
-    figures = bakeoff.summary(cell)["figures"]
+    figures = summary(cell)["figures"]
     assert figures == {
         "nli_en": 0.9,
         "nli_other": 0.5,
@@ -432,6 +433,7 @@ def test_devices_and_platform_reach_every_run(commands, tmp_path, monkeypatch):
         "read_recipe",
         lambda files, overrides: recipes.Recipe({}, None, f"{files}, {overrides}"),
     )
+    monkeypatch.setattr(recipes, "parse_gin", lambda *_: None)
     assert verb.run(args) == 0
     settings = (tmp_path / "cells" / "mlm-0" / "pretrain" / "bakeoff.settings").read_text()
     assert settings == "['base.gin', 'mlm.gin'], ['SEED=0', 'TRAIN_STEPS=120']"
@@ -448,6 +450,34 @@ def test_a_failed_run_is_named_with_its_log(commands, tmp_path):
     ):
         bakeoff.run(configured(seeds=(13, 0)), tmp_path, read=" ".join, say=lambda line: None)
     assert len(commands) == 2 + 1  # no other cell was begun
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"MIXES": {"a": [], "b": ["TLM_WEIHGT=2"]}}, "mix 'b': --gin.TLM_WEIHGT: this recipe has"),
+        ({"MIXES": {"a": [], "b": ["objectives/mlmm.gin"]}}, "mix 'b': missing file: "),
+        (
+            {"TASKS": {"nli": ["recipes/nli_tiny.gin", "LEARNING_RAET=2e-3"]}},
+            "task 'nli' of mix 'MLM': --gin.LEARNING_RAET: this recipe has no macro",
+        ),
+        ({"TASKS": {"nli": []}}, "task 'nli' of mix 'MLM': no recipe: pass --gin_file"),
+        (
+            {"TASKS_OF": {"VECO": {"nli": ["recipes/nli_tiny.gin", "BATCH=x"]}}},
+            "task 'nli' of mix 'VECO': --gin.BATCH=x: a number is needed, like 32",
+        ),
+        ({"TASKS": {"pretrain": ["recipes/nli_tiny.gin"]}}, "cannot be called 'pretrain'"),
+        ({"TASKS": {"../x": ["recipes/nli_tiny.gin"]}}, "cannot be called '../x'"),
+        ({"SEEDS": (0, 1, 0)}, "SEEDS=(0, 1, 0) has one twice"),
+    ],
+)
+def test_every_word_is_read_before_anything_is_trained(commands, tmp_path, capsys, given, said):
+    words = [f"--gin.{name}={value}" for name, value in given.items()]
+    line = ["bakeoff", "--gin_file", "recipes/bakeoff.gin", "--workdir", str(tmp_path / "out")]
+    assert main.main([*line, *words]) == 2
+    (error,) = capsys.readouterr().err.splitlines()
+    assert said in error
+    assert commands == [] and not (tmp_path / "out").exists()
 
 
 def test_refusals(tmp_path):

@@ -33,19 +33,20 @@ def options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--head", type=positive, metavar="N", help=text)
     group.add_argument(
         "--reset_positions",
-        action="store_true",
-        default=None,
-        help="positions begin anew at the second text, as XLM was trained (RESET_POSITIONS)",
+        action=argparse.BooleanOptionalAction,
+        help="positions begin anew at the second text, as XLM was trained (default: as the run was"
+        " on pairs; of a model that does not tell they run on)",
     )
     parser.add_argument(
         "--rows",
         type=positive,
-        default=2,
-        help="rows shown per objective (default %(default)s)",
+        metavar="N",
+        help="rows shown per objective (default 2)",
     )
     parser.add_argument(
         "--tokens",
         action="store_true",
+        default=None,
         help="also a line for each token: column, piece, target, position, language, pack, side",
     )
     parser.add_argument(
@@ -84,8 +85,8 @@ def run(args: Namespace) -> int:
             recipe.corpus.vocabulary,
             record=planned_course(recipe),
             tables=tables,
-            rows=args.rows,
-            tokens=args.tokens,
+            rows=args.rows or 2,
+            tokens=bool(args.tokens),
             output=args.output or None,
         )
     finally:
@@ -99,6 +100,11 @@ def _attention(args: Namespace) -> int:
         raise UserError(
             "inspect --pair: a run has its recipe; leave out --gin_file and --gin.NAME=",
         )
+    require_unread(
+        args,
+        ("rows", "tokens"),
+        "with --pair no rows of a recipe are shown",
+    )
     for value, option in ((args.run, "RUN"), (args.languages, "--languages")):
         if not value:
             raise UserError(
@@ -115,7 +121,7 @@ def _attention(args: Namespace) -> int:
         tuple(args.languages),
         layer=args.layer,
         head=args.head,
-        reset_positions=bool(args.reset_positions),
+        reset_positions=args.reset_positions,
         output=args.output,
     )
     return 0

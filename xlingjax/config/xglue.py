@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from xlingjax.config.text import TextSource
+from xlingjax.errors import UserError
 from xlingjax.objectives.xglue import XFNP
 from xlingjax.preprocessors.xglue import XfnpFeatures
 from xlingjax.training.feed import ObjectiveRun
@@ -29,8 +30,14 @@ def xfnp(
 ) -> ObjectiveRun:
     """xFNP (XGLUE §4.2) on the corpus's monolingual text. streams: those of the model; alphas: the
     factor of each, default: 1. skip: see `XFNP`; smoothing, factor: see `Translation`; block to
-    packing: see `XfnpFeatures`.
+    packing: see `XfnpFeatures`. Raises UserError for a stream that no run is long enough for.
     """
+    if skip == "runs" and streams > span:
+        raise UserError(
+            f"xfnp: of a run of XFNP_SPAN={span} tokens the last of {streams} streams would predict"
+            f" none (XFNP_SKIP=runs): XFNP_SPAN={streams} or more, fewer STREAMS, or"
+            " XFNP_SKIP=target",
+        )
     # All alike, as α0 = α1 = 1 in the paper.
     if alphas is None:
         alphas = (1.0,) * streams

@@ -29,6 +29,11 @@ class Preprocessor(abc.ABC):
     """Of one that reads pairs: they are the lines of documents, with blank lines between these."""
 
     @property
+    def lacks(self) -> str:
+        """What else text may lack of which no row comes, as the message goes on: " beside ..."."""
+        return ""
+
+    @property
     def needs_pairs(self) -> bool:
         """Whether a run without pairs has nothing for it."""
         return self.sides > 1 or self.beside_pairs

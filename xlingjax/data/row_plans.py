@@ -406,6 +406,8 @@ def require_rows(plans: Sequence[TextRows], names: Sequence[str]) -> None:
                 f"no {name} document has two sentences in a row of {length} tokens; raise the"
                 " length, and see that blank lines stand behind documents, not behind sentences",
             )
+        lacks = plan.plan.preprocessor.lacks
         raise UserError(
-            f"no {name} text fits rows of {length} tokens; raise the length or the limit of pieces",
+            f"no {name} text fits rows of {length} tokens{lacks}; raise the length or the limit of"
+            " pieces",
         )

@@ -68,7 +68,12 @@ class VECO(TokenObjective):
                     " (VECO_FACTORS)",
                 )
             # What is wrong with it is said now, not at the first step.
-            values = Ramp.parse(factor).values
+            try:
+                values = Ramp.parse(factor).values
+            except UserError as error:
+                raise UserError(
+                    f"{self.name}: VECO_FACTORS of {kind}: {error}",
+                ) from None
             if not all(0 <= value < math.inf for value in values):
                 raise UserError(
                     f"{self.name}: the factor {factor} of {kind} must be a number of 0 or more"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import functools
 from collections.abc import Sequence
@@ -182,7 +181,7 @@ def standing_beside(
     if there == (split, language):
         return Standing(records, "")
     path = find(task, data, *there).paths[0]
-    pairs, pivot = _pairs_of(task, data, records, there, language, path)
+    pairs, pivot = _pairs_of(task, data, split, there, language, path)
     beside = []
     for record, partner in zip(records, pairs.partners, strict=True):
         found = record
@@ -205,36 +204,25 @@ def _is_empty(record: Any) -> bool:
 def _pairs_of(
     task: Task,
     data: str | Path,
-    records: Sequence[Any],
+    split: str,
     there: tuple[str, str],
     language: str,
     path: Path,
 ) -> tuple[Pairs, Sequence[Any]]:
     """The pairs of a set, or of a part of it, and the translations that they are of."""
-    split, pivot_language = there
-    name, _ = part_of(split)
+    name, rows = part_of(split)
+    name_there, _ = part_of(there[0])
+    pivot = read(task, data, name_there, there[1])
     pair = functools.partial(
         paired,
         task.full_name,
-        records,
+        pivot=pivot,
         language=language,
         there=f"{task.trained_on!r} ({path})",
     )
-    pivot = read(task, data, name, pivot_language)
-    if name != split and task.kind != "span_qa":
-        part = read(task, data, split, pivot_language)
-        # By text the whole file is searched, and first: in another order the labels of a part may
-        # agree by chance.
-        if any(
-            isinstance(one, Example) and one.original
-            for one in (*part[:1], *records[:1])
-        ):
-            with contextlib.suppress(UserError):
-                pairs = pair(pivot)
-                if pairs.by != "line":
-                    return pairs, pivot
-        # Of lines the same part.
-        pairs = pair(part)
-        if pairs.by == "line":
-            return pairs, part
-    return pair(pivot), pivot
+    # By id a part is found wherever it stands.
+    if name == split or task.kind == "span_qa":
+        return pair(read(task, data, split, language)), pivot
+    # Whole files: in another order the labels of a part may agree by chance.
+    pairs = pair(read(task, data, name, language))
+    return Pairs(pairs.partners[rows(len(pairs.partners))], pairs.by), pivot

@@ -143,6 +143,12 @@ class ClpcFeatures(Preprocessor):
             return 3
         return 2
 
+    @property
+    def lacks(self) -> str:
+        if self.mined:
+            return ""
+        return " beside another pair's text, its wrong partner (give more pairs, or NEGATIVES)"
+
     def rows(
         self,
         records: Records,

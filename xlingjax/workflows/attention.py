@@ -1,5 +1,6 @@
 """Whom each piece of a pair attends to in a trained model, on the terminal and in pictures."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,14 @@ from xlingjax.inference.run import open_run
 from xlingjax.report import attention, html
 from xlingjax.report.inspector import write_page
 from xlingjax.report.terminal import print_table
+from xlingjax.training.run_record import read_run_record
 from xlingjax.workflows.encode import language_of
+
+
+def _restart_at_the_second(record: Mapping[str, Any]) -> bool:
+    """Whether a run was trained on pairs whose second text counts its positions anew."""
+    stages = record.get("stages", {}).values()
+    return any(stage.get("reset_positions") for stage in stages)
 
 
 def attention_of_pair(
@@ -22,24 +30,30 @@ def attention_of_pair(
     *,
     layer: int | None = None,
     head: int | None = None,
-    reset_positions: bool = False,
+    reset_positions: bool | None = None,
     output: str = "",
     console: Any = None,
 ) -> list[dict[str, Any]]:
     """Prints the maps of a pair (see `maps_of`), and writes their page and a PNG of each to folder
-    `output` where it is given; returns them. console: a rich Console; None makes one. Raises
-    UserError for a text of no word, and one too long for the model."""
+    `output` where it is given; returns them. reset_positions: None, as the run was trained.
+    console: a rich Console; None makes one. Raises UserError for a text of no piece, and one too
+    long for the model."""
     from rich.console import Console
 
     if console is None:
         console = Console()
     texts = [" ".join(text.split()) for text in pair]
-    if not all(texts):
+    trained = open_run(run)
+    model, vocabulary = trained.model, trained.vocabulary
+    # Marks of no width alone are no piece either.
+    if not all(len(vocabulary.encode(text)) for text in texts):
         raise UserError(
             '--pair: a text is empty; give two, --pair "TEXT" "TEXT"',
         )
-    trained = open_run(run)
-    model, vocabulary = trained.model, trained.vocabulary
+    if reset_positions is None:
+        reset_positions = _restart_at_the_second(read_run_record(run))
+        if reset_positions:
+            console.print("positions begin anew at the second text, as trained")
     known = [language_of(trained, language) for language in languages]
     codes = (known[0][0], known[1][0])
     ids = [language_index(code, trained.languages, model) for code in codes]

@@ -12,7 +12,7 @@ import json
 import re
 import sys
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ from xlingjax.training.run_record import (
     read_result,
     read_run_record,
 )
+from xlingjax.workflows.bakeoff_figures import summary
 from xlingjax.workflows.many import (
     Call,
     Command,
@@ -73,8 +74,21 @@ class Bakeoff:
         # A folder is told by the slug: "mlm+tlm" and "mlm tlm" would go on with each other's runs.
         if len({slug(mix) for mix in self.mixes}) != len(self.mixes):
             raise UserError(
-                f"bakeoff: two mixes would share a folder: {', '.join(self.mixes)}; rename one",
+                f"bakeoff: two mixes would share a folder, whose name has their letters of A to Z"
+                f" and digits alone: {', '.join(self.mixes)}; rename one",
             )
+        # One run would pass for two, without any deviation between them.
+        if len({*self.seeds}) != len(self.seeds):
+            raise UserError(
+                f"bakeoff: SEEDS={tuple(self.seeds)} has one twice; name each once",
+            )
+        for task in self.tasks:
+            # It names a folder beside that of the pretraining.
+            if task == "pretrain" or not re.fullmatch(r"[\w+ -]+", task):
+                raise UserError(
+                    f"bakeoff: a task cannot be called {task!r}: give it another name, of letters,"
+                    " digits, spaces, '+', '-' or '_'",
+                )
         for mix, tasks in self.tasks_of.items():
             # Else a misspelt one would be fine-tuned as all others are.
             _require_known(mix, self.mixes, "mix")
@@ -103,7 +117,7 @@ def _require_known(name: str, known: Iterable[str], what: str) -> None:
     if name not in known:
         raise UserError(
             f"bakeoff.tasks_of: {name!r} is no {what}; there are {', '.join(known) or 'none'}: set"
-            " TASKS_OF too",
+            " TASKS_OF to match, --gin.TASKS_OF={} for none",
         )
 
 
@@ -180,6 +194,24 @@ def run(
     text = json.dumps(content, indent=1, ensure_ascii=False) + "\n"
     write_text(folder / "bakeoff.json", text)
     return content
+
+
+def lines(
+    config: Bakeoff,
+    workdir: str | Path,
+) -> Iterator[tuple[str, list[str]]]:
+    """(what it is, its command line) of every mix and of every fine-tuning from it, of the first
+    seed: what can be read before anything is trained."""
+    nothing = Runner(" ".join, print, ())
+    for mix in config.mixes:
+        folder = Path(workdir) / "cells" / f"{slug(mix)}-{config.seeds[0]}"
+        cell = Cell(mix, config.seeds[0], folder)
+        # How many steps a mix has is known when its first ones are done.
+        steps = CALIBRATION_STEPS if config.tokens else None
+        pretrain, *tuned = _runs(config, cell, steps, nothing)
+        yield f"mix {mix!r}", pretrain.line
+        for task, one in zip(config.tasks, tuned, strict=True):
+            yield f"task {task!r} of mix {mix!r}", one.line
 
 
 def _runs(
@@ -408,67 +440,3 @@ def _steps(
         # At least one: a mix that reads more in a step than was asked for trains all the same.
         steps[mix] = max(1, round(config.tokens * CALIBRATION_STEPS / seen))
     return steps
-
-
-def summary(cell: Mapping[str, Any]) -> dict[str, Any]:
-    """The figures of a cell: those of the table, and by layer, language and objective those of the
-    pictures."""
-    result = cell["pretrain"]
-    evaluations = result["evaluations"]
-    retrieval = evaluations.get("retrieval", {})
-    alignment = evaluations.get("alignment", {})
-    perplexity = evaluations.get("perplexity", {})
-    figures = {
-        "retrieval": retrieval.get("retrieval_mean"),
-        "retrieval_centred": retrieval.get("retrieval_mean_centred"),
-        "alignment_error": alignment.get("alignment_error"),
-        "alignment_error_intersection": alignment.get(
-            "alignment_error_intersection",
-        ),
-        "masked_accuracy": perplexity.get("accuracy_mean"),
-    }
-    for task, values in cell["tasks"].items():
-        # The test set's: the dev set chose the checkpoint.
-        (tested,) = [
-            value for name, value in values.items() if name.endswith("_test")
-        ]
-        # Of texts that are written: BLEU of the languages that were trained on, and of the others.
-        english = tested.get("bleu_trained")
-        other = tested.get("bleu_others")
-        figures[f"{task}_en"] = tested.get("en", english)
-        figures[f"{task}_other"] = tested.get("mean_other", other)
-        # Of translations: of all directions.
-        if english is None and other is None:
-            figures[task] = tested.get("bleu_mean")
-    figures["tokens"] = result["tokens_seen"]
-    figures["tokens_per_second"] = result["tokens_per_second"]
-    # Of several poolings the first is shown.
-    layers = next(iter(retrieval.get("by_layer", {}).values()), {})
-    retrieval_by_layer = {}
-    for kind in ("raw", "centred"):
-        retrieval_by_layer[kind] = {}
-        for layer, scores in layers.items():
-            retrieval_by_layer[kind][layer] = scores[f"{kind}_en_to_xx"]
-    error_by_layer = {}
-    for layer, errors in alignment.get("by_layer", {}).items():
-        error_by_layer[layer] = errors["itermax"]
-    # What the mix has no evaluation of is no column of the table.
-    measured = {}
-    for name, value in figures.items():
-        if value is not None:
-            measured[name] = value
-    return {
-        "mix": cell["mix"],
-        "seed": cell["seed"],
-        "figures": measured,
-        "retrieval_by_layer": retrieval_by_layer,
-        "alignment_error_by_layer": error_by_layer,
-        "masked_accuracy_by_language": perplexity.get(
-            "accuracy_by_language",
-            {},
-        ),
-        "tokens_per_second_by_objective": result.get(
-            "tokens_per_second_by_objective",
-            {},
-        ),
-    }

@@ -175,6 +175,8 @@ def planned_course(recipe: Recipe) -> dict[str, Any]:
     refuses."""
     bound = recipe.bound
     weights = {}
+    if not bound["objectives"]:
+        raise UserError("a run needs objectives, and train.objectives is []")
     for entry in bound["objectives"]:
         first = in_stages(entry)[0]
         weights[first.objective.name] = first.weight

@@ -95,8 +95,10 @@ def paired(
             return Pairs(range(len(records)), "line")
         pairs = _by_text(own, others, records, pivot)
         too_many = pairs.unpaired > MOST_UNPAIRED * len(records)
-        # Of other texts, as an edition with other tokens, labels in one order tell as much.
-        if too_many and agree and records[0].label is not None:
+        # Of other texts, as an edition with other tokens, labels in one order tell as much, unless
+        # what is known by its text stands in other lines: then they agree by chance.
+        labelled = agree and records[0].label is not None
+        if too_many and labelled and not _in_other_lines(pairs):
             return Pairs(range(len(records)), "line")
     if pairs.unpaired > MOST_UNPAIRED * len(records):
         raise UserError(
@@ -105,6 +107,17 @@ def paired(
             " get both files from one release",
         )
     return pairs
+
+
+def _in_other_lines(pairs: Pairs) -> bool:
+    """Whether most of those that have a partner have it in another line."""
+    found = [
+        (row, partner)
+        for row, partner in enumerate(pairs.partners)
+        if partner is not None
+    ]
+    moved = sum(row != partner for row, partner in found)
+    return 2 * moved > len(found)
 
 
 def _labels_agree(first: Any, second: Any) -> bool:
