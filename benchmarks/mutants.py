@@ -232,6 +232,13 @@ def main(argv: Sequence[str] | None = None) -> None:
         help="run those once more that were not killed",
     )
     args = parser.parse_args(argv)
+    if not 0 < args.share <= 1:
+        parser.error(f"--share {args.share}: above 0, at most 1")
+    for file in args.files:
+        if file not in _files() or not _tests(file):
+            parser.error(
+                f"{file}: no file that has tests here; as they are: {_files()[0]}",
+            )
     args.out.mkdir(parents=True, exist_ok=True)
     kept = args.out / "mutants.jsonl"
     done = {}

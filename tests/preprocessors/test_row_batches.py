@@ -198,3 +198,24 @@ def test_rows_are_sorted_by_length_in_windows_of_batches(rows, batch_size, windo
         # The longest have the lowest numbers: each batch is one slice of the sorted window.
         slices = np.sort(plain)[::-1].reshape(len(of_window), batch_size)
         assert {*map(tuple, of_window)} == {*map(tuple, slices)}
+
+
+def test_rows_that_were_hashed_are_not_hashed_again():
+    hashed = []
+
+    def asked(digest):
+        """A hash of rows that are padded for it."""
+
+        def padded_hash():
+            hashed.append(digest)
+            return f"hash of {digest}"
+
+        part = types.SimpleNamespace(digest=digest)
+        parts = [types.SimpleNamespace(part=part, language_ids=(0,))]
+        rows = types.SimpleNamespace(padded_hash=padded_hash)
+        assert row_batches._hash_of(parts, rows, by_length=False) == f"hash of {digest}"
+
+    # No folder is there at first; then it has the hash of others.
+    for digest in ("a", "a", "b", "b", "a"):
+        asked(digest)
+    assert hashed == ["a", "b"]
