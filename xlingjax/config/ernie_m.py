@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Iterator
 
+from xlingjax.config.old_bindings import SCATTERED
 from xlingjax.config.text import TextSource
 from xlingjax.data.sampling import Sampling
 from xlingjax.errors import UserError
@@ -15,9 +16,6 @@ from xlingjax.preprocessors.ernie_m import (
 from xlingjax.preprocessors.xlm import Masking
 from xlingjax.training.feed import ObjectiveRun
 from xlingjax.training.schedule import Weight
-
-SCATTERED = "scattered"
-"""How runs placed their pseudo tokens that do not say it; objectives/btmlm.gin does."""
 
 
 def camlm(

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from xlingjax.config.corpus import Corpus, Files
-from xlingjax.config.ernie_m import SCATTERED
+from xlingjax.config.old_bindings import SCATTERED
 from xlingjax.data.sources import (
     find_pairs,
     find_text,

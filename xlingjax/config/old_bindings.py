@@ -1,8 +1,11 @@
-"""Bindings of recipes and runs that were written when each objective had its text's settings."""
+"""Recipes and runs of older versions: when each objective had its text's settings, and what they
+did where they say nothing."""
 
 import re
 from collections.abc import Collection
 
+SCATTERED = "scattered"
+"""How runs placed their pseudo tokens that do not say it; objectives/btmlm.gin does."""
 _OF_TEXT = "corpus|sampling|seed|mixture|tasks|use_cached|holdout|data_shards|threads|prefetch"
 
 
