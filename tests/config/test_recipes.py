@@ -518,17 +518,6 @@ def test_a_factor_of_what_is_left_out_is_refused():
         recipes.read_recipe(["gin/recipes/veco_small.gin"], options)
 
 
-@pytest.mark.parametrize(("span", "skip"), [(1, "runs"), (1, "target"), (2, "runs")])
-def test_a_run_has_a_word_for_every_stream_of_xfnp(span, skip):
-    options = [f"{k}={v}" for k, v in RECIPES["xfnp"][0].items()]
-    options += [f"XFNP_SPAN={span}", f"XFNP_SKIP={skip}"]
-    if (span, skip) == (1, "runs"):
-        with pytest.raises(UserError, match="XFNP_SPAN=1 tokens the last of 2 streams would"):
-            recipes.read_recipe(["gin/recipes/xfnp.gin"], options)
-    else:
-        assert recipes.read_recipe(["gin/recipes/xfnp.gin"], options)
-
-
 @pytest.mark.parametrize("restart", [True, False])
 def test_positions_of_vecos_tlm_are_those_of_what_is_measured_on_pairs(restart):
     options = [f"{k}={v}" for k, v in RECIPES["veco_small"][0].items()]

@@ -151,14 +151,14 @@ def test_a_run_says_it_behind_its_first_step(tmp_path, vocabulary, monkeypatch):
     )
     monkeypatch.setattr(launch, "first_report", lambda *_: None)
     said = []
-    launch._begin("run", [], {"tlm": (None, Peekable(source))}, vocabulary, said.append)
+    launch._begin("run", [], [], {"tlm": (None, Peekable(source))}, vocabulary, said.append)
     left = too_many(pairs, vocabulary, 48, 30)
     (line,) = said
     assert line.startswith(f"warning: tlm: {left} of {len(pairs)} examples (")
     assert "do not fit rows of 48 tokens" in line
     # What is measured on these languages hears how many its rows hold.
     floors = RetrievalFloors({"de": held_out_pairs.Pairs("de", ("ab",), ("ab",))})
-    launch._begin("run", [floors], {"tlm": (None, Peekable(source))}, vocabulary, said.append)
+    launch._begin("run", [], [floors], {"tlm": (None, Peekable(source))}, vocabulary, said.append)
     assert f"{len(pairs) - left} pairs of de-en are few" in said[-1]
 
 

@@ -69,11 +69,13 @@ def run(args: Namespace) -> int:
     from xlingjax.report.inspector import inspect
     from xlingjax.report.negatives import read
     from xlingjax.runtime.machine import start
-    from xlingjax.workflows.launch import planned_course, stages_of
+    from xlingjax.workflows.launch import planned_course, stages_of, too_late
 
     recipe = read_recipe(args.gin_file, args.overrides)
     # Sources ask JAX which part of a batch this process has.
     start(machine_of(args))
+    for message in too_late(recipe):
+        print(f"warning: {message}")
     tables = read(recipe.corpus.negatives)
     objectives: dict[str, tuple[Any, Any]] = {}
     # Those that are open are closed even where the next one cannot be opened.

@@ -38,7 +38,7 @@ from xlingjax.training.run_record import (
     schedule_record,
 )
 from xlingjax.training.schedule import check
-from xlingjax.training.stages import stage_name
+from xlingjax.training.stages import at, stage_name, starts
 from xlingjax.training.tracker import finite, scalars
 
 
@@ -86,6 +86,7 @@ def launch(
         on_start=functools.partial(
             _begin,
             workdir,
+            too_late(recipe),
             evaluators,
             opened,
             corpus.vocabulary,
@@ -170,6 +171,28 @@ def stages_of(recipe: Recipe) -> list[tuple[str, Any]]:
     return stages
 
 
+def too_late(recipe: Recipe) -> list[str]:
+    """What of a recipe begins behind its last step, in words: it would not be trained."""
+    steps = recipe.bound["steps"]
+    found = []
+    for entry in recipe.bound["objectives"]:
+        stages = in_stages(entry)
+        name, weight = stages[0].objective.name, stages[0].weight
+        turns = [step for step in starts([weight]) if at(weight, step) > 0]
+        later = [step for step in stages if step >= steps]
+        if turns and min(turns) >= steps:
+            found.append(
+                f"{name} has no turn: its weight is 0 before step {min(turns)}, and the run ends at"
+                f" {steps} (TRAIN_STEPS)",
+            )
+        elif later:
+            found.append(
+                f"{stage_name(name, min(later))} is not reached: the run ends at step {steps}"
+                " (TRAIN_STEPS)",
+            )
+    return found
+
+
 def planned_course(recipe: Recipe) -> dict[str, Any]:
     """What run.json would say of the run's schedule. Raises UserError for one that `train`
     refuses."""
@@ -228,12 +251,15 @@ def watched(
 
 def _begin(
     workdir: str,
+    late: Sequence[str],
     evaluators: Sequence[Evaluator],
     opened: Mapping[str, tuple[Any, Peekable]],
     vocabulary: Any,
     say: Callable[[str], None],
 ) -> None:
-    """What is written and said when the first step is done."""
+    """What is written and said when the first step is done. late: see `too_late`."""
+    for message in late:
+        say(f"warning: {message}")
     held = []
     for evaluator in evaluators:
         held += evaluator.held_out()
