@@ -53,6 +53,7 @@ def run(corpus, tmp_path_factory):
     workdir = tmp_path_factory.mktemp("veco") / "run"
     given = {
         "FIRST_PHASE": 2,
+        "VECO_RESET_POSITIONS": True,
         "HELDOUT_PAIRS": corpus / "heldout_pairs",
         "HELDOUT_ALIGNMENTS": corpus / "align",
     }
@@ -182,6 +183,14 @@ def test_the_attention_of_a_pair_is_shown(run, tmp_path, capsys):
     # All that is attended to stands on the other side.
     shares = [float(line.split()[-1]) for line in table.splitlines()[2:] if line.strip()]
     assert len(shares) > 6 and min(shares) > 0.99
+    # Of the model as it was trained, where nothing else is said.
+    tables = {}
+    for option in ("", "--reset_positions", "--no-reset_positions"):
+        assert main.main([*words, *filter(None, [option])]) == 0
+        tables[option] = capsys.readouterr().out.removeprefix(
+            "positions begin anew at the second text, as trained\n"
+        )
+    assert tables[""] == tables["--reset_positions"] != tables["--no-reset_positions"]
 
 
 @pytest.mark.parametrize(

@@ -129,7 +129,8 @@ def _say_what_is_set_anew(args: argparse.Namespace) -> None:
     except UserError:
         return
     if line:
-        print(line, file=sys.stderr)
+        # As a run's warnings; standard error is for what ends it.
+        print(line)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
