@@ -48,7 +48,8 @@ def lines(
                 pieces[row],
                 pieces[most],
                 round(shares[most], 3),
-                round(sum(others), 3),
+                # Shares are kept rounded, and may sum to a little more.
+                round(min(sum(others), 1.0), 3),
             ),
         )
     return found
