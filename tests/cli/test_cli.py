@@ -77,6 +77,12 @@ def test_help_answers_in_under_a_second():
         ("'quoted'", "'quoted'"),
         ("('a', 'b')", "('a', 'b')"),
         ("it's", '"it\'s"'),
+        # What opens no literal is a name, whatever is open in it.
+        ("text/(a", "'text/(a'"),
+        ("{", "{"),
+        ("[1,", "[1,"),
+        ("@mlm()", "@mlm()"),
+        ("@unknown()", "@unknown()"),
     ],
 )
 def test_values_are_read_as_a_shell_user_means_them(typed, read):

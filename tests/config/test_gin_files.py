@@ -15,6 +15,7 @@ from xlingjax.config.statements import statements
 from xlingjax.errors import UserError
 from xlingjax.runtime.trust import is_trusted, trusting
 
+CAMLM = "train.objectives=[@mlm(), @camlm()]"
 HEAD = 'include "recipes/xlm_tiny.gin"\nLANGUAGES = "de en"\nVOCABULARY_SIZE = 80\n'
 
 
@@ -233,11 +234,17 @@ def test_text_of_parts_keeps_its_lines(here):
 @pytest.mark.parametrize(
     ("files", "overrides", "lines"),
     [
-        (["recipes/xlm_tiny.gin", "objectives/mlm.gin"], [], []),
-        (["recipes/ernie_m_base.gin", "objectives/camlm.gin"], ["MAX_PIECES=500"], []),
+        (
+            ["recipes/xlm_tiny.gin", "objectives/mlm.gin"],
+            [],
+            [
+                "note: objectives/mlm.gin sets train.objectives=[@mlm()] (was [@mlm(), @tlm()])",
+            ],
+        ),
+        (["recipes/ernie_m_base.gin", "objectives/camlm.gin"], ["MAX_PIECES=500", CAMLM], []),
         (
             ["recipes/ernie_m_base.gin", "objectives/camlm.gin"],
-            [],
+            [CAMLM],
             ["note: objectives/camlm.gin sets MAX_PIECES=100 (was 510)"],
         ),
         # The last word of those before counts, and what a recipe leaves to its user is no value.
@@ -245,9 +252,10 @@ def test_text_of_parts_keeps_its_lines(here):
             ["recipes/veco_small.gin", "objectives/tlm.gin", "objectives/veco.gin"],
             ["MAX_PIECES=126"],
             [
-                "note: objectives/tlm.gin sets PACKING=True (was False)",
-                "note: objectives/veco.gin sets VECO_BATCH=BATCH (was 4096), VECO_LENGTH=LENGTH"
-                " (was 128)",
+                "note: objectives/tlm.gin sets PACKING=True (was False), train.objectives=[@tlm()]"
+                " (was [@veco_text(), @veco()])",
+                "note: objectives/veco.gin sets VECO_BATCH=%BATCH (was 4096), VECO_LENGTH=%LENGTH"
+                " (was 128), train.objectives=[@veco_text(), @veco()] (was [@tlm()])",
             ],
         ),
     ],
@@ -256,9 +264,26 @@ def test_what_a_later_file_sets_anew_is_said(files, overrides, lines):
     assert set_anew(files, overrides).splitlines() == lines
 
 
+def test_what_is_only_written_otherwise_is_not_set_anew(here):
+    (here / "one.gin").write_text("LANGUAGES = 'de en'\nLEARNING_RATE = 4e-3\nBATCH = 64\n")
+    (here / "two.gin").write_text('LANGUAGES = "de en"\nLEARNING_RATE = 0.004\nBATCH = %LENGTH\n')
+    assert set_anew(["one.gin", "two.gin"], []) == "note: two.gin sets BATCH=%LENGTH (was 64)"
+
+
+@pytest.mark.parametrize("value", ["{", "[1,", "(1", "'''x"])
+def test_a_bracket_that_is_not_closed_is_said(value, here, capsys):
+    assert (
+        main.main(["pretrain", "--gin_file", "xlm_tiny", "--workdir", "x", f"--gin.MONO={value}"])
+        == 2
+    )
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("error: --gin.MONO: not gin syntax: a bracket or string that is opened")
+
+
 def test_it_is_said_before_anything_else(capsys, here):
     words = [f"--gin_file={file}" for file in ("ernie_m_base", "objectives/camlm.gin")]
-    assert main.main(["pretrain", *words, "--workdir", "run"]) == 2
+    given = ["--workdir", "run", f"--gin.{CAMLM}"]
+    assert main.main(["pretrain", *words, *given]) == 2
     told = capsys.readouterr()
     assert told.out == "note: objectives/camlm.gin sets MAX_PIECES=100 (was 510)\n"
     assert told.err.startswith("error: ")

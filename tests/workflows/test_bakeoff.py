@@ -469,6 +469,11 @@ def test_a_failed_run_is_named_with_its_log(commands, tmp_path):
         ({"TASKS": {"pretrain": ["recipes/nli_tiny.gin"]}}, "cannot be called 'pretrain'"),
         ({"TASKS": {"../x": ["recipes/nli_tiny.gin"]}}, "cannot be called '../x'"),
         ({"SEEDS": (0, 1, 0)}, "SEEDS=(0, 1, 0) has one twice"),
+        ({"MIXES": {"混合": []}, "TASKS_OF": {}}, "a mix cannot be called '混合'"),
+        (
+            {"TASKS": {"nli": ["recipes/nli_tiny.gin", "INIT_FROM={encodr}"]}},
+            "task 'nli' has INIT_FROM={encodr}: did you mean {encoder}?",
+        ),
     ],
 )
 def test_every_word_is_read_before_anything_is_trained(commands, tmp_path, capsys, given, said):

@@ -1,17 +1,20 @@
 """The macros of recipes as their gin files explain them: name, value, the comment behind it."""
 
+import ast
 import functools
 import io
 import re
 import tokenize
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from xlingjax.config.gin_files import find_gin, gin_folder, parts_of
 from xlingjax.errors import UserError
 
 REQUIRED = "required"
 _SET = re.compile(r"([A-Z][A-Z0-9_]*)\s*=\s*(.+)")
+_OBJECTIVES = re.compile(r"^train\.objectives\s*=\s*(\[.*?\])", re.M | re.S)
 _NAME = r"[A-Z][A-Z0-9_]*"
 
 
@@ -24,6 +27,8 @@ class Macro:
     meaning: str
     """The comment behind it and those of the indented lines below; "": none."""
     file: str
+    written: str = field(default="", compare=False)
+    """The value as the file has it."""
 
 
 def macros_in(text: str, file: str) -> Iterator[Macro]:
@@ -34,7 +39,7 @@ def macros_in(text: str, file: str) -> Iterator[Macro]:
                 value = _without_percent(found[2])
                 if found[2] == "%gin.REQUIRED":
                     value = REQUIRED
-                yield Macro(found[1], value, comment, file)
+                yield Macro(found[1], value, comment, file, found[2])
     # gin files are read with Python's tokenizer, as gin itself reads them.
     except (tokenize.TokenError, SyntaxError) as error:
         raise UserError(f"{file}: not gin syntax: {error.args[0]}") from None
@@ -57,26 +62,37 @@ def macros_of(files: Sequence[str]) -> list[Macro]:
 
 
 def set_anew(files: Sequence[str], overrides: Sequence[str]) -> str:
-    """One line for each file that changes a macro which the recipes named before it had set, "":
-    none does: `objectives/tlm.gin` behind a recipe brings its own `MAX_PIECES`. overrides:
-    "NAME=VALUE", which come last of all. Raises UserError for a missing file."""
+    """One line for each file that changes what the recipes named before it had set, "": none does:
+    `objectives/tlm.gin` behind a recipe brings its own `MAX_PIECES`, and ends its other objectives.
+    overrides: "NAME=VALUE", which come last of all. Raises UserError for a missing file."""
     overridden = {override.partition("=")[0] for override in overrides}
     lines = []
-    before: dict[str, Macro] = {}
+    before: dict[str, str] = {}
     for file in files:
-        here = {macro.name: macro for macro in macros_of([file])}
+        here = {macro.name: macro.written for macro in macros_of([file])}
+        for text, _ in parts_of([file]):
+            for value in _OBJECTIVES.findall(text):
+                here["train.objectives"] = value
         changed = [
-            f"{name}={macro.value} (was {before[name].value})"
-            for name, macro in here.items()
+            f"{name}={value} (was {before[name]})"
+            for name, value in here.items()
             if name in before
             and name not in overridden
-            and REQUIRED not in (macro.value, before[name].value)
-            and macro.value != before[name].value
+            and "%gin.REQUIRED" not in (value, before[name])
+            and _value(value) != _value(before[name])
         ]
         if changed:
             lines.append(f"note: {file} sets {', '.join(changed)}")
         before |= here
     return "\n".join(lines)
+
+
+def _value(written: str) -> Any:
+    """A literal, however it is written; of what is none, like %BATCH, the text."""
+    try:
+        return ast.literal_eval(written)
+    except (ValueError, SyntaxError):
+        return written
 
 
 def table(file: str) -> str:

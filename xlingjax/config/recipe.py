@@ -41,7 +41,7 @@ from xlingjax.config.overrides import (
     require_known_macros,
     tasks_given,
 )
-from xlingjax.config.statements import statements
+from xlingjax.config.statements import gin_value, statements
 from xlingjax.convert import import_model
 from xlingjax.data.sources import split_list
 from xlingjax.errors import UserError, in_one_line
@@ -407,36 +407,6 @@ def read_part(
     part = build(name)
     check_used(overrides)
     return part
-
-
-def gin_value(text: str) -> str:
-    """A value typed in a shell, as gin reads it: what is no literal, reference or macro is a string
-    and gets quotes."""
-    text = text.strip()
-    # Shells write them in lower case, and such a value would arrive as a string.
-    if text.lower() in ("true", "false"):
-        return text.capitalize()
-    # Numbers of layers, shares, and ramps: gin would read the first number alone.
-    numbers = r"[\d.]+([ ,]+[\d.]+)+"
-    if re.fullmatch(rf"{numbers}|\d+:[^,]+(,\d+:[^,]+)*", text, re.ASCII):
-        return repr(text)
-    try:
-        gin.config.parse_value(text)
-    except SyntaxError:
-        return repr(text)
-    except ValueError:
-        # A reference to something unknown: gin says so where it is bound.
-        pass
-    return text
-
-
-def gin_values(overrides: Sequence[str]) -> list[str]:
-    """NAME=VALUE with every value as gin reads it."""
-    written = []
-    for override in overrides:
-        name, _, value = override.partition("=")
-        written.append(f"{name}={gin_value(value)}")
-    return written
 
 
 def parse_text(text: str, where: str) -> None:

@@ -5,7 +5,7 @@ import functools
 import math
 import re
 import tokenize
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -74,6 +74,40 @@ def statements(text: str, where: str) -> tuple[Statement, ...]:
     if line and "\n" in text:
         at = f"{where}, line {line}"
     raise UserError(f"{at}: not gin syntax: {cause}") from None
+
+
+def gin_value(text: str) -> str:
+    """A value typed in a shell, as gin reads it: what is no literal, reference or macro is a string
+    and gets quotes."""
+    text = text.strip()
+    # Shells write them in lower case, and such a value would arrive as a string.
+    if text.lower() in ("true", "false"):
+        return text.capitalize()
+    # Numbers of layers, shares, and ramps: gin would read the first number alone.
+    numbers = r"[\d.]+([ ,]+[\d.]+)+"
+    if re.fullmatch(rf"{numbers}|\d+:[^,]+(,\d+:[^,]+)*", text, re.ASCII):
+        return repr(text)
+    try:
+        config_parser.ConfigParser(text, _Names()).parse_value()
+    except SyntaxError:
+        return repr(text)
+    # A bracket or quote that is not closed: of a literal it is said where it is bound.
+    except tokenize.TokenError:
+        if not text.startswith(("(", "[", "{", "'", '"')):
+            return repr(text)
+    # What gin finds no value in for another cause is said where it is bound.
+    except (ValueError, TypeError, RecursionError):
+        pass
+    return text
+
+
+def gin_values(overrides: Sequence[str]) -> list[str]:
+    """NAME=VALUE with every value as gin reads it."""
+    written = []
+    for override in overrides:
+        name, _, value = override.partition("=")
+        written.append(f"{name}={gin_value(value)}")
+    return written
 
 
 def _statements(text: str) -> Iterator[Statement]:

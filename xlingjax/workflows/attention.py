@@ -50,10 +50,6 @@ def attention_of_pair(
         raise UserError(
             '--pair: a text is empty; give two, --pair "TEXT" "TEXT"',
         )
-    if reset_positions is None:
-        reset_positions = _restart_at_the_second(read_run_record(run))
-        if reset_positions:
-            console.print("positions begin anew at the second text, as trained")
     known = [language_of(trained, language) for language in languages]
     codes = (known[0][0], known[1][0])
     ids = [language_index(code, trained.languages, model) for code in codes]
@@ -65,6 +61,10 @@ def attention_of_pair(
             f"--pair: its texts have {tokens} tokens together, and the model has room for {most};"
             " give shorter ones",
         )
+    if reset_positions is None:
+        reset_positions = _restart_at_the_second(read_run_record(run))
+        if reset_positions:
+            console.print("positions begin anew at the second text, as trained")
     first, second = texts
     rows = pair_rows(
         Pairs(codes[0], (first,), (second,)),

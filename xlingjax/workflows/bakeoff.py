@@ -7,6 +7,7 @@ stopped goes on with the same command. What stands in a workdir with other setti
 so are seeds of one mix that have read different data.
 """
 
+import difflib
 import functools
 import json
 import re
@@ -71,6 +72,12 @@ class Bakeoff:
     def __post_init__(self):
         if not self.mixes or not self.seeds:
             raise UserError("bakeoff: name at least one mix and one seed")
+        for mix in self.mixes:
+            if not slug(mix):
+                raise UserError(
+                    f"bakeoff: a mix cannot be called {mix!r}: its folder has the letters of A to Z"
+                    " and digits of its name alone",
+                )
         # A folder is told by the slug: "mlm+tlm" and "mlm tlm" would go on with each other's runs.
         if len({slug(mix) for mix in self.mixes}) != len(self.mixes):
             raise UserError(
@@ -89,7 +96,11 @@ class Bakeoff:
                     f"bakeoff: a task cannot be called {task!r}: give it another name, of letters,"
                     " digits, spaces, '+', '-' or '_'",
                 )
+        for name, words in self.tasks.items():
+            _require_encoder(name, words)
         for mix, tasks in self.tasks_of.items():
+            for name, words in tasks.items():
+                _require_encoder(name, words)
             # Else a misspelt one would be fine-tuned as all others are.
             _require_known(mix, self.mixes, "mix")
             for task in tasks:
@@ -111,6 +122,17 @@ class Bakeoff:
         if not self.dtype:
             return []
         return [f"DTYPE={self.dtype}"]
+
+
+def _require_encoder(task: str, words: Sequence[str]) -> None:
+    """Raises UserError for a misspelt `ENCODER`, beside which another start would be given."""
+    for word in words:
+        for name in re.findall(r"\{(\w+)\}", word):
+            near = difflib.get_close_matches(name, ("encoder",))
+            if near and name != "encoder":
+                raise UserError(
+                    f"bakeoff: task {task!r} has {word}: did you mean {ENCODER}?",
+                )
 
 
 def _require_known(name: str, known: Iterable[str], what: str) -> None:
