@@ -259,4 +259,4 @@ def test_the_study_on_captions_is_made_of_mixes_that_train(tmp_path):
             bound = built(replace(config, mixes={mix: without_runs(words)}), mix, "de en")
             assert (bound["model"].layers, bound["model"].dim) == (2, 64)
             mixes.append(mix)
-    assert len(mixes) == len({*mixes}) == 26
+    assert len(mixes) == len({*mixes}) == 27
