@@ -14,7 +14,10 @@ from xlingjax.errors import UserError
 
 REQUIRED = "required"
 _SET = re.compile(r"([A-Z][A-Z0-9_]*)\s*=\s*(.+)")
-_OBJECTIVES = re.compile(r"^train\.objectives\s*=\s*(\[.*?\])", re.M | re.S)
+_OBJECTIVES = re.compile(
+    r"^train\.objectives\s*=\s*(\[.*?\])",
+    re.MULTILINE | re.DOTALL,
+)
 _NAME = r"[A-Z][A-Z0-9_]*"
 
 
