@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup pretrain negatives test test-long test-soak test-tpu test-cuda test-plans lint docs inspect bench wheel clean
+.PHONY: help setup pretrain negatives test test-skipped test-long test-soak test-tpu test-cuda test-plans lint docs inspect bench wheel clean
 
 # The first interpreter that really starts and is 3.11 or 3.12.
 PYTHON ?= $(shell for p in python3.11 python3.12 python3; do \
@@ -12,6 +12,9 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 XLINGJAX := $(BIN)/xlingjax
 DEMO_LANGUAGES ?= en,de,ru,zh
+# For a look at every command of the demonstration: make pretrain DEMO_STEPS=40
+DEMO_STEPS ?=
+SHORT := $(if $(DEMO_STEPS),--gin.TRAIN_STEPS=$(DEMO_STEPS) --gin.WARMUP_STEPS=5 --gin.EVAL_EVERY=$(DEMO_STEPS))
 # Each takes up to 5 GiB, of the long tests 9.
 TEST_WORKERS ?= 2
 
@@ -73,9 +76,9 @@ pretrain: $(VENV)/.ready runs/demo/vocab/vocab.json ## embedded corpus -> aligne
 	@# Steps this small fill one core: the two runs side by side take little longer than one. As many tokens.
 	@echo "== MLM alone, to compare with, in the background: tail -f runs/demo/mlm.out"
 	$(XLINGJAX) pretrain --gin_file gin/recipes/xlm_tiny_mlm.gin --workdir runs/demo/mlm --gin.TRAIN_STEPS=3500 --gin.WARMUP_STEPS=100 \
-	  --gin.EVAL_EVERY=500 > runs/demo/mlm.out 2>&1 & mlm=$$!; \
-	{ $(XLINGJAX) pretrain --gin_file gin/recipes/own_text_tiny.gin --workdir runs/demo/own_text && \
-	$(XLINGJAX) finetune --gin_file gin/recipes/nli_tiny.gin --workdir runs/demo/nli; } || { kill $$mlm; exit 1; }; \
+	  --gin.EVAL_EVERY=500 $(SHORT) > runs/demo/mlm.out 2>&1 & mlm=$$!; \
+	{ $(XLINGJAX) pretrain --gin_file gin/recipes/own_text_tiny.gin --workdir runs/demo/own_text $(SHORT) && \
+	$(XLINGJAX) finetune --gin_file gin/recipes/nli_tiny.gin --workdir runs/demo/nli $(SHORT); } || { kill $$mlm; exit 1; }; \
 	wait $$mlm || { cat runs/demo/mlm.out; exit 1; }
 	$(XLINGJAX) report runs/demo/own_text --compare 'MLM only=runs/demo/mlm' --finetuned runs/demo/nli
 
@@ -84,6 +87,10 @@ negatives: $(VENV)/.ready runs/demo/vocab/vocab.json ## wrong partners of the co
 
 test: $(VENV)/.ready-dev ## the tests, minutes on two cores (those that read real text need XLINGJAX_DATA)
 	$(BIN)/python -m pytest -m "not long" -n $(TEST_WORKERS) --dist worksteal --durations 15
+
+test-skipped: $(VENV)/.ready-dev ## the tests that the last run skipped for want of a package, data or a compiler
+	@if [ -s .cache/skipped.txt ]; then $(BIN)/python -m pytest @.cache/skipped.txt -m "not long" -n $(TEST_WORKERS) --dist worksteal; \
+	  else echo "the last run skipped nothing for want of anything"; fi
 
 test-long: $(VENV)/.ready-dev ## the tests that are whole runs: resuming, two processes, sweeps, verbs, adapt, the notebook
 	$(BIN)/python -m pytest -m "long and not soak and not accelerator" -n $(TEST_WORKERS) --dist worksteal --durations 15

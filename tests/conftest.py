@@ -3,6 +3,8 @@ batches."""
 
 import gc
 import os
+import re
+from collections import Counter
 from importlib import metadata
 from pathlib import Path
 
@@ -55,6 +57,58 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if item.nodeid in LONG:
             item.add_marker(pytest.mark.long)
+
+
+# {what may be missing: (in which words a test says that it is, the remedy)}. An extra of
+# pyproject.toml is installed by its own target.
+MISSING = {
+    "interop": ("'(torch|transformers|huggingface_hub)'", "make setup-interop"),
+    "clean": (
+        "'(sacremoses|sentencex|datasketch|mwxml|mwparserfromhell|fasttext)'|extra clean",
+        "make setup-clean",
+    ),
+    "beam": ("'apache_beam'", "make setup-beam"),
+    "kenlm": ("'kenlm'", "make setup-kenlm"),
+    "wandb": ("'wandb'", "make setup-wandb"),
+    "browser": ("extra browser", "make setup-browser"),
+    "chromium": ("no browser on this machine", "install it, as with apt-get install chromium"),
+    "TPU compiler": ("compiler of TPUs", "make test-tpu"),
+    "GPU compiler": ("compiler of cuda", "make test-cuda"),
+    "GPU": ("NVIDIA GPU", "a machine that has one"),
+    "XLINGJAX_DATA": ("XLINGJAX_DATA", "export XLINGJAX_DATA=FOLDER"),
+    "XLINGJAX_RELEASED": ("XLINGJAX_RELEASED", "export XLINGJAX_RELEASED=FOLDER"),
+}
+SKIPPED = ROOT / ".cache" / "skipped.txt"
+"""Tests and files of tests that this run skipped for want of something; `make test-skipped` runs
+them again."""
+
+
+def pytest_terminal_summary(terminalreporter):
+    """One line: what was skipped for want of what, and the remedies."""
+    wanted, remedies, again = Counter(), {}, []
+    for report in terminalreporter.stats.get("skipped", ()):
+        reason = report.longrepr[2]
+        for name, (words, remedy) in MISSING.items():
+            if re.search(words, reason):
+                wanted[name] += 1
+                remedies[remedy] = None
+                again.append(report.nodeid)
+                break
+        else:
+            wanted[reason.removeprefix("Skipped: ")] += 1
+    if wanted:
+        counted = ", ".join(f"{name} {count}" for name, count in wanted.most_common())
+        line = f"skipped (tests, or files of tests), for want of: {counted}"
+        makes = [remedy.removeprefix("make ") for remedy in remedies if remedy.startswith("make ")]
+        others = [remedy for remedy in remedies if not remedy.startswith("make ")]
+        if makes:
+            others.insert(0, "make " + " ".join(makes))
+        if others:
+            line += f"; to run them: {'; '.join(others)}"
+        terminalreporter.write_line(line)
+    if WORKERS == 0:
+        SKIPPED.parent.mkdir(exist_ok=True)
+        SKIPPED.write_text("".join(f"{test}\n" for test in again), encoding="utf-8")
 
 
 @pytest.fixture(scope="session")

@@ -5,6 +5,7 @@ import json
 import os
 import pickle
 import struct
+import zipfile
 import sys
 from pathlib import Path
 
@@ -240,9 +241,20 @@ class Program:
         return os.mkdir, (str(self.mark),)
 
 
-def test_a_pickle_is_not_run_and_nobody_is_told_how_to(tmp_path):
+@pytest.mark.parametrize("protocol", [2, 4])
+@pytest.mark.parametrize("form", ["bare", "zip", "behind numbers"])
+def test_a_pickle_is_not_run_and_nobody_is_told_how_to(form, protocol, tmp_path):
+    """In the same words with PyTorch and without."""
     path = tmp_path / "model.pt"
-    path.write_bytes(pickle.dumps({"model": Program(tmp_path / "ran")}))
+    hostile = pickle.dumps({"model": Program(tmp_path / "ran")}, protocol)
+    if form == "zip":
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.writestr("model/data.pkl", hostile)
+    elif form == "behind numbers":
+        numbers = [pickle.dumps(number, 2) for number in (0x1950A86A20F9469CFC6C, 1001, {})]
+        path.write_bytes(b"".join([*numbers, hostile]))
+    else:
+        path.write_bytes(hostile)
     with pytest.raises(UserError, match="what a pickle holds it can run: refused") as refused:
         unpickled(path)
     assert not (tmp_path / "ran").exists() and "weights_only" not in str(refused.value)

@@ -74,7 +74,8 @@ def pictures(maps: Sequence[Mapping[str, Any]]) -> list[str]:
 def picture(of_one: Mapping[str, Any]) -> Any:
     """Pieces down and across; colour: the share that the row's piece takes from the column's."""
     pieces = of_one["pieces"]
-    side = float(np.clip(2.0 + 0.27 * len(pieces), 2.6, 14.0))
+    labels = drawing.piece_labels(pieces)
+    side = float(np.clip(1.2 + 0.27 * len(pieces), 2.4, 13.0)) + drawing.LABEL_INCHES
     figures, (axis,) = drawing.panels(1, (side + 0.8, side))
     axis.grid(False)
     image = axis.imshow(
@@ -87,7 +88,7 @@ def picture(of_one: Mapping[str, Any]) -> Any:
     border = of_one["second"] - 0.5
     axis.axhline(border, color=drawing.SOFT, linewidth=0.8)
     axis.axvline(border, color=drawing.SOFT, linewidth=0.8)
-    axis.set_xticks(range(len(pieces)), pieces, rotation=90)
-    axis.set_yticks(range(len(pieces)), pieces)
+    axis.set_xticks(range(len(labels)), labels, rotation=90)
+    axis.set_yticks(range(len(labels)), labels)
     axis.set_title("\n".join(wrap(title(of_one), 26)))
     return figures

@@ -85,6 +85,11 @@ _STYLE = {
 }
 
 
+LABEL = 16
+"""Characters of a piece that a picture has room for."""
+LABEL_INCHES = 0.08 * LABEL
+
+
 def panels(
     count: int,
     size: tuple[float, float] = PANEL,
@@ -298,6 +303,16 @@ def short_layer_names(layers: Iterable[str]) -> list[str]:
     """For the ticks of an axis."""
     names = {"0": "emb"}
     return [names.get(layer, layer) for layer in layers]
+
+
+def piece_labels(pieces: Sequence[str]) -> list[str]:
+    """Pieces, or codes, cut to LABEL characters: longer ones would leave a picture no room."""
+    labels = []
+    for piece in pieces:
+        if len(piece) > LABEL:
+            piece = piece[: LABEL - 1] + "…"
+        labels.append(piece)
+    return labels
 
 
 def colours(names: Iterable[str]) -> dict[str, str]:

@@ -1,6 +1,7 @@
 """Held-out examples in a report: masked words, recovered words, pseudo tokens."""
 
 from collections.abc import Mapping, Sequence
+from textwrap import wrap
 from typing import Any
 
 import numpy as np
@@ -100,8 +101,10 @@ def recovery_picture(sample: Mapping[str, Any]) -> Any:
     across."""
     pieces = sample["pieces"]
     partner = sample["partner"]
-    width = float(np.clip(2.0 + 0.27 * len(partner), 2.6, 14.0))
-    height = float(np.clip(2.0 + 0.27 * len(pieces), 2.6, 14.0))
+    # Labels stand left and right of the cells, and below them; the title above, wrapped.
+    room = drawing.LABEL_INCHES
+    width = float(np.clip(1.0 + 0.27 * len(partner), 1.6, 12.0)) + 2 * room
+    height = float(np.clip(1.0 + 0.27 * len(pieces), 2.4, 14.0)) + room
     figures, (axis,) = drawing.panels(1, (width, height))
     axis.grid(False)
     # A side without words has no rows, of which JSON keeps no shape.
@@ -110,15 +113,15 @@ def recovery_picture(sample: Mapping[str, Any]) -> Any:
     axis.figure.colorbar(image, ax=axis, label="share", shrink=0.6, pad=0.16)
     axis.set_xticks(
         range(len(partner)),
-        partner,
+        drawing.piece_labels(partner),
         rotation=60,
         ha="right",
         rotation_mode="anchor",
     )
-    axis.set_yticks(range(len(pieces)), pieces)
+    axis.set_yticks(range(len(pieces)), drawing.piece_labels(pieces))
     # Level with the pieces, so that a guess stands in the row of the word that it is for.
     guesses = axis.secondary_yaxis("right")
-    guesses.set_yticks(range(len(pieces)), sample["recovered"])
+    guesses.set_yticks(range(len(pieces)), drawing.piece_labels(sample["recovered"]))
     guesses.spines["right"].set_visible(False)
     guesses.tick_params(length=0)
     # Coloured one by one: an axis has one colour for all its labels.
@@ -133,7 +136,8 @@ def recovery_picture(sample: Mapping[str, Any]) -> Any:
         if guess == piece:
             colour = drawing.COLOURS[2]
         label.set_color(colour)
-    axis.set_title(f"{sample['language']} from {sample['partner_language']}")
+    title = f"{sample['language']} from {sample['partner_language']}"
+    axis.set_title("\n".join(wrap(title, 30)))
     return figures
 
 

@@ -308,8 +308,9 @@ def small_grid(view: Row, use: str) -> Any:
         names = []
         for middle in middles:
             names.append(view.tokens[int(middle + 0.5)].language)
-        axis.set_xticks(middles, names)
-        axis.set_yticks(middles, names)
+        labels = drawing.piece_labels(names)
+        axis.set_xticks(middles, labels)
+        axis.set_yticks(middles, labels)
     else:
         axis.set_xticks([])
         axis.set_yticks([])

@@ -2,11 +2,13 @@
 lies there."""
 
 import dataclasses
+import pickletools
+import re
 import struct
 import zipfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
@@ -149,11 +151,51 @@ def _pickled(path: Path) -> Tensors:
     return of_torch(str(path), unpickled(path))
 
 
+# What PyTorch's restricted reader may import comes from these packages (and argparse, for the options
+# beside fairseq's and XLM's weights).
+_TENSOR_PACKAGES = frozenset({"torch", "collections", "numpy", "_codecs", "argparse"})
+_REFUSED = "holds more than tensors, and what a pickle holds it can run: refused"
+
+
+def _names_only_tensors(path: Path) -> bool:
+    """Whether all that the pickle would import belongs to tensors, found without running it and
+    without PyTorch, so that a program is refused in the same words on every machine. PyTorch's
+    restricted reader still decides what is read.
+    """
+    try:
+        if not zipfile.is_zipfile(path):
+            with path.open("rb") as file:
+                return _imports_only_tensors(file)
+        with zipfile.ZipFile(path) as archive:
+            for name in archive.namelist():
+                if name.endswith("data.pkl"):
+                    with archive.open(name) as file:
+                        return _imports_only_tensors(file)
+    # What is no pickle at all: PyTorch says so.
+    except (OSError, ValueError, zipfile.BadZipFile):
+        pass
+    return True
+
+
+def _imports_only_tensors(file: IO[bytes]) -> bool:
+    # PyTorch's older format has three pickles of numbers before the one of the tensors.
+    for _ in range(4):
+        for opcode, name, _ in pickletools.genops(file):
+            # PyTorch writes protocol 2, whose imports are named in the open.
+            if opcode.name in ("STACK_GLOBAL", "INST"):
+                return False
+            if opcode.name == "GLOBAL" and re.split("[. ]", name)[0] not in _TENSOR_PACKAGES:
+                return False
+    return True
+
+
 def unpickled(path: Path, known: Sequence[type] = ()) -> Any:
     """What lies in a pickle of PyTorch. A pickle may run any program when it is opened; only
     tensors and plain values are let through, by PyTorch's restricted reader, and `known` types.
     Raises UserError for more.
     """
+    if not _names_only_tensors(path):
+        raise UserError(f"{path} {_REFUSED}; give its {SAFE}")
     try:
         import torch
     except ImportError:
@@ -175,7 +217,7 @@ def unpickled(path: Path, known: Sequence[type] = ()) -> Any:
         why = f"cannot be read ({first_line(error)})"
         if "WeightsUnpickler" in str(error) or "Unsupported" in str(error):
             # PyTorch's own words tell how to run it all the same.
-            why = "holds more than tensors, and what a pickle holds it can run: refused"
+            why = _REFUSED
         elif "weights_only" in str(error):
             why = "cannot be read (it is no pickle of tensors)"
         raise UserError(f"{path} {why}; give its {SAFE}") from None
