@@ -5,8 +5,8 @@ import json
 import os
 import pickle
 import struct
-import zipfile
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest

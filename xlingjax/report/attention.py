@@ -75,7 +75,10 @@ def picture(of_one: Mapping[str, Any]) -> Any:
     """Pieces down and across; colour: the share that the row's piece takes from the column's."""
     pieces = of_one["pieces"]
     labels = drawing.piece_labels(pieces)
-    side = float(np.clip(1.2 + 0.27 * len(pieces), 2.4, 13.0)) + drawing.LABEL_INCHES
+    side = (
+        float(np.clip(1.2 + 0.27 * len(pieces), 2.4, 13.0))
+        + drawing.LABEL_INCHES
+    )
     figures, (axis,) = drawing.panels(1, (side + 0.8, side))
     axis.grid(False)
     image = axis.imshow(

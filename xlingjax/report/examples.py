@@ -121,7 +121,10 @@ def recovery_picture(sample: Mapping[str, Any]) -> Any:
     axis.set_yticks(range(len(pieces)), drawing.piece_labels(pieces))
     # Level with the pieces, so that a guess stands in the row of the word that it is for.
     guesses = axis.secondary_yaxis("right")
-    guesses.set_yticks(range(len(pieces)), drawing.piece_labels(sample["recovered"]))
+    guesses.set_yticks(
+        range(len(pieces)),
+        drawing.piece_labels(sample["recovered"]),
+    )
     guesses.spines["right"].set_visible(False)
     guesses.tick_params(length=0)
     # Coloured one by one: an axis has one colour for all its labels.

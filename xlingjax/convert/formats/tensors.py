@@ -151,10 +151,14 @@ def _pickled(path: Path) -> Tensors:
     return of_torch(str(path), unpickled(path))
 
 
-# What PyTorch's restricted reader may import comes from these packages (and argparse, for the options
-# beside fairseq's and XLM's weights).
-_TENSOR_PACKAGES = frozenset({"torch", "collections", "numpy", "_codecs", "argparse"})
-_REFUSED = "holds more than tensors, and what a pickle holds it can run: refused"
+# What PyTorch's restricted reader may import comes from these packages (argparse: options beside
+# the weights of fairseq and XLM).
+_TENSOR_PACKAGES = frozenset(
+    {"torch", "collections", "numpy", "_codecs", "argparse"},
+)
+_REFUSED = (
+    "holds more than tensors, and what a pickle holds it can run: refused"
+)
 
 
 def _names_only_tensors(path: Path) -> bool:
@@ -184,7 +188,10 @@ def _imports_only_tensors(file: IO[bytes]) -> bool:
             # PyTorch writes protocol 2, whose imports are named in the open.
             if opcode.name in ("STACK_GLOBAL", "INST"):
                 return False
-            if opcode.name == "GLOBAL" and re.split("[. ]", name)[0] not in _TENSOR_PACKAGES:
+            if (
+                opcode.name == "GLOBAL"
+                and re.split("[. ]", name)[0] not in _TENSOR_PACKAGES
+            ):
                 return False
     return True
 
