@@ -109,7 +109,6 @@ test-plans: $(VENV)/tpu/.ready $(VENV)/cuda/.ready ## the papers' recipes at the
 
 lint: $(VENV)/.ready-dev ## ruff, and mypy on the public names and the contracts
 	$(BIN)/ruff check .
-	$(BIN)/ruff check --select COM812 xlingjax tasks benchmarks # what does not fit a line stands one to a line
 	$(BIN)/ruff format --check .
 	$(BIN)/python -m mypy
 

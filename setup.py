@@ -8,10 +8,6 @@ never get an __init__.py).
 from setuptools import find_packages, setup
 
 setup(
-    packages=[
-        *find_packages(include=["xlingjax", "xlingjax.*"]),
-        "xlingjax.tasks",
-        "xlingjax.gin",
-    ],
+    packages=[*find_packages(include=["xlingjax", "xlingjax.*"]), "xlingjax.tasks", "xlingjax.gin"],
     package_dir={"xlingjax.tasks": "tasks", "xlingjax.gin": "gin"},
 )

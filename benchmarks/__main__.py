@@ -23,11 +23,7 @@ from benchmarks.worker import CONTESTANTS, ON_GPU, Worker
 
 
 def measure(
-    shape: shapes.Shape,
-    platform: str,
-    names: list[str],
-    rounds: int,
-    seconds: float,
+    shape: shapes.Shape, platform: str, names: list[str], rounds: int, seconds: float
 ) -> dict:
     """Rounds of about `seconds` of each contestant in turn.
 
@@ -43,18 +39,14 @@ def measure(
             taken = worker.run(2).get("seconds", seconds)
             steps.append(max(1, round(2 * seconds / taken)))
         turns = [_turn(workers, steps) for _ in range(rounds)]
-        for index, (worker, count) in enumerate(
-            zip(workers, steps, strict=True),
-        ):
+        for index, (worker, count) in enumerate(zip(workers, steps, strict=True)):
             mine = [turn[index] for turn in turns if "seconds" in turn[index]]
             rates = [shape.tokens * count / turn["seconds"] for turn in mine]
             result = _result(worker, rates, mine, results.get(worker.name))
             results[worker.name] = result
             if index:
                 first = [turn[0] for turn in turns if "seconds" in turn[0]]
-                ours = [
-                    shape.tokens * steps[0] / turn["seconds"] for turn in first
-                ]
+                ours = [shape.tokens * steps[0] / turn["seconds"] for turn in first]
                 if ours and rates:
                     result["ratio"] = statistics.median(
                         a / b for a, b in zip(ours, rates, strict=False)
@@ -64,11 +56,7 @@ def measure(
     return results
 
 
-def _ready(
-    names: tuple[str, ...],
-    shape: shapes.Shape,
-    platform: str,
-) -> list[Worker]:
+def _ready(names: tuple[str, ...], shape: shapes.Shape, platform: str) -> list[Worker]:
     """The contestants, their steps compiled: one after the other, or all at once on a GPU, whose
     machine has cores for that."""
     workers = []
@@ -90,10 +78,7 @@ def _turn(workers: list[Worker], steps: list[int]) -> list[dict]:
 
 
 def _result(
-    worker: Worker,
-    rates: list[float],
-    turns: list[dict],
-    before: dict | None = None,
+    worker: Worker, rates: list[float], turns: list[dict], before: dict | None = None
 ) -> dict:
     """Of these rounds and those `before`, of the same contestant in another group."""
     if worker.failed:
@@ -131,11 +116,7 @@ def in_child(code: str, platform: str) -> str:
     if platform == "cpu":
         environment["JAX_PLATFORMS"] = "cpu"
     return subprocess.run(
-        [sys.executable, "-c", code],
-        check=True,
-        capture_output=True,
-        text=True,
-        env=environment,
+        [sys.executable, "-c", code], check=True, capture_output=True, text=True, env=environment
     ).stdout.strip()
 
 
@@ -150,37 +131,18 @@ def find_platform() -> tuple[str, str]:
 
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
-        prog="python -m benchmarks",
-        description=__doc__.splitlines()[0],
+        prog="python -m benchmarks", description=__doc__.splitlines()[0]
     )
     parser.add_argument("--output", default="bench.json", metavar="FILE")
     parser.add_argument(
-        "--rounds",
-        type=int,
-        default=5,
-        help="turns of each contestant (default 5)",
+        "--rounds", type=int, default=5, help="turns of each contestant (default 5)"
     )
+    parser.add_argument("--seconds", type=float, default=15.0, help="length of a turn (default 15)")
+    parser.add_argument("--only", default="", help="shapes whose name contains this")
     parser.add_argument(
-        "--seconds",
-        type=float,
-        default=15.0,
-        help="length of a turn (default 15)",
+        "--quick", action="store_true", help="a tiny shape, to see that everything runs"
     )
-    parser.add_argument(
-        "--only",
-        default="",
-        help="shapes whose name contains this",
-    )
-    parser.add_argument(
-        "--quick",
-        action="store_true",
-        help="a tiny shape, to see that everything runs",
-    )
-    parser.add_argument(
-        "--without-pytorch",
-        action="store_true",
-        help="measure our step alone",
-    )
+    parser.add_argument("--without-pytorch", action="store_true", help="measure our step alone")
     parser.add_argument(
         "--contestants",
         nargs="+",
@@ -237,11 +199,7 @@ def main(argv: list[str] | None = None) -> int:
         flops, peak = useful_flops(shape), report["peak_flops"][shape.dtype]
         for name, result in results.items():
             if "failed" in result:
-                table.add_row(
-                    shape.name,
-                    name,
-                    f"failed: {result['failed'][:60]}",
-                )
+                table.add_row(shape.name, name, f"failed: {result['failed'][:60]}")
                 continue
             result["utilisation"] = result["tokens_per_second"] * flops / peak
             ratio = ""
@@ -256,16 +214,11 @@ def main(argv: list[str] | None = None) -> int:
                 f"{result['compile_seconds']:.1f}",
                 f"{result['peak_bytes'] / 1e9:.2f}",
             )
-        report["shapes"][shape.name] = {
-            "flops_per_token": flops,
-            "contestants": results,
-        }
+        report["shapes"][shape.name] = {"flops_per_token": flops, "contestants": results}
         Path(args.output).write_text(json.dumps(report, indent=1) + "\n")
     console.print(table)
     for dtype, peak in report["peak_flops"].items():
-        console.print(
-            f"measured matmul peak, {dtype}: {peak / 1e12:.3f} TFLOP/s",
-        )
+        console.print(f"measured matmul peak, {dtype}: {peak / 1e12:.3f} TFLOP/s")
     report["input_pipeline"] = input_pipeline(console)
     Path(args.output).write_text(json.dumps(report, indent=1) + "\n")
     console.print(f"written to {args.output}")
@@ -288,10 +241,7 @@ def input_pipeline(console: Console) -> dict:
     """Tokens per second of the data pipeline alone, where TensorFlow is installed."""
     try:
         rate = json.loads(
-            in_child(
-                "from benchmarks.pipeline import *; print(measure())",
-                "cpu",
-            ).splitlines()[-1],
+            in_child("from benchmarks.pipeline import *; print(measure())", "cpu").splitlines()[-1]
         )
     except subprocess.CalledProcessError as error:
         reason = error.stderr.strip().splitlines()[-1]

@@ -58,20 +58,14 @@ def fields(name: str, rows: int, length: int) -> Fields:
         {
             "input_ids": jnp.zeros((rows, length), jnp.int32),
             "pack_ids": jnp.asarray(pack_BL),
-            "sides": jnp.asarray(
-                np.tile(sides_L, (rows, 1)).astype(np.int32),
-            ),
+            "sides": jnp.asarray(np.tile(sides_L, (rows, 1)).astype(np.int32)),
             "is_mask": jnp.asarray((mask_BL & (pack_BL > 0)).astype(np.int32)),
-        },
+        }
     )
 
 
 def measure(
-    name: str,
-    backend: str,
-    shape: tuple[int, int, int, int],
-    rate: float,
-    calls: int,
+    name: str, backend: str, shape: tuple[int, int, int, int], rate: float, calls: int
 ) -> dict[str, Any]:
     """Seconds and bytes of one forward and backward pass over [B, L, H, K]. Raises `Refused`."""
     rows, length, _, _ = shape
@@ -89,11 +83,7 @@ def measure(
             dropped = key
         out = attention(*qkv, dropped)
         # A row's end is padding, of which nothing is asked.
-        return jnp.where(
-            seen.valid[..., None, None],
-            out.astype(jnp.float32),
-            0,
-        ).var()
+        return jnp.where(seen.valid[..., None, None], out.astype(jnp.float32), 0).var()
 
     key = jax.random.key(1, impl="rbg")
     step = jax.jit(jax.value_and_grad(loss)).lower((q, k, v), seen, key)
@@ -108,10 +98,7 @@ def measure(
         jax.block_until_ready(found)
         taken.append((time.perf_counter() - started) / calls)
     memory = compiled.memory_analysis()
-    return {
-        "seconds": statistics.median(taken),
-        "temporaries": int(memory.temp_size_in_bytes),
-    }
+    return {"seconds": statistics.median(taken), "temporaries": int(memory.temp_size_in_bytes)}
 
 
 def contestants(platform: str) -> list[tuple[str, float]]:
@@ -128,8 +115,7 @@ def contestants(platform: str) -> list[tuple[str, float]]:
 
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.attention",
-        description=__doc__.splitlines()[0],
+        prog="python -m benchmarks.attention", description=__doc__.splitlines()[0]
     )
     parser.add_argument("--output", default="attention.json", metavar="FILE")
     parser.add_argument(
@@ -139,16 +125,8 @@ def main(argv: list[str] | None = None) -> int:
         metavar="ROWSxLENGTHxHEADSxSIZE",
     )
     parser.add_argument("--calls", type=int, default=20)
-    parser.add_argument(
-        "--only",
-        default="",
-        help="masks whose name contains this",
-    )
-    parser.add_argument(
-        "--backend",
-        default="",
-        help="this one alone",
-    )
+    parser.add_argument("--only", default="", help="masks whose name contains this")
+    parser.add_argument("--backend", default="", help="this one alone")
     args = parser.parse_args(argv)
     device = jax.devices()[0]
     report: dict[str, Any] = {

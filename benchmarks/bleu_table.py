@@ -13,11 +13,7 @@ def table(runs: Sequence[str], name: str) -> str:
     outputs in a wrong language."""
     rows = {}
     for run in runs:
-        lines = (
-            (Path(run) / "evaluations.jsonl")
-            .read_text(encoding="utf-8")
-            .splitlines()
-        )
+        lines = (Path(run) / "evaluations.jsonl").read_text(encoding="utf-8").splitlines()
         found = [
             (line["step"], line["values"])
             for line in map(json.loads, lines)
@@ -29,12 +25,7 @@ def table(runs: Sequence[str], name: str) -> str:
     directions: dict[str, None] = {}
     for found in rows.values():
         directions |= dict.fromkeys(found[max(found)]["bleu"])
-    head = [
-        "run",
-        *(f"step {step:,}" for step in steps),
-        *directions,
-        "wrong language",
-    ]
+    head = ["run", *(f"step {step:,}" for step in steps), *directions, "wrong language"]
     out = [" | ".join(head), " | ".join("---" for _ in head)]
     for run, found in rows.items():
         means = {step: values["bleu_mean"] for step, values in found.items()}
@@ -52,10 +43,7 @@ def table(runs: Sequence[str], name: str) -> str:
             known = ways.setdefault(of_way["bleu"], [])
             if way not in known:
                 known.append(way)
-    told = [
-        f"BLEU of {', '.join(known)}: `{signature}`"
-        for signature, known in ways.items()
-    ]
+    told = [f"BLEU of {', '.join(known)}: `{signature}`" for signature, known in ways.items()]
     return "\n".join([*(f"| {row} |" for row in out), "", *told])
 
 
@@ -71,14 +59,9 @@ def _cells(values: Mapping[Any, float], keys: Iterable[Any]) -> list[str]:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.bleu_table",
-        description=__doc__,
-    )
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.bleu_table", description=__doc__)
     parser.add_argument(
-        "--name",
-        default="generation_dev",
-        help="of the evaluator (default %(default)s)",
+        "--name", default="generation_dev", help="of the evaluator (default %(default)s)"
     )
     parser.add_argument("runs", nargs="+", metavar="RUN")
     arguments = parser.parse_args()

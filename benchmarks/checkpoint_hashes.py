@@ -33,26 +33,17 @@ def main(argv: Sequence[str] | None = None) -> None:
     with tempfile.TemporaryDirectory() as folder:
         item = Path(folder) / "params"
         with ocp.Checkpointer(
-            ocp.StandardCheckpointHandler(),
-            temporary_path_class=HashedPath,
+            ocp.StandardCheckpointHandler(), temporary_path_class=HashedPath
         ) as writer:
             writer.save(item, args=ocp.args.StandardSave(params))
         wanted = jax.tree.map(
-            lambda x: jax.ShapeDtypeStruct(
-                x.shape,
-                x.dtype,
-                sharding=x.sharding,
-            ),
-            params,
+            lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=x.sharding), params
         )
         del params
         checkpointer = ocp.Checkpointer(ocp.StandardCheckpointHandler())
 
         def restore() -> None:
-            made = checkpointer.restore(
-                item,
-                args=ocp.args.StandardRestore(wanted),
-            )
+            made = checkpointer.restore(item, args=ocp.args.StandardRestore(wanted))
             jax.block_until_ready(made)
 
         def check() -> None:
@@ -65,14 +56,13 @@ def main(argv: Sequence[str] | None = None) -> None:
         ][1:]
         size = sum(file.stat().st_size for file in item.rglob("*"))
     (restoring, restoring_cpu), (checking, checking_cpu) = (
-        [min(values) for values in zip(*times, strict=True)]
-        for times in zip(*rounds, strict=True)
+        [min(values) for values in zip(*times, strict=True)] for times in zip(*rounds, strict=True)
     )
     print(
         f"{size / 2**20:,.0f} MiB: restored in {restoring:.3f} s, checked in {checking:.3f} s:"
         f" {checking / restoring:.1%}; processor time {restoring_cpu:.3f} s and"
         f" {checking_cpu:.3f} s: {checking_cpu / restoring_cpu:.1%} (the least of"
-        f" {args.repeats} rounds each)",
+        f" {args.repeats} rounds each)"
     )
 
 

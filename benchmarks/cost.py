@@ -29,11 +29,7 @@ class Pass:
 
 
 def step_flops(
-    config: ModelConfig,
-    rows: int,
-    length: int,
-    passes: Sequence[Pass],
-    mixtures: bool = False,
+    config: ModelConfig, rows: int, length: int, passes: Sequence[Pass], mixtures: bool = False
 ) -> float:
     """Floating-point operations of one step on `rows` rows of `length` columns (a multiply-add is
     2). mixtures: with Unicoder's word recovery beneath the first layer. Attention is counted over
@@ -59,21 +55,13 @@ def _pass(c: ModelConfig, length: int, one: Pass) -> float:
     product, attention = _product(c, length), _attention(c, length)
     feed_forward = 4 * length * c.dim * c.ffn
     # Gradients of weights and of inputs, 1 where they are wanted.
-    weights, inputs = {
-        "all": (1, 1),
-        "cross_attention": (0, 1),
-        "none": (0, 0),
-    }[one.gradients]
-    block = (1 + weights + inputs) * (4 * product + feed_forward) + (
-        1 + 2 * inputs
-    ) * attention
+    weights, inputs = {"all": (1, 1), "cross_attention": (0, 1), "none": (0, 0)}[one.gradients]
+    block = (1 + weights + inputs) * (4 * product + feed_forward) + (1 + 2 * inputs) * attention
     layers = c.layers * block
     if one.plugged_in:
         trained = one.gradients != "none"
         # Query and output pass a gradient on; key and value end in the memory.
-        slot = (1 + 2 * trained) * (2 * product + attention) + (
-            1 + trained
-        ) * 2 * product
+        slot = (1 + 2 * trained) * (2 * product + attention) + (1 + trained) * 2 * product
         layers += c.layers * slot
     if one.gradients == "cross_attention":
         # Nothing is trained beneath the first cross-attention: no gradient passes its query or what

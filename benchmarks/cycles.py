@@ -22,12 +22,7 @@ FLOP_OF_A_CYCLE = 4 * 2 * 128 * 128
 def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--models", nargs="+", default=["base", "large"])
-    parser.add_argument(
-        "--lengths",
-        nargs="+",
-        type=int,
-        default=[128, 256, 512],
-    )
+    parser.add_argument("--lengths", nargs="+", type=int, default=[128, 256, 512])
     parser.add_argument("--tokens", type=int, default=8192)
     parser.add_argument("--gin", nargs="+", default=[])
     parser.add_argument("--profile", type=int, default=0, metavar="N")
@@ -47,12 +42,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         print(f"\n{name}:\n{_profile(step, args.profile)}")
 
 
-def _step(
-    model: str,
-    rows: int,
-    length: int,
-    given: Sequence[str],
-) -> dict[str, Any]:
+def _step(model: str, rows: int, length: int, given: Sequence[str]) -> dict[str, Any]:
     recipe = [f"xlmr_{model}"]
     overrides = [f"BATCH={rows}", f"LENGTH={length}", *given]
     overrides += stand_ins(recipe, overrides)

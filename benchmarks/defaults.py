@@ -76,49 +76,25 @@ VARIANTS: dict[str, list[str]] = {
     "as it is": [],
     "600 steps": [*BRIEF],
     "600 steps, 15 % masked": [*BRIEF, "MASK_RATE=0.15"],
-    "600 steps, AdamW at 1e-3": [
-        "optim/adamw_linear.gin",
-        *BRIEF,
-        "LEARNING_RATE=1e-3",
-    ],
+    "600 steps, AdamW at 1e-3": ["optim/adamw_linear.gin", *BRIEF, "LEARNING_RATE=1e-3"],
     "4,000 steps": ["TRAIN_STEPS=4000", "WARMUP_STEPS=200"],
     "2 layers of 256": [*WIDE],
-    "950 steps, 2 layers of 256": [
-        "TRAIN_STEPS=950",
-        "WARMUP_STEPS=50",
-        *WIDE,
-    ],
+    "950 steps, 2 layers of 256": ["TRAIN_STEPS=950", "WARMUP_STEPS=50", *WIDE],
     "1,900 steps, 2 layers of 256": ["TRAIN_STEPS=1900", *WIDE],
     "6,000 steps, 2 of 5, 32 negatives": ["TRAIN_STEPS=6000", *BEFORE],
     "1,500 steps, 4 of 5": [SHORT, *TOGETHER, "HARDEST_WEIGHT=12.0"],
     "1,500 steps, 2 of 5": [SHORT, *TOGETHER, "HARDEST_WEIGHT=2.0"],
     "1,500 steps, 2 of 5, 32 negatives": [SHORT, *BEFORE],
-    "1,500 steps, 2 of 5, 32 negatives, random tokens": [
-        SHORT,
-        *BEFORE,
-        "LSI_TOKENS=False",
-    ],
-    "1,500 steps, 2 of 5, 32 negatives, bias 0": [
-        SHORT,
-        *BEFORE,
-        "SIMILARITY_BIAS=0.0",
-    ],
+    "1,500 steps, 2 of 5, 32 negatives, random tokens": [SHORT, *BEFORE, "LSI_TOKENS=False"],
+    "1,500 steps, 2 of 5, 32 negatives, bias 0": [SHORT, *BEFORE, "SIMILARITY_BIAS=0.0"],
     "1,500 steps, 2 of 5, 32 negatives, bias 0, tokens frozen": [
         SHORT,
         *BEFORE,
         "SIMILARITY_BIAS=0.0",
         'FROZEN=["^embeddings/tokens/"]',
     ],
-    "1,500 steps, 2 of 5, 32 negatives, pairs to 128": [
-        SHORT,
-        *BEFORE,
-        "RETRIEVAL_LENGTH=128",
-    ],
-    "1,500 steps, 2 of 5, 32 negatives, 2 layers of 256": [
-        SHORT,
-        *BEFORE,
-        *WIDE,
-    ],
+    "1,500 steps, 2 of 5, 32 negatives, pairs to 128": [SHORT, *BEFORE, "RETRIEVAL_LENGTH=128"],
+    "1,500 steps, 2 of 5, 32 negatives, 2 layers of 256": [SHORT, *BEFORE, *WIDE],
     "3,500 steps, 2 of 5, 32 negatives, bias 0": [
         "TRAIN_STEPS=3500",
         *BEFORE,
@@ -153,7 +129,7 @@ def prepare(name: str, data: Path, folder: Path) -> None:
             [
                 *("vocab", "--parallel", f"{folder}/pairs/*"),
                 *("--size", SIZE, "--output", folder / "vocab"),
-            ],
+            ]
         )
 
 
@@ -178,11 +154,7 @@ def split(data: Path, text: Text) -> tuple[ByLanguage, ByLanguage]:
     for code, pairs in everything.items():
         foreign = {pair[0] for pair in searched[code]}
         # No side of a pair that is searched is read in any language's training text.
-        others = [
-            pair
-            for pair in pairs
-            if pair[0] not in foreign and pair[1] not in english
-        ]
+        others = [pair for pair in pairs if pair[0] not in foreign and pair[1] not in english]
         random.Random(f"{code} train").shuffle(others)
         kept[code] = others[: share or None]
     return searched, kept
@@ -266,15 +238,12 @@ def run(folder: Path, variant: str, seed: int) -> None:
         [
             *("pretrain", *gin_files, "--workdir", workdir),
             *(f"--gin.{name}={value}" for name, value in settings.items()),
-        ],
+        ]
     )
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     cost = {
         "seconds": time.monotonic() - began,
-        "cpu_seconds": after.ru_utime
-        + after.ru_stime
-        - before.ru_utime
-        - before.ru_stime,
+        "cpu_seconds": after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime,
     }
     (workdir / "cost.json").write_text(json.dumps(cost), encoding="utf-8")
 
@@ -292,12 +261,7 @@ def run_rival(folder: Path, variant: str, seed: int) -> None:
         *(sys.executable, "-m", "benchmarks.run_mlm", model, folder),
         *(allowed["cpu_seconds"], "--rate", RIVALS[variant], "--seed", seed),
     ]
-    done = subprocess.run(
-        [*map(str, words)],
-        check=True,
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-    )
+    done = subprocess.run([*map(str, words)], check=True, cwd=ROOT, stdout=subprocess.PIPE)
     workdir.mkdir(parents=True, exist_ok=True)
     (workdir / "cost.json").write_bytes(done.stdout)
 
@@ -322,10 +286,7 @@ def tables(out: Path) -> str:
         " | centred | TF-IDF | LSI raw / centred |",
         "|---|--:|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|",
     ]
-    courses = [
-        "| text | settings | seed | raw, by steps |",
-        "|---|---|--:|---|",
-    ]
+    courses = ["| text | settings | seed | raw, by steps |", "|---|---|--:|---|"]
     for name in TEXTS:
         folder = out / name
         if not (folder / "floors.json").exists():

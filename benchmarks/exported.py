@@ -23,36 +23,22 @@ from xlingjax.tasks import task_named
 def labels_of_texts(folder: Path, records: list, length: int) -> list[str]:
     """By AutoModelForSequenceClassification, a text or a pair at a time."""
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
-    model = transformers.AutoModelForSequenceClassification.from_pretrained(
-        folder,
-    ).eval()
+    model = transformers.AutoModelForSequenceClassification.from_pretrained(folder).eval()
     found = []
     for one in records:
         given = tokenizer(
-            one.premise,
-            one.hypothesis,
-            return_tensors="pt",
-            truncation=True,
-            max_length=length,
+            one.premise, one.hypothesis, return_tensors="pt", truncation=True, max_length=length
         )
         with torch.no_grad():
-            found.append(
-                model.config.id2label[int(model(**given).logits.argmax())],
-            )
+            found.append(model.config.id2label[int(model(**given).logits.argmax())])
     return found
 
 
-def tags_of_words(
-    folder: Path,
-    records: list,
-    length: int,
-) -> list[list[str | None]]:
+def tags_of_words(folder: Path, records: list, length: int) -> list[list[str | None]]:
     """By AutoModelForTokenClassification, at the first piece of each word; None: the sentence is
     longer."""
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
-    model = transformers.AutoModelForTokenClassification.from_pretrained(
-        folder,
-    ).eval()
+    model = transformers.AutoModelForTokenClassification.from_pretrained(folder).eval()
     found = []
     for one in records:
         words = list(one.words)
@@ -70,12 +56,7 @@ def tags_of_words(
     return found
 
 
-def differing(
-    cell: Path,
-    folder: Path,
-    data: str,
-    limit: int,
-) -> list[tuple[str, int, int]]:
+def differing(cell: Path, folder: Path, data: str, limit: int) -> list[tuple[str, int, int]]:
     """(language, labels that differ, labels compared)."""
     scores = json.loads((cell / "scores.json").read_text(encoding="utf-8"))
     task, split, rows = task_named(scores["task"]), scores["test"]["split"], []
@@ -85,37 +66,22 @@ def differing(
         (path,) = cell.glob(f"predictions*/**/*-{language}.*")
         records = read(task, data, split, language)[:limit]
         if task.kind == "tagging":
-            blocks = (
-                path.read_text(encoding="utf-8")
-                .strip("\n")
-                .split("\n\n")[: len(records)]
-            )
+            blocks = path.read_text(encoding="utf-8").strip("\n").split("\n\n")[: len(records)]
             pairs = []
-            for block, theirs in zip(
-                blocks,
-                tags_of_words(folder, records, length),
-                strict=True,
-            ):
+            for block, theirs in zip(blocks, tags_of_words(folder, records, length), strict=True):
                 tags = [line.split("\t")[-1] for line in block.split("\n")]
                 of_words = zip(tags, theirs, strict=True)
                 pairs += [pair for pair in of_words if pair[1] is not None]
         else:
             ours = path.read_text(encoding="utf-8").splitlines()[: len(records)]
-            pairs = list(
-                zip(
-                    ours,
-                    labels_of_texts(folder, records, length),
-                    strict=True,
-                ),
-            )
+            pairs = list(zip(ours, labels_of_texts(folder, records, length), strict=True))
         rows.append((language, sum(a != b for a, b in pairs), len(pairs)))
     return rows
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("cell", type=Path)
     parser.add_argument("folder", type=Path)
@@ -123,12 +89,7 @@ def main() -> None:
     parser.add_argument("--limit", type=int, default=100)
     given = parser.parse_args()
     print("| language | differ | of |\n|---|--:|--:|")
-    for language, wrong, count in differing(
-        given.cell,
-        given.folder,
-        given.data,
-        given.limit,
-    ):
+    for language, wrong, count in differing(given.cell, given.folder, given.data, given.limit):
         print(f"| {language} | {wrong} | {count} |")
 
 

@@ -17,11 +17,7 @@ def norm(weights, name):
 def attention(weights, name, heads):
     """Kernels [D, H, K]; that of `out` [H, K, D]."""
     found = {}
-    for ours, theirs in (
-        ("query", "q_proj"),
-        ("key", "k_proj"),
-        ("value", "v_proj"),
-    ):
+    for ours, theirs in (("query", "q_proj"), ("key", "k_proj"), ("value", "v_proj")):
         kernel = weights[f"{name}.{theirs}.weight"].T
         size = kernel.shape[0]
         found[ours] = {
@@ -50,10 +46,7 @@ def bart(model):
     `Seq2Seq`, separate
     tables but for the words)."""
     c = model.config
-    weights = {
-        name: value.detach().numpy()
-        for name, value in model.model.state_dict().items()
-    }
+    weights = {name: value.detach().numpy() for name, value in model.model.state_dict().items()}
 
     def layer(side, i):
         at = f"{side}.layers.{i}"
@@ -61,10 +54,7 @@ def bart(model):
         found = {
             "attention": attention(weights, f"{at}.self_attn", heads),
             "attention_norm": norm(weights, f"{at}.self_attn_layer_norm"),
-            "ffn": {
-                "in": linear(weights, f"{at}.fc1"),
-                "out": linear(weights, f"{at}.fc2"),
-            },
+            "ffn": {"in": linear(weights, f"{at}.fc1"), "out": linear(weights, f"{at}.fc2")},
             "ffn_norm": norm(weights, f"{at}.final_layer_norm"),
         }
         if side == "decoder":
@@ -75,25 +65,15 @@ def bart(model):
         return found
 
     bias = model.final_logits_bias[0].numpy()
-    params = {
-        "head": {"bias": np.zeros_like(bias)},
-        "decoder_head": {"bias": bias},
-    }
-    for side, tables in (
-        ("encoder", "embeddings"),
-        ("decoder", "decoder_embeddings"),
-    ):
+    params = {"head": {"bias": np.zeros_like(bias)}, "decoder_head": {"bias": bias}}
+    for side, tables in (("encoder", "embeddings"), ("decoder", "decoder_embeddings")):
         params[tables] = {
             "tokens": {"embedding": weights["shared.weight"]},
-            "positions": {
-                "embedding": weights[f"{side}.embed_positions.weight"],
-            },
+            "positions": {"embedding": weights[f"{side}.embed_positions.weight"]},
             "norm": norm(weights, f"{side}.layernorm_embedding"),
         }
         params[side] = {
-            "layers": stacked(
-                [layer(side, i) for i in range(getattr(c, f"{side}_layers"))],
-            ),
+            "layers": stacked([layer(side, i) for i in range(getattr(c, f"{side}_layers"))])
         }
         if f"{side}.layer_norm.weight" in weights:
             params[side]["final_norm"] = norm(weights, f"{side}.layer_norm")

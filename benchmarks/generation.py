@@ -25,13 +25,7 @@ PAD, END, START = 1, 2, 2
 
 
 def grid(
-    name: str,
-    layers: int,
-    dim: int,
-    ffn: int,
-    vocab: int,
-    rows: tuple[int, ...],
-    length: int,
+    name: str, layers: int, dim: int, ffn: int, vocab: int, rows: tuple[int, ...], length: int
 ) -> list[GenerationShape]:
     shapes = []
     for w, search in ((1, "greedy"), (5, "beam 5")):
@@ -48,19 +42,13 @@ def grid(
                     length,
                     length,
                     w,
-                ),
+                )
             )
     return shapes
 
 
 CPU = grid("small-32k", 4, 256, 1024, 32_000, (1, 8, 32), 32) + grid(
-    "base-50k",
-    6,
-    512,
-    2048,
-    50_000,
-    (1, 8),
-    32,
+    "base-50k", 6, 512, 2048, 50_000, (1, 8), 32
 )
 GPU = grid("base-250k", 6, 768, 3072, 250_002, (8, 64, 256), 64)
 QUICK = grid("quick", 2, 64, 128, 1_000, (2,), 8)
@@ -89,18 +77,14 @@ def bart(shape: GenerationShape):
             decoder_start_token_id=START,
             forced_eos_token_id=None,
             forced_bos_token_id=None,
-        ),
+        )
     )
     return model.eval()
 
 
 def sources(shape: GenerationShape) -> np.ndarray:
     rng = np.random.default_rng(0)
-    return rng.integers(
-        FIRST_ID,
-        shape.vocab,
-        (shape.rows, shape.source),
-    ).astype(np.int32)
+    return rng.integers(FIRST_ID, shape.vocab, (shape.rows, shape.source)).astype(np.int32)
 
 
 class Ours:
@@ -135,7 +119,7 @@ class Ours:
                 head="tied",
                 decoder_embeddings="separate",
                 unroll=unroll,
-            ),
+            )
         )
         self.params = jax.device_put(foreign.bart(bart(shape)))
         ids = sources(shape)
@@ -147,9 +131,7 @@ class Ours:
         }
         self.batch = jax.device_put({**batch, "language_ids": 0 * ones})
         config = Decoding(
-            beams=shape.beams,
-            max_length=(0, shape.columns),
-            min_length=shape.columns,
+            beams=shape.beams, max_length=(0, shape.columns), min_length=shape.columns
         )
         start_B, languages_B = (
             jnp.full(shape.rows, START, jnp.int32),
@@ -158,14 +140,7 @@ class Ours:
 
         def write(params, batch):
             return generate(
-                model,
-                params,
-                batch,
-                start_B,
-                languages_B,
-                Ids(END, PAD),
-                config,
-                shape.columns,
+                model, params, batch, start_B, languages_B, Ids(END, PAD), config, shape.columns
             )
 
         started = time.perf_counter()
@@ -177,9 +152,7 @@ class Ours:
         """Seconds of `calls` calls."""
         started = time.perf_counter()
         for _ in range(calls):
-            self.texts = np.asarray(
-                self.write(self.params, self.batch).ids[:, 0],
-            )
+            self.texts = np.asarray(self.write(self.params, self.batch).ids[:, 0])
         return time.perf_counter() - started
 
     def peak_bytes(self) -> int:
@@ -202,11 +175,7 @@ class Theirs:
             self.device = "cuda"
         self.shape = shape
         self.model = bart(shape).to(self.device)
-        self.inputs = torch.tensor(
-            sources(shape),
-            dtype=torch.long,
-            device=self.device,
-        )
+        self.inputs = torch.tensor(sources(shape), dtype=torch.long, device=self.device)
         self.run(1)
 
     def run(self, calls: int) -> float:
@@ -236,21 +205,12 @@ class Theirs:
 CONTESTANTS = {"xlingjax": Ours, "transformers": Theirs}
 
 
-def measure(
-    shape: GenerationShape,
-    platform: str,
-    rounds: int,
-    seconds: float,
-) -> dict[str, Any]:
+def measure(shape: GenerationShape, platform: str, rounds: int, seconds: float) -> dict[str, Any]:
     """Rounds of about `seconds` of each in turn. Raises RuntimeError where one cannot run."""
     workers = [Worker(name, shape, platform) for name in CONTESTANTS]
     try:
         once = [worker.run(1).get("seconds") for worker in workers]
-        if failed := [
-            f"{worker.name}: {worker.failed}"
-            for worker in workers
-            if worker.failed
-        ]:
+        if failed := [f"{worker.name}: {worker.failed}" for worker in workers if worker.failed]:
             raise RuntimeError("; ".join(failed))
         calls = [max(1, round(seconds / one)) for one in once]
         rates = []
@@ -278,31 +238,14 @@ def main(argv: list[str] | None = None) -> int:
     from benchmarks.__main__ import find_platform, versions
 
     parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.generation",
-        description=__doc__.splitlines()[0],
+        prog="python -m benchmarks.generation", description=__doc__.splitlines()[0]
     )
     parser.add_argument("--output", default="generation.json", metavar="FILE")
+    parser.add_argument("--rounds", type=int, default=5, help="turns of each (default 5)")
+    parser.add_argument("--seconds", type=float, default=5.0, help="length of a turn (default 5)")
+    parser.add_argument("--only", default="", help="shapes whose name contains this")
     parser.add_argument(
-        "--rounds",
-        type=int,
-        default=5,
-        help="turns of each (default 5)",
-    )
-    parser.add_argument(
-        "--seconds",
-        type=float,
-        default=5.0,
-        help="length of a turn (default 5)",
-    )
-    parser.add_argument(
-        "--only",
-        default="",
-        help="shapes whose name contains this",
-    )
-    parser.add_argument(
-        "--quick",
-        action="store_true",
-        help="a tiny shape, to see that everything runs",
+        "--quick", action="store_true", help="a tiny shape, to see that everything runs"
     )
     args = parser.parse_args(argv)
     platform, device = find_platform()
@@ -311,15 +254,9 @@ def main(argv: list[str] | None = None) -> int:
         shapes = GPU
     if args.quick:
         shapes = QUICK
-    report: dict[str, Any] = {
-        "device": device,
-        "versions": versions(),
-        "bar": BAR,
-        "shapes": {},
-    }
+    report: dict[str, Any] = {"device": device, "versions": versions(), "bar": BAR, "shapes": {}}
     print(
-        f"tokens/s, float32, fixed length, on {device}; bar: {BAR:g} times transformers",
-        flush=True,
+        f"tokens/s, float32, fixed length, on {device}; bar: {BAR:g} times transformers", flush=True
     )
     print(
         "| shape | xlingjax | transformers | ratio (min to max) | compile s"
@@ -327,12 +264,7 @@ def main(argv: list[str] | None = None) -> int:
         flush=True,
     )
     for shape in (shape for shape in shapes if args.only in shape.name):
-        found = report["shapes"][shape.name] = measure(
-            shape,
-            platform,
-            args.rounds,
-            args.seconds,
-        )
+        found = report["shapes"][shape.name] = measure(shape, platform, args.rounds, args.seconds)
         print(
             f"| {shape.name} | {found['xlingjax']:,.0f} | {found['transformers']:,.0f} |"
             f" {found['ratio']:.2f} ({min(found['ratios']):.2f} to {max(found['ratios']):.2f}) |"

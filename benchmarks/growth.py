@@ -13,11 +13,7 @@ import time
 
 
 def measure(
-    mono: list[str],
-    vocabulary_path: str,
-    batch: int,
-    length: int,
-    seconds: float,
+    mono: list[str], vocabulary_path: str, batch: int, length: int, seconds: float
 ) -> dict[str, float]:
     """Of MLM's rows on one thread: `import_s` (TensorFlow, SeqIO and xlingjax), `first_batch_s`
     after that, `batches_per_s`, `peak_rss_gb` of this process (pages of mapped files among them)
@@ -72,13 +68,7 @@ def main() -> None:
     parser.add_argument("--length", type=int, default=256)
     parser.add_argument("--seconds", type=float, default=10.0)
     args = parser.parse_args()
-    result = measure(
-        args.mono,
-        args.vocabulary,
-        args.batch,
-        args.length,
-        args.seconds,
-    )
+    result = measure(args.mono, args.vocabulary, args.batch, args.length, args.seconds)
     print(json.dumps({name: round(x, 3) for name, x in result.items()}))
 
 

@@ -73,9 +73,7 @@ def timed(pairs: int, k: int) -> dict[str, float]:
 
 def recall(found_QK: np.ndarray, right_QK: np.ndarray) -> float:
     """Share of the right rows that were found; -1 is none."""
-    hits = (found_QK[:, :, None] == right_QK[:, None, :]) & (
-        right_QK[:, None, :] >= 0
-    )
+    hits = (found_QK[:, :, None] == right_QK[:, None, :]) & (right_QK[:, None, :] >= 0)
     return float(hits.any(axis=1).sum() / (right_QK >= 0).sum())
 
 
@@ -100,22 +98,13 @@ def real_pairs(data: Path, folder: Path, count: int) -> str:
     return str(folder / "en-xx.*")
 
 
-def on_real_text(
-    data: Path,
-    count: int,
-    steps: int,
-    probes_of: list[int],
-) -> Iterator[dict]:
+def on_real_text(data: Path, count: int, steps: int, probes_of: list[int]) -> Iterator[dict]:
     """Neighbours and wrong partners by vectors of the deep averaging network of `mine
     --negatives`."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         parallel = real_pairs(data, folder, count)
-        vocabulary = train_vocabulary(
-            folder / "vocabulary",
-            parallel=parallel,
-            size=16000,
-        )
+        vocabulary = train_vocabulary(folder / "vocabulary", parallel=parallel, size=16000)
         rows = {}
         for search in ("exact", "ivf"):
             config = NegativesConfig(steps=steps, search=search)
@@ -129,8 +118,7 @@ def on_real_text(
             )
             seconds = time.perf_counter() - started
             rows[search] = [
-                line.split("\t")[2]
-                for line in table.read_text(encoding="utf-8").splitlines()[1:]
+                line.split("\t")[2] for line in table.read_text(encoding="utf-8").splitlines()[1:]
             ]
             # The second time the network is there.
             yield {"search": search, "table_seconds": round(seconds, 1)}
@@ -175,12 +163,7 @@ def peak_memory(pairs: int) -> dict:
         source, target = (rows for _, rows in shards)
         # Few probes: they take time and no memory.
         search = Search("ivf", probes=4)
-        mined = mine.mine(
-            source,
-            target,
-            search=search,
-            folder=folder / "found",
-        )
+        mined = mine.mine(source, target, search=search, folder=folder / "found")
         right = float((mined.source == mined.target).mean())
         return {
             "pairs": pairs,
@@ -205,12 +188,7 @@ def main() -> None:
     parser.add_argument("--k", type=int, default=10)
     parser.add_argument("--data", type=Path)
     parser.add_argument("--steps", type=int, default=2000)
-    parser.add_argument(
-        "--probes",
-        type=int,
-        nargs="+",
-        default=[8, 16, 32, 64],
-    )
+    parser.add_argument("--probes", type=int, nargs="+", default=[8, 16, 32, 64])
     args = parser.parse_args()
     if args.what == "time":
         for pairs in args.pairs:
@@ -218,12 +196,7 @@ def main() -> None:
     elif args.what == "recall":
         if args.data is None:
             parser.error("recall reads real text: give --data")
-        rows = on_real_text(
-            args.data,
-            args.pairs[0],
-            args.steps,
-            args.probes,
-        )
+        rows = on_real_text(args.data, args.pairs[0], args.steps, args.probes)
         for row in rows:
             print(json.dumps(row), flush=True)
     elif args.what == "one":

@@ -25,26 +25,15 @@ def sentences(folder: Path, count: int) -> list[str]:
 def differing(text: list[str], language: str) -> tuple[float, float]:
     """Of sentences with another word, of words of the own rules that the English ones do not make,
     in percent."""
-    normalizer = sacremoses.MosesPunctNormalizer(
-        lang="en",
-        pre_replace_unicode_punct=True,
-    )
-    english, own = (
-        sacremoses.MosesTokenizer(lang=code) for code in ("en", language)
-    )
+    normalizer = sacremoses.MosesPunctNormalizer(lang="en", pre_replace_unicode_punct=True)
+    english, own = (sacremoses.MosesTokenizer(lang=code) for code in ("en", language))
     others, words, missing = 0, 0, 0
     for line in map(normalizer.normalize, text):
-        theirs, made = (
-            own.tokenize(line, escape=False),
-            english.tokenize(line, escape=False),
-        )
+        theirs, made = (own.tokenize(line, escape=False), english.tokenize(line, escape=False))
         same = sum(
             block.size
             for block in difflib.SequenceMatcher(
-                None,
-                theirs,
-                made,
-                autojunk=False,
+                None, theirs, made, autojunk=False
             ).get_matching_blocks()
         )
         others += theirs != made
@@ -59,10 +48,7 @@ def main() -> None:
     args = parser.parse_args()
     print("| | sentences that differ | words that differ |\n|---|---|---|")
     for folder in sorted(path for path in args.data.iterdir() if path.is_dir()):
-        of_sentences, of_words = differing(
-            sentences(folder, args.sentences),
-            folder.name,
-        )
+        of_sentences, of_words = differing(sentences(folder, args.sentences), folder.name)
         print(f"| {folder.name} | {of_sentences:.0f} % | {of_words:.1f} % |")
 
 

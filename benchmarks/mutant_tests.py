@@ -6,12 +6,10 @@ LEAK = (
 )
 FLOPS = "tests/training/test_cost.py"
 PAIRED = (
-    "tests/workflows/test_lost_translations.py::"
-    "test_plug_in_and_a_teacher_keep_the_pairing_by_row"
+    "tests/workflows/test_lost_translations.py::test_plug_in_and_a_teacher_keep_the_pairing_by_row"
 )
 LOST = (
-    "tests/workflows/test_lost_translations.py::"
-    "test_a_lost_row_keeps_its_place_and_is_not_learnt"
+    "tests/workflows/test_lost_translations.py::test_a_lost_row_keeps_its_place_and_is_not_learnt"
 )
 ALL = (
     "tests/objectives/test_defaults.py",
@@ -32,10 +30,7 @@ OF_ROOM = {
 }
 """Of every file of one of the two."""
 TESTS = {
-    "xlingjax/model/masks.py": (
-        "tests/objectives/test_bounds.py",
-        "tests/objectives/test_leak.py",
-    ),
+    "xlingjax/model/masks.py": ("tests/objectives/test_bounds.py", "tests/objectives/test_leak.py"),
     "xlingjax/data/sampling.py": ("tests/config/test_text.py",),
     "xlingjax/objectives/back_translation.py": (
         "tests/objectives/test_translation.py",
@@ -63,11 +58,7 @@ TESTS = {
     "xlingjax/objectives/ramp.py": ("tests/objectives/test_translation.py",),
     "xlingjax/objectives/span_qa.py": (FLOPS,),
     "xlingjax/objectives/summed.py": ("tests/training/test_step_by_hand.py",),
-    "xlingjax/objectives/translation.py": (
-        "tests/objectives/test_xglue.py",
-        LEAK,
-        FLOPS,
-    ),
+    "xlingjax/objectives/translation.py": ("tests/objectives/test_xglue.py", LEAK, FLOPS),
     "xlingjax/objectives/unicoder.py": (LEAK, FLOPS),
     "xlingjax/objectives/veco.py": (LEAK, FLOPS),
     "xlingjax/objectives/xglue.py": (LEAK,),
@@ -82,9 +73,7 @@ TESTS = {
         "tests/preprocessors/test_span_qa.py",
     ),
     "xlingjax/preprocessors/plug_in.py": ("tests/evaluation/test_plug_in.py",),
-    "xlingjax/preprocessors/noise.py": (
-        "tests/preprocessors/test_translation.py",
-    ),
+    "xlingjax/preprocessors/noise.py": ("tests/preprocessors/test_translation.py",),
     "xlingjax/preprocessors/row_batches.py": (
         "tests/preprocessors/test_finetuning.py",
         "tests/preprocessors/test_plug_in.py",

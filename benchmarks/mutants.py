@@ -32,19 +32,8 @@ from benchmarks.mutant_tests import ALL, OF_ROOM, TESTS
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDERS = ("xlingjax/objectives", "xlingjax/preprocessors")
-FILES = (
-    "xlingjax/model/masks.py",
-    "xlingjax/data/sampling.py",
-    "xlingjax/training/step.py",
-)
-IMPORTED = (
-    "flax.linen",
-    "optax",
-    "orbax.checkpoint",
-    "seqio",
-    "tensorflow",
-    "tokenizers",
-)
+FILES = ("xlingjax/model/masks.py", "xlingjax/data/sampling.py", "xlingjax/training/step.py")
+IMPORTED = ("flax.linen", "optax", "orbax.checkpoint", "seqio", "tensorflow", "tokenizers")
 """Of others, once for all mutants: most of the time of a short test."""
 AS_IT_IS = -1
 SECONDS = 600
@@ -140,30 +129,15 @@ def _changes(node: ast.AST) -> list[tuple[str, Any]]:
             # Twice is not at all.
             inner = ast.UnaryOp(type(node.op)(), node.operand)
             found.append(
-                (
-                    f"without {type(node.op).__name__}",
-                    lambda: setattr(node, "operand", inner),
-                ),
+                (f"without {type(node.op).__name__}", lambda: setattr(node, "operand", inner))
             )
         case ast.Constant(value=bool()):
-            found.append(
-                (
-                    f"not {node.value}",
-                    lambda: setattr(node, "value", not node.value),
-                ),
-            )
+            found.append((f"not {node.value}", lambda: setattr(node, "value", not node.value)))
         case ast.Constant(value=int() | float()):
-            found.append(
-                (
-                    f"{node.value} + 1",
-                    lambda: setattr(node, "value", node.value + 1),
-                ),
-            )
+            found.append((f"{node.value} + 1", lambda: setattr(node, "value", node.value + 1)))
         case ast.If() | ast.IfExp():
             test = ast.UnaryOp(ast.Not(), node.test)
-            found.append(
-                ("the other branch", lambda: setattr(node, "test", test)),
-            )
+            found.append(("the other branch", lambda: setattr(node, "test", test)))
     return found
 
 
@@ -178,11 +152,7 @@ class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
         if name != self._name:
             return None
-        return importlib.util.spec_from_file_location(
-            name,
-            self._path,
-            loader=self,
-        )
+        return importlib.util.spec_from_file_location(name, self._path, loader=self)
 
     def exec_module(self, module: Any) -> None:
         path = str(self._path)
@@ -227,18 +197,14 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--share", type=float, default=0.1)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument(
-        "--again",
-        action="store_true",
-        help="run those once more that were not killed",
+        "--again", action="store_true", help="run those once more that were not killed"
     )
     args = parser.parse_args(argv)
     if not 0 < args.share <= 1:
         parser.error(f"--share {args.share}: above 0, at most 1")
     for file in args.files:
         if file not in _files() or not _tests(file):
-            parser.error(
-                f"{file}: no file that has tests here; as they are: {_files()[0]}",
-            )
+            parser.error(f"{file}: no file that has tests here; as they are: {_files()[0]}")
     args.out.mkdir(parents=True, exist_ok=True)
     kept = args.out / "mutants.jsonl"
     done = {}
@@ -257,12 +223,7 @@ def main(argv: Sequence[str] | None = None) -> None:
                     as_it_is = _tried(file, AS_IT_IS, {}, SECONDS)
                     if as_it_is["killed"]:
                         sys.exit(f"{file}: its own tests fail: {as_it_is}")
-                result = _tried(
-                    file,
-                    number,
-                    as_it_is["seconds"],
-                    60 + 5 * as_it_is["took"],
-                )
+                result = _tried(file, number, as_it_is["seconds"], 60 + 5 * as_it_is["took"])
                 one = {
                     "file": file,
                     "number": number,
@@ -302,10 +263,7 @@ def _files() -> list[str]:
 def _drawn(file: str, share: float, seed: int) -> list[tuple[int, int, str]]:
     """(number, line, what) of that share of a file's mutants, one at least."""
     source = (ROOT / file).read_text(encoding="utf-8")
-    every = [
-        (number, line, what)
-        for number, (line, what) in enumerate(places(source))
-    ]
+    every = [(number, line, what) for number, (line, what) in enumerate(places(source))]
     # By the file's name: one more file changes no other's draw.
     random.Random(f"{seed} {file}").shuffle(every)
     return sorted(every[: math.ceil(share * len(every))])
@@ -329,12 +287,7 @@ def _tests(file: str) -> list[str]:
     return sorted({*tests, *TESTS.get(file, ())})
 
 
-def _tried(
-    file: str,
-    number: int,
-    seconds: dict[str, float],
-    limit: float,
-) -> dict[str, Any]:
+def _tried(file: str, number: int, seconds: dict[str, float], limit: float) -> dict[str, Any]:
     """Whether a test fails (`killed`) and which (`by`), how long that `took`, the `seconds` of each
     test; a mutant that does not end by the `limit` is killed by none."""
     start = time.monotonic()
@@ -352,12 +305,7 @@ def _tried(
     return {**result, "killed": status != 0, "took": took}
 
 
-def _run(
-    file: str,
-    number: int,
-    seconds: dict[str, float],
-    said: Path,
-) -> NoReturn:
+def _run(file: str, number: int, seconds: dict[str, float], said: Path) -> NoReturn:
     """In the fork."""
     code = 1
     try:
@@ -374,8 +322,7 @@ def _run(
         for plugin in ("cacheprovider", "warnings"):
             options += ["-p", f"no:{plugin}"]
         code = pytest.main(
-            [*options, f"--basetemp={said.parent}/tmp", *_tests(file)],
-            plugins=[tests],
+            [*options, f"--basetemp={said.parent}/tmp", *_tests(file)], plugins=[tests]
         )
         one = {"by": tests.failed, "seconds": tests.seconds}
         said.write_text(json.dumps(one), encoding="utf-8")
@@ -392,8 +339,7 @@ def _table(found: Sequence[dict[str, Any]]) -> str:
     share = killed.total() / max(drawn.total(), 1)
     low, high = _interval(killed.total(), drawn.total())
     lines.append(
-        f"| all | {drawn.total()} | {killed.total()} "
-        f"({share:.1%}; {low:.1%} to {high:.1%}) |",
+        f"| all | {drawn.total()} | {killed.total()} ({share:.1%}; {low:.1%} to {high:.1%}) |"
     )
     lines.append("")
     for one in found:

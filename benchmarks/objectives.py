@@ -37,12 +37,7 @@ from xlingjax.preprocessors.veco import VecoFeatures, VecoTextFeatures
 from xlingjax.preprocessors.xlm import MlmFeatures, TlmFeatures
 from xlingjax.runtime.machine import keep_freed_memory
 from xlingjax.training.optimizer import OptimizerConfig, make_optimizer
-from xlingjax.training.step import (
-    abstract_state,
-    lower_state,
-    make_train_step,
-    run_key,
-)
+from xlingjax.training.step import abstract_state, lower_state, make_train_step, run_key
 
 CPU = Shape("small-32k 16x128", 4, 256, 4, 1024, 32_000, 16, 128)
 GPU = Shape("base 64x128", 12, 768, 12, 3072, 250_002, 64, 128, "bfloat16")
@@ -78,27 +73,15 @@ def cases(text: int) -> list[Case]:
     """Every objective on rows that hold `text` tokens, with the prediction slots that its features
     give it; MLM first. (Not among them: DAN, whose model has no encoder.)"""
     mlm, tlm, cl_mlm = (
-        features.slots(text)
-        for features in (MlmFeatures(), TlmFeatures(), ClMlmFeatures())
+        features.slots(text) for features in (MlmFeatures(), TlmFeatures(), ClMlmFeatures())
     )
-    pair, segments = (
-        features.slots(text)
-        for features in (VecoFeatures(), VecoTextFeatures())
-    )
-    in_place, apart = (
-        CamlmFeatures(layout=layout) for layout in ("in_place", "slots")
-    )
+    pair, segments = (features.slots(text) for features in (VecoFeatures(), VecoTextFeatures()))
+    in_place, apart = (CamlmFeatures(layout=layout) for layout in ("in_place", "slots"))
     masks, longer = in_place.slots(text), _row(apart, text)
     with_places = _row(BtmlmFeatures(), text)
-    places, chosen = (
-        BtmlmFeatures().placeholders(with_places),
-        BtmlmFeatures().slots(with_places),
-    )
+    places, chosen = (BtmlmFeatures().placeholders(with_places), BtmlmFeatures().slots(with_places))
     plain, plug_in = Pass(pair), Pass(pair, plugged_in=True)
-    first_phase = (
-        Pass(0, "none"),
-        Pass(pair, "cross_attention", plugged_in=True),
-    )
+    first_phase = (Pass(0, "none"), Pass(pair, "cross_attention", plugged_in=True))
     of_segments = Pass(segments), Pass(segments, plugged_in=True)
     return [
         Case("MLM", MLM(chunk=0), (Pass(mlm),), text, slots=mlm),
@@ -106,22 +89,8 @@ def cases(text: int) -> list[Case]:
         Case("TLM", TLM(chunk=0), (Pass(tlm),), text, slots=tlm, pairs=True),
         Case("CLWR", CLWR(chunk=0), (Pass(text),), text, pairs=True),
         Case("CLPC", CLPC(), (Pass(0),), text, pairs=True),
-        Case(
-            "CL-MLM",
-            CLMLM(chunk=0),
-            (Pass(cl_mlm),),
-            text,
-            slots=cl_mlm,
-            pairs=True,
-        ),
-        Case(
-            "CAMLM, in place",
-            CAMLM(chunk=0),
-            (Pass(masks),),
-            text,
-            slots=masks,
-            pairs=True,
-        ),
+        Case("CL-MLM", CLMLM(chunk=0), (Pass(cl_mlm),), text, slots=cl_mlm, pairs=True),
+        Case("CAMLM, in place", CAMLM(chunk=0), (Pass(masks),), text, slots=masks, pairs=True),
         Case(
             "CAMLM, slots",
             CAMLM(chunk=0),
@@ -139,14 +108,7 @@ def cases(text: int) -> list[Case]:
             with_places - text,
             chosen,
         ),
-        Case(
-            "VECO",
-            VECO(chunk=0),
-            (plain, plug_in),
-            text,
-            slots=pair,
-            pairs=True,
-        ),
+        Case("VECO", VECO(chunk=0), (plain, plug_in), text, slots=pair, pairs=True),
         Case(
             "VECO with TLM",
             VECO(tlm=True, chunk=0),
@@ -156,12 +118,7 @@ def cases(text: int) -> list[Case]:
             pairs=True,
         ),
         Case(
-            "VECO, text",
-            VECO("veco_text", chunk=0),
-            of_segments,
-            text,
-            slots=segments,
-            pairs=True,
+            "VECO, text", VECO("veco_text", chunk=0), of_segments, text, slots=segments, pairs=True
         ),
         Case(
             "VECO, phase 1",
@@ -178,9 +135,7 @@ def cases(text: int) -> list[Case]:
 def _row(features: Any, text: int) -> int:
     """The shortest row whose text has `text` tokens."""
     return next(
-        length
-        for length in range(text + 1, 3 * text)
-        if features.text_length(length) == text
+        length for length in range(text + 1, 3 * text) if features.text_length(length) == text
     )
 
 
@@ -211,29 +166,19 @@ def batch(case: Case, shape: Shape, seed: int = 0) -> dict[str, np.ndarray]:
     behind_BP = np.tile(columns_L[~text_L], (rows, 1))
     by_side = isinstance(case.objective, (VECO, CAMLM))
     if case.pairs:  # of the MASKs behind a pair the first half is side 0's
-        sides_L = np.where(
-            text_L,
-            second_L,
-            columns_L >= case.text + case.behind // 2,
-        )
+        sides_L = np.where(text_L, second_L, columns_L >= case.text + case.behind // 2)
     else:
         sides_L = ~text_L
     original_BL = rng.integers(FIRST_ID, mask_id, (rows, case.length))
     np.put_along_axis(original_BL, behind_BP, mask_id, 1)
     if case.pairs and case.behind:
-        positions_BM, targets_BM = (
-            behind_BP,
-            rng.integers(FIRST_ID, mask_id, behind_BP.shape),
-        )
+        positions_BM, targets_BM = (behind_BP, rng.integers(FIRST_ID, mask_id, behind_BP.shape))
     else:
         parts = [columns_L[text_L]]
         if by_side:
             parts = np.split(columns_L[text_L], 2)
         each = [
-            rng.permuted(np.tile(part[1:], (rows, 1)), axis=1)[
-                :,
-                : case.slots // len(parts),
-            ]
+            rng.permuted(np.tile(part[1:], (rows, 1)), axis=1)[:, : case.slots // len(parts)]
             for part in parts
         ]
         positions_BM = np.sort(np.concatenate(each, axis=1), axis=1)
@@ -257,18 +202,12 @@ def batch(case: Case, shape: Shape, seed: int = 0) -> dict[str, np.ndarray]:
         "masked_weights": np.ones(positions_BM.shape),
         "pseudo_positions": behind_BP,
         "pseudo_weights": np.ones(behind_BP.shape),
-        "special_ids": np.tile(
-            np.resize(np.arange(FIRST_ID), SPECIAL_IDS),
-            (rows, 1),
-        ),
+        "special_ids": np.tile(np.resize(np.arange(FIRST_ID), SPECIAL_IDS), (rows, 1)),
         "target_weights": np.ones(ids_BL.shape),
         "labels": np.arange(rows) % 2,
         "example_weights": np.ones(rows),
     }
-    return {
-        name: fields[name].astype(FIELDS[name].dtype)
-        for name in case.objective.reads
-    }
+    return {name: fields[name].astype(FIELDS[name].dtype) for name in case.objective.reads}
 
 
 class Steps:
@@ -277,10 +216,7 @@ class Steps:
     def __init__(self, config: ModelConfig, shape: Shape, chosen: list[Case]):
         mesh = make_mesh(MeshConfig(), jax.devices()[:1])
         settings = OptimizerConfig(
-            schedule="constant",
-            warmup_steps=0,
-            weight_decay=0.01,
-            frozen=FROZEN,
+            schedule="constant", warmup_steps=0, weight_decay=0.01, frozen=FROZEN
         )
         encoder = Encoder(config)
         rule = make_optimizer(settings, 2 * PHASE_2, encoder.abstract())
@@ -290,9 +226,7 @@ class Steps:
         for case in chosen:
             rows = batch(case, shape)
             self.batches[case.name] = to_global(
-                rows,
-                batch_sharding(mesh),
-                {n: x.shape for n, x in rows.items()},
+                rows, batch_sharding(mesh), {n: x.shape for n, x in rows.items()}
             )
             step = make_train_step(
                 shardings=shardings,
@@ -305,14 +239,10 @@ class Steps:
                 stage=case.stage,
             )
             self.steps[case.name] = step.lower(
-                abstract,
-                self.batches[case.name],
-                self.key,
+                abstract, self.batches[case.name], self.key
             ).compile()
             print(f"compiled {case.name}", flush=True)
-        self.state = lower_state(encoder, rule, settings, shardings).compile()(
-            jax.random.key(0),
-        )
+        self.state = lower_state(encoder, rule, settings, shardings).compile()(jax.random.key(0))
 
     def flops(self, name: str) -> float:
         """XLA's count of the compiled step, element-wise operations among them."""
@@ -324,30 +254,18 @@ class Steps:
     def seconds(self, name: str) -> tuple[float, float]:
         """(by the clock, of the processor) of one step."""
         clock, processor = time.perf_counter(), time.process_time()
-        self.state, sums = self.steps[name](
-            self.state,
-            self.batches[name],
-            self.key,
-        )
+        self.state, sums = self.steps[name](self.state, self.batches[name], self.key)
         jax.block_until_ready((self.state, sums))
         return time.perf_counter() - clock, time.process_time() - processor
 
 
 def expected_flops(config: ModelConfig, shape: Shape, case: Case) -> float:
     return step_flops(
-        config,
-        shape.rows,
-        case.length,
-        case.passes,
-        mixtures=isinstance(case.objective, CLWR),
+        config, shape.rows, case.length, case.passes, mixtures=isinstance(case.objective, CLWR)
     )
 
 
-def measure(
-    shape: Shape,
-    rounds: int,
-    only: str = "",
-) -> dict[str, dict[str, Any]]:
+def measure(shape: Shape, rounds: int, only: str = "") -> dict[str, dict[str, Any]]:
     """Per objective: seconds of its steps, and ratios to MLM: measured in every round, expected,
     counted by XLA.
 
@@ -366,16 +284,11 @@ def measure(
     for _ in range(rounds):
         turns.append({case.name: steps.seconds(case.name) for case in chosen})
     kind = int(jax.default_backend() == "cpu")
-    expected = {
-        case.name: expected_flops(config, shape, case) for case in chosen
-    }
+    expected = {case.name: expected_flops(config, shape, case) for case in chosen}
     counted = {case.name: steps.flops(case.name) for case in chosen}
     results: dict[str, dict[str, Any]] = {}
     for case in chosen:
-        name, ratios = (
-            case.name,
-            [turn[case.name][kind] / turn["MLM"][kind] for turn in turns],
-        )
+        name, ratios = (case.name, [turn[case.name][kind] / turn["MLM"][kind] for turn in turns])
         results[name] = {
             "columns": case.length,
             "seconds": [turn[name][0] for turn in turns],
@@ -394,7 +307,7 @@ def table(results: dict[str, dict[str, Any]]) -> str:
     """Ratios to MLM in lines of Markdown, with the quartiles of the rounds."""
     lines = [
         "| objective | columns | s/step | ratio | quartiles | expected | ratio / expected | XLA's"
-        " count |",
+        " count |"
     ]
     lines.append("|---|---|---|---|---|---|---|---|")
     measured = "seconds"
@@ -406,39 +319,27 @@ def table(results: dict[str, dict[str, Any]]) -> str:
         lines.append(
             f"| {name} | {of['columns']} | {statistics.median(seconds):.3f} | {of['ratio']:.2f} |"
             f" {low:.2f}-{high:.2f} | {of['expected']:.2f} | {of['ratio'] / of['expected']:.2f} |"
-            f" {of['xla']:.2f} |",
+            f" {of['xla']:.2f} |"
         )
     return "\n".join(lines)
 
 
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.objectives",
-        description=__doc__.splitlines()[0],
+        prog="python -m benchmarks.objectives", description=__doc__.splitlines()[0]
     )
     parser.add_argument("--output", default="objectives.json", metavar="FILE")
+    parser.add_argument("--rounds", type=int, default=9, help="steps of each objective (default 9)")
     parser.add_argument(
-        "--rounds",
-        type=int,
-        default=9,
-        help="steps of each objective (default 9)",
+        "--only", default="", help="objectives whose name contains this, beside MLM"
     )
-    parser.add_argument(
-        "--only",
-        default="",
-        help="objectives whose name contains this, beside MLM",
-    )
-    parser.add_argument(
-        "--shape",
-        choices=SHAPES,
-        help="default: that of the platform",
-    )
+    parser.add_argument("--shape", choices=SHAPES, help="default: that of the platform")
     args = parser.parse_args(argv)
     if args.rounds < 1:
         parser.error(f"--rounds {args.rounds}: at least 1")
     if not any(args.only in case.name for case in cases(CPU.length)):
         parser.error(
-            f"--only {args.only}: none of {', '.join(case.name for case in cases(CPU.length))}",
+            f"--only {args.only}: none of {', '.join(case.name for case in cases(CPU.length))}"
         )
     keep_freed_memory()
     device = jax.devices()[0]
@@ -446,20 +347,14 @@ def main(argv: list[str] | None = None) -> int:
     if device.platform == "cpu":
         of_platform = "cpu"
     shape = SHAPES[args.shape or of_platform]
-    print(
-        f"{shape.name}, {shape.dtype}, dropout 0.1, AdamW, on {device.device_kind}",
-        flush=True,
-    )
+    print(f"{shape.name}, {shape.dtype}, dropout 0.1, AdamW, on {device.device_kind}", flush=True)
     results = measure(shape, args.rounds, args.only)
     print(table(results))
     report = {
         "device": device.device_kind,
         "shape": dataclasses.asdict(shape),
         "rounds": args.rounds,
-        "versions": {
-            name: metadata.version(name)
-            for name in ("jax", "flax", "optax", "numpy")
-        },
+        "versions": {name: metadata.version(name) for name in ("jax", "flax", "optax", "numpy")},
         "objectives": results,
     }
     Path(args.output).write_text(json.dumps(report, indent=1) + "\n")

@@ -14,12 +14,7 @@ from xlingjax.objectives.xlm import MLM
 from xlingjax.runtime.machine import keep_freed_memory
 from xlingjax.training.cost import peak_memory_bytes
 from xlingjax.training.optimizer import OptimizerConfig, make_optimizer
-from xlingjax.training.step import (
-    abstract_state,
-    lower_state,
-    make_train_step,
-    run_key,
-)
+from xlingjax.training.step import abstract_state, lower_state, make_train_step, run_key
 
 
 class Ours:
@@ -55,25 +50,17 @@ class Ours:
         )
         objective = MLM(packed=False, chunk=chunk)
         settings = OptimizerConfig(
-            learning_rate=1e-4,
-            schedule="constant",
-            warmup_steps=0,
-            weight_decay=0.01,
+            learning_rate=1e-4, schedule="constant", warmup_steps=0, weight_decay=0.01
         )
         encoder = Encoder(config)
         rule = make_optimizer(settings, 1000, encoder.abstract())
         shardings = jax.tree.map(
-            lambda leaf: leaf.sharding,
-            abstract_state(mesh, encoder, rule, settings),
+            lambda leaf: leaf.sharding, abstract_state(mesh, encoder, rule, settings)
         )
-        self.state = lower_state(encoder, rule, settings, shardings).compile()(
-            jax.random.key(0),
-        )
+        self.state = lower_state(encoder, rule, settings, shardings).compile()(jax.random.key(0))
         rows = [batch(shape, seed) for seed in range(4)]
         shapes = {name: array.shape for name, array in rows[0].items()}
-        self.batches = [
-            to_global(one, batch_sharding(mesh), shapes) for one in rows
-        ]
+        self.batches = [to_global(one, batch_sharding(mesh), shapes) for one in rows]
         step = make_train_step(
             shardings=shardings,
             model=encoder,
@@ -94,9 +81,7 @@ class Ours:
         started = time.perf_counter()
         for index in range(steps):
             self.state, sums = self.step(
-                self.state,
-                self.batches[index % len(self.batches)],
-                self.key,
+                self.state, self.batches[index % len(self.batches)], self.key
             )
         jax.block_until_ready((self.state, sums))
         return time.perf_counter() - started

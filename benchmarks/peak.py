@@ -6,11 +6,7 @@ import jax
 import jax.numpy as jnp
 
 
-def matmul_flops_per_second(
-    dtype: str,
-    size: int = 0,
-    seconds: float = 1.0,
-) -> float:
+def matmul_flops_per_second(dtype: str, size: int = 0, seconds: float = 1.0) -> float:
     """Best rate over square products of a few sizes (a multiply-add is 2)."""
     on_cpu = jax.default_backend() == "cpu"
     sizes = (4096, 8192)
@@ -21,9 +17,7 @@ def matmul_flops_per_second(
     best = 0.0
     for n in sizes:
         a, b = (
-            jax.random.normal(jax.random.key(i), (n, n), jnp.float32).astype(
-                dtype,
-            )
+            jax.random.normal(jax.random.key(i), (n, n), jnp.float32).astype(dtype)
             for i in range(2)
         )
         product = jax.jit(jnp.matmul)

@@ -17,11 +17,7 @@ def measure(batches: int = 200, batch: int = 64, length: int = 128) -> str:
     """JSON: tokens per second of each objective's source after its first batches, one thread."""
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
-        write(
-            root / "data",
-            languages=("en", "de"),
-            size={"mono": 2000, "pairs": 1000},
-        )
+        write(root / "data", languages=("en", "de"), size={"mono": 2000, "pairs": 1000})
         files = {
             "mono": str(root / "data/mono/*/*.txt"),
             "parallel": str(root / "data/parallel/*/*"),
@@ -30,20 +26,12 @@ def measure(batches: int = 200, batch: int = 64, length: int = 128) -> str:
         rates = {}
         for name, features in (("mlm", MlmFeatures()), ("tlm", TlmFeatures())):
             source = file_batches(
-                features,
-                vocabulary,
-                batch,
-                length,
-                BatchSettings(prefetch=0),
-                **files,
+                features, vocabulary, batch, length, BatchSettings(prefetch=0), **files
             )
             for _ in range(5):
                 source.next()
             started = time.perf_counter()
-            tokens = sum(
-                int((source.next()["pack_ids"] > 0).sum())
-                for _ in range(batches)
-            )
+            tokens = sum(int((source.next()["pack_ids"] > 0).sum()) for _ in range(batches))
             rates[name] = tokens / (time.perf_counter() - started)
             source.close()
     return json.dumps(rates)

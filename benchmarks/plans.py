@@ -54,7 +54,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     print(
         "| recipe | machine | data x fsdp x tensor | microbatches | remat | attention | chunk"
         " | GB of a device | estimated | tokens/s, bound | days, bound | seconds |\n"
-        "|---|---|---|--:|---|---|--:|--:|--:|--:|--:|--:|",
+        "|---|---|---|--:|---|---|--:|--:|--:|--:|--:|--:|"
     )
     golden = []
     for recipe in args.recipe or RECIPES:
@@ -64,10 +64,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             path = args.out / f"{recipe}-{machine.replace(':', '-')}.json"
             if not path.exists():
                 path.write_text(
-                    json.dumps(
-                        _found(recipe, machine, args.tries, args.behind),
-                        indent=1,
-                    ),
+                    json.dumps(_found(recipe, machine, args.tries, args.behind), indent=1)
                 )
             found = json.loads(path.read_text())
             print(_line(recipe, machine, found), flush=True)
@@ -77,12 +74,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         args.golden.write_text(json.dumps(golden, indent=1) + "\n")
 
 
-def _found(
-    recipe: str,
-    machine: str,
-    tries: int,
-    behind: int,
-) -> dict[str, Any]:
+def _found(recipe: str, machine: str, tries: int, behind: int) -> dict[str, Any]:
     given = ["DTYPE=bfloat16"]
     if machine.startswith("V100"):
         given = [*VOLTA]
@@ -110,11 +102,7 @@ def _best(found: dict[str, Any]) -> dict[str, Any] | None:
     return None
 
 
-def _golden(
-    recipe: str,
-    machine: str,
-    found: dict[str, Any],
-) -> list[dict[str, Any]]:
+def _golden(recipe: str, machine: str, found: dict[str, Any]) -> list[dict[str, Any]]:
     """Of the settings that were chosen: of each program bytes of a device, and how many collectives
     run, by kind."""
     one = _best(found)
@@ -126,8 +114,7 @@ def _golden(
         name = program["program"]
         peaks[name] = program["peak"]
         collectives[name] = {
-            kind: counted["count"]
-            for kind, counted in program["collectives"].items()
+            kind: counted["count"] for kind, counted in program["collectives"].items()
         }
     return [
         {
@@ -136,7 +123,7 @@ def _golden(
             "overrides": [*found["given"], *flags],
             "peak": peaks,
             "collectives": collectives,
-        },
+        }
     ]
 
 
@@ -149,9 +136,7 @@ def _line(recipe: str, machine: str, found: dict[str, Any]) -> str:
         said = "; ".join(one["refused"] for one in found["tried"])
         none = f"none of {len(found['tried'])} fits: {said}"
         return f"{start} {none} | | | | | | | | | {found['seconds']:.0f} |"
-    values = dict(
-        word.removeprefix("--gin.").split("=") for word in one["flags"].split()
-    )
+    values = dict(word.removeprefix("--gin.").split("=") for word in one["flags"].split())
     plan = one["plan"]
     most = max(plan["programs"], key=lambda program: program["peak"])
     estimated = sum(most["estimated"].values()) / 1e9

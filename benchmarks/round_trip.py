@@ -42,16 +42,9 @@ def vocabulary_of(folder: Path):
         hard_vocab_limit=False,
         minloglevel=2,
     )
-    proto = sentencepiece_model_pb2.ModelProto.FromString(
-        Path(stem + ".model").read_bytes(),
-    )
-    syllables = [
-        "".join(pair) for pair in itertools.product("bdfgklmnprstvz", "aeiou")
-    ]
-    made = (
-        "\u2581q" + "".join(parts)
-        for parts in itertools.product(syllables, repeat=3)
-    )
+    proto = sentencepiece_model_pb2.ModelProto.FromString(Path(stem + ".model").read_bytes())
+    syllables = ["".join(pair) for pair in itertools.product("bdfgklmnprstvz", "aeiou")]
+    made = ("\u2581q" + "".join(parts) for parts in itertools.product(syllables, repeat=3))
     lowest = min(piece.score for piece in proto.pieces)
     for piece in itertools.islice(made, ROWS - 2 - len(proto.pieces)):
         proto.pieces.add(piece=piece, score=lowest)
@@ -73,11 +66,7 @@ def make(folder: Path, name: str) -> None:
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)
     vocabulary, config = vocabulary_of(partial), preset(name)
-    found, _ = places(
-        xlm_roberta.written_names(config),
-        config,
-        build_model(config).abstract(),
-    )
+    found, _ = places(xlm_roberta.written_names(config), config, build_model(config).abstract())
     rng = np.random.default_rng(0)
     tensors = {}
     for place in found:
@@ -88,22 +77,18 @@ def make(folder: Path, name: str) -> None:
     save_file(tensors, partial / "model.safetensors", metadata={"format": "pt"})
     for file, content in tokenizer_files(vocabulary, 512).items():
         (partial / file).write_bytes(content)
-    (partial / "config.json").write_text(
-        json.dumps(xlm_roberta.described(config, vocabulary)),
-    )
+    (partial / "config.json").write_text(json.dumps(xlm_roberta.described(config, vocabulary)))
     partial.rename(folder)
 
 
 def measured(*line: object) -> tuple[float, float]:
     """(seconds, GiB at most) of an `xlingjax` process, which must end well."""
     began = time.perf_counter()
-    process = subprocess.Popen(
-        [sys.executable, "-m", "xlingjax", *map(str, line)],
-    )
+    process = subprocess.Popen([sys.executable, "-m", "xlingjax", *map(str, line)])
     _, status, used = os.wait4(process.pid, 0)
     if status:
         sys.exit(
-            f"xlingjax {' '.join(map(str, line))} ended with {os.waitstatus_to_exitcode(status)}",
+            f"xlingjax {' '.join(map(str, line))} ended with {os.waitstatus_to_exitcode(status)}"
         )
     return time.perf_counter() - began, used.ru_maxrss / 2**20
 
@@ -116,29 +101,20 @@ def same(a: Path, b: Path) -> bool:
 
     first, second = open_run(a).params, open_run(b).params
     return all(
-        jax.tree.leaves(
-            jax.tree.map(
-                lambda x, y: bool(np.array_equal(x, y)),
-                first,
-                second,
-            ),
-        ),
+        jax.tree.leaves(jax.tree.map(lambda x, y: bool(np.array_equal(x, y)), first, second))
     )
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("out", type=Path)
     parser.add_argument("--preset", default="xlmr_large")
     parser.add_argument("--unverified", action="store_true")
     parser.add_argument("--make", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
-    hf, first, back, again = (
-        args.out / name for name in ("hf", "imported", "exported", "again")
-    )
+    hf, first, back, again = (args.out / name for name in ("hf", "imported", "exported", "again"))
     if args.make:
         return make(hf, args.preset)
     if not hf.is_dir():

@@ -25,12 +25,7 @@ import torch
 import transformers
 
 from xlingjax.data.held_out_pairs import Pairs, pairs_with_english, read_pairs
-from xlingjax.evaluation.retrieval import (
-    SCORES,
-    best_layer,
-    mean_by_layer,
-    score_layer,
-)
+from xlingjax.evaluation.retrieval import SCORES, best_layer, mean_by_layer, score_layer
 
 WARMUP = 0.05
 """Of the time."""
@@ -46,10 +41,7 @@ def lines_of(folder: Path) -> list[str]:
 
 def train(model, tokenizer, lines: list[str], args) -> dict[str, float]:
     """{"steps", "tokens" that were read, "loss" of the last steps}."""
-    collate = transformers.DataCollatorForLanguageModeling(
-        tokenizer,
-        mlm_probability=0.15,
-    )
+    collate = transformers.DataCollatorForLanguageModeling(tokenizer, mlm_probability=0.15)
     rows = tokenizer(lines, truncation=True, max_length=args.length)
     optimizer = torch.optim.AdamW(model.parameters(), lr=args.rate)
     rng = np.random.default_rng(args.seed)
@@ -63,9 +55,7 @@ def train(model, tokenizer, lines: list[str], args) -> dict[str, float]:
         if len(order) < args.batch:
             order = rng.permutation(len(lines)).tolist()
         chosen, order = order[: args.batch], order[args.batch :]
-        batch = collate(
-            [{"input_ids": rows["input_ids"][i]} for i in chosen],
-        )
+        batch = collate([{"input_ids": rows["input_ids"][i]} for i in chosen])
         # In shares of the time, not of steps: how many these will be nobody knows.
         scale = min(share / WARMUP, (1 - share) / (1 - WARMUP))
         for group in optimizer.param_groups:

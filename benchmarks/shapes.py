@@ -72,12 +72,7 @@ QUICK = (Shape("quick 4x32", 2, 64, 2, 128, 1_000, 4, 32),)
 def batch(shape: Shape, seed: int) -> dict[str, np.ndarray]:
     """A masked batch with the fields that MLM reads (`xlingjax.data.features`)."""
     rng = np.random.default_rng(seed)
-    ids_BL = rng.integers(
-        FIRST_ID,
-        shape.vocab - 1,
-        (shape.rows, shape.length),
-        dtype=np.int32,
-    )
+    ids_BL = rng.integers(FIRST_ID, shape.vocab - 1, (shape.rows, shape.length), dtype=np.int32)
     # Column 0 is protected.
     order_BL = rng.random((shape.rows, shape.length - 1)).argsort(1) + 1
     positions_BM = np.sort(order_BL[:, : shape.slots], axis=1).astype(np.int32)
@@ -85,10 +80,7 @@ def batch(shape: Shape, seed: int) -> dict[str, np.ndarray]:
     np.put_along_axis(ids_BL, positions_BM, shape.vocab - 1, 1)
     return {
         "input_ids": ids_BL,
-        "position_ids": np.tile(
-            np.arange(shape.length, dtype=np.int32),
-            (shape.rows, 1),
-        ),
+        "position_ids": np.tile(np.arange(shape.length, dtype=np.int32), (shape.rows, 1)),
         "language_ids": np.zeros_like(ids_BL),
         "pack_ids": np.ones_like(ids_BL),
         "masked_positions": positions_BM,

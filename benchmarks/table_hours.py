@@ -22,12 +22,7 @@ from xlingjax.model.flops import decoder_flops_per_token, flops_per_token
 from xlingjax.tasks import task_named
 from xlingjax.workflows.cell import FILES, MULTI_TASK, values_of
 from xlingjax.workflows.paper_tables import Table
-from xlingjax.workflows.table_flops import (
-    H100,
-    UTILISATION,
-    gpu_hours,
-    training_flops,
-)
+from xlingjax.workflows.table_flops import H100, UTILISATION, gpu_hours, training_flops
 from xlingjax.workflows.table_jobs import SWEEP, TRAINED_BY_RECIPE, TableJob
 
 ENGLISH = {
@@ -132,11 +127,7 @@ class Cost:
 def required(path: Path) -> list[str]:
     """The macros that a table leaves to its user."""
     text = path.read_text(encoding="utf-8")
-    return re.findall(
-        r"^([A-Z_]+) = (?:%gin\.REQUIRED|None)\b",
-        text,
-        re.MULTILINE,
-    )
+    return re.findall(r"^([A-Z_]+) = (?:%gin\.REQUIRED|None)\b", text, re.MULTILINE)
 
 
 def table_at(path: Path) -> Table:
@@ -185,14 +176,7 @@ def cost(path: Path) -> Cost:
     trained = [job for job in jobs if job.kind in TRAINED_BY_RECIPE]
     rows = sum(bool(job.row) for job in trained)
     commands = sum(job.printed is not None for job in jobs)
-    return Cost(
-        len(trained) - rows,
-        rows,
-        cells,
-        commands,
-        pretraining,
-        finetuning,
-    )
+    return Cost(len(trained) - rows, rows, cells, commands, pretraining, finetuning)
 
 
 def model_of(shape: str) -> ModelConfig:
@@ -213,22 +197,14 @@ def bound(job: TableJob, pieces: int) -> Recipe:
     files, overrides = job.recipe()
     macros = bindings(files, overrides)
     if macros.get("VOCABULARY_SIZE") == "None":
-        overrides = [
-            word
-            for word in overrides
-            if not word.startswith("VOCABULARY_SIZE=")
-        ]
+        overrides = [word for word in overrides if not word.startswith("VOCABULARY_SIZE=")]
         overrides.append(f"VOCABULARY_SIZE={pieces}")
     if macros["LANGUAGES"] == "None":
         overrides.append("LANGUAGES=de en")
     return read_recipe(files, overrides)
 
 
-def trainings(
-    row: Mapping[str, Any],
-    job: TableJob,
-    model: ModelConfig,
-) -> Iterator[float]:
+def trainings(row: Mapping[str, Any], job: TableJob, model: ModelConfig) -> Iterator[float]:
     """The floating-point operations of each training of a sweep."""
     grid = row.get("grid", {})
     settings = itertools.product(*(one.split(",") for one in grid.values()))
@@ -318,9 +294,7 @@ def shown(hours: float) -> str:
 
 
 def main() -> None:
-    print(
-        f"One H100, {UTILISATION:.0%} of {H100 / 1e12:.0f} TFLOP/s in bfloat16.\n",
-    )
+    print(f"One H100, {UTILISATION:.0%} of {H100 / 1e12:.0f} TFLOP/s in bfloat16.\n")
     head = "table | encoders trained | rows trained | fine-tunings | commands"
     head += " | pretraining, FLOPs | fine-tuning, FLOPs | H100-hours"
     print(f"| {head} |")

@@ -35,19 +35,14 @@ class Theirs:
             attention_probs_dropout_prob=0.1,
         )
         self.autocast = torch.autocast(
-            self.device,
-            torch.bfloat16,
-            enabled=shape.dtype == "bfloat16",
+            self.device, torch.bfloat16, enabled=shape.dtype == "bfloat16"
         )
         self.model = XLMRobertaForMaskedLM(config).to(self.device).train()
         self.forward = self.model
         if compiled:
             self.forward = torch.compile(self.model)
         self.optimizer = torch.optim.AdamW(
-            self.model.parameters(),
-            lr=1e-4,
-            weight_decay=0.01,
-            fused=True,
+            self.model.parameters(), lr=1e-4, weight_decay=0.01, fused=True
         )
         self.batches = [self.tensors(batch(shape, seed)) for seed in range(4)]
         started = time.perf_counter()
@@ -59,12 +54,7 @@ class Theirs:
 
     def tensors(self, rows: dict[str, np.ndarray]) -> dict[str, torch.Tensor]:
         labels_BL = np.full_like(rows["input_ids"], -100)
-        np.put_along_axis(
-            labels_BL,
-            rows["masked_positions"],
-            rows["masked_targets"],
-            1,
-        )
+        np.put_along_axis(labels_BL, rows["masked_positions"], rows["masked_targets"], 1)
         named = {
             "input_ids": rows["input_ids"],
             "attention_mask": rows["pack_ids"],
@@ -90,9 +80,7 @@ class Theirs:
     def take(self, steps: int) -> None:
         for index in range(steps):
             with self.autocast:
-                loss = self.forward(
-                    **self.batches[index % len(self.batches)],
-                ).loss
+                loss = self.forward(**self.batches[index % len(self.batches)]).loss
             loss.backward()
             torch.nn.utils.clip_grad_norm_(self.model.parameters(), 5.0)
             self.optimizer.step()

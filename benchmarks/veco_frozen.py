@@ -33,25 +33,16 @@ class FrozenMemory(VECO):
         with jax.ensure_compile_time_eval():
             trained = opened(self.run)
         # Constants of the program: models of a few million parameters alone.
-        memory_BLD = trained.model.encode(
-            trained.params,
-            batch,
-            self.attention(),
-            texts=texts,
-        )
+        memory_BLD = trained.model.encode(trained.params, batch, self.attention(), texts=texts)
         return jax.lax.stop_gradient(memory_BLD)
 
 
 def veco_frozen(objective: ObjectiveRun, run: str) -> ObjectiveRun:
     """`objective`, made by `veco`, with the memory of `run`."""
     mine = {
-        field.name: getattr(objective.objective, field.name)
-        for field in dataclasses.fields(VECO)
+        field.name: getattr(objective.objective, field.name) for field in dataclasses.fields(VECO)
     }
-    return dataclasses.replace(
-        objective,
-        objective=FrozenMemory(**mine, run=run),
-    )
+    return dataclasses.replace(objective, objective=FrozenMemory(**mine, run=run))
 
 
 register("veco_frozen", veco_frozen)

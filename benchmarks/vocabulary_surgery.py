@@ -21,28 +21,15 @@ import time
 from pathlib import Path
 
 PIECES, NEW_PIECES, HELD_OUT, LINES = 3000, 1200, 800, 20_000
-MODEL = {
-    "model.layers": 2,
-    "BATCH": 8,
-    "LENGTH": 64,
-    "MASK_RATE": 0.3,
-    "model.dropout": 0.0,
-}
-RATE = {
-    "LEARNING_RATE": 4e-3,
-    "WARMUP_STEPS": 50,
-    "LOG_EVERY": 100,
-    "CHECKPOINT_EVERY": 0,
-}
+MODEL = {"model.layers": 2, "BATCH": 8, "LENGTH": 64, "MASK_RATE": 0.3, "model.dropout": 0.0}
+RATE = {"LEARNING_RATE": 4e-3, "WARMUP_STEPS": 50, "LOG_EVERY": 100, "CHECKPOINT_EVERY": 0}
 MEASURED = {"perplexity.limit": 200}  # rows of each language
 ROWS = 250_002
 
 
 def xlingjax(*line: object) -> str:
     done = subprocess.run(
-        [sys.executable, "-m", "xlingjax", *map(str, line)],
-        capture_output=True,
-        text=True,
+        [sys.executable, "-m", "xlingjax", *map(str, line)], capture_output=True, text=True
     )
     if done.returncode:
         sys.exit(f"xlingjax {' '.join(map(str, line))}\n{done.stderr}")
@@ -61,28 +48,18 @@ def lay_out(data: Path, out: Path, codes: list[str]) -> None:
                 if len(line) > 20:
                     lines.append(line)
         lines = list(dict.fromkeys(lines))
-        lines = lines[:: max(1, len(lines) // (LINES + HELD_OUT))][
-            : LINES + HELD_OUT
-        ]
+        lines = lines[:: max(1, len(lines) // (LINES + HELD_OUT))][: LINES + HELD_OUT]
         step = len(lines) // HELD_OUT
         for where, part in (
             (out / "heldout" / f"{code}.txt", lines[::step][:HELD_OUT]),
-            (
-                out / "text" / code / "text.txt",
-                [line for i, line in enumerate(lines) if i % step],
-            ),
+            (out / "text" / code / "text.txt", [line for i, line in enumerate(lines) if i % step]),
         ):
             where.parent.mkdir(parents=True, exist_ok=True)
             where.write_text("\n".join(part) + "\n", encoding="utf-8")
 
 
 def pretrain(
-    out: Path,
-    name: str,
-    steps: int,
-    languages: list[str],
-    *more: object,
-    **bindings: object,
+    out: Path, name: str, steps: int, languages: list[str], *more: object, **bindings: object
 ) -> None:
     given = {
         **MODEL,
@@ -92,17 +69,10 @@ def pretrain(
         "TRAIN_STEPS": steps,
         "MONO": " ".join(str(out / "text" / code) for code in languages),
         "LANGUAGES": " ".join(languages),
-        "HELDOUT_TEXT": " ".join(
-            str(out / "heldout" / f"{code}.txt") for code in languages
-        ),
+        "HELDOUT_TEXT": " ".join(str(out / "heldout" / f"{code}.txt") for code in languages),
         **bindings,
     }
-    parts = (
-        "recipes/xlm_text",
-        "models/mini",
-        "optim/muon_linear",
-        "objectives/mlm",
-    )
+    parts = ("recipes/xlm_text", "models/mini", "optim/muon_linear", "objectives/mlm")
     files: list[object] = []
     for part in parts:
         files += ["--gin_file", f"gin/{part}.gin"]
@@ -118,43 +88,20 @@ def pretrain(
 
 
 def perplexities(run: Path) -> list[tuple[int, dict[str, float]]]:
-    rows = map(
-        json.loads,
-        (run / "evaluations.jsonl").read_text("utf-8").splitlines(),
-    )
+    rows = map(json.loads, (run / "evaluations.jsonl").read_text("utf-8").splitlines())
     return [
-        (row["step"], row["values"]["by_language"])
-        for row in rows
-        if row["name"] == "perplexity"
+        (row["step"], row["values"]["by_language"]) for row in rows if row["name"] == "perplexity"
     ]
 
 
 def evaluated(out: Path, run: str, languages: list[str]) -> dict[str, float]:
-    held_out = " ".join(
-        str(out / "heldout" / f"{code}.txt") for code in languages
-    )
-    files = [
-        "--gin_file",
-        out / run / "config.gin",
-        "--gin.LANGUAGES=" + " ".join(languages),
-    ]
-    xlingjax(
-        "evaluate",
-        "--workdir",
-        out / run,
-        *files,
-        f"--gin.HELDOUT_TEXT={held_out}",
-    )
+    held_out = " ".join(str(out / "heldout" / f"{code}.txt") for code in languages)
+    files = ["--gin_file", out / run / "config.gin", "--gin.LANGUAGES=" + " ".join(languages)]
+    xlingjax("evaluate", "--workdir", out / run, *files, f"--gin.HELDOUT_TEXT={held_out}")
     return perplexities(out / run)[-1][1]
 
 
-def extension(
-    out: Path,
-    old: list[str],
-    new: str,
-    steps: int,
-    continued: int,
-) -> list[str]:
+def extension(out: Path, old: list[str], new: str, steps: int, continued: int) -> list[str]:
     everything, stage = sorted([*old, new]), continued // 8
     if not (out / "vocab").is_dir():
         xlingjax(
@@ -170,73 +117,29 @@ def extension(
     initialised = {"extended": "mean", "extended-random": "random"}
     for name, how in initialised.items():
         if not (out / name).is_dir():
-            given = [
-                "--initialise",
-                how,
-                "--old_mono",
-                *(out / "text" / code for code in old),
-            ]
+            given = ["--initialise", how, "--old_mono", *(out / "text" / code for code in old)]
             files = ["--mono", out / "text" / new, "--pieces", NEW_PIECES]
             print(
                 xlingjax(
-                    "vocab",
-                    "extend",
-                    "--from",
-                    out / "base",
-                    *files,
-                    *given,
-                    "--to",
-                    out / name,
+                    "vocab", "extend", "--from", out / "base", *files, *given, "--to", out / name
                 ),
                 flush=True,
             )
-    record = json.loads((out / "extended" / "run.json").read_text("utf-8"))[
-        "surgery"
-    ][-1]
+    record = json.loads((out / "extended" / "run.json").read_text("utf-8"))["surgery"][-1]
     every = {"EVAL_EVERY": continued // 5, "SEED": 1}
-    first = (
-        "--gin_file",
-        "gin/runs/embeddings_first.gin",
-        f"--gin.EMBEDDINGS_ONLY={stage}",
-    )
+    first = ("--gin_file", "gin/runs/embeddings_first.gin", f"--gin.EMBEDDINGS_ONLY={stage}")
     of_new = {"VOCABULARY": out / "extended", **every}
     began = {name: evaluated(out, name, everything) for name in initialised}
+    pretrain(out, "continued", continued, everything, *first, **of_new, INIT_FROM=out / "extended")
     pretrain(
-        out,
-        "continued",
-        continued,
-        everything,
-        *first,
-        **of_new,
-        INIT_FROM=out / "extended",
+        out, "continued-random", continued, everything, **of_new, INIT_FROM=out / "extended-random"
     )
     pretrain(
-        out,
-        "continued-random",
-        continued,
-        everything,
-        **of_new,
-        INIT_FROM=out / "extended-random",
-    )
-    pretrain(
-        out,
-        "old-alone",
-        continued,
-        old,
-        VOCABULARY=out / "vocab",
-        INIT_FROM=out / "base",
-        **every,
+        out, "old-alone", continued, old, VOCABULARY=out / "vocab", INIT_FROM=out / "base", **every
     )
 
-    unknown = [
-        record[when][new]["unknown_rate"] for when in ("before", "after")
-    ]
-    rows = [
-        (
-            "the old model, its own vocabulary",
-            perplexities(out / "base")[-1][1],
-        ),
-    ]
+    unknown = [record[when][new]["unknown_rate"] for when in ("before", "after")]
+    rows = [("the old model, its own vocabulary", perplexities(out / "base")[-1][1])]
     rows += [("after `extend`, nothing trained", began["extended"])]
     rows += [("the same, new rows `random`", began["extended-random"])]
     rows += [
@@ -244,17 +147,12 @@ def extension(
         for step, values in perplexities(out / "continued")
     ]
     step, values = perplexities(out / "continued-random")[-1]
-    rows += [
-        (
-            f"the second goes on, without a stage of rows alone, step {step}",
-            values,
-        ),
-    ]
+    rows += [(f"the second goes on, without a stage of rows alone, step {step}", values)]
     rows += [
         (
             f"the old model goes on without it, step {continued}",
             perplexities(out / "old-alone")[-1][1],
-        ),
+        )
     ]
     table = [
         f"| perplexity on held-out text | {' | '.join(everything)} |",
@@ -312,42 +210,23 @@ def large_run(out: Path, words: int) -> tuple[list[str], list[str]]:
         pad_id=-1,
         minloglevel=2,
     )
-    proto = sentencepiece_model_pb2.ModelProto.FromString(
-        Path(stem + ".model").read_bytes(),
-    )
+    proto = sentencepiece_model_pb2.ModelProto.FromString(Path(stem + ".model").read_bytes())
     known = {piece.piece for piece in proto.pieces}
-    syllables = [
-        "".join(pair) for pair in itertools.product("bdfgklmnprstvz", "aeiou")
-    ]
-    made = (
-        "\u2581q" + "".join(parts)
-        for parts in itertools.product(syllables, repeat=3)
-    )
+    syllables = ["".join(pair) for pair in itertools.product("bdfgklmnprstvz", "aeiou")]
+    made = ("\u2581q" + "".join(parts) for parts in itertools.product(syllables, repeat=3))
     invented = list(
         itertools.islice(
-            (piece for piece in made if piece not in known),
-            ROWS - 2 - len(proto.pieces),
-        ),
+            (piece for piece in made if piece not in known), ROWS - 2 - len(proto.pieces)
+        )
     )
     lowest = min(piece.score for piece in proto.pieces)
-    proto.pieces.extend(
-        type(proto).SentencePiece(piece=piece, score=lowest)
-        for piece in invented
-    )
+    proto.pieces.extend(type(proto).SentencePiece(piece=piece, score=lowest) for piece in invented)
     vocabulary = Vocabulary(proto.SerializeToString(), "xlmr")
-    config = preset(
-        "xlmr_base",
-        layers=1,
-        attention_dropout=0.0,
-        vocab_size=vocabulary.size,
-    )
+    config = preset("xlmr_base", layers=1, attention_dropout=0.0, vocab_size=vocabulary.size)
     model = dataclasses.asdict(config)
     record = {
         "model": model,
-        "identity": {
-            "model": model,
-            "data": {"made": {"vocabulary": vocabulary.sha256}},
-        },
+        "identity": {"model": model, "data": {"made": {"vocabulary": vocabulary.sha256}}},
     }
     record |= {"languages": [], "parameters": count_parameters(config)}
     if not (out / "large").is_dir():
@@ -371,8 +250,7 @@ def logits(run: Path, sentences: list[str]):
 
     def compute(params):
         g, table, bias = opened.model.vocab_head(
-            params,
-            opened.model.encode(params, batch, AttentionSpec(bidirectional)),
+            params, opened.model.encode(params, batch, AttentionSpec(bidirectional))
         )
         return g @ table.T + bias
 
@@ -386,32 +264,20 @@ def trimming(out: Path) -> list[str]:
 
     words, sentences = large_run(out, words=ROWS)
     used = words[: ROWS // 2 - 17_000]
-    lines = sentences + [
-        " ".join(used[i : i + 20]) for i in range(0, len(used), 20)
-    ]
+    lines = sentences + [" ".join(used[i : i + 20]) for i in range(0, len(used), 20)]
     (out / "used.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
     began = time.perf_counter()
     said = ""
     if not (out / "trimmed").is_dir():
         given = ["--mono", f"en={out}/used.txt", "--size", ROWS // 2]
-        said = xlingjax(
-            "vocab",
-            "trim",
-            "--from",
-            out / "large",
-            *given,
-            "--to",
-            out / "trimmed",
-        )
+        said = xlingjax("vocab", "trim", "--from", out / "large", *given, "--to", out / "trimmed")
     took, peak = (
         time.perf_counter() - began,
         resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 2**20,
     )
     old, was = logits(out / "large", sentences[::2000])
     new, now = logits(out / "trimmed", sentences[::2000])
-    difference = np.abs(
-        was[..., source_rows(old, new)] - now[..., : new.size],
-    ).max()
+    difference = np.abs(was[..., source_rows(old, new)] - now[..., : new.size]).max()
     told = (
         f"{old.size:,} -> {new.size:,} rows in {took:.0f} s, at most {peak:.1f} GiB; logits of the"
         " pieces that stay: "
@@ -427,8 +293,7 @@ def trimming(out: Path) -> list[str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("out", type=Path)
     parser.add_argument("data", type=Path)
@@ -442,13 +307,7 @@ def main() -> None:
         ("trim", lambda: trimming(args.out)),
         (
             "extend",
-            lambda: extension(
-                args.out,
-                sorted(args.old),
-                args.new,
-                args.steps,
-                args.continued,
-            ),
+            lambda: extension(args.out, sorted(args.old), args.new, args.steps, args.continued),
         ),
     ):
         if not (path := args.out / f"{name}.md").is_file():

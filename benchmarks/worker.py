@@ -35,12 +35,7 @@ def make(name: str, shape: Shape | GenerationShape, platform: str):
     return Theirs(shape, platform, compiled=name.endswith("compile"))
 
 
-def serve(
-    pipe,
-    name: str,
-    shape: Shape | GenerationShape,
-    platform: str,
-) -> None:
+def serve(pipe, name: str, shape: Shape | GenerationShape, platform: str) -> None:
     os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"
     # Of a GPU's memory, at most: two contestants share it, and XLA's pool doubles as it grows.
     os.environ.setdefault("XLA_PYTHON_CLIENT_MEM_FRACTION", "0.45")
@@ -50,12 +45,7 @@ def serve(
         contestant = make(name, shape, platform)
         pipe.send({"compile_seconds": contestant.compile_seconds})
         while steps := pipe.recv():
-            pipe.send(
-                {
-                    "seconds": contestant.run(steps),
-                    "peak_bytes": contestant.peak_bytes(),
-                },
-            )
+            pipe.send({"seconds": contestant.run(steps), "peak_bytes": contestant.peak_bytes()})
     except Exception as error:
         # Reported to the parent, which goes on with the others.
         lines = traceback.format_exception_only(error)
@@ -65,19 +55,12 @@ def serve(
 class Worker:
     """The parent's handle. `failed` holds the reason when the contestant could not run."""
 
-    def __init__(
-        self,
-        name: str,
-        shape: Shape | GenerationShape,
-        platform: str,
-    ):
+    def __init__(self, name: str, shape: Shape | GenerationShape, platform: str):
         context = multiprocessing.get_context("spawn")
         self.name, self.failed = name, ""
         self._pipe, child = context.Pipe()
         self._process = context.Process(
-            target=serve,
-            args=(child, name, shape, platform),
-            daemon=True,
+            target=serve, args=(child, name, shape, platform), daemon=True
         )
         self._process.start()
         child.close()

@@ -99,7 +99,7 @@ def register_tasks(folder):
     seqio.TaskRegistry.add(
         "wmt_de_en",
         source=seqio.TextLineDataSource(
-            {"train": f"{folder}/pairs.tsv", "validation": f"{folder}/held.tsv"},
+            {"train": f"{folder}/pairs.tsv", "validation": f"{folder}/held.tsv"}
         ),
         preprocessors=[
             split_pair,
@@ -337,9 +337,7 @@ def evaluated(folder, vocabulary):
         ]
 
     evaluator = seqio.Evaluator(
-        "wmt_de_en",
-        seqio.EncDecFeatureConverter(pack=False),
-        eval_split="validation",
+        "wmt_de_en", seqio.EncDecFeatureConverter(pack=False), eval_split="validation"
     )
     found, _ = evaluator.evaluate(compute_metrics=True, predict_fn=predict_fn)
     (score,) = found.result()["wmt_de_en"].values()

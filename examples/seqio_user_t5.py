@@ -112,10 +112,7 @@ def benchmarks(folder, pairs):
         "seqio.Evaluator on a benchmark mixture",
         f"always `1`: accuracy {share:.1f}; the last two words: F1 {english['squad_f1']:.1f}",
     )
-    yield (
-        "t5.evaluation.metrics",
-        "these scores are of its `sequence_accuracy` and `squad`",
-    )
+    yield ("t5.evaluation.metrics", "these scores are of its `sequence_accuracy` and `squad`")
 
 
 def span_corruption(vocabulary, pairs):

@@ -25,7 +25,7 @@ def suite_tasks(suite: str) -> list[Task]:
     """The tasks of a benchmark, in its order. Raises UserError for an unknown one."""
     if suite not in _SUITES:
         raise UserError(
-            f"no benchmark {suite!r}{_nearest(suite, _SUITES)}; there are {', '.join(_SUITES)}",
+            f"no benchmark {suite!r}{_nearest(suite, _SUITES)}; there are {', '.join(_SUITES)}"
         )
     # By the installed name: the folder is tasks/ in a clone and a part of the package in a wheel.
     return list(importlib.import_module(f"xlingjax.tasks.{suite}").TASKS)
@@ -37,20 +37,17 @@ def task_named(name: str) -> Task:
     if not slash:
         # A name alone, like xnli, is one of several benchmarks, whose files and metrics differ.
         found = [
-            task.full_name
-            for each in _SUITES
-            for task in suite_tasks(each)
-            if task.name == name
+            task.full_name for each in _SUITES for task in suite_tasks(each) if task.name == name
         ]
         raise UserError(
             f"task {name!r} names no benchmark; write"
-            f" {' or '.join(found) or 'SUITE/NAME, as xtreme/xnli'}",
+            f" {' or '.join(found) or 'SUITE/NAME, as xtreme/xnli'}"
         )
     tasks = {task.full_name: task for task in suite_tasks(suite)}
     if name not in tasks:
         raise UserError(
             f"no task {name!r}{_nearest(name, tasks)}; {suite} has"
-            f" {', '.join(t.name for t in tasks.values())}",
+            f" {', '.join(t.name for t in tasks.values())}"
         )
     return tasks[name]
 

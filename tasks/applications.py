@@ -8,12 +8,7 @@ from __future__ import annotations
 
 from xlingjax.data.labelled.pairs import read_source_target
 from xlingjax.data.labelled.task import Files, Task
-from xlingjax.data.labelled.text import (
-    Table,
-    read_mtod_intents,
-    read_xcopa,
-    read_xsid_intents,
-)
+from xlingjax.data.labelled.text import Table, read_mtod_intents, read_xcopa, read_xsid_intents
 from xlingjax.data.labelled.words import Columns, read_conllu, read_xsid_slots
 from xlingjax.tasks import prepared
 from xlingjax.tasks.xglue import CONLL_TAGS
@@ -69,19 +64,12 @@ _SLOTS = _SLOT_NAMES.split()
 
 
 _XSID_OVERLAP = (
-    "186 of xSID's 500 English test utterances stand in its training set: read the other"
-    " languages"
+    "186 of xSID's 500 English test utterances stand in its training set: read the other languages"
 )
 
 
 def _task(
-    name: str,
-    kind: str,
-    languages: str,
-    files,
-    metrics: tuple[str, ...],
-    labels=(),
-    **more,
+    name: str, kind: str, languages: str, files, metrics: tuple[str, ...], labels=(), **more
 ) -> Task:
     # These sets have no submission of their own, so files are named as XTREME names its own.
     ends = {"span_qa": "json", "classification": "tsv", "tagging": "tsv"}
@@ -129,10 +117,7 @@ def _written(stem: str, splits=_SPLITS) -> dict[str, tuple[Files, ...]]:
     return {
         split: (
             Files(
-                (
-                    f"{stem}.{{language}}.src.{split}",
-                    f"{stem}.{{language}}.tgt.{split}",
-                ),
+                (f"{stem}.{{language}}.src.{split}", f"{stem}.{{language}}.tgt.{split}"),
                 read_source_target,
             ),
         )
@@ -141,17 +126,14 @@ def _written(stem: str, splits=_SPLITS) -> dict[str, tuple[Files, ...]]:
 
 
 def _aligned(english: str, other: str) -> tuple[Files, ...]:
-    return (
-        Files((english, other), read_source_target, ("de", "fr", "ru", "zh")),
-    )
+    return (Files((english, other), read_source_target, ("de", "fr", "ru", "zh")),)
 
 
 def _xsid(read) -> dict[str, tuple[Files, ...]]:
     # xSID calls its dev sets `valid`.
     ends = {"train": "train", "dev": "valid", "test": "test"}
     return {
-        split: places(f"xsid/{{language}}.{end}.conll", read=read)
-        for split, end in ends.items()
+        split: places(f"xsid/{{language}}.{end}.conll", read=read) for split, end in ends.items()
     }
 
 
@@ -162,11 +144,7 @@ _sib = Table(
     label="category",
     header=True,
 )
-_matching = Table(
-    ("question", "passage", "label"),
-    premise=("question",),
-    hypothesis=("passage",),
-)
+_matching = Table(("question", "passage", "label"), premise=("question",), hypothesis=("passage",))
 _generated = ("sacrebleu", "chrf", "rouge_l")
 
 TASKS = (
@@ -183,10 +161,7 @@ TASKS = (
         "xqa",
         "classification",
         "de en fr",
-        {
-            split: places(f"xqa/{split}-{{language}}.tsv", read=_matching)
-            for split in _SPLITS
-        },
+        {split: places(f"xqa/{split}-{{language}}.tsv", read=_matching) for split in _SPLITS},
         ("accuracy",),
         ("0", "1"),
         # Unicoder's average leaves out English, in which the models are trained.
@@ -239,11 +214,7 @@ TASKS = (
                 f"mtod/{{language}}/{end}-{{language}}.tsv",
                 read=read_mtod_intents,
             )
-            for split, end in {
-                "train": "train",
-                "dev": "eval",
-                "test": "test",
-            }.items()
+            for split, end in {"train": "train", "dev": "eval", "test": "test"}.items()
         },
         ("accuracy",),
         _ALARMS,
@@ -258,12 +229,7 @@ TASKS = (
                 places(f"uner/{{language}}_*-{split}.tsv", read=Columns())
                 + places(
                     f"uner/{{language}}_*-ud-{split}.iob2",
-                    read=Columns(
-                        word=1,
-                        tag=2,
-                        comments=True,
-                        unlabelled=False,
-                    ),
+                    read=Columns(word=1, tag=2, comments=True, unlabelled=False),
                 )
             )
             for split in _SPLITS
@@ -276,10 +242,7 @@ TASKS = (
         "tagging",
         "de en zh",
         {
-            split: places(
-                f"ud_conllu/{{language}}_*-ud-{split}.conllu",
-                read=read_conllu,
-            )
+            split: places(f"ud_conllu/{{language}}_*-ud-{split}.conllu", read=read_conllu)
             for split in _SPLITS
         },
         ("token_accuracy", "seqeval_f1"),
@@ -296,11 +259,7 @@ TASKS = (
                 f"xcopa/{end}.{{language}}.jsonl",
                 read=read_xcopa,
             )
-            for split, end in {
-                "train": "train",
-                "dev": "val",
-                "test": "test",
-            }.items()
+            for split, end in {"train": "train", "dev": "val", "test": "test"}.items()
         },
         ("accuracy",),
         ("0", "1"),
@@ -311,13 +270,9 @@ TASKS = (
         XQUAD,
         {
             # XQuAD has no training set of its own: TyDiQA's questions take its place.
-            "train": next(
-                task for task in XTREME if task.name == "tydiqa"
-            ).files["train"],
+            "train": next(task for task in XTREME if task.name == "tydiqa").files["train"],
             "dev": SQUAD["dev"],
-            "test": next(task for task in XTREME if task.name == "xquad").files[
-                "test"
-            ],
+            "test": next(task for task in XTREME if task.name == "xquad").files["test"],
             "translate_train": TRANSLATED_TYDIQA,
         },
         ("squad_f1", "squad_em"),
@@ -338,27 +293,14 @@ TASKS = (
         _written("story_title/xglue.ntg"),
         ("xglue_bleu", *_generated),
     ),
-    _task(
-        "summarisation",
-        "generation",
-        "en fr zh",
-        _written("summarisation/xnlg"),
-        ("rouge_l",),
-    ),
+    _task("summarisation", "generation", "en fr zh", _written("summarisation/xnlg"), ("rouge_l",)),
     _task(
         "multi30k",
         "generation",
         "de fr",
         {
-            split: _aligned(
-                f"mt/multi30k/{name}.en",
-                f"mt/multi30k/{name}.{{language}}",
-            )
-            for split, name in {
-                "train": "train",
-                "dev": "val",
-                "test": "test_2016_flickr",
-            }.items()
+            split: _aligned(f"mt/multi30k/{name}.en", f"mt/multi30k/{name}.{{language}}")
+            for split, name in {"train": "train", "dev": "val", "test": "test_2016_flickr"}.items()
         },
         _generated[:2],
     ),
@@ -368,9 +310,8 @@ TASKS = (
         "de ru zh",
         {
             "test": _aligned(
-                "mt/newstest2021/en-{language}.en",
-                "mt/newstest2021/en-{language}.{language}",
-            ),
+                "mt/newstest2021/en-{language}.en", "mt/newstest2021/en-{language}.{language}"
+            )
         },
         _generated[:2],
     ),

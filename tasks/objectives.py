@@ -65,17 +65,10 @@ def register_objective(
             taken.append(task)
     if not taken:
         raise UserError(
-            f"'{preprocessor.name}' reads no pair of '{mixture}': give a mixture of others",
+            f"'{preprocessor.name}' reads no pair of '{mixture}': give a mixture of others"
         )
     counts = functools.cache(
-        functools.partial(
-            _counts,
-            taken,
-            preprocessor,
-            vocabulary,
-            languages,
-            use_cached,
-        ),
+        functools.partial(_counts, taken, preprocessor, vocabulary, languages, use_cached)
     )
     fields = _output_features(preprocessor, vocabulary)
     named: dict[str, dict[str, Any]] = {}
@@ -83,22 +76,11 @@ def register_objective(
     for task, codes in zip(tasks, sides, strict=True):
         if task not in taken:
             continue
-        rows = ObjectiveRows(
-            preprocessor,
-            vocabulary,
-            task,
-            codes,
-            run_languages,
-            counts,
-            lines,
-        )
+        rows = ObjectiveRows(preprocessor, vocabulary, task, codes, run_languages, counts, lines)
         of_task = f"{name}.{_suffix(task, codes, sides)}".replace("-", "_")
         named[of_task] = {
             "source": task.source,
-            "preprocessors": [
-                *(_as_in(task, one) for one in task.preprocessors),
-                rows,
-            ],
+            "preprocessors": [*(_as_in(task, one) for one in task.preprocessors), rows],
             "output_features": {**_optional(task), **fields},
             "text": task,
         }
@@ -107,9 +89,7 @@ def register_objective(
     known = {*seqio.MixtureRegistry.names(), *seqio.TaskRegistry.names()}
     for one in (name, *named):
         if one in known:
-            raise UserError(
-                f"the name '{one}' is registered already; choose another with name=",
-            )
+            raise UserError(f"the name '{one}' is registered already; choose another with name=")
     for of_task, given in named.items():
         seqio.TaskRegistry.add(of_task, task_cls=RowTask, **given)
     seqio.MixtureRegistry.add(name, entries)
@@ -131,10 +111,7 @@ def _suffix(task: Any, codes: Sequence[str], sides: Sequence[Any]) -> str:
 
 
 def _sides(
-    tasks: Sequence[Any],
-    preprocessor: Preprocessor,
-    languages: Sequence[str],
-    use_cached: bool,
+    tasks: Sequence[Any], preprocessor: Preprocessor, languages: Sequence[str], use_cached: bool
 ) -> list[tuple[str, ...]]:
     """The languages of each task's sides, as many as the objective reads."""
     from xlingjax.data.mixture import require_sides
@@ -176,11 +153,7 @@ def _counts(
     counts[vocabulary.eos_id] = 1
     for task in tasks:
         text = task_text(
-            task,
-            "train",
-            vocabulary,
-            use_cached or task.requires_caching,
-            languages or (),
+            task, "train", vocabulary, use_cached or task.requires_caching, languages or ()
         )
         counts += text.counts()
     return counts
@@ -213,10 +186,7 @@ def _optional(task: Any) -> dict[str, Any]:
     return features
 
 
-def _output_features(
-    preprocessor: Preprocessor,
-    vocabulary: Vocabulary,
-) -> dict[str, Any]:
+def _output_features(preprocessor: Preprocessor, vocabulary: Vocabulary) -> dict[str, Any]:
     """A SeqIO feature for each field, and `inputs` and `targets` for those of encoder-decoders."""
     import seqio
 
@@ -231,11 +201,7 @@ def _output_features(
         if name in ("input_ids", "decoder_ids", "decoder_targets"):
             of_field = ids
         features[name] = seqio.Feature(
-            of_field,
-            add_eos=False,
-            required=False,
-            dtype=field_dtype(name),
-            rank=field_rank(name),
+            of_field, add_eos=False, required=False, dtype=field_dtype(name), rank=field_rank(name)
         )
     if "decoder_targets" in preprocessor.fields:
         for name in ("inputs", "targets"):

@@ -10,14 +10,7 @@ from __future__ import annotations
 
 import functools
 
-from xlingjax.data.labelled.tfds import (
-    Prepared,
-    bitext,
-    pairs,
-    parallel_pairs,
-    questions,
-    tagged,
-)
+from xlingjax.data.labelled.tfds import Prepared, bitext, pairs, parallel_pairs, questions, tagged
 
 _TRANSLATED_XNLI = (
     "ar",
@@ -74,61 +67,32 @@ XNLI = {
     "dev": (Prepared("xnli:1.1.0", "validation", parallel_pairs),),
     "test": (Prepared("xnli:1.1.0", "test", parallel_pairs),),
     "translate_train": (
-        Prepared(
-            "xtreme_xnli:1.1.0",
-            "train",
-            _translated_parallel,
-            _TRANSLATED_XNLI,
-        ),
+        Prepared("xtreme_xnli:1.1.0", "train", _translated_parallel, _TRANSLATED_XNLI),
     ),
 }
 PAWSX = {
-    "train": (
-        Prepared(
-            "paws_x_wiki/{language}:1.0.0",
-            "train",
-            _paraphrases,
-            ("en",),
-        ),
-    ),
-    "dev": (
-        Prepared("paws_x_wiki/{language}:1.0.0", "validation", _paraphrases),
-    ),
+    "train": (Prepared("paws_x_wiki/{language}:1.0.0", "train", _paraphrases, ("en",)),),
+    "dev": (Prepared("paws_x_wiki/{language}:1.0.0", "validation", _paraphrases),),
     "test": (Prepared("paws_x_wiki/{language}:1.0.0", "test", _paraphrases),),
     "translate_train": (
         Prepared(
-            "xtreme_pawsx/{language}:1.0.0",
-            "train",
-            _translated_paraphrases,
-            _TRANSLATED_PAWSX,
+            "xtreme_pawsx/{language}:1.0.0", "train", _translated_paraphrases, _TRANSLATED_PAWSX
         ),
         Prepared(
-            "paws_x_wiki/{language}:1.0.0",
-            "train",
-            _translated_paraphrases,
-            _TRANSLATED_PAWSX,
+            "paws_x_wiki/{language}:1.0.0", "train", _translated_paraphrases, _TRANSLATED_PAWSX
         ),
     ),
 }
 PANX = {
     split: (Prepared("wikiann/{language}:1.0.0", name, _entities),)
-    for split, name in {
-        "train": "train",
-        "dev": "validation",
-        "test": "test",
-    }.items()
+    for split, name in {"train": "train", "dev": "validation", "test": "test"}.items()
 }
 _squad = {
     split: (Prepared("squad/v1.1:3.0.0", name, questions, ("en",)),)
     for split, name in {"train": "train", "dev": "validation"}.items()
 }
 _translated_squad = (
-    Prepared(
-        "xquad/{language}:3.0.0",
-        "translate-train",
-        _translated_questions,
-        _TRANSLATED_SQUAD,
-    ),
+    Prepared("xquad/{language}:3.0.0", "translate-train", _translated_questions, _TRANSLATED_SQUAD),
 )
 XQUAD = _squad | {
     "translate_train": _translated_squad,
@@ -150,22 +114,11 @@ TYDIQA = {
         ),
     ),
     "test": (
-        Prepared(
-            "tydi_qa/goldp:3.0.0",
-            "validation-{language}",
-            questions,
-            (*TYDIQA_LANGUAGES,),
-        ),
+        Prepared("tydi_qa/goldp:3.0.0", "validation-{language}", questions, (*TYDIQA_LANGUAGES,)),
     ),
 }
-TYDIQA_TO_XQUAD = {
-    "train": TYDIQA["train"],
-    "dev": XQUAD["dev"],
-    "test": XQUAD["test"],
-}
-TATOEBA = {
-    "test": (Prepared("tatoeba/tatoeba_{language}:1.0.0", "train", bitext),),
-}
+TYDIQA_TO_XQUAD = {"train": TYDIQA["train"], "dev": XQUAD["dev"], "test": XQUAD["test"]}
+TATOEBA = {"test": (Prepared("tatoeba/tatoeba_{language}:1.0.0", "train", bitext),)}
 CONLL = {
     split: (
         Prepared("conll2003/conll2003:1.0.0", split, _conll2003, ("en",)),
@@ -174,8 +127,6 @@ CONLL = {
     for split in ("train", "dev", "test")
 }
 UD = {
-    split: (
-        Prepared("universal_dependencies/{language}_*:1.0.1", split, _upos),
-    )
+    split: (Prepared("universal_dependencies/{language}_*:1.0.1", split, _upos),)
     for split in ("train", "dev", "test")
 }

@@ -14,14 +14,7 @@ from typing import Any
 import seqio
 import tensorflow as tf
 
-from xlingjax.data.labelled.records import (
-    Bitext,
-    Example,
-    Question,
-    SourceTarget,
-    Tagged,
-    is_lost,
-)
+from xlingjax.data.labelled.records import Bitext, Example, Question, SourceTarget, Tagged, is_lost
 from xlingjax.data.labelled.task import KINDS, Task, find, read
 from xlingjax.data.labelled.tfds import located
 from xlingjax.errors import UserError
@@ -86,44 +79,29 @@ def register(
     if _REGISTERED.get(name) == arguments:
         return name
     if name in _REGISTERED or name in seqio.MixtureRegistry.names():
-        raise UserError(
-            f"the name {name!r} is registered for other files; choose another",
-        )
-    chosen = [
-        task for task in suite_tasks(suite) if not tasks or task.name in tasks
-    ]
+        raise UserError(f"the name {name!r} is registered for other files; choose another")
+    chosen = [task for task in suite_tasks(suite) if not tasks or task.name in tasks]
     # Everything is found before the first task is registered: SeqIO's registry has no way back.
     sources = {task: _sources(task, folder, allow_missing) for task in chosen}
     if not any(sources.values()):
         raise UserError(
-            f"no files of {suite} in {folder}; docs/benchmarks.md says where it is downloaded from",
+            f"no files of {suite} in {folder}; docs/benchmarks.md says where it is downloaded from"
         )
     for task in sources:
-        if unknown := [
-            metric for metric in task.metrics if metric not in metrics
-        ]:
+        if unknown := [metric for metric in task.metrics if metric not in metrics]:
             raise UserError(
-                f"{task.full_name}: no metric {unknown[0]!r}; there are {', '.join(metrics)}",
+                f"{task.full_name}: no metric {unknown[0]!r}; there are {', '.join(metrics)}"
             )
     registered = []
     for task, found in sources.items():
         own = [
             # A task for each language, since SeqIO's metrics
             # know nothing of the language of an example.
-            _register(
-                f"{name}.{task.name}.{language}",
-                source,
-                metrics,
-                vocabulary,
-            )
+            _register(f"{name}.{task.name}.{language}", source, metrics, vocabulary)
             for language, source in found.items()
         ]
         if own:
-            seqio.MixtureRegistry.add(
-                f"{name}.{task.name}",
-                own,
-                default_rate=1.0,
-            )
+            seqio.MixtureRegistry.add(f"{name}.{task.name}", own, default_rate=1.0)
         registered += own
     seqio.MixtureRegistry.add(name, registered, default_rate=1.0)
     # Last: a registration that failed half-way leaves the name free to be tried again.
@@ -159,13 +137,7 @@ class _Splits(tuple):
 class BenchmarkFiles(seqio.DataSource):
     """The files of one language of a task. A split may be cut: `get_dataset("dev[:50%]")`."""
 
-    def __init__(
-        self,
-        task: Task,
-        folder: str,
-        language: str,
-        splits: Sequence[str],
-    ):
+    def __init__(self, task: Task, folder: str, language: str, splits: Sequence[str]):
         self.task, self.folder, self.language = task, folder, language
         super().__init__(splits=tuple(splits))
 
@@ -179,10 +151,7 @@ class BenchmarkFiles(seqio.DataSource):
         return False
 
     def list_shards(self, split: str) -> Sequence[str]:
-        return [
-            str(path)
-            for path in find(self.task, self.folder, split, self.language).paths
-        ]
+        return [str(path) for path in find(self.task, self.folder, split, self.language).paths]
 
     def num_input_examples(self, split: str) -> int:
         return len(self._records(split))
@@ -225,28 +194,15 @@ class BenchmarkFiles(seqio.DataSource):
                     **example_of(record),
                 }
 
-        return tf.data.Dataset.from_generator(
-            examples,
-            output_signature=signature,
-        )
+        return tf.data.Dataset.from_generator(examples, output_signature=signature)
 
 
-def _sources(
-    task: Task,
-    folder: str,
-    allow_missing: bool,
-) -> dict[str, BenchmarkFiles]:
+def _sources(task: Task, folder: str, allow_missing: bool) -> dict[str, BenchmarkFiles]:
     found = {}
     # The test languages may leave out the one that is trained on.
     for language in dict.fromkeys((*task.languages, task.trained_on)):
-        splits = [
-            split for split in task.files if find(task, folder, split, language)
-        ]
-        if (
-            language in task.languages
-            and not allow_missing
-            and not {"dev", "test"} & set(splits)
-        ):
+        splits = [split for split in task.files if find(task, folder, split, language)]
+        if language in task.languages and not allow_missing and not {"dev", "test"} & set(splits):
             # `read` has the message that names all the places where the files may lie.
             lacking = "dev"
             if "test" in task.files:
@@ -258,18 +214,12 @@ def _sources(
 
 
 def _register(
-    name: str,
-    source: BenchmarkFiles,
-    metrics: Mapping[str, Any],
-    vocabulary: seqio.Vocabulary,
+    name: str, source: BenchmarkFiles, metrics: Mapping[str, Any], vocabulary: seqio.Vocabulary
 ) -> str:
     task = source.task
 
     def postprocess(
-        output: Any,
-        example: Mapping[str, Any] | None = None,
-        is_target: bool = False,
-        **unused,
+        output: Any, example: Mapping[str, Any] | None = None, is_target: bool = False, **unused
     ) -> Any:
         # SeqIO gives metrics what postprocessing makes of an example: the record that ours read.
         if is_target:
@@ -287,10 +237,7 @@ def _register(
             seqio.preprocessors.append_eos_after_trim,
         ],
         # The record's own strings stay beside them: our models cut texts by vocabularies of theirs.
-        output_features=dict.fromkeys(
-            ("inputs", "targets"),
-            seqio.Feature(vocabulary),
-        ),
+        output_features=dict.fromkeys(("inputs", "targets"), seqio.Feature(vocabulary)),
         postprocess_fn=postprocess,
         metric_fns=[
             _metric_fn(metric, metrics[metric], task.kind, source.language)
@@ -305,14 +252,9 @@ def _metric_fn(name: str, metric: Any, kind: str, language: str):
     where it is the same number (`t5_metrics`)."""
     of_t5 = t5_metric(name)
 
-    def metric_fn(
-        targets: Sequence[Any],
-        predictions: Sequence[Any],
-    ) -> dict[str, float]:
+    def metric_fn(targets: Sequence[Any], predictions: Sequence[Any]) -> dict[str, float]:
         if len(targets) != len(predictions):
-            raise UserError(
-                f"{name}: {len(predictions)} predictions for {len(targets)} examples",
-            )
+            raise UserError(f"{name}: {len(predictions)} predictions for {len(targets)} examples")
         # What a model writes may be no answer: that is wrong, and no error.
         predictions = [
             answerable(prediction, target, kind)
@@ -324,8 +266,7 @@ def _metric_fn(name: str, metric: Any, kind: str, language: str):
         # The official scripts look answers up by the question's id.
         if kind == "span_qa":
             predictions = {
-                question.id: text
-                for question, text in zip(targets, predictions, strict=True)
+                question.id: text for question, text in zip(targets, predictions, strict=True)
             }
         elif KINDS[kind] == "Bitext":
             predictions = predictions[0]
@@ -341,16 +282,13 @@ def example_of(record: Any) -> dict[str, Any]:
         sides = {}
         for side in ("source", "target"):
             pairs = getattr(record, side)
-            sides |= {
-                f"{side}_ids": [id_ for id_, _ in pairs],
-                side: [text for _, text in pairs],
-            }
+            sides |= {f"{side}_ids": [id_ for id_, _ in pairs], side: [text for _, text in pairs]}
         # A set has no order, and a data set must give the same examples each time.
         gold = sorted(record.gold or ())
         return sides | {
             "gold": [list(pair) for pair in gold]
             # An empty list has one axis, and the signature wants pairs.
-            or tf.zeros((0, 2), tf.string),
+            or tf.zeros((0, 2), tf.string)
         }
     names = FEATURES[type(record).__name__]
     return {name: _plain(getattr(record, name)) for name in names}

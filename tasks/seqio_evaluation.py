@@ -23,8 +23,7 @@ class RecordConverter(seqio.FeatureConverter):
     own vocabularies."""
 
     TASK_FEATURES = {
-        name: seqio.FeatureConverter.FeatureSpec(dtype=tf.int32)
-        for name in ("inputs", "targets")
+        name: seqio.FeatureConverter.FeatureSpec(dtype=tf.int32) for name in ("inputs", "targets")
     }
     PACKING_FEATURE_DTYPES: Mapping[str, Any] = {}
 
@@ -34,25 +33,17 @@ class RecordConverter(seqio.FeatureConverter):
         spec = seqio.FeatureConverter.FeatureSpec
         self.MODEL_FEATURES = {"language": spec(dtype=tf.string, rank=0)}
         for name, of_record in FEATURES[KINDS[kind]].items():
-            self.MODEL_FEATURES[name] = spec(
-                dtype=of_record.dtype,
-                rank=of_record.shape.rank,
-            )
+            self.MODEL_FEATURES[name] = spec(dtype=of_record.dtype, rank=of_record.shape.rank)
         # Texts are as long as they are.
         super().__init__(pack=False, apply_length_check=False)
 
     def _convert_features(
-        self,
-        ds: tf.data.Dataset,
-        task_feature_lengths: Mapping[str, int],
+        self, ds: tf.data.Dataset, task_feature_lengths: Mapping[str, int]
     ) -> tf.data.Dataset:
-        return ds.map(
-            lambda example: {name: example[name] for name in self._names},
-        )
+        return ds.map(lambda example: {name: example[name] for name in self._names})
 
     def get_model_feature_lengths(
-        self,
-        task_feature_lengths: Mapping[str, int],
+        self, task_feature_lengths: Mapping[str, int]
     ) -> Mapping[str, int]:
         return dict.fromkeys(self._names, 1)
 
@@ -74,19 +65,12 @@ class TextConverter(seqio.FeatureConverter):
         super().__init__(pack=False, apply_length_check=False)
 
     def _convert_features(
-        self,
-        ds: tf.data.Dataset,
-        task_feature_lengths: Mapping[str, int],
+        self, ds: tf.data.Dataset, task_feature_lengths: Mapping[str, int]
     ) -> tf.data.Dataset:
-        return ds.map(
-            lambda example: {
-                name: example[name] for name in self.MODEL_FEATURES
-            },
-        )
+        return ds.map(lambda example: {name: example[name] for name in self.MODEL_FEATURES})
 
     def get_model_feature_lengths(
-        self,
-        task_feature_lengths: Mapping[str, int],
+        self, task_feature_lengths: Mapping[str, int]
     ) -> Mapping[str, int]:
         return dict.fromkeys(self.MODEL_FEATURES, 1)
 
@@ -109,7 +93,7 @@ class TextExamples:
         if lacking:
             raise UserError(
                 f"task {task.name} has no {' and no '.join(lacking)}: text to text is scored, of"
-                " the features `inputs` and `targets`",
+                " the features `inputs` and `targets`"
             )
         self._eos_id = vocabulary.eos_id
         self._readers = {}
@@ -121,24 +105,15 @@ class TextExamples:
         self.converter = TextConverter(columns)
         self._theirs = task.output_features["targets"].vocabulary
         # Its ids need no spelling, which another vocabulary might not have.
-        self._writes_ids = isinstance(
-            self._theirs,
-            (SeqioVocabulary, seqio.PassThroughVocabulary),
-        )
+        self._writes_ids = isinstance(self._theirs, (SeqioVocabulary, seqio.PassThroughVocabulary))
 
-    def read(
-        self,
-        name: str,
-        dataset: tf.data.Dataset,
-    ) -> tuple[list[int], list[list[int]]]:
+    def read(self, name: str, dataset: tf.data.Dataset) -> tuple[list[int], list[list[int]]]:
         """(numbers, ids of the run's vocabulary) of a feature of all examples, without `</s>`.
         dataset: as `predict_fn` is given it."""
         column, read = self._readers[name]
         numbers: list[int] = []
         texts: list[list[int]] = []
-        of_column = dataset.map(
-            lambda number, example: (number, example[column]),
-        )
+        of_column = dataset.map(lambda number, example: (number, example[column]))
         for number, batch in of_column.ragged_batch(1024):
             numbers += number.numpy().tolist()
             ids, lengths = without_end(*read(batch), self._eos_id)
@@ -146,11 +121,7 @@ class TextExamples:
             texts += [one.tolist() for one in np.split(ids, ends)]
         return numbers, texts
 
-    def written(
-        self,
-        texts: Sequence[str],
-        ids: Sequence[Sequence[int]],
-    ) -> tuple[np.ndarray, int]:
+    def written(self, texts: Sequence[str], ids: Sequence[Sequence[int]]) -> tuple[np.ndarray, int]:
         """([texts, longest] of the task's vocabulary, how many texts it cannot spell). ids: of the
         run's vocabulary."""
         if self._writes_ids:
@@ -166,10 +137,7 @@ def without(ids: Sequence[int], end: int) -> list[int]:
     return [i for i in ids if i != end]
 
 
-def encoded(
-    texts: Sequence[str],
-    vocabulary: seqio.Vocabulary | None = None,
-) -> np.ndarray:
+def encoded(texts: Sequence[str], vocabulary: seqio.Vocabulary | None = None) -> np.ndarray:
     """[texts, longest]: ids of the vocabulary that the tasks were registered with (default: bytes),
     padded with 0. SeqIO makes one array of all predictions, so they have one length."""
     vocabulary = vocabulary or seqio.ByteVocabulary()

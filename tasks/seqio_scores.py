@@ -27,7 +27,7 @@ def scored_tasks(mixture: str) -> list[seqio.Task]:
     except ValueError:
         raise UserError(
             f"--mixture {mixture}: no benchmark ({', '.join(suites())}) and no SeqIO task or"
-            " mixture that is registered: name the Python module that registers it by --tasks",
+            " mixture that is registered: name the Python module that registers it by --tasks"
         ) from None
     others = []
     for task in tasks:
@@ -35,12 +35,12 @@ def scored_tasks(mixture: str) -> list[seqio.Task]:
             continue
         if not task.metric_objs:
             raise UserError(
-                f"task {task.name} has no metric_fns, so there is nothing to score it by",
+                f"task {task.name} has no metric_fns, so there is nothing to score it by"
             )
         if task.predict_with_aux_metric_fns:
             raise UserError(
                 f"task {task.name}: a metric takes auxiliary values, which are not made here;"
-                " metrics of (targets, predictions) and of (targets, scores) are",
+                " metrics of (targets, predictions) and of (targets, scores) are"
             )
         others.append(task)
     return others
@@ -57,7 +57,7 @@ def split_of(task: seqio.Task, split: str) -> str:
             return name
     raise UserError(
         f"task {task.name} has no split {' or '.join(wanted)}, but {', '.join(task.splits)}: give"
-        " one by --split",
+        " one by --split"
     )
 
 
@@ -86,13 +86,11 @@ def evaluated(
     # The task's code may raise anything.
     except Exception as error:
         raise UserError(
-            f"task {task.name} cannot be read: {type(error).__name__}: {first_line(error)}",
+            f"task {task.name} cannot be read: {type(error).__name__}: {first_line(error)}"
         ) from error
     try:
         found, _ = evaluator.evaluate(
-            compute_metrics=True,
-            predict_fn=predict_fn,
-            score_fn=score_fn,
+            compute_metrics=True, predict_fn=predict_fn, score_fn=score_fn
         )
     except ValueError as error:
         cause = error.__cause__
@@ -103,7 +101,7 @@ def evaluated(
             raise
         raise UserError(
             f"task {task.name}: its metrics cannot take the predictions: {type(cause).__name__}:"
-            f" {first_line(cause)}",
+            f" {first_line(cause)}"
         ) from error
     values = found.result()[task.name]
     return {name: _plain(value) for name, value in values.items()}

@@ -40,11 +40,7 @@ def _squad(targets: Sequence[Question], texts: Texts) -> dict[str, float]:
     return metrics.squad([question.answers for question in targets], texts)
 
 
-def sacrebleu(
-    targets: Sequence[SourceTarget],
-    texts: Texts,
-    language: str,
-) -> float:
+def sacrebleu(targets: Sequence[SourceTarget], texts: Texts, language: str) -> float:
     from t5.evaluation import metrics
 
     base = base_language(language)

@@ -8,14 +8,7 @@ import math
 from numbers import Integral
 from typing import Any
 
-from xlingjax.data.labelled.records import (
-    GOLD,
-    Bitext,
-    Example,
-    Question,
-    SourceTarget,
-    Tagged,
-)
+from xlingjax.data.labelled.records import GOLD, Bitext, Example, Question, SourceTarget, Tagged
 from xlingjax.data.labelled.task import KINDS
 
 NO_TAG = "O-none"
@@ -31,9 +24,7 @@ def input_text(record: Any, name: str) -> str:
     if isinstance(record, Example):
         if record.hypothesis is None:
             return f"{name} text: {record.premise}"
-        return (
-            f"{name} premise: {record.premise} hypothesis: {record.hypothesis}"
-        )
+        return f"{name} premise: {record.premise} hypothesis: {record.hypothesis}"
     if isinstance(record, Tagged):
         return f"{name} words: {' '.join(record.words)}"
     if isinstance(record, Question):

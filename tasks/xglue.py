@@ -29,17 +29,7 @@ from xlingjax.tasks.xtreme import (
     translations,
 )
 
-CONLL_TAGS = (
-    "B-LOC",
-    "B-MISC",
-    "B-ORG",
-    "B-PER",
-    "I-LOC",
-    "I-MISC",
-    "I-ORG",
-    "I-PER",
-    "O",
-)
+CONLL_TAGS = ("B-LOC", "B-MISC", "B-ORG", "B-PER", "I-LOC", "I-MISC", "I-ORG", "I-PER", "O")
 NEWS = (
     "foodanddrink",
     "sports",
@@ -100,16 +90,10 @@ def _table(
     """A task whose lines are a text, one or two texts to be judged with it, and the label."""
     # Titles, descriptions and snippets are missing here and there.
     table = Table(
-        (*columns, "label"),
-        premise=columns[:1],
-        hypothesis=columns[1:],
-        may_be_empty=columns[1:],
+        (*columns, "label"), premise=columns[:1], hypothesis=columns[1:], may_be_empty=columns[1:]
     )
     files = {
-        split: places(
-            f"{name.upper()}/xglue.{name}.{{language}}.{split}",
-            read=table,
-        )
+        split: places(f"{name.upper()}/xglue.{name}.{{language}}.{split}", read=table)
         for split in _SPLITS
     }
     return _task(name, kind, languages, files, metrics, labels)
@@ -129,20 +113,12 @@ def _generation(name: str, languages: str) -> Task:
         # Test sets may be distributed without targets; with them they are scored.
         if split == "test":
             files[split] += (Files((source,), read_source_target),)
-    return _task(
-        name,
-        "generation",
-        languages,
-        files,
-        ("xglue_bleu", "sacrebleu", "rouge_l"),
-    )
+    return _task(name, "generation", languages, files, ("xglue_bleu", "sacrebleu", "rouge_l"))
 
 
 def _of_pawsx(places):
     """XTREME has PAWS-X's translations into more languages than XGLUE."""
-    return tuple(
-        dataclasses.replace(one, languages=("de", "es", "fr")) for one in places
-    )
+    return tuple(dataclasses.replace(one, languages=("de", "es", "fr")) for one in places)
 
 
 def _mlqa(split: str) -> tuple[Files, ...]:
@@ -195,11 +171,7 @@ TASKS = (
         "ar de en es hi vi zh",
         {
             "train": (
-                places(
-                    "MLQA/squad1.1/train-v1.1.json",
-                    read=read_squad,
-                    languages=("en",),
-                )
+                places("MLQA/squad1.1/train-v1.1.json", read=read_squad, languages=("en",))
                 + SQUAD["train"]
             ),
             "dev": _mlqa("dev"),
@@ -218,11 +190,7 @@ TASKS = (
             "train": (
                 places(
                     "XNLI/multinli.train.{language}.tsv",
-                    read=Table(
-                        ("premise", "hypo", "label"),
-                        hypothesis=("hypo",),
-                        header=True,
-                    ),
+                    read=Table(("premise", "hypo", "label"), hypothesis=("hypo",), header=True),
                 )
                 + places("xnli/train-{language}.tsv", read=Table(quoted=None))
                 + multinli(("en",))
@@ -267,25 +235,16 @@ TASKS = (
                 + places("pawsx/test-{language}.tsv", read=Table(quoted=None))
             ),
             "translate_train": _of_pawsx(
-                translations("PAWSX", _TRANSLATED)
-                + raw_pawsx("translated_train"),
+                translations("PAWSX", _TRANSLATED) + raw_pawsx("translated_train")
             ),
         },
         ("accuracy",),
         ("0", "1"),
-        prepared.PAWSX
-        | {"translate_train": _of_pawsx(prepared.PAWSX["translate_train"])},
+        prepared.PAWSX | {"translate_train": _of_pawsx(prepared.PAWSX["translate_train"])},
         overlap=PAWSX_OVERLAP,
         parallel=True,
     ),
-    _table(
-        "qadsm",
-        "de en fr",
-        ("Bad", "Good"),
-        "query",
-        "ad title",
-        "ad description",
-    ),
+    _table("qadsm", "de en fr", ("Bad", "Good"), "query", "ad title", "ad description"),
     _table(
         "wpr",
         "de en es fr it pt zh",

@@ -43,21 +43,15 @@ def register_text(
     train = _found(mono, parallel, negatives)
     held = _found(heldout_mono, heldout_parallel, ())
     if not train:
-        raise UserError(
-            "no text to train on; give monolingual or parallel files",
-        )
+        raise UserError("no text to train on; give monolingual or parallel files")
     # The name is a function of what it stands for: SeqIO's registry is of the whole process, and
     # two objectives of one text meet there.
-    mark = hashlib.sha256(
-        repr((train, held, holdout, vocabulary.sha256)).encode(),
-    ).hexdigest()[:12]
+    mark = hashlib.sha256(repr((train, held, holdout, vocabulary.sha256)).encode()).hexdigest()[:12]
     name = name or f"text_{mark}"
     if _REGISTERED.get(name) == mark:
         return name
     if name in _REGISTERED:
-        raise UserError(
-            f"the name '{name}' is registered for other files; choose another",
-        )
+        raise UserError(f"the name '{name}' is registered for other files; choose another")
 
     # Here, since SeqIO and TensorFlow take seconds, and a recipe is read without them.
     import_tensorflow()
@@ -66,34 +60,17 @@ def register_text(
     for kind, mixture in MIXTURES.items():
         tasks = []
         # Sorted: the order of tasks in a mixture must not depend on that of the patterns.
-        for languages in sorted(
-            {_languages(file) for file in train if type(file) is kind},
-        ):
-            splits = {
-                "train": [
-                    f
-                    for f in train
-                    if type(f) is kind and _languages(f) == languages
-                ],
-            }
+        for languages in sorted({_languages(file) for file in train if type(file) is kind}):
+            splits = {"train": [f for f in train if type(f) is kind and _languages(f) == languages]}
             share = holdout
-            if validation := [
-                f
-                for f in held
-                if type(f) is kind and _languages(f) == languages
-            ]:
+            if validation := [f for f in held if type(f) is kind and _languages(f) == languages]:
                 splits["validation"] = validation
                 # Who names held-out files has held them out;
                 # a share of the training lines would be lost.
                 share = 0.0
             # SeqIO refuses a hyphen in a name.
             task = f"{name}.{mixture}.{'_'.join(languages)}".replace("-", "_")
-            register_source(
-                task,
-                TextFiles(splits, share),
-                languages,
-                vocabulary,
-            )
+            register_source(task, TextFiles(splits, share), languages, vocabulary)
             # A function as rate: sentences are counted when the mixture is opened, and not here.
             tasks.append((task, functools.partial(_sentences, vocabulary)))
         if tasks:
@@ -139,9 +116,7 @@ def register_source(
     adapter = SeqioVocabulary(vocabulary)
     rekey = []
     if keys:
-        rekey.append(
-            functools.partial(seqio.preprocessors.rekey, key_map=dict(keys)),
-        )
+        rekey.append(functools.partial(seqio.preprocessors.rekey, key_map=dict(keys)))
     seqio.TaskRegistry.add(
         name,
         source=source,
@@ -208,45 +183,27 @@ def file_batches(
     if not files[mixture]:
         raise UserError(
             f"'{preprocessor.name}' reads {kind}; none is given: set {macro}, or leave this"
-            " objective out",
+            " objective out"
         )
     name = register_text(
-        vocabulary=vocabulary,
-        mono=mono,
-        parallel=parallel,
-        negatives=negatives,
-        holdout=holdout,
+        vocabulary=vocabulary, mono=mono, parallel=parallel, negatives=negatives, holdout=holdout
     )
     # Of all files and not of this mixture's alone, so
     # that text and pairs of a run number languages alike.
     if not settings.languages:
         found = _found_languages(mono, parallel, negatives)
         settings = dataclasses.replace(settings, languages=found)
-    return open_mixture(
-        f"{name}.{mixture}",
-        preprocessor,
-        batch,
-        length,
-        settings,
-    )
+    return open_mixture(f"{name}.{mixture}", preprocessor, batch, length, settings)
 
 
-def _found_languages(
-    mono: Patterns,
-    parallel: Patterns,
-    negatives: Patterns,
-) -> list[str]:
+def _found_languages(mono: Patterns, parallel: Patterns, negatives: Patterns) -> list[str]:
     codes = set()
     for file in _found(mono, parallel, negatives):
         codes.update(_languages(file))
     return sorted(codes)
 
 
-def _found(
-    mono: Patterns,
-    parallel: Patterns,
-    negatives: Patterns,
-) -> list[Text | Pair]:
+def _found(mono: Patterns, parallel: Patterns, negatives: Patterns) -> list[Text | Pair]:
     files: list[Text | Pair] = []
     if mono:
         files += find_text(mono)

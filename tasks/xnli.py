@@ -20,8 +20,7 @@ _own = {
     # XNLI-MT has the test sets of all languages, translated
     # into English, in one file with a column of the language.
     "translate_test": places(
-        "XNLI-MT-1.0/xnli/xnli.test.en.tsv",
-        read=dataclasses.replace(RAW_XNLI, translated=True),
+        "XNLI-MT-1.0/xnli/xnli.test.en.tsv", read=dataclasses.replace(RAW_XNLI, translated=True)
     ),
 }
 

@@ -17,11 +17,7 @@ from xlingjax.data.labelled.questions import read_squad
 from xlingjax.data.labelled.records import Question
 from xlingjax.data.labelled.task import Files, Task
 from xlingjax.data.labelled.text import Table, read_translated
-from xlingjax.data.labelled.words import (
-    Columns,
-    read_tagged_lines,
-    read_wikiann,
-)
+from xlingjax.data.labelled.words import Columns, read_tagged_lines, read_wikiann
 from xlingjax.errors import UserError
 from xlingjax.tasks import prepared
 
@@ -48,12 +44,7 @@ UPOS = tuple(_UPOS.split())
 PANX_TAGS = ("B-LOC", "B-ORG", "B-PER", "I-LOC", "I-ORG", "I-PER", "O")
 
 
-def _with_whole_ids(
-    read_numbered,
-    paths: Sequence[Path],
-    task,
-    language: str,
-) -> list[Question]:
+def _with_whole_ids(read_numbered, paths: Sequence[Path], task, language: str) -> list[Question]:
     """TyDiQA's training questions of a language with their whole ids, which XTREME's script cuts
     off: those of the file that it was made from, which the script leaves beside it."""
     questions = read_numbered(paths[:1], task, language)
@@ -66,7 +57,7 @@ def _with_whole_ids(
     if [one.question for one in whole] != texts:
         raise UserError(
             f"{paths[0]} does not hold the questions of {paths[1]} that begin with {wanted!r}, in"
-            " their order: fetch both again",
+            " their order: fetch both again"
         )
     return [
         dataclasses.replace(question, key=named.id)
@@ -80,15 +71,9 @@ _csv = Table(quoted=None)
 _numbered = functools.partial(read_squad, numbered=True)
 _named_tydiqa = functools.partial(_with_whole_ids, _numbered)
 _sentences = functools.partial(read_tagged_lines, every_line=True)
-_TYDIQA_TRAIN = (
-    "tydiqa/tydiqa-goldp-v1.1-train/tydiqa.goldp.{language}.train.json"
-)
+_TYDIQA_TRAIN = "tydiqa/tydiqa-goldp-v1.1-train/tydiqa.goldp.{language}.train.json"
 _translated_squad = functools.partial(read_squad, translated=True)
-_translated_numbered = functools.partial(
-    read_squad,
-    numbered=True,
-    translated=True,
-)
+_translated_numbered = functools.partial(read_squad, numbered=True, translated=True)
 _raw_pawsx = Table(
     ("id", "sentence1", "sentence2", "label"),
     premise=("sentence1",),
@@ -104,18 +89,10 @@ RAW_XNLI = Table(
     # One file holds all languages.
     language="language",
 )
-_multinli = Table(
-    ("premise", "hypo", "label"),
-    hypothesis=("hypo",),
-    header=True,
-)
+_multinli = Table(("premise", "hypo", "label"), hypothesis=("hypo",), header=True)
 
 
-def places(
-    *paths: str,
-    read,
-    languages: tuple[str, ...] | None = None,
-) -> tuple[Files, ...]:
+def places(*paths: str, read, languages: tuple[str, ...] | None = None) -> tuple[Files, ...]:
     """A place per path, all read alike."""
     return tuple(Files((path,), read, languages) for path in paths)
 
@@ -132,10 +109,7 @@ def raw_xnli(split: str) -> tuple[Files, ...]:
 
 def raw_pawsx(split: str) -> tuple[Files, ...]:
     """PAWS-X as its authors distribute it (x-final.tar.gz)."""
-    read = dataclasses.replace(
-        _raw_pawsx,
-        translated=split == "translated_train",
-    )
+    read = dataclasses.replace(_raw_pawsx, translated=split == "translated_train")
     return places(f"x-final/{{language}}/{split}.tsv", read=read)
 
 
@@ -145,42 +119,29 @@ def multinli(languages: tuple[str, ...] | None = None) -> tuple[Files, ...]:
     # XNLI-MT names the translations as it names MultiNLI itself: only English is gold.
     read = dataclasses.replace(_multinli, translated=languages is None)
     return places(
-        "XNLI-MT-1.0/multinli/multinli.train.{language}.tsv",
-        read=read,
-        languages=languages,
+        "XNLI-MT-1.0/multinli/multinli.train.{language}.tsv", read=read, languages=languages
     )
 
 
 def translations(
-    task: str,
-    path: str,
-    read=read_translated,
-    folder: str | None = None,
+    task: str, path: str, read=read_translated, folder: str | None = None
 ) -> tuple[Files, ...]:
     """XTREME's own machine translations (the bucket `xtreme_translations`), in their own folder or
     beside the
     task's files. folder: the task's; default its name in small letters."""
     return places(
-        f"xtreme_translations/{task}/{path}",
-        f"{folder or task.lower()}/{path}",
-        read=read,
+        f"xtreme_translations/{task}/{path}", f"{folder or task.lower()}/{path}", read=read
     )
 
 
 SQUAD = {
-    split: places(
-        f"squad/{split}-v1.1.json",
-        read=read_squad,
-        languages=("en",),
-    )
+    split: places(f"squad/{split}-v1.1.json", read=read_squad, languages=("en",))
     for split in ("train", "dev")
 }
 
 
 TRANSLATED_SQUAD = translations(
-    "SQuAD",
-    "translate-train/squad.translate.train.en-{language}.json",
-    _translated_squad,
+    "SQuAD", "translate-train/squad.translate.train.en-{language}.json", _translated_squad
 )
 TRANSLATED_TYDIQA = translations(
     "TyDiQA-GoldP",
@@ -190,10 +151,7 @@ TRANSLATED_TYDIQA = translations(
 )
 
 
-def translated_questions(
-    task: str,
-    folder: str,
-) -> tuple[Files, ...]:
+def translated_questions(task: str, folder: str) -> tuple[Files, ...]:
     """XTREME's test sets of questions, translated into English."""
     path = f"translate-test/{folder}.translate.test.{{language}}-en.json"
     return translations(task, path, _translated_squad, folder)
@@ -268,9 +226,7 @@ def _bucc(split: str, original: str) -> tuple[Files, ...]:
         "bucc2018/{language}-en.%s.en",
         "bucc2018/{language}-en.%s.gold",
     )
-    nested = tuple(
-        side.replace("bucc2018/", "bucc2018/{language}-en/") for side in sides
-    )
+    nested = tuple(side.replace("bucc2018/", "bucc2018/{language}-en/") for side in sides)
     named, released = (
         tuple(side % split for side in sides),
         tuple(side % original for side in nested),
@@ -284,10 +240,7 @@ def _bucc(split: str, original: str) -> tuple[Files, ...]:
 
 def _tatoeba() -> tuple[Files, ...]:
     sides = ("tatoeba/{language}-en.{language}", "tatoeba/{language}-en.en")
-    laser = (
-        "tatoeba.{language3}-eng.{language3}",
-        "tatoeba.{language3}-eng.eng",
-    )
+    laser = ("tatoeba.{language3}-eng.{language3}", "tatoeba.{language3}-eng.eng")
     return (
         # XTREME sorts the English side of its copy, and the labels, where one has them, undo that.
         Files((*sides, "tatoeba/{language}-en.labels"), read_tatoeba),
@@ -305,22 +258,14 @@ TASKS = (
         "classification",
         XNLI,
         {
-            "train": places("xnli/train-{language}.tsv", read=_csv)
-            + multinli(("en",)),
-            "dev": places("xnli/dev-{language}.tsv", read=_csv)
-            + raw_xnli("dev"),
-            "test": places("xnli/test-{language}.tsv", read=_csv)
-            + raw_xnli("test"),
+            "train": places("xnli/train-{language}.tsv", read=_csv) + multinli(("en",)),
+            "dev": places("xnli/dev-{language}.tsv", read=_csv) + raw_xnli("dev"),
+            "test": places("xnli/test-{language}.tsv", read=_csv) + raw_xnli("test"),
             "translate_train": (
-                translations(
-                    "XNLI",
-                    "translate-train/en-{language}-translated.tsv",
-                )
-                + multinli()
+                translations("XNLI", "translate-train/en-{language}-translated.tsv") + multinli()
             ),
             "translate_test": translations(
-                "XNLI",
-                "translate-test/test-{language}-en-translated.tsv",
+                "XNLI", "translate-test/test-{language}-en-translated.tsv"
             ),
         },
         ("accuracy",),
@@ -333,22 +278,15 @@ TASKS = (
         "classification",
         PAWSX,
         {
-            "train": places("pawsx/train-{language}.tsv", read=_csv)
-            + raw_pawsx("train"),
-            "dev": places("pawsx/dev-{language}.tsv", read=_csv)
-            + raw_pawsx("dev_2k"),
-            "test": places("pawsx/test-{language}.tsv", read=_csv)
-            + raw_pawsx("test_2k"),
+            "train": places("pawsx/train-{language}.tsv", read=_csv) + raw_pawsx("train"),
+            "dev": places("pawsx/dev-{language}.tsv", read=_csv) + raw_pawsx("dev_2k"),
+            "test": places("pawsx/test-{language}.tsv", read=_csv) + raw_pawsx("test_2k"),
             "translate_train": (
-                translations(
-                    "PAWSX",
-                    "translate-train/en-{language}-translated.tsv",
-                )
+                translations("PAWSX", "translate-train/en-{language}-translated.tsv")
                 + raw_pawsx("translated_train")
             ),
             "translate_test": translations(
-                "PAWSX",
-                "translate-test/test-{language}-en-translated.tsv",
+                "PAWSX", "translate-test/test-{language}-en-translated.tsv"
             ),
         },
         ("accuracy",),
@@ -362,17 +300,13 @@ TASKS = (
         "tagging",
         UDPOS,
         {
-            split: places(
-                f"udpos/{split}-{{language}}.tsv",
-                read=Columns(width=2),
-            )
+            split: places(f"udpos/{split}-{{language}}.tsv", read=Columns(width=2))
             for split in ("train", "dev", "test")
         }
         | {
             "translate_train": places(
-                "udpos/translate-train/train-{language}.mt.tsv",
-                read=read_tagged_lines,
-            ),
+                "udpos/translate-train/train-{language}.mt.tsv", read=read_tagged_lines
+            )
         }
         | translated_sentences("udpos"),
         # XTREME's script counts chunks of equal tags; the share of right tags stands beside it.
@@ -393,9 +327,8 @@ TASKS = (
         }
         | {
             "translate_train": places(
-                "panx/translate-train/train-{language}.mt.tsv",
-                read=read_tagged_lines,
-            ),
+                "panx/translate-train/train-{language}.mt.tsv", read=read_tagged_lines
+            )
         }
         | translated_sentences("panx"),
         ("seqeval_f1", "conll_f1"),
@@ -441,10 +374,7 @@ TASKS = (
         {
             "train": (
                 Files(
-                    (
-                        _TYDIQA_TRAIN,
-                        "tydiqa/tydiqa-goldp-v1.1-train/tydiqa-goldp-v1.1-train.json",
-                    ),
+                    (_TYDIQA_TRAIN, "tydiqa/tydiqa-goldp-v1.1-train/tydiqa-goldp-v1.1-train.json"),
                     _named_tydiqa,
                 ),
                 Files((_TYDIQA_TRAIN,), _numbered),

@@ -67,9 +67,7 @@ def table(place, only: str) -> int:
 
     count, faults = 0, []
     for group, cases in GROUPS.items():
-        shown = [
-            one for one in cases if re.search(only, f"{group}: {one.what}")
-        ]
+        shown = [one for one in cases if re.search(only, f"{group}: {one.what}")]
         if shown:
             print(f"\n### {group}\n\n| Input | Status | Line |\n|---|---|---|")
         for one in shown:

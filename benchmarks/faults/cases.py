@@ -35,11 +35,7 @@ CASES: dict[str, list[Case]] = {}
 
 
 def case(
-    group: str,
-    what: str,
-    needed: str,
-    status: int | tuple[int, ...] = 2,
-    slow: bool = False,
+    group: str, what: str, needed: str, status: int | tuple[int, ...] = 2, slow: bool = False
 ) -> Callable:
     """Adds a function of a place as a case."""
 
@@ -47,9 +43,7 @@ def case(
         statuses = status
         if isinstance(statuses, int):
             statuses = (statuses,)
-        CASES.setdefault(group, []).append(
-            Case(what, run, needed, statuses, slow),
-        )
+        CASES.setdefault(group, []).append(Case(what, run, needed, statuses, slow))
         return run
 
     return add

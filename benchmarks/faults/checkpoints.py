@@ -22,33 +22,17 @@ def _strays(run: Path) -> None:
     write(run / "checkpoints/7", "a file")
 
 
-@of_run(
-    "an empty folder 9 in checkpoints",
-    "checkpoints/9",
-    2,
-    "encode export average",
-)
+@of_run("an empty folder 9 in checkpoints", "checkpoints/9", 2, "encode export average")
 def _stray_step(run: Path) -> None:
     (run / "checkpoints/9").mkdir()
 
 
-@of_run(
-    "an empty folder 9 in checkpoints",
-    "set aside as 9.unreadable",
-    0,
-    "pretrain",
-    like=whole,
-)
+@of_run("an empty folder 9 in checkpoints", "set aside as 9.unreadable", 0, "pretrain", like=whole)
 def _stray_step_goes_on(run: Path) -> None:
     (run / "checkpoints/9").mkdir()
 
 
-@of_run(
-    "checkpoints vanished",
-    "checkpoint",
-    2,
-    "encode evaluate export average",
-)
+@of_run("checkpoints vanished", "checkpoint", 2, "encode evaluate export average")
 def _vanished(run: Path) -> None:
     shutil.rmtree(run / "checkpoints")
 
@@ -139,13 +123,9 @@ def _of_hashes(what: str, change: Callable[[str], str | None]) -> None:
 
 _of_hashes("are an empty table", lambda text: "{}")
 _of_hashes("are gone", lambda text: None)
+_of_hashes("have an infinite size", lambda text: re.sub(r"\[\s*\d+", "[Infinity", text, count=1))
 _of_hashes(
-    "have an infinite size",
-    lambda text: re.sub(r"\[\s*\d+", "[Infinity", text, count=1),
-)
-_of_hashes(
-    "have a size that is a text",
-    lambda text: re.sub(r"\[\s*(\d+)", r'["\1"', text, count=1),
+    "have a size that is a text", lambda text: re.sub(r"\[\s*(\d+)", r'["\1"', text, count=1)
 )
 
 
@@ -156,10 +136,7 @@ def _flipped_all(run: Path) -> None:
 
 
 @of_run(
-    "every file of the newest checkpoint is empty",
-    "checkpoints/6",
-    2,
-    "encode evaluate export",
+    "every file of the newest checkpoint is empty", "checkpoints/6", 2, "encode evaluate export"
 )
 def _emptied(run: Path) -> None:
     for path in (run / "checkpoints/6").rglob("*"):

@@ -123,9 +123,7 @@ def damaged(place: Place, seconds: float, seed: int) -> int:
     for name, verb in VERBS.items():
         said, whole[name] = verb(place)
         if said.status != 0 or not whole[name]:
-            raise SystemExit(
-                f"{name} of the whole run: {said.line} {said.trace}",
-            )
+            raise SystemExit(f"{name} of the whole run: {said.line} {said.trace}")
         place.fresh()
     files = sorted(path for path in place.run.rglob("*") if path.is_file())
     names = [path.relative_to(place.run) for path in files]
@@ -151,7 +149,7 @@ def damaged(place: Place, seconds: float, seed: int) -> int:
     possible = len(names) * len(DAMAGES) * len(VERBS)
     print(
         f"\n{tried} of {possible} (file, damage, verb) of {len(names)} files, seed {seed}:"
-        f" {len(problems)} wrong",
+        f" {len(problems)} wrong"
     )
     return int(bool(problems))
 
@@ -164,27 +162,18 @@ def _compile_once() -> None:
 
 
 def _drawn(
-    names: list[Path],
-    seconds: float,
-    seed: int,
+    names: list[Path], seconds: float, seed: int
 ) -> Iterator[tuple[Path, Callable, str, np.random.Generator]]:
     """Each (file, damage, verb) once, in a drawn order, for so long."""
     end = time.monotonic() + seconds
-    every = [
-        (file, damage, verb)
-        for file in names
-        for damage in DAMAGES
-        for verb in VERBS
-    ]
+    every = [(file, damage, verb) for file in names for damage in DAMAGES for verb in VERBS]
     order = np.random.default_rng(seed).permutation(len(every))
     for number in order.tolist():
         if time.monotonic() > end:
             return
         file, damage, verb = every[number]
         # Of its own, so that one can be had again.
-        mark = hashlib.sha256(
-            f"{seed} {file} {damage.__name__} {verb}".encode(),
-        )
+        mark = hashlib.sha256(f"{seed} {file} {damage.__name__} {verb}".encode())
         draw = np.random.default_rng([*mark.digest()])
         yield file, damage, verb, draw
 

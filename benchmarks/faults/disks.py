@@ -30,15 +30,7 @@ def disk(place: Place, size: str) -> Iterator[Path]:
     """The folder of a file system of so many bytes."""
     folder = place.root / "disk"
     folder.mkdir()
-    command = [
-        "mount",
-        "-t",
-        "tmpfs",
-        "-o",
-        f"size={size}",
-        "tmpfs",
-        str(folder),
-    ]
+    command = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)]
     subprocess.run(command, check=True)
     try:
         yield folder
@@ -169,12 +161,7 @@ def run_on_disk(place: Place) -> Iterator[Path]:
         yield folder / "run"
 
 
-@case(
-    READ_ONLY,
-    "`evaluate` of a run there",
-    "may not be written to",
-    slow=True,
-)
+@case(READ_ONLY, "`evaluate` of a run there", "may not be written to", slow=True)
 def _evaluate(place: Place) -> Said:
     with run_on_disk(place) as run:
         return cli("evaluate", run)
@@ -257,10 +244,7 @@ def no_file_left() -> Iterator[None]:
     gc.disable()
     taken = max(map(int, os.listdir("/proc/self/fd")))
     try:
-        with (
-            contextlib.ExitStack() as opened,
-            limited(resource.RLIMIT_NOFILE, taken + 1),
-        ):
+        with contextlib.ExitStack() as opened, limited(resource.RLIMIT_NOFILE, taken + 1):
             with contextlib.suppress(OSError):
                 while True:
                     opened.enter_context(open(os.devnull, "rb"))
@@ -270,12 +254,7 @@ def no_file_left() -> Iterator[None]:
 
 
 def _add_limited(verb: str) -> None:
-    @case(
-        LIMITS,
-        f"files of at most 2 kB (ulimit -f): `{verb}`",
-        "File too large",
-        slow=True,
-    )
+    @case(LIMITS, f"files of at most 2 kB (ulimit -f): `{verb}`", "File too large", slow=True)
     def run(place: Place) -> Said:
         to = place.root / "new"
         to.mkdir()
@@ -288,12 +267,7 @@ for _verb in ("encode", "vocab", "freeze", "export", "average", "pretrain"):
     _add_limited(_verb)
 
 
-@case(
-    LIMITS,
-    "no more open files (ulimit -n): `encode`",
-    "Too many open files",
-    slow=True,
-)
+@case(LIMITS, "no more open files (ulimit -n): `encode`", "Too many open files", slow=True)
 def _files(place: Place) -> Said:
     to = place.root / "new"
     to.mkdir()
@@ -311,10 +285,7 @@ def held(path: Path, **changes: object) -> Iterator[None]:
     from xlingjax.runtime import claim
 
     path.parent.mkdir(parents=True, exist_ok=True)
-    sleeping = subprocess.Popen(
-        [sys.executable, "-c", "input()"],
-        stdin=subprocess.PIPE,
-    )
+    sleeping = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     try:
         holder = claim.Holder(
             socket.gethostname(),
@@ -335,59 +306,32 @@ def _run(place: Place) -> Said:
         return place.pretrain(steps=8)
 
 
-@case(
-    LOCKS,
-    "`pretrain` where a process has died",
-    "finished at step 6",
-    0,
-    slow=True,
-)
+@case(LOCKS, "`pretrain` where a process has died", "finished at step 6", 0, slow=True)
 def _dead(place: Place) -> Said:
     with held(place.run / "in_use.json", process=2**22 - 7):
         return place.pretrain()
 
 
-@case(
-    LOCKS,
-    "`pretrain` where a number of a process was given again",
-    "finished",
-    0,
-    slow=True,
-)
+@case(LOCKS, "`pretrain` where a number of a process was given again", "finished", 0, slow=True)
 def _again(place: Place) -> Said:
     with held(place.run / "in_use.json", began="1"):
         return place.pretrain()
 
 
-@case(
-    LOCKS,
-    "`pretrain` where the claim is half a file of long ago",
-    "finished",
-    0,
-)
+@case(LOCKS, "`pretrain` where the claim is half a file of long ago", "finished", 0)
 def _half(place: Place) -> Said:
     path = write(place.run / "in_use.json", '{"host": "a')
     os.utime(path, (0, 0))
     return place.pretrain()
 
 
-@case(
-    LOCKS,
-    "`pretrain` where the claim is a folder",
-    "in_use.json: Is a directory",
-)
+@case(LOCKS, "`pretrain` where the claim is a folder", "in_use.json: Is a directory")
 def _folder(place: Place) -> Said:
     (place.run / "in_use.json").mkdir()
     return place.pretrain()
 
 
-@case(
-    LOCKS,
-    "`pretrain` where the claim has other types",
-    "finished",
-    0,
-    slow=True,
-)
+@case(LOCKS, "`pretrain` where the claim has other types", "finished", 0, slow=True)
 def _types(place: Place) -> Said:
     with held(place.run / "in_use.json", process="x", since=None, host=3):
         return place.pretrain()

@@ -126,11 +126,7 @@ def _checkpoint(place: Place) -> Said:
     return unrun(place, python(lambda: unpickled(path, [])))
 
 
-@case(
-    GROUP,
-    "a .npy of objects with a program, as vectors of `mine`",
-    "Python objects",
-)
+@case(GROUP, "a .npy of objects with a program, as vectors of `mine`", "Python objects")
 def _npy(place: Place) -> Said:
     from xlingjax.inference.vector_files import ShardedRows
 
@@ -150,10 +146,7 @@ def tensor(shape: list[int], end: int) -> bytes:
 
 @of_model("a safetensors header of 2^60 numbers", "no whole safetensors file")
 def _huge(place: Place, folder: Path) -> None:
-    write(
-        folder / "model.safetensors",
-        tensor([2**30, 2**30], 2**62) + b"\0" * 8,
-    )
+    write(folder / "model.safetensors", tensor([2**30, 2**30], 2**62) + b"\0" * 8)
 
 
 @of_model("a safetensors header of 2^62 bytes", "no whole safetensors file")
@@ -161,18 +154,12 @@ def _long_header(place: Place, folder: Path) -> None:
     write(folder / "model.safetensors", struct.pack("<Q", 2**62) + b"{}")
 
 
-@of_model(
-    "a safetensors header whose shape and bytes differ",
-    "no whole safetensors file",
-)
+@of_model("a safetensors header whose shape and bytes differ", "no whole safetensors file")
 def _shape(place: Place, folder: Path) -> None:
     write(folder / "model.safetensors", tensor([2**40], 8) + b"\0" * 8)
 
 
-@of_model(
-    "a safetensors header of negative numbers",
-    "no whole safetensors file",
-)
+@of_model("a safetensors header of negative numbers", "no whole safetensors file")
 def _negative(place: Place, folder: Path) -> None:
     write(folder / "model.safetensors", tensor([-1], 8) + b"\0" * 8)
 
@@ -223,11 +210,7 @@ def _tokenizer(place: Place, folder: Path) -> None:
     write(folder / "tokenizer.json", "[" * 100_000)
 
 
-@case(
-    GROUP,
-    "a .npy that claims 2^50 rows, as vectors of `mine`",
-    "missing or damaged",
-)
+@case(GROUP, "a .npy that claims 2^50 rows, as vectors of `mine`", "missing or damaged")
 def _rows(place: Place) -> Said:
     from xlingjax.inference.vector_files import ShardedRows
 
@@ -274,12 +257,7 @@ def _no_index(place: Place, folder: Path) -> None:
     write(folder / "model.safetensors.index.json", "[1]")
 
 
-@case(
-    GROUP,
-    "`data check` of a tar whose entries lead out of the folder",
-    "tar archive",
-    1,
-)
+@case(GROUP, "`data check` of a tar whose entries lead out of the folder", "tar archive", 1)
 def _tar(place: Place) -> Said:
     import io
     import tarfile
@@ -291,11 +269,7 @@ def _tar(place: Place) -> Said:
     return cli("data", "check", "--mono", path)
 
 
-@case(
-    GROUP,
-    "a run whose languages are paths",
-    "was trained with the languages",
-)
+@case(GROUP, "a run whose languages are paths", "was trained with the languages")
 def _languages(place: Place) -> Said:
     changed(place.run / "run.json", languages=["../../x", "en"])
     return _encoded(place)
@@ -314,28 +288,18 @@ def _imports(place: Place) -> Said:
 @case(GROUP, "`evaluate` of a run whose config.gin names TASKS", "--trust")
 def _tasks(place: Place) -> Said:
     path = place.run / "config.gin"
-    path.write_text(
-        path.read_text() + '\nTASKS = "this"\ncorpus.tasks = %TASKS\n',
-    )
+    path.write_text(path.read_text() + '\nTASKS = "this"\ncorpus.tasks = %TASKS\n')
     return cli("evaluate", place.run)
 
 
-@case(
-    GROUP,
-    "`evaluate` of a run whose config.gin includes /etc/passwd",
-    "/etc/passwd",
-)
+@case(GROUP, "`evaluate` of a run whose config.gin includes /etc/passwd", "/etc/passwd")
 def _includes(place: Place) -> Said:
     path = place.run / "config.gin"
     path.write_text('include "/etc/passwd"\n' + path.read_text())
     return cli("evaluate", place.run)
 
 
-@case(
-    GROUP,
-    "`encode` by a run with 10^9 x 10^9 numbers in run.json",
-    "does not fit the model",
-)
+@case(GROUP, "`encode` by a run with 10^9 x 10^9 numbers in run.json", "does not fit the model")
 def _wide_run(place: Place) -> Said:
     path = place.run / "run.json"
     model = json.loads(path.read_text())["model"]
@@ -349,16 +313,9 @@ def _nested(place: Place) -> Said:
     return cli("report", place.run)
 
 
-@case(
-    GROUP,
-    "an evaluations.jsonl of numbers that no float holds",
-    "evaluations.jsonl",
-    0,
-)
+@case(GROUP, "an evaluations.jsonl of numbers that no float holds", "evaluations.jsonl", 0)
 def _numbers(place: Place) -> Said:
-    line = (
-        '{"step": 1' + "0" * 5000 + ', "name": "x", "values": {"y": 1e999}}\n'
-    )
+    line = '{"step": 1' + "0" * 5000 + ', "name": "x", "values": {"y": 1e999}}\n'
     write(place.run / "evaluations.jsonl", line)
     return cli("report", place.run)
 

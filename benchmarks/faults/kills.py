@@ -37,7 +37,7 @@ def kills(place: Place, count: int, seed: int) -> int:
     print(
         f"the whole run: {STEPS} steps in {seconds:.1f} s\n\n"
         "| Signal | after, s | at step | status | goes on from | the same bits |\n"
-        "|---|--:|--:|--:|--:|---|",
+        "|---|--:|--:|--:|--:|---|"
     )
     wrong = 0
     for number in range(count):
@@ -61,12 +61,9 @@ def kills(place: Place, count: int, seed: int) -> int:
         if again:
             goes_on = again[-1]["step"]
         print(
-            f"| {kind.name} | {moment:.1f} | {at} | {status} | {goes_on} | {verdict} |",
-            flush=True,
+            f"| {kind.name} | {moment:.1f} | {at} | {status} | {goes_on} | {verdict} |", flush=True
         )
-    print(
-        f"\n{count} kills, seed {seed}: {count - wrong} end in the bits of the whole run",
-    )
+    print(f"\n{count} kills, seed {seed}: {count - wrong} end in the bits of the whole run")
     return int(wrong > 0)
 
 
@@ -82,9 +79,7 @@ def _start(place: Place, run: Path) -> subprocess.Popen:
 
 def _end(process: subprocess.Popen) -> None:
     if status := process.wait():
-        raise SystemExit(
-            f"a run that nothing stopped ended with status {status}",
-        )
+        raise SystemExit(f"a run that nothing stopped ended with status {status}")
 
 
 def _made(run: Path) -> tuple:
@@ -92,8 +87,7 @@ def _made(run: Path) -> tuple:
     params = jax.tree.leaves(open_run(str(run)).params)
     lines = (run / "metrics.jsonl").read_text("utf-8").splitlines()
     logged = [
-        (record["step"], record["objective"], record["loss"])
-        for record in map(json.loads, lines)
+        (record["step"], record["objective"], record["loss"]) for record in map(json.loads, lines)
     ]
     return [np.asarray(one).tobytes() for one in params], logged
 

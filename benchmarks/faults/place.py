@@ -116,12 +116,7 @@ def python(call: Callable[[], object]) -> Said:
 
 def _stream(errors: str) -> io.TextIOWrapper:
     """As Python opens the standard streams."""
-    return io.TextIOWrapper(
-        io.BytesIO(),
-        encoding="utf-8",
-        errors=errors,
-        write_through=True,
-    )
+    return io.TextIOWrapper(io.BytesIO(), encoding="utf-8", errors=errors, write_through=True)
 
 
 def _said(call: Callable[[], int]) -> Said:
@@ -179,14 +174,7 @@ class Place:
     def pretrain(self, *words: object, steps: int = STEPS) -> Said:
         """A training by own.gin in the run's folder."""
         recipe = self.recipe(steps)
-        return cli(
-            "pretrain",
-            "--gin_file",
-            recipe,
-            "--workdir",
-            self.run,
-            *words,
-        )
+        return cli("pretrain", "--gin_file", recipe, "--workdir", self.run, *words)
 
     def _make(self) -> None:
         self.root.mkdir(parents=True)
@@ -212,7 +200,7 @@ class Place:
                 "90",
                 "--output",
                 self.root / "vocab",
-            ),
+            )
         )
         self._require(self.pretrain())
 

@@ -84,10 +84,7 @@ def last_line(place: Place) -> Any:
 
 
 def as_of(
-    place: Place,
-    verb: str,
-    spoil: Callable[[Path], Any],
-    like: Callable[[Path], Any],
+    place: Place, verb: str, spoil: Callable[[Path], Any], like: Callable[[Path], Any]
 ) -> Said:
     """What a verb says of a spoilt run; a fault where it makes another thing of it than of one that
     is `like`."""
@@ -157,17 +154,9 @@ def _add_byte(name: str, verbs: str, status: int, needed: str) -> None:
         path.write_bytes(content[:at] + b"\xff" + content[at:])
 
 
+_add_byte("metrics.jsonl", "report pretrain", 0, "metrics.jsonl line 2: not UTF-8; left out")
 _add_byte(
-    "metrics.jsonl",
-    "report pretrain",
-    0,
-    "metrics.jsonl line 2: not UTF-8; left out",
-)
-_add_byte(
-    "evaluations.jsonl",
-    "report pretrain",
-    0,
-    "evaluations.jsonl line 2: not UTF-8; left out",
+    "evaluations.jsonl", "report pretrain", 0, "evaluations.jsonl line 2: not UTF-8; left out"
 )
 _add_byte("log.txt", "report", 0, "log.txt line 2: not UTF-8")
 _add_byte("log.txt", "pretrain", 0, "finished at step 8")
@@ -175,12 +164,7 @@ _add_byte("rows.html", "report", 0, "rows.html line 2: not UTF-8")
 _add_byte("config.gin", "report", 0, "config.gin line 2: not UTF-8")
 _add_byte("config.gin", "evaluate", 2, "config.gin, line 2: not valid UTF-8")
 _add_byte("config.gin", "average", 2, "config.gin line 2: not UTF-8")
-_add_byte(
-    "run.json",
-    "report encode export average pretrain",
-    2,
-    "run.json line 2: not UTF-8",
-)
+_add_byte("run.json", "report encode export average pretrain", 2, "run.json line 2: not UTF-8")
 _add_byte("run.json", "evaluate", 0, "run.json is not what it was")
 
 
@@ -213,11 +197,7 @@ def _all_shapes(run: Path) -> None:
         path.write_bytes(lines + path.read_bytes())
 
 
-@of_run(
-    "numbers that are texts in a line of metrics.jsonl",
-    "metrics.jsonl line 1: ",
-    0,
-)
+@of_run("numbers that are texts in a line of metrics.jsonl", "metrics.jsonl line 1: ", 0)
 def _texts(run: Path) -> None:
     path = run / "metrics.jsonl"
     first, *others = path.read_text().splitlines(keepends=True)
@@ -226,11 +206,7 @@ def _texts(run: Path) -> None:
     path.write_text(line + "\n" + "".join(others))
 
 
-@of_run(
-    "values of every other type in evaluations.jsonl",
-    "values of another shape",
-    0,
-)
+@of_run("values of every other type in evaluations.jsonl", "values of another shape", 0)
 def _values(run: Path) -> None:
     path = run / "evaluations.jsonl"
     spoilt = []
@@ -266,11 +242,7 @@ def _best(place: Place) -> Said:
     return encode(place, f"{place.run}@perplexity/mean")
 
 
-@case(
-    GROUP,
-    "a best.json of step 99: `encode RUN@METRIC`",
-    "has no checkpoint 99",
-)
+@case(GROUP, "a best.json of step 99: `encode RUN@METRIC`", "has no checkpoint 99")
 def _best_step(place: Place) -> Said:
     best = {"perplexity/mean": {"step": 99, "value": 1.0}}
     write(place.run / "best.json", json.dumps(best))
@@ -286,21 +258,12 @@ def _steps(run: Path) -> None:
     changed(run / "result.json", steps="6")
 
 
-@of_run(
-    "a result.json that stopped early in no words",
-    "values of another shape",
-    0,
-)
+@of_run("a result.json that stopped early in no words", "values of another shape", 0)
 def _stopped(run: Path) -> None:
     changed(run / "result.json", stopped_early={"metric": 3})
 
 
-@of_run(
-    "a result.json of other evaluations",
-    "result.json is not what it was",
-    0,
-    "encode report",
-)
+@of_run("a result.json of other evaluations", "result.json is not what it was", 0, "encode report")
 def _evaluations(run: Path) -> None:
     best = {"retrieval": {"layers": "x", "best_layer": [9]}, "perplexity": {}}
     changed(run / "result.json", evaluations=best)
@@ -312,12 +275,7 @@ def _types(run: Path) -> None:
     changed(run / "run.json", sessions=[odd], stages=[1], steps="x", shapes=3)
 
 
-@of_run(
-    "a run.json without its model",
-    "run.json: model is missing",
-    2,
-    "encode average export",
-)
+@of_run("a run.json without its model", "run.json: model is missing", 2, "encode average export")
 def _no_model(run: Path) -> None:
     path = run / "run.json"
     record = json.loads(path.read_text())
@@ -336,34 +294,15 @@ def _add_folder(name: str, verbs: str, needed: str, status: int = 2) -> None:
 
 
 _add_folder("metrics.jsonl", "report pretrain", "metrics.jsonl")
-_add_folder(
-    "evaluations.jsonl",
-    "report evaluate pretrain",
-    "evaluations.jsonl",
-)
-_add_folder(
-    "config.gin",
-    "report",
-    "config.gin: cannot be read (Is a directory); left out",
-    0,
-)
+_add_folder("evaluations.jsonl", "report evaluate pretrain", "evaluations.jsonl")
+_add_folder("config.gin", "report", "config.gin: cannot be read (Is a directory); left out", 0)
 _add_folder("config.gin", "evaluate average pretrain", "config.gin")
 _add_folder("run.json", "report encode average pretrain", "run.json")
 _add_folder("result.json", "report pretrain", "result.json")
 _add_folder("best.json", "pretrain", "best.json")
-_add_folder(
-    "log.txt",
-    "report",
-    "log.txt: cannot be read (Is a directory); left out",
-    0,
-)
+_add_folder("log.txt", "report", "log.txt: cannot be read (Is a directory); left out", 0)
 _add_folder("log.txt", "pretrain", "log.txt")
-_add_folder(
-    "rows.html",
-    "report",
-    "rows.html: cannot be read (Is a directory); left out",
-    0,
-)
+_add_folder("rows.html", "report", "rows.html: cannot be read (Is a directory); left out", 0)
 _add_folder("vocab.model", "encode export pretrain", "vocab.model")
 _add_folder("report.html", "report", "report.html")
 _add_folder("report.json", "report", "report.json")
@@ -387,13 +326,7 @@ def other_vocabulary(place: Place) -> Path:
 
 
 def _add_vocabulary(verb: str, needed: str, status: int = 2) -> None:
-    @case(
-        GROUP,
-        f"the vocabulary of another text: `{verb}`",
-        needed,
-        status,
-        slow=True,
-    )
+    @case(GROUP, f"the vocabulary of another text: `{verb}`", needed, status, slow=True)
     def run(place: Place) -> Said:
         other = other_vocabulary(place)
         for name in ("vocab.model", "vocab.json"):
@@ -405,35 +338,20 @@ _add_vocabulary("encode", "another vocabulary")
 _add_vocabulary("export", "another vocabulary")
 
 
-@case(
-    GROUP,
-    "another vocabulary in VOCABULARY: `pretrain`",
-    "belongs to another run",
-    slow=True,
-)
+@case(GROUP, "another vocabulary in VOCABULARY: `pretrain`", "belongs to another run", slow=True)
 def _other_setting(place: Place) -> Said:
     words = f"--gin.VOCABULARY='{other_vocabulary(place)}'"
     return place.pretrain(words, steps=STEPS + 2)
 
 
-@case(
-    GROUP,
-    "the run.json of a larger run: `encode`",
-    "does not fit the model",
-    slow=True,
-)
+@case(GROUP, "the run.json of a larger run: `encode`", "does not fit the model", slow=True)
 def _larger(place: Place) -> Said:
     other = other_run(place, "--gin.model.dim=64")
     shutil.copy(other / "run.json", place.run)
     return encode(place)
 
 
-@case(
-    GROUP,
-    "the checkpoints of another run: `pretrain`",
-    "belongs to another run",
-    slow=True,
-)
+@case(GROUP, "the checkpoints of another run: `pretrain`", "belongs to another run", slow=True)
 def _other_checkpoints(place: Place) -> Said:
     other = other_run(place, "--gin.SEED=7")
     for name in ("checkpoints", "data_state"):

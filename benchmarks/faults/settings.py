@@ -97,13 +97,7 @@ def _folder(place: Place) -> Said:
 
 @case(GROUP, "a workdir that is a file", "cannot be written")
 def _file_workdir(place: Place) -> Said:
-    return cli(
-        "pretrain",
-        "--gin_file",
-        place.recipe(6),
-        "--workdir",
-        place.gin,
-    )
+    return cli("pretrain", "--gin_file", place.recipe(6), "--workdir", place.gin)
 
 
 @case(GROUP, "a workdir below a file", "cannot be written")
@@ -118,15 +112,7 @@ def _below_file(place: Place) -> Said:
 def encode(place: Place, *words: object, language: str = "de") -> Said:
     output = ("--output", place.root / "v.npy")
     given = ("--input", place.root / "held/de.txt")
-    return cli(
-        "encode",
-        place.run,
-        "--language",
-        language,
-        *given,
-        *output,
-        *words,
-    )
+    return cli("encode", place.run, "--language", language, *given, *output, *words)
 
 
 @case(GROUP, "`encode --language` of no language", "nor a code")
@@ -134,12 +120,7 @@ def _no_language(place: Place) -> Said:
     return encode(place, language="klingonisch")
 
 
-@case(
-    GROUP,
-    "`encode --language` that the run does not know",
-    "none of the run's",
-    0,
-)
+@case(GROUP, "`encode --language` that the run does not know", "none of the run's", 0)
 def _other_language(place: Place) -> Said:
     return encode(place, language="fr")
 
@@ -203,14 +184,7 @@ def _picture_999(place: Place) -> Said:
 
 @case(GROUP, "`average` of a checkpoint that is not there", "99")
 def _average(place: Place) -> Said:
-    return cli(
-        "average",
-        place.run,
-        "--steps",
-        "3,99",
-        "--output",
-        place.root / "m",
-    )
+    return cli("average", place.run, "--steps", "3,99", "--output", place.root / "m")
 
 
 @case(GROUP, "`report` of a folder without a run", "not a run folder")
@@ -241,13 +215,7 @@ def _overlap(place: Place) -> Said:
     return cli("data", "check", *words, place.root / "pairs")
 
 
-@case(
-    GROUP,
-    "a run whose held-out text is in its text",
-    "NOT HELD OUT",
-    0,
-    slow=True,
-)
+@case(GROUP, "a run whose held-out text is in its text", "NOT HELD OUT", 0, slow=True)
 def _overlap_of_run(place: Place) -> Said:
     return pretrained(place, f'HELDOUT_TEXT = "{place.root}/mono/de/a.txt"')
 
@@ -263,19 +231,7 @@ def _name(place: Place) -> Said:
     return cli("data", "check", "--mono", f"de={name}")
 
 
-@case(
-    GROUP,
-    "a name of a file with an end of line",
-    "an end of line in this name",
-)
+@case(GROUP, "a name of a file with an end of line", "an end of line in this name")
 def _name_line(place: Place) -> Said:
     path = write(place.root / "a\nerror: b.txt", b"ein \xff Hund\n")
-    return cli(
-        "vocab",
-        "--mono",
-        f"de={path}",
-        "--size",
-        50,
-        "--output",
-        place.root / "n",
-    )
+    return cli("vocab", "--mono", f"de={path}", "--size", 50, "--output", place.root / "n")

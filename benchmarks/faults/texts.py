@@ -9,12 +9,7 @@ GROUP = "texts, outputs and names"
 
 
 def encoded(
-    place: Place,
-    *,
-    text: object = "",
-    run: object = "",
-    output: object = "",
-    more: tuple = (),
+    place: Place, *, text: object = "", run: object = "", output: object = "", more: tuple = ()
 ) -> Said:
     return cli(
         "encode",

@@ -229,8 +229,7 @@ def test_bad_recipes(refused, tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-    "line",
-    ["", "pretrian", "pretrain", "report", "doctor --gin.SEED=1", "vocab"],
+    "line", ["", "pretrian", "pretrain", "report", "doctor --gin.SEED=1", "vocab"]
 )
 def test_wrong_usage_is_one_line(line, refused):
     refused(main.main(line.split()))

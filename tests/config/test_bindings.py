@@ -128,10 +128,7 @@ def said(tmp_path, line, *overrides):
             "tlm.sampling = @sampling()",
             "'tlm' has no parameter 'sampling'; its text has: pairs/text.sampling",
         ),
-        (
-            "perplexity.seed = 3",
-            "'perplexity' has no parameter 'seed'; there are ",
-        ),
+        ("perplexity.seed = 3", "'perplexity' has no parameter 'seed'; there are "),
         ("mlm.text = @sampling()", "mlm.text=@sampling(): TextSource (a reference, @NAME"),
         ("text.stage = 5", "'text' has no parameter 'stage'"),
         (

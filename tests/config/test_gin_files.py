@@ -150,9 +150,7 @@ def came(here, monkeypatch):
 
     for name in ("module_of_run", "package_of_run", "package_of_run.part"):
         monkeypatch.delitem(sys.modules, name, raising=False)
-    (here / "module_of_run.py").write_text(
-        "import pathlib\npathlib.Path('imported').touch()\n",
-    )
+    (here / "module_of_run.py").write_text("import pathlib\npathlib.Path('imported').touch()\n")
     (here / "package_of_run").mkdir()
     (here / "package_of_run" / "part.py").write_text((here / "module_of_run.py").read_text())
     return write
@@ -237,9 +235,7 @@ def test_text_of_parts_keeps_its_lines(here):
         (
             ["recipes/xlm_tiny.gin", "objectives/mlm.gin"],
             [],
-            [
-                "note: objectives/mlm.gin sets train.objectives=[@mlm()] (was [@mlm(), @tlm()])",
-            ],
+            ["note: objectives/mlm.gin sets train.objectives=[@mlm()] (was [@mlm(), @tlm()])"],
         ),
         (["recipes/ernie_m_base.gin", "objectives/camlm.gin"], ["MAX_PIECES=500", CAMLM], []),
         (

@@ -502,12 +502,7 @@ def test_the_first_phase_of_veco_is_paid_for_the_cross_attention_alone(name):
     plugged_in = ["veco_plug_in_x", "veco_plug_in_y"]
     plugged_out = ["veco_plug_out_x", "veco_plug_out_y"]
     of_text = [name.replace("veco", "veco_text") for name in (*plugged_out, *plugged_in)]
-    assert terms == [
-        of_text[2:],
-        of_text,
-        plugged_in,
-        [*plugged_out, *plugged_in, "veco_tlm"],
-    ]
+    assert terms == [of_text[2:], of_text, plugged_in, [*plugged_out, *plugged_in, "veco_tlm"]]
 
 
 def test_a_factor_of_what_is_left_out_is_refused():

@@ -211,8 +211,7 @@ def test_every_configurable_refuses_what_no_setting_can_be(tmp_path):
         name, parameter = known[count] if count < len(known) else generator.choice(known)
         key = f"{name}.{parameter.name}"
         ranged = numeric(parameter) or isinstance(
-            ranges.range_of(name, parameter.name),
-            ranges.Words,
+            ranges.range_of(name, parameter.name), ranges.Words
         )
         if ranged and generator.random() < 0.6:
             value = out_of_range(generator, name, parameter)

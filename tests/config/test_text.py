@@ -64,13 +64,7 @@ def not_ours(corpus):
     for code, lines in LINES.items():
         for begin in range(0, len(lines), 9):
             documents[code] += [*lines[begin : begin + 9], ""]
-    register_source(
-        "not_ours.documents",
-        source(documents),
-        ["de", "en"],
-        vocabulary,
-        keys=keys,
-    )
+    register_source("not_ours.documents", source(documents), ["de", "en"], vocabulary, keys=keys)
     wrong = {"no": LINES["en"][1:] + LINES["en"][:1]}
     register_source(
         "not_ours.triples",
@@ -81,10 +75,7 @@ def not_ours(corpus):
     )
     plain = {"targets": seqio.Feature(SeqioVocabulary(vocabulary), add_eos=False)}
     seqio.TaskRegistry.add(
-        "not_ours_plain",
-        source({"targets": LINES["de"]}),
-        preprocessors=[],
-        output_features=plain,
+        "not_ours_plain", source({"targets": LINES["de"]}), preprocessors=[], output_features=plain
     )
     rates = [("not_ours.de", 1.0), ("not_ours.en", 1.0)]
     seqio.MixtureRegistry.add("not_ours.text", rates)
@@ -379,7 +370,7 @@ def test_the_configuration_of_an_older_run_is_understood(corpus, tmp_path):
         "mlm.holdout = 0.5\n"
         "tlm.corpus = @corpus()\n"
         "tlm.sampling = @tlm/sampling()\n"
-        "tlm.seed = %SEED\n",
+        "tlm.seed = %SEED\n"
     )
     found = read([str(old)], corpus)
     own = {"mlm.text": "@mine/text()", "mine/text.seed": 5, "mine/text.holdout": 0.5}
@@ -395,8 +386,7 @@ def test_the_configuration_of_an_older_run_is_understood(corpus, tmp_path):
 
 def test_pairs_that_an_objective_names_are_no_mixtures(corpus, not_ours):
     text = TextSource(
-        make_corpus(vocabulary=f"{corpus}/vocab", languages="de en"),
-        mixture="not_ours.pairs",
+        make_corpus(vocabulary=f"{corpus}/vocab", languages="de en"), mixture="not_ours.pairs"
     )
     count = {}
     for where, files in {"mixture": None, "files": [f"{corpus}/pairs/*"]}.items():

@@ -135,10 +135,7 @@ def test_a_truncated_document_is_one_example_of_its_first_tokens(aligned):
         (1, 5, "truncated"),
     )
     # Of the first the first sentence fills the row: one language, and no example.
-    assert ids(4, parity="odd") == (
-        {((BOS, 20, EOS, 72), (0, 0, 0, 1))},
-        (3, 5, "truncated"),
-    )
+    assert ids(4, parity="odd") == ({((BOS, 20, EOS, 72), (0, 0, 0, 1))}, (3, 5, "truncated"))
     # Of the other parity the first two of these are.
     assert ids(4, parity="coin")[1] == (1, 5, "truncated")
     # Its tokens in both languages, ends included.
@@ -161,11 +158,7 @@ def test_a_document_that_goes_on_leaves_out_a_rest_of_one_language(aligned):
 def test_sentences_alone_are_examples_where_asked(aligned):
     rows = switched_rows(aligned, (1, 14), 8, parity="odd", packing=False, alone=True)
     got = {ids for ids, *_ in examples(read(aligned, rows, 8, range(rows.count), bos=BOS))}
-    assert got == {
-        (BOS, 10, 11, EOS, 61, 62, 63, EOS),
-        (BOS, 13, 14, EOS),
-        (BOS, 20, EOS, 72, EOS),
-    }
+    assert got == {(BOS, 10, 11, EOS, 61, 62, 63, EOS), (BOS, 13, 14, EOS), (BOS, 20, EOS, 72, EOS)}
     assert counted(rows) == (0, 5, "alone") and rows.sentences == 5
     # Of a truncated one what is behind the end is still left out.
     rows = switched_rows(

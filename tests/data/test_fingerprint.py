@@ -67,11 +67,7 @@ def test_it_is_equal_in_another_process_and_wherever_the_code_stands():
     script = "import tests.data.test_fingerprint as of; print(*of.made())"
     environment = {**os.environ, "PYTHONHASHSEED": "7"}
     other = subprocess.run(
-        [sys.executable, "-c", script],
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=True,
+        [sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True
     )
     assert other.stdout.split() == found
 

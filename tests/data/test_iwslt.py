@@ -67,11 +67,7 @@ def by_the_script(folder, language):
         " | sed -e 's/<description>//g' | sed -e 's/<\\/description>//g'"
     )
     return subprocess.run(
-        pipe,
-        shell=True,
-        capture_output=True,
-        text=True,
-        check=True,
+        pipe, shell=True, capture_output=True, text=True, check=True
     ).stdout.splitlines()
 
 

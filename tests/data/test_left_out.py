@@ -117,11 +117,7 @@ def test_of_documents_the_sentences_are_counted_that_no_example_has(tmp_path, vo
     six = [("Ja", "yes")] * 5 + [("nein " * 30, "no " * 30)]
     documents = [("Ja", "yes"), ("Nein", "no"), ("", ""), *six, ("", ""), ("allein", "alone")]
     source = file_source(
-        ClMlmFeatures(truncate=truncate),
-        vocabulary,
-        2,
-        40,
-        parallel=written(tmp_path, documents),
+        ClMlmFeatures(truncate=truncate), vocabulary, 2, 40, parallel=written(tmp_path, documents)
     )
     (found,) = Peekable(source).left_out.values()
     said = message("cl_mlm", 40, Peekable(source).left_out)
@@ -165,21 +161,12 @@ def test_a_run_says_it_behind_its_first_step(tmp_path, vocabulary, monkeypatch):
 def test_inspect_says_it_too(tmp_path, vocabulary):
     pairs = [pair for pair in zip(DE, EN, strict=True) if all(pair)]
     source = file_source(
-        TlmFeatures(max_pieces=30),
-        vocabulary,
-        2,
-        48,
-        parallel=written(tmp_path, pairs),
+        TlmFeatures(max_pieces=30), vocabulary, 2, 48, parallel=written(tmp_path, pairs)
     )
     out = io.StringIO()
     console = Console(file=out, width=1_000, color_system=None)
     inspector.inspect(
-        {"tlm": (TLM(), source)},
-        vocabulary,
-        rows=1,
-        batches=1,
-        console=console,
-        output=tmp_path,
+        {"tlm": (TLM(), source)}, vocabulary, rows=1, batches=1, console=console, output=tmp_path
     )
     left = too_many(pairs, vocabulary, 48, 30)
     said = f"arning: tlm: {left} of {len(pairs)} examples ("

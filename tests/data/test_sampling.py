@@ -90,7 +90,7 @@ def test_a_table_rounds_and_is_of_a_thousand_steps_where_no_number_is_given():
             "rows": 8,
             "share": 0.666667,
             "epochs_per_1000_steps": round(epochs, 4),
-        },
+        }
     ]
     assert round(epochs, 4) != round(epochs, 5)
     title, line = format_table(table).splitlines()

@@ -44,10 +44,7 @@ def register(monkeypatch):
             )
         names.append(name)
         return seqio.TaskRegistry.add(
-            name,
-            source=source,
-            preprocessors=list(preprocessors),
-            output_features=features,
+            name, source=source, preprocessors=list(preprocessors), output_features=features
         )
 
     yield registered
@@ -71,7 +68,7 @@ def test_preprocessors_of_a_task_over_our_files_are_run(register, vocabulary, tm
     path = write(tmp_path / "de.txt", "\n".join(LINES) + "\n")
     source = TextFiles({"train": [Text(path, "de")]})
     short = seqio.map_over_dataset(
-        lambda example: {"text": tf.strings.substr(example["text"], 0, 9)},
+        lambda example: {"text": tf.strings.substr(example["text"], 0, 9)}
     )
     features = {"text": feature(SeqioVocabulary(vocabulary), add_eos=False)}
     task = register("cut.de", source, features, [short, seqio.preprocessors.tokenize])
@@ -88,10 +85,7 @@ def test_preprocessors_of_a_task_over_our_files_are_run(register, vocabulary, tm
 def test_an_ordinary_t5_task_is_tokenised_with_the_runs_vocabulary(register, vocabulary):
     """`targets` alone, T5's vocabulary with its sentinels, and the `</s>` that T5 appends."""
     theirs = seqio.SentencePieceVocabulary(str(T5_MODEL), extra_ids=10)
-    features = {
-        "inputs": feature(theirs, required=False),
-        "targets": feature(theirs, add_eos=True),
-    }
+    features = {"inputs": feature(theirs, required=False), "targets": feature(theirs, add_eos=True)}
     steps = [
         functools.partial(seqio.preprocessors.rekey, key_map={"targets": "text"}),
         seqio.preprocessors.tokenize,
@@ -218,10 +212,7 @@ def test_what_cannot_be_understood_is_refused(register, vocabulary):
         task_records(task, "train", vocabulary, languages=["de"])
     others = {name: feature(theirs) for name in ("question", "answer", "context")}
     task = register(
-        "three.de",
-        dict.fromkeys(others, LINES),
-        others,
-        [seqio.preprocessors.tokenize],
+        "three.de", dict.fromkeys(others, LINES), others, [seqio.preprocessors.tokenize]
     )
     with pytest.raises(UserError, match="three.de has the features answer, context, question;"):
         task_records(task, "train", vocabulary, languages=["de"])
@@ -291,10 +282,7 @@ def test_names_of_languages_and_empty_inputs(register, vocabulary):
 
 def test_lines_of_files_that_are_cut_otherwise_are_read_anew(register, vocabulary, tmp_path):
     path = write(tmp_path / "de.txt", "\n".join(LINES) + "\n")
-    named = [
-        lambda lines: lines.map(lambda line: {"targets": line}),
-        seqio.preprocessors.tokenize,
-    ]
+    named = [lambda lines: lines.map(lambda line: {"targets": line}), seqio.preprocessors.tokenize]
     features = {"targets": feature(SeqioVocabulary(vocabulary), add_eos=False)}
     for skipped in (0, 2):
         source = seqio.TextLineDataSource({"train": str(path)}, skip_header_lines=skipped)
@@ -313,11 +301,7 @@ def test_lines_of_files_that_are_cut_otherwise_are_read_anew(register, vocabular
     ],
 )
 def test_a_name_with_a_language_that_the_run_lacks_is_not_read_as_the_other(
-    register,
-    vocabulary,
-    name,
-    languages,
-    other,
+    register, vocabulary, name, languages, other
 ):
     features = {"targets": feature(SeqioVocabulary(vocabulary), add_eos=False)}
     task = register(name, {"targets": LINES}, features, [seqio.preprocessors.tokenize])
@@ -360,11 +344,7 @@ def partly(dataset, length):
     ids=["closure", "object", "partial"],
 )  # fmt: skip
 def test_what_a_preprocessor_closes_over_is_in_the_token_cache(
-    register,
-    vocabulary,
-    tmp_path,
-    monkeypatch,
-    cut,
+    register, vocabulary, tmp_path, monkeypatch, cut
 ):
     """Two preprocessors of one name and one text: lines cut at 3 are not those cut at 9."""
     path = write(tmp_path / "de.txt", "\n".join(LINES) + "\n")

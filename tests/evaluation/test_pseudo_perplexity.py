@@ -100,15 +100,11 @@ def test_the_perplexity_is_that_of_both_stages_by_hand(evaluator):
             used = row["masked_weights"] > 0
             assert used.any()
             for column, target in zip(
-                row["masked_positions"][used],
-                row["masked_targets"][used],
-                strict=True,
+                row["masked_positions"][used], row["masked_targets"][used], strict=True
             ):
                 assert row["input_ids"][column] == vocabulary.mask_id
                 assert row["original_ids"][column] == target and column < text
-                nll[toy.LANGUAGES[own]].append(
-                    -log_softmax(encoder, params, h_LD[column])[target],
-                )
+                nll[toy.LANGUAGES[own]].append(-log_softmax(encoder, params, h_LD[column])[target])
         expected = {code: np.exp(np.mean(found)) for code, found in nll.items()}
         assert values["by_language"][f"{share:g}"] == pytest.approx(expected, rel=1e-4)
         assert values[f"share_{share:g}"] == pytest.approx(np.mean([*expected.values()]), rel=1e-4)

@@ -20,12 +20,7 @@ from xlingjax.data.labelled.records import Question
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
 from xlingjax.evaluation import span_qa
-from xlingjax.evaluation.span_qa import (
-    best_answers,
-    n_best,
-    predict,
-    predict_answers,
-)
+from xlingjax.evaluation.span_qa import best_answers, n_best, predict, predict_answers
 from xlingjax.evaluation.submissions import write_predictions
 from xlingjax.evaluation.task import predictions
 from xlingjax.model.partition import MeshConfig, make_mesh
@@ -186,7 +181,7 @@ def test_answers_are_those_of_the_logits(model, tmp_path):
                 if w.question == index
                 for i in np.flatnonzero(w.maximal)
                 for j in range(i, min(i + 3, len(w.spans)))
-            ),
+            )
         )
         assert found[q.id] == best[1]
     unlabelled = [replace(q, answers=(), starts=()) for q in questions]
@@ -236,21 +231,14 @@ def test_f1_and_exact_match_by_language(model, tmp_path, monkeypatch):
     assert (
         values["by_language"]
         == values["exact_match_by_language"]
-        == {
-            "de": 1.0,
-            "en": 1.0,
-            "fr": 0.0,
-        }
+        == {"de": 1.0, "en": 1.0, "fr": 0.0}
     )
     assert (
         values["en"],
         values["mean_other"],
         values["en_exact_match"],
         values["mean_other_exact_match"],
-    ) == (
-        1,
-        0.5,
-    ) * 2
+    ) == (1, 0.5) * 2
     assert (values["kind"], values["metric"]) == ("span_qa", "squad")
     with pytest.raises(
         UserError, match="fr.json: METRIC mlqa has rules for ar, de, en.* none for fr"

@@ -68,7 +68,7 @@ def test_a_t5_task_of_pairs_becomes_a_model_that_transformers_opens(tmp_path, mo
     line = small_corpus.GERMAN[0]
     ids = tokenizer(line)["input_ids"]
     assert [i for i in ids if i not in opened.vocabulary.special_ids] == opened.vocabulary.encode(
-        line,
+        line
     )
     with torch.no_grad():
         states = model(**tokenizer([line], return_tensors="pt")).last_hidden_state

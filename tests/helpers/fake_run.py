@@ -75,7 +75,7 @@ SAMPLES = {
                     "target": "猫",
                     "predictions": [["狗", 0.3]],
                     "with_partner": [["猫", 0.8]],
-                },
+                }
             ],
         }
     ],
@@ -91,7 +91,7 @@ RECOVERY = {
             "partner_language": "en",
             "partner": ["</s>", "▁The", "▁cat"],
             "attention": [[0.1, 0.8, 0.1], [0.0, 0.25, 0.75]],
-        },
+        }
     ],
 }
 ATTENTION = {
@@ -110,7 +110,7 @@ ATTENTION = {
                 [1.0, 0.0, 0.0, 0.0],
                 [0.5, 0.5, 0.0, 0.0],
             ],
-        },
+        }
     ],
 }
 PSEUDO = {
@@ -138,7 +138,7 @@ NEGATIVES = [
         "pairs": 1234,
         "similarity": {"hard": 0.61, "random": 0.05},
         "rows": [[0.6729, "hard", "Diana jumped.", "Diana sprang.", "Diana <schlief>."]],
-    },
+    }
 ]
 
 

@@ -162,10 +162,7 @@ def restored(rng, rows, length, vocab):
             ids[-1] = EOS
             fields["input_ids"][row, : used + 1] = [EOS, *ids]
             fields["decoder_ids"][row, :used], fields["decoder_targets"][row, :used] = (
-                [
-                    EOS,
-                    *ids[:-1],
-                ],
+                [EOS, *ids[:-1]],
                 ids,
             )
             for prefix, count in (("", used + 1), ("decoder_", used)):

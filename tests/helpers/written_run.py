@@ -9,10 +9,7 @@ import orbax.checkpoint as ocp
 def write(folder, model, params, step=7, languages=("de", "en", "zh"), vocabulary=None):
     """run.json, and the checkpoint of `step` beside those that are there. vocabulary: its hash."""
     data = {"vocabulary": vocabulary or {"sha256": "abc"}, "languages": list(languages)}
-    identity = {
-        "data": {"mlm": data},
-        "model": dataclasses.asdict(model),
-    }
+    identity = {"data": {"mlm": data}, "model": dataclasses.asdict(model)}
     record = {
         "model": dataclasses.asdict(model),
         "languages": list(languages),

@@ -126,10 +126,7 @@ def test_mined_pairs_are_the_same_by_all_lists_from_disk(rows, tmp_path, small_p
     stored = [on_disk(tmp_path / n, x, 300) for n, x in zip("st", (source, target), strict=True)]
     expected = mine.mine(source, target, margin=margin)
     found = mine.mine(
-        *stored,
-        margin=margin,
-        search=Search("ivf", lists=30, probes=30),
-        folder=tmp_path / "found",
+        *stored, margin=margin, search=Search("ivf", lists=30, probes=30), folder=tmp_path / "found"
     )
     np.testing.assert_array_equal(found.source, expected.source)
     np.testing.assert_array_equal(found.target, expected.target)

@@ -126,9 +126,7 @@ def test_cudnn_is_given_the_mask_that_xla_computes(monkeypatch, mask, packed):
     monkeypatch.setattr(attention_module, "_platform", lambda mesh: "gpu")
     reference = partial(jax.nn.dot_product_attention, implementation="xla")
     monkeypatch.setattr(
-        jax.nn,
-        "dot_product_attention",
-        lambda *x, implementation, **more: reference(*x, **more),
+        jax.nn, "dot_product_attention", lambda *x, implementation, **more: reference(*x, **more)
     )
     out = np.asarray(attend(spec, q, k, v, fields, "cudnn"), np.float32)
     want = np.asarray(attend(spec, q, k, v, fields), np.float32)

@@ -114,10 +114,7 @@ def test_a_query_without_self_attention_has_none():
     batch = make_batch("veco")
     own, across = AttentionSpec(own_side), AttentionSpec(partner)
     memory = (np.ones((*batch["input_ids"].shape, CONFIG.dim), np.float32), across)
-    found = jax.eval_shape(
-        lambda b: model.attention_weights(params, b, own, memory=memory),
-        batch,
-    )
+    found = jax.eval_shape(lambda b: model.attention_weights(params, b, own, memory=memory), batch)
     assert {*found} == {"cross-attention"}
 
 
@@ -141,10 +138,7 @@ def test_what_cannot_be_looked_at_is_refused():
     blocks = {name: np.tile(values, (1, 3))[:, :32] for name, values in batch.items()}
     chunked = Encoder(CONFIG.replace(attention_backend="chunked", max_positions=40))
     with pytest.raises(Refused, match="backend chunked keeps no weights; use xla"):
-        jax.eval_shape(
-            lambda b: chunked.attention_weights(chunked.abstract(), b, spec),
-            blocks,
-        )
+        jax.eval_shape(lambda b: chunked.attention_weights(chunked.abstract(), b, spec), blocks)
     plain = Encoder(CONFIG.replace(cross_attention=False))
     with pytest.raises(UserError, match="has no cross-attention"):
         plain.attention_weights(params, batch, spec, memory=(np.zeros(1), spec))

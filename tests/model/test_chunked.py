@@ -28,8 +28,7 @@ def test_values_and_gradients_are_those_of_xla(name):
 
 
 @pytest.mark.parametrize(
-    ("lengths", "sizes"),
-    [((128, 256), (2, 2, 2)), ((256, 128), (1, 8, 1)), ((96, 128), (2, 1, 4))],
+    ("lengths", "sizes"), [((128, 256), (2, 2, 2)), ((256, 128), (1, 8, 1)), ((96, 128), (2, 1, 4))]
 )
 def test_on_meshes_and_to_other_keys(lengths, sizes):
     mesh = make_mesh(MeshConfig(*sizes))

@@ -94,14 +94,7 @@ def test_values_and_gradients_are_those_of_xla(spec, lengths, mesh, heads):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(
-    "name, mesh",
-    [
-        ("mlm", "fsdp"),
-        ("clm", "tensor"),
-        ("translation", "all"),
-    ],
-)
+@pytest.mark.parametrize("name, mesh", [("mlm", "fsdp"), ("clm", "tensor"), ("translation", "all")])
 def test_a_model_trains_as_on_xla(name, mesh):
     """Loss and gradients of an objective, through layers that are looped over and recomputed; of
     `translation` the encoder, the decoder and its attention to longer sources."""

@@ -10,13 +10,7 @@ import numpy as np
 import pytest
 from jax.sharding import NamedSharding, PartitionSpec
 
-from tests.model.test_ngram_decoder import (
-    CONFIG,
-    PACKED,
-    make_batch,
-    random_memory,
-    random_params,
-)
+from tests.model.test_ngram_decoder import CONFIG, PACKED, make_batch, random_memory, random_params
 from xlingjax.model import chunked, ngram_decoder
 from xlingjax.model.attention import AttentionSpec, Refused
 from xlingjax.model.layers import dropout_keeps, kept_of

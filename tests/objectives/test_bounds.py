@@ -166,10 +166,7 @@ EVIDENCE = [
         CAMLM(own_masks="self"),
         dict.fromkeys(("camlm_x", "camlm_y"), f"({OTHER} and not k.mask) or q.column == k.column"),
     ),
-    (
-        BTMLM(),
-        {"btmlm": SAME, "btmlm_pseudo": f"{SAME} and (not k.mask or q.column == k.column)"},
-    ),
+    (BTMLM(), {"btmlm": SAME, "btmlm_pseudo": f"{SAME} and (not k.mask or q.column == k.column)"}),
     (BTMLM(own_masks="all"), {"btmlm": SAME, "btmlm_pseudo": SAME}),
     (
         VECO(tlm=True),
@@ -180,15 +177,9 @@ EVIDENCE = [
     ),
     (
         VECO(query="input", plug_out=False),
-        dict.fromkeys(
-            ("veco_plug_in_x", "veco_plug_in_y"),
-            f"({OTHER}) or q.column == k.column",
-        ),
+        dict.fromkeys(("veco_plug_in_x", "veco_plug_in_y"), f"({OTHER}) or q.column == k.column"),
     ),
-    (
-        Translation(),
-        {"translation": f"{SAME} and (k.side == 0 or k.column <= q.column)"},
-    ),
+    (Translation(), {"translation": f"{SAME} and (k.side == 0 or k.column <= q.column)"}),
 ]
 
 
@@ -304,8 +295,7 @@ def test_plug_in_fine_tuning_asks_for_its_classifier_its_classes_and_a_cross_att
     require_plugged_in(PLUGGED, "plug_in_tagging", 3, "tags")
     for given in (("plug_in", 3), ("plug_in_tagging", 2)):
         with pytest.raises(
-            UserError,
-            match=f"the task has {given[1]} tags and needs classifier=.*",
+            UserError, match=f"the task has {given[1]} tags and needs classifier=.*"
         ):
             require_plugged_in(PLUGGED, *given, "tags")
 

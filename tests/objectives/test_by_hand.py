@@ -145,8 +145,7 @@ def test_a_pair_to_judge_counts_for_the_language_of_its_second_text(monkeypatch)
         return logits
 
     model = types.SimpleNamespace(
-        encode=lambda *_, **__: states,
-        classify_paraphrase=classify_paraphrase,
+        encode=lambda *_, **__: states, classify_paraphrase=classify_paraphrase
     )
     total, found, counts = by_language(CLPC(), model, batch)
     np.testing.assert_array_equal(read[0], states[:, :1])
@@ -229,7 +228,7 @@ def test_what_translates_two_texts_is_no_negative_of_its_own(monkeypatch, side):
     scores = HardestNegative().scale * COSINES + HardestNegative().bias
     negatives = scores if side == 0 else scores.T
     each = np.log1p(np.exp(-np.diagonal(scores))) + 0.5 * np.log1p(
-        np.exp([negatives[0, 1], negatives[1, 0]]),
+        np.exp([negatives[0, 1], negatives[1, 0]])
     )
     np.testing.assert_allclose(total, each.sum(), rtol=1e-5)
 
@@ -256,7 +255,7 @@ def test_texts_are_equal_wherever_they_stand_and_in_one_order_alone():
         return HardestNegative._texts(batch, side).tolist()
 
     one, same, turned, longer = numbers(
-        [([7], [4, 5, 6]), ([8, 9], [4, 5, 6]), ([7], [6, 5, 4]), ([7], [4, 5, 6, 0])],
+        [([7], [4, 5, 6]), ([8, 9], [4, 5, 6]), ([7], [6, 5, 4]), ([7], [4, 5, 6, 0])]
     )
     assert one == same and len({one, turned, longer}) == 3
     assert len({*numbers([([], [a, b]) for a in range(30) for b in range(30)])}) == 900
@@ -284,7 +283,7 @@ WRITTEN = np.array(
         [[30, 31, END, PAD, PAD], [50, END, PAD, PAD, PAD]],
         [[32, 33, 34, 35, 36], [51, 51, 51, END, PAD]],
         [[PAD] * 5] * 2,
-    ],
+    ]
 )
 LENGTHS = np.array([[3, 2], [5, 4], [0, 0]])
 TEXTS = {

@@ -150,9 +150,7 @@ def generators():
 
 
 @pytest.mark.parametrize(
-    "packed",
-    [True, pytest.param(False, marks=pytest.mark.long)],
-    ids=["packed", "unpacked"],
+    "packed", [True, pytest.param(False, marks=pytest.mark.long)], ids=["packed", "unpacked"]
 )
 @pytest.mark.parametrize(
     "name",

@@ -90,11 +90,7 @@ def test_loss_of_tags_equals_numpy():
     logits = logits_in_numpy("plug_in_tagging", params, opened(batch))
     nll = (
         np.log(np.exp(logits).sum(-1))
-        - np.take_along_axis(
-            logits,
-            batch["tag_labels"][..., None],
-            -1,
-        )[..., 0]
+        - np.take_along_axis(logits, batch["tag_labels"][..., None], -1)[..., 0]
     )
     weights = batch["tag_weights"]
     per_side = [(weights * (batch["sides"] == side)).sum() for side in (0, 1)]
@@ -103,8 +99,7 @@ def test_loss_of_tags_equals_numpy():
     assert float(objective.weights(batch)["plug_in_tagging"]) == weights.sum()
     right = (logits.argmax(-1) == batch["tag_labels"]) * weights
     np.testing.assert_allclose(
-        loss.metrics["plug_in_tagging/accuracy"],
-        (right.sum(), weights.sum()),
+        loss.metrics["plug_in_tagging/accuracy"], (right.sum(), weights.sum())
     )
 
 
@@ -117,9 +112,7 @@ def test_loss_of_spans_equals_numpy():
     losses, languages = [], []
     for side, prefix in ((0, ""), (1, "beside_")):
         for row in (0, 1):  # the third has weight 0
-            columns = np.flatnonzero(
-                batch["answer_columns"][row] * (batch["sides"][row] == side),
-            )
+            columns = np.flatnonzero(batch["answer_columns"][row] * (batch["sides"][row] == side))
             nll = []
             for end, key in enumerate(("start_positions", "end_positions")):
                 scores = logits[row, columns, end]
@@ -146,8 +139,7 @@ def test_the_masks_stated_are_the_masks_used(name, monkeypatch):
     real = batch["pack_ids"] > 0
     same = batch["sides"][:, :, None] == batch["sides"][:, None, :]
     np.testing.assert_array_equal(
-        seen.moved,
-        (same & real[:, :, None] & real[:, None, :]) | np.eye(real.shape[1], dtype=bool),
+        seen.moved, (same & real[:, :, None] & real[:, None, :]) | np.eye(real.shape[1], dtype=bool)
     )
     used = []
     encode = Encoder.encode
@@ -199,7 +191,7 @@ def test_a_side_knows_the_other_through_its_final_states_alone(name, monkeypatch
         kind = type(objective)
         options = {"num_labels": TAGS} if name == "plug_in_tagging" else {}
         gradient_of = jax.jit(
-            jax.grad(partial(total, objective=kind(**options, stop_gradient=stop))),
+            jax.grad(partial(total, objective=kind(**options, stop_gradient=stop)))
         )
         for side in (0, 1):
             size = np.abs(gradient_of(shift, side)).max(-1)
@@ -230,8 +222,7 @@ def test_models_that_do_not_fit_are_refused(name):
         model = Encoder(CONFIGS[name].replace(**changes))
         with pytest.raises(UserError, match=part):
             jax.eval_shape(
-                lambda p: objective.loss(model, p, batch, None, LANGUAGES),
-                model.abstract(),
+                lambda p: objective.loss(model, p, batch, None, LANGUAGES), model.abstract()
             )
 
     refused(objective, "no cross-attention.*VECO run.*xlingjax plug in", cross_attention=False)
@@ -246,14 +237,12 @@ def test_an_empty_row_has_a_finite_loss(name):
     batch, objective = make(name), OBJECTIVES[name]
     empty = {
         field: np.where(np.arange(3).reshape(3, *[1] * (value.ndim - 1)) == 2, 0, value).astype(
-            value.dtype,
+            value.dtype
         )
         for field, value in batch.items()
     }
     (value, gradient) = jax.jit(
-        jax.value_and_grad(
-            lambda p, b: objective.loss(model, p, b, None, LANGUAGES).terms[name],
-        ),
+        jax.value_and_grad(lambda p, b: objective.loss(model, p, b, None, LANGUAGES).terms[name])
     )(params, empty)
     want = loss_of(objective, model, params, batch).terms[name]
     np.testing.assert_allclose(value, want, rtol=1e-5)

@@ -37,12 +37,7 @@ def reference(params, batch, smoothing=0.0):
 
 @pytest.mark.parametrize(
     "name, smoothing",
-    [
-        ("translation", 0.0),
-        ("translation", 0.2),
-        ("span_corruption", 0.2),
-        ("masked_words", 0.0),
-    ],
+    [("translation", 0.0), ("translation", 0.2), ("span_corruption", 0.2), ("masked_words", 0.0)],
 )
 def test_teacher_forcing_equals_numpy(model_and_params, name, smoothing):
     model, params = model_and_params

@@ -60,10 +60,7 @@ def pairs_of(found):
     ],
 )
 def test_of_a_part_of_the_originals_the_translations_but_those_that_were_lost(
-    folder,
-    split,
-    learnt,
-    lost,
+    folder, split, learnt, lost
 ):
     training = dataclasses.replace(DE, split=split)
     found = training_pairs(PAWSX, folder, training, "translated", "de")
@@ -90,8 +87,7 @@ def test_what_a_teacher_labelled_stands_beside_what_the_translation_translates(f
     assert {one.label for one in found.records} == {"1"}
     write_labelled(path, labelled[1:])
     with pytest.raises(
-        UserError,
-        match=f"{re.escape(str(path))}, de: 4 examples, but 5 in the translation that th",
+        UserError, match=f"{re.escape(str(path))}, de: 4 examples, but 5 in the translation that th"
     ):
         training_pairs(PAWSX, folder, training, "labelled", "de")
 
@@ -223,8 +219,7 @@ def test_what_was_lost_on_the_way_stands_beside_itself(tmp_path):
 )
 def test_of_a_part_in_another_order_the_translations_of_that_part(tmp_path, labels):
     put(
-        tmp_path / "xnli/test-de.tsv",
-        *(f"{n} x\t{n} y\t{label}" for n, label in enumerate(labels)),
+        tmp_path / "xnli/test-de.tsv", *(f"{n} x\t{n} y\t{label}" for n, label in enumerate(labels))
     )
     lines = [f"{n} x\t{n} y\ta{n}\tb{n}\t{labels[n]}" for n in (3, 2, 1, 0)]
     put(tmp_path / "xnli/translate-test/test-de-en-translated.tsv", *lines)

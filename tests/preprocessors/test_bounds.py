@@ -269,8 +269,7 @@ def test_what_a_decoder_reads_has_as_many_columns_as_it_may_need():
     features = XfnpFeatures(10, 3)
     assert [features.decoder_columns(length) for length in (5, 11, 14, 15)] == [1, 3, 3, 4]
     with pytest.raises(
-        UserError,
-        match="rows of 4 tokens have no room for a run of 3 in 10: set L",
+        UserError, match="rows of 4 tokens have no room for a run of 3 in 10: set L"
     ):
         features.decoder_columns(4)
 
@@ -311,8 +310,7 @@ def test_the_longest_rows_that_a_vocabularys_sentinels_stand_for_are_named():
     for length, more in ((longest + 1, 1), (2 * longest, spans(2 * longest) - free)):
         said = f"rows of {length} tokens hide {free + more} spans, .* has 9 special tokens left .*"
         with pytest.raises(
-            UserError,
-            match=f"{said} set LENGTH to {longest} or less, .* {more}` or",
+            UserError, match=f"{said} set LENGTH to {longest} or less, .* {more}` or"
         ):
             features.rows(text, [1], length, Xlm)
 
@@ -325,9 +323,7 @@ def test_the_longest_rows_that_a_vocabularys_sentinels_stand_for_are_named():
     [("xlm", False, 3), ("xlmr", False, 4), ("xlm", True, 4), ("xlmr", True, 4)],
 )
 def test_rows_of_tasks_hold_a_token_of_each_text_beside_the_separators(
-    layout,
-    reset_positions,
-    separators,
+    layout, reset_positions, separators
 ):
     vocabulary = toy.ToyVocabulary(layout)
     pair = ([20, 21], [30, 31], vocabulary)

@@ -154,9 +154,7 @@ def rows_of(source, batches: int):
     ]
 
 
-def test_an_epoch_has_each_example_in_each_language_once_and_batches_mix_languages(
-    tmp_path,
-):
+def test_an_epoch_has_each_example_in_each_language_once_and_batches_mix_languages(tmp_path):
     texts = toy.sentences(240, seed=3, longest=5)
     for language in toy.LANGUAGES:  # the labels tell the examples apart
         lines = [

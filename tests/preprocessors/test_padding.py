@@ -91,12 +91,7 @@ def test_a_row_that_only_fills_a_batch_is_padding_throughout(features):
         vocabulary = Xlm
     languages = (1, 2)[: features.sides]
     before, made_of = made.batch(
-        features,
-        LENGTH,
-        vocabulary,
-        languages=languages,
-        columns=columns,
-        sentences=10,
+        features, LENGTH, vocabulary, languages=languages, columns=columns, sentences=10
     )
     empty = {name: tf.zeros_like(values[:1]) for name, values in before.items()}
     empty["input_ids"] += vocabulary.pad_id

@@ -23,14 +23,8 @@ from xlingjax.preprocessors.span_qa import Window, span_rows
 
 LENGTH = 12
 SIZES = {"stride": 4, "max_question": 2}
-GERMAN = [
-    question("abcdefghijklmnop", "op", id="long"),
-    question("abc", "b", id="short"),
-]
-ENGLISH = [
-    question("tuvwxyzabcd", "cd", id="long"),
-    question("pqrstuvwxyzc", "z", id="short"),
-]
+GERMAN = [question("abcdefghijklmnop", "op", id="long"), question("abc", "b", id="short")]
+ENGLISH = [question("tuvwxyzabcd", "cd", id="long"), question("pqrstuvwxyzc", "z", id="short")]
 
 
 def test_a_window_stands_beside_the_window_whose_middle_is_nearest():

@@ -13,12 +13,7 @@ from xlingjax.data.labelled.records import Question
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
 from xlingjax.objectives.span_qa import SpanQA
-from xlingjax.preprocessors.span_qa import (
-    answer_pieces,
-    maximal_context,
-    span_rows,
-    window_bounds,
-)
+from xlingjax.preprocessors.span_qa import answer_pieces, maximal_context, span_rows, window_bounds
 
 
 class Letters(Characters):

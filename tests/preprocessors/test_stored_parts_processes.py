@@ -111,12 +111,7 @@ PART = types.SimpleNamespace(shown="xtreme/xnli gold en")
 
 
 @pytest.mark.parametrize(("status", "fault"), [(0, ""), (-9, "ended with status -9; is the mem")])
-def test_a_process_says_what_went_wrong_or_ends_with_a_status(
-    status,
-    fault,
-    monkeypatch,
-    tmp_path,
-):
+def test_a_process_says_what_went_wrong_or_ends_with_a_status(status, fault, monkeypatch, tmp_path):
     asked = []
 
     def run(command, env, check):

@@ -41,13 +41,8 @@ def rows():
     features = InAGraph()
     return tuple(
         made.batch(
-            features,
-            LENGTH,
-            Xlm,
-            languages=(1,),
-            columns=features.columns(LENGTH),
-            sentences=300,
-        ),
+            features, LENGTH, Xlm, languages=(1,), columns=features.columns(LENGTH), sentences=300
+        )
     )
 
 
@@ -130,8 +125,7 @@ def test_spans_are_as_long_and_as_far_apart_as_t5s(rows):
     ]
     columns = SpanCorruptionFeatures().columns(LENGTH)
     mask = tf.function(
-        functools.partial(t5.random_spans_noise_mask, columns, 0.15),
-        autograph=False,
+        functools.partial(t5.random_spans_noise_mask, columns, 0.15), autograph=False
     )
     other = []
     for seed in range(60):

@@ -196,10 +196,7 @@ def test_translations_without_labels_are_for_a_teacher(tmp_path):
     path.write_text("no dogs sleep\tDET NOUN VERB\nrun\tVERB\n")
     assert [
         one.tags for one in Training((), ("de",)).records(UDPOS, tmp_path, "translated", "de")
-    ] == [
-        ("DET", "NOUN", "VERB"),
-        ("VERB",),
-    ]
+    ] == [("DET", "NOUN", "VERB"), ("VERB",)]
 
 
 def test_what_to_write_is_learnt_from_whole_files(tmp_path):

@@ -8,12 +8,7 @@ from tests.preprocessors.test_task import READING, XNLI, Hashed
 from xlingjax.data.labelled.records import Example
 from xlingjax.data.labelled.task import read
 from xlingjax.errors import UserError
-from xlingjax.preprocessors.task_rows import (
-    Reading,
-    beside_rows,
-    count_rows,
-    task_rows,
-)
+from xlingjax.preprocessors.task_rows import Reading, beside_rows, count_rows, task_rows
 from xlingjax.tasks import task_named
 
 folder = test_task.folder

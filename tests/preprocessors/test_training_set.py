@@ -163,12 +163,7 @@ WINDOWS = {**LENGTH, "stride": 6, "max_question": 5, "reset_positions": True}
     ],
 )
 def test_ones_own_files_are_told_as_they_always_were(
-    kind,
-    pivot,
-    reading,
-    names,
-    identity,
-    tmp_path,
+    kind, pivot, reading, names, identity, tmp_path
 ):
     files = {code: put(tmp_path / f"{code}.tsv", "") for code in ("de", "en")}
     labels = () if kind == "span_qa" else "xy"

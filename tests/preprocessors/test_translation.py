@@ -122,11 +122,7 @@ def test_the_decoder_begins_with_the_token_of_its_targets_language(features):
     begun = set()
     for languages in of_sides:
         _, batch = made.batch(
-            features,
-            length=24,
-            vocabulary=Vocabulary,
-            languages=languages,
-            columns=columns,
+            features, length=24, vocabulary=Vocabulary, languages=languages, columns=columns
         )
         for _, inputs, _, _, target_language in examples(batch):
             begun.add((inputs[0] - SIZE, target_language))

@@ -23,8 +23,7 @@ class Refusing:
 
 
 @pytest.mark.parametrize(
-    ("name", "value"),
-    [("CHUNK_BYTES", CHUNK_BYTES), ("_POPULATE_READ", 9999), ("mmap", Refusing)],
+    ("name", "value"), [("CHUNK_BYTES", CHUNK_BYTES), ("_POPULATE_READ", 9999), ("mmap", Refusing)]
 )
 def test_a_file_in_parts_and_whole(tmp_path, monkeypatch, name, value):
     """A system that maps files, one that is too old for it, and files that it does not map."""

@@ -119,8 +119,7 @@ SWALLOWING = """
 
 
 @pytest.mark.parametrize(
-    "how, presses, said",
-    [("import", 1, "interrupted\n"), ("steps", 2, "first\nsecond\n")],
+    "how, presses, said", [("import", 1, "interrupted\n"), ("steps", 2, "first\nsecond\n")]
 )
 def test_a_command_is_left_at_once(how, presses, said, tmp_path):
     """In an import that swallows exceptions and has stderr elsewhere, and in a call of C."""

@@ -146,13 +146,8 @@ def test_rows_are_the_trainers_and_masks_are_those_of_their_seed(text, register,
     for index, task in enumerate(tasks):
         rows = list(
             seqio.get_dataset(
-                task.name,
-                lengths,
-                RowConverter(preprocessor),
-                shuffle=False,
-                seed=7,
-                verbose=False,
-            ).as_numpy_iterator(),
+                task.name, lengths, RowConverter(preprocessor), shuffle=False, seed=7, verbose=False
+            ).as_numpy_iterator()
         )
         first, last = plain._plan.order.first_row[index : index + 2]
         assert len(rows) == last - first > 2
@@ -334,8 +329,7 @@ def of_lines(lines, read=None):
 
     return seqio.FunctionDataSource(
         lambda split, shuffle_files, seed=None: tf.data.Dataset.from_generator(
-            examples,
-            output_signature={"targets": tf.TensorSpec([], tf.string)},
+            examples, output_signature={"targets": tf.TensorSpec([], tf.string)}
         ),
         splits=["train"],
     )
@@ -367,11 +361,7 @@ def test_shards_draw_apart(text, register, forget):
     def rows(index, seed=3):
         shard = seqio.ShardInfo(index, 2)
         data = task.get_dataset(
-            {"input_ids": LENGTH},
-            "train",
-            shuffle=False,
-            seed=seed,
-            shard_info=shard,
+            {"input_ids": LENGTH}, "train", shuffle=False, seed=seed, shard_info=shard
         )
         return [row["input_ids"].tolist() for row in data.as_numpy_iterator()]
 
@@ -410,11 +400,7 @@ def test_small_text_of_unknown_size_is_not_read_for_ever_and_rows_come_late(text
         data = seqio.get_dataset(name, lengths, RowConverter(TlmFeatures()), verbose=False, **given)
         assert len(list(data.take(1))) == 1
         data = seqio.get_dataset(
-            name,
-            {"input_ids": 8},
-            RowConverter(TlmFeatures()),
-            verbose=False,
-            **given,
+            name, {"input_ids": 8}, RowConverter(TlmFeatures()), verbose=False, **given
         )
         with pytest.raises(tf.errors.OpError, match="late_de_en fits rows of 8 tokens; raise the"):
             next(data.as_numpy_iterator())
@@ -452,7 +438,7 @@ def test_rows_are_read_from_the_cache_of_the_text(text, register, forget, tmp_pa
             real = row["masked_weights"] > 0
             ids[row["masked_positions"][real]] = row["masked_targets"][real]
             said += vocabulary.decode(
-                [i for i in ids[row["pack_ids"] > 0].tolist() if i not in vocabulary.special_ids],
+                [i for i in ids[row["pack_ids"] > 0].tolist() if i not in vocabulary.special_ids]
             )
         assert said.count("Kept") > len(LINES_OF_DE) * 0.9
         with pytest.raises(ValueError, match="requires caching"):

@@ -44,10 +44,7 @@ def test_examples_of_a_task_are_its_files(official, xtreme, name, split):
     own = seqio.TaskRegistry.get(f"{xtreme}.{task.name}.de")
     found = list(own.get_dataset(None, split, shuffle=False, num_epochs=1))
     assert [record_of(example, task.kind) for example in found] == read(
-        task,
-        official / "xtreme",
-        split,
-        "de",
+        task, official / "xtreme", split, "de"
     )
     assert found[0]["language"].numpy() == b"de"
 
@@ -118,18 +115,13 @@ def test_files_of_the_chosen_tasks_alone_are_needed(official, tmp_path):
 
 def test_registering(official, xtreme, tmp_path):
     again = register(
-        "xtreme",
-        official / "xtreme",
-        METRICS,
-        allow_missing=True,
-        name="xtreme_small",
+        "xtreme", official / "xtreme", METRICS, allow_missing=True, name="xtreme_small"
     )
     assert again == xtreme
     with pytest.raises(UserError, match="'xtreme_small' is registered for other files"):
         register("xglue", official / "xglue", METRICS, allow_missing=True, name="xtreme_small")
     with pytest.raises(
-        UserError,
-        match=r"xtreme/xnli: no test files of 'ar' in .*: looked for xnli/test-ar.tsv or",
+        UserError, match=r"xtreme/xnli: no test files of 'ar' in .*: looked for xnli/test-ar.tsv or"
     ):
         register("xtreme", official / "xtreme", METRICS)
     with pytest.raises(UserError, match="no files of xglue in"):

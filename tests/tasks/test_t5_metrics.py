@@ -59,22 +59,16 @@ def test_those_that_differ_and_by_what():
     gold = [SourceTarget("", wanted)]
     told = t5.bleu([wanted], [made])["bleu"]
     assert told == pytest.approx(70.71, abs=20) and told != METRICS["sacrebleu"].compute(
-        gold,
-        [made],
-        "de",
+        gold, [made], "de"
     )
     folded = METRICS["xglue_bleu"].compute(
-        [SourceTarget("", "Das Haus ist rot")],
-        ["das haus ist rot"],
-        "de",
+        [SourceTarget("", "Das Haus ist rot")], ["das haus ist rot"], "de"
     )
     assert folded == pytest.approx(100)
     assert t5.bleu(["Das Haus ist rot"], ["das haus ist rot"], "13a")["bleu"] < 50
     # Words of a-z alone: "läuft" is two to T5's ROUGE.
     ours = METRICS["rouge_l"].compute(
-        [SourceTarget("", "der Hund läuft")],
-        ["der Hund lauft"],
-        "de",
+        [SourceTarget("", "der Hund läuft")], ["der Hund lauft"], "de"
     )
     assert ours == pytest.approx(200 / 3)
     theirs = t5.rouge(["der Hund läuft"], ["der Hund lauft"], score_keys=["rougeL"])["rougeL"]
@@ -88,9 +82,7 @@ def test_those_that_differ_and_by_what():
 
 
 BITEXT = Bitext(
-    (("f0", "x"), ("f1", "y")),
-    (("e0", "x"), ("e1", "y")),
-    frozenset({("f0", "e0"), ("f1", "e1")}),
+    (("f0", "x"), ("f1", "y")), (("e0", "x"), ("e1", "y")), frozenset({("f0", "e0"), ("f1", "e1")})
 )
 
 

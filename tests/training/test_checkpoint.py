@@ -18,11 +18,7 @@ from xlingjax.objectives.ernie_m import CAMLM
 from xlingjax.training.checkpoint import CheckpointConfig, Checkpoints
 from xlingjax.training.checkpoint_hashes import damage, write_hashes
 from xlingjax.training.checkpoint_params import saved_params
-from xlingjax.training.checkpoint_paths import (
-    checkpoint_steps,
-    find_checkpoint,
-    require_not_lost,
-)
+from xlingjax.training.checkpoint_paths import checkpoint_steps, find_checkpoint, require_not_lost
 from xlingjax.training.optimizer import OptimizerConfig
 from xlingjax.training.run_record import differences, require_same, run_and_checkpoint, run_identity
 from xlingjax.training.step import TrainState

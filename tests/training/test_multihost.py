@@ -51,7 +51,7 @@ def attempt(first, second, variables):
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 text=True,
-            ),
+            )
         )
     hung = []
     outputs = []

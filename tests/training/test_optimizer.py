@@ -20,13 +20,7 @@ from xlingjax.training.optimizer import (
     make_optimizer,
     optax_names,
 )
-from xlingjax.training.parameter_groups import (
-    decayed,
-    layer_rates,
-    merge,
-    split,
-    trainable_mask,
-)
+from xlingjax.training.parameter_groups import decayed, layer_rates, merge, split, trainable_mask
 
 PARAMS = {
     "embeddings": {"tokens": {"embedding": jnp.full((6, 2), 0.5)}},

@@ -139,8 +139,7 @@ def test_what_has_no_prediction_is_divided_by_one():
 
 
 @pytest.mark.parametrize(
-    ("clip", "moved", "size"),
-    [(5.0, 1, 1.0), (2.5, 0.5, 1.0), (50.0, 1, 0.01), (2.5, 0.5, 0.01)],
+    ("clip", "moved", "size"), [(5.0, 1, 1.0), (2.5, 0.5, 1.0), (50.0, 1, 0.01), (2.5, 0.5, 0.01)]
 )
 def test_gradients_are_scaled_down_to_the_norm_and_never_up(clip, moved, size):
     """Of a norm of 5, and of 0.05: as much below one as above it."""

@@ -167,10 +167,7 @@ def test_the_tail_by_perplexity_is_left_out(tmp_path):
     kept = {}
     for keep in ("head", "middle", "tail"):
         settings = CleanSettings(
-            near=None,
-            language_models=(("en", str(model)),),
-            keep=(keep,),
-            percentiles=(34, 67),
+            near=None, language_models=(("en", str(model)),), keep=(keep,), percentiles=(34, 67)
         )
         out = tmp_path / keep
         texts = clean(CleanRequest(str(out), mono=(str(path),), settings=settings), quiet)
@@ -224,10 +221,7 @@ def test_two_workers_of_beam_write_the_same_bytes_of_real_text(tmp_path):
 # --- Interrupted ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "runner",
-    ["none", pytest.param("Direct", marks=pytest.mark.long)],
-)
+@pytest.mark.parametrize("runner", ["none", pytest.param("Direct", marks=pytest.mark.long)])
 def test_a_killed_cleaning_goes_on(tmp_path, runner):
     if runner == "Direct":
         pytest.importorskip("apache_beam")

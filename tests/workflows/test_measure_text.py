@@ -65,11 +65,7 @@ def runs(tmp_path_factory):
     root = tmp_path_factory.mktemp("text_to_text")
     write(root / "mono/de/a.txt", "\n".join(LINES) + "\n")
     vocabulary = train_vocabulary(
-        root / "v",
-        mono=str(root / "mono"),
-        size=42,
-        character_coverage=1.0,
-        threads=1,
+        root / "v", mono=str(root / "mono"), size=42, character_coverage=1.0, threads=1
     )
     for name, layers in (("both", 1), ("encoder", 0)):
         config = preset(
@@ -78,11 +74,7 @@ def runs(tmp_path_factory):
         )  # fmt: skip
         params = tiny.params(build_model(config))
         written_run.write(
-            root / name,
-            config,
-            params,
-            languages=("de", "en"),
-            vocabulary=vocabulary.sha256,
+            root / name, config, params, languages=("de", "en"), vocabulary=vocabulary.sha256
         )
         for file, content in vocabulary.files().items():
             (root / name / file).write_bytes(content)

@@ -297,11 +297,7 @@ def test_mined_lines_that_are_cut_are_counted(tmp_path, toy_run, monkeypatch, in
     # The second start has the vectors of the first one, of which it tells the same.
     for _ in range(2):
         said = mine(
-            "a run",
-            (str(first), str(second)),
-            ("de", "en"),
-            str(tmp_path / "m"),
-            **settings,
+            "a run", (str(first), str(second)), ("de", "en"), str(tmp_path / "m"), **settings
         ).splitlines()
         assert said[1:] == [
             f"{first}: 2 of 3 lines were cut to 64 tokens, the first of them line 4"

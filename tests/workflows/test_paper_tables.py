@@ -49,10 +49,7 @@ def test_every_row_names_files_and_macros_that_are_there(path):
         name
         for layer in gin_files.gin_folder().rglob("*.gin")
         for name in re.findall(r"^([A-Z][A-Z0-9_]*) = ", layer.read_text("utf-8"), re.MULTILINE)
-    } | {
-        "TRANSLATED",
-        "TEST_LANGUAGES",
-    }  # of sweeps
+    } | {"TRANSLATED", "TEST_LANGUAGES"}  # of sweeps
     assert not table.left_out()
     for row in table.rows.values():
         if not table_rows.is_sweep(row):
@@ -322,11 +319,7 @@ def test_a_row_becomes_a_sweep():
     rows = {
         "Row 1 (x)": (
             ROW
-            | {
-                "strategy": "pivot",
-                "languages": "de fr",
-                "grid": {"BATCH": "16,32", "EPOCHS": "3"},
-            }
+            | {"strategy": "pivot", "languages": "de fr", "grid": {"BATCH": "16,32", "EPOCHS": "3"}}
         )
     }
     table = Table(rows, {"My encoder": "runs/x"}, seeds=3)
@@ -546,10 +539,7 @@ def test_a_layer_that_an_encoder_lacks_is_said_before_any_row(commands, tmp_path
         )
     rows, large = (
         {"one": ROW, "tatoeba": TATOEBA | {"layer": 19}},
-        {
-            "large": str(tmp_path / "large"),
-            "hub": "hf:x",
-        },
+        {"large": str(tmp_path / "large"), "hub": "hf:x"},
     )
     with pytest.raises(
         UserError, match="table: base, tatoeba: layer 19: this model has layers 0 .* to 12"

@@ -41,13 +41,7 @@ def test_a_plan_on_this_machine(tmp_path, capsys):
     said = capsys.readouterr().out
     assert status == 0 and "MONO=not-given" in said and "PARALLEL=not-given" in said
     programs = {one["program"]: one for one in record["programs"]}
-    assert {*programs} == {
-        "mlm",
-        "tlm",
-        "first state",
-        "evaluation of mlm",
-        "evaluation of tlm",
-    }
+    assert {*programs} == {"mlm", "tlm", "first state", "evaluation of mlm", "evaluation of tlm"}
     assert record["mesh"] == {"data": 8, "fsdp": 1, "tensor": 1} and record["fits"]
     steps = {name: one["steps"] for name, one in programs.items() if one["kind"] == "step"}
     assert sum(steps.values()) == 100

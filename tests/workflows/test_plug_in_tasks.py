@@ -151,7 +151,7 @@ def test_words_are_tagged_beside_their_translations(data, start, tmp_path, capsy
         finetune("xtreme/udpos", start, data, out, "--strategy", "plug_in_teacher", *more) == 0
     ), capsys.readouterr()
     record = json.loads(
-        (out / "cells/xtreme/udpos/plug_in_teacher/seed-0/run/run.json").read_text(),
+        (out / "cells/xtreme/udpos/plug_in_teacher/seed-0/run/run.json").read_text()
     )
     mixture = record["identity"]["data"]["plug_in_tagging"]["mixture"]
     assert mixture == "xtreme/udpos: labelled de 24 beside en, labelled ru 24 beside en"

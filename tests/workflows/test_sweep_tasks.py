@@ -164,12 +164,7 @@ def test_each_task_is_predicted_by_the_head_of_its_name():
     def predicted(name, params):
         task, more = (
             task_named(f"xglue/{name}"),
-            (
-                toy.ToyVocabulary(),
-                toy.LANGUAGES,
-                "en",
-                Reading(length=24),
-            ),
+            (toy.ToyVocabulary(), toy.LANGUAGES, "en", Reading(length=24)),
         )
         return predict(encoder, params, task, records, *more)
 

@@ -145,10 +145,7 @@ def test_translated_questions_are_learnt_without_those_whose_answer_was_lost(
                 " multi_language trains"
             ),
         ),
-        (
-            "plug_in",
-            "CLASSIFIER=plug_in goes through cross-attention, which",
-        ),
+        ("plug_in", "CLASSIFIER=plug_in goes through cross-attention, which"),
     ):
         assert finetune("xtreme/xquad", start, questions, tmp_path / "out", *ASKED, strategy) == 2
         assert why in capsys.readouterr().err and not (cell.parents[1] / strategy).exists()

@@ -29,12 +29,7 @@ def options(parser: argparse.ArgumentParser) -> None:
         metavar="H",
         help="of training and evaluation, as many steps as fit",
     )
-    parser.add_argument(
-        "--steps",
-        type=positive,
-        metavar="N",
-        help="instead of --hours",
-    )
+    parser.add_argument("--steps", type=positive, metavar="N", help="instead of --hours")
     parser.add_argument(
         "--batch",
         type=positive,
@@ -43,24 +38,14 @@ def options(parser: argparse.ArgumentParser) -> None:
         help="rows of a batch (default %(default)s)",
     )
     text = "tokens of a row (default %(default)s)"
+    parser.add_argument("--length", type=positive, default=128, metavar="N", help=text)
     parser.add_argument(
-        "--length",
-        type=positive,
-        default=128,
-        metavar="N",
-        help=text,
-    )
-    parser.add_argument(
-        "--gold",
-        metavar="DIR",
-        help="word alignments, XX-en.txt beside XX-en.XX and XX-en.en",
+        "--gold", metavar="DIR", help="word alignments, XX-en.txt beside XX-en.XX and XX-en.en"
     )
     card_options(parser)
     wandb_option(parser)
     parser.add_argument(
-        "--unverified",
-        action="store_true",
-        help="export without comparing with transformers",
+        "--unverified", action="store_true", help="export without comparing with transformers"
     )
     parser.add_argument(
         "--keep-worse",
@@ -81,9 +66,7 @@ def run(args: Namespace) -> int:
     source = given_run(args)
     # argparse cannot require it, since the old --from gives it as well.
     if source is None:
-        raise UserError(
-            "adapt: which model? Give a run, a Hugging Face folder or id",
-        )
+        raise UserError("adapt: which model? Give a run, a Hugging Face folder or id")
     # The recipe that is written includes them by path, so names of recipes are looked up here.
     files = tuple(str(find_gin(file) or file) for file in args.gin_file)
     request = Request(

@@ -9,11 +9,7 @@ from xlingjax.runtime.claim import alone_at
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "run",
-        metavar="RUN",
-        help="a run; RUN@STEP; hf:FOLDER_OR_ID",
-    )
+    parser.add_argument("run", metavar="RUN", help="a run; RUN@STEP; hf:FOLDER_OR_ID")
     parser.add_argument(
         "--output",
         type=place,
@@ -23,29 +19,16 @@ def options(parser: argparse.ArgumentParser) -> None:
     )
     text = "0: the embeddings (default: two thirds of the way up)"
     parser.add_argument("--layer", type=whole, metavar="N", help=text)
-    parser.add_argument(
-        "--languages",
-        nargs=2,
-        required=True,
-        metavar=("SRC", "TGT"),
-    )
+    parser.add_argument("--languages", nargs=2, required=True, metavar=("SRC", "TGT"))
     parser.add_argument(
         "--stem",
         required=True,
         metavar="STEM",
         help="files STEM.SRC and STEM.TGT, words with spaces between",
     )
+    parser.add_argument("--method", default="itermax", choices=("itermax", "intersection"))
     parser.add_argument(
-        "--method",
-        default="itermax",
-        choices=("itermax", "intersection"),
-    )
-    parser.add_argument(
-        "--picture",
-        type=positive,
-        default=0,
-        metavar="N",
-        help="draw pair N, from 1, too",
+        "--picture", type=positive, default=0, metavar="N", help="draw pair N, from 1, too"
     )
 
 
@@ -54,21 +37,10 @@ def run(args: Namespace) -> int:
 
     how = {"layer": args.layer, "method": args.method, "picture": args.picture}
     with alone_at(args.output):
-        print(
-            align(
-                workdir_of(args.run),
-                args.stem,
-                tuple(args.languages),
-                args.output,
-                **how,
-            ),
-        )
+        print(align(workdir_of(args.run), args.stem, tuple(args.languages), args.output, **how))
     return 0
 
 
 VERB = Verb(
-    "align",
-    "align the words of translated sentences: Pharaoh lines, and a picture",
-    options,
-    run,
+    "align", "align the words of translated sentences: Pharaoh lines, and a picture", options, run
 )

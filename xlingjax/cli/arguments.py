@@ -53,9 +53,7 @@ class Parser(argparse.ArgumentParser):
         if action.choices is None or value in action.choices:
             return
         choices = list(map(str, action.choices))
-        near = nearest(str(value), choices) or (
-            f" (choose from {', '.join(map(repr, choices))})"
-        )
+        near = nearest(str(value), choices) or (f" (choose from {', '.join(map(repr, choices))})")
         raise argparse.ArgumentError(action, f"invalid choice: {value!r}{near}")
 
 
@@ -95,24 +93,11 @@ def parser_of(verbs: Sequence[Verb]) -> argparse.ArgumentParser:
         description="Cross-lingual pretraining in JAX.",
         epilog="xlingjax VERB --help explains a verb.",
     )
-    top.add_argument(
-        "--version",
-        action="version",
-        version=f"xlingjax {xlingjax.__version__}",
-    )
-    subparsers = top.add_subparsers(
-        dest="verb",
-        metavar="VERB",
-        required=True,
-        parser_class=Parser,
-    )
+    top.add_argument("--version", action="version", version=f"xlingjax {xlingjax.__version__}")
+    subparsers = top.add_subparsers(dest="verb", metavar="VERB", required=True, parser_class=Parser)
     for verb in verbs:
         description = verb.help[0].upper() + verb.help[1:] + "."
-        parser = subparsers.add_parser(
-            verb.name,
-            help=verb.help,
-            description=description,
-        )
+        parser = subparsers.add_parser(verb.name, help=verb.help, description=description)
         parser.set_defaults(name=verb.name, run_verb=verb.run)
         # First, so that --help shows them alike in every verb.
         if verb.recipe:
@@ -134,9 +119,7 @@ def recipe_options(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="the config.gin of a run may have modules imported, which may do anything",
     )
-    parser.epilog = (
-        "--gin.MACRO=VALUE and --gin.NAME.PARAMETER=VALUE override the recipe."
-    )
+    parser.epilog = "--gin.MACRO=VALUE and --gin.NAME.PARAMETER=VALUE override the recipe."
     machine_options(parser)
 
 
@@ -166,14 +149,8 @@ def card_options(parser: argparse.ArgumentParser) -> None:
         help="of all texts, where the model embeds languages; of an encoder-decoder also FROM-TO",
     )
     parser.add_argument(
-        "--license",
-        default="",
-        metavar="ID",
-        help="of the weights, for the model card: apache-2.0",
+        "--license", default="", metavar="ID", help="of the weights, for the model card: apache-2.0"
     )
     parser.add_argument(
-        "--base",
-        default="",
-        metavar="ID",
-        help="hub id of the first model, for the model card",
+        "--base", default="", metavar="ID", help="hub id of the first model, for the model card"
     )

@@ -12,18 +12,10 @@ def options(parser: argparse.ArgumentParser) -> None:
     text = "of its newest N checkpoints (KEEP_CHECKPOINTS keeps them)"
     parser.add_argument("--last", type=positive, metavar="N", help=text)
     parser.add_argument(
-        "--steps",
-        type=steps,
-        default=(),
-        metavar="A,B,C",
-        help="of the checkpoints of these steps",
+        "--steps", type=steps, default=(), metavar="A,B,C", help="of the checkpoints of these steps"
     )
     parser.add_argument(
-        "--output",
-        type=place,
-        required=True,
-        metavar="DIR",
-        help="a new workdir, for INIT_FROM",
+        "--output", type=place, required=True, metavar="DIR", help="a new workdir, for INIT_FROM"
     )
 
 
@@ -35,8 +27,5 @@ def run(args: Namespace) -> int:
 
 
 VERB = Verb(
-    "average",
-    "write the mean of several checkpoints of a run as a trained model",
-    options,
-    run,
+    "average", "write the mean of several checkpoints of a run as a trained model", options, run
 )

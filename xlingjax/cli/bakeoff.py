@@ -13,10 +13,7 @@ from xlingjax.errors import UserError
 
 def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--workdir",
-        required=True,
-        metavar="DIR",
-        help="where its runs live, and bakeoff.json",
+        "--workdir", required=True, metavar="DIR", help="where its runs live, and bakeoff.json"
     )
 
 
@@ -30,23 +27,13 @@ def run(args: Namespace) -> int:
     def read(line: Sequence[str]) -> str:
         return read_recipe(*_recipe(line)).config
 
-    config = read_part(
-        "bakeoff",
-        bakeoff.Bakeoff,
-        args.gin_file,
-        args.overrides,
-    )
+    config = read_part("bakeoff", bakeoff.Bakeoff, args.gin_file, args.overrides)
     for what, line in bakeoff.lines(config, args.workdir):
         try:
             parse_gin(*_recipe(line))
         except UserError as error:
             raise UserError(f"bakeoff, {what}: {error}") from None
-    result = bakeoff.run(
-        config,
-        args.workdir,
-        read,
-        arguments=machine_words(args),
-    )
+    result = bakeoff.run(config, args.workdir, read, arguments=machine_words(args))
     # Wide, since a line of the table that wraps cannot be read.
     Console(width=240).print(table(result))
     print(f"report: {write(result, Path(args.workdir))}")

@@ -12,17 +12,9 @@ from xlingjax.runtime.claim import alone_at
 
 def options(parser: argparse.ArgumentParser) -> None:
     text_options(parser)
+    parser.add_argument("--vocabulary", required=True, metavar="PATH", help="the run's")
     parser.add_argument(
-        "--vocabulary",
-        required=True,
-        metavar="PATH",
-        help="the run's",
-    )
-    parser.add_argument(
-        "--processes",
-        type=positive,
-        metavar="N",
-        help="of this machine (default: one a core)",
+        "--processes", type=positive, metavar="N", help="of this machine (default: one a core)"
     )
     runner_options(parser, default="none")
 
@@ -46,8 +38,5 @@ def run(args: Namespace) -> int:
 
 
 VERB = Verb(
-    "cache",
-    "tokenise a corpus before a run does, in several processes or in Beam",
-    options,
-    run,
+    "cache", "tokenise a corpus before a run does, in several processes or in Beam", options, run
 )

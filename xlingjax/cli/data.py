@@ -17,23 +17,12 @@ RUNNERS = ("none", "Direct", "Flink", "Spark", "Dataflow")
 UNITS = ("lines", "documents")
 KEEP = ("head", "middle", "tail")
 # That of evaluation/metrics/moses.py.
-MOSES = (
-    "punctuation",
-    "romanian",
-    "diacritics",
-    "tokenise",
-    "hyphens",
-    "compounds",
-    "lowercase",
-)
+MOSES = ("punctuation", "romanian", "diacritics", "tokenise", "hyphens", "compounds", "lowercase")
 
 
 def options(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(
-        dest="action",
-        metavar="check|clean|iwslt14|moses",
-        required=True,
-        parser_class=Parser,
+        dest="action", metavar="check|clean|iwslt14|moses", required=True, parser_class=Parser
     )
     _check_options(actions)
     _clean_options(actions)
@@ -54,21 +43,13 @@ def _check_options(actions: Any) -> None:
         help="adds tokens, epochs per language, unknown pieces, cache size",
     )
     check.add_argument(
-        "--length",
-        type=positive,
-        default=256,
-        help="tokens in a row (default %(default)s)",
+        "--length", type=positive, default=256, help="tokens in a row (default %(default)s)"
     )
     check.add_argument(
-        "--batch",
-        type=positive,
-        default=64,
-        help="rows in a batch (default %(default)s)",
+        "--batch", type=positive, default=64, help="rows in a batch (default %(default)s)"
     )
     check.add_argument(
-        "--steps",
-        type=positive,
-        help="steps of the run, for its epochs (default: 1000)",
+        "--steps", type=positive, help="steps of the run, for its epochs (default: 1000)"
     )
     check.add_argument(
         "--alpha",
@@ -126,11 +107,7 @@ def _iwslt_options(actions: Any) -> None:
         " prepare-iwslt14.sh splits them"
     )
     iwslt = actions.add_parser("iwslt14", help=text, description=text)
-    iwslt.add_argument(
-        "folder",
-        metavar="FOLDER",
-        help="de-en, of the archive de-en.tgz",
-    )
+    iwslt.add_argument("folder", metavar="FOLDER", help="de-en, of the archive de-en.tgz")
     iwslt.add_argument(
         "--output",
         type=place,
@@ -142,14 +119,7 @@ def _iwslt_options(actions: Any) -> None:
         "what is done to every line; fairseq's files: tokenise lowercase (default: the text as it"
         " is)"
     )
-    iwslt.add_argument(
-        "--moses",
-        nargs="+",
-        choices=MOSES,
-        default=[],
-        metavar="STEP",
-        help=text,
-    )
+    iwslt.add_argument("--moses", nargs="+", choices=MOSES, default=[], metavar="STEP", help=text)
     iwslt.set_defaults(run_action=_iwslt)
 
 
@@ -170,12 +140,7 @@ def _moses_options(actions: Any) -> None:
 def _step_options(clean: argparse.ArgumentParser) -> None:
     """One per step, in their order."""
     switch(clean, "characters", True, "NFC, without control characters")
-    switch(
-        clean,
-        "punctuation",
-        False,
-        "Moses' normalisation of punctuation, as XLM's text has it",
-    )
+    switch(clean, "punctuation", False, "Moses' normalisation of punctuation, as XLM's text has it")
     switch(clean, "sentences", True, "one sentence of monolingual text a line")
     clean.add_argument(
         "--length",
@@ -257,10 +222,7 @@ def _step_options(clean: argparse.ArgumentParser) -> None:
     )
 
 
-def runner_options(
-    parser: argparse.ArgumentParser,
-    default: str | None = None,
-) -> None:
+def runner_options(parser: argparse.ArgumentParser, default: str | None = None) -> None:
     """default: a runner; None: Direct where Beam is installed."""
     parser.add_argument(
         "--runner",
@@ -276,26 +238,13 @@ def runner_options(
         metavar="N",
         help="processes of --runner Direct (default %(default)s)",
     )
-    parser.add_argument(
-        "beam",
-        nargs="*",
-        metavar="-- OPTION",
-        help="Beam's own options",
-    )
+    parser.add_argument("beam", nargs="*", metavar="-- OPTION", help="Beam's own options")
 
 
-def switch(
-    parser: argparse.ArgumentParser,
-    name: str,
-    default: bool,
-    help: str,
-) -> None:
+def switch(parser: argparse.ArgumentParser, name: str, default: bool, help: str) -> None:
     """--NAME and --no-NAME."""
     parser.add_argument(
-        f"--{name}",
-        action=argparse.BooleanOptionalAction,
-        default=default,
-        help=help,
+        f"--{name}", action=argparse.BooleanOptionalAction, default=default, help=help
     )
 
 
@@ -304,9 +253,7 @@ def limits(text: str) -> tuple[int, int] | None:
         return None
     low, _, high = text.partition(",")
     if not is_whole(low) or not is_whole(high) or int(low) > int(high):
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is not MIN,MAX, like 1,250, or none",
-        )
+        raise argparse.ArgumentTypeError(f"{text!r} is not MIN,MAX, like 1,250, or none")
     return int(low), int(high)
 
 
@@ -314,9 +261,7 @@ def number_or_none(text: str) -> float | None:
     if text == "none":
         return None
     if not is_number(text) or float(text) <= 0:
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is not a number above 0, or none",
-        )
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0, or none")
     return float(text)
 
 
@@ -325,9 +270,7 @@ def two_percentiles(text: str) -> tuple[float, float]:
     two = is_number(low) and is_number(high)
     if two and 0 <= float(low) <= float(high) <= 100:
         return float(low), float(high)
-    raise argparse.ArgumentTypeError(
-        f"{text!r} is not A,B from 0 to 100, like 30,60",
-    )
+    raise argparse.ArgumentTypeError(f"{text!r} is not A,B from 0 to 100, like 30,60")
 
 
 def run(args: Namespace) -> int:
@@ -381,8 +324,7 @@ def _clean(args: Namespace) -> int:
         if field.name in args:
             steps[field.name] = getattr(args, field.name)
     settings = CleanSettings(
-        **steps | {"keep": tuple(args.keep)},
-        language_models=_language_models(args.language_model),
+        **steps | {"keep": tuple(args.keep)}, language_models=_language_models(args.language_model)
     )
     request = CleanRequest(
         args.output,
@@ -420,7 +362,7 @@ def _iwslt(args: Namespace) -> int:
             print(f"{output / name}.de-en: {len(pairs):,} pairs")
     except OSError as error:
         raise UserError(
-            f"--output {output}: cannot be written ({error.strerror}); choose another folder",
+            f"--output {output}: cannot be written ({error.strerror}); choose another folder"
         ) from None
     return 0
 
@@ -441,9 +383,7 @@ def _language_models(words: list[str]) -> tuple[tuple[str, str], ...]:
     for word in words:
         code, is_given, path = word.partition("=")
         if not is_given or not code or not path:
-            raise UserError(
-                f"--language_model {word}: write CODE=MODEL, like de=de.arpa.bin",
-            )
+            raise UserError(f"--language_model {word}: write CODE=MODEL, like de=de.arpa.bin")
         if code in models:
             raise UserError(f"--language_model: {code} has two models")
         models[code] = path

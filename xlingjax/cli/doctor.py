@@ -46,10 +46,7 @@ KEEP = {
 }
 # Of lines of RECORD: a package with an __init__.py of its own, at the top. Namespace packages have
 # none, and several distributions may share those.
-_TOP_PACKAGE = re.compile(
-    r"^([A-Za-z_][A-Za-z0-9_]*)/__init__\.py,",
-    re.MULTILINE,
-)
+_TOP_PACKAGE = re.compile(r"^([A-Za-z_][A-Za-z0-9_]*)/__init__\.py,", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -66,9 +63,7 @@ def normalised(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-def shared_packages(
-    distributions: Iterable[metadata.Distribution],
-) -> dict[str, list[str]]:
+def shared_packages(distributions: Iterable[metadata.Distribution]) -> dict[str, list[str]]:
     """{top-level package: distributions whose file lists both claim its __init__.py}, where there
     are at least two."""
     owners: dict[str, set[str]] = {}
@@ -76,9 +71,7 @@ def shared_packages(
         # Not every installer writes one.
         record = distribution.read_text("RECORD") or ""
         for package in _TOP_PACKAGE.findall(record):
-            owners.setdefault(package, set()).add(
-                normalised(distribution.metadata["Name"]),
-            )
+            owners.setdefault(package, set()).add(normalised(distribution.metadata["Name"]))
     shared = {}
     for package, names in sorted(owners.items()):
         if len(names) > 1:
@@ -100,9 +93,7 @@ def check_python() -> Iterator[Finding]:
         )
 
 
-def check_requirements(
-    requires: Iterable[str] | None = None,
-) -> Iterator[Finding]:
+def check_requirements(requires: Iterable[str] | None = None) -> Iterator[Finding]:
     """Each requirement without an extra marker, against what is installed."""
     from packaging.requirements import Requirement
 
@@ -111,9 +102,7 @@ def check_requirements(
     for text in requires:
         requirement = Requirement(text)
         # Those of extras are optional, see `check_extras`.
-        if requirement.marker and not requirement.marker.evaluate(
-            {"extra": ""},
-        ):
+        if requirement.marker and not requirement.marker.evaluate({"extra": ""}):
             continue
         repair = f'pip install "{requirement.name}{requirement.specifier}"'
         try:
@@ -126,10 +115,7 @@ def check_requirements(
             yield Finding("ok", requirement.name, version)
         else:
             yield Finding(
-                "broken",
-                requirement.name,
-                f"{version} is outside {requirement.specifier}",
-                repair,
+                "broken", requirement.name, f"{version} is outside {requirement.specifier}", repair
             )
 
 
@@ -175,18 +161,12 @@ def check_t5() -> Iterator[Finding]:
         )
 
 
-def check_extras(
-    find: Callable[[str], object] | None = None,
-) -> Iterator[Finding]:
+def check_extras(find: Callable[[str], object] | None = None) -> Iterator[Finding]:
     # Found and not imported: torch and transformers take seconds.
     find = find or importlib.util.find_spec
     for extra, (purpose, module) in EXTRAS.items():
         if find(module):
-            yield Finding(
-                "ok",
-                f"extra {extra}",
-                f"{module} is there ({purpose})",
-            )
+            yield Finding("ok", f"extra {extra}", f"{module} is there ({purpose})")
         else:
             yield Finding(
                 "note",
@@ -214,9 +194,7 @@ def check_devices() -> Iterator[Finding]:
         return
     kinds = sorted({device.device_kind for device in devices})
     yield Finding(
-        "ok",
-        "devices",
-        f"{len(devices)} x {', '.join(kinds)} (platform {devices[0].platform})",
+        "ok", "devices", f"{len(devices)} x {', '.join(kinds)} (platform {devices[0].platform})"
     )
     # JAX uses an accelerator, so none is left unused.
     if devices[0].platform != "cpu":
@@ -229,10 +207,7 @@ def check_devices() -> Iterator[Finding]:
         if not extra:
             repair = "update the driver of NVIDIA"
         yield Finding(
-            "note",
-            "devices",
-            f"an NVIDIA GPU is there and JAX does not use it{why}",
-            repair,
+            "note", "devices", f"an NVIDIA GPU is there and JAX does not use it{why}", repair
         )
     # TPU VMs show their chips as one or the other, by generation.
     if Path("/dev/accel0").exists() or Path("/dev/vfio/0").exists():
@@ -304,9 +279,7 @@ def check_compile_cache() -> Iterator[Finding]:
             "export JAX_COMPILATION_CACHE_DIR=$HOME/.cache/xlingjax/jax",
         )
         return
-    size = sum(
-        file.stat().st_size for file in folder.iterdir() if file.is_file()
-    )
+    size = sum(file.stat().st_size for file in folder.iterdir() if file.is_file())
     yield Finding("ok", "compile cache", f"{folder} ({size / 2**20:.0f} MiB)")
 
 
@@ -338,9 +311,7 @@ def check_imports() -> Iterator[Finding]:
             # Those that follow would fail by the same clash.
             return
     yield Finding(
-        "ok",
-        "imports",
-        "tensorflow, sentencepiece, seqio, flax, optax and orbax import together",
+        "ok", "imports", "tensorflow, sentencepiece, seqio, flax, optax and orbax import together"
     )
 
 
@@ -358,17 +329,14 @@ CHECKS = (
 
 
 def doctor(
-    checks: Iterable[Callable[[], Iterable[Finding]]] = CHECKS,
-    write: Callable[[str], None] = print,
+    checks: Iterable[Callable[[], Iterable[Finding]]] = CHECKS, write: Callable[[str], None] = print
 ) -> int:
     """Write every finding as it comes; 1 when something is broken, else 0."""
     broken = 0
     for check in checks:
         for finding in check():
             broken += finding.level == "broken"
-            write(
-                f"{MARKS[finding.level]}  {finding.subject:<22} {finding.text}",
-            )
+            write(f"{MARKS[finding.level]}  {finding.subject:<22} {finding.text}")
             if not finding.repair:
                 continue
             label = "to add it:"

@@ -13,9 +13,7 @@ from xlingjax.errors import UserError
 def options(parser: argparse.ArgumentParser) -> None:
     # How RUN was once spelled.
     parser.add_argument("--workdir", metavar="RUN", help=argparse.SUPPRESS)
-    group = parser.add_argument_group(
-        "a benchmark, instead of the run's own evaluators",
-    )
+    group = parser.add_argument_group("a benchmark, instead of the run's own evaluators")
     group.add_argument(
         "--suite",
         metavar="NAME",
@@ -30,9 +28,7 @@ def options(parser: argparse.ArgumentParser) -> None:
         ),
     )
     group.add_argument(
-        "--follow",
-        metavar="RUN",
-        help="--mixture on each new checkpoint of a run until it ends",
+        "--follow", metavar="RUN", help="--mixture on each new checkpoint of a run until it ends"
     )
     group.add_argument(
         "--tasks",
@@ -52,12 +48,7 @@ def options(parser: argparse.ArgumentParser) -> None:
         ),
     )
     text = "minutes in which a followed run may write nothing (default 60; 0: for ever)"
-    group.add_argument(
-        "--patience",
-        type=not_negative,
-        metavar="MINUTES",
-        help=text,
-    )
+    group.add_argument("--patience", type=not_negative, metavar="MINUTES", help=text)
     text = (
         "of retrieval and mining (default: the run's own, else the papers'); of retrieval several,"
         " or all: a table"
@@ -65,11 +56,7 @@ def options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--layer", type=layer, nargs="+", metavar="N", help=text)
     text = "of them (default: the run's own, else mean, of BUCC first)"
     group.add_argument(
-        "--pooling",
-        choices=(*POOLINGS, "all"),
-        nargs="+",
-        metavar="POOLING",
-        help=text,
+        "--pooling", choices=(*POOLINGS, "all"), nargs="+", metavar="POOLING", help=text
     )
     text = (
         "of --mixture: the task's labels in the order of the head's outputs, where the model names"
@@ -77,9 +64,7 @@ def options(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument("--labels", nargs="+", metavar="LABEL", help=text)
     group.add_argument(
-        "--prefix",
-        metavar="TEXT",
-        help="of them, before every sentence (default: the run's own)",
+        "--prefix", metavar="TEXT", help="of them, before every sentence (default: the run's own)"
     )
     tasks.sweep_options(parser, group)
 
@@ -93,11 +78,7 @@ def run(args: Namespace) -> int:
     if args.mixture:
         require_unread(args, ("workdir",), "--mixture writes to --to")
         return mixtures.mixture(args)
-    require_unread(
-        args,
-        tasks.OF_SUITES,
-        "only --suite and --mixture read this",
-    )
+    require_unread(args, tasks.OF_SUITES, "only --suite and --mixture read this")
     return _own_evaluators(args)
 
 
@@ -108,7 +89,7 @@ def _own_evaluators(args: Namespace) -> int:
 
     if args.workdir and given_run(args):
         raise UserError(
-            f"evaluate: {given_run(args)} and --workdir {args.workdir}: which run? Give one",
+            f"evaluate: {given_run(args)} and --workdir {args.workdir}: which run? Give one"
         )
     run = args.workdir or given_run(args)
     if not run:
@@ -120,7 +101,7 @@ def _own_evaluators(args: Namespace) -> int:
         config = run_and_checkpoint(workdir)[0] / "config.gin"
         if not config.exists():
             raise UserError(
-                f"no run in {workdir}: there is no config.gin; give the workdir of a run",
+                f"no run in {workdir}: there is no config.gin; give the workdir of a run"
             )
         files = [str(config)]
     evaluate(read_recipe(files, args.overrides), workdir, machine_of(args))

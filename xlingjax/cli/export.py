@@ -11,30 +11,17 @@ from xlingjax.cli.verb import Verb, named_run, run_option
 def options(parser: argparse.ArgumentParser) -> None:
     run_option(parser, "a run; RUN@STEP, RUN@METRIC")
     parser.add_argument(
-        "--to",
-        dest="output",
-        type=place,
-        required=True,
-        metavar="DIR",
-        help="a new folder",
+        "--to", dest="output", type=place, required=True, metavar="DIR", help="a new folder"
     )
     parser.add_argument(
-        "--head",
-        default="",
-        metavar="TASK",
-        help="which, of a run with heads of several tasks",
+        "--head", default="", metavar="TASK", help="which, of a run with heads of several tasks"
     )
     parser.add_argument(
-        "--format",
-        default="hf",
-        choices=("hf",),
-        help="Hugging Face's (default %(default)s)",
+        "--format", default="hf", choices=("hf",), help="Hugging Face's (default %(default)s)"
     )
     card_options(parser)
     parser.add_argument(
-        "--unverified",
-        action="store_true",
-        help="write it without comparing it with transformers",
+        "--unverified", action="store_true", help="write it without comparing it with transformers"
     )
     parser.add_argument(
         "--push",
@@ -53,15 +40,7 @@ def run(args: Namespace) -> int:
         # Before the export: a missing token is told at once.
         upload = Upload(args.push)
     card = (args.language, args.license, args.base)
-    print(
-        export_model(
-            named_run(args),
-            args.output,
-            not args.unverified,
-            *card,
-            head=args.head,
-        ),
-    )
+    print(export_model(named_run(args), args.output, not args.unverified, *card, head=args.head))
     if upload:
         print(upload.send(args.output))
     return 0

@@ -11,13 +11,9 @@ from xlingjax.errors import UserError
 
 def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--workdir",
-        metavar="DIR",
-        help="where the run lives: checkpoints, logs, report",
+        "--workdir", metavar="DIR", help="where the run lives: checkpoints, logs, report"
     )
-    group = parser.add_argument_group(
-        "a task of a benchmark, instead of --workdir",
-    )
+    group = parser.add_argument_group("a task of a benchmark, instead of --workdir")
     group.add_argument(
         "--task",
         nargs="+",
@@ -41,7 +37,7 @@ def run(args: Namespace) -> int:
     # The recipe says what it starts from, so RUN would be read by nothing.
     if given_run(args):
         raise UserError(
-            f"{given_run(args)}: only --task reads a RUN; a recipe has it as --gin.INIT_FROM",
+            f"{given_run(args)}: only --task reads a RUN; a recipe has it as --gin.INIT_FROM"
         )
     if not args.workdir:
         raise UserError("finetune: give --workdir, or --task")
@@ -49,10 +45,7 @@ def run(args: Namespace) -> int:
     from xlingjax.workflows.launch import launch
 
     return launch(
-        read_recipe(args.gin_file, args.overrides),
-        args.workdir,
-        "finetune",
-        machine_of(args),
+        read_recipe(args.gin_file, args.overrides), args.workdir, "finetune", machine_of(args)
     )
 
 

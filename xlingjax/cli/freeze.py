@@ -12,18 +12,10 @@ from xlingjax.runtime.claim import alone_at
 
 def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--batches",
-        type=positive,
-        required=True,
-        metavar="N",
-        help="batches per objective",
+        "--batches", type=positive, required=True, metavar="N", help="batches per objective"
     )
     parser.add_argument(
-        "--output",
-        type=place,
-        required=True,
-        metavar="DIR",
-        help="folder for OBJECTIVE.frozen",
+        "--output", type=place, required=True, metavar="DIR", help="folder for OBJECTIVE.frozen"
     )
 
 
@@ -52,9 +44,7 @@ def _freeze(args: Namespace) -> int:
             path = write_frozen(source, folder / f"{name}.frozen", args.batches)
         finally:
             source.close()
-        print(
-            f"{path}: {args.batches} batches, {path.stat().st_size / 2**20:.1f} MiB",
-        )
+        print(f"{path}: {args.batches} batches, {path.stat().st_size / 2**20:.1f} MiB")
     # The ids of the batches mean nothing without it, and the text need not come along.
     for name, content in recipe.corpus.vocabulary.files().items():
         write_bytes(folder / name, content)

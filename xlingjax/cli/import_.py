@@ -19,25 +19,17 @@ def options(parser: argparse.ArgumentParser) -> None:
         help="a new workdir, for INIT_FROM",
     )
     parser.add_argument(
-        "--unverified",
-        action="store_true",
-        help="write it without comparing it with transformers",
+        "--unverified", action="store_true", help="write it without comparing it with transformers"
     )
     text = (
-        "of its sentence vectors (default: what 1_Pooling/config.json and the files beside"
-        " it say)"
+        "of its sentence vectors (default: what 1_Pooling/config.json and the files beside it say)"
     )
     parser.add_argument("--pooling", choices=POOLINGS, help=text)
     parser.add_argument(
-        "--prefix",
-        metavar="TEXT",
-        help="of them, before every sentence: 'query: '",
+        "--prefix", metavar="TEXT", help="of them, before every sentence: 'query: '"
     )
     parser.add_argument(
-        "--layer",
-        type=whole,
-        metavar="N",
-        help="of them, 0: the embeddings (default: the last)",
+        "--layer", type=whole, metavar="N", help="of them, 0: the embeddings (default: the last)"
     )
 
 
@@ -51,13 +43,8 @@ def run(args: Namespace) -> int:
     source = source.removeprefix(FOREIGN)
     print(
         import_model(
-            source,
-            args.output,
-            not args.unverified,
-            args.layer,
-            args.pooling,
-            args.prefix,
-        ),
+            source, args.output, not args.unverified, args.layer, args.pooling, args.prefix
+        )
     )
     return 0
 

@@ -12,13 +12,10 @@ from xlingjax.errors import UserError
 
 def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "run",
-        nargs="?",
-        metavar="RUN",
-        help="with --pair: a run; RUN@STEP; hf:FOLDER_OR_ID",
+        "run", nargs="?", metavar="RUN", help="with --pair: a run; RUN@STEP; hf:FOLDER_OR_ID"
     )
     group = parser.add_argument_group(
-        "attention of a trained model, instead of what a recipe feeds one",
+        "attention of a trained model, instead of what a recipe feeds one"
     )
     group.add_argument(
         "--pair",
@@ -38,10 +35,7 @@ def options(parser: argparse.ArgumentParser) -> None:
         " on pairs; of a model that does not tell they run on)",
     )
     parser.add_argument(
-        "--rows",
-        type=positive,
-        metavar="N",
-        help="rows shown per objective (default 2)",
+        "--rows", type=positive, metavar="N", help="rows shown per objective (default 2)"
     )
     parser.add_argument(
         "--tokens",
@@ -49,12 +43,7 @@ def options(parser: argparse.ArgumentParser) -> None:
         default=None,
         help="also a line for each token: column, piece, target, position, language, pack, side",
     )
-    parser.add_argument(
-        "--output",
-        default="",
-        metavar="DIR",
-        help="also write HTML and PNG here",
-    )
+    parser.add_argument("--output", default="", metavar="DIR", help="also write HTML and PNG here")
 
 
 def run(args: Namespace) -> int:
@@ -100,18 +89,14 @@ def run(args: Namespace) -> int:
 def _attention(args: Namespace) -> int:
     if args.gin_file or args.overrides:
         raise UserError(
-            "inspect --pair: a run has its recipe; leave out --gin_file and --gin.NAME=",
+            "inspect --pair: a run has its recipe; leave out --gin_file and --gin.NAME="
         )
-    require_unread(
-        args,
-        ("rows", "tokens"),
-        "with --pair no rows of a recipe are shown",
-    )
+    require_unread(args, ("rows", "tokens"), "with --pair no rows of a recipe are shown")
     for value, option in ((args.run, "RUN"), (args.languages, "--languages")):
         if not value:
             raise UserError(
                 f'inspect --pair: give {option} too: xlingjax inspect RUN --pair "TEXT" "TEXT"'
-                " --languages de en",
+                " --languages de en"
             )
     from xlingjax.runtime.machine import start
     from xlingjax.workflows.attention import attention_of_pair

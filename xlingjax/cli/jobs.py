@@ -19,11 +19,7 @@ def jobs_options(group: Any) -> None:
     )
     # Of a command that another one started: it prints no card, and says whether it waits for the
     # work that others are at.
-    group.add_argument(
-        "--worker",
-        choices=("wait", "leave"),
-        help=argparse.SUPPRESS,
-    )
+    group.add_argument("--worker", choices=("wait", "leave"), help=argparse.SUPPRESS)
 
 
 def groups_of(args: Namespace) -> list[Any]:
@@ -34,17 +30,13 @@ def groups_of(args: Namespace) -> list[Any]:
 
     if (args.jobs or 1) == 1:
         return []
-    several = getattr(args, "num_processes", 0) or getattr(
-        args,
-        "coordinator",
-        "",
-    )
+    several = getattr(args, "num_processes", 0) or getattr(args, "coordinator", "")
     for name in ("XLINGJAX_COORDINATOR", "XLINGJAX_NUM_PROCESSES"):
         several = several or os.environ.get(name)
     if several or slurm_tasks() > 1:
         raise UserError(
             f"--jobs {args.jobs}: several processes are one training (--coordinator,"
-            " --num_processes), which has none beside it; leave it out",
+            " --num_processes), which has none beside it; leave it out"
         )
     groups = device_groups(args.jobs, args.platform, args.devices)
     # This process only starts the others, and leaves them the devices.

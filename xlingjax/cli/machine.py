@@ -11,16 +11,9 @@ from xlingjax.errors import UserError
 
 
 def machine_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--platform", default="", help="cpu, gpu or tpu (default: what JAX finds)")
     parser.add_argument(
-        "--platform",
-        default="",
-        help="cpu, gpu or tpu (default: what JAX finds)",
-    )
-    parser.add_argument(
-        "--devices",
-        type=positive,
-        metavar="N",
-        help="make the CPU look like N devices",
+        "--devices", type=positive, metavar="N", help="make the CPU look like N devices"
     )
 
 
@@ -32,18 +25,10 @@ def process_options(parser: argparse.ArgumentParser) -> None:
         help="process 0 of several (SLURM and TPU pods need none)",
     )
     parser.add_argument(
-        "--num_processes",
-        type=count,
-        default=0,
-        metavar="N",
-        help="of all hosts together",
+        "--num_processes", type=count, default=0, metavar="N", help="of all hosts together"
     )
     parser.add_argument(
-        "--process_id",
-        type=count,
-        default=-1,
-        metavar="I",
-        help="of this one, from 0",
+        "--process_id", type=count, default=-1, metavar="I", help="of this one, from 0"
     )
 
 
@@ -67,7 +52,7 @@ def prepare_machine(args: Namespace) -> None:
     except RuntimeError:
         if jax.local_device_count() != args.devices:
             raise UserError(
-                f"--devices {args.devices}: JAX runs already on {jax.local_device_count()} devices",
+                f"--devices {args.devices}: JAX runs already on {jax.local_device_count()} devices"
             ) from None
 
 

@@ -6,48 +6,20 @@ from pathlib import Path
 
 from xlingjax.cli.encode import LAYER, PREFIX
 from xlingjax.cli.machine import machine_of
-from xlingjax.cli.types import (
-    POOLINGS,
-    number,
-    place,
-    positive,
-    seed,
-    share,
-    whole,
-)
+from xlingjax.cli.types import POOLINGS, number, place, positive, seed, share, whole
 from xlingjax.cli.verb import Verb, require_unread, workdir_of
 from xlingjax.errors import UserError
 from xlingjax.runtime.claim import alone_at
 
 # What either use of the verb reads, and the other refuses.
-OF_RUN = (
-    "run",
-    "languages",
-    "files",
-    "layer",
-    "pooling",
-    "prefix",
-    "margin",
-    "threshold",
-)
-OF_NEGATIVES = (
-    "parallel",
-    "vocabulary",
-    "steps",
-    "random_share",
-    "platform",
-)
+OF_RUN = ("run", "languages", "files", "layer", "pooling", "prefix", "margin", "threshold")
+OF_NEGATIVES = ("parallel", "vocabulary", "steps", "random_share", "platform")
 OF_IVF = ("lists", "probes")
 
 
 def options(parser: argparse.ArgumentParser) -> None:
     # Hardly any has a default: what is given to the other use of the verb is refused.
-    parser.add_argument(
-        "run",
-        nargs="?",
-        metavar="RUN",
-        help="a run; RUN@STEP; hf:FOLDER_OR_ID",
-    )
+    parser.add_argument("run", nargs="?", metavar="RUN", help="a run; RUN@STEP; hf:FOLDER_OR_ID")
     parser.add_argument(
         "--output",
         type=place,
@@ -58,56 +30,27 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--languages", nargs=2, metavar=("SRC", "TGT"))
     parser.add_argument("--files", nargs=2, metavar=("SRC_FILE", "TGT_FILE"))
     parser.add_argument(
-        "--layer",
-        type=whole,
-        metavar="N",
-        help=f"0: the embeddings (default: {LAYER})",
+        "--layer", type=whole, metavar="N", help=f"0: the embeddings (default: {LAYER})"
     )
-    parser.add_argument(
-        "--pooling",
-        choices=POOLINGS,
-        help="default: the run's own, else mean",
-    )
+    parser.add_argument("--pooling", choices=POOLINGS, help="default: the run's own, else mean")
     parser.add_argument("--prefix", metavar="TEXT", help=PREFIX)
     parser.add_argument(
-        "--neighbours",
-        type=positive,
-        metavar="K",
-        help="default 4; with --negatives 10",
+        "--neighbours", type=positive, metavar="K", help="default 4; with --negatives 10"
     )
-    parser.add_argument(
-        "--margin",
-        choices=("ratio", "distance", "absolute"),
-        help="default ratio",
-    )
-    parser.add_argument(
-        "--threshold",
-        type=number,
-        help="lowest score kept (default: all)",
-    )
+    parser.add_argument("--margin", choices=("ratio", "distance", "absolute"), help="default ratio")
+    parser.add_argument("--threshold", type=number, help="lowest score kept (default: all)")
     text = "tables for CLPC: sentences that look like a translation"
     parser.add_argument("--negatives", action="store_true", help=text)
-    parser.add_argument(
-        "--parallel",
-        nargs="+",
-        metavar="GLOB",
-        help="with --negatives: the pairs",
-    )
+    parser.add_argument("--parallel", nargs="+", metavar="GLOB", help="with --negatives: the pairs")
     parser.add_argument("--vocabulary", metavar="PATH", help="with --negatives")
     parser.add_argument(
-        "--steps",
-        type=positive,
-        help="with --negatives: of the light model (default 2000)",
+        "--steps", type=positive, help="with --negatives: of the light model (default 2000)"
     )
     parser.add_argument(
-        "--random_share",
-        type=share,
-        help="with --negatives: share left to chance (default 0.1)",
+        "--random_share", type=share, help="with --negatives: share left to chance (default 0.1)"
     )
     parser.add_argument(
-        "--seed",
-        type=seed,
-        help="of --negatives, and of the lists of ivf (default 0)",
+        "--seed", type=seed, help="of --negatives, and of the lists of ivf (default 0)"
     )
     parser.add_argument(
         "--search",
@@ -127,8 +70,7 @@ def options(parser: argparse.ArgumentParser) -> None:
         help="of ivf: lists that each sentence looks through (default 32)",
     )
     parser.add_argument(
-        "--platform",
-        help="with --negatives: cpu, gpu or tpu (default: what JAX finds)",
+        "--platform", help="with --negatives: cpu, gpu or tpu (default: what JAX finds)"
     )
     # --platform alone: what reads the machine's options expects both.
     parser.set_defaults(devices=None)
@@ -144,15 +86,11 @@ def run(args: Namespace) -> int:
 
     if not args.run or not args.files or not args.languages:
         raise UserError(
-            "mine needs RUN, --files SRC_FILE TGT_FILE and --languages SRC TGT (or --negatives)",
+            "mine needs RUN, --files SRC_FILE TGT_FILE and --languages SRC TGT (or --negatives)"
         )
     require_unread(args, OF_NEGATIVES, "only mine --negatives reads this")
     if args.search != "ivf":
-        require_unread(
-            args,
-            ("seed",),
-            "only mine --negatives and --search ivf read this",
-        )
+        require_unread(args, ("seed",), "only mine --negatives and --search ivf read this")
     table = f"{args.output}.{'-'.join(args.languages)}.tsv"
     with alone_at(table):
         print(
@@ -172,7 +110,7 @@ def run(args: Namespace) -> int:
                 lists=args.lists,
                 probes=args.probes,
                 seed=args.seed or 0,
-            ),
+            )
         )
     return 0
 
@@ -183,9 +121,7 @@ def _negatives(args: Namespace) -> int:
 
     require_unread(args, OF_RUN, "mine --negatives reads pairs and no RUN")
     if not args.parallel or not args.vocabulary:
-        raise UserError(
-            "mine --negatives reads --parallel pairs by a --vocabulary; give both",
-        )
+        raise UserError("mine --negatives reads --parallel pairs by a --vocabulary; give both")
     options = {
         "steps": args.steps,
         "k": args.neighbours,
@@ -202,13 +138,7 @@ def _negatives(args: Namespace) -> int:
             given[name] = value
     config = NegativesConfig(**given)
     vocabulary = Vocabulary.load(args.vocabulary)
-    write_negatives(
-        args.parallel,
-        vocabulary,
-        Path(args.output),
-        config,
-        runtime=machine_of(args),
-    )
+    write_negatives(args.parallel, vocabulary, Path(args.output), config, runtime=machine_of(args))
     return 0
 
 

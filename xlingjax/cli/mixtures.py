@@ -18,7 +18,7 @@ def mixture(args: Namespace) -> int:
     if not args.tasks and args.mixture not in suites():
         raise UserError(
             f"--mixture {args.mixture}: no benchmark ({', '.join(suites())}) and no SeqIO task or"
-            " mixture that is registered: name the Python module that registers it by --tasks",
+            " mixture that is registered: name the Python module that registers it by --tasks"
         )
     from xlingjax.config.recipe import bindings
     from xlingjax.config.statements import gin_values
@@ -34,11 +34,7 @@ def mixture(args: Namespace) -> int:
     if not args.follow:
         require_unread(args, ("patience",), "only --follow reads this")
         needed.append("run")
-    require_unread(
-        args,
-        ("strategy", "seeds", "grid"),
-        "--mixture trains nothing",
-    )
+    require_unread(args, ("strategy", "seeds", "grid"), "--mixture trains nothing")
     if args.mixture in suites():
         require(args, "data", *needed)
         _check_benchmark(args)
@@ -64,7 +60,7 @@ def mixture(args: Namespace) -> int:
             name, _, _ = override.partition("=")
             if name not in read:
                 raise UserError(
-                    f"--gin.{name}: --mixture trains nothing, and reads {', '.join(read)} alone",
+                    f"--gin.{name}: --mixture trains nothing, and reads {', '.join(read)} alone"
                 )
         # The files leave these open, and what is read does not depend on them.
         stand_ins = ["TASK=''", "DATA=''", "INIT_FROM=''", "TRAIN_STEPS=1"]
@@ -96,7 +92,7 @@ def _check_benchmark(args: Namespace) -> None:
     unknown = set(args.tasks or ()) - set(tasks)
     if unknown:
         raise UserError(
-            f"--tasks {' '.join(unknown)}: {args.mixture} has {', '.join(sorted(tasks))}",
+            f"--tasks {' '.join(unknown)}: {args.mixture} has {', '.join(sorted(tasks))}"
         )
     # All of the suite: those whose head does not fit are passed over later.
     chosen = args.tasks or list(tasks)
@@ -114,7 +110,7 @@ def _check_registered(args: Namespace) -> None:
     if len(args.languages or ()) > 2:
         raise UserError(
             f"--languages {' '.join(args.languages)}: give that of inputs and targets, or both in"
-            " this order",
+            " this order"
         )
 
 

@@ -38,10 +38,7 @@ def options(parser: argparse.ArgumentParser) -> None:
         help="also the first state, and what measures each objective",
     )
     parser.add_argument(
-        "--output",
-        type=place,
-        metavar="FILE",
-        help="also write all figures here, as JSON",
+        "--output", type=place, metavar="FILE", help="also write all figures here, as JSON"
     )
 
 
@@ -52,13 +49,9 @@ def run(args: Namespace) -> int:
     from xlingjax.workflows.plan_text import text_of
 
     if args.platform or args.devices:
-        raise UserError(
-            "plan: --on says for which devices; leave --platform and --devices out",
-        )
+        raise UserError("plan: --on says for which devices; leave --platform and --devices out")
     if args.tries and not args.search:
-        raise UserError(
-            "plan: --tries is of --search: add it, or leave --tries out",
-        )
+        raise UserError("plan: --tries is of --search: add it, or leave --tries out")
     if args.output:
         require_file(args.output)
         Path(args.output).parent.mkdir(parents=True, exist_ok=True)

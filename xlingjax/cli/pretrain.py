@@ -34,19 +34,8 @@ def run(args: Namespace) -> int:
     if args.hours is not None:
         from xlingjax.workflows.time_budget import within_hours
 
-        overrides += within_hours(
-            args.gin_file,
-            overrides,
-            args.workdir,
-            args.hours,
-            machine,
-        )
-    return launch(
-        read_recipe(args.gin_file, overrides),
-        args.workdir,
-        "pretrain",
-        machine,
-    )
+        overrides += within_hours(args.gin_file, overrides, args.workdir, args.hours, machine)
+    return launch(read_recipe(args.gin_file, overrides), args.workdir, "pretrain", machine)
 
 
 VERB = Verb(

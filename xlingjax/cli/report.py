@@ -31,16 +31,10 @@ def options(parser: argparse.ArgumentParser) -> None:
         help="a fine-tuning that started from it",
     )
     parser.add_argument(
-        "--output",
-        default="",
-        metavar="DIR",
-        help="folder for the files (default: RUN)",
+        "--output", default="", metavar="DIR", help="folder for the files (default: RUN)"
     )
     parser.add_argument(
-        "--pictures",
-        default="",
-        metavar="DIR",
-        help="write the figures as PNG files too",
+        "--pictures", default="", metavar="DIR", help="write the figures as PNG files too"
     )
 
 
@@ -62,11 +56,7 @@ def run(args: Namespace) -> int:
             path = entry
         compare[name] = path
     page = build_report(
-        workdir,
-        compare,
-        args.finetuned,
-        args.output or None,
-        args.pictures or None,
+        workdir, compare, args.finetuned, args.output or None, args.pictures or None
     )
     # What is printed is what stands on the disk.
     text = page.with_name("report.json").read_text(encoding="utf-8")
@@ -90,28 +80,24 @@ def _folders_of_cells(args: Namespace) -> list[str]:
         if len(folders) > 1:
             raise UserError(
                 f"report {' '.join(folders)}: no cells there, and a report is of one run; see"
-                " --compare",
+                " --compare"
             )
         return []
     other = [folder for folder in folders if folder not in cells]
     if other:
         raise UserError(
-            f"report: {other[0]} has no cells and cannot share a score card; leave it out",
+            f"report: {other[0]} has no cells and cannot share a score card; leave it out"
         )
     for name in ("compare", "finetuned", "pictures"):
         if getattr(args, name):
-            raise UserError(
-                f"--{name}: a score card reads only folders of cells; leave it out",
-            )
+            raise UserError(f"--{name}: a score card reads only folders of cells; leave it out")
     if len(folders) > 1 and not args.output:
         raise UserError(
-            f"report: {len(folders)} folders share a score card; say where it goes by --output DIR",
+            f"report: {len(folders)} folders share a score card; say where it goes by --output DIR"
         )
     if args.output:
         if Path(args.output).is_file():
-            raise UserError(
-                f"--output {args.output}: it is a file; give a folder",
-            )
+            raise UserError(f"--output {args.output}: it is a file; give a folder")
         Path(args.output).mkdir(parents=True, exist_ok=True)
     return folders
 

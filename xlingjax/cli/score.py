@@ -10,10 +10,7 @@ from xlingjax.errors import UserError
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--suite",
-        choices=("xtreme", "xglue", "xnli", "applications"),
-    )
+    parser.add_argument("--suite", choices=("xtreme", "xglue", "xnli", "applications"))
     text = "TASK/test-CODE.tsv, or TASK/CODE.prediction"
     parser.add_argument(
         "--predictions",
@@ -26,41 +23,25 @@ def options(parser: argparse.ArgumentParser) -> None:
         " predictions"
     )
     parser.add_argument("--gold", required=True, metavar="DIR", help=text)
-    group = parser.add_argument_group(
-        "two files of lines, instead of --suite",
-    )
+    group = parser.add_argument_group("two files of lines, instead of --suite")
     group.add_argument(
         "--metric",
         choices=("tokenised_bleu", "bleu", "chrf"),
         help="tokenised_bleu: as multi-bleu.perl; bleu, chrf: sacreBLEU's",
     )
-    group.add_argument(
-        "--language",
-        metavar="CODE",
-        help="of the lines",
-    )
+    group.add_argument("--language", metavar="CODE", help="of the lines")
     text = (
         "of tokenised_bleu, on both files before it: punctuation, romanian, diacritics, tokenise,"
         " hyphens, compounds, lowercase"
     )
     group.add_argument("--moses", nargs="+", metavar="STEP", help=text)
     text = "of the gold files (default %(default)s)"
+    parser.add_argument("--split", default="test", choices=("dev", "test"), help=text)
     parser.add_argument(
-        "--split",
-        default="test",
-        choices=("dev", "test"),
-        help=text,
+        "--allow-missing", action="store_true", help="score what is there, and say what is not"
     )
     parser.add_argument(
-        "--allow-missing",
-        action="store_true",
-        help="score what is there, and say what is not",
-    )
-    parser.add_argument(
-        "--output",
-        default="",
-        metavar="FILE",
-        help="also write everything here, as JSON",
+        "--output", default="", metavar="FILE", help="also write everything here, as JSON"
     )
 
 
@@ -77,7 +58,7 @@ def _of_lines(args: Namespace) -> int:
     if args.moses and args.metric != "tokenised_bleu":
         raise UserError(
             f"--moses: {args.metric} has a tokenisation of its own; leave it out, or give --metric"
-            " tokenised_bleu",
+            " tokenised_bleu"
         )
     sides = []
     for path in (args.predictions, args.gold):
@@ -87,24 +68,14 @@ def _of_lines(args: Namespace) -> int:
         sides.append([line for _, line in read_lines(path)])
     made, wanted = sides
     if args.metric == "tokenised_bleu":
-        value, signature = moses_bleu(
-            made,
-            wanted,
-            args.moses or (),
-            args.language,
-        )
+        value, signature = moses_bleu(made, wanted, args.moses or (), args.language)
     elif args.metric == "bleu":
         value, signature = bleu(made, wanted, args.language)
     else:
         value, signature = chrf(made, wanted)
     print(f"{args.metric} {value:.2f} of {len(made):,} lines ({signature})")
     if args.output:
-        record = {
-            "metric": args.metric,
-            "value": value,
-            "signature": signature,
-            "lines": len(made),
-        }
+        record = {"metric": args.metric, "value": value, "signature": signature, "lines": len(made)}
         write_json(Path(args.output), record)
     return 0
 
@@ -112,7 +83,7 @@ def _of_lines(args: Namespace) -> int:
 def run(args: Namespace) -> int:
     if bool(args.metric) == bool(args.suite):
         raise UserError(
-            "score: give --suite for a benchmark's folders, or --metric for two files of lines",
+            "score: give --suite for a benchmark's folders, or --metric for two files of lines"
         )
     if args.output:
         from xlingjax.runtime.files import require_apart
@@ -123,20 +94,11 @@ def run(args: Namespace) -> int:
         return _of_lines(args)
     from rich.console import Console
 
-    from xlingjax.evaluation.score_files import (
-        footnotes,
-        score_files,
-        score_table,
-        write_scores,
-    )
+    from xlingjax.evaluation.score_files import footnotes, score_files, score_table, write_scores
     from xlingjax.tasks import suite_tasks
 
     scores = score_files(
-        suite_tasks(args.suite),
-        args.predictions,
-        args.gold,
-        args.split,
-        args.allow_missing,
+        suite_tasks(args.suite), args.predictions, args.gold, args.split, args.allow_missing
     )
     title = f"{args.suite}, {args.split}: {args.predictions}"
     width = None
@@ -147,12 +109,7 @@ def run(args: Namespace) -> int:
     for line in footnotes(scores):
         print(line)
     if args.output:
-        record = {
-            "suite": args.suite,
-            "predictions": args.predictions,
-            "gold": args.gold,
-            **scores,
-        }
+        record = {"suite": args.suite, "predictions": args.predictions, "gold": args.gold, **scores}
         print(f"scores: {write_scores(record, args.output)}")
     return 0
 

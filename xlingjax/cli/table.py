@@ -19,10 +19,7 @@ def options(parser: argparse.ArgumentParser) -> None:
         help="one of gin/recipes/tables: xlm_1, veco_2 ...; or --gin_file",
     )
     parser.add_argument(
-        "--data",
-        required=True,
-        metavar="DIR",
-        help="folder of the benchmarks' files",
+        "--data", required=True, metavar="DIR", help="folder of the benchmarks' files"
     )
     parser.add_argument(
         "--to",
@@ -58,24 +55,13 @@ def run(args: Namespace) -> int:
     groups = groups_of(args)
     # This process plans and starts others, which have the devices.
     require_platform("cpu")
-    config = read_part(
-        "table",
-        paper_tables.Table,
-        args.gin_file,
-        args.overrides,
-    )
+    config = read_part("table", paper_tables.Table, args.gin_file, args.overrides)
     allow_missing = args.allow_missing or config.allow_missing
     config = dataclasses.replace(config, allow_missing=allow_missing)
     if not args.worker:
         if groups:
             devices = groups[0].devices
-        plan = table_plan.planned(
-            config,
-            args.data,
-            args.output,
-            devices,
-            max(1, len(groups)),
-        )
+        plan = table_plan.planned(config, args.data, args.output, devices, max(1, len(groups)))
         if args.dry_run:
             return table_plan.show(plan)
         plan.require_sound()
@@ -101,9 +87,7 @@ def _name_file(args: Namespace) -> None:
     if file is None:
         folder = find_gin("recipes/tables/xlm_1.gin").parent
         known = sorted(path.stem for path in folder.glob("*.gin"))
-        raise UserError(
-            f"table {args.table}: there are {', '.join(known)}; or give --gin_file",
-        )
+        raise UserError(f"table {args.table}: there are {', '.join(known)}; or give --gin_file")
     args.gin_file = [str(file), *args.gin_file]
 
 

@@ -14,16 +14,7 @@ from xlingjax.cli.types import place, positive
 from xlingjax.cli.verb import given_run, named_run, require_unread, run_option
 from xlingjax.errors import UserError
 
-OF_TASKS = (
-    "data",
-    "output",
-    "strategy",
-    "languages",
-    "seeds",
-    "grid",
-    "jobs",
-    "worker",
-)
+OF_TASKS = ("data", "output", "strategy", "languages", "seeds", "grid", "jobs", "worker")
 OF_SUITES = (
     *OF_TASKS,
     "tasks",
@@ -44,13 +35,7 @@ def sweep_options(parser: argparse.ArgumentParser, group: Any) -> None:
     text = "folder of the benchmark's files; tfds:DIR, sets that TensorFlow Datasets prepared there"
     group.add_argument("--data", metavar="DIR", help=text)
     text = "cells, predictions and the score card; shared by sweeps"
-    group.add_argument(
-        "--to",
-        dest="output",
-        type=place,
-        metavar="DIR",
-        help=text,
-    )
+    group.add_argument("--to", dest="output", type=place, metavar="DIR", help=text)
     text = "transfer (default), pivot, translate_train, multi_language ..."
     group.add_argument("--strategy", nargs="+", metavar="NAME", help=text)
     text = (
@@ -59,23 +44,13 @@ def sweep_options(parser: argparse.ArgumentParser, group: Any) -> None:
     )
     group.add_argument("--languages", nargs="+", metavar="CODE", help=text)
     group.add_argument(
-        "--seeds",
-        type=positive,
-        metavar="N",
-        help="trainings of each setting (default 1)",
+        "--seeds", type=positive, metavar="N", help="trainings of each setting (default 1)"
     )
     group.add_argument(
-        "--grid",
-        nargs="+",
-        metavar="MACRO=A,B",
-        help="settings to try, the best chosen on dev",
+        "--grid", nargs="+", metavar="MACRO=A,B", help="settings to try, the best chosen on dev"
     )
     jobs_options(group)
-    group.add_argument(
-        "--allow-missing",
-        action="store_true",
-        help="go on without files that lack",
-    )
+    group.add_argument("--allow-missing", action="store_true", help="go on without files that lack")
 
 
 def require(args: Namespace, *names: str) -> None:
@@ -104,14 +79,12 @@ def finetune(args: Namespace) -> int:
     for task in tasks:
         if task.kind not in TRAINED:
             suite = f"`xlingjax evaluate --mixture {task.suite} --tasks {task.name}` measures it"
-            raise UserError(
-                f"--task {task.full_name}: {task.kind} is not fine-tuned; {suite}",
-            )
+            raise UserError(f"--task {task.full_name}: {task.kind} is not fine-tuned; {suite}")
     together = MULTI_TASK in (args.strategy or ())
     if together and len(args.strategy) > 1:
         raise UserError(
             f"--strategy {' '.join(args.strategy)}: {MULTI_TASK} trains all tasks at once; give it"
-            " alone",
+            " alone"
         )
     if together:
         # Asked for what it refuses.
@@ -135,14 +108,12 @@ def suite(args: Namespace) -> int:
     if "multi_task" in (args.strategy or ()):
         raise UserError(
             "--strategy multi_task: name its tasks: `xlingjax finetune --task A B --strategy"
-            " multi_task`",
+            " multi_task`"
         )
     names = [task.name for task in tasks]
     unknown = [name for name in args.tasks or () if name not in names]
     if unknown:
-        raise UserError(
-            f"--tasks {' '.join(unknown)}: {args.suite} has {', '.join(names)}",
-        )
+        raise UserError(f"--tasks {' '.join(unknown)}: {args.suite} has {', '.join(names)}")
     if args.tasks:
         tasks = [task for task in tasks if task.name in args.tasks]
     require_read(args, tasks)
@@ -151,35 +122,25 @@ def suite(args: Namespace) -> int:
     for task in tasks:
         lacks = []
         # Retrieval and mining have no training sets.
-        if task.kind in TRAINED and not languages_present(
-            task,
-            args.data,
-            "train",
-        ):
+        if task.kind in TRAINED and not languages_present(task, args.data, "train"):
             lacks.append("train")
         tested = _tested(task, args.data)
         if not tested:
             lacks.append("test or dev")
         if lacks:
-            missing.append(
-                f"{task.full_name}: no {' and no '.join(lacks)} files",
-            )
+            missing.append(f"{task.full_name}: no {' and no '.join(lacks)} files")
             continue
         present.append(task)
-        untested = [
-            language for language in task.languages if language not in tested
-        ]
+        untested = [language for language in task.languages if language not in tested]
         if untested:
-            missing.append(
-                f"{task.full_name}: no test or dev set of {', '.join(untested)}",
-            )
+            missing.append(f"{task.full_name}: no test or dev set of {', '.join(untested)}")
     # Printed before anything runs, so that a user can stop it and get the files.
     if missing:
         print("missing:\n  " + "\n  ".join(missing))
     if missing and not args.allow_missing:
         raise UserError(
             f"{args.data}: files of {len(missing)} tasks are missing (above): get them, or"
-            " --allow-missing",
+            " --allow-missing"
         )
     return _sweeps(args, present)
 
@@ -191,10 +152,7 @@ def require_read(args: Namespace, tasks: Sequence[Any]) -> None:
 
     given = []
     several = False
-    for option, values in (
-        ("--layer", args.layer),
-        ("--pooling", args.pooling),
-    ):
+    for option, values in (("--layer", args.layer), ("--pooling", args.pooling)):
         if values:
             given.append(option)
             several = several or len(values) > 1 or values == ["all"]
@@ -208,27 +166,22 @@ def require_read(args: Namespace, tasks: Sequence[Any]) -> None:
     if not reading:
         names = ", ".join(task.name for task in tasks)
         raise UserError(
-            f"{options}: retrieval and mining alone read this, not {names}; leave it out",
+            f"{options}: retrieval and mining alone read this, not {names}; leave it out"
         )
     mined = [task.name for task in reading if task.kind == "mining"]
     if mined and several:
         raise UserError(
             f"{options}: {mined[0]} is mined from one layer and pooling; name the tasks of"
-            " retrieval by --tasks",
+            " retrieval by --tasks"
         )
     if len(reading) < len(tasks):
-        print(
-            f"{options}: read by {', '.join(task.name for task in reading)} alone",
-        )
+        print(f"{options}: read by {', '.join(task.name for task in reading)} alone")
 
 
 def _tested(task: Any, data: str) -> set[str]:
     from xlingjax.data.labelled.task import languages_present
 
-    return {
-        *languages_present(task, data, "test"),
-        *languages_present(task, data, "dev"),
-    }
+    return {*languages_present(task, data, "test"), *languages_present(task, data, "dev")}
 
 
 class _Failures:
@@ -247,11 +200,7 @@ class _Failures:
         self.names[name] = None
 
 
-def _sweeps(
-    args: Namespace,
-    tasks: Sequence[Any],
-    beside: Sequence[Any] = (),
-) -> int:
+def _sweeps(args: Namespace, tasks: Sequence[Any], beside: Sequence[Any] = ()) -> int:
     from xlingjax.data.labelled.task import TRAINED
     from xlingjax.evaluation.tatoeba import chosen_layer
     from xlingjax.runtime.machine import start
@@ -291,9 +240,7 @@ def _sweeps(
 
     jobs = []
     for task in tasks:
-        jobs.append(
-            Call(task.full_name, functools.partial(measure_or_train, task)),
-        )
+        jobs.append(Call(task.full_name, functools.partial(measure_or_train, task)))
     if groups:
         status = run_beside(args, groups)
     else:
@@ -304,7 +251,7 @@ def _sweeps(
         print(show(args.output))
     if failures.names:
         raise UserError(
-            f"{', '.join(failures.names)} could not be measured (above); the card is of the others",
+            f"{', '.join(failures.names)} could not be measured (above); the card is of the others"
         )
     return 0
 
@@ -365,9 +312,7 @@ def _passed_over(strategy: str, task: Any, data: str) -> bool:
     from xlingjax.workflows.strategies import lacking
 
     if not applies(strategy, task):
-        print(
-            f"{task.full_name}: passed over, {strategy} is none of {task.kind}",
-        )
+        print(f"{task.full_name}: passed over, {strategy} is none of {task.kind}")
         return True
     file = find_gin(f"strategies/{strategy}.gin") or find_gin(strategy)
     # A baseline has none; any other strategy without one is refused by `check`.
@@ -375,9 +320,7 @@ def _passed_over(strategy: str, task: Any, data: str) -> bool:
         return False
     lacks = lacking(read_text(file, "give a gin file, in UTF-8"), task, data)
     if lacks:
-        print(
-            f"{task.full_name}: passed over, {strategy} finds {lacks} below {data}",
-        )
+        print(f"{task.full_name}: passed over, {strategy} finds {lacks} below {data}")
     return bool(lacks)
 
 
@@ -389,13 +332,9 @@ def grid(words: Sequence[str]) -> dict[str, tuple[str, ...]]:
         values = tuple(text.split(","))
         # Macros are in capitals: a parameter is set for a whole sweep, by --gin.
         if not equals or not all(values) or not name.isupper():
-            raise UserError(
-                f"--grid {word}: write MACRO=A,B, as in LEARNING_RATE=1e-5,2e-5",
-            )
+            raise UserError(f"--grid {word}: write MACRO=A,B, as in LEARNING_RATE=1e-5,2e-5")
         if name in values_of:
-            raise UserError(
-                f"--grid {word}: {name} stands there twice; give all its values in one",
-            )
+            raise UserError(f"--grid {word}: {name} stands there twice; give all its values in one")
         # As numbers, since 1e-5 and 0.00001 are one value.
         if len(set(map(_number, values))) < len(values):
             raise UserError(f"--grid {word}: a value stands there twice")
@@ -410,12 +349,7 @@ def _number(text: str) -> float | str:
         return text
 
 
-def measured(
-    args: Namespace,
-    source: str,
-    suite: str,
-    tasks: Sequence[str],
-) -> Any:
+def measured(args: Namespace, source: str, suite: str, tasks: Sequence[str]) -> Any:
     from xlingjax.tasks import suites
     from xlingjax.workflows.measure_request import Request
 
@@ -436,8 +370,5 @@ def measured(
         return request
     # No benchmark: the modules that register its mixture stand where a benchmark's tasks do.
     return dataclasses.replace(
-        request,
-        tasks=(),
-        modules=tuple(tasks),
-        languages=tuple(args.languages or ()),
+        request, tasks=(), modules=tuple(tasks), languages=tuple(args.languages or ())
     )

@@ -16,29 +16,18 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=seed, default=0)
     text = "demo, full, or counts: mono=2000,pairs=1000 (default %(default)s)"
     parser.add_argument("--size", default="demo", help=text)
-    parser.add_argument(
-        "--languages",
-        default="",
-        help="codes separated by commas (default: all)",
-    )
+    parser.add_argument("--languages", default="", help="codes separated by commas (default: all)")
     text = (
         "how unevenly running text uses its words: 0 evenly, 1 by Zipf's law, each with company of"
         " its own"
     )
     parser.add_argument(
-        "--skew",
-        type=not_negative,
-        default=0.0,
-        help=text + " (default %(default)s)",
+        "--skew", type=not_negative, default=0.0, help=text + " (default %(default)s)"
     )
     text = "of the labelled training sets; several are translations line by line (default: en)"
     parser.add_argument("--train_languages", default="", help=text)
     parser.add_argument(
-        "--workers",
-        type=positive,
-        default=2,
-        metavar="N",
-        help="processes (default %(default)s)",
+        "--workers", type=positive, default=2, metavar="N", help="processes (default %(default)s)"
     )
 
 
@@ -57,7 +46,7 @@ def run(args: Namespace) -> int:
             size = counts
         except (ValueError, argparse.ArgumentTypeError):
             raise UserError(
-                f"--size {size!r}: write demo, full, or counts like mono=2000,pairs=1000",
+                f"--size {size!r}: write demo, full, or counts like mono=2000,pairs=1000"
             ) from None
     given = {}
     # `write` has the defaults of the others.
@@ -77,19 +66,13 @@ def run(args: Namespace) -> int:
             )
         except OSError as error:
             raise UserError(
-                f"{args.folder} cannot be written: {error.strerror or error}; choose another"
-                " folder",
+                f"{args.folder} cannot be written: {error.strerror or error}; choose another folder"
             ) from None
     languages = ", ".join(written["languages"])
-    print(
-        f"tinyworld in {args.folder}: {languages}; {len(written['files'])} files",
-    )
+    print(f"tinyworld in {args.folder}: {languages}; {len(written['files'])} files")
     return 0
 
 
 VERB = Verb(
-    "tinyworld",
-    "write the embedded multilingual corpus with its labelled sets",
-    options,
-    run,
+    "tinyworld", "write the embedded multilingual corpus with its labelled sets", options, run
 )

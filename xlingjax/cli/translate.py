@@ -4,15 +4,7 @@ import argparse
 from argparse import Namespace
 
 from xlingjax.cli.machine import machine_of, machine_options
-from xlingjax.cli.types import (
-    at_most,
-    not_negative,
-    number,
-    place,
-    positive,
-    seed,
-    shard,
-)
+from xlingjax.cli.types import at_most, not_negative, number, place, positive, seed, shard
 from xlingjax.cli.verb import Verb, require_unread
 from xlingjax.errors import UserError
 
@@ -32,30 +24,15 @@ OF_SEARCH = (
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "run",
-        metavar="RUN",
-        help="workdir of a run with a decoder",
-    )
-    parser.add_argument(
-        "--to",
-        required=True,
-        metavar="CODE",
-        help="language to write",
-    )
+    parser.add_argument("run", metavar="RUN", help="workdir of a run with a decoder")
+    parser.add_argument("--to", required=True, metavar="CODE", help="language to write")
     _shared_options(parser)
 
 
 def options_of_generate(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("run", metavar="RUN", help="workdir of a run with a decoder")
     parser.add_argument(
-        "run",
-        metavar="RUN",
-        help="workdir of a run with a decoder",
-    )
-    parser.add_argument(
-        "--language",
-        metavar="CODE",
-        help="of both; --to and --from are for two languages",
+        "--language", metavar="CODE", help="of both; --to and --from are for two languages"
     )
     parser.add_argument("--to", metavar="CODE", help="language to write")
     _shared_options(parser)
@@ -90,10 +67,7 @@ def _shared_options(parser: argparse.ArgumentParser) -> None:
         help="every N-th part alone, from the I-th on: one machine of N",
     )
     parser.add_argument(
-        "--beams",
-        type=positive,
-        metavar="N",
-        help="1: greedy (default 5; 1 with --temperature)",
+        "--beams", type=positive, metavar="N", help="1: greedy (default 5; 1 with --temperature)"
     )
     parser.add_argument(
         "--length_penalty",
@@ -102,43 +76,23 @@ def _shared_options(parser: argparse.ArgumentParser) -> None:
         help="score: log-probability / tokens ** P (1.0)",
     )
     parser.add_argument(
-        "--no_repeat_ngram",
-        type=positive,
-        metavar="N",
-        help="no N tokens in a row twice",
+        "--no_repeat_ngram", type=positive, metavar="N", help="no N tokens in a row twice"
     )
     parser.add_argument(
-        "--min_length",
-        type=positive,
-        metavar="N",
-        help="tokens, the end among them",
+        "--min_length", type=positive, metavar="N", help="tokens, the end among them"
     )
     text = "at most A * source tokens + B tokens (default 1.5,10)"
     parser.add_argument("--max_length", type=at_most, metavar="A,B", help=text)
     parser.add_argument(
-        "--n_best",
-        type=positive,
-        metavar="N",
-        help="N lines for each: number ||| text ||| score",
+        "--n_best", type=positive, metavar="N", help="N lines for each: number ||| text ||| score"
     )
     parser.add_argument(
-        "--temperature",
-        type=not_negative,
-        metavar="T",
-        help="draw tokens instead of searching",
+        "--temperature", type=not_negative, metavar="T", help="draw tokens instead of searching"
     )
     parser.add_argument(
-        "--top_k",
-        type=positive,
-        metavar="K",
-        help="with --temperature: of the K likeliest",
+        "--top_k", type=positive, metavar="K", help="with --temperature: of the K likeliest"
     )
-    parser.add_argument(
-        "--seed",
-        type=seed,
-        metavar="N",
-        help="with --temperature (default 0)",
-    )
+    parser.add_argument("--seed", type=seed, metavar="N", help="with --temperature (default 0)")
     parser.add_argument(
         "--batch_tokens",
         type=positive,
@@ -166,22 +120,16 @@ def run(args: Namespace) -> int:
     source = args.source or language
     target = args.to or language
     if target is None:
-        raise UserError(
-            "generate: which language? Give --language, or --to and --from",
-        )
+        raise UserError("generate: which language? Give --language, or --to and --from")
     if args.name == "translate" and source == target:
         raise UserError(
             f"--from {source} --to {target}: name two languages; within one, `xlingjax generate`"
-            " writes",
+            " writes"
         )
     if args.score:
         require_unread(args, OF_SEARCH, "--score searches for nothing")
     if not args.temperature:
-        require_unread(
-            args,
-            OF_DRAWING,
-            "only drawn tokens read this, see --temperature",
-        )
+        require_unread(args, OF_DRAWING, "only drawn tokens read this, see --temperature")
     inputs = tuple(args.input or ())
     in_parts = len(inputs) > 1 or args.part_lines or args.shard
     if in_parts:
@@ -227,11 +175,7 @@ def run(args: Namespace) -> int:
         args.seed or 0,
     )
     if in_parts:
-        from xlingjax.workflows.translate_parts import (
-            LINES,
-            Corpus,
-            write_parts,
-        )
+        from xlingjax.workflows.translate_parts import LINES, Corpus, write_parts
 
         corpus = Corpus(inputs, args.part_lines or LINES, args.shard)
         write_parts(request, corpus)

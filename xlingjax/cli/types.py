@@ -18,17 +18,13 @@ def place(text: str) -> str:
 
 def positive(text: str) -> int:
     if not is_whole(text) or not int(text):
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is not a whole number above 0",
-        )
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above 0")
     return int(text)
 
 
 def count(text: str) -> int:
     if not is_whole(text):
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is not a whole number, 0 or more",
-        )
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number, 0 or more")
     return int(text)
 
 
@@ -36,25 +32,21 @@ def vocabulary_size(text: str) -> int:
     # The special pieces alone are 14, and SentencePiece's own number has 32 bits.
     if not is_whole(text) or not 16 <= int(text) <= 10_000_000:
         raise argparse.ArgumentTypeError(
-            f"{text!r} is no size of a vocabulary, a whole number from 16 to 10000000",
+            f"{text!r} is no size of a vocabulary, a whole number from 16 to 10000000"
         )
     return int(text)
 
 
 def sentinels(text: str) -> int:
     if not is_whole(text) or not 1 <= int(text) <= 10_000:
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is not a whole number from 1 to 10000",
-        )
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 to 10000")
     return int(text)
 
 
 def coverage(text: str) -> float:
     # Those that SentencePiece takes.
     if not is_number(text) or not 0.98 <= float(text) <= 1:
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is not a share from 0.98 to 1",
-        )
+        raise argparse.ArgumentTypeError(f"{text!r} is not a share from 0.98 to 1")
     return float(text)
 
 
@@ -62,7 +54,7 @@ def seed(text: str) -> int:
     # JAX, NumPy and TensorFlow all take this many.
     if not is_whole(text) or int(text) >= 2**31:
         raise argparse.ArgumentTypeError(
-            f"{text!r} is not a seed, a whole number from 0 to 2147483647",
+            f"{text!r} is not a seed, a whole number from 0 to 2147483647"
         )
     return int(text)
 
@@ -82,9 +74,7 @@ def number(text: str) -> float:
 
 def not_negative(text: str) -> float:
     if not is_number(text) or float(text) < 0:
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is not a number, 0 or more",
-        )
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number, 0 or more")
     return float(text)
 
 
@@ -99,7 +89,7 @@ def layer(text: str) -> int | str:
         return text
     if not is_whole(text):
         raise argparse.ArgumentTypeError(
-            f"{text!r} is no layer: a whole number from 0, the embeddings, on, or all",
+            f"{text!r} is no layer: a whole number from 0, the embeddings, on, or all"
         )
     return int(text)
 
@@ -107,17 +97,13 @@ def layer(text: str) -> int | str:
 def steps(text: str) -> list[int]:
     words = text.replace(",", " ").split()
     if not words or not all(map(is_whole, words)):
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is not a list of steps like 1000,2000",
-        )
+        raise argparse.ArgumentTypeError(f"{text!r} is not a list of steps like 1000,2000")
     return [int(word) for word in words]
 
 
 def share(text: str) -> float:
     if not is_number(text) or not 0 <= float(text) <= 1:
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is not a share from 0 to 1",
-        )
+        raise argparse.ArgumentTypeError(f"{text!r} is not a share from 0 to 1")
     return float(text)
 
 

@@ -28,29 +28,18 @@ class Verb:
 # ---- RUN: named alike by every verb --------------------------------------------------------------
 
 
-def run_option(
-    parser: argparse.ArgumentParser,
-    help: str,
-    old: str = "--from",
-) -> None:
+def run_option(parser: argparse.ArgumentParser, help: str, old: str = "--from") -> None:
     """The positional RUN; `old`, how it was once spelled, is understood too."""
     # Optional to argparse, since the old spelling gives it as well.
     parser.add_argument("run", nargs="?", metavar="RUN", help=help)
-    parser.add_argument(
-        old,
-        dest="run_once",
-        metavar="RUN",
-        help=argparse.SUPPRESS,
-    )
+    parser.add_argument(old, dest="run_once", metavar="RUN", help=argparse.SUPPRESS)
 
 
 def given_run(args: Namespace) -> str | None:
     """RUN as it is written, however it is spelled; None: it is not. Raises UserError where it is
     given twice."""
     if args.run and args.run_once:
-        raise UserError(
-            f"{args.name}: {args.run} and {args.run_once}: which run? Give one",
-        )
+        raise UserError(f"{args.name}: {args.run} and {args.run_once}: which run? Give one")
     return args.run or args.run_once
 
 
@@ -59,9 +48,7 @@ def named_run(args: Namespace) -> str:
     UserError."""
     run = given_run(args)
     if run is None:
-        raise UserError(
-            f"{args.name}: which run? Give RUN (see xlingjax {args.name} --help)",
-        )
+        raise UserError(f"{args.name}: which run? Give RUN (see xlingjax {args.name} --help)")
     return workdir_of(run)
 
 

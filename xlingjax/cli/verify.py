@@ -12,10 +12,7 @@ from xlingjax.errors import UserError
 
 def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--rows",
-        type=positive,
-        default=4,
-        help="rows tested per objective (default %(default)s)",
+        "--rows", type=positive, default=4, help="rows tested per objective (default %(default)s)"
     )
 
 
@@ -40,12 +37,10 @@ def run(args: Namespace) -> int:
     if not stages:
         raise UserError(
             f"verify tests what objectives predict of hidden words; {', '.join(silent)} promises"
-            " nothing of it: give a recipe of pretraining",
+            " nothing of it: give a recipe of pretraining"
         )
     if silent:
-        print(
-            f"not tested, since they predict no hidden words: {', '.join(silent)}",
-        )
+        print(f"not tested, since they predict no hidden words: {', '.join(silent)}")
     machine = start(machine_of(args))
     config = recipe.bound["model"]
     objectives: dict[str, tuple[Any, Any]] = {}

@@ -28,10 +28,7 @@ _NORMALIZATIONS = ("nmt_nfkc", "nmt_nfkc_cf", "nfkc", "nfkc_cf", "identity")
 def options(parser: argparse.ArgumentParser) -> None:
     text_options(parser)
     parser.add_argument(
-        "--output",
-        type=place,
-        metavar="DIR",
-        help="folder for vocab.model and vocab.json",
+        "--output", type=place, metavar="DIR", help="folder for vocab.model and vocab.json"
     )
     parser.add_argument(
         "--size",
@@ -39,19 +36,10 @@ def options(parser: argparse.ArgumentParser) -> None:
         default=32_000,
         help="pieces, special too, or as many as the text has (default %(default)s)",
     )
-    _sample_options(
-        parser,
-        "languages are sampled by share ** alpha (default %(default)s)",
-    )
+    _sample_options(parser, "languages are sampled by share ** alpha (default %(default)s)")
+    parser.add_argument("--model_type", default="unigram", choices=("unigram", "bpe"))
     parser.add_argument(
-        "--model_type",
-        default="unigram",
-        choices=("unigram", "bpe"),
-    )
-    parser.add_argument(
-        "--byte_fallback",
-        action="store_true",
-        help="unknown characters become bytes, not <unk>",
+        "--byte_fallback", action="store_true", help="unknown characters become bytes, not <unk>"
     )
     parser.add_argument(
         "--normalization",
@@ -79,34 +67,18 @@ def _sample_options(parser: argparse.ArgumentParser, alpha: str) -> None:
         help="size of the sample (default %(default)s)",
     )
     text = "share of characters with a piece (%(default)s)"
-    parser.add_argument(
-        "--character_coverage",
-        type=coverage,
-        default=0.9995,
-        help=text,
-    )
+    parser.add_argument("--character_coverage", type=coverage, default=0.9995, help=text)
 
 
 def _surgery(parser: argparse.ArgumentParser) -> None:
     """The verbs behind `vocab`, each from a trained model to a new one. Without one of them it
     trains a vocabulary."""
     verbs = parser.add_subparsers(
-        dest="action",
-        metavar="VERB",
-        parser_class=Parser,
-        title="on trained models",
+        dest="action", metavar="VERB", parser_class=Parser, title="on trained models"
     )
 
-    def verb(
-        name: str,
-        text: str,
-        run: Callable[[Namespace], int],
-    ) -> argparse.ArgumentParser:
-        sub = verbs.add_parser(
-            name,
-            help=text,
-            description=text[0].upper() + text[1:] + ".",
-        )
+    def verb(name: str, text: str, run: Callable[[Namespace], int]) -> argparse.ArgumentParser:
+        sub = verbs.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
         # A parser below overrides the defaults of the one above, which trains a vocabulary.
         sub.set_defaults(name=f"vocab {name}", run_verb=run)
         # They read no recipe and have no options for the machine: what JAX finds.
@@ -123,50 +95,18 @@ def _surgery(parser: argparse.ArgumentParser) -> None:
         text_options(sub)
         return sub
 
-    sub = verb(
-        "extend",
-        "add pieces for a new language or script, learnt on its text",
-        extend,
-    )
-    sub.add_argument(
-        "--pieces",
-        type=positive,
-        required=True,
-        metavar="N",
-        help="how many",
-    )
+    sub = verb("extend", "add pieces for a new language or script, learnt on its text", extend)
+    sub.add_argument("--pieces", type=positive, required=True, metavar="N", help="how many")
     text = "text of the old languages: nothing is added that would change how it is cut"
-    sub.add_argument(
-        "--old_mono",
-        nargs="+",
-        default=[],
-        metavar="GLOB",
-        help=text,
-    )
-    _sample_options(
-        sub,
-        "of several languages, as in vocab (default %(default)s)",
-    )
+    sub.add_argument("--old_mono", nargs="+", default=[], metavar="GLOB", help=text)
+    _sample_options(sub, "of several languages, as in vocab (default %(default)s)")
     _row_options(sub)
 
-    sub = verb(
-        "trim",
-        "drop the pieces that a text does not use, and their rows",
-        trim,
-    )
+    sub = verb("trim", "drop the pieces that a text does not use, and their rows", trim)
     text = "occurrences that keep a piece"
+    sub.add_argument("--keep_min_count", type=positive, default=1, metavar="N", help=text)
     sub.add_argument(
-        "--keep_min_count",
-        type=positive,
-        default=1,
-        metavar="N",
-        help=text,
-    )
-    sub.add_argument(
-        "--size",
-        type=positive,
-        metavar="N",
-        help="rows at most; the most frequent pieces stay",
+        "--size", type=positive, metavar="N", help="rows at most; the most frequent pieces stay"
     )
     text = "single characters too (default: they stay)"
     sub.add_argument("--drop_characters", action="store_true", help=text)
@@ -193,15 +133,12 @@ def _row_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: Namespace) -> int:
-    from xlingjax.data.vocabulary.training import (
-        format_report,
-        train_vocabulary,
-    )
+    from xlingjax.data.vocabulary.training import format_report, train_vocabulary
 
     # The verbs behind `vocab` have --to, so argparse cannot require it.
     if not args.output:
         raise UserError(
-            "the following arguments are required: --output (see xlingjax vocab --help)",
+            "the following arguments are required: --output (see xlingjax vocab --help)"
         )
     model = Path(args.output, "vocab.model")
     with alone_at(args.output):
@@ -223,14 +160,12 @@ def run(args: Namespace) -> int:
             seed=args.seed,
         )
         # What is printed is what stands on the disk.
-        report = parsed_json(
-            (Path(args.output) / "vocab.json").read_text(encoding="utf-8"),
-        )
+        report = parsed_json((Path(args.output) / "vocab.json").read_text(encoding="utf-8"))
     print(format_report(report["languages"]))
     if before not in (None, model.read_bytes()):
         print(
             f"warning: another vocabulary was in {args.output} and is replaced; runs that read it"
-            " do not go on with this one",
+            " do not go on with this one"
         )
     said = f"vocabulary in {args.output}: {report['size']} pieces"
     if report["size"] < args.size:
@@ -255,7 +190,7 @@ def extend(args: Namespace) -> int:
             alpha=args.alpha,
             sentences=args.sentences,
             character_coverage=args.character_coverage,
-        ),
+        )
     )
     return 0
 
@@ -272,7 +207,7 @@ def trim(args: Namespace) -> int:
             min_count=args.keep_min_count,
             size=args.size,
             characters=not args.drop_characters,
-        ),
+        )
     )
     return 0
 
@@ -289,7 +224,7 @@ def transplant(args: Namespace) -> int:
             parallel=args.parallel,
             initialise=args.initialise,
             seed=args.seed,
-        ),
+        )
     )
     return 0
 

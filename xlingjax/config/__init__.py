@@ -37,9 +37,7 @@ def planned_train() -> Callable:
     signature = inspect.signature(train)
     parameters = dict(signature.parameters)
     # They read their files, which a recipe that is only looked at must not.
-    made_later = parameters["evaluators"].replace(
-        annotation=Sequence[Evaluators],
-    )
+    made_later = parameters["evaluators"].replace(annotation=Sequence[Evaluators])
     parameters["evaluators"] = made_later
     # It is --workdir, and one that a recipe bound would be passed over.
     del parameters["workdir"]

@@ -45,10 +45,7 @@ def spelled_out(function: Callable[..., Any]) -> Callable[..., Any]:
     (fields,) = typing.get_args(last.annotation)
     rest = [
         inspect.Parameter(
-            name,
-            inspect.Parameter.KEYWORD_ONLY,
-            default=_THEIRS,
-            annotation=annotation,
+            name, inspect.Parameter.KEYWORD_ONLY, default=_THEIRS, annotation=annotation
         )
         for name, annotation in typing.get_type_hints(fields).items()
     ]
@@ -98,10 +95,7 @@ def _fits(value: Any, wanted: Any) -> bool:
         return any(_fits(value, one) for one in arguments)
     # Only what the call returns is known, and a union of returns fits if one of them may.
     if isinstance(value, Made):
-        return any(
-            _gives(returned, wanted)
-            for returned in _alternatives(value.returns)
-        )
+        return any(_gives(returned, wanted) for returned in _alternatives(value.returns))
     if wanted is None or wanted is type(None):
         return value is None
     # Python counts True as an integer, a recipe does not.
@@ -121,13 +115,10 @@ def _fits(value: Any, wanted: Any) -> bool:
             return False
         return all(map(_fits, value, arguments))
     if origin in (tuple, list, collections.abc.Sequence):
-        return _is_list(value) and all(
-            _fits(one, arguments[0]) for one in value
-        )
+        return _is_list(value) and all(_fits(one, arguments[0]) for one in value)
     if origin is collections.abc.Mapping:
         return isinstance(value, Mapping) and all(
-            _fits(key, arguments[0]) and _fits(one, arguments[1])
-            for key, one in value.items()
+            _fits(key, arguments[0]) and _fits(one, arguments[1]) for key, one in value.items()
         )
     # No literal is a function or fills a protocol, and isinstance of a plain protocol raises.
     if not isinstance(wanted, type) or _is_protocol(wanted):
@@ -180,7 +171,7 @@ def _in_words(annotation: Any, several: bool = False) -> str:
     if origin in (typing.Union, types.UnionType):
         return " or ".join(
             # `str | Path` is one thing to a user: a string in quotes.
-            dict.fromkeys(_in_words(one, several) for one in arguments),
+            dict.fromkeys(_in_words(one, several) for one in arguments)
         )
     if origin is tuple and Ellipsis not in arguments:
         return f"a list of {len(arguments)}: {', '.join(map(_in_words, arguments))}"
@@ -191,6 +182,4 @@ def _in_words(annotation: Any, several: bool = False) -> str:
         return f"a list of {of}"
     if origin is collections.abc.Mapping:
         return f"{{{_in_words(arguments[0])}: {_in_words(arguments[1])}}}"
-    return (
-        f"{getattr(annotation, '__name__', annotation)} (a reference, @NAME())"
-    )
+    return f"{getattr(annotation, '__name__', annotation)} (a reference, @NAME())"

@@ -13,11 +13,7 @@ from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
 from xlingjax.runtime.modules import imported
 from xlingjax.runtime.quiet import quiet_stderr
-from xlingjax.training.run_record import (
-    model_of,
-    read_run_record,
-    run_and_checkpoint,
-)
+from xlingjax.training.run_record import model_of, read_run_record, run_and_checkpoint
 
 Files = str | Sequence[str] | None
 Languages = Callable[[], Collection[str]]
@@ -91,7 +87,7 @@ def _of_mixtures(mixtures: Collection[str], modules: Files) -> set[str]:
                 if not declared:
                     raise UserError(
                         f"LANGUAGES is not set, and task {task.name} of '{mixture}' does not say"
-                        ' what it is in: set LANGUAGES, like "de en"',
+                        ' what it is in: set LANGUAGES, like "de en"'
                     )
                 codes.update(declared)
     return codes
@@ -145,7 +141,7 @@ def corpus(
     if not vocabulary:
         raise UserError(
             "no vocabulary: set VOCABULARY to the folder that `xlingjax vocab` wrote, or to a"
-            " SentencePiece .model file",
+            " SentencePiece .model file"
         )
     return Corpus(
         split_patterns(mono),

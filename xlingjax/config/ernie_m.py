@@ -8,11 +8,7 @@ from xlingjax.config.text import TextSource
 from xlingjax.data.sampling import Sampling
 from xlingjax.errors import UserError
 from xlingjax.objectives.ernie_m import BTMLM, CAMLM
-from xlingjax.preprocessors.ernie_m import (
-    ALL_MASK,
-    BtmlmFeatures,
-    CamlmFeatures,
-)
+from xlingjax.preprocessors.ernie_m import ALL_MASK, BtmlmFeatures, CamlmFeatures
 from xlingjax.preprocessors.xlm import Masking
 from xlingjax.training.feed import ObjectiveRun
 from xlingjax.training.schedule import Weight
@@ -34,18 +30,8 @@ def camlm(
     """CAMLM (ERNIE-M §3.1) on the corpus's pairs. layout, reset_positions: see `CamlmFeatures`;
     own_masks: `CAMLM`."""
     objective = CAMLM(own_masks=own_masks, chunk=chunk)
-    features = CamlmFeatures(
-        masking,
-        layout,
-        max_pieces,
-        reset_positions,
-        packing,
-    )
-    return ObjectiveRun(
-        objective,
-        text.batches(features, batch, length),
-        weight,
-    )
+    features = CamlmFeatures(masking, layout, max_pieces, reset_positions, packing)
+    return ObjectiveRun(objective, text.batches(features, batch, length), weight)
 
 
 def btmlm(
@@ -71,14 +57,9 @@ def btmlm(
     """
     if target_languages not in ("share", "uniform"):
         raise UserError(
-            f"btmlm: PSEUDO_LANGUAGES={target_languages!r} is neither share nor uniform",
+            f"btmlm: PSEUDO_LANGUAGES={target_languages!r} is neither share nor uniform"
         )
-    objective = BTMLM(
-        decode=decode,
-        special=special,
-        own_masks=own_masks,
-        chunk=chunk,
-    )
+    objective = BTMLM(decode=decode, special=special, own_masks=own_masks, chunk=chunk)
     features = BtmlmFeatures(masking, proportion, placement, reset_positions)
 
     # Shares count the pairs of files, which are not there when a recipe is only looked at.
@@ -95,9 +76,7 @@ def btmlm(
 
 
 def pair_shares(
-    text: TextSource,
-    sampling: Sampling,
-    pairs: TextSource | None = None,
+    text: TextSource, sampling: Sampling, pairs: TextSource | None = None
 ) -> dict[int, float]:
     """{language id: share} of the languages that the corpus, or the mixture of `pairs`, has
     translations of, by their number of pairs; pairs within one language are none. Text may be in
@@ -115,7 +94,7 @@ def pair_shares(
     if not any(counts.values()):
         raise UserError(
             "btmlm: no parallel data, so nothing teaches the model to translate; give pairs"
-            " (PARALLEL)",
+            " (PARALLEL)"
         )
     return {
         text.corpus.languages.index(language): share
@@ -124,8 +103,7 @@ def pair_shares(
 
 
 def _translations(
-    text: TextSource,
-    pairs: TextSource | None,
+    text: TextSource, pairs: TextSource | None
 ) -> Iterator[tuple[tuple[str, ...], int]]:
     """(the languages, the number of pairs) of each parallel text."""
     from xlingjax.data.sources import find_pairs

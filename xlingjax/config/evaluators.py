@@ -10,12 +10,7 @@ from typing import Any
 
 from xlingjax.config.corpus import Corpus, Files
 from xlingjax.config.old_bindings import SCATTERED
-from xlingjax.data.sources import (
-    find_pairs,
-    find_text,
-    split_list,
-    split_patterns,
-)
+from xlingjax.data.sources import find_pairs, find_text, split_list, split_patterns
 from xlingjax.data.texts import Text
 from xlingjax.errors import UserError
 
@@ -52,11 +47,7 @@ def retrieval(
     return unless_missing(pairs, make)
 
 
-def alignment(
-    corpus: Corpus,
-    gold: str | None = None,
-    limit: int = 0,
-) -> Evaluators:
+def alignment(corpus: Corpus, gold: str | None = None, limit: int = 0) -> Evaluators:
     """Alignment error rate against the gold links in folder `gold` (None: not run): `XX-en.XX`,
     `XX-en.en`, `XX-en.txt`. `limit` pairs per language; 0: all."""
 
@@ -64,9 +55,7 @@ def alignment(
         from xlingjax.evaluation.alignment import AlignmentEvaluator, read_gold
 
         return AlignmentEvaluator(
-            read_gold(gold, corpus.languages, limit),
-            corpus.vocabulary,
-            corpus.languages,
+            read_gold(gold, corpus.languages, limit), corpus.vocabulary, corpus.languages
         )
 
     return unless_missing(gold, make)
@@ -95,11 +84,7 @@ def floors(
         # LSI learns from the training pairs, never from those that are searched.
         if corpus.parallel and run != "tfidf":
             train = pairs_with_english(corpus.parallel)
-        return RetrievalFloors(
-            read_pairs(pairs, corpus.languages, limit),
-            train,
-            name=name,
-        )
+        return RetrievalFloors(read_pairs(pairs, corpus.languages, limit), train, name=name)
 
     if not run:
         pairs = None
@@ -347,7 +332,7 @@ def _shares(shares: str | Sequence[float]) -> tuple[float, ...]:
             found.append(float(share))
         except ValueError:
             raise UserError(
-                f"PSEUDO_SHARES: {share!r} is no number; give shares like 0,0.05,0.1,0.15,0.2",
+                f"PSEUDO_SHARES: {share!r} is no number; give shares like 0,0.05,0.1,0.15,0.2"
             ) from None
     return tuple(found)
 
@@ -379,7 +364,7 @@ def heldout_texts(text: str, languages: Sequence[str]) -> dict[str, Text]:
         if one.language in found:
             raise UserError(
                 f"held-out text: {found[one.language].path} and {one.path} are both"
-                f" {one.language!r}; give one per language",
+                f" {one.language!r}; give one per language"
             )
         if one.language in languages:
             found[one.language] = one

@@ -5,11 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from xlingjax.config.corpus import Corpus, Languages
 from xlingjax.config.evaluators import Files
-from xlingjax.config.labelled_files import (
-    labelled_files,
-    languages_of_files,
-    paired_files,
-)
+from xlingjax.config.labelled_files import labelled_files, languages_of_files, paired_files
 from xlingjax.config.task import on_rows
 from xlingjax.data.labelled.own_task import own_task
 from xlingjax.data.labelled.task import Task
@@ -70,15 +66,7 @@ def classification(
         objective = Classification.of_task(task, classes, apart)
     found = _own("classification", files, languages, labels)
     reading = Reading(length, reset_positions)
-    return on_rows(
-        corpus,
-        objective,
-        found,
-        batch,
-        reading,
-        seed,
-        weight=weight,
-    )
+    return on_rows(corpus, objective, found, batch, reading, seed, weight=weight)
 
 
 def plug_in(
@@ -121,14 +109,7 @@ def tagging(
     of a word have its tag, "first" or "all" (see `tagged_rows`). apart: see `pieces_of_words`."""
     found = _own("tagging", files, languages, labels)
     reading = Reading(length, pieces=pieces, apart=apart)
-    return on_rows(
-        corpus,
-        Tagging(len(split_list(labels))),
-        found,
-        batch,
-        reading,
-        seed,
-    )
+    return on_rows(corpus, Tagging(len(split_list(labels))), found, batch, reading, seed)
 
 
 def span_qa(
@@ -150,11 +131,7 @@ def span_qa(
 
 
 def _own(
-    kind: str,
-    files: str,
-    languages: Files,
-    labels: Files = None,
-    pivot: str | None = None,
+    kind: str, files: str, languages: Files, labels: Files = None, pivot: str | None = None
 ) -> Callable[[], tuple[Task, str, Training]]:
     """What `on_rows` asks for: the files are looked for when training starts."""
 

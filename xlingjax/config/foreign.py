@@ -40,7 +40,7 @@ def require_trusted(module: str, where: str) -> None:
         return
     raise UserError(
         f"{where}: this file came with a run, and has module {module!r} imported, which may do"
-        " anything: give --trust if you trust it (in Python trust=True)",
+        " anything: give --trust if you trust it (in Python trust=True)"
     )
 
 
@@ -53,7 +53,5 @@ def bound_in_run(parts: Sequence[Part]) -> Mapping[str, str]:
                 continue
             places.pop(statement.name, None)
             if part.of_run:
-                places[statement.name] = (
-                    f"{part.where}, line {statement.line}: {statement.name}"
-                )
+                places[statement.name] = f"{part.where}, line {statement.line}: {statement.name}"
     return places

@@ -11,13 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import xlingjax
-from xlingjax.config.statements import (
-    BINDING,
-    IMPORT,
-    INCLUDE,
-    Statement,
-    statements,
-)
+from xlingjax.config.statements import BINDING, IMPORT, INCLUDE, Statement, statements
 from xlingjax.errors import UserError
 
 MACRO = r"[A-Z][A-Z0-9_]*"
@@ -50,9 +44,7 @@ def find_gin(name: str, roots: Sequence[Path] = (Path(),)) -> Path | None:
 
 def recipes() -> list[str]:
     """The names of the recipes that xlingjax comes with."""
-    return sorted(
-        path.stem for path in (gin_folder() / "recipes").glob("*.gin")
-    )
+    return sorted(path.stem for path in (gin_folder() / "recipes").glob("*.gin"))
 
 
 def parts_of(files: Sequence[str]) -> Iterator[tuple[str, str]]:
@@ -81,9 +73,7 @@ def parts_with_origin(files: Sequence[str]) -> Iterator[Part]:
 def _is_of_run(path: Path) -> bool:
     """Whether it is what a training writes, or an export, beside its other files."""
     beside = ("run.json", "config.json", "checkpoints", "vocab.model")
-    return path.name == "config.gin" and any(
-        (path.parent / name).exists() for name in beside
-    )
+    return path.name == "config.gin" and any((path.parent / name).exists() for name in beside)
 
 
 def _missing(file: str) -> str:
@@ -105,14 +95,11 @@ def read_gin(path: Path) -> str:
     except UnicodeDecodeError as error:
         line = error.object.count(b"\n", 0, error.start) + 1
         raise UserError(
-            f"{path}, line {line}: not valid UTF-8 at byte {error.start}: give a gin file, in"
-            " UTF-8",
+            f"{path}, line {line}: not valid UTF-8 at byte {error.start}: give a gin file, in UTF-8"
         ) from None
     if "\0" in text:
         line = text.count("\n", 0, text.index("\0")) + 1
-        raise UserError(
-            f"{path}, line {line}: a NUL, which no text has: give a gin file, in UTF-8",
-        )
+        raise UserError(f"{path}, line {line}: a NUL, which no text has: give a gin file, in UTF-8")
     if not text.strip():
         raise UserError(f"{path}: the file is empty: give a gin file")
     return text
@@ -132,22 +119,14 @@ def _parts(path: Path, within: Sequence[Path]) -> Iterator[Part]:
         if statement.kind != INCLUDE:
             continue
         number = statement.line
-        yield Part(
-            _on_own_lines(lines, done, number - 1),
-            str(path),
-            of_run,
-        )
+        yield Part(_on_own_lines(lines, done, number - 1), str(path), of_run)
         # What stood before the include is read before it: of two bindings the later one holds.
         done = number
         yield from _parts(_included(statement, path, within), within)
     yield Part(_on_own_lines(lines, done, len(lines)), str(path), of_run)
 
 
-def _included(
-    statement: Statement,
-    path: Path,
-    within: Sequence[Path],
-) -> Path:
+def _included(statement: Statement, path: Path, within: Sequence[Path]) -> Path:
     """The file that a statement of `path` includes. Raises UserError where it is not there, and
     where it is one of those that include it."""
     where = f"{path}, line {statement.line}"
@@ -157,12 +136,10 @@ def _included(
     if found is None:
         raise UserError(
             f"{where}: missing file: include {name!r}; name it from the folder of {path.name},"
-            " from here, or from xlingjax's gin/",
+            " from here, or from xlingjax's gin/"
         )
     if any(found.samefile(path) for path in within):
-        raise UserError(
-            f"{where}: include {name!r} includes itself: leave it out",
-        )
+        raise UserError(f"{where}: include {name!r} includes itself: leave it out")
     return found
 
 
@@ -173,9 +150,7 @@ def _on_own_lines(lines: Sequence[str], begin: int, end: int) -> str:
 
 def macros_set(files: Sequence[str]) -> set[str]:
     """The macros that recipes, and what they include, set. Raises UserError as `parts_of`."""
-    return {
-        name for text, _ in parts_of(files) for name in _set_in(text, MACRO)
-    }
+    return {name for text, _ in parts_of(files) for name in _set_in(text, MACRO)}
 
 
 def _set_in(text: str, name: str) -> list[str]:
@@ -194,7 +169,7 @@ def require_read_macros(texts: Sequence[tuple[str, str]]) -> None:
                 near = nearest(statement.name.upper(), sorted(known))
                 raise UserError(
                     f"{where}, line {statement.line}: this recipe has no macro"
-                    f" {statement.name}{near}",
+                    f" {statement.name}{near}"
                 )
 
 
@@ -212,10 +187,7 @@ def _known_macros(texts: Sequence[tuple[str, str]]) -> set[str]:
     return known
 
 
-def require_known_scopes(
-    parts: Sequence[Part],
-    overrides: Sequence[str],
-) -> None:
+def require_known_scopes(parts: Sequence[Part], overrides: Sequence[str]) -> None:
     """Raises UserError for a binding of a user's file in a scope that no reference opens, which
     would be ignored in silence."""
     known: set[str] = set()
@@ -242,14 +214,11 @@ def require_known_scopes(
             if scope not in known:
                 raise UserError(
                     f"{where}, line {one.line}: {one.name}: nothing is read in scope"
-                    f" {scope!r}{nearest(scope, sorted(known))}",
+                    f" {scope!r}{nearest(scope, sorted(known))}"
                 )
 
 
-def places_of(
-    texts: Sequence[tuple[str, str]],
-    overrides: Sequence[str],
-) -> dict[str, str]:
+def places_of(texts: Sequence[tuple[str, str]], overrides: Sequence[str]) -> dict[str, str]:
     """{name that is bound: where, at last}. texts: as of `parts_of`."""
     places = {}
     for text, where in texts:
@@ -267,10 +236,7 @@ def required_comment(macro: str, files: Sequence[str]) -> str:
     """What the recipes, or the files they include, write behind `MACRO = %gin.REQUIRED`."""
     # The user's recipe explains its own macros, before any file of ours that has the same name.
     given = [path for file in files if (path := find_gin(file))]
-    written = re.compile(
-        rf"^{macro}\s*=\s*%gin\.REQUIRED\s*#\s*(.+)$",
-        re.MULTILINE,
-    )
+    written = re.compile(rf"^{macro}\s*=\s*%gin\.REQUIRED\s*#\s*(.+)$", re.MULTILINE)
     for path in (*given, *sorted(gin_folder().rglob("*.gin"))):
         if found := written.search(read_gin(path)):
             return f" ({found[1].strip()})"

@@ -16,7 +16,7 @@ def labelled_files(pattern: str, languages: Sequence[str]) -> dict[str, str]:
     if "{language}" not in pattern:
         raise UserError(
             f"labelled files {pattern!r}: write {{language}} where the code stands, as in"
-            " nli/test-{language}.tsv",
+            " nli/test-{language}.tsv"
         )
     found = {}
     for language in languages:
@@ -26,9 +26,7 @@ def labelled_files(pattern: str, languages: Sequence[str]) -> dict[str, str]:
         if Path(path).is_file():
             found[language] = path
     if not found:
-        raise UserError(
-            f"missing file: {pattern} exists for none of {', '.join(languages)}",
-        )
+        raise UserError(f"missing file: {pattern} exists for none of {', '.join(languages)}")
     return found
 
 
@@ -41,9 +39,7 @@ def languages_of_files(patterns: Sequence[str | None]) -> set[str]:
         before, *behind = pattern.split("{language}")
         # The same code wherever {language} stands, which glob cannot say.
         expression = (
-            re.escape(before)
-            + "(?P<code>[^/]+)"
-            + "(?P=code)".join(map(re.escape, behind))
+            re.escape(before) + "(?P<code>[^/]+)" + "(?P=code)".join(map(re.escape, behind))
         )
         # A folder may be called [v2], which glob would read as a set of letters.
         candidates = "*".join(map(glob.escape, (before, *behind)))
@@ -57,11 +53,7 @@ def languages_of_files(patterns: Sequence[str | None]) -> set[str]:
     return found
 
 
-def paired_files(
-    pattern: str,
-    languages: Sequence[str],
-    pivot: str,
-) -> dict[str, str]:
+def paired_files(pattern: str, languages: Sequence[str], pivot: str) -> dict[str, str]:
     """{language: file} of each of `languages` and of `pivot`. Raises UserError for one that is
     missing, and where `pivot` is alone."""
     beside = [language for language in languages if language != pivot]
@@ -69,7 +61,7 @@ def paired_files(
         raise UserError(
             f"labelled files {pattern!r} in {pivot!r} alone: plug-in fine-tuning reads every"
             " example in two languages; name in TRAIN_LANGUAGES those into which the examples of"
-            f" {pivot!r} are translated, or set PIVOT",
+            f" {pivot!r} are translated, or set PIVOT"
         )
     files = labelled_files(pattern, (*beside, pivot))
     for language in (*beside, pivot):
@@ -77,6 +69,6 @@ def paired_files(
             path = pattern.replace("{language}", language)
             raise UserError(
                 f"missing file: {path}; plug-in fine-tuning reads every example in a language of"
-                f" TRAIN_LANGUAGES and in PIVOT ({pivot!r}), a translation line by line",
+                f" TRAIN_LANGUAGES and in PIVOT ({pivot!r}), a translation line by line"
             )
     return files

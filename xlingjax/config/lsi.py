@@ -23,7 +23,7 @@ def lsi_tokens(corpus: Corpus, run: bool = True) -> TokenVectors | None:
         if not pairs:
             raise UserError(
                 "LSI_TOKENS=True begins with vectors of pairs of translations, and no objective"
-                " reads any as text; set LSI_TOKENS=False",
+                " reads any as text; set LSI_TOKENS=False"
             )
         return vectors, f"token table by LSI of {pairs:,} pairs"
 

@@ -14,10 +14,7 @@ from xlingjax.errors import UserError
 
 REQUIRED = "required"
 _SET = re.compile(r"([A-Z][A-Z0-9_]*)\s*=\s*(.+)")
-_OBJECTIVES = re.compile(
-    r"^train\.objectives\s*=\s*(\[.*?\])",
-    re.MULTILINE | re.DOTALL,
-)
+_OBJECTIVES = re.compile(r"^train\.objectives\s*=\s*(\[.*?\])", re.MULTILINE | re.DOTALL)
 _NAME = r"[A-Z][A-Z0-9_]*"
 
 
@@ -166,11 +163,7 @@ def _without_percent(value: str) -> str:
     """`%BATCH` is BATCH; what stands in quotes is left alone."""
     # Quoted text is matched first, so that a percent sign in a pattern or a path stays.
     quoted = r"\"[^\"]*\"|'[^']*'"
-    return re.sub(
-        rf"({quoted})|%({_NAME})\b",
-        lambda found: found[1] or found[2],
-        value,
-    )
+    return re.sub(rf"({quoted})|%({_NAME})\b", lambda found: found[1] or found[2], value)
 
 
 def _default(value: str) -> str:

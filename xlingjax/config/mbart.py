@@ -66,7 +66,4 @@ def masked_translation(
     )
 
 
-OBJECTIVES = {
-    "masked_words": masked_words,
-    "masked_translation": masked_translation,
-}
+OBJECTIVES = {"masked_words": masked_words, "masked_translation": masked_translation}

@@ -13,22 +13,10 @@ from xlingjax.model.config import ModelConfig, preset
 from xlingjax.training.run_record import model_of
 
 # Those that `model` takes itself are given in its own way.
-_OWN = (
-    "name",
-    "vocab_size",
-    "classifier",
-    "layers",
-    "language_tokens",
-    "task_labels",
-    "dtype",
-)
+_OWN = ("name", "vocab_size", "classifier", "layers", "language_tokens", "task_labels", "dtype")
 Shape = TypedDict(
     "Shape",
-    {
-        field.name: field.type
-        for field in fields(ModelConfig)
-        if field.name not in _OWN
-    },
+    {field.name: field.type for field in fields(ModelConfig) if field.name not in _OWN},
     total=False,
 )
 
@@ -62,15 +50,9 @@ def model(
     else:
         base = preset(name)
     if labels or task_labels:
-        of_tasks = {
-            task: len(split_list(of))
-            for task, of in (task_labels or {}).items()
-        }
+        of_tasks = {task: len(split_list(of)) for task, of in (task_labels or {}).items()}
         # The heads of `run` go together: their rows mean other labels.
-        base = base.replace(
-            num_labels=len(split_list(labels)),
-            task_labels=of_tasks or None,
-        )
+        base = base.replace(num_labels=len(split_list(labels)), task_labels=of_tasks or None)
     base = base.replace(
         classifier=classifier or base.classifier,
         layers=layers or base.layers,
@@ -88,18 +70,12 @@ def model(
         sizes["vocab_size"] = pieces + sizes.get("language_tokens", 0)
     if language_embedding is False:
         sizes["num_languages"] = 0
-    elif (
-        language_embedding or (base.num_languages and not run)
-    ) and corpus is not None:
+    elif (language_embedding or (base.num_languages and not run)) and corpus is not None:
         sizes["num_languages"] = len(corpus.languages)
     return base.replace(**sizes, **overrides)
 
 
-def check_vocabulary(
-    config: ModelConfig,
-    vocabulary: Vocabulary,
-    path: str,
-) -> None:
+def check_vocabulary(config: ModelConfig, vocabulary: Vocabulary, path: str) -> None:
     """Raises UserError unless the model has a row for each piece and no more (but those of
     languages)."""
     pieces = config.vocab_size - config.language_tokens
@@ -110,7 +86,7 @@ def check_vocabulary(
         raise UserError(
             f"vocabulary {path} has {vocabulary.size} pieces, {than} than the {pieces} rows of"
             f" model {config.name}: set VOCABULARY_SIZE={vocabulary.size} or give the model's own"
-            " vocabulary",
+            " vocabulary"
         )
 
 

@@ -45,7 +45,7 @@ def multi_task(
     if weights is not None and {*weights} != {*tasks}:
         raise UserError(
             f"TASK_WEIGHTS are of {', '.join(weights)} and TASK_LABELS of {', '.join(tasks)}: name"
-            " the same",
+            " the same"
         )
     return [
         classification(
@@ -107,7 +107,7 @@ def of_task(files: str, task: str) -> str:
     if "{task}" not in files:
         raise UserError(
             f"labelled files {files!r}: write {{task}} where the task's name stands, as in "
-            "data/{task}/train-{language}.tsv",
+            "data/{task}/train-{language}.tsv"
         )
     return files.replace("{task}", task)
 
@@ -116,7 +116,7 @@ def _tasks(labels: Labels | None) -> dict[str, tuple[str, ...]]:
     if not isinstance(labels, Mapping) or len(labels) < 2:
         raise UserError(
             f"TASK_LABELS={labels!r}: give two tasks or more and the labels of each: "
-            "{'xnli': 'contradiction entailment neutral', 'pawsx': '0 1'}",
+            "{'xnli': 'contradiction entailment neutral', 'pawsx': '0 1'}"
         )
     return {task: split_list(of) for task, of in labels.items()}
 
@@ -130,24 +130,19 @@ def merged(names: Files) -> list[Task]:
     tasks = [single_task.trained_task(name) for name in split_list(names)]
     if len({*tasks}) < len(tasks) or len(tasks) < 2:
         given = " ".join(task.full_name for task in tasks)
-        raise UserError(
-            f"multi_task of {given}: name two tasks or more, each once",
-        )
+        raise UserError(f"multi_task of {given}: name two tasks or more, each once")
     for task in tasks:
         # Ranking is trained as classification into ratings
         # (WPR); the others need heads of another shape.
         if task.kind not in ("classification", "ranking"):
             raise UserError(
                 f"multi_task: {task.full_name} is one of {task.kind}, and all must classify; leave"
-                " it out",
+                " it out"
             )
-        if (task.suite, task.trained_on) != (
-            tasks[0].suite,
-            tasks[0].trained_on,
-        ):
+        if (task.suite, task.trained_on) != (tasks[0].suite, tasks[0].trained_on):
             raise UserError(
                 f"multi_task: {tasks[0].full_name} and {task.full_name} are of two benchmarks; name"
-                " one's",
+                " one's"
             )
     return tasks
 
@@ -180,12 +175,12 @@ def merged_tasks(
     if weights is not None and {*weights} != {task.name for task in found}:
         raise UserError(
             f"TASK_WEIGHTS are of {', '.join(weights)} and the tasks"
-            f" {', '.join(task.name for task in found)}: name the same",
+            f" {', '.join(task.name for task in found)}: name the same"
         )
     # Of one task these are kinds of heads; the tasks here share a kind that fits each of them.
     if classifier in ("plug_in", "tagging", "spans"):
         raise UserError(
-            f"CLASSIFIER={classifier}: multi_task has a head on one text or pair: leave it out",
+            f"CLASSIFIER={classifier}: multi_task has a head on one text or pair: leave it out"
         )
     runs = []
     for task in found:
@@ -205,11 +200,7 @@ def merged_tasks(
             run,
             by_length=by_length,
         )
-        objective = Classification.of_task(
-            task.name,
-            len(task.labels),
-            classifier == "difference",
-        )
+        objective = Classification.of_task(task.name, len(task.labels), classifier == "difference")
         weight = _weight(weights, task.name)
         runs.append(ObjectiveRun(objective, own.source, weight))
     return runs

@@ -8,10 +8,7 @@ from xlingjax.config.gin_files import gin_folder, macros_set, parts_of
 from xlingjax.config.recipe import build, parse_gin
 from xlingjax.training.feed import ObjectiveRun, in_stages
 
-_MADE = re.compile(
-    r"^train\.objectives\s*=\s*\[(.*?)\]",
-    re.MULTILINE | re.DOTALL,
-)
+_MADE = re.compile(r"^train\.objectives\s*=\s*\[(.*?)\]", re.MULTILINE | re.DOTALL)
 _READ = re.compile(r"%([A-Z][A-Z0-9_]*)\b")
 
 
@@ -35,9 +32,7 @@ def _stands_behind(path: Path, given: Set[str]) -> bool:
     text = "\n".join(part for part, _ in parts_of([str(path)]))
     made = objectives_in(path)
     # An objective that the file makes and does not bind takes its settings from some other file.
-    bound = [
-        name for name in made if re.search(rf"^{name}\.", text, re.MULTILINE)
-    ]
+    bound = [name for name in made if re.search(rf"^{name}\.", text, re.MULTILINE)]
     lacking = {*_READ.findall(text)} - macros_set([str(path)]) - given
     asks = "%gin.REQUIRED" in text
     return bool(made) and bound == made and not lacking and not asks
@@ -54,9 +49,7 @@ def objectives_in(file: Path) -> list[str]:
 
 
 def built_objectives(
-    names: Iterable[str],
-    files: Sequence[str],
-    overrides: Sequence[str],
+    names: Iterable[str], files: Sequence[str], overrides: Sequence[str]
 ) -> Mapping[str, ObjectiveRun]:
     """{gin name: objective}, bound as recipes and overrides say; of one in stages the first. Opens
     no data. Raises UserError as `parse_gin` and `build`."""

@@ -26,10 +26,7 @@ def tasks_given(overrides: Sequence[str]) -> list[str]:
     return modules
 
 
-def one_warmup(
-    overrides: Sequence[str],
-    lines: Mapping[str, str],
-) -> list[str]:
+def one_warmup(overrides: Sequence[str], lines: Mapping[str, str]) -> list[str]:
     """What must be bound too, so that a warm-up in steps that is typed holds: the share of a
     recipe, which would go before it, becomes None. lines: as of `config_lines`. Raises UserError
     where both are typed."""
@@ -40,7 +37,7 @@ def one_warmup(
     if steps and given:
         raise UserError(
             f"--gin.{steps[0]} and --gin.{given[0]}: both say how long the learning rate warms up;"
-            " give one",
+            " give one"
         )
     macro, parameter = WARMUP_SHARE
     if not steps or shares or parameter not in lines:
@@ -59,47 +56,30 @@ def require_digits(where: str, value: str) -> None:
     # Of "nan" and "inf", words like others, the check of types says what is needed instead.
     has_digits = any(character.isdigit() for character in value)
     if has_digits and not is_number(value.strip()):
-        raise UserError(
-            f"{where}={value}: write a finite number, in the digits 0 to 9 alone",
-        )
+        raise UserError(f"{where}={value}: write a finite number, in the digits 0 to 9 alone")
 
 
-def checked_number(
-    where: str,
-    value: str,
-    before: Any,
-    weighs: bool = False,
-) -> str:
+def checked_number(where: str, value: str, before: Any, weighs: bool = False) -> str:
     """`value`, for a macro that was a number `before` only if it is one, or stages: 1e4 for a whole
     number is 10000. One that `weighs` an objective may be any number."""
     # Python counts True as an integer.
-    was_number = isinstance(before, int | float) and not isinstance(
-        before,
-        bool,
-    )
+    was_number = isinstance(before, int | float) and not isinstance(before, bool)
     # References, macros, stages and None are no slips; types are checked once all is bound.
     if not was_number or value[:1] in "@%{" or value == "None":
         return value
     if weighs:
         before = float(before)
     if not is_number(value):
-        raise UserError(
-            f"{where}={value}: a number is needed, like {before}",
-        )
+        raise UserError(f"{where}={value}: a number is needed, like {before}")
     number = float(value)
     if isinstance(before, int) and number != int(number):
-        raise UserError(
-            f"{where}={value}: a whole number is needed, like {before}",
-        )
+        raise UserError(f"{where}={value}: a whole number is needed, like {before}")
     if isinstance(before, int):
         return str(int(number))
     return value
 
 
-def require_known_macros(
-    macros: Sequence[str],
-    lines: Mapping[str, str],
-) -> None:
+def require_known_macros(macros: Sequence[str], lines: Mapping[str, str]) -> None:
     """lines: as of `config_lines`. Raises UserError for a macro that is read and that nothing
     sets."""
     # gin itself finds an unset macro only when it is read, in the middle of building.
@@ -109,6 +89,4 @@ def require_known_macros(
             if name not in macros:
                 line = f"{bound} = {value}"
                 near = nearest(name, macros)
-                raise UserError(
-                    f"{line!r} names a macro that no file defines{near}",
-                )
+                raise UserError(f"{line!r} names a macro that no file defines{near}")

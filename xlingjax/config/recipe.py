@@ -16,11 +16,7 @@ import gin
 from xlingjax import config
 from xlingjax.config import ranges
 from xlingjax.config.bindings import Made, declared, made, needed
-from xlingjax.config.foreign import (
-    bound_in_run,
-    import_modules,
-    require_trusted,
-)
+from xlingjax.config.foreign import bound_in_run, import_modules, require_trusted
 from xlingjax.config.gin_files import (
     MACRO,
     Part,
@@ -97,7 +93,7 @@ def function_named(name: str) -> Callable:
     if plain not in registered():
         raise UserError(
             f"'{plain}' is a configurable of gin, which recipes do not know by its types: register"
-            f' it with xlingjax.config.recipe.register("{plain}", {plain})',
+            f' it with xlingjax.config.recipe.register("{plain}", {plain})'
         )
     return registered()[plain]
 
@@ -111,15 +107,12 @@ def parse_gin(files: Sequence[str], overrides: Sequence[str]) -> None:
     gin.clear_config()
     if not files:
         known = ", ".join(recipes())
-        raise UserError(
-            f"no recipe: pass --gin_file gin/recipes/NAME.gin (there are {known})",
-        )
+        raise UserError(f"no recipe: pass --gin_file gin/recipes/NAME.gin (there are {known})")
     # config.gin of a run is read again by every verb,
     # so what older versions wrote must be understood.
     objectives = [name for name in registered() if _reads_text(name)]
     parts = [
-        part._replace(text=renewed(part.text, objectives))
-        for part in parts_with_origin(files)
+        part._replace(text=renewed(part.text, objectives)) for part in parts_with_origin(files)
     ]
     texts = [(part.text, part.where) for part in parts]
     # Before anything of a recipe is bound: nothing is imported of one that is refused.
@@ -146,9 +139,7 @@ def parse_gin(files: Sequence[str], overrides: Sequence[str]) -> None:
 
 
 def _require_trusted_tasks(
-    lines: Mapping[str, str],
-    parts: Sequence[Part],
-    overrides: Sequence[str],
+    lines: Mapping[str, str], parts: Sequence[Part], overrides: Sequence[str]
 ) -> None:
     """lines: as of `config_lines`. Raises UserError for modules that register SeqIO tasks and that
     a run's own file alone names: they are imported as those of an `import` are."""
@@ -166,9 +157,7 @@ def _require_trusted_tasks(
 
 
 def _bind_overrides(
-    overrides: Sequence[str],
-    macros: Sequence[str],
-    lines: Mapping[str, str],
+    overrides: Sequence[str], macros: Sequence[str], lines: Mapping[str, str]
 ) -> None:
     """lines: as of `config_lines`."""
     weights = set()
@@ -183,15 +172,13 @@ def _bind_overrides(
         if re.fullmatch(MACRO, key):
             if key not in macros:
                 near = nearest(key, macros)
-                raise UserError(
-                    f"{where}: this recipe has no macro {key}{near}",
-                )
+                raise UserError(f"{where}: this recipe has no macro {key}{near}")
             before = gin.query_parameter(f"{key}/macro.value")
             value = checked_number(where, value, before, key in weights)
         elif "." not in key:
             raise UserError(
                 f"{where}: neither a macro (CAPITALS) nor"
-                f" NAME.PARAMETER{nearest(key.upper(), macros)}",
+                f" NAME.PARAMETER{nearest(key.upper(), macros)}"
             )
         parse_text(f"{key} = {gin_value(value)}", where)
 
@@ -202,7 +189,7 @@ def _require_values(macros: Sequence[str], files: Sequence[str]) -> None:
         if str(gin.query_parameter(f"{macro}/macro.value")) == "%gin.REQUIRED":
             raise UserError(
                 f"{macro} is not set and this recipe needs it: pass"
-                f" --gin.{macro}=...{required_comment(macro, files)}",
+                f" --gin.{macro}=...{required_comment(macro, files)}"
             )
 
 
@@ -219,19 +206,14 @@ def require_types(lines: Mapping[str, str], places: Mapping[str, str]) -> None:
         # The message names the macro that a user sets, not the parameter that reads it at last.
         key, value = _literal(bound)
         instead = needed(value, wanted) or ranges.needed(
-            value,
-            function_named(name),
-            name,
-            parameter,
+            value, function_named(name), name, parameter
         )
         if instead:
             reader = ""
             if key != bound:
                 reader = f" ({name}.{parameter})"
             where = places.get(key, key)
-            raise UserError(
-                f"{where}={lines[key]}: {instead} is needed{reader}",
-            )
+            raise UserError(f"{where}={lines[key]}: {instead} is needed{reader}")
 
 
 def _literal(bound: str) -> tuple[str, Any]:
@@ -272,9 +254,7 @@ def _with_made(value: Any) -> Any:
     if macro := re.fullmatch(rf"%({MACRO})", written):
         return _with_made(_macro_value(macro[1]))
     if written.endswith("()"):
-        return made(
-            function_named(written.removesuffix("()").removeprefix("@")),
-        )
+        return made(function_named(written.removesuffix("()").removeprefix("@")))
     if written.startswith("@"):
         return Made(Callable)
     if written:
@@ -311,9 +291,7 @@ def config_lines() -> dict[str, str]:
 def import_foreign(macros: Sequence[str]) -> None:
     """Each macro that is "hf:FOLDER_OR_ID" becomes the workdir of that Hugging Face model; a
     VOCABULARY that is not set is that of INIT_FROM."""
-    values = {
-        macro: gin.query_parameter(f"{macro}/macro.value") for macro in macros
-    }
+    values = {macro: gin.query_parameter(f"{macro}/macro.value") for macro in macros}
     # Asked before INIT_FROM is replaced; a vocabulary that a recipe sets is never exchanged.
     lacks_vocabulary = str(values.get("VOCABULARY")) == "%gin.REQUIRED"
     for macro, value in values.items():
@@ -343,12 +321,8 @@ def build(name: str) -> Any:
         raise UserError(in_one_line(error)) from None
     except (RuntimeError, TypeError) as error:
         # gin complains of REQUIRED and Python of a missing argument, both for the same mistake.
-        of_gin = (
-            r"Required bindings for `(.+)` not provided in config: \[(.+)\]"
-        )
-        of_python = (
-            r"(\w+)(?:\.__init__)?\(\) missing \d+ required .* arguments?: (.+)"
-        )
+        of_gin = r"Required bindings for `(.+)` not provided in config: \[(.+)\]"
+        of_python = r"(\w+)(?:\.__init__)?\(\) missing \d+ required .* arguments?: (.+)"
         message = str(error)
         missing = re.match(of_gin, message) or re.match(of_python, message)
         if not missing:
@@ -358,7 +332,7 @@ def build(name: str) -> Any:
         names = {one.__name__: name for name, one in registered().items()}
         name = names.get(missing[1], missing[1])
         raise UserError(
-            f"the recipe does not bind {name}.{parameter}: bind it in a recipe",
+            f"the recipe does not bind {name}.{parameter}: bind it in a recipe"
         ) from None
 
 
@@ -372,16 +346,10 @@ def check_used(overrides: Sequence[str]) -> None:
         # A scope reads what has none, too.
         read = rf"^(\w+/)?{re.escape(key)} ="
         if not re.search(read, operative, re.MULTILINE):
-            raise UserError(
-                f"--gin.{key} changes nothing: this run does not read it; leave it out",
-            )
+            raise UserError(f"--gin.{key} changes nothing: this run does not read it; leave it out")
 
 
-def read_recipe(
-    files: Sequence[str],
-    overrides: Sequence[str],
-    trust: bool = False,
-) -> Recipe:
+def read_recipe(files: Sequence[str], overrides: Sequence[str], trust: bool = False) -> Recipe:
     """Everything that the files and overrides bind, built, and nothing run. trust: a run's own
     config.gin may have modules imported, which may do anything. Raises UserError."""
     with trusting(trust):
@@ -393,12 +361,7 @@ def read_recipe(
     return Recipe(plan, corpus, gin.operative_config_str())
 
 
-def read_part(
-    name: str,
-    function: Callable,
-    files: Sequence[str],
-    overrides: Sequence[str],
-) -> Any:
+def read_part(name: str, function: Callable, files: Sequence[str], overrides: Sequence[str]) -> Any:
     """What `function`, bound by recipes under `name`, makes of the files and overrides. Raises
     UserError."""
     # Only the verb that reads it knows the name: elsewhere a recipe that binds it is refused.
@@ -426,17 +389,11 @@ def parse_text(text: str, where: str) -> None:
 def _cause(error: Exception) -> str:
     """What gin's complaint means, without its traceback of the file."""
     message = str(error).splitlines()[0]
-    unknown = re.match(
-        r"No configurable matching (?:reference )?'@?([\w./]+)",
-        message,
-    )
+    unknown = re.match(r"No configurable matching (?:reference )?'@?([\w./]+)", message)
     if unknown:
         name = unknown[1].split("/")[-1]
         return f"nothing is called {name!r}{nearest(name, registered())}"
-    unknown = re.match(
-        r"Configurable '(.+)' doesn't have a parameter named '(.+)'",
-        message,
-    )
+    unknown = re.match(r"Configurable '(.+)' doesn't have a parameter named '(.+)'", message)
     if unknown:
         near = _of_its_text(unknown[1], unknown[2])
         if not near:
@@ -462,7 +419,4 @@ def _reads_text(name: str) -> bool:
     """Whether it is an objective on the run's text."""
     takes = declared(function_named(name)).parameters.get("text")
     # Evaluators have a `text`, too: patterns of files.
-    return takes is not None and not needed(
-        made(registered()["text"]),
-        takes.annotation,
-    )
+    return takes is not None and not needed(made(registered()["text"]), takes.annotation)

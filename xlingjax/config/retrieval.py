@@ -21,11 +21,7 @@ def hardest_negative(
     fine-tuned Tatoeba). layer, scale, bias: see `HardestNegative`."""
     objective = HardestNegative(layer=layer, scale=scale, bias=bias)
     features = SentencePairFeatures(max_pieces)
-    return ObjectiveRun(
-        objective,
-        text.batches(features, batch, length),
-        weight,
-    )
+    return ObjectiveRun(objective, text.batches(features, batch, length), weight)
 
 
 OBJECTIVES = {"hardest_negative": hardest_negative}

@@ -10,13 +10,7 @@ from xlingjax.config.corpus import Corpus, Files
 from xlingjax.config.evaluators import Evaluators, unless_missing
 from xlingjax.config.labelled_files import labelled_files, paired_files
 from xlingjax.data.labelled.own_task import own_task
-from xlingjax.data.sources import (
-    expand,
-    find_pairs,
-    split_list,
-    split_patterns,
-    stem_pairs,
-)
+from xlingjax.data.sources import expand, find_pairs, split_list, split_patterns, stem_pairs
 from xlingjax.errors import UserError
 from xlingjax.preprocessors.task_rows import Reading
 
@@ -34,16 +28,7 @@ def accuracy(
     """Accuracy per language on labelled TSVs, `files` a path with {language}:
     "nli/test-{language}.tsv"."""
     reading = Reading(length, reset_positions)
-    return own_score(
-        corpus,
-        "classification",
-        files,
-        labels,
-        reading,
-        limit,
-        trained_on,
-        name,
-    )
+    return own_score(corpus, "classification", files, labels, reading, limit, trained_on, name)
 
 
 def plug_in_accuracy(
@@ -62,15 +47,7 @@ def plug_in_accuracy(
     """
     reading = Reading(length, reset_positions)
     return own_score(
-        corpus,
-        "classification",
-        files,
-        labels,
-        reading,
-        limit,
-        trained_on,
-        name,
-        pivot=pivot,
+        corpus, "classification", files, labels, reading, limit, trained_on, name, pivot=pivot
     )
 
 
@@ -92,16 +69,7 @@ def tagging_score(
     if metric == "f1":
         metrics = ("conll_f1",)
     return own_score(
-        corpus,
-        "tagging",
-        files,
-        labels,
-        reading,
-        0,
-        trained_on,
-        name,
-        metrics,
-        metric,
+        corpus, "tagging", files, labels, reading, 0, trained_on, name, metrics, metric
     )
 
 
@@ -125,16 +93,7 @@ def answer_score(
     reading = Reading(length, reset_positions, stride, max_question, longest)
     metrics = f"{metric}_f1", f"{metric}_em"
     return own_score(
-        corpus,
-        "span_qa",
-        files,
-        None,
-        reading,
-        limit,
-        trained_on,
-        name,
-        metrics,
-        metric,
+        corpus, "span_qa", files, None, reading, limit, trained_on, name, metrics, metric
     )
 
 
@@ -165,15 +124,7 @@ def own_score(
             # one is not tested, but the pivot must be there.
             found = paired_files(files, [*found], pivot)
         return OwnScore(
-            own_task(
-                kind,
-                "test",
-                found,
-                split_list(labels),
-                metrics,
-                pivot,
-                head,
-            ),
+            own_task(kind, "test", found, split_list(labels), metrics, pivot, head),
             "",
             corpus.vocabulary,
             corpus.languages,
@@ -240,17 +191,11 @@ def generation_score(
                 expand(pattern, "held-out")
             except UserError as error:
                 raise UserError(
-                    f"{error}; or give a stem, test_2016 for test_2016.de and test_2016.en",
+                    f"{error}; or give a stem, test_2016 for test_2016.de and test_2016.en"
                 ) from None
             patterns.append(pattern)
         found += find_pairs(patterns)
-        decoding = Decoding(
-            beams,
-            length_penalty,
-            no_repeat_ngram,
-            min_length,
-            tuple(max_length),
-        )
+        decoding = Decoding(beams, length_penalty, no_repeat_ngram, min_length, tuple(max_length))
         return GenerationScore(
             heldout(found, corpus.languages, split_list(directions), limit),
             corpus.vocabulary,

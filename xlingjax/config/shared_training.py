@@ -29,11 +29,7 @@ def require_alike(tasks: Sequence[Task]) -> None:
                 raise _not_one(first, task)
 
 
-def require_one_training(
-    tasks: Sequence[Task],
-    data: str | Path,
-    training: Training,
-) -> None:
+def require_one_training(tasks: Sequence[Task], data: str | Path, training: Training) -> None:
     """Raise UserError unless the tasks learn the same from the same files."""
     require_alike(tasks)
     first = tasks[0]
@@ -45,7 +41,7 @@ def require_one_training(
 def _not_one(first: Task, task: Task) -> UserError:
     return UserError(
         f"{first.full_name} and {task.full_name} are not trained on the same examples, so they are"
-        " not one training: name one of them, or --strategy multi_task, which has a head for each",
+        " not one training: name one of them, or --strategy multi_task, which has a head for each"
     )
 
 

@@ -122,11 +122,7 @@ def _statements(text: str) -> Iterator[Statement]:
             place = (None, one.location.line_num, None, None)
             raise SyntaxError("a number is too large", place)
         yield Statement(
-            kind,
-            name,
-            one.location.line_num,
-            frozenset(names.macros),
-            frozenset(names.references),
+            kind, name, one.location.line_num, frozenset(names.macros), frozenset(names.references)
         )
         names.macros.clear()
         names.references.clear()

@@ -11,14 +11,7 @@ from xlingjax.config.evaluators import Evaluators, Files
 from xlingjax.config.text import TextSource
 from xlingjax.config.translation import generation
 from xlingjax.data.features import batch_shapes
-from xlingjax.data.labelled.task import (
-    TRAINED,
-    Task,
-    find,
-    languages_present,
-    part_of,
-    read,
-)
+from xlingjax.data.labelled.task import TRAINED, Task, find, languages_present, part_of, read
 from xlingjax.data.loader import Batches, BatchSource
 from xlingjax.data.row_lengths import row_lengths
 from xlingjax.data.sources import split_list
@@ -57,16 +50,12 @@ def task_labels(task: str) -> tuple[str, ...]:
 
 def task_classifier(task: str, classifier: str | None = None) -> str | None:
     """The model's head: `classifier`, else that of the task's kind; None: the run's own."""
-    of_kind = {"tagging": "tagging", "span_qa": "spans"}.get(
-        trained_task(task).kind,
-    )
+    of_kind = {"tagging": "tagging", "span_qa": "spans"}.get(trained_task(task).kind)
     # Plugged in, a head of the same kind reads states of twice the width.
     if classifier == "plug_in" and of_kind:
         return f"plug_in_{of_kind}"
     if classifier and of_kind and classifier != of_kind:
-        raise UserError(
-            f"CLASSIFIER={classifier}: {task} needs {of_kind!r}: leave it out",
-        )
+        raise UserError(f"CLASSIFIER={classifier}: {task} needs {of_kind!r}: leave it out")
     return of_kind or classifier
 
 
@@ -99,11 +88,7 @@ def task_languages(
 
     def found() -> set[str]:
         codes: set[str] = set()
-        training = Training(
-            split_list(gold),
-            split_list(translated),
-            labelled=labelled,
-        )
+        training = Training(split_list(gold), split_list(translated), labelled=labelled)
         measured = [
             (dev_split, split_list(dev_languages)),
             (test_split, split_list(test_languages)),
@@ -118,9 +103,7 @@ def task_languages(
             codes.update(languages_present(one, data, "test"))
             for split, requested in measured:
                 if ALL in requested:
-                    codes.update(
-                        languages_present(one, data, part_of(split)[0]),
-                    )
+                    codes.update(languages_present(one, data, part_of(split)[0]))
                 else:
                     codes.update(requested)
         return codes
@@ -181,24 +164,10 @@ def task(
     by_length: rows of one length together, see `shuffled_batches`; not of texts to write.
     """
     found = trained_task(name)
-    training = Training(
-        split_list(gold),
-        split_list(translated),
-        split,
-        labelled,
-    )
+    training = Training(split_list(gold), split_list(translated), split, labelled)
     if found.kind == "generation":
         return _generation(
-            corpus,
-            found,
-            data,
-            training,
-            batch,
-            reading,
-            seed,
-            run,
-            smoothing,
-            streams,
+            corpus, found, data, training, batch, reading, seed, run, smoothing, streams
         )
     classes = len(task_labels(name))
     paired = classifier == "plug_in"
@@ -259,11 +228,7 @@ def on_rows(
         texts = 2
 
     def shapes(length: int) -> dict[str, tuple[int, ...]]:
-        return batch_shapes(
-            objective.reads,
-            batch=batch,
-            length=texts * length,
-        )
+        return batch_shapes(objective.reads, batch=batch, length=texts * length)
 
     shortest = {}
     if by_length:
@@ -293,8 +258,7 @@ def _generation(
     """Texts to write, from the gold files of the languages trained on; an example a row."""
     if training.translated or training.labelled:
         raise UserError(
-            f"{task.full_name}: whole gold sets teach what to write; leave"
-            " TRANSLATED, LABELLED out",
+            f"{task.full_name}: whole gold sets teach what to write; leave TRANSLATED, LABELLED out"
         )
     # Files are read whole, line by line, and a part of them cannot be held back to choose by.
     if training.split != "train":
@@ -305,7 +269,7 @@ def _generation(
             f"{task.full_name}: TRAIN_SPLIT={training.split}: what to write is learnt from whole"
             f" files{lacks}: make the last lines of the training files dev files, or give"
             " --gin.SELECT=last and --gin.DEV_SPLIT='\"train[90%:]\"' without a --grid, which then"
-            " trains on all rows",
+            " trains on all rows"
         )
     # A decoder that learnt to begin with a token of the language goes on so (XGLUE's xDAE).
     tokens = bool(run and read_run_record(run)["model"].get("language_tokens"))
@@ -322,7 +286,7 @@ def _generation(
         read(task, data, "train", codes[0])
         raise UserError(
             f"{task.full_name}: training sets of {', '.join(codes)} lie under several names:"
-            f" {places}",
+            f" {places}"
         )
     return generation(
         TextSource(corpus, seed=seed),
@@ -357,11 +321,7 @@ def task_score(
     each; 0: all. trained_on, translated, labelled: `task`'s gold, translated and labelled."""
 
     def make():
-        training = Training(
-            split_list(trained_on),
-            split_list(translated),
-            labelled=labelled,
-        )
+        training = Training(split_list(trained_on), split_list(translated), labelled=labelled)
         parts = training.parts(trained_task(task), data)
         score = TaskScore(
             trained_task(task),

@@ -64,13 +64,7 @@ class TextSource:
 
         import_tasks(self.tasks)
         return [
-            task_text(
-                task,
-                "train",
-                self.corpus.vocabulary,
-                self.use_cached,
-                self.corpus.languages,
-            )
+            task_text(task, "train", self.corpus.vocabulary, self.use_cached, self.corpus.languages)
             for task in tasks_of(self.mixture or "", "train")
         ]
 
@@ -94,12 +88,7 @@ class TextSource:
                 # Frozen batches replace every other source, since
                 # they are read where TensorFlow is missing.
                 if self.corpus.frozen:
-                    source = self._frozen(
-                        features,
-                        batch,
-                        length,
-                        complete is not None,
-                    )
+                    source = self._frozen(features, batch, length, complete is not None)
                 else:
                     completed = features
                     if complete is not None:
@@ -108,18 +97,11 @@ class TextSource:
             table = source.identity.get("sampling_table")
             # Every process opens the source and has the same table.
             if table and is_primary():
-                print(
-                    f"{features.name}: what is sampled\n{format_table(table)}",
-                    flush=True,
-                )
+                print(f"{features.name}: what is sampled\n{format_table(table)}", flush=True)
             return source
 
         # Known without the text, so that a recipe can be described where no file exists.
-        settings = {
-            "batch": batch,
-            "length": length,
-            "sampling": dataclasses.asdict(self.sampling),
-        }
+        settings = {"batch": batch, "length": length, "sampling": dataclasses.asdict(self.sampling)}
         return Batches(
             features.shapes(batch, length),
             opened,
@@ -130,11 +112,7 @@ class TextSource:
         )
 
     def _drawn(
-        self,
-        features: Preprocessor,
-        batch: int,
-        length: int,
-        parallel: Sequence[str] | None,
+        self, features: Preprocessor, batch: int, length: int, parallel: Sequence[str] | None
     ) -> BatchSource:
         """From the mixture or from files."""
         settings = BatchSettings(
@@ -154,20 +132,12 @@ class TextSource:
                     f"text.holdout={self.holdout} leaves out lines of files, and what"
                     f" {features.name} reads is the mixture '{self.mixture}': bind holdout to 0"
                     " (text.holdout, or pairs/text.holdout for pairs alone), and hold out a split"
-                    " of the mixture's tasks",
+                    " of the mixture's tasks"
                 )
             import_tasks(self.tasks)
-            settings = dataclasses.replace(
-                settings,
-                sampling=of_rates(self.sampling),
-            )
+            settings = dataclasses.replace(settings, sampling=of_rates(self.sampling))
             return open_mixture(
-                self.mixture,
-                features,
-                batch,
-                length,
-                settings,
-                self.corpus.vocabulary,
+                self.mixture, features, batch, length, settings, self.corpus.vocabulary
             )
         if parallel is None:
             parallel = self.corpus.parallel
@@ -184,11 +154,7 @@ class TextSource:
         )
 
     def _frozen(
-        self,
-        features: Preprocessor,
-        batch: int,
-        length: int,
-        completed_later: bool,
+        self, features: Preprocessor, batch: int, length: int, completed_later: bool
     ) -> BatchSource:
         name = stage_name(features.name, self.stage)
         path = Path(self.corpus.frozen) / f"{name}.frozen"
@@ -227,7 +193,7 @@ def check_frozen(path: Path, name: str, requested: dict[str, Any]) -> None:
         if option in has and has[option] != value:
             raise UserError(
                 f"{path}: {name} was frozen with {option}={has[option]} and this run asks for"
-                f" {value}; give the options that it was frozen with, or freeze again",
+                f" {value}; give the options that it was frozen with, or freeze again"
             )
 
 

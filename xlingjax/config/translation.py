@@ -43,25 +43,14 @@ def translation(
     smoothing, factor: see `Translation`.
     """
     features = TranslationFeatures(
-        "translation",
-        split_list(directions),
-        max_pieces,
-        packing,
-        language_tokens,
+        "translation", split_list(directions), max_pieces, packing, language_tokens
     )
     source = translation_batches(text, features, batch, length)
-    return ObjectiveRun(
-        Translation("translation", smoothing, factor, chunk),
-        source,
-        weight,
-    )
+    return ObjectiveRun(Translation("translation", smoothing, factor, chunk), source, weight)
 
 
 def translation_batches(
-    text: TextSource,
-    features: TranslationFeatures,
-    batch: int,
-    length: int,
+    text: TextSource, features: TranslationFeatures, batch: int, length: int
 ) -> Batches:
     """The batches of the corpus's pairs. Opening them raises UserError for a direction that none
     has."""
@@ -103,21 +92,14 @@ def generation(
     if files and "{language}" not in files:
         raise UserError(
             f"files {files!r}: write {{language}} where the code stands, as in"
-            " titles/train-{language}.tsv",
+            " titles/train-{language}.tsv"
         )
     # CODE=PATH says that source and target are of one language.
     patterns = tuple(
-        f"{code}={files.replace('{language}', code)}"
-        for code in split_list(languages)
+        f"{code}={files.replace('{language}', code)}" for code in split_list(languages)
     )
     features = TranslationFeatures(
-        "generation",
-        (),
-        max_pieces,
-        packing,
-        language_tokens,
-        True,
-        truncate,
+        "generation", (), max_pieces, packing, language_tokens, True, truncate
     )
     # These pairs are the objective's own: those of the corpus are translations.
     source = text.batches(features, batch, length, parallel=patterns)
@@ -136,11 +118,7 @@ def generation(
             source,
             weight,
         )
-    return ObjectiveRun(
-        Translation("generation", smoothing, 1.0, chunk),
-        source,
-        weight,
-    )
+    return ObjectiveRun(Translation("generation", smoothing, 1.0, chunk), source, weight)
 
 
 def denoising(
@@ -160,25 +138,13 @@ def denoising(
 ) -> ObjectiveRun:
     """Denoising (XLM §4.2; xDAE: XGLUE §4.1) of the corpus's monolingual text. unit: see
     `DenoisingFeatures`. The others: see `translation`."""
-    features = DenoisingFeatures(
-        noise,
-        unit,
-        max_pieces,
-        packing,
-        language_tokens,
-        None,
-        name,
-    )
+    features = DenoisingFeatures(noise, unit, max_pieces, packing, language_tokens, None, name)
 
     def complete(features: DenoisingFeatures) -> DenoisingFeatures:
         return dataclasses.replace(features, languages=text.corpus.languages)
 
     source = text.batches(features, batch, length, complete=complete)
-    return ObjectiveRun(
-        Translation(name, smoothing, factor, chunk),
-        source,
-        weight,
-    )
+    return ObjectiveRun(Translation(name, smoothing, factor, chunk), source, weight)
 
 
 def back_translation(
@@ -215,8 +181,7 @@ def back_translation(
         if not text.mixture:
             of_text = {found.language for found in find_text(text.corpus.mono)}
         return dataclasses.replace(
-            features,
-            pivots=pivots(languages, split_list(directions), of_text),
+            features, pivots=pivots(languages, split_list(directions), of_text)
         )
 
     source = text.batches(features, batch, length, complete=complete)
@@ -224,33 +189,23 @@ def back_translation(
 
 
 def pivots(
-    languages: Sequence[str],
-    directions: Sequence[str],
-    texts: Collection[str],
+    languages: Sequence[str], directions: Sequence[str], texts: Collection[str]
 ) -> tuple[tuple[int, tuple[int, ...]], ...]:
     """{language id: those into which its text is translated, to learn the way back}, of the
     languages of `texts`. Raises UserError for a direction between other languages, and for a run of
     one language."""
     if len(languages) < 2:
         raise UserError(
-            f"back_translation: a run in {', '.join(languages)} alone;"
-            " set LANGUAGES to two or more",
+            f"back_translation: a run in {', '.join(languages)} alone; set LANGUAGES to two or more"
         )
     every = [
-        f"{source}-{target}"
-        for source in languages
-        for target in languages
-        if source != target
+        f"{source}-{target}" for source in languages for target in languages if source != target
     ]
     if unknown := sorted({*directions} - {*every}):
-        raise UserError(
-            f"DIRECTIONS: {unknown[0]!r} is none of {', '.join(every)}",
-        )
+        raise UserError(f"DIRECTIONS: {unknown[0]!r} is none of {', '.join(every)}")
     table = {
         own: tuple(
-            i
-            for i, pivot in enumerate(languages)
-            if f"{pivot}-{code}" in (directions or every)
+            i for i, pivot in enumerate(languages) if f"{pivot}-{code}" in (directions or every)
         )
         for own, code in enumerate(languages)
         if code in texts
@@ -259,7 +214,7 @@ def pivots(
     if idle := [languages[own] for own, to in table.items() if not to]:
         raise UserError(
             f"DIRECTIONS: none leads to {idle[0]}, whose text stands in MONO; add one, or leave"
-            " it out",
+            " it out"
         )
     return tuple(table.items())
 

@@ -8,11 +8,7 @@ from xlingjax.data.token_cache import TokenFile
 from xlingjax.data.tokenise import tokenise
 from xlingjax.errors import UserError
 from xlingjax.objectives.unicoder import CLMLM, CLPC, CLWR
-from xlingjax.preprocessors.unicoder import (
-    ClMlmFeatures,
-    ClpcFeatures,
-    ClwrFeatures,
-)
+from xlingjax.preprocessors.unicoder import ClMlmFeatures, ClpcFeatures, ClwrFeatures
 from xlingjax.preprocessors.xlm import Masking
 from xlingjax.training.feed import ObjectiveRun
 from xlingjax.training.schedule import Weight
@@ -52,12 +48,7 @@ def clpc(
     mined = bool(negatives_mixture or text.corpus.negatives)
     if mined:
         text = text.of_mixture(negatives_mixture)
-    features = ClpcFeatures(
-        mined,
-        negatives,
-        max_pieces,
-        reset_positions,
-    )
+    features = ClpcFeatures(mined, negatives, max_pieces, reset_positions)
     return ObjectiveRun(CLPC(), text.batches(features, batch, length), weight)
 
 
@@ -103,7 +94,7 @@ def check_documents(corpus: Corpus) -> None:
             raise UserError(
                 f"cl_mlm: {pair.first.path} has no line that is blank on both sides, so it holds no"
                 " aligned documents; name files of pairs with a blank line after each document in"
-                " DOCUMENTS",
+                " DOCUMENTS"
             )
 
 
@@ -128,7 +119,7 @@ def check_mixture(text: TextSource) -> None:
             raise UserError(
                 f"cl_mlm: {of_task.name} of '{text.mixture}' has no example that is empty on both"
                 " sides, so it holds no aligned documents; let the task give one after each"
-                " document",
+                " document"
             )
 
 

@@ -33,7 +33,7 @@ def veco(
     if not tlm and (factors or {}).get("tlm"):
         raise UserError(
             "veco: VECO_FACTORS weighs TLM, and VECO_TLM=False leaves it out: drop one of them"
-            " (VECO_FACTORS=None weighs all terms alike)",
+            " (VECO_FACTORS=None weighs all terms alike)"
         )
     objective = VECO(
         plug_out=plug_out,
@@ -46,11 +46,7 @@ def veco(
         chunk=chunk,
     )
     features = VecoFeatures(masking, max_pieces, packing)
-    return ObjectiveRun(
-        objective,
-        text.batches(features, batch, length),
-        weight,
-    )
+    return ObjectiveRun(objective, text.batches(features, batch, length), weight)
 
 
 def veco_text(
@@ -77,11 +73,7 @@ def veco_text(
         chunk=chunk,
     )
     features = VecoTextFeatures(masking, packing)
-    return ObjectiveRun(
-        objective,
-        text.batches(features, batch, length),
-        weight,
-    )
+    return ObjectiveRun(objective, text.batches(features, batch, length), weight)
 
 
 OBJECTIVES = {"veco": veco, "veco_text": veco_text}

@@ -36,24 +36,16 @@ def xfnp(
         raise UserError(
             f"xfnp: of a run of XFNP_SPAN={span} tokens the last of {streams} streams would predict"
             f" none (XFNP_SKIP=runs): XFNP_SPAN={streams} or more, fewer STREAMS, or"
-            " XFNP_SKIP=target",
+            " XFNP_SKIP=target"
         )
     # All alike, as α0 = α1 = 1 in the paper.
     if alphas is None:
         alphas = (1.0,) * streams
     objective = XFNP(
-        smoothing=smoothing,
-        factor=factor,
-        chunk=chunk,
-        alphas=tuple(map(float, alphas)),
-        skip=skip,
+        smoothing=smoothing, factor=factor, chunk=chunk, alphas=tuple(map(float, alphas)), skip=skip
     )
     features = XfnpFeatures(block, span, mask, random, random_range, packing)
-    return ObjectiveRun(
-        objective,
-        text.batches(features, batch, length),
-        weight,
-    )
+    return ObjectiveRun(objective, text.batches(features, batch, length), weight)
 
 
 OBJECTIVES = {"xfnp": xfnp}

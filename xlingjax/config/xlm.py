@@ -2,12 +2,7 @@
 
 from xlingjax.config.text import TextSource
 from xlingjax.objectives.xlm import CLM, MLM, TLM
-from xlingjax.preprocessors.xlm import (
-    ClmFeatures,
-    Masking,
-    MlmFeatures,
-    TlmFeatures,
-)
+from xlingjax.preprocessors.xlm import ClmFeatures, Masking, MlmFeatures, TlmFeatures
 from xlingjax.training.feed import ObjectiveRun
 from xlingjax.training.schedule import Weight
 
@@ -30,11 +25,7 @@ def clm(
         chunk=chunk,
     )
     features = ClmFeatures(stream_length)
-    return ObjectiveRun(
-        objective,
-        text.batches(features, batch, length),
-        weight,
-    )
+    return ObjectiveRun(objective, text.batches(features, batch, length), weight)
 
 
 def mlm(
@@ -50,11 +41,7 @@ def mlm(
     """MLM (XLM §3.3) on the corpus's monolingual text."""
     features = MlmFeatures(masking, stream_length, prediction_slots)
     objective = MLM(packed=bool(stream_length), chunk=chunk)
-    return ObjectiveRun(
-        objective,
-        text.batches(features, batch, length),
-        weight,
-    )
+    return ObjectiveRun(objective, text.batches(features, batch, length), weight)
 
 
 def tlm(
@@ -85,11 +72,7 @@ def tlm(
     )
     # Hiding the partner makes two examples of a pair, which the mask must keep apart.
     objective = TLM(packed=packing or not partner_visible, chunk=chunk)
-    return ObjectiveRun(
-        objective,
-        text.batches(features, batch, length),
-        weight,
-    )
+    return ObjectiveRun(objective, text.batches(features, batch, length), weight)
 
 
 OBJECTIVES = {"clm": clm, "mlm": mlm, "tlm": tlm}

@@ -15,12 +15,7 @@ from xlingjax.training.run_record import model_of, read_run_record
 from xlingjax.training.workdir import require_empty, write_workdir
 
 
-def average(
-    run: str,
-    output: str,
-    last: int | None = None,
-    steps: Sequence[int] = (),
-) -> str:
+def average(run: str, output: str, last: int | None = None, steps: Sequence[int] = ()) -> str:
     """Writes the mean of the `last` checkpoints of `run`, or of those of `steps`, to the workdir
     `output`, in float32 and with one of them in memory at a time. Returns what was done. Raises
     UserError where one is not there.
@@ -32,24 +27,15 @@ def average(
     # Without one Orbax restores to the devices that wrote the checkpoint, which may not be here.
     device = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
     wanted = jax.tree.map(
-        lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=device),
-        model.abstract(),
+        lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=device), model.abstract()
     )
     # On the host: a sum beside the parameters would need twice the memory of the device.
     total = jax.tree.map(lambda leaf: np.zeros(leaf.shape, np.float32), wanted)
     languages = read_run_record(run)["languages"]
     for step in chosen:
-        params, _ = load_params(
-            Path(run) / "checkpoints" / str(step),
-            wanted,
-            languages=languages,
-        )
+        params, _ = load_params(Path(run) / "checkpoints" / str(step), wanted, languages=languages)
         # In place: a large model stands in memory twice, and not three times.
-        jax.tree.map(
-            lambda sum_, leaf: np.add(sum_, leaf, out=sum_),
-            total,
-            params,
-        )
+        jax.tree.map(lambda sum_, leaf: np.add(sum_, leaf, out=sum_), total, params)
     mean = jax.tree.map(lambda sum_: sum_ / np.float32(len(chosen)), total)
     # Into run.json: the weights do not tell what they are a mean of.
     origin = {"averaged": {"run": str(run), "steps": chosen}}
@@ -66,24 +52,22 @@ def _chosen(run: str, last: int | None, steps: Sequence[int]) -> list[int]:
         raise no_checkpoint(Path(run))
     names = ", ".join(map(str, there))
     if last is not None and steps:
-        raise UserError(
-            "--last and --steps both say which checkpoints; leave out either",
-        )
+        raise UserError("--last and --steps both say which checkpoints; leave out either")
     missing = sorted({*steps} - {*there})
     if missing:
         raise UserError(
             f"{run} has no checkpoint {', '.join(map(str, missing))} (there are: {names}); a run"
-            " keeps its last KEEP_CHECKPOINTS",
+            " keeps its last KEEP_CHECKPOINTS"
         )
     if steps:
         return sorted({*steps})
     if last is None or last < 1:
         raise UserError(
-            f"--last {last}: say how many checkpoints, 1 or more, or which, --steps 1000,2000",
+            f"--last {last}: say how many checkpoints, 1 or more, or which, --steps 1000,2000"
         )
     if last > len(there):
         raise UserError(
             f"--last {last}: {run} has {len(there)} checkpoints (steps {names}); ask for fewer, or"
-            f" train with KEEP_CHECKPOINTS={last}",
+            f" train with KEEP_CHECKPOINTS={last}"
         )
     return there[-last:]

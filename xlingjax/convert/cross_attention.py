@@ -26,18 +26,13 @@ def plug_out(run: str, output: str) -> str:
     if not trained.model.config.cross_attention:
         raise UserError(
             f"{run} has no cross-attention to plug out: it is model {trained.model.config.name}"
-            " without it",
+            " without it"
         )
     # A copy: the run's own tree is counted below.
     layers = dict(trained.params["encoder"]["layers"])
     del layers[SLOT]
     params = _with_layers(trained.params, layers)
-    _write(
-        run,
-        output,
-        trained.model.config.replace(cross_attention=False),
-        params,
-    )
+    _write(run, output, trained.model.config.replace(cross_attention=False), params)
     removed = _size(trained.params) - _size(params)
     return (
         f"{output}: {removed:,} parameters of the cross-attention plugged out, {_size(params):,} as"
@@ -45,12 +40,7 @@ def plug_out(run: str, output: str) -> str:
     )
 
 
-def plug_in(
-    run: str,
-    output: str,
-    source: str | None = None,
-    seed: int = 0,
-) -> str:
+def plug_in(run: str, output: str, source: str | None = None, seed: int = 0) -> str:
     """Writes the model of `run` with a cross-attention: that of the run `source`, which asks by
     what it asked by there, or a random one. Returns what was done. Raises UserError where there is
     one already, and where that of `source` has another shape or another order of its LayerNorm."""
@@ -58,7 +48,7 @@ def plug_in(
     config = trained.model.config
     if config.cross_attention:
         raise UserError(
-            f"{run} has its cross-attention plugged in already; plug it out first to replace it",
+            f"{run} has its cross-attention plugged in already; plug it out first to replace it"
         )
     whole = config.replace(cross_attention=True)
     if source:
@@ -67,21 +57,19 @@ def plug_in(
         origin = source
         theirs = donor.model.config
         # Weights that were trained on the one query mean nothing for the other.
-        whole = whole.replace(
-            cross_attention_query=theirs.cross_attention_query,
-        )
+        whole = whole.replace(cross_attention_query=theirs.cross_attention_query)
         wanted = build_model(whole).abstract()["encoder"]["layers"][SLOT]
         if _shapes(wanted) != _shapes(added):
             raise UserError(
                 f"the cross-attention of {source} does not fit {run}: the models differ in layers"
-                " or width",
+                " or width"
             )
         # Shapes are the same in both orders, so only the configuration tells.
         if theirs.norm_order != config.norm_order:
             raise UserError(
                 f"the cross-attention of {source} does not fit {run}: it was trained with"
                 f" norm_order={theirs.norm_order} and is to stand in a model with"
-                f" {config.norm_order}; give another --source",
+                f" {config.norm_order}; give another --source"
             )
     else:
         drawn = jax.jit(build_model(whole).init)(jax.random.key(seed))
@@ -101,29 +89,16 @@ def _write(run: str, output: str, config: ModelConfig, params: Any) -> None:
         "cross_attention": config.cross_attention,
         "cross_attention_query": config.cross_attention_query,
     }
-    write_workdir(
-        run,
-        output,
-        find_checkpoint(run).name,
-        params,
-        "plug",
-        {},
-        **changed,
-    )
+    write_workdir(run, output, find_checkpoint(run).name, params, "plug", {}, **changed)
 
 
-def _with_layers(
-    params: dict[str, Any],
-    layers: dict[str, Any],
-) -> dict[str, Any]:
+def _with_layers(params: dict[str, Any], layers: dict[str, Any]) -> dict[str, Any]:
     return {**params, "encoder": {**params["encoder"], "layers": layers}}
 
 
 def _slot_of(trained: TrainedRun, run: str) -> Any:
     if not trained.model.config.cross_attention:
-        raise UserError(
-            f"{run} has no cross-attention to take; name the workdir of a VECO run",
-        )
+        raise UserError(f"{run} has no cross-attention to take; name the workdir of a VECO run")
     return trained.params["encoder"]["layers"][SLOT]
 
 

@@ -10,12 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from xlingjax.convert.formats import (
-    hugging_face,
-    parity,
-    parity_of_texts,
-    sentence_transformers,
-)
+from xlingjax.convert.formats import hugging_face, parity, parity_of_texts, sentence_transformers
 from xlingjax.convert.formats.exported import (
     BESIDE,
     DESCRIPTION,
@@ -32,11 +27,7 @@ from xlingjax.convert.formats.generation_config import generation_config
 from xlingjax.convert.formats.hugging_face import OURS, TOKENIZER_OF_RUN
 from xlingjax.convert.formats.names import OF_WORDS
 from xlingjax.convert.formats.tokenizer_json import tokenizer_files
-from xlingjax.convert.formats.writing_languages import (
-    Writing,
-    direction_of,
-    writing_of,
-)
+from xlingjax.convert.formats.writing_languages import Writing, direction_of, writing_of
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
 from xlingjax.inference.run import TrainedRun, open_run
@@ -47,11 +38,7 @@ from xlingjax.model.params import flattened
 from xlingjax.report.card import model_card
 from xlingjax.report.run import read_run
 from xlingjax.training.checkpoint_paths import find_checkpoint, step_of
-from xlingjax.training.run_record import (
-    labels_of,
-    read_run_record,
-    run_and_checkpoint,
-)
+from xlingjax.training.run_record import labels_of, read_run_record, run_and_checkpoint
 from xlingjax.training.workdir import require_empty, whole
 
 
@@ -81,48 +68,24 @@ def export_model(
     require_empty(output)
     record = read_run_record(run)
     trained = open_run(run)
-    config, params, notes = _for_their_class(
-        _with_one_head(trained, head, run),
-        language,
-        run,
-    )
+    config, params, notes = _for_their_class(_with_one_head(trained, head, run), language, run)
     labels = labels_of(record, head or None)
     writing = None
     if config.decoder_layers:
-        writing = writing_of(
-            config,
-            trained.vocabulary,
-            trained.languages,
-            language,
-            run,
-        )
+        writing = writing_of(config, trained.vocabulary, trained.languages, language, run)
         notes += writing.notes()
     if head:
-        notes.append(
-            f"the head of {head} alone, of {_heads(trained.model.config)}",
-        )
-    made = exported(
-        config,
-        params,
-        trained.vocabulary,
-        trained.languages,
-        labels,
-    )
+        notes.append(f"the head of {head} alone, of {_heads(trained.model.config)}")
+    made = exported(config, params, trained.vocabulary, trained.languages, labels)
     if made.beside:
         size = sum(value.size for value in made.beside.values())
         notes.append(
             f"{size:,} parameters that {made.architecture} has no place for, in {BESIDE}"
-            f" ({', '.join(made.beside)}): xlingjax import reads them back",
+            f" ({', '.join(made.beside)}): xlingjax import reads them back"
         )
     # Under another name until all is well: no half export can be taken for a model.
     with whole(output) as folder:
-        _write(
-            folder,
-            made,
-            trained.vocabulary,
-            config,
-            writing,
-        )
+        _write(folder, made, trained.vocabulary, config, writing)
         notes += _write_sentences(folder, trained.sentences, config)
         total = sum(value.size for value in made.tensors.values())
         # Of a large model two copies must do.
@@ -133,19 +96,10 @@ def export_model(
         _require_same(read_back, params, config)
         del read_back
         if verify:
-            notes.append(
-                _compare(folder, config, params, made, trained.vocabulary, run),
-            )
+            notes.append(_compare(folder, config, params, made, trained.vocabulary, run))
             if writing:
                 notes.append(
-                    _compare_texts(
-                        folder,
-                        config,
-                        params,
-                        made,
-                        trained.vocabulary,
-                        writing,
-                    ),
+                    _compare_texts(folder, config, params, made, trained.vocabulary, writing)
                 )
         else:
             notes.append("not compared with transformers (--unverified)")
@@ -166,35 +120,17 @@ def export_model(
     return "\n".join([first, *notes])
 
 
-def require_exportable(
-    run: str,
-    verify: bool = True,
-    language: str = "",
-) -> None:
+def require_exportable(run: str, verify: bool = True, language: str = "") -> None:
     """Raise UserError for a run that `export_model` refuses whatever its weights are, before it is
     trained further."""
     trained = open_run(run)
-    config, _, _ = _for_their_class(
-        _with_one_head(trained, "", run),
-        language,
-        run,
-    )
+    config, _, _ = _for_their_class(_with_one_head(trained, "", run), language, run)
     languages = None
     if config.decoder_layers:
-        languages = writing_of(
-            config,
-            trained.vocabulary,
-            trained.languages,
-            language,
-            run,
-        ).tokens
+        languages = writing_of(config, trained.vocabulary, trained.languages, language, run).tokens
     # Asked for what it refuses.
     embeds_languages(config)
-    tokenizer_files(
-        trained.vocabulary,
-        config.max_positions - config.position_offset,
-        languages,
-    )
+    tokenizer_files(trained.vocabulary, config.max_positions - config.position_offset, languages)
     if verify:
         parity.interop()
 
@@ -227,19 +163,13 @@ def _heads(config: ModelConfig) -> str:
     return ", ".join(name for name, _ in config.task_labels or ())
 
 
-def _for_their_class(
-    trained: TrainedRun,
-    language: str,
-    run: str,
-) -> tuple[Any, Any, list[str]]:
+def _for_their_class(trained: TrainedRun, language: str, run: str) -> tuple[Any, Any, list[str]]:
     """(model, its parameters in NumPy, what was done)."""
     config = trained.model.config
     params = jax.tree.map(np.asarray, trained.params)
     if not config.has_languages or (embeds_languages(config) and not language):
         if language and not config.language_tokens:
-            raise UserError(
-                f"--language {language}: {run} embeds no languages; leave it out",
-            )
+            raise UserError(f"--language {language}: {run} embeds no languages; leave it out")
         return config, params, []
     if config.decoder_layers:
         return _in_direction(trained, params, language, run)
@@ -247,13 +177,9 @@ def _for_their_class(
         if language not in trained.languages:
             raise UserError(
                 f"--language {language}: {run} has the languages {', '.join(trained.languages)};"
-                " give one of them",
+                " give one of them"
             )
-        config, params = in_language(
-            config,
-            params,
-            trained.languages.index(language),
-        )
+        config, params = in_language(config, params, trained.languages.index(language))
         note = f"for texts in {language} alone: its language embedding is part of the positions"
         return config, params, [note]
     # ERNIE-M's released weights have no such table: it serves the training and starts from nothing.
@@ -263,32 +189,24 @@ def _for_their_class(
     raise UserError(
         f"{run} embeds languages, and the class of transformers does not: --language CODE exports"
         f" it for texts of one ({', '.join(trained.languages)}), or train with"
-        " LANGUAGE_EMBEDDING=False",
+        " LANGUAGE_EMBEDDING=False"
     )
 
 
 def _in_direction(
-    trained: TrainedRun,
-    params: Any,
-    language: str,
-    run: str,
+    trained: TrainedRun, params: Any, language: str, run: str
 ) -> tuple[Any, Any, list[str]]:
     """Of an encoder-decoder that embeds languages. Raises UserError where none are given."""
     if not language:
         raise UserError(
             f"{run} embeds languages, and the class of transformers does not: --language FROM-TO"
             f" exports it for one direction of {', '.join(trained.languages)}, or train with"
-            " LANGUAGE_EMBEDDING=False and LANGUAGE_TOKENS=True",
+            " LANGUAGE_EMBEDDING=False and LANGUAGE_TOKENS=True"
         )
     read, written = direction_of(language, trained.languages, run)
     # A class refuses by the settings of the run, so that its message names none that is made here.
     embeds_languages(trained.model.config)
-    config, params = in_language(
-        trained.model.config,
-        params,
-        read,
-        written,
-    )
+    config, params = in_language(trained.model.config, params, read, written)
     note = (
         f"for texts from {trained.languages[read]} to {trained.languages[written]} alone: their"
         " language embeddings are part of each side's positions"
@@ -316,15 +234,9 @@ def _write(
     if vocabulary.layout == "xprophetnet":
         for name, content in vocabulary.files().items():
             (folder / name).write_bytes(content)
-    files = tokenizer_files(
-        vocabulary,
-        config.max_positions - config.position_offset,
-        languages,
-    )
+    files = tokenizer_files(vocabulary, config.max_positions - config.position_offset, languages)
     # Its ids are the run's, and so must its bytes be when it is read again.
-    if vocabulary.layout == "tokenizer" and (
-        files["tokenizer.json"] != vocabulary.content
-    ):
+    if vocabulary.layout == "tokenizer" and (files["tokenizer.json"] != vocabulary.content):
         files[TOKENIZER_OF_RUN] = vocabulary.content
     for name, content in files.items():
         (folder / name).write_bytes(content)
@@ -345,11 +257,7 @@ def _write(
         save_file(made.beside, folder / BESIDE)
 
 
-def _write_sentences(
-    folder: Path,
-    own: Sentences | None,
-    config: ModelConfig,
-) -> list[str]:
+def _write_sentences(folder: Path, own: Sentences | None, config: ModelConfig) -> list[str]:
     """What sentence-transformers reads of the folder, where the run has sentence vectors of its
     own; what is said."""
     if own is None:
@@ -358,7 +266,7 @@ def _write_sentences(
     if reason:
         return [
             "its sentence vectors are not written for sentence-transformers, which has none of"
-            f" these: {reason}",
+            f" these: {reason}"
         ]
     for name, value in sentence_transformers.files(own, config).items():
         (folder / name).parent.mkdir(exist_ok=True)
@@ -367,28 +275,15 @@ def _write_sentences(
 
 
 def _compare(
-    folder: Path,
-    config: ModelConfig,
-    params: Any,
-    made: Exported,
-    vocabulary: Vocabulary,
-    run: str,
+    folder: Path, config: ModelConfig, params: Any, made: Exported, vocabulary: Vocabulary, run: str
 ) -> str:
     """What the comparison with transformers found. Raises UserError where it computes another
     model."""
     # transformers computes nothing of what lies beside its files.
     plain, known = without_beside(config, params, made)
-    compared = parity.compare(
-        folder,
-        plain,
-        known,
-        vocabulary,
-        made.vocabulary_head,
-    )
+    compared = parity.compare(folder, plain, known, vocabulary, made.vocabulary_head)
     if not compared.same:
-        raise UserError(
-            f"what transformers computes of {run} as exported is not {run}: {compared}",
-        )
+        raise UserError(f"what transformers computes of {run} as exported is not {run}: {compared}")
     return str(compared)
 
 
@@ -402,12 +297,7 @@ def _compare_texts(
 ) -> str:
     plain, known = without_beside(config, params, made)
     return parity_of_texts.compare_texts(
-        folder,
-        plain,
-        known,
-        vocabulary,
-        writing.starts,
-        writing.tokens,
+        folder, plain, known, vocabulary, writing.starts, writing.tokens
     )
 
 
@@ -480,5 +370,5 @@ def _require_same(read_back: Any, written: Any, config: ModelConfig) -> None:
         if not np.array_equal(read_back[name][rows], value[rows]):
             raise UserError(
                 f"{name} is not the same when it is read back: the disk is faulty; nothing was"
-                " exported",
+                " exported"
             )

@@ -20,13 +20,9 @@ class Upload:
             from huggingface_hub.errors import HFValidationError
             from huggingface_hub.utils import validate_repo_id
         except ImportError:
-            raise UserError(
-                f"--push {name} needs pip install 'xlingjax[interop]'",
-            ) from None
+            raise UserError(f"--push {name} needs pip install 'xlingjax[interop]'") from None
         if name.count("/") != 1:
-            raise UserError(
-                f"--push {name}: give USER/NAME, or ORGANISATION/NAME, as on the hub",
-            )
+            raise UserError(f"--push {name}: give USER/NAME, or ORGANISATION/NAME, as on the hub")
         try:
             validate_repo_id(name)
         except HFValidationError as error:
@@ -35,7 +31,7 @@ class Upload:
         if not huggingface_hub.get_token():
             raise UserError(
                 f"--push {name}: the hub wants a token: `hf auth login`, or set HF_TOKEN to one"
-                " that may write",
+                " that may write"
             )
         self._name = name
 
@@ -49,15 +45,13 @@ class Upload:
         try:
             api.create_repo(self._name, private=True, exist_ok=True)
             commit = api.upload_folder(
-                repo_id=self._name,
-                folder_path=folder,
-                commit_message="xlingjax export",
+                repo_id=self._name, folder_path=folder, commit_message="xlingjax export"
             )
         # No way to the hub is an HTTPError or an OSError, by the hub's version.
         except (HfHubHTTPError, HTTPError, OSError) as error:
             lines = str(error).strip().splitlines() or [type(error).__name__]
             raise UserError(
                 f"--push {self._name}: {lines[0]}; {folder} is whole: `hf upload {self._name}"
-                f" {folder}` sends it",
+                f" {folder}` sends it"
             ) from None
         return f"pushed to {commit.commit_url}"

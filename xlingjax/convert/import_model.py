@@ -46,7 +46,7 @@ def import_model(
     if verify and reader is not hugging_face:
         raise UserError(
             f"{folder}: transformers does not open it, there is nothing to compare with; say"
-            " --unverified",
+            " --unverified"
         )
     try:
         foreign = reader.read(folder)
@@ -57,13 +57,7 @@ def import_model(
         # The whole table too: one name of hundreds rarely tells what is wrong.
         print(error.table, file=sys.stderr)
         raise
-    sentences, notes = sentence_transformers.read(
-        above,
-        ours.config,
-        layer,
-        pooling,
-        prefix,
-    )
+    sentences, notes = sentence_transformers.read(above, ours.config, layer, pooling, prefix)
     lines = [*ours.notes, *notes]
     if verify:
         # As it was read: transformers knows nothing of what our export put beside it.
@@ -77,17 +71,14 @@ def import_model(
         )
         if not compared.same:
             raise UserError(
-                f"{folder} as xlingjax reads it is not what transformers computes: {compared}",
+                f"{folder} as xlingjax reads it is not what transformers computes: {compared}"
             )
         lines.append(str(compared))
     else:
         lines.append("not compared with transformers (--unverified)")
     # With our fields: what config.json said is needed no more.
     model = dataclasses.asdict(ours.config)
-    identity = {
-        "model": model,
-        "data": {"import": {"vocabulary": foreign.vocabulary.sha256}},
-    }
+    identity = {"model": model, "data": {"import": {"vocabulary": foreign.vocabulary.sha256}}}
     record = {
         "identity": identity,
         "languages": [*ours.languages],
@@ -101,9 +92,7 @@ def import_model(
     # As step 0 of a run, so that every verb reads it like one that was trained here.
     write_trained(output, record, 0, ours.params, ours.vocabulary.files())
     size = f"{ours.config.layers} layers of {ours.config.dim}, {ours.config.vocab_size:,} pieces"
-    first = (
-        f"{output}: {size}, {record['parameters']:,} parameters, from {folder}"
-    )
+    first = f"{output}: {size}, {record['parameters']:,} parameters, from {folder}"
     return "\n".join([first, *lines])
 
 
@@ -117,7 +106,7 @@ def imported(source: str) -> str:
     if not source or folder.is_file():
         raise UserError(
             f"hf:{source} names no folder and no hub id; a file of another program goes through"
-            " `xlingjax import --from FILE --to RUN --unverified`, and INIT_FROM=RUN",
+            " `xlingjax import --from FILE --to RUN --unverified`, and INIT_FROM=RUN"
         )
     files = []
     # The files of a sentence encoder's modules lie one folder further down.
@@ -140,21 +129,9 @@ def imported(source: str) -> str:
 def import_apart(folder: Path, run: Path) -> None:
     """`import_model` in a process of its own: JAX may not have begun here when several processes
     join, nor take an accelerator's memory."""
-    command = [
-        sys.executable,
-        "-m",
-        "xlingjax",
-        "import",
-        "--from",
-        str(folder),
-        "--to",
-        str(run),
-    ]
+    command = [sys.executable, "-m", "xlingjax", "import", "--from", str(folder), "--to", str(run)]
     done = subprocess.run(
-        command,
-        env=os.environ | {"JAX_PLATFORMS": "cpu"},
-        capture_output=True,
-        text=True,
+        command, env=os.environ | {"JAX_PLATFORMS": "cpu"}, capture_output=True, text=True
     )
     if done.returncode:
         # The last line is the other process's own message.
@@ -173,7 +150,7 @@ def located(source: str) -> Path:
     if source.startswith((".", "/", "~")) or source.count("/") > 1:
         raise UserError(
             f"no folder {source}; give that of a Hugging Face model (config.json lies in it), or a"
-            " hub id",
+            " hub id"
         )
     try:
         # Here, since a folder on disk needs no package for it.
@@ -187,32 +164,25 @@ def located(source: str) -> Path:
     except ImportError:
         raise UserError(
             f"no folder {source}, and fetching it from the hub needs pip install"
-            " 'xlingjax[interop]'",
+            " 'xlingjax[interop]'"
         ) from None
     try:
         # Pickles only where there is nothing else: most models have both.
         folder = Path(snapshot_download(source, allow_patterns=WANTED))
         if not any(folder.glob("model*.safetensors")):
-            folder = Path(
-                snapshot_download(source, allow_patterns=(*WANTED, *PICKLES)),
-            )
+            folder = Path(snapshot_download(source, allow_patterns=(*WANTED, *PICKLES)))
         return folder
     except RepositoryNotFoundError:
         raise UserError(
-            f"{source}: no such folder, and the hub has no such model, or it wants HF_TOKEN",
+            f"{source}: no such folder, and the hub has no such model, or it wants HF_TOKEN"
         ) from None
     except HFValidationError:
         raise UserError(
             f"{source}: no such folder, and no id of the hub: NAME or USER/NAME, of letters,"
-            " digits, '-', '_' and '.'",
+            " digits, '-', '_' and '.'"
         ) from None
-    except (
-        LocalEntryNotFoundError,
-        HfHubHTTPError,
-        OSError,
-        ValueError,
-    ) as error:
+    except (LocalEntryNotFoundError, HfHubHTTPError, OSError, ValueError) as error:
         raise UserError(
             f"{source}: no such folder, no copy of it in the hub's cache, and the hub cannot be"
-            f" reached ({type(error).__name__}); fetch it elsewhere and give the folder",
+            f" reached ({type(error).__name__}); fetch it elsewhere and give the folder"
         ) from None

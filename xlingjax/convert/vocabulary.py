@@ -15,11 +15,7 @@ from xlingjax.convert.formats.sentencepiece_model import with_sentencepiece
 from xlingjax.convert.vocabulary_rows import Rows, Texts, moved, rows_between
 from xlingjax.data.vocabulary import surgery
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
-from xlingjax.data.vocabulary.training import (
-    sentences_of,
-    texts_by_language,
-    vocabulary_report,
-)
+from xlingjax.data.vocabulary.training import sentences_of, texts_by_language, vocabulary_report
 from xlingjax.errors import UserError
 from xlingjax.inference.run import TrainedRun, open_run
 from xlingjax.model.config import ModelConfig
@@ -65,34 +61,18 @@ def extend(
         old_lines += sentences[::2]
         held_out[code] = sentences[1::2]
     extended = surgery.extend(
-        trained.vocabulary,
-        texts,
-        pieces,
-        old_lines=old_lines,
-        seed=seed,
-        **learning,
+        trained.vocabulary, texts, pieces, old_lines=old_lines, seed=seed, **learning
     )
     new = extended.vocabulary
     rows = rows_between(trained.vocabulary, new, initialise, texts)
     first = f"{pieces:,} new pieces, of which old pieces could spell {extended.spelt:,}"
     if old_texts:
-        first += (
-            f"; {extended.left_out:,} others that old text would use left out"
-        )
+        first += f"; {extended.left_out:,} others that old text would use left out"
     notes = [first]
     if old_texts:
         notes += _cut_otherwise(trained.vocabulary, new, held_out)
     return _write(
-        run,
-        output,
-        trained,
-        new,
-        rows,
-        seed,
-        "extend",
-        notes,
-        {**texts, **old_texts},
-        [*texts],
+        run, output, trained, new, rows, seed, "extend", notes, {**texts, **old_texts}, [*texts]
     )
 
 
@@ -125,9 +105,7 @@ def trim(
         characters=characters,
     )
     rows = rows_between(trained.vocabulary, new)
-    lines = {
-        code: sentences_of(of_language) for code, of_language in texts.items()
-    }
+    lines = {code: sentences_of(of_language) for code, of_language in texts.items()}
     notes = _cut_otherwise(trained.vocabulary, new, lines)
     return _write(run, output, trained, new, rows, 0, "trim", notes, texts)
 
@@ -153,39 +131,22 @@ def transplant(
     trained = open_run(run)
     # By content: a copy of the run's own file is the same.
     if new == trained.vocabulary:
-        raise UserError(
-            f"--vocabulary {vocabulary} is the one that {run} has; give another",
-        )
+        raise UserError(f"--vocabulary {vocabulary} is the one that {run} has; give another")
     rows = rows_between(trained.vocabulary, new, initialise, texts)
     notes = []
     if new.layout != trained.vocabulary.layout:
         notes.append(
             f"layout {trained.vocabulary.layout} -> {new.layout}: sentences begin with another"
-            " row now",
+            " row now"
         )
     if not texts:
-        notes.append(
-            "no --mono: fertility and unknown pieces before and after are not measured",
-        )
-    return _write(
-        run,
-        output,
-        trained,
-        new,
-        rows,
-        seed,
-        "transplant",
-        notes,
-        texts,
-    )
+        notes.append("no --mono: fertility and unknown pieces before and after are not measured")
+    return _write(run, output, trained, new, rows, seed, "transplant", notes, texts)
 
 
 def _of_pieces(trained: TrainedRun) -> TrainedRun:
     """On a SentencePiece model, whose pieces can be changed. Raises UserError."""
-    return dataclasses.replace(
-        trained,
-        vocabulary=with_sentencepiece(trained.vocabulary),
-    )
+    return dataclasses.replace(trained, vocabulary=with_sentencepiece(trained.vocabulary))
 
 
 def _write(
@@ -207,21 +168,11 @@ def _write(
     number_of = {code: number for number, code in enumerate(before)}
     old_numbers = [number_of.get(code, -1) for code in after]
     if config.table_rows:
-        notes.append(
-            f"{config.table_rows - config.vocab_size} rows without a piece left behind",
-        )
+        notes.append(f"{config.table_rows - config.vocab_size} rows without a piece left behind")
     sizes = _sizes(config, new.size, len(after))
     model = config.replace(**sizes)
     ordinary = np.setdiff1d(np.arange(old.size), [*old.special_ids])
-    params = moved(
-        trained.params,
-        config,
-        model,
-        rows,
-        ordinary,
-        old_numbers,
-        seed,
-    )
+    params = moved(trained.params, config, model, rows, ordinary, old_numbers, seed)
     parameters = count_parameters(model)
     lines = [
         f"{output}: {old.size:,} -> {new.size:,} pieces, {count_parameters(config):,} ->"
@@ -231,12 +182,8 @@ def _write(
     ]
     if after != before:
         new_languages = [code for code in after if code not in before]
-        lines.append(
-            f"languages: {' '.join(after)}; {', '.join(new_languages)} new",
-        )
-    lines.append(
-        "parameters alone: a run with INIT_FROM begins with a fresh optimizer",
-    )
+        lines.append(f"languages: {' '.join(after)}; {', '.join(new_languages)} new")
+    lines.append("parameters alone: a run with INIT_FROM begins with a fresh optimizer")
     report_before = vocabulary_report(old, texts)
     report_after = vocabulary_report(new, texts)
     if texts:
@@ -298,11 +245,7 @@ def _languages(before: Sequence[str], added: Sequence[str]) -> list[str]:
 
 
 def _recipe(
-    text: str,
-    folder: Path,
-    verb: str,
-    after: Sequence[str],
-    before: Sequence[str],
+    text: str, folder: Path, verb: str, after: Sequence[str], before: Sequence[str]
 ) -> bytes:
     where = "VOCABULARY"
     if "corpus.run = %INIT_FROM" in text:
@@ -318,11 +261,7 @@ def _recipe(
     return "\n".join([text, *lines, ""]).encode()
 
 
-def _cut_otherwise(
-    old: Vocabulary,
-    new: Vocabulary,
-    by_language: Mapping[str, Any],
-) -> list[str]:
+def _cut_otherwise(old: Vocabulary, new: Vocabulary, by_language: Mapping[str, Any]) -> list[str]:
     shares = []
     counts = surgery.cut_otherwise(old, new, by_language)
     for code, (changed, count) in counts.items():
@@ -331,19 +270,16 @@ def _cut_otherwise(
 
 
 def format_change(
-    before: Mapping[str, Mapping[str, Any]],
-    after: Mapping[str, Mapping[str, Any]],
+    before: Mapping[str, Mapping[str, Any]], after: Mapping[str, Mapping[str, Any]]
 ) -> str:
     """Two reports of `vocabulary_report` beside each other, as a table for the terminal."""
-    lines = [
-        f"{'language':<10}{'sentences':>11}{'unknown':>20}{'fertility':>17}{'per char':>17}",
-    ]
+    lines = [f"{'language':<10}{'sentences':>11}{'unknown':>20}{'fertility':>17}{'per char':>17}"]
     for code, a in before.items():
         b = after[code]
         unknown = f"{a['unknown_rate']:.3%} -> {b['unknown_rate']:.3%}"
         fertility = f"{a['fertility']:.2f} -> {b['fertility']:.2f}"
         per_character = f"{a['pieces_per_character']:.3f} -> {b['pieces_per_character']:.3f}"
         lines.append(
-            f"{code:<10}{a['sentences']:>11,}{unknown:>20}{fertility:>17}{per_character:>17}",
+            f"{code:<10}{a['sentences']:>11,}{unknown:>20}{fertility:>17}{per_character:>17}"
         )
     return "\n".join(lines)

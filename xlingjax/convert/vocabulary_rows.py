@@ -14,11 +14,7 @@ import numpy as np
 
 from xlingjax.data.texts import Text
 from xlingjax.data.vocabulary import surgery
-from xlingjax.data.vocabulary.cooccurrence import (
-    LINES,
-    most_alike,
-    piece_vectors,
-)
+from xlingjax.data.vocabulary.cooccurrence import LINES, most_alike, piece_vectors
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.data.vocabulary.training import sentences_of
 from xlingjax.errors import UserError
@@ -47,10 +43,7 @@ class Rows:
 
 
 def rows_between(
-    old: Vocabulary,
-    new: Vocabulary,
-    initialise: str = "mean",
-    texts: Texts | None = None,
+    old: Vocabulary, new: Vocabulary, initialise: str = "mean", texts: Texts | None = None
 ) -> Rows:
     """The rows of `new`: those whose meaning `old` has too, and how the others begin.
 
@@ -65,9 +58,7 @@ def rows_between(
     without text.
     """
     if initialise not in INITIALISATIONS:
-        raise UserError(
-            f"--initialise {initialise} is not one of {', '.join(INITIALISATIONS)}",
-        )
+        raise UserError(f"--initialise {initialise} is not one of {', '.join(INITIALISATIONS)}")
     source = surgery.source_rows(old, new)
     fresh = np.flatnonzero(source < 0)
     alike = {}
@@ -75,7 +66,7 @@ def rows_between(
         if not texts:
             raise UserError(
                 "--initialise overlap compares the company that pieces keep; give --mono or"
-                " --parallel",
+                " --parallel"
             )
         alike = _alike(new, source, fresh, texts)
     spelt = {}
@@ -92,19 +83,14 @@ def rows_between(
     if alike:
         counts.append(f"{len(alike):,} from pieces in like company")
     if spelt:
-        counts.append(
-            f"{len(spelt):,} the mean of the old pieces that spell them",
-        )
+        counts.append(f"{len(spelt):,} the mean of the old pieces that spell them")
     if fresh.size > len(parts):
         counts.append(f"{fresh.size - len(parts):,} drawn {about}")
     return Rows(source, parts, drawn, ", ".join(counts))
 
 
 def _alike(
-    new: Vocabulary,
-    source: np.ndarray,
-    fresh: np.ndarray,
-    texts: Texts,
+    new: Vocabulary, source: np.ndarray, fresh: np.ndarray, texts: Texts
 ) -> dict[int, tuple[np.ndarray, np.ndarray]]:
     """Of `Rows.parts`: the pieces that keep like company."""
     lines: list[str] = []
@@ -112,21 +98,14 @@ def _alike(
         # As many of each language, or the largest would decide alone.
         lines += _some(texts_of_language, LINES // len(texts))
     vectors = piece_vectors(new, lines)
-    is_ordinary = (source >= 0) & ~np.isin(
-        np.arange(new.size),
-        [*new.special_ids],
-    )
+    is_ordinary = (source >= 0) & ~np.isin(np.arange(new.size), [*new.special_ids])
     known = np.flatnonzero(is_ordinary & (np.abs(vectors).sum(axis=1) > 0))
     nearest = most_alike(vectors, fresh.tolist(), known)
-    return {
-        row: (source[near], weights) for row, (near, weights) in nearest.items()
-    }
+    return {row: (source[near], weights) for row, (near, weights) in nearest.items()}
 
 
 def _spelt(
-    old: Vocabulary,
-    new: Vocabulary,
-    fresh: np.ndarray,
+    old: Vocabulary, new: Vocabulary, fresh: np.ndarray
 ) -> dict[int, tuple[np.ndarray, np.ndarray]]:
     """Of `Rows.parts`: the old pieces that spell a new one."""
     parts = {}
@@ -162,16 +141,7 @@ def moved(
         if name.endswith("tokens/embedding") or name in _BIASES:
             # By name, so that the draws of one table do not depend on which others there are.
             rng = np.random.default_rng((seed, *name.encode()))
-            leaf = _table(
-                np.asarray(leaf),
-                name,
-                config,
-                new,
-                rows,
-                ordinary,
-                languages,
-                rng,
-            )
+            leaf = _table(np.asarray(leaf), name, config, new, rows, ordinary, languages, rng)
         elif name.endswith("languages/embedding"):
             leaf = _of_languages(np.asarray(leaf), languages)
         moved_leaves[name] = leaf
@@ -209,10 +179,7 @@ def _table(
         old_pieces = config.vocab_size - config.language_tokens
         old_languages = old[old_pieces : config.vocab_size]
         new_pieces = len(rows.source)
-        table[new_pieces : new.vocab_size] = _of_languages(
-            old_languages,
-            languages,
-        )
+        table[new_pieces : new.vocab_size] = _of_languages(old_languages, languages)
     return table
 
 

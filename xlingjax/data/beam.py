@@ -35,15 +35,11 @@ def require_beam(runner: str) -> None:
     if not has_beam():
         raise UserError(
             f"--runner {runner} needs Apache Beam: `pip install 'xlingjax[beam]'`, or --runner"
-            f" {NO_RUNNER} for one process",
+            f" {NO_RUNNER} for one process"
         )
 
 
-def pipeline_options(
-    runner: str,
-    workers: int = 1,
-    more: Sequence[str] = (),
-) -> Any:
+def pipeline_options(runner: str, workers: int = 1, more: Sequence[str] = ()) -> Any:
     """Beam's PipelineOptions of one of `RUNNERS`. workers: processes of `Direct`, which other
     runners take among `more`, Beam's own options ("--parallelism=8"), the last word on each.
 
@@ -56,8 +52,7 @@ def pipeline_options(
     for word in more:
         if not word.startswith("--"):
             raise UserError(
-                f"{word!r} is no option of Beam: write them behind `--`, like"
-                " -- --parallelism=8",
+                f"{word!r} is no option of Beam: write them behind `--`, like -- --parallelism=8"
             )
     # Its import warns of clients of Google's that nothing here needs.
     with quiet_stderr():

@@ -101,10 +101,7 @@ class BlockText:
     content_hash: str
     blocks: tuple[Block, ...]
     counts_path: Path
-    remake: Callable[[], Any] | None = dataclasses.field(
-        default=None,
-        compare=False,
-    )
+    remake: Callable[[], Any] | None = dataclasses.field(default=None, compare=False)
     """Makes again what of it is not on disk; None: only a new start does."""
 
     @property
@@ -202,33 +199,23 @@ class _Piece:
 
 
 def text_blocks(
-    texts: Sequence[Text],
-    vocabulary: Vocabulary,
-    holdout: float = 0.0,
-    held: bool = False,
+    texts: Sequence[Text], vocabulary: Vocabulary, holdout: float = 0.0, held: bool = False
 ) -> BlockText:
     """All lines of one language, or the held-out (`held`) or other part of them. Raises UserError
     if none is left."""
     languages = (texts[0].language,)
     sides = [(text,) for text in texts]
-    return mending(
-        lambda: _blocks(languages, texts, sides, vocabulary, holdout, held),
-    )
+    return mending(lambda: _blocks(languages, texts, sides, vocabulary, holdout, held))
 
 
 def pair_blocks(
-    pairs: Sequence[Pair],
-    vocabulary: Vocabulary,
-    holdout: float = 0.0,
-    held: bool = False,
+    pairs: Sequence[Pair], vocabulary: Vocabulary, holdout: float = 0.0, held: bool = False
 ) -> BlockText:
     """All aligned lines of one pair of languages, as `text_blocks`. Raises UserError: unequal
     lengths, none left."""
     languages = pairs[0].languages
     sides = [pair.sides for pair in pairs]
-    return mending(
-        lambda: _blocks(languages, pairs, sides, vocabulary, holdout, held),
-    )
+    return mending(lambda: _blocks(languages, pairs, sides, vocabulary, holdout, held))
 
 
 def _blocks(
@@ -245,16 +232,7 @@ def _blocks(
     if holdout:
         order = [str(of_file[0].path) for of_file in sides]
     key = _key(keys, vocabulary, holdout, held, order)
-    again = functools.partial(
-        _remade,
-        key,
-        languages,
-        files,
-        sides,
-        vocabulary,
-        holdout,
-        held,
-    )
+    again = functools.partial(_remade, key, languages, files, sides, vocabulary, holdout, held)
     found = _find(key, languages)
     if found:
         return dataclasses.replace(found, remake=again)
@@ -283,10 +261,7 @@ def _remade(key: str, *request: Any) -> BlockText:
 
 
 def blocks_of_files(
-    languages: tuple[str, ...],
-    files: Sequence[TokenFile],
-    vocabulary: Vocabulary,
-    what: str,
+    languages: tuple[str, ...], files: Sequence[TokenFile], vocabulary: Vocabulary, what: str
 ) -> BlockText:
     """The aligned token files of one text, a side each. Raises UserError where a side has no
     text."""
@@ -306,9 +281,7 @@ def blocks_of_files(
 
 
 def _key(*parts: object) -> str:
-    spelled = [
-        part.sha256 if isinstance(part, Vocabulary) else part for part in parts
-    ]
+    spelled = [part.sha256 if isinstance(part, Vocabulary) else part for part in parts]
     identity = json.dumps([FORMAT, SHARD_LINES, *spelled])
     return hashlib.sha256(identity.encode()).hexdigest()[:32]
 
@@ -338,10 +311,7 @@ def _pieces(
 
 
 def blocks_of(
-    languages: tuple[str, ...],
-    key: str,
-    pieces: Sequence[_Piece],
-    vocabulary: Vocabulary,
+    languages: tuple[str, ...], key: str, pieces: Sequence[_Piece], vocabulary: Vocabulary
 ) -> BlockText:
     """Blocks of the pieces one after the other, and their index."""
     blocks = []
@@ -365,13 +335,7 @@ def blocks_of(
     with written(cache_folder()):
         write_array(_counts_path(key), counts_V)
         write_index(_index_path(key), index)
-    return BlockText(
-        languages,
-        key,
-        content_hash,
-        tuple(blocks),
-        _counts_path(key),
-    )
+    return BlockText(languages, key, content_hash, tuple(blocks), _counts_path(key))
 
 
 def _index_path(key: str) -> Path:
@@ -404,13 +368,7 @@ def _find(key: str, languages: tuple[str, ...]) -> BlockText | None:
     if not is_whole(_counts_path(key)):
         remove(Damaged(_counts_path(key), "another size"), _counts_path(key))
         return None
-    return BlockText(
-        languages,
-        key,
-        index["content_hash"],
-        tuple(blocks),
-        _counts_path(key),
-    )
+    return BlockText(languages, key, index["content_hash"], tuple(blocks), _counts_path(key))
 
 
 def _grouped(pieces: Sequence[_Piece]) -> Iterator[list[_Piece]]:
@@ -428,11 +386,7 @@ def _grouped(pieces: Sequence[_Piece]) -> Iterator[list[_Piece]]:
 
 
 def _block(
-    key: str,
-    number: int,
-    pieces: Sequence[_Piece],
-    sides: int,
-    vocabulary: Vocabulary,
+    key: str, number: int, pieces: Sequence[_Piece], sides: int, vocabulary: Vocabulary
 ) -> Block:
     last = pieces[-1]
     names = []
@@ -453,21 +407,10 @@ def _block(
         lines = int(lengths.size)
         sentences.append(int(np.count_nonzero(lengths)))
         tokens.append(int(lengths.sum(dtype=np.int64)))
-    return Block(
-        lines,
-        tuple(sentences),
-        tuple(tokens),
-        tuple(names),
-        last.ends,
-    )
+    return Block(lines, tuple(sentences), tuple(tokens), tuple(names), last.ends)
 
 
-def _write(
-    stem: Path,
-    pieces: Sequence[_Piece],
-    side: int,
-    vocabulary: Vocabulary,
-) -> None:
+def _write(stem: Path, pieces: Sequence[_Piece], side: int, vocabulary: Vocabulary) -> None:
     """One side of a block of several pieces, with a document break between two files."""
     lengths = []
     for piece in pieces:
@@ -489,6 +432,6 @@ def _require_text(text: BlockText, paths: Sequence[Path], held: bool) -> None:
     if held:
         raise UserError(
             f"no {text.name} text is held out: the share takes no block of {BLOCK} lines of"
-            f" {paths[0]}{more}; raise holdout or give held-out files",
+            f" {paths[0]}{more}; raise holdout or give held-out files"
         )
     raise UserError(f"empty corpus: no {text.name} text in {paths[0]}{more}")

@@ -71,13 +71,7 @@ def check(
     _check_pieces(good_files, vocabulary, findings)
     sizes = {
         "text": text_sizes(good_texts, vocabulary, length),
-        "pairs": pair_sizes(
-            good_pairs,
-            vocabulary,
-            findings,
-            length,
-            max_pieces,
-        ),
+        "pairs": pair_sizes(good_pairs, vocabulary, findings, length, max_pieces),
     }
     if sampling is None:
         sampling = Sampling()
@@ -88,11 +82,7 @@ def check(
     return findings
 
 
-def _matched(
-    find: Any,
-    patterns: str | Sequence[str],
-    findings: Findings,
-) -> list[Any]:
+def _matched(find: Any, patterns: str | Sequence[str], findings: Findings) -> list[Any]:
     """The files of all patterns, each once; a pattern that fails is a finding, and the others still
     count."""
     if isinstance(patterns, str):
@@ -107,11 +97,7 @@ def _matched(
     return list(files)
 
 
-def _check_languages(
-    texts: Sequence[Text],
-    pairs: Sequence[Pair],
-    findings: Findings,
-) -> None:
+def _check_languages(texts: Sequence[Text], pairs: Sequence[Pair], findings: Findings) -> None:
     """A run refuses a language in two spellings; one of several with a name for all is likely."""
     file_of = {text.language: text.path for text in texts}
     for pair in pairs:
@@ -200,30 +186,18 @@ def _check_text(text: Text, findings: Findings) -> bool:
     _check_line_ends(text, numbered, findings)
     _check_repeats(text.path, numbered, findings)
     _check_script(text, numbered, findings)
-    _check_overlap(
-        (text.language,),
-        ((line,) for _, line in numbered),
-        findings,
-    )
+    _check_overlap((text.language,), ((line,) for _, line in numbered), findings)
     return True
 
 
-def _check_length(
-    text: Text,
-    numbered: Sequence[tuple[int, str]],
-    findings: Findings,
-) -> None:
+def _check_length(text: Text, numbered: Sequence[tuple[int, str]], findings: Findings) -> None:
     long = [number for number, line in numbered if len(line) > LONG_LINE]
     if long:
         message = f"{counted_lines(long)} of over {LONG_LINE:,} characters; one sentence per line"
         findings.add("warning", text.path, long[0], message)
 
 
-def _check_line_ends(
-    text: Text,
-    numbered: Sequence[tuple[int, str]],
-    findings: Findings,
-) -> None:
+def _check_line_ends(text: Text, numbered: Sequence[tuple[int, str]], findings: Findings) -> None:
     within = [number for number, line in numbered if "\r" in line]
     if within:
         message = (
@@ -233,11 +207,7 @@ def _check_line_ends(
         findings.add("warning", text.path, within[0], message)
 
 
-def _check_repeats(
-    path: Path,
-    numbered: Sequence[tuple[int, Any]],
-    findings: Findings,
-) -> None:
+def _check_repeats(path: Path, numbered: Sequence[tuple[int, Any]], findings: Findings) -> None:
     seen = set()
     repeated = []
     for number, line in numbered:
@@ -246,20 +216,11 @@ def _check_repeats(
         seen.add(line)
     if repeated:
         _add_share(
-            findings,
-            "repeated",
-            path,
-            repeated,
-            len(numbered),
-            "repeated from an earlier line",
+            findings, "repeated", path, repeated, len(numbered), "repeated from an earlier line"
         )
 
 
-def _check_script(
-    text: Text,
-    numbered: Sequence[tuple[int, str]],
-    findings: Findings,
-) -> None:
+def _check_script(text: Text, numbered: Sequence[tuple[int, str]], findings: Findings) -> None:
     # Some 500 lines spread over the file tell its script as well as all of them.
     every = max(1, len(numbered) // 500)
     sample = " ".join(line for _, line in numbered[::every])
@@ -274,12 +235,7 @@ def _check_script(
 
 
 def _add_share(
-    findings: Findings,
-    kind: str,
-    path: Path,
-    lines: Sequence[int],
-    total: int,
-    what: str,
+    findings: Findings, kind: str, path: Path, lines: Sequence[int], total: int, what: str
 ) -> None:
     severity = "note"
     if len(lines) > MANY[kind] * total:
@@ -303,12 +259,7 @@ def _check_pair(pair: Pair, findings: Findings) -> bool:
     # What concerns both sides is named by the first file alone.
     path = pair.first.path
     if len(first) != len(second):
-        findings.add(
-            "error",
-            path,
-            None,
-            str(pair.mismatch(len(first), len(second))),
-        )
+        findings.add("error", path, None, str(pair.mismatch(len(first), len(second))))
         return False
     numbered: list[tuple[int, tuple[str, str]]] = []
     numbered_first = []
@@ -323,37 +274,17 @@ def _check_pair(pair: Pair, findings: Findings) -> bool:
         elif x or y:
             one_sided.append(number)
     if not numbered:
-        findings.add(
-            "error",
-            path,
-            None,
-            f"no pair of {'-'.join(pair.languages)} text in it",
-        )
+        findings.add("error", path, None, f"no pair of {'-'.join(pair.languages)} text in it")
         return False
     if one_sided:
         _add_share(
-            findings,
-            "empty",
-            path,
-            one_sided,
-            len(first),
-            "text on one side only, left out",
+            findings, "empty", path, one_sided, len(first), "text on one side only, left out"
         )
     same = [(number, x) for number, (x, y) in numbered if x == y]
     copied = [number for number, text in same if _has_letters(text)]
     if copied:
-        _add_share(
-            findings,
-            "copied",
-            path,
-            copied,
-            len(numbered),
-            "the same on both sides",
-        )
-    for side, lines in (
-        (pair.first, numbered_first),
-        (pair.second, numbered_second),
-    ):
+        _add_share(findings, "copied", path, copied, len(numbered), "the same on both sides")
+    for side, lines in ((pair.first, numbered_first), (pair.second, numbered_second)):
         _check_length(side, lines, findings)
         _check_line_ends(side, lines, findings)
     _check_repeats(path, numbered, findings)
@@ -362,11 +293,7 @@ def _check_pair(pair: Pair, findings: Findings) -> bool:
     return True
 
 
-def _check_header(
-    pair: Pair,
-    cells: Sequence[str],
-    findings: Findings,
-) -> None:
+def _check_header(pair: Pair, cells: Sequence[str], findings: Findings) -> None:
     # Numbers, where no line names the columns.
     if isinstance(pair.first.column, int) and is_header(cells, pair.languages):
         message = (
@@ -377,9 +304,7 @@ def _check_header(
 
 
 def _check_overlap(
-    languages: tuple[str, ...],
-    lines: Iterable[tuple[str, ...]],
-    findings: Findings,
+    languages: tuple[str, ...], lines: Iterable[tuple[str, ...]], findings: Findings
 ) -> None:
     if languages in findings.overlap.wanted:
         for sides in lines:
@@ -392,9 +317,7 @@ def _has_letters(line: str) -> bool:
 
 
 def _check_swapped(
-    pair: Pair,
-    numbered: Sequence[tuple[int, tuple[str, str]]],
-    findings: Findings,
+    pair: Pair, numbered: Sequence[tuple[int, tuple[str, str]]], findings: Findings
 ) -> None:
     script_x = script_of_language(pair.languages[0])
     script_y = script_of_language(pair.languages[1])
@@ -416,17 +339,11 @@ def _check_swapped(
         # swapped, and every row would bear wrong languages.
         severity = "error"
     codes = " and ".join(pair.languages)
-    message = (
-        f"{codes} look swapped in {counted_lines(swapped)} of {len(numbered):,}"
-    )
+    message = f"{codes} look swapped in {counted_lines(swapped)} of {len(numbered):,}"
     findings.add(severity, pair.first.path, swapped[0], message)
 
 
-def _check_pieces(
-    texts: Sequence[Text],
-    vocabulary: Vocabulary,
-    findings: Findings,
-) -> None:
+def _check_pieces(texts: Sequence[Text], vocabulary: Vocabulary, findings: Findings) -> None:
     """Tokenises the texts and finds those that the vocabulary does not know."""
     pieces: Counter[str] = Counter()
     unknown: Counter[str] = Counter()
@@ -452,9 +369,7 @@ def _check_pieces(
 
 
 def _sampling_table(
-    sizes: dict[str, dict[str, Any]],
-    sampling: Sampling,
-    batch: int,
+    sizes: dict[str, dict[str, Any]], sampling: Sampling, batch: int
 ) -> list[dict[str, Any]]:
     """The table that a run prints, of the languages that fill at least a row."""
     # Epochs are a division by rows. A run refuses such text, and the check has said why.

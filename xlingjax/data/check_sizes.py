@@ -18,9 +18,7 @@ if TYPE_CHECKING:
 
 
 def text_sizes(
-    texts: Sequence[Text],
-    vocabulary: Vocabulary,
-    length: int,
+    texts: Sequence[Text], vocabulary: Vocabulary, length: int
 ) -> dict[str, dict[str, Any]]:
     """{language: sentences, tokens and rows} of a run on the texts."""
     # As the rows of a run: in layout "xlm" the `</s>`
@@ -50,11 +48,7 @@ def _total(rows: Sequence[Rows]) -> dict[str, Any]:
 
 
 def pair_sizes(
-    pairs: Sequence[Pair],
-    vocabulary: Vocabulary,
-    findings: Findings,
-    length: int,
-    max_pieces: int,
+    pairs: Sequence[Pair], vocabulary: Vocabulary, findings: Findings, length: int, max_pieces: int
 ) -> dict[str, dict[str, Any]]:
     """{pair of languages: sentences, tokens and rows} of a run on the pairs; pairs that no row has
     room for are a finding."""
@@ -68,12 +62,7 @@ def pair_sizes(
         text = pair_blocks(of_languages, vocabulary)
         rows = []
         for records in text.each():
-            of_block = pair_rows(
-                records,
-                side_bases(records),
-                length,
-                max_pieces=max_pieces,
-            )
+            of_block = pair_rows(records, side_bases(records), length, max_pieces=max_pieces)
             rows.append(of_block)
         sizes[text.name] = _total(rows)
         # Lines empty on a side have a finding of their own and are not counted again.

@@ -66,13 +66,9 @@ def open_bytes(path: str | os.PathLike) -> io.BufferedIOBase:
     except ValueError as error:
         raise UserError(f"cannot read {str(path)!r}: {error}") from None
     except IsADirectoryError:
-        raise UserError(
-            f"cannot read {path}: it is a folder; give a file in it",
-        ) from None
+        raise UserError(f"cannot read {path}: it is a folder; give a file in it") from None
     except OSError as error:
-        raise UserError(
-            f"cannot read {path}: {error.strerror or error}",
-        ) from None
+        raise UserError(f"cannot read {path}: {error.strerror or error}") from None
 
 
 def write_as_named(path: Path, content: Iterable[bytes]) -> None:
@@ -142,7 +138,7 @@ def _check_first_bytes(path: Path) -> None:
     if path.suffix in ENDINGS:
         if not head:
             raise UserError(
-                f"{path}: an empty file is no {path.suffix} file; fetch or write it again",
+                f"{path}: an empty file is no {path.suffix} file; fetch or write it again"
             )
         if found != path.suffix:
             what = "no compressed file's"
@@ -150,17 +146,17 @@ def _check_first_bytes(path: Path) -> None:
                 what = f"those of a {found} file"
             raise UserError(
                 f"{path}: its name says {path.suffix}, its first bytes are {what}; give it the"
-                " ending of what it is, or fetch it again",
+                " ending of what it is, or fetch it again"
             )
         return
     if found in ENDINGS:
         raise UserError(
-            f"{path}: its first bytes are those of a {found} file; name it {path.name}{found}",
+            f"{path}: its first bytes are those of a {found} file; name it {path.name}{found}"
         )
     if found:
         raise UserError(
             f"{path}: its first bytes are those of a {found} file, which is not read; unpack or"
-            " convert it to UTF-8 text, a sentence per line",
+            " convert it to UTF-8 text, a sentence per line"
         )
 
 
@@ -173,7 +169,7 @@ class _ZstFile(io.RawIOBase):
             import zstandard
         except ImportError:
             raise UserError(
-                f"{path}: reading .zst needs the package zstandard; `pip install zstandard`",
+                f"{path}: reading .zst needs the package zstandard; `pip install zstandard`"
             ) from None
         self._decompressor = zstandard.ZstdDecompressor()
         self._frame = self._decompressor.decompressobj()

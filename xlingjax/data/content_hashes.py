@@ -28,12 +28,7 @@ def content_hash(path: str | os.PathLike) -> str:
     status = os.stat(path)
     # The second time of change and the number show a file that was put in another's place with its
     # times kept, as rsync does.
-    state = (
-        status.st_size,
-        status.st_mtime_ns,
-        status.st_ctime_ns,
-        status.st_ino,
-    )
+    state = (status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino)
     remembered = _remembered()
     known = remembered.get(name)
     if known and tuple(known[:-1]) == state:

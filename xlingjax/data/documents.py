@@ -34,13 +34,7 @@ def documents(sides: Sequence[Tokens]) -> tuple[np.ndarray, np.ndarray]:
     return np.flatnonzero(full), np.cumsum(ends)[full]
 
 
-def segment_rows(
-    records: Records,
-    base: int,
-    length: int,
-    *,
-    packing: bool = True,
-) -> Rows:
+def segment_rows(records: Records, base: int, length: int, *, packing: bool = True) -> Rows:
     """Rows of two adjacent segments of one document (VECO §4), each `<s> text </s>`, as the sides
     of a pair.
 
@@ -65,10 +59,7 @@ def segment_rows(
     sizes = 1 + np.minimum(np.add.reduceat(lengths, begins), length // 2 - 1)
     document = document[begins]
     # Documents are sorted here, so a search finds where each begins.
-    number_in_document = np.arange(begins.size) - np.searchsorted(
-        document,
-        document,
-    )
+    number_in_document = np.arange(begins.size) - np.searchsorted(document, document)
     # Segments 0 and 1 are a pair, 2 and 3 another: no segment is read twice.
     opens_pair = number_in_document[:-1] % 2 == 0
     has_next = document[1:] == document[:-1]
@@ -86,19 +77,11 @@ def segment_rows(
         sides=np.tile([0, 1], len(chosen)),
         opens=True,
     )
-    return _ragged(
-        row,
-        np.repeat(np.arange(len(chosen)), 2),
-        text.sentences,
-        1,
-        **slices,
-    )
+    return _ragged(row, np.repeat(np.arange(len(chosen)), 2), text.sentences, 1, **slices)
 
 
 def _segments(
-    document: np.ndarray,
-    lengths: np.ndarray,
-    length: int,
+    document: np.ndarray, lengths: np.ndarray, length: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """(segment of each line in its document, document of each line from 0), [lines] each. Segments
     are an even number of equal shares of a document's tokens; a sentence goes where its middle
@@ -190,11 +173,7 @@ def switched_rows(
     for name in slices[0]:
         flat[name] = np.concatenate([of_flip[name] for of_flip in slices])
     example = np.concatenate(examples)
-    sizes = np.bincount(
-        example,
-        weights=flat["lengths"],
-        minlength=total,
-    ).astype(np.int64)
+    sizes = np.bincount(example, weights=flat["lengths"], minlength=total).astype(np.int64)
     order = np.random.default_rng(NEIGHBOURS_APART).permutation(total)
     row = np.empty(total, np.int64)
     row[order] = np.arange(total)
@@ -211,9 +190,7 @@ def switched_rows(
 
 
 def truncated(
-    document: np.ndarray,
-    size: np.ndarray,
-    length: int,
+    document: np.ndarray, size: np.ndarray, length: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """(document of each sentence from 0, its first position, whether it opens the document, its
     tokens): of each document the first `length` tokens, one of which opens the text; sentences
@@ -230,9 +207,7 @@ def truncated(
 
 
 def windows(
-    document: np.ndarray,
-    size: np.ndarray,
-    length: int,
+    document: np.ndarray, size: np.ndarray, length: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(window of each sentence, its first position, whether it opens the window): sentences of one
     document as long as they fit in `length` tokens, one of which opens the text."""
@@ -262,14 +237,7 @@ def _slices(**fields) -> dict[str, np.ndarray]:
     """Fields of slices [S], 0 where not given."""
     size = np.size(fields.get("starts", ()))
     slices = {}
-    for name in (
-        "starts",
-        "lengths",
-        "positions",
-        "sides",
-        "languages",
-        "opens",
-    ):
+    for name in ("starts", "lengths", "positions", "sides", "languages", "opens"):
         # Broadcast, so that one value may stand for all slices.
         values = np.ravel(fields.get(name, 0))
         slices[name] = np.broadcast_to(values, (size,))

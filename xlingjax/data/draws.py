@@ -29,9 +29,7 @@ def seed_pair(seed: Any, purpose: int, number: Any) -> tf.Tensor:
     if tf.is_tensor(seed):
         seed = tf.cast(seed, tf.int64)
     first = first_seed(seed, purpose)
-    return tf.stack(
-        [tf.convert_to_tensor(first, tf.int64), tf.cast(number, tf.int64)],
-    )
+    return tf.stack([tf.convert_to_tensor(first, tf.int64), tf.cast(number, tf.int64)])
 
 
 def first_seed(seed: Any, purpose: int) -> Any:
@@ -51,12 +49,7 @@ class Draws:
     first: int = 0
     count: int | None = None
 
-    def uniform(
-        self,
-        purpose: int,
-        width: int,
-        maxval: int | None = None,
-    ) -> tf.Tensor:
+    def uniform(self, purpose: int, width: int, maxval: int | None = None) -> tf.Tensor:
         """[count, width]: float32 in [0, 1), or int32 in [0, maxval)."""
         dtype = tf.int32
         if maxval is None:

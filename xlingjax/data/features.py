@@ -31,10 +31,7 @@ class Field:
 
 
 def _fields(*rows: tuple[str, str, type, str, str, str]) -> dict[str, Field]:
-    return {
-        name: Field(name, shape, np.dtype(dtype), *rest)
-        for name, shape, dtype, *rest in rows
-    }
+    return {name: Field(name, shape, np.dtype(dtype), *rest) for name, shape, dtype, *rest in rows}
 
 
 # fmt: off
@@ -75,13 +72,7 @@ FIELDS: dict[str, Field] = _fields(
 # fmt: on
 
 DECODER_FIELDS = tuple(name for name in FIELDS if name.startswith("decoder_"))
-TOKEN_FIELDS = (
-    "input_ids",
-    "position_ids",
-    "language_ids",
-    "pack_ids",
-    "sides",
-)
+TOKEN_FIELDS = ("input_ids", "position_ids", "language_ids", "pack_ids", "sides")
 SPECIAL_IDS = 16
 """Z: room for the special tokens of a vocabulary; one with more is refused by `special_row`."""
 SLOT_FIELDS = ("masked_positions", "masked_targets", "masked_weights")
@@ -112,10 +103,7 @@ def field_shape(
     return tuple(sizes[letter] for letter in FIELDS[name].shape)
 
 
-def batch_shapes(
-    names: Iterable[str],
-    **sizes: int,
-) -> dict[str, tuple[int, ...]]:
+def batch_shapes(names: Iterable[str], **sizes: int) -> dict[str, tuple[int, ...]]:
     """`field_shape` of several fields; what a `BatchSource` publishes as `shapes`."""
     return {name: field_shape(name, **sizes) for name in names}
 
@@ -128,7 +116,7 @@ def special_row(special_ids: Iterable[int], user: str) -> np.ndarray:
         raise UserError(
             f"{user}: the vocabulary has {len(ids)} special tokens, and there is room for"
             f" {SPECIAL_IDS} that must not be written: use a vocabulary with fewer (of `xlingjax"
-            " vocab`: without --sentinels)",
+            " vocab`: without --sentinels)"
         )
     return np.resize(ids, SPECIAL_IDS).astype(np.int32)
 
@@ -160,45 +148,35 @@ def check_batch(
     # Only what is read: a batch may have fields for other objectives.
     for name in reads:
         if name not in FIELDS:
-            raise UserError(
-                f"unknown batch field '{name}'; the fields are {', '.join(FIELDS)}",
-            )
+            raise UserError(f"unknown batch field '{name}'; the fields are {', '.join(FIELDS)}")
         if name not in batch:
             raise UserError(
                 f"the batch has no field '{name}' (it has {', '.join(sorted(batch))}); "
-                "use a data source of the objective's own kind",
+                "use a data source of the objective's own kind"
             )
         array = batch[name]
         field = FIELDS[name]
         if array.dtype != field.dtype:
-            raise UserError(
-                f"batch field '{name}' has dtype {array.dtype}, expected {field.dtype}",
-            )
+            raise UserError(f"batch field '{name}' has dtype {array.dtype}, expected {field.dtype}")
         if array.ndim != len(field.shape):
             raise UserError(
                 f"batch field '{name}' has shape {array.shape}, expected axes"
-                f" {' '.join(field.shape)}",
+                f" {' '.join(field.shape)}"
             )
         if rows is None:
             rows = array.shape[0]
         # Sharding cuts every field at the same rows.
         if array.shape[0] != rows:
             raise UserError(
-                f"batch field '{name}' has {array.shape[0]} rows, the fields before it have {rows}",
+                f"batch field '{name}' has {array.shape[0]} rows, the fields before it have {rows}"
             )
         if shapes is None:
             continue
         expected = shapes.get(name)
         if expected is None:
-            raise UserError(
-                f"the data source does not publish a shape for field '{name}'",
-            )
-        if (
-            array.shape[1:] != tuple(expected[1:])
-            or rows == 0
-            or expected[0] % rows
-        ):
+            raise UserError(f"the data source does not publish a shape for field '{name}'")
+        if array.shape[1:] != tuple(expected[1:]) or rows == 0 or expected[0] % rows:
             raise UserError(
                 f"batch field '{name}' has shape {array.shape}, the source promised"
-                f" {tuple(expected)}",
+                f" {tuple(expected)}"
             )

@@ -17,16 +17,14 @@ _ISO_639_1 = frozenset(
         "hahehihohrhthuhyhziaidieigiiikioisitiujajvkakgkikjkkklkmknkokrkskukvkwkylalblglilnloltlulvmgmhmimkmlmnmrmsmtmy"
         "nanbndnengnlnnnonrnvnyocojomorospapiplpsptqurmrnrorurwsascsdsesgsiskslsmsnsosqsrssstsusvswtatetgthtitktltntotr"
         "tstttwtyugukuruzvevivowawoxhyiyozazhzu",
-    ),
+    )
 )
-_QUALIFIED = re.compile(
-    r"[a-z]{2,3}[_-]([A-Z][a-z]{3}|[A-Z]{2}|\d{3}|[A-Z][a-z]{3}[_-][A-Z]{2})",
-)
+_QUALIFIED = re.compile(r"[a-z]{2,3}[_-]([A-Z][a-z]{3}|[A-Z]{2}|\d{3}|[A-Z][a-z]{3}[_-][A-Z]{2})")
 # Behind a dash only a script or a region, written as such: en-zh-TW is en and zh-TW.
 CODE = r"[A-Za-z]{2,3}(?:_[A-Za-z0-9]{2,8}|-[A-Z][a-z]{3}|-[A-Z]{2}|-\d{3})*"
 # The codes of a pair need not be known ones: the dash between them tells enough.
 PAIR_STEM = re.compile(
-    rf"^(?:(?P<name>.+)\.)?(?P<src>{CODE})-(?P<tgt>{CODE})\.(?P<end>{CODE}|tsv|jsonl)$",
+    rf"^(?:(?P<name>.+)\.)?(?P<src>{CODE})-(?P<tgt>{CODE})\.(?P<end>{CODE}|tsv|jsonl)$"
 )
 
 
@@ -65,9 +63,7 @@ def language_from_path(path: Path) -> str:
     # Corpora with a folder for each language have anything in their file names.
     folder = path.parent.name
     parts = plain_name(path).split(".")
-    codes = [
-        part for part in (folder, *reversed(parts)) if is_language_code(part)
-    ]
+    codes = [part for part in (folder, *reversed(parts)) if is_language_code(part)]
     ending = parts[-1]
     if not is_language_code(ending):
         # "news.de.txt": the code is before the ending.
@@ -77,11 +73,11 @@ def language_from_path(path: Path) -> str:
     if codes and folder == codes[0] != ending and is_language_code(ending):
         raise UserError(
             f"language of {path}: the folder says {folder}, the file name {ending}: "
-            f"write the right one before the pattern, like {ending}=path",
+            f"write the right one before the pattern, like {ending}=path"
         )
     if codes:
         return codes[0]
     raise UserError(
         f"cannot tell the language of {path}: put it in a folder named by its code, name it like"
-        " news.de.txt, or write the code before the pattern, like lin=path",
+        " news.de.txt, or write the code before the pattern, like lin=path"
     )

@@ -59,13 +59,7 @@ class Findings:
     def errors(self) -> int:
         return sum(item.severity == "error" for item in self.items)
 
-    def add(
-        self,
-        severity: str,
-        file: Path,
-        line: int | None,
-        message: str,
-    ) -> None:
+    def add(self, severity: str, file: Path, line: int | None, message: str) -> None:
         finding = Finding(severity, str(file), line, message)
         # A file may be text and one side of a pair: it is read twice and named once.
         if finding not in self.items:
@@ -85,14 +79,10 @@ class Findings:
         for name, table in self.tables.items():
             lines += ["", f"{name}:", format_table(table, self.steps)]
         if self.unknown_rate:
-            rates = ", ".join(
-                f"{code} {rate:.2%}" for code, rate in self.unknown_rate.items()
-            )
+            rates = ", ".join(f"{code} {rate:.2%}" for code, rate in self.unknown_rate.items())
             lines += ["", f"unknown pieces: {rates}"]
         if self.tables:
-            lines.append(
-                f"token cache: {self.cache_bytes / 1e6:.1f} MB in {cache_folder()}",
-            )
+            lines.append(f"token cache: {self.cache_bytes / 1e6:.1f} MB in {cache_folder()}")
         lines += ["", self._total(), self._counts()]
         return "\n".join(lines).strip()
 
@@ -112,9 +102,7 @@ class Findings:
             files = f"{len(self.read):,} files"
         lines = sum(lines for _, lines in self.read.values())
         codes = ", ".join(sorted(self.languages))
-        return (
-            f"read {files}, {counted_lines(lines)}, in {codes or 'no language'}"
-        )
+        return f"read {files}, {counted_lines(lines)}, in {codes or 'no language'}"
 
     def _counts(self) -> str:
         """How many findings of each severity: "1 error, 0 warnings, 2 notes"."""

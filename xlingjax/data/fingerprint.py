@@ -207,9 +207,7 @@ def _object(value: Any, above: tuple[Any, ...]) -> Any:
     try:
         made, given, *rest = value.__reduce_ex__(2)
         # Lists and mappings that are more than that have their entries last.
-        parts = [
-            list(one) if isinstance(one, Iterator) else one for one in rest
-        ]
+        parts = [list(one) if isinstance(one, Iterator) else one for one in rest]
     # It may be of anyone's; of a file or a lock it says TypeError.
     except Exception:
         raise _NotTold from None

@@ -42,7 +42,7 @@ _HEADER = {
                 "rows": int,
                 "share": NUMBER,
                 "epochs_per_1000_steps": NUMBER,
-            },
+            }
         ],
     },
     "hashes": [str],
@@ -78,11 +78,7 @@ def _narrow(array: np.ndarray) -> np.ndarray:
     return array.astype(np.promote_types(lowest, highest))
 
 
-def write_frozen(
-    source: BatchSource,
-    path: str | os.PathLike,
-    batches: int,
-) -> Path:
+def write_frozen(source: BatchSource, path: str | os.PathLike, batches: int) -> Path:
     """Writes the next `batches` batches of `source` to `path` (its folder is made) and returns the
     path.
 
@@ -105,22 +101,17 @@ def write_frozen(
     # What could not be read again.
     if wrong := misfit(header, _HEADER):
         raise UserError(
-            f"batches of this source cannot be frozen: {wrong}; leave that out of its identity",
+            f"batches of this source cannot be frozen: {wrong}; leave that out of its identity"
         )
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with zipfile.ZipFile(
-            partial,
-            "w",
-            zipfile.ZIP_DEFLATED,
-            compresslevel=6,
-        ) as archive:
+        with zipfile.ZipFile(partial, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as archive:
             for index in range(batches):
                 try:
                     batch = source.next()
                 except StopIteration:
                     raise UserError(
-                        f"the data source ended after {index} batches, {batches} were asked for",
+                        f"the data source ended after {index} batches, {batches} were asked for"
                     ) from None
                 _write_batch(archive, index, batch, source.shapes)
                 # Of the batch as given, not as stored: what is read back has the wide types again.
@@ -131,7 +122,7 @@ def write_frozen(
     except OSError as error:
         raise UserError(
             f"cannot write frozen batches to {path}: {error.strerror or error}; choose another"
-            " --output",
+            " --output"
         ) from error
     finally:
         with contextlib.suppress(OSError):
@@ -148,9 +139,7 @@ def _write_batch(
     for name, array in batch.items():
         # The other axes may be shorter, where rows are batched by length.
         if len(array) != shapes[name][0]:
-            raise UserError(
-                "frozen batches need whole batches: read the source on one host",
-            )
+            raise UserError("frozen batches need whole batches: read the source on one host")
         # Through memory, since the archive takes a member's bytes at once.
         buffer = io.BytesIO()
         np.save(buffer, _narrow(array), allow_pickle=False)
@@ -164,9 +153,7 @@ def read_header(path: str | os.PathLike) -> dict:
         with zipfile.ZipFile(path) as archive:
             header = parsed_json(_content(archive, "header.json"))
     except (FileNotFoundError, NotADirectoryError):
-        raise UserError(
-            f"no frozen batches at {path}; write them with `xlingjax freeze`",
-        ) from None
+        raise UserError(f"no frozen batches at {path}; write them with `xlingjax freeze`") from None
     # A file that was copied in part has no end, and with it no list of members.
     except _DAMAGES as error:
         raise _unreadable(path, "", error) from None
@@ -176,7 +163,7 @@ def read_header(path: str | os.PathLike) -> dict:
     if header["version"] != VERSION:
         raise UserError(
             f"{path} has frozen-batch version {header['version']}, this program reads {VERSION};"
-            " write it again",
+            " write it again"
         )
     wrong = misfit(header, _HEADER)
     unknown = []
@@ -191,11 +178,7 @@ def read_header(path: str | os.PathLike) -> dict:
     return header
 
 
-def _unreadable(
-    path: str | os.PathLike,
-    where: str,
-    error: Exception,
-) -> UserError:
+def _unreadable(path: str | os.PathLike, where: str, error: Exception) -> UserError:
     """For an error of `_DAMAGES`."""
     why = f"{error or type(error).__name__}"
     if isinstance(error, OSError):
@@ -212,7 +195,7 @@ def _damaged(path: str | os.PathLike, why: str) -> UserError:
     why = (why.splitlines() or [""])[0][:200]
     return UserError(
         f"{path} is not a complete file of frozen batches ({why}); write it again with `xlingjax"
-        " freeze`",
+        " freeze`"
     )
 
 
@@ -241,12 +224,7 @@ def _array(content: bytes) -> np.ndarray:
 
 
 class _FrozenSource(CountedSource):
-    def __init__(
-        self,
-        path: str | os.PathLike,
-        header: dict,
-        epochs: int | None,
-    ):
+    def __init__(self, path: str | os.PathLike, header: dict, epochs: int | None):
         # Kept open, since each batch is read when it is asked for; `close` ends it.
         self._archive = zipfile.ZipFile(path)
 
@@ -254,9 +232,7 @@ class _FrozenSource(CountedSource):
             batch = {}
             try:
                 for name in header["fields"]:
-                    stored = _array(
-                        _content(self._archive, _member(index, name)),
-                    )
+                    stored = _array(_content(self._archive, _member(index, name)))
                     batch[name] = stored.astype(FIELDS[name].dtype)
             except _DAMAGES as error:
                 raise _unreadable(path, f"batch {index}: ", error) from None
@@ -273,22 +249,14 @@ class _FrozenSource(CountedSource):
             "frozen_batches": header["batches"],
         }
         super().__init__(
-            read,
-            header["batches"],
-            languages=header["languages"],
-            identity=identity,
-            epochs=epochs,
+            read, header["batches"], languages=header["languages"], identity=identity, epochs=epochs
         )
 
     def close(self) -> None:
         self._archive.close()
 
 
-def frozen_source(
-    path: str | os.PathLike,
-    *,
-    epochs: int | None = None,
-) -> BatchSource:
+def frozen_source(path: str | os.PathLike, *, epochs: int | None = None) -> BatchSource:
     """A source over the file that `write_frozen` wrote, repeated `epochs` times (None: for ever).
     Raises UserError."""
     return _FrozenSource(path, read_header(path), epochs)

@@ -19,9 +19,7 @@ from xlingjax.data.text_files import find_file, plain_name, read_lines
 from xlingjax.errors import UserError
 
 PIVOT = "en"
-_PAIR = re.compile(
-    r"(?:.*\.)?([a-z]{2,3}(?:_[A-Za-z]+)?)-([a-z]{2,3}(?:_[A-Za-z]+)?)$",
-)
+_PAIR = re.compile(r"(?:.*\.)?([a-z]{2,3}(?:_[A-Za-z]+)?)-([a-z]{2,3}(?:_[A-Za-z]+)?)$")
 
 
 @dataclass(frozen=True)
@@ -51,43 +49,32 @@ def lines_of(path: str | Path) -> list[str]:
     return [line.strip() for _, line in read_lines(path)]
 
 
-def aligned_lines(
-    first: str | Path,
-    second: str | Path,
-) -> list[tuple[str, str]]:
+def aligned_lines(first: str | Path, second: str | Path) -> list[tuple[str, str]]:
     """`lines_of` two files. Raises UserError where one has more."""
     first_lines = lines_of(first)
     second_lines = lines_of(second)
     if len(first_lines) != len(second_lines):
         raise UserError(
             f"{first} has {len(first_lines)} lines and {second} has {len(second_lines)}: the two"
-            " must be aligned line by line",
+            " must be aligned line by line"
         )
     return list(zip(first_lines, second_lines, strict=True))
 
 
-def read_pair_files(
-    foreign: Path,
-    english: Path,
-    language: str,
-    limit: int = 0,
-) -> Pairs:
+def read_pair_files(foreign: Path, english: Path, language: str, limit: int = 0) -> Pairs:
     """Two files of the same number of lines. Pairs with an empty side are left out; `limit` > 0
     keeps the first that many of the others.
     """
     lines = aligned_lines(foreign, english)
     if not lines:
-        raise UserError(
-            f"{foreign} and {english} are empty: no pairs to evaluate on",
-        )
+        raise UserError(f"{foreign} and {english} are empty: no pairs to evaluate on")
     # Before the limit, so that it counts pairs that are evaluated.
     kept = [pair for pair in lines if all(pair)]
     if limit:
         kept = kept[:limit]
     if not kept:
         raise UserError(
-            f"{foreign} and {english} have no line with text on both sides:"
-            " no pairs to evaluate on",
+            f"{foreign} and {english} have no line with text on both sides: no pairs to evaluate on"
         )
     foreign_lines, english_lines = zip(*kept, strict=True)
     return Pairs(language, foreign_lines, english_lines, str(foreign))
@@ -99,10 +86,7 @@ def pairs_with_english(patterns: Sequence[str]) -> dict[str, Pairs]:
     foreign_lines: dict[str, list[str]] = {}
     english_lines: dict[str, list[str]] = {}
     for pair in find_pairs(patterns):
-        if (
-            PIVOT not in pair.languages
-            or pair.languages[0] == pair.languages[1]
-        ):
+        if PIVOT not in pair.languages or pair.languages[0] == pair.languages[1]:
             continue
         # English may be either side: which one follows from the names of the files.
         english = pair.languages.index(PIVOT)
@@ -116,18 +100,12 @@ def pairs_with_english(patterns: Sequence[str]) -> dict[str, Pairs]:
                 english_lines[language].append(lines[english])
     pairs = {}
     for language, lines in foreign_lines.items():
-        pairs[language] = Pairs(
-            language,
-            tuple(lines),
-            tuple(english_lines[language]),
-        )
+        pairs[language] = Pairs(language, tuple(lines), tuple(english_lines[language]))
     return pairs
 
 
 def read_pairs(
-    path: str | Path,
-    languages: Sequence[str] | None = None,
-    limit: int = 0,
+    path: str | Path, languages: Sequence[str] | None = None, limit: int = 0
 ) -> dict[str, Pairs]:
     """{language: Pairs} of a folder, a stem (see the module's first lines) or a pattern as PARALLEL
     has, languages sorted.
@@ -145,7 +123,7 @@ def read_pairs(
     if not files:
         raise UserError(
             f"{path}: no pairs with English here: expected XX-{PIVOT}.XX beside XX-{PIVOT}.{PIVOT},"
-            f" or NAME.XX beside NAME.{PIVOT}",
+            f" or NAME.XX beside NAME.{PIVOT}"
         )
     pairs = {}
     for language in _kept(path, files, languages):
@@ -160,44 +138,28 @@ def _is_pattern(path: Path) -> bool:
     return any(sign in str(path) for sign in "*?[")
 
 
-def _of_pattern(
-    pattern: str,
-    languages: Sequence[str] | None,
-    limit: int,
-) -> dict[str, Pairs]:
+def _of_pattern(pattern: str, languages: Sequence[str] | None, limit: int) -> dict[str, Pairs]:
     found = {}
     for language, one in pairs_with_english([pattern]).items():
         if not len(one):
             raise UserError(
-                f"{pattern}: no line of {language} has text on both sides: no pairs to evaluate on",
+                f"{pattern}: no line of {language} has text on both sides: no pairs to evaluate on"
             )
         count = limit or len(one)
-        found[language] = Pairs(
-            language,
-            one.foreign[:count],
-            one.english[:count],
-            pattern,
-        )
+        found[language] = Pairs(language, one.foreign[:count], one.english[:count], pattern)
     if not found:
         raise UserError(f"{pattern}: no pairs with English here")
-    return {
-        language: found[language]
-        for language in _kept(Path(pattern), found, languages)
-    }
+    return {language: found[language] for language in _kept(Path(pattern), found, languages)}
 
 
-def _kept(
-    path: Path,
-    files: Mapping[str, Any],
-    languages: Sequence[str] | None,
-) -> list[str]:
+def _kept(path: Path, files: Mapping[str, Any], languages: Sequence[str] | None) -> list[str]:
     kept = sorted(files)
     if languages is not None:
         kept = [language for language in kept if language in languages]
     if not kept:
         raise UserError(
             f"{path}: has pairs for {', '.join(sorted(files))} but none for the run's languages,"
-            f" {', '.join(languages or ())}",
+            f" {', '.join(languages or ())}"
         )
     return kept
 
@@ -240,23 +202,16 @@ def _in_folder(folder: Path) -> dict[str, tuple[Path, Path]]:
     for file in sorted(folder.iterdir()):
         stem, _, language = plain_name(file).rpartition(".")
         match = _PAIR.match(stem)
-        if (
-            not match
-            or language == PIVOT
-            or set(match.groups()) != {language, PIVOT}
-        ):
+        if not match or language == PIVOT or set(match.groups()) != {language, PIVOT}:
             continue
         english = find_file(file.with_name(f"{stem}.{PIVOT}"))
         if english is None:
-            raise UserError(
-                f"{file}: its English side {stem}.{PIVOT} is missing",
-            )
+            raise UserError(f"{file}: its English side {stem}.{PIVOT} is missing")
         # de-en.de beside en-de.de, or beside a compressed copy: either may be meant.
         if language in files:
             other, _ = files[language]
             raise UserError(
-                f"{folder}: both {other.name} and {file.name} hold {language}:"
-                " name one by its stem",
+                f"{folder}: both {other.name} and {file.name} hold {language}: name one by its stem"
             )
         files[language] = (file, english)
     return files
@@ -267,7 +222,7 @@ def _of_stem(stem: Path) -> dict[str, tuple[Path, Path]]:
     english = find_file(stem.with_name(f"{stem.name}.{PIVOT}"))
     if english is None:
         raise UserError(
-            f"{stem}: neither a folder nor the beginning of a file name that ends in .{PIVOT}",
+            f"{stem}: neither a folder nor the beginning of a file name that ends in .{PIVOT}"
         )
     files = {}
     for file in sorted(stem.parent.glob(f"{stem.name}.*")):

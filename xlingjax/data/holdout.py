@@ -21,9 +21,7 @@ def held_out(lines: int, share: float) -> np.ndarray:
     """Which of the `lines` lines of one file are held out [lines], bool: evenly spaced blocks,
     about `share` of all."""
     if not 0 <= share < 1:
-        raise UserError(
-            f"the held-out share must be at least 0 and below 1, got {share}",
-        )
+        raise UserError(f"the held-out share must be at least 0 and below 1, got {share}")
     if share == 0:
         return np.zeros(lines, bool)
     # By the number of the line alone: text added at the
@@ -32,9 +30,7 @@ def held_out(lines: int, share: float) -> np.ndarray:
 
 
 def held_out_of(
-    files: Sequence[Text] | Sequence[Pair],
-    lines: Sequence[int],
-    share: float,
+    files: Sequence[Text] | Sequence[Pair], lines: Sequence[int], share: float
 ) -> list[np.ndarray]:
     """Which lines of each file of one language, or of one pair of languages, are held out [lines],
     bool.

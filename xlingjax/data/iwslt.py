@@ -13,13 +13,7 @@ from pathlib import Path
 from xlingjax.data.text_files import read_lines
 from xlingjax.errors import UserError
 
-TEST = (
-    "TED.dev2010",
-    "TEDX.dev2012",
-    "TED.tst2010",
-    "TED.tst2011",
-    "TED.tst2012",
-)
+TEST = ("TED.dev2010", "TEDX.dev2012", "TED.tst2010", "TED.tst2011", "TED.tst2012")
 RATIO = 1.5
 LONGEST = 175
 EVERY = 23
@@ -33,9 +27,7 @@ Pair = tuple[str, str]
 
 
 def read_iwslt(
-    folder: str | Path,
-    languages: Sequence[str],
-    tokenisers: Sequence[Callable[[str], str]],
+    folder: str | Path, languages: Sequence[str], tokenisers: Sequence[Callable[[str], str]]
 ) -> dict[str, list[Pair]]:
     """{"train", "valid", "test": pairs of lines}, as they stand in the files.
 
@@ -83,16 +75,14 @@ def _aligned(sides: Sequence[Sequence[str]], stem: Path) -> list[Pair]:
     if len(first) != len(second):
         raise UserError(
             f"{stem}: {len(first)} and {len(second)} lines in its two languages: unpack the archive"
-            " anew",
+            " anew"
         )
     return [*zip(first, second, strict=True)]
 
 
 def _lines(path: Path) -> Iterator[str]:
     if not path.is_file():
-        raise UserError(
-            f"missing file: {path}; give the folder de-en of IWSLT14's de-en.tgz",
-        )
+        raise UserError(f"missing file: {path}; give the folder de-en of IWSLT14's de-en.tgz")
     for _, line in read_lines(path):
         yield line
 
@@ -113,6 +103,4 @@ def _segments(path: Path) -> Iterator[str]:
             # As the script writes apostrophes.
             yield " ".join(segment[1].replace("’", "'").split())
     if not found:
-        raise UserError(
-            f'{path}: no <seg id="...">: it is no test set of IWSLT',
-        )
+        raise UserError(f'{path}: no <seg id="...">: it is no test set of IWSLT')

@@ -24,16 +24,14 @@ def parse_json(content: str, where: str) -> Any:
         return value
     for text in _texts(value):
         if "\0" in text:
-            raise UserError(
-                f"{where}: the escape \\u0000 is a NUL, which no text has; remove it",
-            )
+            raise UserError(f"{where}: the escape \\u0000 is a NUL, which no text has; remove it")
         try:
             text.encode("utf-8")
         except UnicodeEncodeError as error:
             half = f"\\u{ord(text[error.start]):04x}"
             raise UserError(
                 f"{where}: {half} is half of a surrogate pair and no character; remove it, or write"
-                " the other half behind it",
+                " the other half behind it"
             ) from None
     return value
 
@@ -45,9 +43,7 @@ def parse_object(line: str, where: str) -> dict:
     except ValueError:
         value = None
     if not isinstance(value, dict):
-        raise UserError(
-            f"{where}: not a JSON object; jsonl has one object per line",
-        )
+        raise UserError(f"{where}: not a JSON object; jsonl has one object per line")
     return value
 
 

@@ -28,7 +28,7 @@ ENGLISH_NAMES = frozenset(
         "sinhala slovak slovene slovenian somali spanish sundanese swahili swedish tagalog "
         "tajik tamil tatar telugu thai tibetan tigrinya turkish turkmen ukrainian urdu uyghur "
         "uzbek vietnamese welsh wolof xhosa yiddish yoruba zulu",
-    ),
+    )
 )
 """What languages are called in English, in small letters, as headers of tables have it."""
 
@@ -58,17 +58,12 @@ def known_as(code: str, codes: Collection[str]) -> str | None:
     return None
 
 
-def spelled_twice(
-    codes: Iterable[str],
-    macro: bool = False,
-) -> list[tuple[str, ...]]:
+def spelled_twice(codes: Iterable[str], macro: bool = False) -> list[tuple[str, ...]]:
     """The codes that mean one language, sorted, for each language that has several."""
     spellings: dict[str, set[str]] = {}
     for code in codes:
         spellings.setdefault(standard_code(code, macro), set()).add(code)
-    return [
-        tuple(sorted(found)) for found in spellings.values() if len(found) > 1
-    ]
+    return [tuple(sorted(found)) for found in spellings.values() if len(found) > 1]
 
 
 def twice(codes: Collection[str]) -> str:

@@ -45,11 +45,7 @@ class LeftOut:
 
     @classmethod
     def of(
-        cls,
-        whole: np.ndarray,
-        read: np.ndarray,
-        tokens: np.ndarray,
-        why: str = "long",
+        cls, whole: np.ndarray, read: np.ndarray, tokens: np.ndarray, why: str = "long"
     ) -> LeftOut:
         """Of examples: bool [E] which have text, and which stand in rows; [E] how many tokens."""
         left = whole & ~read
@@ -73,10 +69,7 @@ class LeftOut:
     @property
     def share(self) -> float:
         """Of the pairs or of their tokens, whichever is more."""
-        return max(
-            self.left / max(self.pairs, 1),
-            self.left_tokens / max(self.tokens, 1),
-        )
+        return max(self.left / max(self.pairs, 1), self.left_tokens / max(self.tokens, 1))
 
     def __str__(self) -> str:
         of_pairs = self.left / max(self.pairs, 1)
@@ -91,19 +84,11 @@ def of_source(stage: str, source: Any) -> str:
     return message(stage, source.identity["length"], source.left_out)
 
 
-def message(
-    stage: str,
-    length: int,
-    left_out: Mapping[str, LeftOut],
-) -> str:
+def message(stage: str, length: int, left_out: Mapping[str, LeftOut]) -> str:
     """What a run or `inspect` says of it; "": of few or none. stage: of an objective, with rows of
     `length` tokens; left_out: {text: of it}."""
     total = sum(left_out.values(), LeftOut())
-    most = max(
-        left_out,
-        key=lambda name: left_out[name].share,
-        default="",
-    )
+    most = max(left_out, key=lambda name: left_out[name].share, default="")
     # One language may lose much of its text where all together lose little.
     if not most or left_out[most].share <= FEW:
         return ""

@@ -69,9 +69,7 @@ class Batches:
     0: they are."""
     preprocessor: Preprocessor | None = None
     """What makes them of text; None: they are not made of text."""
-    shortest: Mapping[str, tuple[int, ...]] = dataclasses.field(
-        default_factory=dict,
-    )
+    shortest: Mapping[str, tuple[int, ...]] = dataclasses.field(default_factory=dict)
     """Shapes of the shortest batch; {}: all batches have `shapes`."""
     languages: Callable[[], Sequence[str]] | None = None
     """Gives the run's languages; None: not known before the source is open."""
@@ -121,10 +119,7 @@ class CountedSource:
         self.identity = identity
 
     def next(self) -> dict[str, np.ndarray]:
-        if (
-            self._epochs is not None
-            and self._position >= self._epochs * self._count
-        ):
+        if self._epochs is not None and self._position >= self._epochs * self._count:
             raise StopIteration
         batch = self._read(self._position % self._count)
         self._position += 1
@@ -137,7 +132,7 @@ class CountedSource:
     def restore(self, state: dict[str, bytes]) -> None:
         if "shard-0" not in state:
             raise UserError(
-                f"the saved data position has entries {sorted(state)}, this source needs 'shard-0'",
+                f"the saved data position has entries {sorted(state)}, this source needs 'shard-0'"
             )
         self._position = int(parsed_json(state["shard-0"])["position"])
 
@@ -153,9 +148,7 @@ class Peekable(OfText):
         self._source = source
         # The batch looked at and the position before it: what `state` gives is the position of the
         # batches taken, not of those looked at.
-        self._ahead: tuple[dict[str, bytes], dict[str, np.ndarray]] | None = (
-            None
-        )
+        self._ahead: tuple[dict[str, bytes], dict[str, np.ndarray]] | None = None
         self._first: dict[str, np.ndarray] | None = None
         self.shapes = source.shapes
         self.languages = source.languages
@@ -219,19 +212,11 @@ def array_source(
         # A copy, so that a caller who adds a field does not change what the next epoch reads.
         return dict(batches[index])
 
-    return CountedSource(
-        read,
-        len(batches),
-        languages=languages,
-        identity=identity,
-        epochs=epochs,
-    )
+    return CountedSource(read, len(batches), languages=languages, identity=identity, epochs=epochs)
 
 
 def to_global(
-    rows: Mapping[str, np.ndarray],
-    sharding: Any,
-    shapes: Mapping[str, tuple[int, ...]],
+    rows: Mapping[str, np.ndarray], sharding: Any, shapes: Mapping[str, tuple[int, ...]]
 ) -> dict[str, Any]:
     """Global `jax.Array`s from this host's rows.
 
@@ -259,17 +244,14 @@ def to_global(
         if max(ends) - start > local.shape[0]:
             raise UserError(
                 f"this host read {local.shape[0]} of {batch_rows} rows but its devices hold rows "
-                f"{min(begins)}..{max(ends)}; set data_shards=1",
+                f"{min(begins)}..{max(ends)}; set data_shards=1"
             )
 
         def read(index: Any) -> np.ndarray:
             begin, end, _ = index[0].indices(batch_rows)
             rows_of_device = slice(begin - start, end - start)
             # Cast here and not before, so that only the rows of this host's devices are copied.
-            return np.asarray(
-                local[(rows_of_device, *index[1:])],
-                dtype=FIELDS[name].dtype,
-            )
+            return np.asarray(local[(rows_of_device, *index[1:])], dtype=FIELDS[name].dtype)
 
         return jax.make_array_from_callback(shape, sharding, read)
 

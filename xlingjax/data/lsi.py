@@ -15,12 +15,7 @@ import numpy as np
 
 from xlingjax.data.blocks import BlockText
 from xlingjax.data.cache_folder import cache_root
-from xlingjax.data.sealed import (
-    array_at,
-    index_at,
-    write_array,
-    write_index,
-)
+from xlingjax.data.sealed import array_at, index_at, write_array, write_index
 from xlingjax.data.token_cache import written
 from xlingjax.data.tokens import Tokens
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
@@ -32,9 +27,7 @@ LIMIT = 100_000
 
 
 def piece_vectors(
-    vocabulary: Vocabulary,
-    texts: Iterable[BlockText],
-    width: int,
+    vocabulary: Vocabulary, texts: Iterable[BlockText], width: int
 ) -> tuple[np.ndarray, int]:
     """(float32 [size, width], number of pairs): rows of length 1, or 0 for pieces that no pair has.
     They are kept beside the tokens, and made once of a text.
@@ -66,9 +59,7 @@ def piece_vectors(
 
 
 def _decomposed(
-    vocabulary: Vocabulary,
-    texts: list[BlockText],
-    width: int,
+    vocabulary: Vocabulary, texts: list[BlockText], width: int
 ) -> tuple[np.ndarray, int]:
     # Here, since only a run that begins so needs them.
     import scipy.sparse
@@ -84,10 +75,7 @@ def _decomposed(
     if rank < 1:
         return vectors, count
     # Pieces that a document has twice are added up.
-    counts = scipy.sparse.csr_matrix(
-        (np.ones(len(ids)), (document, ids)),
-        (count, vocabulary.size),
-    )
+    counts = scipy.sparse.csr_matrix((np.ones(len(ids)), (document, ids)), (count, vocabulary.size))
     documents = np.bincount(counts.indices, minlength=vocabulary.size)
     rarity = np.log((1 + count) / (1 + documents)) + 1
     counts.data = (1 + np.log(counts.data)) * rarity[counts.indices]
@@ -100,10 +88,7 @@ def _decomposed(
     return vectors, count
 
 
-def _documents(
-    texts: list[BlockText],
-    end: int,
-) -> tuple[np.ndarray, np.ndarray]:
+def _documents(texts: list[BlockText], end: int) -> tuple[np.ndarray, np.ndarray]:
     """(ids, number of the pair of each), of pairs with two sides that are not empty."""
     # The end of a document stands behind the lines of a block, an empty line.
     total = 0

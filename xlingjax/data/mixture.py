@@ -98,14 +98,7 @@ def mixture_source(
         prefetch=prefetch,
         threads=threads,
     )
-    return open_mixture(
-        mixture,
-        preprocessor,
-        batch,
-        length,
-        settings,
-        vocabulary,
-    )
+    return open_mixture(mixture, preprocessor, batch, length, settings, vocabulary)
 
 
 def open_mixture(
@@ -152,16 +145,9 @@ def open_mixture(
     plan = BatchPlan(
         reader=reader,
         order=RowOrder(
-            tuple(plan.counts for plan in plans),
-            first_seed(seed, ORDER),
-            settings.shuffle,
-            batch,
+            tuple(plan.counts for plan in plans), first_seed(seed, ORDER), settings.shuffle, batch
         ),
-        map=preprocessor.map(
-            vocabulary,
-            token_counts(texts, vocabulary),
-            length,
-        ),
+        map=preprocessor.map(vocabulary, token_counts(texts, vocabulary), length),
         fields=preprocessor.fields,
         shares=np.array(list(shares.values())),
         batch=batch,
@@ -173,9 +159,7 @@ def open_mixture(
         threads=settings.threads,
     )
     # By content: files may be moved between two runs, but not edited.
-    hashes = {
-        name: text.content_hash for name, text in zip(names, texts, strict=True)
-    }
+    hashes = {name: text.content_hash for name, text in zip(names, texts, strict=True)}
     # All that changes a batch; prefetch, threads and shards change none and may differ.
     identity = {
         "preprocessor": preprocessor.name,
@@ -196,9 +180,7 @@ def open_mixture(
     if shards is None:
         shards = _shards(settings.data_shards)
     left_out = {
-        name: plan.left_out
-        for name, plan in zip(names, plans, strict=True)
-        if plan.left_out.pairs
+        name: plan.left_out for name, plan in zip(names, plans, strict=True) if plan.left_out.pairs
     }
     return PlannedSource(
         plan,
@@ -226,13 +208,10 @@ def keep_tensorflow_off_accelerators() -> None:
 
 def _check_sizes(batch: int, length: int, data_shards: int) -> None:
     if batch < 1 or length < 8:
-        raise UserError(
-            f"a batch needs at least 1 row of 8 tokens, got {batch} rows of {length}",
-        )
+        raise UserError(f"a batch needs at least 1 row of 8 tokens, got {batch} rows of {length}")
     if data_shards < 1 or batch % data_shards:
         raise UserError(
-            f"a batch of {batch} rows does not divide into {data_shards}"
-            " data shards; change either",
+            f"a batch of {batch} rows does not divide into {data_shards} data shards; change either"
         )
 
 
@@ -245,16 +224,14 @@ def tasks_of(mixture: str, split: str) -> list[Any]:
         provider = seqio.get_mixture_or_task(mixture)
     except ValueError:
         raise UserError(
-            f"no SeqIO task or mixture '{mixture}' is registered; import the module that adds it",
+            f"no SeqIO task or mixture '{mixture}' is registered; import the module that adds it"
         ) from None
     # Of a mixture only some tasks may have held-out text.
-    tasks = [
-        task for task in seqio.get_subtasks(provider) if split in task.splits
-    ]
+    tasks = [task for task in seqio.get_subtasks(provider) if split in task.splits]
     if not tasks:
         raise UserError(
             f"no task of '{mixture}' has a split '{split}'; it has"
-            f" {', '.join(sorted(provider.splits))}",
+            f" {', '.join(sorted(provider.splits))}"
         )
     return tasks
 
@@ -268,15 +245,12 @@ def vocabulary_of(task: Any) -> Vocabulary:
     if not isinstance(feature.vocabulary, SeqioVocabulary):
         raise UserError(
             f"task {task.name}: its features have {type(feature.vocabulary).__name__}; say which"
-            " vocabulary the rows are made with: vocabulary=Vocabulary.load(path)",
+            " vocabulary the rows are made with: vocabulary=Vocabulary.load(path)"
         )
     return feature.vocabulary.vocabulary
 
 
-def token_counts(
-    texts: Sequence[BlockText],
-    vocabulary: Vocabulary,
-) -> np.ndarray:
+def token_counts(texts: Sequence[BlockText], vocabulary: Vocabulary) -> np.ndarray:
     """int64 [V]: how often each token stands in the text, since XLM (§3.3) draws the tokens to mask
     by their frequency."""
     counts = np.zeros(vocabulary.size, np.int64)
@@ -288,10 +262,7 @@ def token_counts(
 
 
 def _texts(
-    tasks: list[Any],
-    settings: BatchSettings,
-    vocabulary: Vocabulary,
-    preprocessor: Preprocessor,
+    tasks: list[Any], settings: BatchSettings, vocabulary: Vocabulary, preprocessor: Preprocessor
 ) -> tuple[list[Any], list[BlockText]]:
     """(the tasks whose languages the preprocessor takes: all, unless it chooses; the text of each,
     of as many sides as the preprocessor reads)."""
@@ -309,11 +280,7 @@ def _texts(
                 left.append(codes)
                 continue
         text = task_text(
-            task,
-            settings.split,
-            vocabulary,
-            settings.use_cached,
-            settings.languages or (),
+            task, settings.split, vocabulary, settings.use_cached, settings.languages or ()
         )
         require_sides(task, text.sides, preprocessor)
         if not preprocessor.takes(text.languages):
@@ -324,7 +291,7 @@ def _texts(
     if not taken:
         pairs = ", ".join("-".join(codes) for codes in left)
         raise UserError(
-            f"'{preprocessor.name}' reads none of the pairs {pairs}: add others to PARALLEL",
+            f"'{preprocessor.name}' reads none of the pairs {pairs}: add others to PARALLEL"
         )
     return taken, texts
 
@@ -333,7 +300,7 @@ def require_sides(task: Any, sides: int, preprocessor: Preprocessor) -> None:
     if sides != preprocessor.sides:
         raise UserError(
             f"task {task.name} cannot feed '{preprocessor.name}', which reads"
-            f" {KINDS[preprocessor.sides]}",
+            f" {KINDS[preprocessor.sides]}"
         )
 
 
@@ -350,10 +317,7 @@ def _names(tasks: list[Any], texts: list[BlockText]) -> list[str]:
     return names
 
 
-def _run_languages(
-    languages: Sequence[str] | None,
-    texts: list[BlockText],
-) -> tuple[str, ...]:
+def _run_languages(languages: Sequence[str] | None, texts: list[BlockText]) -> tuple[str, ...]:
     """The run's languages in sorted order, so that ids do not depend on the order of tasks."""
     return tuple(sorted(set(languages or _languages_of(texts))))
 
@@ -365,17 +329,14 @@ def _languages_of(texts: list[BlockText]) -> set[str]:
     return languages
 
 
-def _language_ids(
-    run_languages: tuple[str, ...],
-    texts: list[BlockText],
-) -> list[list[int]]:
+def _language_ids(run_languages: tuple[str, ...], texts: list[BlockText]) -> list[list[int]]:
     """Of each text the ids of its languages, in the order of its sides."""
     lacking = _languages_of(texts) - set(run_languages)
     if lacking:
         text_languages = sorted(_languages_of(texts))
         raise UserError(
             f"the run's languages {', '.join(run_languages)} lack some of"
-            f" {', '.join(text_languages)}: add them to LANGUAGES, or leave their text out",
+            f" {', '.join(text_languages)}: add them to LANGUAGES, or leave their text out"
         )
     ids = []
     for text in texts:
@@ -392,10 +353,7 @@ def _amounts(
 ) -> dict[str, float]:
     """n_i of every text (XLM §3.1), of which `sampling` makes shares."""
     if sampling.counts == "mixture":
-        return {
-            name: rate_of(mixture, task)
-            for name, task in zip(names, tasks, strict=True)
-        }
+        return {name: rate_of(mixture, task) for name, task in zip(names, tasks, strict=True)}
     return {name: size[sampling.counts] for name, size in sizes.items()}
 
 

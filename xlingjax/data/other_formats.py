@@ -34,13 +34,13 @@ _REMEDIES = {
 }
 """What to do with files of an ending that is no running text."""
 _NOT_TEXT = re.compile(
-    r"(README|LICENSE|LICENCE|COPYING|NOTICE|CHANGELOG|CHANGES|CITATION|AUTHORS|Makefile)\b",
+    r"(README|LICENSE|LICENCE|COPYING|NOTICE|CHANGELOG|CHANGES|CITATION|AUTHORS|Makefile)\b"
 )
 _COLUMN = re.compile(
     r"(source|src|target|trg|tgt|original|translation|translated|reference|hypothesis|premise"
     r"|question|answer|query|document|article|summary|title|input|output|label|text|sentence|sent"
     r"|segment|sequence|lang|language|column|col)"
-    r"([ _-]?(text|sentence|segment|lang|language))?[ _-]?[0-9ab]?",
+    r"([ _-]?(text|sentence|segment|lang|language))?[ _-]?[0-9ab]?"
 )
 """What columns of a table are called, in small letters."""
 LOOKED_AT = 20
@@ -54,18 +54,18 @@ def refuse_other_formats(path: Path) -> None:
     if ending in _REMEDIES:
         raise UserError(
             f"{path}: .{ending} is not read as text: {_REMEDIES[ending]}; or name other files, like"
-            " folder/*.txt",
+            " folder/*.txt"
         )
     first = _first_lines(path)
     # One may stand in text about programs; a file of nothing else is no text.
     if first and all(map(_is_object, first)):
         raise UserError(
-            f"{path}: its lines are JSON objects, which would be learnt as text: name it .jsonl",
+            f"{path}: its lines are JSON objects, which would be learnt as text: name it .jsonl"
         )
     if ending == "json":
         raise UserError(
             f'{path}: .json is not read as text: write an object per line, {{"text": ...}}, and'
-            " name it .jsonl; or name other files, like folder/*.txt",
+            " name it .jsonl; or name other files, like folder/*.txt"
         )
 
 
@@ -84,16 +84,16 @@ def refuse_no_lines(path: str | Path) -> None:
     if ending in ("json", "jsonl") or objects:
         raise UserError(
             f"{path}: JSON is not read as text here: write its texts, one per line, `jq -r .text"
-            f" {name} > text.txt`",
+            f" {name} > text.txt`"
         )
     if ending == "tsv" and any("\t" in line for line in first):
         raise UserError(
             f"{path}: a table is not read as text here: write the column of its texts, `cut -f 1"
-            f" {name} > text.txt`",
+            f" {name} > text.txt`"
         )
     if ending in _REMEDIES:
         raise UserError(
-            f"{path}: .{ending} is not read as text: write its texts to a file, one per line",
+            f"{path}: .{ending} is not read as text: write its texts to a file, one per line"
         )
 
 
@@ -106,9 +106,7 @@ def doubts(path: Path, lines: list[str]) -> str:
         )
     written = [line for line in lines if line]
     kinds = {
-        "a markup tag": sum(
-            line[0] == "<" and line[-1] == ">" for line in written
-        ),
+        "a markup tag": sum(line[0] == "<" and line[-1] == ">" for line in written),
         "tabs, as tables have": sum("\t" in line for line in written),
         "no letter": sum(not re.search(r"[^\W\d_]", line) for line in written),
     }

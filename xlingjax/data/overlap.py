@@ -50,30 +50,17 @@ class HeldOut:
     lines: tuple[tuple[str, ...], ...]
 
     @classmethod
-    def of(
-        cls,
-        file: str,
-        languages: Sequence[str],
-        lines: Sequence[Sequence[str]],
-    ) -> HeldOut:
+    def of(cls, file: str, languages: Sequence[str], lines: Sequence[Sequence[str]]) -> HeldOut:
         """Sides in any order."""
         order = sorted(range(len(languages)), key=languages.__getitem__)
-        return cls(
-            file,
-            tuple(languages[i] for i in order),
-            tuple(tuple(lines[i]) for i in order),
-        )
+        return cls(file, tuple(languages[i] for i in order), tuple(tuple(lines[i]) for i in order))
 
 
 class Overlap:
     """Which held-out lines were seen in training text: pairs in pairs, with both sides, and
     sentences in text of their language."""
 
-    def __init__(
-        self,
-        held: Iterable[HeldOut],
-        key: Callable[[str], Any] = normalised,
-    ):
+    def __init__(self, held: Iterable[HeldOut], key: Callable[[str], Any] = normalised):
         """key: of a line; equal keys, equal lines."""
         # Several evaluators measure on the same pairs, some on the first of them alone.
         longest: dict[tuple[Any, ...], HeldOut] = {}
@@ -95,10 +82,7 @@ class Overlap:
                         self._want((language,), (keys[side],), place)
 
     def _want(
-        self,
-        languages: tuple[str, ...],
-        keys: tuple[Any, ...],
-        place: tuple[int, int, int],
+        self, languages: tuple[str, ...], keys: tuple[Any, ...], place: tuple[int, int, int]
     ) -> None:
         if all(keys):
             of_languages = self.wanted.setdefault(languages, {})
@@ -133,19 +117,12 @@ class Overlap:
                 because = "what is measured on them was trained on"
                 if share >= MOST * looked_at:
                     because = f"MOST OF THIS IS NOT HELD OUT, and {because}"
-                said.append(
-                    (
-                        one.file,
-                        f"{message}: {because}; take them out of {macro}",
-                    ),
-                )
+                said.append((one.file, f"{message}: {because}; take them out of {macro}"))
         return said
 
 
 def overlap_of_texts(
-    held: Iterable[HeldOut],
-    texts: Iterable[BlockText],
-    vocabulary: Vocabulary,
+    held: Iterable[HeldOut], texts: Iterable[BlockText], vocabulary: Vocabulary
 ) -> list[tuple[str, str]]:
     """`Overlap.messages` of the text that a run trains on, by the tokens of its lines: without what
     it holds out itself, in whatever files it came. A line that differs in letter case is of other
@@ -188,10 +165,7 @@ def overlap_of_texts(
     return overlap.messages(looked_at / max(lines, 1))
 
 
-def _records_of(
-    languages: tuple[str, ...],
-    wanted: Iterable[tuple[bytes, ...]],
-) -> Records:
+def _records_of(languages: tuple[str, ...], wanted: Iterable[tuple[bytes, ...]]) -> Records:
     """The lines of these keys."""
     sides = []
     for keys in zip(*wanted, strict=True):

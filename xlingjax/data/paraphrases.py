@@ -164,9 +164,7 @@ def mined_rows(
 
 
 def _sides(
-    records: Records,
-    bases: Sequence[int],
-    max_pieces: int,
+    records: Records, bases: Sequence[int], max_pieces: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """(where each side of each line begins in a row, its tokens there, both int64 [lines, sides];
     bool [lines]: which have text on every side, which of these have no long one)."""
@@ -187,18 +185,12 @@ def _equal_lines(sides: Sequence[Tokens]) -> np.ndarray:
         numbers_of_side = []
         for end, length in zip(ends, side.lengths.tolist(), strict=True):
             line = ids[end - length : end].tobytes()
-            numbers_of_side.append(
-                number_of_line.setdefault(line, len(number_of_line)),
-            )
+            numbers_of_side.append(number_of_line.setdefault(line, len(number_of_line)))
         numbers.append(numbers_of_side)
     return np.array(numbers, np.int32).T
 
 
-def _partners(
-    translations: Translations,
-    length: int,
-    negatives: int,
-) -> list[np.ndarray]:
+def _partners(translations: Translations, length: int, negatives: int) -> list[np.ndarray]:
     """`negatives` times, of each translation another one whose y is a wrong partner of its x; -1
     where none was found."""
     # In a random order of the pairs, the y so many places further.
@@ -220,11 +212,7 @@ def _partners(
     return partners
 
 
-def _wrong_and_right(
-    of_sides: np.ndarray,
-    x: np.ndarray,
-    of_wrong: np.ndarray,
-) -> np.ndarray:
+def _wrong_and_right(of_sides: np.ndarray, x: np.ndarray, of_wrong: np.ndarray) -> np.ndarray:
     """[E, (wrong, right), (x, y)] of values [lines, sides], for lines x [E] and what holds of their
     wrong partners [E]."""
     right = of_sides[x, :2]
@@ -233,11 +221,7 @@ def _wrong_and_right(
 
 
 def _rows(
-    starts: np.ndarray,
-    sizes: np.ndarray,
-    sentences: int,
-    passes: int,
-    reset_positions: bool,
+    starts: np.ndarray, sizes: np.ndarray, sentences: int, passes: int, reset_positions: bool
 ) -> Rows:
     """Rows of starts and sizes [E, (wrong, right), (x, y)]."""
     starts = starts.reshape(-1, 2)

@@ -40,21 +40,14 @@ class Preprocessor(abc.ABC):
 
     @abc.abstractmethod
     def rows(
-        self,
-        records: Records,
-        bases: Sequence[int],
-        length: int,
-        vocabulary: Vocabulary,
+        self, records: Records, bases: Sequence[int], length: int, vocabulary: Vocabulary
     ) -> Rows:
         """The rows of one text; `bases[i]` is where side i of the records begins in the array of
         ids."""
 
     @abc.abstractmethod
     def map(
-        self,
-        vocabulary: Vocabulary,
-        counts: np.ndarray,
-        length: int,
+        self, vocabulary: Vocabulary, counts: np.ndarray, length: int
     ) -> Callable[[dict, Any], dict]:
         """A TensorFlow map (token fields [B, L], `Draws`) -> at least `fields`; `counts` [V] are
         token frequencies."""

@@ -44,12 +44,12 @@ def fetched(pattern: str) -> list[Path]:
     except ImportError:
         package = _PACKAGES.get(protocol, f"what fsspec needs for {protocol}")
         raise UserError(
-            f"{pattern}: reading {protocol}:// needs a package: `pip install {package}`",
+            f"{pattern}: reading {protocol}:// needs a package: `pip install {package}`"
         ) from None
     # Each store has errors of its own, of rights, names and networks.
     except Exception as error:
         raise UserError(
-            f"{pattern} cannot be read: {type(error).__name__}: {first_line(error)}",
+            f"{pattern} cannot be read: {type(error).__name__}: {first_line(error)}"
         ) from None
 
 

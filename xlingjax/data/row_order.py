@@ -39,11 +39,7 @@ def _scramble(x: np.ndarray, key: np.ndarray) -> np.ndarray:
     return x ^ (x >> 29)
 
 
-def permute(
-    index: np.ndarray,
-    size: np.ndarray,
-    key: np.ndarray,
-) -> np.ndarray:
+def permute(index: np.ndarray, size: np.ndarray, key: np.ndarray) -> np.ndarray:
     """A random-looking permutation of 0 .. size-1 for every key, without a table. All int64 [B];
     index < size.
 
@@ -75,11 +71,7 @@ def permute(
     return result
 
 
-def epoch_key(
-    seed: int,
-    number: np.ndarray,
-    epoch: np.ndarray,
-) -> np.ndarray:
+def epoch_key(seed: int, number: np.ndarray, epoch: np.ndarray) -> np.ndarray:
     """A key per text (or block, by its number) and epoch, all int64 [B]. The factors keep keys of
     neighbours apart; they stay as they are, or runs that go on would read their rows in another
     order."""
@@ -129,12 +121,7 @@ class RowOrder:
             return 1
         return math.gcd(self.batch, LANES)
 
-    def rows(
-        self,
-        text: np.ndarray,
-        lane: np.ndarray,
-        place: np.ndarray,
-    ) -> np.ndarray:
+    def rows(self, text: np.ndarray, lane: np.ndarray, place: np.ndarray) -> np.ndarray:
         """int64 [B]: the number, among the rows of all texts, of the `place`-th row that is drawn
         of each `text`; of a text in lanes, the `place`-th of its `lane`."""
         size = self.sizes[text]
@@ -151,20 +138,10 @@ class RowOrder:
         if few.any():
             shuffled[few] = permute(index[few], size[few], key[few])
         if many.any():
-            shuffled[many] = self._in_blocks(
-                text[many],
-                lane[many],
-                epoch[many],
-                index[many],
-            )
+            shuffled[many] = self._in_blocks(text[many], lane[many], epoch[many], index[many])
         return self.first_row[text] + shuffled
 
-    def epochs(
-        self,
-        text: np.ndarray,
-        lane: np.ndarray,
-        place: np.ndarray,
-    ) -> np.ndarray:
+    def epochs(self, text: np.ndarray, lane: np.ndarray, place: np.ndarray) -> np.ndarray:
         """int64 [B]: the epochs of their texts that the rows of `rows` are drawn in."""
         return place // self._lane_size(text, lane)
 
@@ -178,22 +155,14 @@ class RowOrder:
         blocks = np.array([of_text.size for of_text in self.counts])
         return blocks > BLOCKS_TOGETHER
 
-    def _lane_ends(
-        self,
-        text: np.ndarray,
-        lane: np.ndarray,
-    ) -> np.ndarray:
+    def _lane_ends(self, text: np.ndarray, lane: np.ndarray) -> np.ndarray:
         """int64 [B]: the rows of a text that stand before a lane."""
         lanes = np.where(self.in_lanes[text], self.lanes, 1)
         # In equal parts, down to a row: every row is read as often as any other.
         return self.sizes[text] * lane // lanes
 
     def _in_blocks(
-        self,
-        text: np.ndarray,
-        lane: np.ndarray,
-        epoch: np.ndarray,
-        index: np.ndarray,
+        self, text: np.ndarray, lane: np.ndarray, epoch: np.ndarray, index: np.ndarray
     ) -> np.ndarray:
         """The rows of texts of many blocks: the `index`-th of a lane in an epoch."""
         # A text, lane and epoch at a time: each has its own order of blocks.
@@ -202,11 +171,7 @@ class RowOrder:
         for one in np.unique(number):
             same = np.flatnonzero(number == one)
             first = same[0]
-            order = self._blocks(
-                int(text[first]),
-                int(lane[first]),
-                int(epoch[first]),
-            )
+            order = self._blocks(int(text[first]), int(lane[first]), int(epoch[first]))
             members.append((same, order))
         begin = np.empty_like(index)
         size = np.empty_like(index)
@@ -233,10 +198,7 @@ class RowOrder:
             # Lanes are mixed with each other in every batch.
             together = max(1, BLOCKS_TOGETHER // self.lanes)
             # A lane begins and ends within a block.
-            begin, end = self._lane_ends(
-                np.array([text, text]),
-                np.array([lane, lane + 1]),
-            )
+            begin, end = self._lane_ends(np.array([text, text]), np.array([lane, lane + 1]))
             first = np.clip(first, begin, end)
             last = np.clip(last, begin, end)
             whole = first < last
@@ -244,11 +206,7 @@ class RowOrder:
         count = first.size
         key = epoch_key(self.seed, np.array([text]), np.array([epoch]))
         key += np.int64(wrapped(lane * _LANE))
-        order = permute(
-            np.arange(count),
-            np.full(count, count, np.int64),
-            np.repeat(key, count),
-        )
+        order = permute(np.arange(count), np.full(count, count, np.int64), np.repeat(key, count))
         first = first[order]
         ends = np.cumsum(last[whole][order] - first)
         return _BlockOrder(first, ends, together, key[0])
@@ -264,21 +222,12 @@ class _BlockOrder:
     together: how many are mixed. key: of the epoch.
     """
 
-    def __init__(
-        self,
-        first: np.ndarray,
-        ends: np.ndarray,
-        together: int,
-        key: np.int64,
-    ):
+    def __init__(self, first: np.ndarray, ends: np.ndarray, together: int, key: np.int64):
         self.key = key
         self._ends = ends
         self._shift = first - np.concatenate([[0], ends[:-1]])
         # The last group may be of fewer blocks.
-        self._group_ends = np.append(
-            ends[together - 1 : -1 : together],
-            ends[-1],
-        )
+        self._group_ends = np.append(ends[together - 1 : -1 : together], ends[-1])
         self.begins = np.concatenate([[0], self._group_ends[:-1]])
         self.sizes = self._group_ends - self.begins
 
@@ -288,7 +237,4 @@ class _BlockOrder:
 
     def rows(self, place: np.ndarray) -> np.ndarray:
         """The rows of the text that stand at `place` in the epoch before blocks are mixed."""
-        return (
-            self._shift[np.searchsorted(self._ends, place, side="right")]
-            + place
-        )
+        return self._shift[np.searchsorted(self._ends, place, side="right")] + place

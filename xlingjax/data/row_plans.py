@@ -113,10 +113,7 @@ class TextRows:
         """The rows of one block: kept since it was opened, from disk, or planned now."""
         if number in self.kept:
             return self.kept[number]
-        return OPENED.get(
-            (self.folder, number),
-            functools.partial(self._read, number),
-        )
+        return OPENED.get((self.folder, number), functools.partial(self._read, number))
 
     def _read(self, number: int) -> BlockRows:
         found = None
@@ -133,8 +130,7 @@ class TextRows:
         """As `Block.ids`."""
         block = self.text.blocks[number]
         return OPENED.get(
-            (cache_root(), block.shards[side]),
-            functools.partial(self.text.ids, number, side),
+            (cache_root(), block.shards[side]), functools.partial(self.text.ids, number, side)
         )
 
 
@@ -179,16 +175,7 @@ class RowPlan:
         counts = np.array(index["counts"], np.int64)
         sizes = index["sizes"]
         left_out = LeftOut(*index["left_out"])
-        return TextRows(
-            text,
-            self,
-            counts,
-            sizes,
-            left_out,
-            tuple(index["arrays"]),
-            folder,
-            {},
-        )
+        return TextRows(text, self, counts, sizes, left_out, tuple(index["arrays"]), folder, {})
 
     def _made(self, text: BlockText, folder: Path | None) -> TextRows:
         counts = []
@@ -211,11 +198,7 @@ class RowPlan:
             passes = plan.passes
             arrays = [name for name, _ in _arrays(rows)]
         sentences, tokens, rows_of_text = totals.tolist()
-        sizes = {
-            "sentences": sentences,
-            "tokens": tokens / passes,
-            "rows": rows_of_text / passes,
-        }
+        sizes = {"sentences": sentences, "tokens": tokens / passes, "rows": rows_of_text / passes}
         index = {
             "counts": counts,
             "sizes": sizes,
@@ -226,34 +209,14 @@ class RowPlan:
             with written(folder):
                 write_index(folder / "rows.json", index)
         return TextRows(
-            text,
-            self,
-            np.array(counts, np.int64),
-            sizes,
-            left_out,
-            tuple(arrays),
-            folder,
-            kept,
+            text, self, np.array(counts, np.int64), sizes, left_out, tuple(arrays), folder, kept
         )
 
-    def of_block(
-        self,
-        text: BlockText,
-        number: int,
-    ) -> tuple[BlockRows, Rows]:
+    def of_block(self, text: BlockText, number: int) -> tuple[BlockRows, Rows]:
         records = text.of_block(number)
         bases = side_bases(records)
-        rows = self.preprocessor.rows(
-            records,
-            bases,
-            self.length,
-            self.vocabulary,
-        )
-        return compact(
-            rows,
-            bases,
-            self.preprocessor.columns(self.length),
-        ), rows
+        rows = self.preprocessor.rows(records, bases, self.length, self.vocabulary)
+        return compact(rows, bases, self.preprocessor.columns(self.length)), rows
 
 
 def side_bases(records: Records) -> list[int]:
@@ -342,11 +305,7 @@ def _write(folder: Path, number: int, rows: BlockRows) -> None:
             write_array(folder / f"{number:05}.{name}.npy", array)
 
 
-def _read(
-    folder: Path,
-    number: int,
-    names: Sequence[str],
-) -> BlockRows | None:
+def _read(folder: Path, number: int, names: Sequence[str]) -> BlockRows | None:
     arrays = {}
     try:
         for name in names:
@@ -366,9 +325,7 @@ class Opened:
 
     def __init__(self):
         self._bytes = 0
-        self._open: collections.OrderedDict[Any, Any] = (
-            collections.OrderedDict()
-        )
+        self._open: collections.OrderedDict[Any, Any] = collections.OrderedDict()
         # Batches are made by several threads.
         self._lock = threading.Lock()
 
@@ -404,10 +361,10 @@ def require_rows(plans: Sequence[TextRows], names: Sequence[str]) -> None:
         if plan.plan.preprocessor.aligned_documents:
             raise UserError(
                 f"no {name} document has two sentences in a row of {length} tokens; raise the"
-                " length, and see that blank lines stand behind documents, not behind sentences",
+                " length, and see that blank lines stand behind documents, not behind sentences"
             )
         lacks = plan.plan.preprocessor.lacks
         raise UserError(
             f"no {name} text fits rows of {length} tokens{lacks}; raise the length or the limit of"
-            " pieces",
+            " pieces"
         )

@@ -62,19 +62,9 @@ class RowReader:
     ) -> RowReader:
         """Of one plan over one array of ids, both in memory."""
         reader = cls.__new__(cls)
-        block = _Block(
-            lambda: compact(rows, [1], length),
-            lambda side: ids,
-            languages,
-        )
+        block = _Block(lambda: compact(rows, [1], length), lambda side: ids, languages)
         reader._take(
-            [block],
-            np.array([rows.count]),
-            rows.labels is not None,
-            length,
-            pad_id,
-            bos_id,
-            seed,
+            [block], np.array([rows.count]), rows.labels is not None, length, pad_id, bos_id, seed
         )
         return reader
 
@@ -98,11 +88,7 @@ class RowReader:
         if labelled:
             self.names = (*TOKEN_FIELDS, "labels", "example_weights")
 
-    def __call__(
-        self,
-        rows: np.ndarray,
-        epochs: np.ndarray | None = None,
-    ) -> dict[str, np.ndarray]:
+    def __call__(self, rows: np.ndarray, epochs: np.ndarray | None = None) -> dict[str, np.ndarray]:
         """epochs: int64 [B], in which the rows are read; None: with the wrong partners that they
         were planned with."""
         real = np.flatnonzero(rows >= 0)
@@ -114,11 +100,7 @@ class RowReader:
         parts = []
         begin = 0
         numbers, counts = np.unique(block_of_row, return_counts=True)
-        for number, count in zip(
-            numbers.tolist(),
-            counts.tolist(),
-            strict=True,
-        ):
+        for number, count in zip(numbers.tolist(), counts.tolist(), strict=True):
             first = 0
             if number:
                 first = self._ends[number - 1]
@@ -146,12 +128,7 @@ class RowReader:
             fields["example_weights"] = np.zeros(count, np.float32)
         return fields
 
-    def _fill(
-        self,
-        fields: dict[str, np.ndarray],
-        which: np.ndarray,
-        read: _Read,
-    ) -> None:
+    def _fill(self, fields: dict[str, np.ndarray], which: np.ndarray, read: _Read) -> None:
         """Writes rows that were read to rows `which` of the fields."""
         if read.labels is not None:
             fields["labels"][which] = read.labels
@@ -166,10 +143,7 @@ class RowReader:
         columns = tokens_before[:-1] - row_begins
         places = np.repeat(which, counts) * self.length + columns
         flat = _ranges(places, lengths)
-        within = np.arange(lengths.sum()) - np.repeat(
-            tokens_before[:-1],
-            lengths,
-        )
+        within = np.arange(lengths.sum()) - np.repeat(tokens_before[:-1], lengths)
         opens = (slices["opens"] > 0) & (lengths > 0)
         read.ids[tokens_before[:-1][opens]] = self._bos_id
         fields["input_ids"].reshape(-1)[flat] = read.ids
@@ -232,12 +206,7 @@ class _Block:
         self._ids = ids
         self._languages = np.asarray(languages, np.int32)
 
-    def read(
-        self,
-        rows: np.ndarray,
-        key: np.ndarray | None,
-        length: int,
-    ) -> _Read:
+    def read(self, rows: np.ndarray, key: np.ndarray | None, length: int) -> _Read:
         """Some of its rows, of at most `length` tokens. key: int64 [B], of their wrong partners;
         None: as they were planned."""
         plan = self._plan()
@@ -245,23 +214,12 @@ class _Block:
         counts = plan.splits[rows + 1] - first
         slices = plan.slices[_ranges(first, counts)]
         if plan.texts is not None and key is not None:
-            slices = redrawn(
-                slices,
-                rows,
-                plan.slices,
-                plan.translations,
-                key,
-                length,
-            )
+            slices = redrawn(slices, rows, plan.slices, plan.translations, key, length)
         labels = None
         if plan.labels is not None:
             labels = plan.labels[rows]
         return _Read(
-            counts,
-            slices,
-            self._languages[slices["languages"]],
-            self._ids_of(slices),
-            labels,
+            counts, slices, self._languages[slices["languages"]], self._ids_of(slices), labels
         )
 
     def _ids_of(self, slices: np.ndarray) -> np.ndarray:

@@ -40,12 +40,7 @@ _HASHED_BYTES = 1 << 26
 examples of a language. A larger one only where its times tell that it changed since it was hashed
 last: a start does not read a store that is mapped because it is large."""
 _IDS = np.dtype(np.int32)
-_COLUMNS = (
-    "start_positions",
-    "end_positions",
-    "beside_start_positions",
-    "beside_end_positions",
-)
+_COLUMNS = ("start_positions", "end_positions", "beside_start_positions", "beside_end_positions")
 """Fields that are columns of the row."""
 _DERIVED = ("pack_ids", "language_ids")
 """Of every token alike: not stored."""
@@ -72,13 +67,7 @@ class RaggedRows:
     """int64[N * H]: where the tokens of each text begin."""
 
     @classmethod
-    def of(
-        cls,
-        rows: Rows,
-        length: int,
-        pad_id: int,
-        id_dtype: np.dtype = _IDS,
-    ) -> RaggedRows:
+    def of(cls, rows: Rows, length: int, pad_id: int, id_dtype: np.dtype = _IDS) -> RaggedRows:
         """The same rows. rows: arrays [N, H * length] and [N]. id_dtype: that their ids fit in.
         Raises ValueError for rows that cannot be stored so."""
         count, width = rows["pack_ids"].shape
@@ -122,10 +111,7 @@ class RaggedRows:
         return self.arrays["lengths"].reshape(-1, self.texts).max(axis=1)
 
     def take(
-        self,
-        rows: np.ndarray,
-        length: int,
-        language_ids: Sequence[int],
+        self, rows: np.ndarray, length: int, language_ids: Sequence[int]
     ) -> dict[str, np.ndarray]:
         """Arrays [n, H * length] and [n] of the rows of these numbers. length: of each text, at
         least that of the longest. language_ids: of the texts of a row."""
@@ -136,10 +122,7 @@ class RaggedRows:
         at = (self.offsets[places][:, None] + columns)[valid]
         shape = (len(rows), self.texts * length)
         languages = np.tile(np.array(language_ids, np.int32), len(rows))
-        made = {
-            "pack_ids": valid.astype(np.int32),
-            "language_ids": valid * languages[:, None],
-        }
+        made = {"pack_ids": valid.astype(np.int32), "language_ids": valid * languages[:, None]}
         for name, stored in self.arrays.items():
             if name == "lengths":
                 continue
@@ -228,11 +211,7 @@ def read_part(folder: Path) -> StoredPart | None:
             arrays[name] = _read_array(path, dtype, size)
             _require_content(path, meta["sha256"][name])
         rows = RaggedRows(
-            meta["length"],
-            meta["texts"],
-            meta["pad_id"],
-            arrays,
-            _offsets(arrays["lengths"]),
+            meta["length"], meta["texts"], meta["pad_id"], arrays, _offsets(arrays["lengths"])
         )
         return StoredPart(rows, meta["digest"], meta["facts"])
     except (KeyError, TypeError, AttributeError, OverflowError):
@@ -296,9 +275,7 @@ class _Writer:
 
     def close(self, facts: Mapping[str, Any]) -> None:
         assert self._made is not None
-        digests = {
-            name: digest.hexdigest() for name, digest in self._hashes.items()
-        }
+        digests = {name: digest.hexdigest() for name, digest in self._hashes.items()}
         meta = {
             "length": self._made.length,
             "texts": self._made.texts,
@@ -315,11 +292,7 @@ class _Writer:
         write_index(self._folder / _META, meta)
 
 
-def write_part(
-    folder: Path,
-    chunks: Iterator[RaggedRows],
-    facts: Mapping[str, Any],
-) -> None:
+def write_part(folder: Path, chunks: Iterator[RaggedRows], facts: Mapping[str, Any]) -> None:
     """Writes a part whole or not at all; where another process did so meanwhile, its part stays.
     Raises UserError: no room."""
     with storing(folder.parent):
@@ -386,7 +359,7 @@ def storing(folder: Path) -> Iterator[None]:
     except OSError as error:
         raise UserError(
             f"cannot write the rows of tasks in {folder}: {error.strerror or error}; set"
-            " XLINGJAX_CACHE to a folder with room",
+            " XLINGJAX_CACHE to a folder with room"
         ) from None
 
 

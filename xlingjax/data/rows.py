@@ -64,11 +64,7 @@ class Rows:
     def sizes(self) -> dict[str, float]:
         """Sentences, and the tokens and rows they fill when each is read once."""
         tokens = int(self.lengths.sum()) / self.passes
-        return {
-            "sentences": self.sentences,
-            "tokens": tokens,
-            "rows": self.count / self.passes,
-        }
+        return {"sentences": self.sentences, "tokens": tokens, "rows": self.count / self.passes}
 
 
 def plan_rows(
@@ -92,13 +88,7 @@ def plan_rows(
         of_slice = np.broadcast_to(array, (examples, slices))[order].reshape(-1)
         flat[name] = of_slice.astype(slice_dtype(name))
     packs = packs.reshape(-1).astype(np.int32)
-    return Rows(
-        **flat,
-        packs=packs,
-        splits=first * slices,
-        sentences=sentences,
-        passes=passes,
-    )
+    return Rows(**flat, packs=packs, splits=first * slices, sentences=sentences, passes=passes)
 
 
 def number_in_row(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -123,16 +113,10 @@ def line_starts(side: Tokens, base: int) -> np.ndarray:
     return base + np.cumsum(side.lengths) - side.lengths
 
 
-def starts_and_lengths(
-    records: Records,
-    bases: Sequence[int],
-) -> tuple[np.ndarray, np.ndarray]:
+def starts_and_lengths(records: Records, bases: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
     """Where each aligned line of each side begins in the array of ids, and its tokens, both int64
     [lines, sides]."""
-    starts = [
-        line_starts(side, base)
-        for base, side in zip(bases, records.sides, strict=True)
-    ]
+    starts = [line_starts(side, base) for base, side in zip(bases, records.sides, strict=True)]
     lengths = [side.lengths for side in records.sides]
     return np.stack(starts, axis=1), np.stack(lengths, axis=1).astype(np.int64)
 
@@ -161,12 +145,7 @@ def first_fit(lengths: np.ndarray, capacity: int) -> np.ndarray:
 
 
 def stream_rows(
-    records: Records,
-    base: int,
-    length: int,
-    *,
-    stream_length: int | None = None,
-    bos: bool = False,
+    records: Records, base: int, length: int, *, stream_length: int | None = None, bos: bool = False
 ) -> Rows:
     """Rows of continuous text (XLM §5.1): sentences each followed by `</s>`, cut every
     `stream_length` tokens.
@@ -289,10 +268,7 @@ def _both_orders(of_side: np.ndarray, turn: np.ndarray) -> np.ndarray:
     return np.concatenate([first_pass, second_pass])
 
 
-def join(
-    records: Records,
-    eos_id: int,
-) -> tuple[np.ndarray, list[int]]:
+def join(records: Records, eos_id: int) -> tuple[np.ndarray, list[int]]:
     """All ids in one array after a first `</s>`, and where each side begins."""
     # Every sentence ends in `</s>`. With one in front, the slice that starts a token early is
     # `</s> x </s>` for the very first sentence too.

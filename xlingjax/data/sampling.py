@@ -24,9 +24,7 @@ def smoothed(counts: Sequence[float], alpha: float) -> np.ndarray:
         raise UserError(f"sampling needs counts above zero, got {list(counts)}")
     # Written so that NaN is refused, too.
     if not alpha >= 0:
-        raise UserError(
-            f"the sampling exponent must not be negative, got {alpha}",
-        )
+        raise UserError(f"the sampling exponent must not be negative, got {alpha}")
     # 0 ** 0 is 1: with alpha 0 a language without text would get a share.
     q = np.where(n > 0, (n / n.sum()) ** alpha, 0.0)
     return q / q.sum()
@@ -58,17 +56,13 @@ class Sampling:
             given.append("uniform")
         # Which one is meant is unknown, and either choice would give a run that nobody asked for.
         if len(given) > 1:
-            raise UserError(
-                f"sampling options {' and '.join(given)} exclude each other; give one",
-            )
+            raise UserError(f"sampling options {' and '.join(given)} exclude each other; give one")
         if self.counts not in ("sentences", "tokens", "mixture"):
             raise UserError(
-                f"sampling counts must be sentences, tokens or mixture, got '{self.counts}'",
+                f"sampling counts must be sentences, tokens or mixture, got '{self.counts}'"
             )
         if self.temperature is not None and not self.temperature > 0:
-            raise UserError(
-                f"the sampling temperature must be above zero, got {self.temperature}",
-            )
+            raise UserError(f"the sampling temperature must be above zero, got {self.temperature}")
 
     def _exponent(self) -> float:
         """alpha of XLM §3.1, however it is given."""
@@ -91,7 +85,7 @@ class Sampling:
             if unknown or missing:
                 raise UserError(
                     f"sampling weights must name exactly {', '.join(names)}; unknown:"
-                    f" {', '.join(unknown) or 'none'}, missing: {', '.join(missing) or 'none'}",
+                    f" {', '.join(unknown) or 'none'}, missing: {', '.join(missing) or 'none'}"
                 )
             # Exponent 1: given weights are taken as they are and only brought to sum 1.
             shares = smoothed([self.weights[name] for name in names], 1.0)
@@ -101,10 +95,7 @@ class Sampling:
 
 
 def sampling_table(
-    sizes: Mapping[str, Mapping[str, float]],
-    shares: Mapping[str, float],
-    *,
-    rows_per_step: int,
+    sizes: Mapping[str, Mapping[str, float]], shares: Mapping[str, float], *, rows_per_step: int
 ) -> list[dict[str, Any]]:
     """One JSON row per language or pair: sentences, tokens, rows, share, and epochs in a thousand
     steps.
@@ -129,31 +120,20 @@ def sampling_table(
     return table
 
 
-def expected_epochs(
-    table: Sequence[Mapping[str, Any]],
-    steps: int,
-) -> dict[str, float]:
+def expected_epochs(table: Sequence[Mapping[str, Any]], steps: int) -> dict[str, float]:
     """How often each text is expected to be read in `steps` steps of this source."""
-    return {
-        row["name"]: row["epochs_per_1000_steps"] * steps / 1000
-        for row in table
-    }
+    return {row["name"]: row["epochs_per_1000_steps"] * steps / 1000 for row in table}
 
 
-def format_table(
-    table: Sequence[Mapping[str, Any]],
-    steps: int | None = None,
-) -> str:
+def format_table(table: Sequence[Mapping[str, Any]], steps: int | None = None) -> str:
     """The sampling table for the terminal; with `steps`, epochs of a run of that many steps."""
     title = "epochs/1k steps"
     if steps:
         title = "epochs"
-    lines = [
-        f"{'text':<10}{'sentences':>12}{'tokens':>14}{'rows':>10}{'share':>9}{title:>17}",
-    ]
+    lines = [f"{'text':<10}{'sentences':>12}{'tokens':>14}{'rows':>10}{'share':>9}{title:>17}"]
     for row in table:
         epochs = row["epochs_per_1000_steps"] * (steps or 1000) / 1000
         lines.append(
-            f"{row['name']:<10}{row['sentences']:>12,}{row['tokens']:>14,}{row['rows']:>10,}{row['share']:>9.2%}{epochs:>17.2f}",
+            f"{row['name']:<10}{row['sentences']:>12,}{row['tokens']:>14,}{row['rows']:>10,}{row['share']:>9.2%}{epochs:>17.2f}"
         )
     return "\n".join(lines)

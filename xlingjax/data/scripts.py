@@ -32,9 +32,7 @@ _TAGS = {
 _SCRIPT_OF = {}
 for _script, _codes in _LANGUAGES.items():
     _SCRIPT_OF |= dict.fromkeys(_codes.split(), _script)
-_PATTERNS = {
-    script: re.compile(f"[{ranges}]") for script, ranges in _RANGES.items()
-}
+_PATTERNS = {script: re.compile(f"[{ranges}]") for script, ranges in _RANGES.items()}
 
 
 def script_of_language(code: str) -> str | None:

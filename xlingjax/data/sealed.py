@@ -61,20 +61,13 @@ def write_array(path: Path, array: np.ndarray) -> None:
 
 
 def write_parts(
-    path: Path,
-    dtype: np.dtype,
-    shape: tuple[int, ...],
-    parts: Iterable[np.ndarray],
+    path: Path, dtype: np.dtype, shape: tuple[int, ...], parts: Iterable[np.ndarray]
 ) -> None:
     """An array of which the parts come one after the other. Raises OSError."""
     header = io.BytesIO()
     np.lib.format.write_array_header_1_0(
         header,
-        {
-            "descr": np.lib.format.dtype_to_descr(dtype),
-            "fortran_order": False,
-            "shape": shape,
-        },
+        {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape},
     )
     with replaced(path) as file:
 
@@ -243,5 +236,5 @@ def remove(fault: Damaged, *paths: Path) -> None:
                 path.unlink(missing_ok=True)
         except OSError as error:
             raise UserError(
-                f"{fault} and cannot be removed ({error.strerror or error}): remove {path}",
+                f"{fault} and cannot be removed ({error.strerror or error}): remove {path}"
             ) from None

@@ -32,7 +32,7 @@ class LanguageFeature(seqio.Feature):
         if not self.language:
             raise UserError(
                 'LanguageFeature: name its language, like language="de"; a feature whose language'
-                " the task's name tells is a seqio.Feature",
+                " the task's name tells is a seqio.Feature"
             )
 
 
@@ -49,11 +49,7 @@ class TextFiles(seqio.DataSource):
     from the token cache instead, where a task does no more than tokenise them.
     """
 
-    def __init__(
-        self,
-        splits: Mapping[str, Sequence[Text] | Sequence[Pair]],
-        holdout: float = 0.0,
-    ):
+    def __init__(self, splits: Mapping[str, Sequence[Text] | Sequence[Pair]], holdout: float = 0.0):
         self.files = {split: tuple(files) for split, files in splits.items()}
         self.holdout = holdout
         self._counts: dict[str, int] = {}
@@ -144,10 +140,7 @@ class TextFiles(seqio.DataSource):
             end = examples * (shard_info.index + 1) // shard_info.num_shards
             return itertools.islice(self._lines(split), begin, end)
 
-        return tf.data.Dataset.from_generator(
-            lines,
-            output_signature=signature,
-        ).unbatch()
+        return tf.data.Dataset.from_generator(lines, output_signature=signature).unbatch()
 
 
 def _sides(file: Text | Pair) -> tuple[Text, ...]:

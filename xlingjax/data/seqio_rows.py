@@ -60,7 +60,7 @@ class ObjectiveRows:
         if lacking:
             raise UserError(
                 f"task {task.name} has text in {', '.join(lacking)}, which languages="
-                f"{', '.join(run_languages)} lack: add them",
+                f"{', '.join(run_languages)} lack: add them"
             )
         self._ids = [list(run_languages).index(code) for code in languages]
         self._counts = counts
@@ -68,43 +68,36 @@ class ObjectiveRows:
         self._lines_of_text: int | None = None
 
     def __call__(
-        self,
-        dataset: tf.data.Dataset,
-        sequence_length: Mapping[str, int] | None,
+        self, dataset: tf.data.Dataset, sequence_length: Mapping[str, int] | None
     ) -> tf.data.Dataset:
         asked = sequence_length or {}
         text_to_text = "inputs" in asked
         if not text_to_text and "input_ids" not in asked:
             raise UserError(
                 f"{self._preprocessor.name}: rows need a length: give task_feature_lengths"
-                ' {"input_ids": 256}',
+                ' {"input_ids": 256}'
             )
         if text_to_text and "decoder_targets" not in self._preprocessor.fields:
             raise UserError(
                 f"{self._preprocessor.name} is no objective of an encoder-decoder and has no"
                 ' `inputs` and `targets`; give task_feature_lengths {"input_ids": 256} and'
-                " xlingjax.data.seqio_rows.RowConverter",
+                " xlingjax.data.seqio_rows.RowConverter"
             )
         length = asked["inputs" if text_to_text else "input_ids"]
         rows = tf.data.Dataset.from_generator(
-            lambda: self._blocks(dataset, length, seeds),
-            output_signature=self._signature(length),
+            lambda: self._blocks(dataset, length, seeds), output_signature=self._signature(length)
         ).unbatch()
         rows = self._masked(rows, length)
         # Behind the masks, whose seeds are SeqIO's first.
-        seeds = seqio.map_over_dataset(
-            lambda _, seed: _one_seed(seed),
-            num_seeds=1,
-        )(tf.data.Dataset.counter())
+        seeds = seqio.map_over_dataset(lambda _, seed: _one_seed(seed), num_seeds=1)(
+            tf.data.Dataset.counter()
+        )
         if text_to_text:
             return rows.flat_map(_examples)
         return rows
 
     def _blocks(
-        self,
-        dataset: tf.data.Dataset,
-        length: int,
-        seeds: tf.data.Dataset,
+        self, dataset: tf.data.Dataset, length: int, seeds: tf.data.Dataset
     ) -> Iterator[dict[str, np.ndarray]]:
         """The token fields [n, columns] of the rows, some at a time. seeds: of the wrong partners
         of the rows that are planned together; SeqIO repeats a text before it comes here, so each
@@ -143,7 +136,7 @@ class ObjectiveRows:
         name = Records(self._languages, ()).name
         return UserError(
             f"no {name} text of task {self._task.name} fits rows of {length} tokens; raise the"
-            " length or the limit of pieces",
+            " length or the limit of pieces"
         )
 
     def _lines_up_to(self, most: int | None) -> int:
@@ -161,22 +154,14 @@ class ObjectiveRows:
         return min(self._lines_of_text, most or self._lines_of_text)
 
     def _planned(
-        self,
-        sides: Sequence[Sequence[tuple[np.ndarray, np.ndarray]]],
-        length: int,
-        seed: int,
+        self, sides: Sequence[Sequence[tuple[np.ndarray, np.ndarray]]], length: int, seed: int
     ) -> Iterator[dict[str, np.ndarray]]:
         tokens: list[Tokens] = []
         for chunks in sides:
             tokens.append(joined(chunks, self._vocabulary))
         records = Records(self._languages, tuple(tokens))
         ids, bases = join(records, self._vocabulary.eos_id)
-        plan = self._preprocessor.rows(
-            records,
-            bases,
-            length,
-            self._vocabulary,
-        )
+        plan = self._preprocessor.rows(records, bases, length, self._vocabulary)
         if not plan.count:
             return
         reader = RowReader.of_arrays(
@@ -215,9 +200,7 @@ class ObjectiveRows:
             made = mask(batch, draws)
             return {name: made[name][0] for name in fields}
 
-        numbered = rows.enumerate().map(
-            lambda number, row: {"number": number, "row": row},
-        )
+        numbered = rows.enumerate().map(lambda number, row: {"number": number, "row": row})
         return seqio.map_over_dataset(masked, num_seeds=1)(numbered)
 
 
@@ -243,21 +226,11 @@ def _one_seed(pair: Any) -> Any:
 def _examples(row: Mapping[str, Any]) -> tf.data.Dataset:
     """The examples of a row, {"inputs", "targets"} each."""
     examples = tf.reduce_max(row["pack_ids"])
-    inputs = _by_pack(
-        row["input_ids"],
-        row["pack_ids"],
-        row["pack_ids"] > 0,
-        examples,
-    )
+    inputs = _by_pack(row["input_ids"], row["pack_ids"], row["pack_ids"] > 0, examples)
     targets = _by_pack(
-        row["decoder_targets"],
-        row["decoder_pack_ids"],
-        row["decoder_weights"] > 0,
-        examples,
+        row["decoder_targets"], row["decoder_pack_ids"], row["decoder_weights"] > 0, examples
     )
-    return tf.data.Dataset.from_tensor_slices(
-        {"inputs": inputs, "targets": targets},
-    )
+    return tf.data.Dataset.from_tensor_slices({"inputs": inputs, "targets": targets})
 
 
 def _by_pack(ids: Any, packs: Any, kept: Any, examples: Any) -> Any:
@@ -289,9 +262,7 @@ class RowConverter(seqio.FeatureConverter):
         super().__init__(pack=False)
 
     def _convert_features(
-        self,
-        ds: tf.data.Dataset,
-        task_feature_lengths: Mapping[str, int],
+        self, ds: tf.data.Dataset, task_feature_lengths: Mapping[str, int]
     ) -> tf.data.Dataset:
         shapes = self._preprocessor.shapes(1, task_feature_lengths["input_ids"])
 
@@ -304,8 +275,7 @@ class RowConverter(seqio.FeatureConverter):
         return ds.map(convert)
 
     def get_model_feature_lengths(
-        self,
-        task_feature_lengths: Mapping[str, int],
+        self, task_feature_lengths: Mapping[str, int]
     ) -> Mapping[str, int]:
         shapes = self._preprocessor.shapes(1, task_feature_lengths["input_ids"])
         # SeqIO wants a length of every field, and looks at none of a single number.

@@ -20,12 +20,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from xlingjax.data.file_names import (
-    CODE,
-    PAIR_STEM,
-    file_format,
-    language_from_path,
-)
+from xlingjax.data.file_names import CODE, PAIR_STEM, file_format, language_from_path
 from xlingjax.data.other_formats import refuse_other_formats
 from xlingjax.data.remote_files import fetched, is_remote
 from xlingjax.data.text_files import find_file, plain_name, refuse_lost_link
@@ -34,10 +29,7 @@ from xlingjax.errors import UserError
 from xlingjax.runtime.files import require_unicode
 
 
-def expand(
-    patterns: str | Sequence[str],
-    what: str = "text",
-) -> list[tuple[Path, str | None]]:
+def expand(patterns: str | Sequence[str], what: str = "text") -> list[tuple[Path, str | None]]:
     """(file, language written before its pattern), sorted, without repeats. A folder, named or
     matched, stands for all files in it.
 
@@ -51,11 +43,7 @@ def expand(
         pattern = os.path.expanduser(os.fspath(pattern))
         code = None
         # Only a code before "=", so that a path with "=" in it (Hive's year=2020) is no language.
-        explicit = re.fullmatch(
-            rf"({CODE}(?:-[A-Za-z0-9]+)*)=(.+)",
-            pattern,
-            re.DOTALL,
-        )
+        explicit = re.fullmatch(rf"({CODE}(?:-[A-Za-z0-9]+)*)=(.+)", pattern, re.DOTALL)
         if explicit:
             code, pattern = explicit.groups()
         find = _files
@@ -70,7 +58,7 @@ def expand(
             if "[" in pattern:
                 advice += ", and write [[] for a bracket of a name"
             raise UserError(
-                f"missing file: no {wanted} matches {pattern!r}, read from {os.getcwd()}; {advice}",
+                f"missing file: no {wanted} matches {pattern!r}, read from {os.getcwd()}; {advice}"
             )
         for path in paths:
             require_unicode(path)
@@ -119,31 +107,16 @@ def find_text(patterns: str | Sequence[str]) -> list[Text]:
         if file_format(path) == "tsv" and table_header(path) is None:
             raise UserError(
                 f"{path}: the first line must name the columns; one must be `text`, one may be"
-                " `language`",
+                " `language`"
             )
         languages = set()
         if code is None:
             # Only without a code, which stands above what the table says.
             languages = languages_in(path)
         for language in sorted(languages):
-            texts.append(
-                Text(
-                    path,
-                    language,
-                    "text",
-                    only_language=True,
-                    documents=True,
-                ),
-            )
+            texts.append(Text(path, language, "text", only_language=True, documents=True))
         if not languages:
-            texts.append(
-                Text(
-                    path,
-                    code or language_from_path(path),
-                    "text",
-                    documents=True,
-                ),
-            )
+            texts.append(Text(path, code or language_from_path(path), "text", documents=True))
     return texts
 
 
@@ -160,13 +133,9 @@ def find_pairs(patterns: str | Sequence[str]) -> list[Pair]:
             pairs[pair.first.path, "within"] = pair
             continue
         match = PAIR_STEM.match(plain_name(path))
-        if not match or match["end"] not in (
-            *match.group("src", "tgt"),
-            "tsv",
-            "jsonl",
-        ):
+        if not match or match["end"] not in (*match.group("src", "tgt"), "tsv", "jsonl"):
             raise UserError(
-                f"{path}: name pairs like de-en.de and de-en.en, de-en.tsv or de-en.jsonl",
+                f"{path}: name pairs like de-en.de and de-en.en, de-en.tsv or de-en.jsonl"
             )
         source, target, end = match.group("src", "tgt", "end")
         stem = plain_name(path).removesuffix(f".{end}")
@@ -174,7 +143,7 @@ def find_pairs(patterns: str | Sequence[str]) -> list[Pair]:
         if source == target and end != "tsv":
             raise UserError(
                 f"{path}: two sentences of one language, a text and its rewording, come in two"
-                f" columns of {stem}.tsv",
+                f" columns of {stem}.tsv"
             )
         # The two sides of a pair of files have one key, so that naming both gives one pair; a table
         # of the same stem is another text.
@@ -215,10 +184,7 @@ def stem_pairs(stem: str, languages: Sequence[str]) -> list[Pair]:
         path = find_file(Path(f"{stem}.{code}"))
         if path is not None:
             texts.append(Text(path, code))
-    return [
-        Pair(first, second)
-        for first, second in itertools.combinations(texts, 2)
-    ]
+    return [Pair(first, second) for first, second in itertools.combinations(texts, 2)]
 
 
 def _within(path: Path, code: str) -> Pair:
@@ -230,15 +196,12 @@ def _within(path: Path, code: str) -> Pair:
         raise UserError(
             f"{path}: within one language ({code}=) a source and its target are two columns of a"
             " .tsv, or files like xglue.ntg.en.src.dev and xglue.ntg.en.tgt.dev; for translations"
-            " leave the code out",
+            " leave the code out"
         )
     # Either side may be named, and both give the same pair.
     source = name.replace(".tgt.", ".src.")
     target = source.replace(".src.", ".tgt.")
-    return Pair(
-        Text(_side(path, source), code),
-        Text(_side(path, target), code),
-    )
+    return Pair(Text(_side(path, source), code), Text(_side(path, target), code))
 
 
 NEGATIVE = "negative"
@@ -256,24 +219,17 @@ def find_negatives(patterns: str | Sequence[str]) -> list[Triple]:
         if not match:
             raise _no_table(path, "a name like en-de.tsv")
         columns = [match["src"], match["tgt"], NEGATIVE]
-        if match["end"] != "tsv" or not set(columns) <= set(
-            table_header(path) or (),
-        ):
-            raise _no_table(
-                path,
-                f"a line of column names with {', '.join(columns)}",
-            )
+        if match["end"] != "tsv" or not set(columns) <= set(table_header(path) or ()):
+            raise _no_table(path, f"a line of column names with {', '.join(columns)}")
         # Not sorted, unlike pairs: the negative is in the language of the target.
         source = match["src"]
         target = match["tgt"]
         if source == target:
             raise UserError(
-                f"{path}: a table of negatives has two languages, its name says {source} twice",
+                f"{path}: a table of negatives has two languages, its name says {source} twice"
             )
         triple = Triple(
-            Text(path, source, source),
-            Text(path, target, target),
-            Text(path, target, NEGATIVE),
+            Text(path, source, source), Text(path, target, target), Text(path, target, NEGATIVE)
         )
         triples.append(triple)
     return triples
@@ -282,7 +238,7 @@ def find_negatives(patterns: str | Sequence[str]) -> list[Triple]:
 def _no_table(path: Path, lacking: str) -> UserError:
     return UserError(
         f"{path}: no table of negatives, it lacks {lacking}; write one with `xlingjax mine"
-        " --negatives`",
+        " --negatives`"
     )
 
 
@@ -295,11 +251,11 @@ def pair_table(stem: str, languages: tuple[str, str]) -> Path:
     if source == target or not PAIR_STEM.match(name):
         raise UserError(
             f"--languages {source} {target}: name two languages by codes like de or zh_TW, as files"
-            " of pairs are named",
+            " of pairs are named"
         )
     if stem.endswith(os.sep):
         raise UserError(
-            f"--output {stem}: give the folder and a name, {stem}mined for {stem}mined.{name}",
+            f"--output {stem}: give the folder and a name, {stem}mined for {stem}mined.{name}"
         )
     return Path(f"{stem}.{name}")
 

@@ -71,13 +71,7 @@ class BatchPlan:
                 blocks.append(rows.reshape(-1, self.batch))
         return np.concatenate(blocks).astype(np.int64)
 
-    def dataset(
-        self,
-        step: int,
-        positions: np.ndarray,
-        first: int,
-        count: int,
-    ) -> Any:
+    def dataset(self, step: int, positions: np.ndarray, first: int, count: int) -> Any:
         """From `step` on: (fields of rows first .. first+count of the batch, rows drawn so far by
         each lane from each text). positions: int64 [lanes, texts]."""
         if self.epochs is None:
@@ -94,13 +88,7 @@ class BatchPlan:
         options.threading.max_intra_op_parallelism = 1
         return data.with_options(options)
 
-    def _endless(
-        self,
-        step: int,
-        positions: np.ndarray,
-        first: int,
-        count: int,
-    ) -> Any:
+    def _endless(self, step: int, positions: np.ndarray, first: int, count: int) -> Any:
         """Batches drawn by `shares`, for ever."""
         # Without the last bound: rounding may leave it
         # below 1, and a draw above it would be of no text.
@@ -147,21 +135,12 @@ class BatchPlan:
 
         start = tf.constant(positions, tf.int64)
         # Only the cheap draw is sequential; making the fields is a map, which threads can share.
-        data = tf.data.Dataset.counter(start=step).scan(
-            start,
-            _as_written(draw_texts),
-        )
+        data = tf.data.Dataset.counter(start=step).scan(start, _as_written(draw_texts))
         data = data.batch(together, drop_remainder=True)
         data = self._mapped(data, read).unbatch()
         return self._mapped(data, make)
 
-    def _finite(
-        self,
-        step: int,
-        positions: np.ndarray,
-        first: int,
-        count: int,
-    ) -> Any:
+    def _finite(self, step: int, positions: np.ndarray, first: int, count: int) -> Any:
         """Batches of `finite_rows`; the rows drawn of each text stay at `positions`, since the
         step alone says where the source is."""
         rows = tf.constant(self.finite_rows()[:, first : first + count])
@@ -178,11 +157,7 @@ class BatchPlan:
 
     def _mapped(self, data: Any, make: Callable) -> Any:
         # Batches must come in the order of their steps, however many threads make them.
-        return data.map(
-            _as_written(make),
-            num_parallel_calls=self.threads,
-            deterministic=True,
-        )
+        return data.map(_as_written(make), num_parallel_calls=self.threads, deterministic=True)
 
     def _texts(self, upper: Any, step: Any) -> Any:
         """[B]: the text that each row of a step comes from. `upper`: where the share of each text
@@ -192,9 +167,7 @@ class BatchPlan:
             # One draw for the whole batch.
             width = 1
         u = tf.random.stateless_uniform(
-            [width],
-            random.seed_pair(self.seed, random.CHOICE, step),
-            alg="philox",
+            [width], random.seed_pair(self.seed, random.CHOICE, step), alg="philox"
         )
         return tf.broadcast_to(
             # "right": a draw of exactly 0 must not fall on a first text whose share is 0.
@@ -203,22 +176,13 @@ class BatchPlan:
         )
 
     def _drawn(
-        self,
-        text: np.ndarray,
-        lane: np.ndarray,
-        place: np.ndarray,
+        self, text: np.ndarray, lane: np.ndarray, place: np.ndarray
     ) -> dict[str, np.ndarray]:
         """The rows [B] that are the `place`-th drawn of their texts."""
-        return self.reader(
-            self.order.rows(text, lane, place),
-            self.order.epochs(text, lane, place),
-        )
+        return self.reader(self.order.rows(text, lane, place), self.order.epochs(text, lane, place))
 
     def _read(
-        self,
-        read: Callable[..., dict[str, np.ndarray]],
-        numbers: Sequence[Any],
-        count: int,
+        self, read: Callable[..., dict[str, np.ndarray]], numbers: Sequence[Any], count: int
     ) -> dict[str, Any]:
         """The token fields of `count` rows, in TensorFlow."""
         names = self.reader.names
@@ -243,13 +207,7 @@ class BatchPlan:
             fields[name] = tf.ensure_shape(tensor, shape)
         return fields
 
-    def _fields(
-        self,
-        step: Any,
-        read: dict[str, Any],
-        first: int,
-        count: int,
-    ) -> dict[str, Any]:
+    def _fields(self, step: Any, read: dict[str, Any], first: int, count: int) -> dict[str, Any]:
         """The fields of the rows that were read, which are first .. first+count of the batch."""
         draws = random.Draws(self.seed, step, self.batch, first, count)
         batch = self.map(read, draws)
@@ -281,7 +239,7 @@ class PlannedSource(OfText):
         neighbours = range(shards[0], shards[-1] + 1)
         if list(shards) != list(neighbours) or shards[-1] >= data_shards:
             raise UserError(
-                f"a host reads neighbouring data shards below {data_shards}, got {list(shards)}",
+                f"a host reads neighbouring data shards below {data_shards}, got {list(shards)}"
             )
         self._plan = plan
         self._shards = shards
@@ -303,12 +261,7 @@ class PlannedSource(OfText):
     def next(self) -> dict[str, np.ndarray]:
         # At the first batch and not before: a source is often restored right after it was opened.
         if self._iterator is None:
-            data = self._plan.dataset(
-                self._step,
-                self._positions,
-                self._first,
-                self._count,
-            )
+            data = self._plan.dataset(self._step, self._positions, self._first, self._count)
             self._iterator = iter(data)
         try:
             fields, positions = next(self._iterator)
@@ -326,10 +279,7 @@ class PlannedSource(OfText):
         }
 
     def state(self) -> dict[str, bytes]:
-        drawn = {
-            "step": self._step,
-            "rows_drawn": self._positions.sum(axis=0).tolist(),
-        }
+        drawn = {"step": self._step, "rows_drawn": self._positions.sum(axis=0).tolist()}
         if len(self._positions) > 1:
             drawn["by_lane"] = self._positions.tolist()
         position = json.dumps(drawn).encode()
@@ -346,18 +296,18 @@ class PlannedSource(OfText):
             positions = np.array(position.get("by_lane", [drawn]), np.int64)
         except (StopIteration, ValueError, KeyError, TypeError):
             raise UserError(
-                "the saved data position cannot be read; resume from the checkpoint before it",
+                "the saved data position cannot be read; resume from the checkpoint before it"
             ) from None
         lanes, texts = self._positions.shape
         if drawn.shape != (texts,):
             raise UserError(
                 f"the saved data position is of {drawn.size} texts, this source has"
-                f" {texts}: continue with the text that the run began with",
+                f" {texts}: continue with the text that the run began with"
             )
         if positions.shape != (lanes, texts):
             raise UserError(
                 "the saved data position is of an order of rows that this version does not have;"
-                " continue with the version that the run began with, or begin anew",
+                " continue with the version that the run began with, or begin anew"
             )
         self._seek(step, positions)
 

@@ -112,10 +112,7 @@ def direction(records: Records, way: Sequence[int]) -> str:
     return "-".join(records.languages[side] for side in way)
 
 
-def check_directions(
-    directions: Sequence[str],
-    pairs: Sequence[tuple[str, str]],
-) -> None:
+def check_directions(directions: Sequence[str], pairs: Sequence[tuple[str, str]]) -> None:
     """Raises UserError for a direction between languages that no pair has."""
     known = set()
     for first, second in pairs:
@@ -127,17 +124,12 @@ def check_directions(
         if one not in known:
             raise UserError(
                 f"DIRECTIONS: no pairs for {one!r}; there are {names}:"
-                " write source-target as the files' languages, or add pairs to PARALLEL",
+                " write source-target as the files' languages, or add pairs to PARALLEL"
             )
 
 
 def sentence_rows(
-    records: Records,
-    base: int,
-    length: int,
-    *,
-    max_pieces: int = 100,
-    packing: bool = True,
+    records: Records, base: int, length: int, *, max_pieces: int = 100, packing: bool = True
 ) -> Rows:
     """Rows of single sentences `</s> x </s>`, longer ones than `max_pieces` or the row left out."""
     (text,) = records.sides
@@ -164,13 +156,7 @@ def sentence_rows(
     return replace(rows, left_out=LeftOut.of(whole, keep, tokens))
 
 
-def block_rows(
-    records: Records,
-    base: int,
-    length: int,
-    *,
-    packing: bool = False,
-) -> Rows:
+def block_rows(records: Records, base: int, length: int, *, packing: bool = False) -> Rows:
     """Examples of consecutive sentences of one document, `</s> x1 </s> x2 </s>`, as many sentences
     as fit in `length` tokens (XGLUE §4.1); a longer one is cut. An example has its own row, or what
     room another leaves (`packing`).
@@ -212,12 +198,7 @@ def columns_where(chosen: Any) -> Any:
     return tf.sort(tf.where(chosen, tf.range(length)[None, :], length), axis=1)
 
 
-def side(
-    batch: dict[str, Any],
-    number: int,
-    length: int,
-    pad_id: int,
-) -> dict[str, Any]:
+def side(batch: dict[str, Any], number: int, length: int, pad_id: int) -> dict[str, Any]:
     """The token fields [B, length] of the tokens of one side, moved together."""
     import tensorflow as tf
 
@@ -228,12 +209,7 @@ def side(
     # A column behind the last cannot be gathered on a
     # CPU, so unused places read column 0 and are padded.
     columns = tf.where(used, columns, 0)
-    pads = {
-        "input_ids": pad_id,
-        "position_ids": 0,
-        "language_ids": 0,
-        "pack_ids": 0,
-    }
+    pads = {"input_ids": pad_id, "position_ids": 0, "language_ids": 0, "pack_ids": 0}
     fields = {}
     for name, pad in pads.items():
         of_side = tf.gather(batch[name], columns, batch_dims=1)
@@ -248,11 +224,7 @@ def following(x_BL: Any) -> Any:
     return tf.pad(x_BL[:, 1:], [[0, 0], [0, 1]])
 
 
-def decoder_fields(
-    target: dict[str, Any],
-    starts: Any,
-    pad_id: int,
-) -> dict[str, Any]:
+def decoder_fields(target: dict[str, Any], starts: Any, pad_id: int) -> dict[str, Any]:
     """The decoder's fields [B, L] from those of the target's tokens (`input_ids`, `position_ids`,
     `language_ids`, `pack_ids`): at each column of an example but the last it reads the token, of
     the first column `starts` [B, L] instead, and predicts the next. Padding stands in the last

@@ -89,10 +89,7 @@ def task_text(
 
 
 def _written(
-    task: seqio.Task,
-    data: tf.data.Dataset,
-    vocabulary: Vocabulary,
-    stems: Sequence[Path],
+    task: seqio.Task, data: tf.data.Dataset, vocabulary: Vocabulary, stems: Sequence[Path]
 ) -> list[TokenFile]:
     """The tokens of all sides of a task, out of one pass, in the cache."""
     writers = [ShardWriter(stem, vocabulary) for stem in stems]
@@ -111,13 +108,13 @@ def require_cache(task: seqio.Task, use_cached: bool) -> None:
     if task.requires_caching and not use_cached:
         raise UserError(
             f"task {task.name} is read from its SeqIO cache alone, as its CacheDatasetPlaceholder"
-            " says: set use_cached=True (in a recipe USE_CACHED)",
+            " says: set use_cached=True (in a recipe USE_CACHED)"
         )
     if use_cached and not task.cache_dir:
         raise UserError(
             f"task {task.name} has no SeqIO cache; write it with `seqio_cache_tasks"
             f" --tasks={task.name} --output_cache_dir=DIR` and name DIR with"
-            " `seqio.add_global_cache_dirs`, or set use_cached=False",
+            " `seqio.add_global_cache_dirs`, or set use_cached=False"
         )
 
 
@@ -144,22 +141,13 @@ def _function(preprocessor: Any) -> Any:
     return preprocessor
 
 
-def open_task(
-    task: seqio.Task,
-    split: str,
-    use_cached: bool = False,
-) -> tf.data.Dataset:
+def open_task(task: seqio.Task, split: str, use_cached: bool = False) -> tf.data.Dataset:
     """One pass over a task's examples, in order. Raises UserError where its own code fails, and as
     `require_cache`."""
     require_cache(task, use_cached)
     try:
         return task.get_dataset(
-            None,
-            split,
-            use_cached=use_cached,
-            shuffle=False,
-            num_epochs=1,
-            try_in_mem_cache=False,
+            None, split, use_cached=use_cached, shuffle=False, num_epochs=1, try_in_mem_cache=False
         )
     except UserError:
         raise
@@ -170,7 +158,7 @@ def open_task(
 
 def _failed(task: seqio.Task, error: Exception) -> UserError:
     return UserError(
-        f"task {task.name} cannot be read: {type(error).__name__}: {first_line(error)}",
+        f"task {task.name} cannot be read: {type(error).__name__}: {first_line(error)}"
     )
 
 
@@ -182,15 +170,13 @@ def text_features(task: seqio.Task, spec: Mapping[str, Any]) -> tuple[str, ...]:
         return tuple(features)
     # T5's language models have an empty `inputs`, or declare one that no example has.
     empty = _left_empty(task)
-    present = tuple(
-        name for name in features if name in spec and name not in empty
-    )
+    present = tuple(name for name in features if name in spec and name not in empty)
     if len(present) == 1 or {*present} == {"inputs", "targets"}:
         return tuple(sorted(present))
     raise UserError(
         f"task {task.name} has the features {', '.join(features)}; its text is read from one"
         " feature, from `inputs` and `targets`, or from features that are"
-        " xlingjax.data.seqio_adapters.LanguageFeature",
+        " xlingjax.data.seqio_adapters.LanguageFeature"
     )
 
 
@@ -205,9 +191,7 @@ def _left_empty(task: seqio.Task) -> set[str]:
 
 
 def task_languages(
-    task: seqio.Task,
-    names: Sequence[str],
-    languages: Sequence[str] = (),
+    task: seqio.Task, names: Sequence[str], languages: Sequence[str] = ()
 ) -> tuple[str, ...]:
     """The language of each of these features. Raises UserError where none is named."""
     declared = declared_languages(task)
@@ -221,7 +205,7 @@ def task_languages(
     raise UserError(
         f"task {task.name}: the language of {' and '.join(names)} is not known: call the task"
         f" after it, like {task.name}{_example(len(names))}, with LANGUAGES set to the run's, or"
-        " give it features of xlingjax.data.seqio_adapters.LanguageFeature",
+        " give it features of xlingjax.data.seqio_adapters.LanguageFeature"
     )
 
 
@@ -243,7 +227,7 @@ def named_languages(name: str, languages: Sequence[str]) -> list[str]:
             raise UserError(
                 f"task {name}: {run!r} in its name may be several languages, and {strange[0]} is"
                 f" none of LANGUAGES ({', '.join(languages)}): add it there, rename the task, or"
-                " give it features of xlingjax.data.seqio_adapters.LanguageFeature",
+                " give it features of xlingjax.data.seqio_adapters.LanguageFeature"
             )
     found = re.findall(f"(?<![A-Za-z])(?:{codes})(?![A-Za-z])", name)
     return [spelled[code] for code in found]
@@ -264,10 +248,7 @@ def _example(sides: int) -> str:
 
 
 def feature_reader(
-    task: seqio.Task,
-    name: str,
-    spec: Mapping[str, Any],
-    vocabulary: Vocabulary,
+    task: seqio.Task, name: str, spec: Mapping[str, Any], vocabulary: Vocabulary
 ) -> tuple[str, Lines]:
     """(the column of a task that is read for a feature, what makes the vocabulary's ids of it).
 
@@ -281,13 +262,13 @@ def feature_reader(
     if spec[name].shape.rank != 1:
         raise UserError(
             f"task {task.name}: '{name}' has {spec[name].shape.rank} axes, and one line of ids has"
-            " one: let a preprocessor make an example of each line",
+            " one: let a preprocessor make an example of each line"
         )
     if isinstance(theirs, SeqioVocabulary):
         if theirs.vocabulary.sha256 != vocabulary.sha256:
             raise UserError(
                 f"task {task.name}: its ids are of another vocabulary than the run's; register it"
-                " with the run's VOCABULARY",
+                " with the run's VOCABULARY"
             )
         return name, functools.partial(_taken, task, vocabulary)
     if isinstance(theirs, seqio.PassThroughVocabulary):
@@ -302,7 +283,7 @@ def feature_reader(
     raise UserError(
         f"task {task.name}: its ids of '{name}' are of {type(theirs).__name__}, not of the run's"
         " VOCABULARY, and it does not keep the text: let seqio.preprocessors.tokenize"
-        " copy_pretokenized, or give the feature SeqioVocabulary(Vocabulary.load(...))",
+        " copy_pretokenized, or give the feature SeqioVocabulary(Vocabulary.load(...))"
     )
 
 
@@ -336,24 +317,18 @@ def _require_unchanged(task: seqio.Task) -> None:
         raise UserError(
             f"task {task.name}: its ids are not of the run's VOCABULARY, and its text cannot be"
             f" tokenised anew, since '{what}' changes them afterwards; give its features"
-            " SeqioVocabulary(Vocabulary.load(...))",
+            " SeqioVocabulary(Vocabulary.load(...))"
         )
 
 
-def _taken(
-    task: seqio.Task,
-    vocabulary: Vocabulary,
-    ragged: Any,
-) -> tuple[np.ndarray, np.ndarray]:
+def _taken(task: seqio.Task, vocabulary: Vocabulary, ragged: Any) -> tuple[np.ndarray, np.ndarray]:
     ids, lengths = _flat(ragged)
     _require_below(task, ids, vocabulary.size)
     return ids, lengths
 
 
 def _renumbered(
-    task: seqio.Task,
-    vocabulary: Vocabulary,
-    ragged: Any,
+    task: seqio.Task, vocabulary: Vocabulary, ragged: Any
 ) -> tuple[np.ndarray, np.ndarray]:
     ids, lengths = _flat(ragged)
     # Those behind the pieces are T5's sentinels, which this vocabulary does not have.
@@ -362,16 +337,12 @@ def _renumbered(
 
 
 def _tokenised(
-    task: seqio.Task,
-    vocabulary: Vocabulary,
-    lines: Any,
+    task: seqio.Task, vocabulary: Vocabulary, lines: Any
 ) -> tuple[np.ndarray, np.ndarray]:
     try:
         texts = [line.decode() for line in lines.numpy().tolist()]
     except UnicodeDecodeError as error:
-        raise UserError(
-            f"task {task.name}: a text is not UTF-8: {error.object[:60]!r}",
-        ) from None
+        raise UserError(f"task {task.name}: a text is not UTF-8: {error.object[:60]!r}") from None
     return vocabulary.encode_lines(texts)
 
 
@@ -392,14 +363,12 @@ def _require_below(task: seqio.Task, ids: np.ndarray, size: int) -> None:
     if not 0 <= worst < size:
         raise UserError(
             f"task {task.name}: id {worst} is not one of the vocabulary's {size}; its ids must"
-            " be of the run's VOCABULARY",
+            " be of the run's VOCABULARY"
         )
 
 
 def lines_of(
-    task: seqio.Task,
-    data: tf.data.Dataset,
-    vocabulary: Vocabulary,
+    task: seqio.Task, data: tf.data.Dataset, vocabulary: Vocabulary
 ) -> Iterator[list[tuple[np.ndarray, np.ndarray]]]:
     """The lines of a task's dataset, some at a time: for each side (ids, tokens of each line), each
     line ended. Raises UserError where the task's code fails."""
@@ -417,24 +386,16 @@ def lines_of(
 
 
 def _batches(
-    task: seqio.Task,
-    data: tf.data.Dataset,
-    columns: Mapping[str, Any],
+    task: seqio.Task, data: tf.data.Dataset, columns: Mapping[str, Any]
 ) -> Iterator[Mapping[str, Any]]:
-    data = data.map(
-        lambda example: {column: example[column] for column in columns},
-    )
+    data = data.map(lambda example: {column: example[column] for column in columns})
     try:
         yield from data.ragged_batch(1024)
     except tf.errors.OpError as error:
         raise _failed(task, error) from error
 
 
-def without_end(
-    ids: np.ndarray,
-    lengths: np.ndarray,
-    eos_id: int,
-) -> tuple[np.ndarray, np.ndarray]:
+def without_end(ids: np.ndarray, lengths: np.ndarray, eos_id: int) -> tuple[np.ndarray, np.ndarray]:
     """Lines without the `</s>` that a task's preprocessors put behind them (`append_eos`)."""
     last = np.cumsum(lengths)[lengths > 0] - 1
     ended = np.zeros(len(lengths), bool)

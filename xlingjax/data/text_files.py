@@ -86,8 +86,7 @@ def _line_ends(path: Path, lines: int) -> Iterator[int]:
 
 
 def read_raw_lines(
-    path: str | os.PathLike,
-    part: Part | None = None,
+    path: str | os.PathLike, part: Part | None = None
 ) -> Iterator[tuple[int, bytes]]:
     """(line number from 1, bytes of the line without its end), of all the file or a part of it;
     only LF and CRLF end a line, a BOM is dropped. UTF-16 and UTF-32 with a BOM come as UTF-8.
@@ -106,13 +105,13 @@ def read_raw_lines(
         raise UserError(
             f"{path}: damaged after line {number}: its byte order mark says"
             f" {error.encoding.upper()}, its bytes do not ({error.reason}); fetch or write the file"
-            " again",
+            " again"
         ) from None
     except Exception as error:
         if not is_damage(error):
             raise
         raise UserError(
-            f"{path}: damaged after line {number} ({error}); fetch or write the file again",
+            f"{path}: damaged after line {number} ({error}); fetch or write the file again"
         ) from None
 
 
@@ -128,7 +127,7 @@ def plain_line(raw: bytes, number: int, where: str | os.PathLike) -> bytes:
     if number == 1 and raw.count(b"\r") > 1 and not raw.endswith(b"\n"):
         raise UserError(
             f"{where}: its lines end in CR alone, as of old Macs, and would be read as one; convert"
-            " the file: `tr '\\r' '\\n'`",
+            " the file: `tr '\\r' '\\n'`"
         )
     return raw.rstrip(b"\r\n")
 
@@ -151,10 +150,7 @@ def _why_nul(raw: bytes, number: int) -> str:
     return "a NUL byte, which no text has; give the text itself, or repair the file"
 
 
-def _numbered(
-    file: Any,
-    part: Part | None,
-) -> Iterator[tuple[int, bytes]]:
+def _numbered(file: Any, part: Part | None) -> Iterator[tuple[int, bytes]]:
     if part is None:
         lines: Iterable[bytes] = file
         encoding = wide_encoding(file.peek(4)[:4])
@@ -173,10 +169,7 @@ def _numbered(
         number += 1
 
 
-def read_lines(
-    path: str | os.PathLike,
-    part: Part | None = None,
-) -> Iterator[tuple[int, str]]:
+def read_lines(path: str | os.PathLike, part: Part | None = None) -> Iterator[tuple[int, str]]:
     """`read_raw_lines` as text. Raises UserError naming the file and line of the first byte that is
     not UTF-8, too."""
     for number, raw in read_raw_lines(path, part):
@@ -186,7 +179,7 @@ def read_lines(
             raise UserError(
                 f"{path}, line {number}: invalid UTF-8 (byte 0x{raw[error.start]:02x}, column"
                 f" {error.start + 1}); convert the file, for example `iconv -f WINDOWS-1252 -t"
-                " UTF-8`",
+                " UTF-8`"
             ) from None
 
 
@@ -203,8 +196,7 @@ def refuse_lost_link(path: Path) -> None:
     out."""
     if path.is_symlink() and not path.exists():
         raise UserError(
-            f"{path}: a symbolic link that leads nowhere, to {os.readlink(path)}; mend or remove"
-            " it",
+            f"{path}: a symbolic link that leads nowhere, to {os.readlink(path)}; mend or remove it"
         )
 
 

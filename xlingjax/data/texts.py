@@ -11,12 +11,7 @@ from pathlib import Path
 from xlingjax.data.file_names import PAIR_STEM, file_format
 from xlingjax.data.json_text import parse_object
 from xlingjax.data.languages import known_as
-from xlingjax.data.text_files import (
-    Part,
-    content_hash,
-    plain_name,
-    read_lines,
-)
+from xlingjax.data.text_files import Part, content_hash, plain_name, read_lines
 from xlingjax.errors import UserError
 
 _LANGUAGE_COLUMNS = ("language", "lang")
@@ -56,10 +51,7 @@ class Text:
                 yield line.strip()
             return
         for cells, where in _rows(self.path):
-            if (
-                self.only_language
-                and _language_of(cells, where) != self.language
-            ):
+            if self.only_language and _language_of(cells, where) != self.language:
                 continue
             text = _cell(cells, self.column, where)
             if not self.documents:
@@ -113,7 +105,7 @@ class Pair:
         """The error for sides of unequal length."""
         return UserError(
             f"parallel files differ in length: {self.first.path} has {first} lines,"
-            f" {self.second.path} has {second}; line i of one must translate line i of the other",
+            f" {self.second.path} has {second}; line i of one must translate line i of the other"
         )
 
 
@@ -175,15 +167,13 @@ def _rows_of_tsv(path: Path) -> Iterator[tuple[dict | list[str], str]]:
                 raise UserError(
                     f"{where}: {len(cells)} columns, expected {PAIR_COLUMNS}: the columns of a"
                     " language each (WikiMatrix: `cut -f 2,3`; Tatoeba: `cut -f 2,4`), or a header"
-                    " that names both codes",
+                    " that names both codes"
                 )
             yield cells, where
             continue
         # A tab within a text moves what stands behind it to other columns.
         if len(cells) > len(header):
-            raise UserError(
-                f"{where}: {len(cells)} columns, but its header names {len(header)}",
-            )
+            raise UserError(f"{where}: {len(cells)} columns, but its header names {len(header)}")
         # A short row lacks cells; `_cell` says so for the column that is read.
         yield dict(zip(header, cells, strict=False)), where
 
@@ -212,7 +202,7 @@ def _cell(cells: dict | list[str], column: int | str, where: str) -> str:
         text = cells[column]
     except IndexError:
         raise UserError(
-            f"{where}: no column {column + 1} of {len(cells)}: put tabs between columns",
+            f"{where}: no column {column + 1} of {len(cells)}: put tabs between columns"
         ) from None
     except KeyError:
         raise UserError(f"{where}: no column {column!r}") from None
@@ -237,12 +227,9 @@ def languages_in(path: Path) -> set[str]:
             if cells.get(name):
                 language = str(cells[name])
                 # Codes name files, folders and settings.
-                if not re.fullmatch(
-                    r"[A-Za-z]{2,8}([_-][A-Za-z0-9]+)*",
-                    language,
-                ):
+                if not re.fullmatch(r"[A-Za-z]{2,8}([_-][A-Za-z0-9]+)*", language):
                     raise UserError(
-                        f"{where}: {name} {language[:40]!r} is no code of a language, like de",
+                        f"{where}: {name} {language[:40]!r} is no code of a language, like de"
                     )
                 languages.add(language)
     return languages

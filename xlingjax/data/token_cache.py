@@ -146,9 +146,7 @@ def mending(make: Callable[[], Made]) -> Made:
 
 def failing(fault: Damaged) -> UserError:
     """For files that are made again and damaged again."""
-    return UserError(
-        f"{fault} again and again: is the disk failing? Set XLINGJAX_CACHE to another",
-    )
+    return UserError(f"{fault} again and again: is the disk failing? Set XLINGJAX_CACHE to another")
 
 
 def _ids_path(stem: Path) -> Path:
@@ -172,12 +170,7 @@ def find(stem: Path) -> TokenFile | None:
     for number in range(len(index["lines"])):
         if not shard_is_written(shard_stem(stem, number)):
             return None
-    return TokenFile(
-        stem,
-        tuple(index["lines"]),
-        tuple(index["sentences"]),
-        tuple(index["tokens"]),
-    )
+    return TokenFile(stem, tuple(index["lines"]), tuple(index["sentences"]), tuple(index["tokens"]))
 
 
 def complete(stem: Path, shards: int, what: str) -> TokenFile:
@@ -247,10 +240,7 @@ class ShardWriter:
 
 
 def write_shard(
-    stem: Path,
-    ids: Iterable[np.ndarray],
-    lengths: np.ndarray,
-    vocabulary: Vocabulary,
+    stem: Path, ids: Iterable[np.ndarray], lengths: np.ndarray, vocabulary: Vocabulary
 ) -> None:
     """Writes a shard of the ids, part for part, behind one `</s>`: so the slice that begins a token
     early is `</s> x </s>` for its first sentence, too. Raises UserError: no room."""
@@ -276,7 +266,7 @@ def written(folder: Path) -> Iterator[None]:
         if error.errno in (errno.ENOTDIR, errno.EEXIST, errno.ELOOP):
             remedy = "remove what stands there, or set XLINGJAX_CACHE to another folder"
         raise UserError(
-            f"cannot write the token cache in {folder}: {error.strerror or error}; {remedy}",
+            f"cannot write the token cache in {folder}: {error.strerror or error}; {remedy}"
         ) from None
 
 

@@ -73,9 +73,7 @@ def is_cached(text: Text, vocabulary: Vocabulary) -> bool:
 
 
 def tokenise(
-    texts: Sequence[Text],
-    vocabulary: Vocabulary,
-    processes: int | None = None,
+    texts: Sequence[Text], vocabulary: Vocabulary, processes: int | None = None
 ) -> list[TokenFile]:
     """The tokens of each text, in `processes` (default: one a core) where there is much to do.
 
@@ -87,11 +85,7 @@ def tokenise(
     return mending(lambda: _tokenised(texts, vocabulary, processes))
 
 
-def _tokenised(
-    texts: Sequence[Text],
-    vocabulary: Vocabulary,
-    processes: int,
-) -> list[TokenFile]:
+def _tokenised(texts: Sequence[Text], vocabulary: Vocabulary, processes: int) -> list[TokenFile]:
     missing = _missing(texts, vocabulary)
     work = work_of(texts, vocabulary)
     size = sum(text.path.stat().st_size for text in missing.values())
@@ -109,10 +103,7 @@ def _tokenised(
     return [file for file in made if file]
 
 
-def _missing(
-    texts: Sequence[Text],
-    vocabulary: Vocabulary,
-) -> dict[str, Text]:
+def _missing(texts: Sequence[Text], vocabulary: Vocabulary) -> dict[str, Text]:
     """{key: text} of those that the cache does not have. Equal files are one: each has the key of
     its content."""
     missing: dict[str, Text] = {}
@@ -164,11 +155,7 @@ def do(work: Work, vocabulary: Vocabulary, threads: int = 1) -> None:
     writer.close()
 
 
-def _in_processes(
-    work: Sequence[Work],
-    vocabulary: Vocabulary,
-    processes: int,
-) -> None:
+def _in_processes(work: Sequence[Work], vocabulary: Vocabulary, processes: int) -> None:
     """Raises UserError with the words of the first that fails."""
     waiting: queue.SimpleQueue[Work] = queue.SimpleQueue()
     for one in work:
@@ -179,10 +166,7 @@ def _in_processes(
             (Path(folder) / name).write_bytes(content)
         threads = []
         for _ in range(processes):
-            thread = threading.Thread(
-                target=_drive,
-                args=(waiting, folder, errors),
-            )
+            thread = threading.Thread(target=_drive, args=(waiting, folder, errors))
             thread.start()
             threads.append(thread)
         try:
@@ -195,11 +179,7 @@ def _in_processes(
         raise errors[0]
 
 
-def _drive(
-    waiting: queue.SimpleQueue[Work],
-    vocabulary: str,
-    errors: list[UserError],
-) -> None:
+def _drive(waiting: queue.SimpleQueue[Work], vocabulary: str, errors: list[UserError]) -> None:
     """Gives a process of its own one piece of work after another."""
     command = [sys.executable, "-m", __name__, vocabulary]
     with subprocess.Popen(

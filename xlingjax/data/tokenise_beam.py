@@ -21,11 +21,7 @@ from xlingjax.errors import UserError
 from xlingjax.runtime.quiet import quiet_stderr
 
 
-def tokenise_in_beam(
-    texts: Sequence[Text],
-    vocabulary: Vocabulary,
-    options: Any,
-) -> None:
+def tokenise_in_beam(texts: Sequence[Text], vocabulary: Vocabulary, options: Any) -> None:
     """Writes the shards of texts that are not there; options: Beam's.
 
     What is wrong with a text is left for `tokenise` to say, which finds its shards missing.
@@ -38,9 +34,7 @@ def tokenise_in_beam(
         import apache_beam as beam
 
     written = functools.partial(
-        _write,
-        files=vocabulary.files(),
-        cache=str(cache_root().absolute()),
+        _write, files=vocabulary.files(), cache=str(cache_root().absolute())
     )
     with quiet_stderr(), beam.Pipeline(options=options) as pipeline:
         _ = (

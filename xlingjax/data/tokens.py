@@ -55,9 +55,7 @@ class Records:
         for side in self.sides:
             digest.update(np.ascontiguousarray(side.lengths).tobytes())
             # As int32, so that the hash does not depend on how wide the cache stores them.
-            digest.update(
-                np.ascontiguousarray(side.ids, dtype=np.int32).tobytes(),
-            )
+            digest.update(np.ascontiguousarray(side.ids, dtype=np.int32).tobytes())
         return digest.hexdigest()
 
 
@@ -73,10 +71,7 @@ def id_dtype(vocabulary: Vocabulary) -> np.dtype:
     return np.dtype(np.int32)
 
 
-def joined(
-    chunks: Iterable[tuple[np.ndarray, np.ndarray]],
-    vocabulary: Vocabulary,
-) -> Tokens:
+def joined(chunks: Iterable[tuple[np.ndarray, np.ndarray]], vocabulary: Vocabulary) -> Tokens:
     """One `Tokens` of chunks (ids, lengths)."""
     dtype = id_dtype(vocabulary)
     # An empty part first, since there may be no chunk.
@@ -89,9 +84,7 @@ def joined(
 
 
 def end_sentences(
-    ids: np.ndarray,
-    lengths: np.ndarray,
-    eos_id: int,
+    ids: np.ndarray, lengths: np.ndarray, eos_id: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Puts `</s>` after every line that has pieces."""
     # Blank lines stay without an end, since a length of 0 parts documents.

@@ -32,11 +32,7 @@ def argmax_intersection(similarity_LS: np.ndarray) -> np.ndarray:
     return forward & (similarity_LS == similarity_LS.max(axis=0, keepdims=True))
 
 
-def itermax(
-    similarity_LS: np.ndarray,
-    rounds: int = 2,
-    alpha: float = 0.9,
-) -> np.ndarray:
+def itermax(similarity_LS: np.ndarray, rounds: int = 2, alpha: float = 0.9) -> np.ndarray:
     """bool [L, S]: `argmax_intersection`, then again among what is left: similarities of which one
     side is aligned count `alpha`, of which both are nothing (SimAlign's IterMax)."""
     links = argmax_intersection(similarity_LS)
@@ -60,11 +56,7 @@ METHODS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 }
 
 
-def word_links(
-    links_LS: np.ndarray,
-    left: Sequence[int],
-    right: Sequence[int],
-) -> Links:
+def word_links(links_LS: np.ndarray, left: Sequence[int], right: Sequence[int]) -> Links:
     """{(word, word)} of links between pieces, whose words are `left` [L] and `right` [S]."""
     return {(left[i], right[j]) for i, j in np.argwhere(links_LS).tolist()}
 
@@ -79,14 +71,8 @@ class Alignment:
 
     def links(self, method: str = "itermax") -> Links:
         if method not in METHODS:
-            raise UserError(
-                f"alignment method {method!r} is not one of {', '.join(METHODS)}",
-            )
-        return word_links(
-            METHODS[method](self.similarity),
-            self.left,
-            self.right,
-        )
+            raise UserError(f"alignment method {method!r} is not one of {', '.join(METHODS)}")
+        return word_links(METHODS[method](self.similarity), self.left, self.right)
 
 
 def align(
@@ -105,12 +91,8 @@ def align(
     sides = []
     # Each side by itself: the method reads two texts that do not see each other.
     for side, language in enumerate(languages):
-        pieces = [
-            pieces_of_words(pair[side], language, vocabulary) for pair in pairs
-        ]
-        rows = [
-            [vocabulary.bos_id, *ids, vocabulary.eos_id] for ids, _ in pieces
-        ]
+        pieces = [pieces_of_words(pair[side], language, vocabulary) for pair in pairs]
+        rows = [[vocabulary.bos_id, *ids, vocabulary.eos_id] for ids, _ in pieces]
         states = token_states(
             model,
             params,
@@ -155,10 +137,7 @@ def pharaoh(links: Links) -> str:
     return " ".join(f"{i}-{j}" for i, j in sorted(links))
 
 
-def read_links(
-    path: Path,
-    pairs: Sequence[tuple[Sequence[str], Sequence[str]]],
-) -> list[Links]:
+def read_links(path: Path, pairs: Sequence[tuple[Sequence[str], Sequence[str]]]) -> list[Links]:
     """The links of a file in Pharaoh's format, a line per pair of sentences in words. Raises
     UserError naming the line: another format, a word that the sentence has not; or another number
     of lines."""
@@ -167,10 +146,7 @@ def read_links(
     if len(lines) != len(pairs):
         raise UserError(f"{path} has {len(lines)} lines for {len(pairs)} pairs")
     found = []
-    for number, (line, (first, second)) in enumerate(
-        zip(lines, pairs, strict=True),
-        1,
-    ):
+    for number, (line, (first, second)) in enumerate(zip(lines, pairs, strict=True), 1):
         links = set()
         try:
             for link in line.split():
@@ -178,14 +154,14 @@ def read_links(
                 links.add((int(i), int(j)))
         except ValueError:
             raise UserError(
-                f"{path}, line {number}: {line!r} is no alignment like 0-0 1-2",
+                f"{path}, line {number}: {line!r} is no alignment like 0-0 1-2"
             ) from None
         for i, j in links:
             if i >= len(first) or j >= len(second):
                 raise UserError(
                     f"{path}, line {number}: link {i}-{j} of sentences of {len(first)} and"
                     f" {len(second)} words; words count from 0, those of the first sentence come"
-                    " first",
+                    " first"
                 )
         # Also of a blank line: a pair of which nothing is aligned.
         found.append(links)
@@ -200,11 +176,7 @@ class Gold:
     links: list[Links]
 
 
-def read_gold(
-    folder: str | Path,
-    languages: Sequence[str],
-    limit: int = 0,
-) -> dict[str, Gold]:
+def read_gold(folder: str | Path, languages: Sequence[str], limit: int = 0) -> dict[str, Gold]:
     """{language: gold} of `XX-en.XX`, `XX-en.en` and `XX-en.txt` (Pharaoh) in a folder. Raises
     UserError: none there, unequal lengths. limit: the first so many pairs of each; 0: all."""
     found = {}
@@ -216,15 +188,13 @@ def read_gold(
         foreign_path = path.with_suffix(f".{language}")
         english_path = path.with_suffix(f".{PIVOT}")
         lines = aligned_lines(foreign_path, english_path)
-        pairs = [
-            (foreign.split(), english.split()) for foreign, english in lines
-        ]
+        pairs = [(foreign.split(), english.split()) for foreign, english in lines]
         links = read_links(path, pairs)
         found[language] = Gold(pairs[: limit or None], links[: limit or None])
     if not found:
         raise UserError(
             f"{folder}: no gold alignments XX-{PIVOT}.txt of the run's languages"
-            f" {', '.join(languages)}",
+            f" {', '.join(languages)}"
         )
     return found
 
@@ -280,9 +250,7 @@ class AlignmentEvaluator(Evaluator):
         return {
             "kind": "alignment",
             "alignment_error": by_layer[best["itermax"]]["itermax"],
-            "alignment_error_intersection": by_layer[best["intersection"]][
-                "intersection"
-            ],
+            "alignment_error_intersection": by_layer[best["intersection"]]["intersection"],
             "alignment_best_layer": int(best["itermax"]),
             "by_layer": by_layer,
             "by_language": by_language,

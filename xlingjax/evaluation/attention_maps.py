@@ -34,11 +34,7 @@ def _attention(model, layer: int, reset_positions: bool, params, batch):
     one_text = batch
     if not reset_positions:
         one_text = as_one_text(batch)
-    weights = model.attention_weights(
-        params,
-        one_text,
-        AttentionSpec(bidirectional),
-    )
+    weights = model.attention_weights(params, one_text, AttentionSpec(bidirectional))
     found = {SELF: weights[SELF][layer - 1]}
     two_texts = as_two_texts(batch)
     if config.cross_attention:
@@ -46,10 +42,7 @@ def _attention(model, layer: int, reset_positions: bool, params, batch):
         own = VECO(query=config.cross_attention_query).attention()
         h_BLD = model.encode(params, two_texts, own)
         weights = model.attention_weights(
-            params,
-            two_texts,
-            own,
-            memory=(h_BLD, AttentionSpec(partner)),
+            params, two_texts, own, memory=(h_BLD, AttentionSpec(partner))
         )
         found[CROSS] = weights[CROSS][layer - 1]
     if config.word_recovery:
@@ -83,13 +76,10 @@ def maps_of(
     config = model.config
     if layer is None:
         layer = middle(config.layers)
-    for option, number, most in (
-        ("layer", layer, config.layers),
-        ("head", head, config.heads),
-    ):
+    for option, number, most in (("layer", layer, config.layers), ("head", head, config.heads)):
         if number is not None and not 1 <= number <= most:
             raise UserError(
-                f"--{option} {number}: attention of this model has {option}s 1 to {most}",
+                f"--{option} {number}: attention of this model has {option}s 1 to {most}"
             )
     run = compiled(_attention, model, mesh, layer, reset_positions)
     # All rows at once: they are few, and no wider than the longest.
@@ -157,7 +147,7 @@ class AttentionMaps(Evaluator):
                         language_index(PIVOT, self.languages, model),
                     ),
                     self.per_language,
-                ),
+                )
             )
             names += [(language, PIVOT)] * len(parts[-1]["input_ids"])
         maps = maps_of(

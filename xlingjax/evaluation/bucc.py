@@ -78,20 +78,9 @@ def mine_pairs(
         prefix,
         max_length,
     )
-    found = mine.mine(
-        foreign[0, 0],
-        english[0, 0],
-        k=NEIGHBOURS,
-        margin="ratio",
-        mesh=mesh,
-    )
+    found = mine.mine(foreign[0, 0], english[0, 0], k=NEIGHBOURS, margin="ratio", mesh=mesh)
     pairs = {}
-    for i, j, score in zip(
-        found.source,
-        found.target,
-        found.scores,
-        strict=True,
-    ):
+    for i, j, score in zip(found.source, found.target, found.scores, strict=True):
         _, source_text = source[i]
         _, target_text = target[j]
         pair = (source_ids[source_text], target_ids[target_text])
@@ -101,9 +90,7 @@ def mine_pairs(
     return pairs
 
 
-def _unified(
-    rows: Sequence[Pair],
-) -> tuple[dict[str, str | None], tuple[Pair, ...]]:
+def _unified(rows: Sequence[Pair]) -> tuple[dict[str, str | None], tuple[Pair, ...]]:
     """({sentence: its id, None of one that is there twice}, the first of equal sentences)."""
     first: dict[str, str] = {}
     ids: dict[str, str | None] = {}
@@ -120,10 +107,7 @@ def _unified(
     return ids, tuple((id_, text) for text, id_ in first.items())
 
 
-def tune_threshold(
-    mined: Mapping[Pair, float],
-    gold: Collection[Pair],
-) -> float:
+def tune_threshold(mined: Mapping[Pair, float], gold: Collection[Pair]) -> float:
     """The score from which on pairs are kept, where F1 is best on a dev set: halfway between the
     last pair that is kept and the next; of equal F1 the fewest pairs. After the last pair there is
     no next: its own score. 0 where no pair is right. Raises UserError: no gold."""
@@ -172,9 +156,7 @@ def predict_mining(
     """The pairs of `test` from the threshold on that is best on `dev`, which has gold; where both
     are one set, its F1 flatters. layer ... max_length, errors: see `mine_pairs`."""
     if not dev.gold:
-        raise UserError(
-            f"{language}: the dev set has no gold pairs to tune the threshold on",
-        )
+        raise UserError(f"{language}: the dev set has no gold pairs to tune the threshold on")
     options = {
         "layer": layer,
         "pooling": pooling,
@@ -182,28 +164,12 @@ def predict_mining(
         "prefix": prefix,
         "max_length": max_length,
     }
-    on_dev = mine_pairs(
-        model,
-        params,
-        dev,
-        vocabulary,
-        language,
-        languages,
-        **options,
-    )
+    on_dev = mine_pairs(model, params, dev, vocabulary, language, languages, **options)
     threshold = tune_threshold(on_dev, dev.gold)
     # Where both are one set it is not embedded twice.
     mined = on_dev
     if test is not dev:
-        mined = mine_pairs(
-            model,
-            params,
-            test,
-            vocabulary,
-            language,
-            languages,
-            **options,
-        )
+        mined = mine_pairs(model, params, test, vocabulary, language, languages, **options)
     return Mining(kept(mined, threshold), threshold)
 
 

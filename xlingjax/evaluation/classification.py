@@ -53,18 +53,11 @@ def predict(
     return found.T
 
 
-def summarise(
-    accuracy: Mapping[str, float],
-    trained_on: Sequence[str] = ("en",),
-) -> dict[str, Any]:
+def summarise(accuracy: Mapping[str, float], trained_on: Sequence[str] = ("en",)) -> dict[str, Any]:
     """`by_language`, the accuracy on English (`en`, where tested) and `mean_other`, over languages
     without training examples.
     """
-    others = [
-        value
-        for language, value in accuracy.items()
-        if language not in trained_on
-    ]
+    others = [value for language, value in accuracy.items() if language not in trained_on]
     out: dict[str, Any] = {"kind": "accuracy", "by_language": dict(accuracy)}
     if "en" in accuracy:
         out["en"] = accuracy["en"]

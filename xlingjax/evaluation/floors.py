@@ -27,15 +27,8 @@ def _vectoriser(**options):
     try:
         from sklearn.feature_extraction.text import TfidfVectorizer
     except ImportError:
-        raise UserError(
-            "retrieval floors need scikit-learn: pip install scikit-learn",
-        ) from None
-    return TfidfVectorizer(
-        analyzer="char",
-        ngram_range=(1, 4),
-        sublinear_tf=True,
-        **options,
-    )
+        raise UserError("retrieval floors need scikit-learn: pip install scikit-learn") from None
+    return TfidfVectorizer(analyzer="char", ngram_range=(1, 4), sublinear_tf=True, **options)
 
 
 def char_tfidf(test: Pairs) -> dict[str, float]:
@@ -56,11 +49,7 @@ def char_tfidf(test: Pairs) -> dict[str, float]:
 
 
 def lsi(
-    test: Pairs,
-    train: Pairs,
-    dimensions: int = 300,
-    limit: int = 20000,
-    seed: int = 0,
+    test: Pairs, train: Pairs, dimensions: int = 300, limit: int = 20000, seed: int = 0
 ) -> dict[str, float]:
     """Cross-lingual latent semantic indexing: the two sides of a training pair are one document
     over both languages' n-grams, its truncated SVD is the shared space, a test sentence folds in
@@ -105,10 +94,7 @@ def floors(
     Returns {"char_tfidf": {language: scores}, "lsi": {language: scores}, "mean": {floor:
     raw_en_to_xx, mean over its languages}}.
     """
-    return _with_means(
-        _spelling(test),
-        _linear(test, train or {}, dimensions, limit),
-    )
+    return _with_means(_spelling(test), _linear(test, train or {}, dimensions, limit))
 
 
 def _spelling(test: Mapping[str, Pairs]) -> dict[str, dict[str, float]]:
@@ -116,10 +102,7 @@ def _spelling(test: Mapping[str, Pairs]) -> dict[str, dict[str, float]]:
 
 
 def _linear(
-    test: Mapping[str, Pairs],
-    train: Mapping[str, Pairs],
-    dimensions: int,
-    limit: int,
+    test: Mapping[str, Pairs], train: Mapping[str, Pairs], dimensions: int, limit: int
 ) -> dict[str, dict[str, float]]:
     found = {}
     for language, pairs in test.items():
@@ -130,8 +113,7 @@ def _linear(
 
 
 def _with_means(
-    spelling: Mapping[str, Mapping[str, float]],
-    linear: Mapping[str, Mapping[str, float]],
+    spelling: Mapping[str, Mapping[str, float]], linear: Mapping[str, Mapping[str, float]]
 ) -> dict[str, Any]:
     out: dict[str, Any] = {"char_tfidf": spelling, "lsi": linear}
     means = {}
@@ -195,9 +177,7 @@ class RetrievalFloors(Evaluator):
         few = {}
         for language in self.test:
             for name, count in pairs.items():
-                of_it = name.startswith(f"{language}-") or name.endswith(
-                    f"-{language}",
-                )
+                of_it = name.startswith(f"{language}-") or name.endswith(f"-{language}")
                 if of_it and count < FEW_PAIRS:
                     few[name] = count
         if not few:
@@ -221,10 +201,5 @@ class RetrievalFloors(Evaluator):
 
     @functools.cached_property
     def _floors(self) -> dict[str, Any]:
-        linear = _linear(
-            self.test,
-            self.train or {},
-            self.dimensions,
-            self.limit,
-        )
+        linear = _linear(self.test, self.train or {}, self.dimensions, self.limit)
         return _with_means(self._spelling, linear)

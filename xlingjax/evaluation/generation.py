@@ -39,10 +39,7 @@ class Heldout:
 
 
 def heldout(
-    pairs: Sequence[Pair],
-    languages: Sequence[str],
-    directions: Sequence[str] = (),
-    limit: int = 0,
+    pairs: Sequence[Pair], languages: Sequence[str], directions: Sequence[str] = (), limit: int = 0
 ) -> list[Heldout]:
     """A set for each direction: both ways of pairs of two languages of `languages`, within one from
     source to target.
@@ -77,7 +74,7 @@ def heldout(
     for name in directions:
         if name not in known:
             raise UserError(
-                f"held-out pairs: none for {name!r}; there are {', '.join(known) or 'none'}",
+                f"held-out pairs: none for {name!r}; there are {', '.join(known) or 'none'}"
             )
     if not sets:
         found: set[str] = set()
@@ -85,7 +82,7 @@ def heldout(
             found.update(pair.languages)
         raise UserError(
             "held-out pairs: no line with text on both sides in the run's languages,"
-            f" {', '.join(languages)}; the files' are {', '.join(sorted(found)) or 'none'}",
+            f" {', '.join(languages)}; the files' are {', '.join(sorted(found)) or 'none'}"
         )
     if not directions:
         return sets
@@ -155,13 +152,7 @@ class GenerationScore(Evaluator):
             # One generator for all sets, so that programs are compiled once.
             made = generator.generate(one.sources, one.source, one.target)
             outputs = [best.text for best, *_ in made]
-            scores = score(
-                outputs,
-                one.references,
-                one.target,
-                self.lowercase,
-                self.texts,
-            )
+            scores = score(outputs, one.references, one.target, self.lowercase, self.texts)
             for metric in METRICS:
                 values[metric][one.name] = scores[metric]
             values["signatures"][one.name] = scores["signatures"]
@@ -177,7 +168,7 @@ class GenerationScore(Evaluator):
                         "source": one.sources[number],
                         "reference": one.references[number],
                         "output": output,
-                    },
+                    }
                 )
         return values | self._means(values)
 

@@ -32,21 +32,11 @@ def _top(model, count: int, size: int, params, batch):
     slots.
     """
     h_BLD = model.encode(params, batch, AttentionSpec(bidirectional))
-    h_BMD = jnp.take_along_axis(
-        h_BLD,
-        batch["masked_positions"][..., None],
-        axis=1,
-    )
+    h_BMD = jnp.take_along_axis(h_BLD, batch["masked_positions"][..., None], axis=1)
     g_BMD, table_VD, bias_V = model.vocab_head(params, h_BMD)
     # All logits at once: there are a few slots, and each needs its best few.
     logits_BMV = (
-        jnp.einsum(
-            "bmd,vd->bmv",
-            g_BMD,
-            table_VD,
-            preferred_element_type=jnp.float32,
-        )
-        + bias_V
+        jnp.einsum("bmd,vd->bmv", g_BMD, table_VD, preferred_element_type=jnp.float32) + bias_V
     )
     return jax.lax.top_k(jax.nn.softmax(logits_BMV[..., :size]), count)
 
@@ -86,11 +76,7 @@ class MaskedSamples(Evaluator):
         for language, text in sorted(self.texts.items()):
             texts += self._text_rows(language, text)
         pairs, partners = self._pair_rows()
-        out: dict[str, Any] = {
-            "kind": "masked_samples",
-            "texts": [],
-            "pairs": [],
-        }
+        out: dict[str, Any] = {"kind": "masked_samples", "texts": [], "pairs": []}
         if texts:
             out["texts"] = self._show(model, params, texts, mesh)
         if not pairs:
@@ -99,12 +85,7 @@ class MaskedSamples(Evaluator):
         hidden = [hide_partner(rows) for rows in pairs]
         out["pairs"] = self._show(model, params, hidden, mesh)
         visible = self._show(model, params, pairs, mesh)
-        for sample, other, partner in zip(
-            out["pairs"],
-            visible,
-            partners,
-            strict=True,
-        ):
+        for sample, other, partner in zip(out["pairs"], visible, partners, strict=True):
             sample["partner"] = partner
             for slot, seen in zip(sample["slots"], other["slots"], strict=True):
                 slot["with_partner"] = seen["predictions"]
@@ -114,7 +95,7 @@ class MaskedSamples(Evaluator):
         if language not in self.languages:
             raise UserError(
                 f"masked samples: {language!r} is not one of the run's languages"
-                f" ({', '.join(self.languages)})",
+                f" ({', '.join(self.languages)})"
             )
         return list(self.languages).index(language)
 
@@ -125,13 +106,7 @@ class MaskedSamples(Evaluator):
         order = np.random.default_rng(self.seed).permutation(len(lines))
         chosen = [lines[i] for i in order]
         index = self._id(language)
-        rows = sentence_rows(
-            chosen,
-            self.vocabulary,
-            self.length,
-            index,
-            self.per_language,
-        )
+        rows = sentence_rows(chosen, self.vocabulary, self.length, index, self.per_language)
         if not len(rows["input_ids"]):
             return []
         return [mask_for_validation(rows, self.vocabulary.mask_id, self.seed)]
@@ -150,35 +125,16 @@ class MaskedSamples(Evaluator):
                 self.per_language,
                 self.reset_positions,
             )
-            for ids_L, side_L in zip(
-                rows["input_ids"],
-                rows["sides"],
-                strict=True,
-            ):
+            for ids_L, side_L in zip(rows["input_ids"], rows["sides"], strict=True):
                 partners.append(self._text_of(ids_L[side_L == 1]))
-            parts.append(
-                mask_for_validation(
-                    rows,
-                    self.vocabulary.mask_id,
-                    self.seed,
-                    side=0,
-                ),
-            )
+            parts.append(mask_for_validation(rows, self.vocabulary.mask_id, self.seed, side=0))
         return parts, partners
 
     def _text_of(self, ids_L: np.ndarray) -> str:
         special = self.vocabulary.special_ids
-        return self.vocabulary.decode(
-            [i for i in ids_L.tolist() if i not in special],
-        )
+        return self.vocabulary.decode([i for i in ids_L.tolist() if i not in special])
 
-    def _show(
-        self,
-        model,
-        params,
-        parts: list[Rows],
-        mesh,
-    ) -> list[dict[str, Any]]:
+    def _show(self, model, params, parts: list[Rows], mesh) -> list[dict[str, Any]]:
         batch = joined(same_slots(parts))
         # All rows go through the model at once: no wider than the longest.
         width = int(batch["pack_ids"].any(axis=0).sum())
@@ -190,10 +146,7 @@ class MaskedSamples(Evaluator):
         size = min(model.config.vocab_size, self.vocabulary.size)
         run = compiled(_top, model, mesh, self.top, size)
         top_BMK, ids_BMK = by_row(run, params, batch, count, mesh)
-        return [
-            self._sample(batch, row, top_BMK[row], ids_BMK[row])
-            for row in range(count)
-        ]
+        return [self._sample(batch, row, top_BMK[row], ids_BMK[row]) for row in range(count)]
 
     def _sample(self, batch: Rows, row: int, top_MK, ids_MK) -> dict[str, Any]:
         shown = (batch["pack_ids"][row] > 0) & (batch["sides"][row] == 0)
@@ -213,7 +166,7 @@ class MaskedSamples(Evaluator):
                     "column": column,
                     "target": self.vocabulary.pieces([target])[0],
                     "predictions": predictions,
-                },
+                }
             )
         language = self.languages[int(batch["language_ids"][row, 0])]
         return {"language": language, "pieces": pieces, "slots": slots}

@@ -30,11 +30,7 @@ Rows = dict[str, np.ndarray]
 
 
 def text_rows(
-    sentences: Sequence[str],
-    vocabulary,
-    length: int,
-    language_id: int,
-    limit: int = 0,
+    sentences: Sequence[str], vocabulary, length: int, language_id: int, limit: int = 0
 ) -> Rows:
     """Held-out text as training sees it: sentences one after the other, each closed by `</s>`, cut
     every `length` tokens; every row opens with `<s>`, but in layout "xlm". The rest that fills no
@@ -58,11 +54,7 @@ def text_rows(
 
 
 def sentence_rows(
-    sentences: Sequence[str],
-    vocabulary,
-    length: int,
-    language_id: int,
-    limit: int = 0,
+    sentences: Sequence[str], vocabulary, length: int, language_id: int, limit: int = 0
 ) -> Rows:
     """One sentence a row, `<bos> x </s>`; those too long for a row and blank ones are left out,
     `limit` > 0 bounds the rows.
@@ -109,16 +101,9 @@ def pair_rows(
             second.append(y)
     if not first:
         raise UserError(
-            f"no {pairs.language}-{PIVOT} pair fits a row of {length} tokens: raise the length",
+            f"no {pairs.language}-{PIVOT} pair fits a row of {length} tokens: raise the length"
         )
-    return _rows(
-        first,
-        second,
-        vocabulary,
-        length,
-        language_ids,
-        reset_positions,
-    )
+    return _rows(first, second, vocabulary, length, language_ids, reset_positions)
 
 
 def _rows(
@@ -133,10 +118,7 @@ def _rows(
         # A single text is a pair whose second side is empty.
         second = [[]] * len(first)
     turn_B1 = np.array([len(x) for x in first], np.int32).reshape(-1, 1)
-    end_B1 = turn_B1 + np.array([len(y) for y in second], np.int32).reshape(
-        -1,
-        1,
-    )
+    end_B1 = turn_B1 + np.array([len(y) for y in second], np.int32).reshape(-1, 1)
     column_L = np.arange(length)
     valid_BL = column_L < end_B1
     side_BL = valid_BL & (column_L >= turn_B1)
@@ -145,10 +127,8 @@ def _rows(
     for row, (x, y) in enumerate(zip(first, second, strict=True)):
         input_ids[row, : len(x) + len(y)] = [*x, *y]
     fields = {
-        "position_ids": (column_L - turn_B1 * (side_BL & reset_positions))
-        * valid_BL,
-        "language_ids": np.where(side_BL, language_ids[1], language_ids[0])
-        * valid_BL,
+        "position_ids": (column_L - turn_B1 * (side_BL & reset_positions)) * valid_BL,
+        "language_ids": np.where(side_BL, language_ids[1], language_ids[0]) * valid_BL,
         "pack_ids": valid_BL,
         "sides": side_BL,
     }
@@ -158,12 +138,7 @@ def _rows(
     return rows
 
 
-def mask_for_validation(
-    rows: Rows,
-    mask_id: int,
-    seed: int = 0,
-    side: int | None = None,
-) -> Rows:
+def mask_for_validation(rows: Rows, mask_id: int, seed: int = 0, side: int | None = None) -> Rows:
     """The rows with 15 % of their tokens, at least one per row, replaced by MASK, and the
     prediction slots that ask for them.
 
@@ -193,9 +168,7 @@ def mask_for_validation(
     used_BM = np.arange(slots) < counts_B[:, None]
     targets_BM = np.take_along_axis(rows["input_ids"], positions_BM, axis=1)
     return rows | {
-        "input_ids": np.where(chosen_BL, mask_id, rows["input_ids"]).astype(
-            np.int32,
-        ),
+        "input_ids": np.where(chosen_BL, mask_id, rows["input_ids"]).astype(np.int32),
         "masked_positions": positions_BM,
         "masked_targets": np.where(used_BM, targets_BM, 0).astype(np.int32),
         "masked_weights": used_BM.astype(np.float32),
@@ -232,9 +205,7 @@ def hide_partner(rows: Rows) -> Rows:
     """The same rows and predictions, each side an example of its own: attention stays within a
     side, as if the other were not there.
     """
-    return rows | {
-        "pack_ids": (rows["pack_ids"] * (1 + rows["sides"])).astype(np.int32),
-    }
+    return rows | {"pack_ids": (rows["pack_ids"] * (1 + rows["sides"])).astype(np.int32)}
 
 
 # --- Sums -----------------------------------------------------------------------------------------
@@ -242,10 +213,7 @@ def hide_partner(rows: Rows) -> Rows:
 
 def _sums(model, objective, languages: int, params, batch):
     metrics = objective.loss(model, params, batch, None, languages).metrics
-    return {
-        key: metrics[f"{objective.name}/{key}_by_language"]
-        for key in ("loss", "accuracy")
-    }
+    return {key: metrics[f"{objective.name}/{key}_by_language"] for key in ("loss", "accuracy")}
 
 
 def scores(
@@ -264,9 +232,7 @@ def scores(
     objective: on the Objective contract, with `<name>/loss_by_language` and `accuracy_by_language`
     metrics. The last batch is filled up with empty rows.
     """
-    fields = {
-        name: rows[name] for name in (*objective.reads, "sides") if name in rows
-    }
+    fields = {name: rows[name] for name in (*objective.reads, "sides") if name in rows}
     run = compiled(_sums, model, mesh, objective, len(languages))
     # In double precision on the host: sums over many batches lose digits in float32.
     nll_G, right_G, count_G = np.zeros((3, len(languages)))
@@ -324,27 +290,15 @@ class TextPerplexity(Evaluator):
             if language not in self.languages:
                 raise UserError(
                     f"{text.path}: language {language!r} is not one of the run's"
-                    f" ({', '.join(self.languages)})",
+                    f" ({', '.join(self.languages)})"
                 )
             sentences = list(text.lines())
             if not any(sentences):
-                raise UserError(
-                    f"{text.path}: no sentences to measure perplexity on",
-                )
+                raise UserError(f"{text.path}: no sentences to measure perplexity on")
             index = list(self.languages).index(language)
-            rows = text_rows(
-                sentences,
-                self.vocabulary,
-                self.length,
-                index,
-                self.limit,
-            )
+            rows = text_rows(sentences, self.vocabulary, self.length, index, self.limit)
             if not self.causal:
-                rows = mask_for_validation(
-                    rows,
-                    self.vocabulary.mask_id,
-                    self.seed,
-                )
+                rows = mask_for_validation(rows, self.vocabulary.mask_id, self.seed)
             parts.append(rows)
         self._rows = joined(same_slots(parts))
 
@@ -406,7 +360,7 @@ class TranslationPerplexity(Evaluator):
                 if needed not in self.languages:
                     raise UserError(
                         f"{language}-{PIVOT} pairs: {needed!r} is not one of the run's languages "
-                        f"({', '.join(self.languages)})",
+                        f"({', '.join(self.languages)})"
                     )
             first = list(self.languages).index(language)
             second = list(self.languages).index(PIVOT)
@@ -419,9 +373,7 @@ class TranslationPerplexity(Evaluator):
                 self.reset_positions,
             )
             made[f"{language}-{PIVOT}"] = mask_for_validation(
-                rows,
-                self.vocabulary.mask_id,
-                self.seed,
+                rows, self.vocabulary.mask_id, self.seed
             )
         self._rows = dict(zip(made, same_slots([*made.values()]), strict=True))
 

@@ -18,11 +18,7 @@ from xlingjax.evaluation.perplexity import (
     scores,
     text_rows,
 )
-from xlingjax.evaluation.pseudo_tokens import (
-    offsets_of,
-    placeholder_count,
-    with_placeholders,
-)
+from xlingjax.evaluation.pseudo_tokens import offsets_of, placeholder_count, with_placeholders
 from xlingjax.objectives.ernie_m import BTMLM
 from xlingjax.preprocessors.ernie_m import check_placement
 from xlingjax.training.evaluator import Evaluator
@@ -64,7 +60,7 @@ class PseudoPerplexity(Evaluator):
             if not 0 <= share < 1:
                 raise UserError(
                     f"PSEUDO_SHARES: {share:g} is no share: give numbers from 0 to below 1, like"
-                    " 0,0.05,0.1",
+                    " 0,0.05,0.1"
                 )
         most = max(self.most, *self.shares)
         # As much text as fits beside the most pseudo tokens: all shares read the same.
@@ -78,14 +74,10 @@ class PseudoPerplexity(Evaluator):
         for language, lines in sorted(self.texts.items()):
             rows = self._rows_of(language, lines, text)
             parts.append(rows)
-            masked.append(
-                mask_for_validation(rows, self.vocabulary.mask_id, self.seed),
-            )
+            masked.append(mask_for_validation(rows, self.vocabulary.mask_id, self.seed))
             self._draw(language, rows)
         if not parts:
-            raise UserError(
-                "PSEUDO_SHARES: HELDOUT_TEXT has no text in a language of the run",
-            )
+            raise UserError("PSEUDO_SHARES: HELDOUT_TEXT has no text in a language of the run")
         self._text = joined(parts)
         self._masked = joined(same_slots(masked))
 
@@ -93,19 +85,13 @@ class PseudoPerplexity(Evaluator):
         if language not in self.languages:
             raise UserError(
                 f"{text.path}: language {language!r} is not one of the run's"
-                f" ({', '.join(self.languages)})",
+                f" ({', '.join(self.languages)})"
             )
         sentences = list(text.lines())
         if not any(sentences):
-            raise UserError(
-                f"{text.path}: no sentences to measure perplexity on",
-            )
+            raise UserError(f"{text.path}: no sentences to measure perplexity on")
         return text_rows(
-            sentences,
-            self.vocabulary,
-            length,
-            list(self.languages).index(language),
-            self.limit,
+            sentences, self.vocabulary, length, list(self.languages).index(language), self.limit
         )
 
     def _draw(self, language: str, rows: Rows) -> None:
@@ -115,7 +101,7 @@ class PseudoPerplexity(Evaluator):
         if not others:
             raise UserError(
                 f"pseudo_perplexity: {language} has no other language to write pseudo tokens in;"
-                " set PARALLEL, or leave its text out of HELDOUT_TEXT",
+                " set PARALLEL, or leave its text out of HELDOUT_TEXT"
             )
         for pack_L in rows["pack_ids"]:
             # The number of the row alone, so that every step asks for the same.
@@ -132,12 +118,7 @@ class PseudoPerplexity(Evaluator):
             offsets.append(offsets_of(order, count, self.placement))
             targets.append(target)
         row = with_placeholders(
-            self._text,
-            offsets,
-            targets,
-            self.vocabulary,
-            self.reset_positions,
-            self._places,
+            self._text, offsets, targets, self.vocabulary, self.reset_positions, self._places
         )
         # The pseudo tokens are written from the text as it is; what is measured is the masked one.
         width = self._text["input_ids"].shape[1]

@@ -57,33 +57,19 @@ class PseudoSamples(Evaluator):
             index = language_index(language, self.languages, model)
             rows = self._sentences(text, index)
             parts.append(rows)
-            for ids_L, pack_L in zip(
-                rows["input_ids"],
-                rows["pack_ids"],
-                strict=True,
-            ):
+            for ids_L, pack_L in zip(rows["input_ids"], rows["pack_ids"], strict=True):
                 # The number of the sample alone, so that every step asks for the same.
                 rng = np.random.default_rng((self.seed, len(samples)))
                 tokens = int(pack_L.sum())
                 places, target = self._drawn(rng, tokens, language)
                 pieces = self.vocabulary.pieces(ids_L[:tokens].tolist())
-                samples.append(
-                    {
-                        "language": language,
-                        "pieces": pieces,
-                        "target_language": target,
-                    },
-                )
+                samples.append({"language": language, "pieces": pieces, "target_language": target})
                 offsets.append(places)
                 targets.append(language_index(target, self.languages, model))
         if not samples:
             return {"kind": "pseudo_samples", "samples": []}
         batch = with_placeholders(
-            joined(parts),
-            offsets,
-            targets,
-            self.vocabulary,
-            self.reset_positions,
+            joined(parts), offsets, targets, self.vocabulary, self.reset_positions
         )
         run = compiled(_placeholders, model, mesh)
         ids_BP = by_row(run, params, batch, len(samples), mesh)
@@ -96,10 +82,7 @@ class PseudoSamples(Evaluator):
         return {"kind": "pseudo_samples", "samples": samples}
 
     def _drawn(
-        self,
-        rng: np.random.Generator,
-        tokens: int,
-        language: str,
+        self, rng: np.random.Generator, tokens: int, language: str
     ) -> tuple[np.ndarray, str]:
         """(offsets, sorted, the language) of a sentence's pseudo tokens."""
         count = placeholder_count(self.proportion, tokens)
@@ -116,13 +99,7 @@ class PseudoSamples(Evaluator):
         # A sentence leaves room for its own placeholders.
         # Less one, since the number of placeholders is rounded up.
         longest = int(self.length / (1 + self.proportion)) - 1
-        return sentence_rows(
-            chosen,
-            self.vocabulary,
-            longest,
-            language_id,
-            self.per_language,
-        )
+        return sentence_rows(chosen, self.vocabulary, longest, language_id, self.per_language)
 
 
 def with_placeholders(
@@ -165,11 +142,7 @@ def with_placeholders(
         "original_ids": row["input_ids"],
         "is_mask": np.pad(used_BP, [(0, 0), (width, 0)]).astype(np.int32),
         "special_ids": np.tile(special, (len(used_BP), 1)),
-        "pseudo_positions": np.where(
-            used_BP,
-            width + np.arange(most),
-            0,
-        ).astype(np.int32),
+        "pseudo_positions": np.where(used_BP, width + np.arange(most), 0).astype(np.int32),
         "pseudo_weights": used_BP.astype(np.float32),
     }
 

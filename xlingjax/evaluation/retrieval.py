@@ -30,37 +30,19 @@ from xlingjax.runtime.machine import is_primary
 from xlingjax.training.evaluator import Evaluator
 
 DIRECTIONS = ("en_to_xx", "xx_to_en")
-SCORES = (
-    "raw_en_to_xx",
-    "raw_xx_to_en",
-    "centred_en_to_xx",
-    "centred_xx_to_en",
-)
+SCORES = ("raw_en_to_xx", "raw_xx_to_en", "centred_en_to_xx", "centred_xx_to_en")
 
 
 def nearest(
-    queries_QD: np.ndarray,
-    index_SD: np.ndarray,
-    chunk: int = CHUNK,
-    mesh: Mesh | None = None,
+    queries_QD: np.ndarray, index_SD: np.ndarray, chunk: int = CHUNK, mesh: Mesh | None = None
 ) -> np.ndarray:
     """int[Q]: the row of `index_SD` with the highest cosine to each query; exact; among equals the
     first row wins. chunk, mesh: see `search.neighbours`."""
-    _, rows_Q1 = neighbours(
-        unit_rows(queries_QD),
-        unit_rows(index_SD),
-        1,
-        chunk,
-        mesh,
-    )
+    _, rows_Q1 = neighbours(unit_rows(queries_QD), unit_rows(index_SD), 1, chunk, mesh)
     return rows_Q1[:, 0]
 
 
-def accuracy(
-    queries_SD: np.ndarray,
-    index_SD: np.ndarray,
-    mesh: Mesh | None = None,
-) -> float:
+def accuracy(queries_SD: np.ndarray, index_SD: np.ndarray, mesh: Mesh | None = None) -> float:
     """Share of rows whose nearest row of the other side is their own; states that have all
     collapsed score 1/S, not 1.
     """
@@ -69,9 +51,7 @@ def accuracy(
 
 
 def score_layer(
-    english_SD: np.ndarray,
-    foreign_SD: np.ndarray,
-    mesh: Mesh | None = None,
+    english_SD: np.ndarray, foreign_SD: np.ndarray, mesh: Mesh | None = None
 ) -> dict[str, float]:
     """The four figures of one layer: {raw, centred} x {en_to_xx (XTREME's), xx_to_en}, each in
     0..1."""
@@ -81,16 +61,8 @@ def score_layer(
     return {
         "raw_en_to_xx": accuracy(english_SD, foreign_SD, mesh),
         "raw_xx_to_en": accuracy(foreign_SD, english_SD, mesh),
-        "centred_en_to_xx": accuracy(
-            centred_english_SD,
-            centred_foreign_SD,
-            mesh,
-        ),
-        "centred_xx_to_en": accuracy(
-            centred_foreign_SD,
-            centred_english_SD,
-            mesh,
-        ),
+        "centred_en_to_xx": accuracy(centred_english_SD, centred_foreign_SD, mesh),
+        "centred_xx_to_en": accuracy(centred_foreign_SD, centred_english_SD, mesh),
     }
 
 
@@ -114,10 +86,7 @@ def best_layer(by_layer: Mapping[str, Mapping[str, float]], score: str) -> str:
     Chosen on the very pairs it is reported on: a ceiling for the model, as the report says beside
     it.
     """
-    return max(
-        by_layer,
-        key=lambda layer: (by_layer[layer][score], -int(layer)),
-    )
+    return max(by_layer, key=lambda layer: (by_layer[layer][score], -int(layer)))
 
 
 def language_similarity(centroids: Mapping[str, np.ndarray]) -> dict[str, Any]:
@@ -173,10 +142,7 @@ def evaluate_retrieval(
     for language, aligned in pairs.items():
         sides = []
         cut: list[int] = []
-        for name, texts in (
-            (PIVOT, aligned.english),
-            (language, aligned.foreign),
-        ):
+        for name, texts in ((PIVOT, aligned.english), (language, aligned.foreign)):
             texts = [prefix + text for text in texts]
             states_PNSD = embed(
                 model,
@@ -197,23 +163,13 @@ def evaluate_retrieval(
             cuts[language] = len(cut)
         english_PNSD, foreign_PNSD = sides
         for p, pooling in enumerate(poolings):
-            tables[pooling][language] = _score_layers(
-                english_PNSD[p],
-                foreign_PNSD[p],
-                mesh,
-            )
-    by_layer = {
-        pooling: mean_by_layer(table) for pooling, table in tables.items()
-    }
-    best = {
-        pooling: _best_of_scores(layers) for pooling, layers in by_layer.items()
-    }
+            tables[pooling][language] = _score_layers(english_PNSD[p], foreign_PNSD[p], mesh)
+    by_layer = {pooling: mean_by_layer(table) for pooling, table in tables.items()}
+    best = {pooling: _best_of_scores(layers) for pooling, layers in by_layer.items()}
     # The first pooling is the one that plain figures, and so BEST_METRIC, are of.
     head = best[poolings[0]]
     layer = head["raw_en_to_xx"]["layer"]
-    centroids = {
-        name: total[layer] / counts[name] for name, total in sums.items()
-    }
+    centroids = {name: total[layer] / counts[name] for name, total in sums.items()}
     # Plain figures stand on top, where BEST_METRIC and the log find them.
     details: dict[str, Any] = {"kind": "retrieval"}
     if prefix:
@@ -227,9 +183,7 @@ def evaluate_retrieval(
         "retrieval_mean_centred_xx_to_en": head["centred_xx_to_en"]["value"],
         "retrieval_best_layer": layer,
         "retrieval_best_layer_centred": head["centred_en_to_xx"]["layer"],
-        "pairs": {
-            language: len(aligned) for language, aligned in pairs.items()
-        },
+        "pairs": {language: len(aligned) for language, aligned in pairs.items()},
         "by_language": tables,
         "by_layer": by_layer,
         "best": best,
@@ -238,9 +192,7 @@ def evaluate_retrieval(
 
 
 def _score_layers(
-    english_NSD: np.ndarray,
-    foreign_NSD: np.ndarray,
-    mesh: Mesh | None,
+    english_NSD: np.ndarray, foreign_NSD: np.ndarray, mesh: Mesh | None
 ) -> dict[str, dict[str, float]]:
     """{layer: `SCORES`} of one language under one pooling."""
     table = {}
@@ -251,9 +203,7 @@ def _score_layers(
     return table
 
 
-def _best_of_scores(
-    by_layer: Mapping[str, Mapping[str, float]],
-) -> dict[str, dict[str, Any]]:
+def _best_of_scores(by_layer: Mapping[str, Mapping[str, float]]) -> dict[str, dict[str, Any]]:
     """{score: {"layer": n, "value": x}}, each at the layer best for it."""
     best = {}
     for score in SCORES:
@@ -308,11 +258,9 @@ class RetrievalEvaluator(Evaluator):
         if "cut" in values and is_primary() and not self._said:
             # Once: each evaluation of a training cuts the same.
             self._said = True
-            each = [
-                f"{count} of {code}" for code, count in values["cut"].items()
-            ]
+            each = [f"{count} of {code}" for code, count in values["cut"].items()]
             print(
                 f"{self.name}: sentences of pairs cut to"
-                f" {longest_row(model, self.max_length or BUCKETS[-1])} tokens: {', '.join(each)}",
+                f" {longest_row(model, self.max_length or BUCKETS[-1])} tokens: {', '.join(each)}"
             )
         return values

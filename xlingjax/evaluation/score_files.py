@@ -33,12 +33,7 @@ from xlingjax.evaluation.submissions import (
 # --- gold -----------------------------------------------------------------------------------------
 
 
-def label_file(
-    task: Task,
-    folder: str | Path,
-    language: str,
-    split: str = "test",
-) -> Path | None:
+def label_file(task: Task, folder: str | Path, language: str, split: str = "test") -> Path | None:
     """The file of gold labels in XTREME's own layout (labels/TASK/test-LG.tsv), named as a
     prediction file is; None: there is none. A file of the same name whose lines have several
     columns is one of its `download` folder.
@@ -80,17 +75,10 @@ def read_labels(path: str | Path, task: Task, language: str) -> list[Any]:
         return [Bitext((), tuple(english), frozenset(pairs))]
     labels = [text.strip() for _, text in read_lines(path)]
     check_labels(path, labels, task.labels)
-    return [
-        Example("", None, label, line) for line, label in enumerate(labels, 1)
-    ]
+    return [Example("", None, label, line) for line, label in enumerate(labels, 1)]
 
 
-def read_gold(
-    task: Task,
-    folder: str | Path,
-    split: str,
-    language: str,
-) -> list[Any]:
+def read_gold(task: Task, folder: str | Path, split: str, language: str) -> list[Any]:
     """Gold records of one language, from XTREME's label files or the official layout. Raises
     UserError as `read`."""
     path = label_file(task, folder, language, split)
@@ -103,10 +91,7 @@ def read_gold(
 
 
 def score_language(
-    task: Task,
-    gold: Sequence[Any],
-    predicted: Any,
-    language: str,
+    task: Task, gold: Sequence[Any], predicted: Any, language: str
 ) -> dict[str, float]:
     """{metric: 0..100} by every metric of the task. Raises UserError naming task and language."""
     try:
@@ -120,8 +105,7 @@ def score_language(
 
 
 def summarise(
-    tasks: Sequence[Task],
-    scores: Mapping[str, Mapping[str, Mapping[str, float]]],
+    tasks: Sequence[Task], scores: Mapping[str, Mapping[str, Mapping[str, float]]]
 ) -> dict[str, Any]:
     """Scores {full name: {metric: {language: 0..100}}} with their official averages.
 
@@ -138,17 +122,11 @@ def summarise(
             continue
         # All metrics of a task are computed on the same languages.
         there = by_metric[task.metrics[0]]
-        means = {
-            name: task_mean(task, values) for name, values in by_metric.items()
-        }
-        missing = [
-            language for language in task.languages if language not in there
-        ]
+        means = {name: task_mean(task, values) for name, values in by_metric.items()}
+        missing = [language for language in task.languages if language not in there]
         result[task.full_name] = {
             "kind": task.kind,
-            "metrics": {
-                name: dict(values) for name, values in by_metric.items()
-            },
+            "metrics": {name: dict(values) for name, values in by_metric.items()},
             "means": means,
             "score": None,
             "score_is": list(task_metrics(task)),
@@ -184,10 +162,7 @@ def summarise(
         "tasks": result,
         "groups": {name: mean(of) for name, of in groups(tasks).items()},
         "overall": mean(tasks),
-        "averages": AVERAGES.get(
-            suite,
-            "task: mean over its languages; overall: mean over tasks",
-        ),
+        "averages": AVERAGES.get(suite, "task: mean over its languages; overall: mean over tasks"),
         "signatures": signatures,
     }
 
@@ -221,23 +196,12 @@ def score_files(
         if not is_tfds(folder) and not Path(folder).is_dir():
             raise UserError(f"missing folder: {folder}")
     # All files are looked for first: a missing one is reported before minutes of scoring.
-    there, missing = _files_to_score(
-        tasks,
-        predictions,
-        gold,
-        split,
-        allow_missing,
-    )
+    there, missing = _files_to_score(tasks, predictions, gold, split, allow_missing)
     if not there:
-        example = prediction_path(
-            tasks[0],
-            predictions,
-            tasks[0].languages[0],
-            split,
-        )
+        example = prediction_path(tasks[0], predictions, tasks[0].languages[0], split)
         raise UserError(
             f"nothing to score: no predictions in {predictions} (as {example}) with {split} labels"
-            f" in {gold}",
+            f" in {gold}"
         )
     scores: dict[str, dict[str, dict[str, float]]] = {}
     notes: dict[str, dict[str, Any]] = {}
@@ -246,9 +210,7 @@ def score_files(
         found = read_predictions(path, task, records)
         values = score_language(task, records, found.values, language)
         for name, value in values.items():
-            scores.setdefault(task.full_name, {}).setdefault(name, {})[
-                language
-            ] = value
+            scores.setdefault(task.full_name, {}).setdefault(name, {})[language] = value
         if found.notes:
             notes.setdefault(task.full_name, {})[language] = dict(found.notes)
     result = summarise(tasks, scores)
@@ -272,23 +234,16 @@ def _files_to_score(
         for language in task.languages:
             path = prediction_path(task, predictions, language, split)
             has_predictions = path.is_file()
-            has_gold = label_file(task, gold, language, split) or find(
-                task,
-                gold,
-                split,
-                language,
-            )
+            has_gold = label_file(task, gold, language, split) or find(task, gold, split, language)
             if not allow_missing and not has_predictions:
                 raise UserError(
                     f"missing file: {path}, the predictions of {task.full_name}; --allow-missing"
-                    " scores others",
+                    " scores others"
                 )
             if not allow_missing and not has_gold:
                 read(task, gold, split, language)  # says where it looked
             if not has_predictions:
-                missing["predictions"].setdefault(task.full_name, []).append(
-                    language,
-                )
+                missing["predictions"].setdefault(task.full_name, []).append(language)
                 continue
             if not has_gold:
                 missing["gold"].setdefault(task.full_name, []).append(language)
@@ -297,7 +252,7 @@ def _files_to_score(
             if is_tfds(gold) and task.kind != "span_qa":
                 raise UserError(
                     f"{task.full_name}: its predictions are read in the order of the official"
-                    f" files, and {gold} has another: --gold needs those files",
+                    f" files, and {gold} has another: --gold needs those files"
                 )
             there.append((task, language, path))
     return there, missing
@@ -311,13 +266,12 @@ def write_scores(result: Mapping[str, Any], path: str | Path) -> Path:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         partial.write_text(
-            json.dumps(result, ensure_ascii=False, indent=1) + "\n",
-            encoding="utf-8",
+            json.dumps(result, ensure_ascii=False, indent=1) + "\n", encoding="utf-8"
         )
         os.replace(partial, path)
     except OSError as error:
         raise UserError(
-            f"{path} cannot be written: {error.strerror or error}; choose another place",
+            f"{path} cannot be written: {error.strerror or error}; choose another place"
         ) from None
     return path
 
@@ -338,9 +292,7 @@ def score_table(result: Mapping[str, Any], title: str):
     table.add_column("by language", overflow="fold", ratio=1)
     for name, task in result["tasks"].items():
         for row, (metric, values) in enumerate(task["metrics"].items()):
-            cells = [
-                f"{language} {value:.2f}" for language, value in values.items()
-            ]
+            cells = [f"{language} {value:.2f}" for language, value in values.items()]
             # A task's name stands in its first row alone.
             first = name
             if row:
@@ -398,8 +350,5 @@ def footnotes(result: Mapping[str, Any]) -> Iterable[str]:
                 yield f"{name}, {language}: {notes['filled']} words without a tag count as O"
     for what, of in result["missing"].items():
         if of:
-            parts = [
-                f"{name} {' '.join(languages)}"
-                for name, languages in of.items()
-            ]
+            parts = [f"{name} {' '.join(languages)}" for name, languages in of.items()]
             yield f"no {what}: {'; '.join(parts)}"

@@ -30,12 +30,7 @@ def _logits(model, params, batch):
 
 
 def predict(
-    model,
-    params,
-    rows: Mapping[str, np.ndarray],
-    *,
-    batch_size: int = 64,
-    mesh=None,
+    model, params, rows: Mapping[str, np.ndarray], *, batch_size: int = 64, mesh=None
 ) -> np.ndarray:
     """float32[N, L, 2]: logits of first and last column (see `span_rows`, `paired_span_rows`). The
     last batch is filled up with empty rows."""
@@ -46,22 +41,12 @@ def predict(
             fields[name] = rows[name]
     run = compiled(_logits, model, mesh)
     return by_length(
-        run,
-        params,
-        fields,
-        batch_size,
-        mesh,
-        texts=1 + model.config.plugged_in,
-        of_tokens=True,
+        run, params, fields, batch_size, mesh, texts=1 + model.config.plugged_in, of_tokens=True
     )
 
 
 def n_best(
-    logits: np.ndarray,
-    window: Window,
-    *,
-    longest: int = 30,
-    candidates: int = CANDIDATES,
+    logits: np.ndarray, window: Window, *, longest: int = 30, candidates: int = CANDIDATES
 ) -> list[tuple[float, int, int]]:
     """[(score, first, last)] of a window's spans of pieces, the best first: score is the sum of
     both logits.
@@ -81,9 +66,7 @@ def n_best(
     # All pairs of candidates at once: a loop over 20 x 20 of each window takes long.
     pieces = lasts - firsts[:, None] + 1
     # Windows overlap: a start is read where it has most context on both sides.
-    allowed = (
-        (pieces >= 1) & (pieces <= longest) & window.maximal[firsts][:, None]
-    )
+    allowed = (pieces >= 1) & (pieces <= longest) & window.maximal[firsts][:, None]
     found = []
     for i, j in np.argwhere(allowed):
         first = int(firsts[i])
@@ -112,18 +95,11 @@ def best_answers(
     for row, window in enumerate(windows):
         number = window.question
         context = questions[number].context
-        spans = n_best(
-            logits[row],
-            window,
-            longest=longest,
-            candidates=candidates,
-        )
+        spans = n_best(logits[row], window, longest=longest, candidates=candidates)
         for score, first, last in spans:
             # By characters of the original context: pieces
             # written out again would differ in spaces and case.
-            text = context[
-                window.spans[first, 0] : window.spans[last, 1]
-            ].strip()
+            text = context[window.spans[first, 0] : window.spans[last, 1]].strip()
             # A piece may be a blank alone.
             if not text:
                 continue
@@ -166,8 +142,7 @@ def predict_answers(
     for question in questions:
         if question.id in seen:
             raise UserError(
-                f"question {question.id} stands twice: ids tell answers apart,"
-                " so give each its own",
+                f"question {question.id} stands twice: ids tell answers apart, so give each its own"
             )
         seen.add(question.id)
     how: dict[str, Any] = {
@@ -177,29 +152,12 @@ def predict_answers(
         "answers": False,
     }
     if beside is None:
-        rows, windows = span_rows(
-            questions,
-            vocabulary,
-            length,
-            language_id,
-            **how,
-        )
+        rows, windows = span_rows(questions, vocabulary, length, language_id, **how)
     else:
         # Columns of the first side, whose windows these are, are those of its rows alone.
         rows, windows = paired_span_rows(
-            questions,
-            beside.records,
-            vocabulary,
-            length,
-            (language_id, beside.language_id),
-            **how,
+            questions, beside.records, vocabulary, length, (language_id, beside.language_id), **how
         )
     # All windows first, since an answer is chosen over those of a question.
     logits = predict(model, params, rows, batch_size=batch_size, mesh=mesh)
-    return best_answers(
-        logits,
-        windows,
-        questions,
-        longest=longest,
-        candidates=candidates,
-    )
+    return best_answers(logits, windows, questions, longest=longest, candidates=candidates)

@@ -35,12 +35,7 @@ class Predictions:
     "filled": words without a tag, which count as O}; zeros are left out."""
 
 
-def prediction_path(
-    task: Task,
-    folder: str | Path,
-    language: str,
-    split: str = "test",
-) -> Path:
+def prediction_path(task: Task, folder: str | Path, language: str, split: str = "test") -> Path:
     """Where the task's official file lies below `folder`; XTREME's names carry the split:
     test-de.tsv, dev-de.tsv."""
     place = Path(task.submission.format(language=language))
@@ -53,11 +48,7 @@ def prediction_path(
 
 
 def write_predictions(
-    task: Task,
-    folder: str | Path,
-    language: str,
-    predicted: Any,
-    split: str = "test",
+    task: Task, folder: str | Path, language: str, predicted: Any, split: str = "test"
 ) -> Path:
     """Writes the official file, whole or not at all; the path. `predicted` is as `Metric.compute`
     takes it. Raises UserError for what such a file cannot hold: a label that is not the task's, a
@@ -74,7 +65,7 @@ def write_predictions(
         os.replace(partial, path)
     except OSError as error:
         raise UserError(
-            f"{path} cannot be written: {error.strerror or error}; choose another folder",
+            f"{path} cannot be written: {error.strerror or error}; choose another folder"
         ) from None
     return path
 
@@ -84,9 +75,7 @@ def _as_text(task: Task, predicted: Any) -> str:
         answers = dict(predicted)
         for key, text in answers.items():
             if not isinstance(key, str) or not isinstance(text, str):
-                raise UserError(
-                    f"{task.full_name}: the answer of {key!r} is not text",
-                )
+                raise UserError(f"{task.full_name}: the answer of {key!r} is not text")
         # Letters and no escapes, so that a person can read the file.
         return json.dumps(answers, ensure_ascii=False, indent=1) + "\n"
     return "".join(line + "\n" for line in _lines(task, predicted))
@@ -113,7 +102,7 @@ def _lines(task: Task, predicted: Any) -> Iterator[str]:
 def _label(task: Task, label: Any) -> str:
     if not isinstance(label, str) or (task.labels and label not in task.labels):
         raise UserError(
-            f"{task.full_name}: {label!r} is not one of its labels: {', '.join(task.labels)}",
+            f"{task.full_name}: {label!r} is not one of its labels: {', '.join(task.labels)}"
         )
     return label
 
@@ -123,27 +112,21 @@ def _one_line(task: Task, text: str, barred: str = "") -> str:
         if character in text:
             raise UserError(
                 f"{task.full_name}: {character!r} in the prediction {text!r}, and the file has a"
-                " line for each",
+                " line for each"
             )
     return text
 
 
 def _row(where: str, text: str) -> int:
     if not is_whole(text):
-        raise UserError(
-            f"{where}: {text[:40]!r} is not a row, a whole number from 0",
-        )
+        raise UserError(f"{where}: {text[:40]!r} is not a row, a whole number from 0")
     return int(text)
 
 
 # --- reading --------------------------------------------------------------------------------------
 
 
-def read_predictions(
-    path: str | Path,
-    task: Task,
-    gold: Sequence[Any],
-) -> Predictions:
+def read_predictions(path: str | Path, task: Task, gold: Sequence[Any]) -> Predictions:
     """The predictions of a file for these gold records.
 
     As the official scripts, questions may lack an answer; XGLUE's tag files may lack the last tags
@@ -153,9 +136,7 @@ def read_predictions(
     """
     path = Path(path)
     if not path.is_file():
-        raise UserError(
-            f"missing file: {path}, the predictions of {task.full_name}",
-        )
+        raise UserError(f"missing file: {path}, the predictions of {task.full_name}")
     if task.kind == "span_qa":
         return _read_answers(path, gold)
     if task.kind == "tagging":
@@ -174,31 +155,23 @@ def read_predictions(
     return Predictions(values)
 
 
-def _check_number(
-    path: Path,
-    found: int,
-    wanted: int,
-    what: str = "line",
-) -> None:
+def _check_number(path: Path, found: int, wanted: int, what: str = "line") -> None:
     if found != wanted:
         raise UserError(
             f"{path}: {found} {what}s, but the gold file has {wanted}: one prediction for each is"
-            " needed",
+            " needed"
         )
 
 
 def check_labels(
-    path: str | Path,
-    values: Iterable[str],
-    labels: Sequence[str],
-    line: int = 1,
+    path: str | Path, values: Iterable[str], labels: Sequence[str], line: int = 1
 ) -> None:
     """Raises UserError naming the line of the first that is not one of `labels`; without any, all
     are."""
     for number, value in enumerate(values, line):
         if labels and value not in labels:
             raise UserError(
-                f"{path}, line {number}: {value!r} is not one of the labels {', '.join(labels)}",
+                f"{path}, line {number}: {value!r} is not one of the labels {', '.join(labels)}"
             )
 
 
@@ -216,9 +189,7 @@ def read_pairs(path: str | Path) -> list[tuple[str, str]]:
     for number, text in read_lines(path):
         cells = [cell.strip() for cell in text.split("\t")]
         if len(cells) != 2 or not all(cells):
-            raise UserError(
-                f"{path}, line {number}: {text!r} is not an id, a tab and an id",
-            )
+            raise UserError(f"{path}, line {number}: {text!r} is not an id, a tab and an id")
         pairs.append((cells[0], cells[1]))
     return pairs
 
@@ -259,7 +230,7 @@ def _read_tags(path: Path, task: Task, gold: Sequence[Any]) -> Predictions:
         if short < 0 or (short and not fills):
             raise UserError(
                 f"{path}, line {begin}: {len(tags)} tags for a sentence of {len(tags) + short}"
-                " words",
+                " words"
             )
         filled += short
         values.append(tags + [FILL] * short)
@@ -274,13 +245,9 @@ def _read_answers(path: Path, gold: Sequence[Any]) -> Predictions:
     try:
         answers = parse_json(text, str(path))
     except ValueError as error:
-        raise UserError(
-            f"{path}: not JSON ({error}); one object of id: text is needed",
-        ) from None
+        raise UserError(f"{path}: not JSON ({error}); one object of id: text is needed") from None
     if not isinstance(answers, dict):
-        raise UserError(
-            f"{path}: not a JSON object; one object of id: text is needed",
-        )
+        raise UserError(f"{path}: not a JSON object; one object of id: text is needed")
     for key, answer in answers.items():
         if not isinstance(answer, str):
             raise UserError(f"{path}: the answer of {key} is not text")
@@ -289,7 +256,7 @@ def _read_answers(path: Path, gold: Sequence[Any]) -> Predictions:
     if unknown := [key for key in answers if key not in ids]:
         raise UserError(
             f"{path}: the gold file has no question {unknown[0]} ({len(unknown)} such ids): another"
-            " split?",
+            " split?"
         )
     unanswered = len(ids - answers.keys())
     notes = {}

@@ -26,12 +26,7 @@ def _objective(config) -> Tagging:
 
 
 def predict(
-    model,
-    params,
-    rows: Mapping[str, np.ndarray],
-    *,
-    batch_size: int = 64,
-    mesh=None,
+    model, params, rows: Mapping[str, np.ndarray], *, batch_size: int = 64, mesh=None
 ) -> np.ndarray:
     """int[N, L]: the likeliest tag at every piece (see `tagged_rows`, `paired_tagged_rows`)."""
     fields = {}
@@ -40,13 +35,7 @@ def predict(
             fields[name] = values
     run = compiled(_likeliest, model, mesh, _objective(model.config))
     return by_length(
-        run,
-        params,
-        fields,
-        batch_size,
-        mesh,
-        texts=1 + model.config.plugged_in,
-        of_tokens=True,
+        run, params, fields, batch_size, mesh, texts=1 + model.config.plugged_in, of_tokens=True
     )
 
 
@@ -73,15 +62,7 @@ def predict_tags(
     """
     how: dict[str, Any] = {"apart": apart, "marks": marks}
     if beside is None:
-        rows = tagged_rows(
-            sentences,
-            vocabulary,
-            length,
-            tags,
-            language,
-            language_id,
-            **how,
-        )
+        rows = tagged_rows(sentences, vocabulary, length, tags, language, language_id, **how)
     else:
         rows = paired_tagged_rows(
             sentences,

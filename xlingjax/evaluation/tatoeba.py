@@ -29,9 +29,7 @@ def chosen_layer(layer: int | None, layers: int) -> int:
     if layer is None:
         return paper_layer(layers)
     if not 0 <= layer <= layers:
-        raise UserError(
-            f"layer {layer}: this model has layers 0 (the embeddings) to {layers}",
-        )
+        raise UserError(f"layer {layer}: this model has layers 0 (the embeddings) to {layers}")
     return layer
 
 
@@ -55,19 +53,15 @@ def side_vectors(
     sides = []
     for name, rows in ((language, bitext.source), (PIVOT, bitext.target)):
         if not rows:
-            raise UserError(
-                f"{language}-{PIVOT}: no sentences of {name!r} to search among",
-            )
+            raise UserError(f"{language}-{PIVOT}: no sentences of {name!r} to search among")
         texts = [text for _, text in rows]
         of = model, params, texts, name, languages, vocabulary
         cut: list[int] = []
-        sides.append(
-            embed_texts(*of, poolings, layers, mesh, prefix, max_length, cut),
-        )
+        sides.append(embed_texts(*of, poolings, layers, mesh, prefix, max_length, cut))
         if cut and is_primary():
             print(
                 f"{language}-{PIVOT}: {len(cut)} of {len(texts)} sentences of {name!r} were cut to"
-                f" {longest_row(model, max_length)} tokens",
+                f" {longest_row(model, max_length)} tokens"
             )
     return sides[0], sides[1]
 
@@ -160,9 +154,7 @@ def accuracy(predicted: Sequence[int], bitext: Bitext) -> float:
     if bitext.gold is None:
         raise UserError("retrieval cannot be scored: there is no gold")
     if len(predicted) != len(bitext.target):
-        raise UserError(
-            f"{len(predicted)} predictions for {len(bitext.target)} English lines",
-        )
+        raise UserError(f"{len(predicted)} predictions for {len(bitext.target)} English lines")
     right = []
     for row, (english, _) in zip(predicted, bitext.target, strict=True):
         foreign, _ = bitext.source[row]

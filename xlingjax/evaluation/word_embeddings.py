@@ -35,13 +35,13 @@ def read_dictionary(path: str | Path) -> list[tuple[str, str]]:
             cells = [cell.strip() for cell in line.split("\t")]
         if len(cells) != 2 or not all(cells):
             raise UserError(
-                f"{path}, line {number}: {line.strip()!r} is not a word, a tab and its translation",
+                f"{path}, line {number}: {line.strip()!r} is not a word, a tab and its translation"
             )
         # A dict, since dictionaries list a pair twice and the order of the rest matters.
         pairs[cells[0], cells[1]] = None
     if not pairs:
         raise UserError(
-            f"{path} is empty: a dictionary has a word, a tab and its translation on each line",
+            f"{path} is empty: a dictionary has a word, a tab and its translation on each line"
         )
     return list(pairs)
 
@@ -58,7 +58,7 @@ def read_similarity(path: str | Path) -> list[Similarity]:
         lines.append((number, line.strip("\r\n").split("\t")))
     if not lines:
         raise UserError(
-            f"{path} is empty: it has a word, a tab, a word, a tab and a score on each line",
+            f"{path} is empty: it has a word, a tab, a word, a tab and a score on each line"
         )
     keys = None
     if path.name.endswith(".data.txt"):
@@ -66,14 +66,11 @@ def read_similarity(path: str | Path) -> list[Similarity]:
         # SemEval hands the scores out apart from the words, as its keys.
         golds = _written_lines(keys)
         if len(golds) != len(lines):
-            raise UserError(
-                f"{keys} has {len(golds)} scores for the {len(lines)} pairs of {path}",
-            )
+            raise UserError(f"{keys} has {len(golds)} scores for the {len(lines)} pairs of {path}")
         for (number, cells), (_, gold) in zip(lines, golds, strict=True):
             if len(cells) != 2:
                 raise UserError(
-                    f"{path}, line {number}: {len(cells)} columns,"
-                    " not two words with a tab between",
+                    f"{path}, line {number}: {len(cells)} columns, not two words with a tab between"
                 )
             cells.append(gold.strip())
     rows = []
@@ -82,7 +79,7 @@ def read_similarity(path: str | Path) -> list[Similarity]:
         if len(cells) != 3 or not all(cells):
             raise UserError(
                 f"{path}, line {number}: {len(cells)} columns, not a word, a word and a score"
-                " between tabs",
+                " between tabs"
             )
         try:
             score = float(cells[2])
@@ -92,9 +89,7 @@ def read_similarity(path: str | Path) -> list[Similarity]:
             where = f"{path}, line {number}"
             if keys is not None:
                 where = f"{keys}, line {golds[place][0]}"
-            raise UserError(
-                f"{where}: the score {cells[2]!r} is not a number",
-            ) from None
+            raise UserError(f"{where}: the score {cells[2]!r} is not a number") from None
         rows.append((cells[0], cells[1], score))
     return rows
 
@@ -110,17 +105,11 @@ def _keys(path: Path) -> Path:
     for place in places:
         if place.is_file():
             return place
-    raise UserError(
-        f"{path}: its scores, {name}, are neither beside it nor in {places[1].parent}",
-    )
+    raise UserError(f"{path}: its scores, {name}, are neither beside it nor in {places[1].parent}")
 
 
 def word_vectors(
-    words: Sequence[str],
-    language: str,
-    vocabulary,
-    table_VD: np.ndarray,
-    pieces: str = "single",
+    words: Sequence[str], language: str, vocabulary, table_VD: np.ndarray, pieces: str = "single"
 ) -> dict[str, np.ndarray]:
     """{word: its vector [D]} of the words that have one.
 
@@ -174,19 +163,9 @@ def score_dictionary(
     for first, second in pairs:
         if first in sides[0] and second in sides[1]:
             kept.append((first, second))
-    counts = {
-        "pairs": len(pairs),
-        "covered": len(kept),
-        "coverage": len(kept) / len(pairs),
-    }
+    counts = {"pairs": len(pairs), "covered": len(kept), "coverage": len(kept) / len(pairs)}
     if not kept:
-        names = (
-            "cosine",
-            "l2",
-            "spelled_alike",
-            "p_at_1_nearest",
-            "p_at_1_csls",
-        )
+        names = ("cosine", "l2", "spelled_alike", "p_at_1_nearest", "p_at_1_csls")
         return counts | {"words": 0} | dict.fromkeys(names)
     firsts = [first for first, _ in kept]
     seconds = [second for _, second in kept]
@@ -226,11 +205,7 @@ def score_dictionary(
 
 
 def _both_sides(
-    rows: Sequence[Sequence],
-    languages: tuple[str, str],
-    vocabulary,
-    table_VD,
-    pieces,
+    rows: Sequence[Sequence], languages: tuple[str, str], vocabulary, table_VD, pieces
 ) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
     """`word_vectors` of the first and of the second words of the rows."""
     firsts = [row[0] for row in rows]
@@ -241,10 +216,7 @@ def _both_sides(
     )
 
 
-def _stacked(
-    vectors: Mapping[str, np.ndarray],
-    words: Sequence[str],
-) -> np.ndarray:
+def _stacked(vectors: Mapping[str, np.ndarray], words: Sequence[str]) -> np.ndarray:
     return np.stack([vectors[word] for word in words])
 
 
@@ -283,10 +255,7 @@ def score_similarity(
     }
 
 
-def correlations(
-    x: np.ndarray,
-    y: np.ndarray,
-) -> tuple[float | None, float | None]:
+def correlations(x: np.ndarray, y: np.ndarray) -> tuple[float | None, float | None]:
     """Pearson's and Spearman's, None where they are not defined: fewer than two values, or no
     spread."""
     from scipy.stats import pearsonr, spearmanr

@@ -69,7 +69,7 @@ class RecoverySamples(Evaluator):
                     self.per_language,
                     # Word recovery reads either side as a text of its own.
                     each_opens=True,
-                ),
+                )
             )
             names += [(language, PIVOT)] * len(parts[-1]["input_ids"])
         batch = joined(parts)
@@ -84,39 +84,21 @@ class RecoverySamples(Evaluator):
             # Either side is recovered from the other.
             for side in (0, 1):
                 samples.append(
-                    self._sample(
-                        batch,
-                        row,
-                        side,
-                        codes,
-                        attention_BLS[row],
-                        ids_BL[row],
-                    ),
+                    self._sample(batch, row, side, codes, attention_BLS[row], ids_BL[row])
                 )
         return {"kind": "recovery_samples", "samples": samples}
 
     def _ordinary(self, batch: Mapping[str, np.ndarray]) -> np.ndarray:
-        special = np.isin(
-            batch["input_ids"],
-            sorted(self.vocabulary.special_ids),
-        )
+        special = np.isin(batch["input_ids"], sorted(self.vocabulary.special_ids))
         # A separator has no counterpart in the translation to be recovered from.
         return (batch["pack_ids"] > 0) & ~special
 
     def _sample(
-        self,
-        batch,
-        row: int,
-        side: int,
-        names: tuple[str, str],
-        attention_LS,
-        ids_L,
+        self, batch, row: int, side: int, names: tuple[str, str], attention_LS, ids_L
     ) -> dict[str, Any]:
         sides = batch["sides"][row]
         real = batch["pack_ids"][row] > 0
-        words = np.flatnonzero(
-            (batch["target_weights"][row] > 0) & (sides == side),
-        )
+        words = np.flatnonzero((batch["target_weights"][row] > 0) & (sides == side))
         partner = np.flatnonzero(real & (sides != side))
 
         def pieces(ids: np.ndarray) -> list[str]:

@@ -21,10 +21,7 @@ BUCKETS = (32, 64, 128, 256)
 
 
 def token_ids(
-    texts: Sequence[str],
-    vocabulary,
-    max_length: int,
-    cut: list[int] | None = None,
+    texts: Sequence[str], vocabulary, max_length: int, cut: list[int] | None = None
 ) -> list[list[int]]:
     """`<bos> pieces <eos>` per sentence, the pieces cut so that a row has at most `max_length`
     tokens. cut: gets the places, from 0, of the sentences that were."""
@@ -55,7 +52,7 @@ def require_room(prefix: str, vocabulary, longest: int) -> None:
     if pieces >= room:
         raise UserError(
             f"--prefix has {pieces} tokens, and a sentence with its prefix at most {room}: none is"
-            " left for the sentence; give a shorter one",
+            " left for the sentence; give a shorter one"
         )
 
 
@@ -81,16 +78,13 @@ def language_index(language: str, languages: Sequence[str], model) -> int:
     if model.config.has_languages:
         raise UserError(
             f"language {language!r} is not one of the run's ({', '.join(languages)}) and this model"
-            " embeds languages: evaluate on the run's languages only",
+            " embeds languages: evaluate on the run's languages only"
         )
     return 0
 
 
 def pooling_weights(
-    input_ids_BL: np.ndarray,
-    valid_BL: np.ndarray,
-    special_ids,
-    pooling: str,
+    input_ids_BL: np.ndarray, valid_BL: np.ndarray, special_ids, pooling: str
 ) -> np.ndarray:
     """Weight of each token in its sentence's vector, rows summing to 1 (0 for a filler row).
 
@@ -104,29 +98,17 @@ def pooling_weights(
     elif pooling == "mean_no_special":
         weights = valid_BL & ~np.isin(input_ids_BL, sorted(special_ids))
         # An empty sentence would have no weight at all, and its vector no meaning.
-        weights = np.where(
-            weights.any(axis=1, keepdims=True),
-            weights,
-            valid_BL,
-        )
+        weights = np.where(weights.any(axis=1, keepdims=True), weights, valid_BL)
     elif pooling == "mean":
         weights = valid_BL
     else:
-        raise UserError(
-            f"unknown pooling {pooling!r}: choose from {', '.join(POOLINGS)}",
-        )
+        raise UserError(f"unknown pooling {pooling!r}: choose from {', '.join(POOLINGS)}")
     weights = weights.astype(np.float32)
     # A row that fills a batch up has no token: its vector is 0, and no NaN.
     return weights / np.maximum(weights.sum(axis=1, keepdims=True), 1)
 
 
-def _pooled_states(
-    model,
-    layers: tuple[int, ...] | None,
-    params,
-    batch,
-    weights_PBL,
-):
+def _pooled_states(model, layers: tuple[int, ...] | None, params, batch, weights_PBL):
     """float32 [P, N+1, B, D], or of these layers."""
     spec = AttentionSpec(bidirectional, packed=False)
     # Pooled on the device, so that vectors come back and not the states of all tokens.
@@ -162,35 +144,23 @@ def embed(
     longest = max(lengths, default=0)
     if longest > buckets[-1]:
         raise ValueError(
-            f"a sentence of {longest} tokens does not fit the longest bucket, {buckets[-1]}",
+            f"a sentence of {longest} tokens does not fit the longest bucket, {buckets[-1]}"
         )
     if not lengths:
         raise UserError("no sentences to embed: the evaluation files are empty")
     run = compiled(_pooled_states, model, mesh, layers)
     # Made at the first batch, which tells the sizes of the model's states.
     out = None
-    for members, length, rows in _batches(
-        lengths,
-        buckets,
-        tokens_per_batch,
-        mesh,
-    ):
+    for members, length, rows in _batches(lengths, buckets, tokens_per_batch, mesh):
         chosen = [sentences[i] for i in members]
         batch = rows_of(chosen, language_id, vocabulary.pad_id, rows, length)
         valid_BL = batch["pack_ids"] > 0
         weights = []
         for pooling in poolings:
             weights.append(
-                pooling_weights(
-                    batch["input_ids"],
-                    valid_BL,
-                    vocabulary.special_ids,
-                    pooling,
-                ),
+                pooling_weights(batch["input_ids"], valid_BL, vocabulary.special_ids, pooling)
             )
-        pooled_PNBD = np.asarray(
-            run(params, place(batch, mesh), np.stack(weights)),
-        )
+        pooled_PNBD = np.asarray(run(params, place(batch, mesh), np.stack(weights)))
         if out is None:
             P, N, _, D = pooled_PNBD.shape
             out = np.zeros((P, N, len(sentences), D), np.float32)
@@ -200,10 +170,7 @@ def embed(
 
 
 def _batches(
-    lengths: Sequence[int],
-    buckets: Sequence[int],
-    tokens_per_batch: int,
-    mesh,
+    lengths: Sequence[int], buckets: Sequence[int], tokens_per_batch: int, mesh
 ) -> Iterator[tuple[np.ndarray, int, int]]:
     """(sentences, the length of their rows, the number of rows) of each batch, by their numbers.
 
@@ -280,22 +247,14 @@ def token_states(
     """float32 [layers, tokens, D] per sentence: the states of some layers (0: the embedding
     output). Sentences, rows of ids in one language, are cut at the last bucket or at the model's
     positions."""
-    longest = min(
-        max(buckets),
-        model.config.max_positions - model.config.position_offset,
-    )
+    longest = min(max(buckets), model.config.max_positions - model.config.position_offset)
     buckets = sorted({min(length, longest) for length in buckets})
     # Cut, since each token is asked for by itself: what is left is as it would be.
     sentences = [list(ids[:longest]) for ids in sentences]
     lengths = list(map(len, sentences))
     run = compiled(_states, model, mesh, tuple(layers))
     found: list[np.ndarray] = [np.zeros(0)] * len(sentences)
-    for members, length, rows in _batches(
-        lengths,
-        buckets,
-        tokens_per_batch,
-        mesh,
-    ):
+    for members, length, rows in _batches(lengths, buckets, tokens_per_batch, mesh):
         chosen = [sentences[i] for i in members]
         batch = rows_of(chosen, language_id, vocabulary.pad_id, rows, length)
         states_BNLD = np.asarray(run(params, place(batch, mesh)))
@@ -306,11 +265,7 @@ def token_states(
 
 
 def rows_of(
-    sentences,
-    language_id: int,
-    pad_id: int,
-    rows: int,
-    length: int,
+    sentences, language_id: int, pad_id: int, rows: int, length: int
 ) -> dict[str, np.ndarray]:
     """One sentence per row as the features an encoder reads; rows past the last sentence are
     padding."""

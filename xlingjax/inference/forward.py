@@ -22,10 +22,7 @@ GROUPED_BATCHES = 8
 
 @functools.lru_cache(maxsize=256)
 def compiled(
-    function: Callable,
-    model: Encoder,
-    mesh: Mesh | None,
-    *settings: Hashable,
+    function: Callable, model: Encoder, mesh: Mesh | None, *settings: Hashable
 ) -> Callable:
     """jit of (params, batch, ...) -> function(model, *settings, params, batch, ...), the model on
     attention backend "xla" and what comes back whole on every device.
@@ -43,11 +40,7 @@ def compiled(
 
 
 def by_batch(
-    run: Callable,
-    params: Any,
-    rows: Rows,
-    size: int,
-    mesh: Mesh | None = None,
+    run: Callable, params: Any, rows: Rows, size: int, mesh: Mesh | None = None
 ) -> Iterator[tuple[Any, int]]:
     """(what `run` gives, the number of true rows in it) of each batch.
 
@@ -65,13 +58,7 @@ def by_batch(
         yield run(params, place(batch, mesh)), min(size, total - start)
 
 
-def by_row(
-    run: Callable,
-    params: Any,
-    rows: Rows,
-    size: int,
-    mesh: Mesh | None = None,
-) -> Any:
+def by_row(run: Callable, params: Any, rows: Rows, size: int, mesh: Mesh | None = None) -> Any:
     """What `run` gives for all rows, in their order, as NumPy arrays; `run` gives one array, or a
     tuple of arrays, rows first. size: see `by_batch`. Raises ValueError where there are no rows.
     """

@@ -63,17 +63,7 @@ def search_texts(
     # By the number of the line, so that what is drawn does not depend on the batch.
     fold_each = jax.vmap(jax.random.fold_in, (None, 0))
     keys_B = fold_each(jax.random.key(seed), numbers_B)
-    return generate(
-        model,
-        params,
-        batch,
-        start_B,
-        language_B,
-        ids,
-        decoding,
-        columns,
-        key=keys_B,
-    )
+    return generate(model, params, batch, start_B, language_B, ids, decoding, columns, key=keys_B)
 
 
 def _forced(model: Encoder, params, batch):
@@ -121,7 +111,7 @@ class Generator:
         if not isinstance(self.model, Seq2Seq):
             raise UserError(
                 f"model {c.name} has no decoder, it is an encoder alone: give a run that was"
-                " trained with DECODER_LAYERS above 0",
+                " trained with DECODER_LAYERS above 0"
             )
         self.longest_source = c.max_positions - c.position_offset
 
@@ -143,7 +133,7 @@ class Generator:
             return 0
         if code not in self.languages:
             raise UserError(
-                f"language {code!r} is not one of the run's: {', '.join(self.languages)}",
+                f"language {code!r} is not one of the run's: {', '.join(self.languages)}"
             )
         return list(self.languages).index(code)
 
@@ -170,23 +160,12 @@ class Generator:
         found = [[Generated()] * self.decoding.n_best for _ in lines]
         for members, length, rows in self._batches(sizes, self.decoding.beams):
             chosen = [rows_of_lines[i] for i in members]
-            batch = rows_of(
-                chosen,
-                from_id,
-                self.vocabulary.pad_id,
-                rows,
-                length,
-            )
+            batch = rows_of(chosen, from_id, self.vocabulary.pad_id, rows, length)
             numbers_B = np.zeros(rows, np.int32)
             numbers_B[: len(members)] = [first + i for i in members]
             # The program of this length, compiled at its first batch.
             run = compiled(
-                search_texts,
-                self.model,
-                self.mesh,
-                self.ids,
-                self.decoding,
-                self._columns(length),
+                search_texts, self.model, self.mesh, self.ids, self.decoding, self._columns(length)
             )
             texts = run(
                 self.params,
@@ -201,11 +180,7 @@ class Generator:
             lengths_BW = np.asarray(texts.lengths)
             scores_BW = np.asarray(texts.scores)
             for row, i in enumerate(members):
-                found[i] = self._best(
-                    ids_BWT[row],
-                    lengths_BW[row],
-                    scores_BW[row],
-                )
+                found[i] = self._best(ids_BWT[row], lengths_BW[row], scores_BW[row])
             if progress:
                 progress(len(members), int(lengths_BW[: len(members), 0].sum()))
         return found
@@ -233,7 +208,7 @@ class Generator:
         if len(lines) != len(references):
             raise UserError(
                 f"{len(lines)} lines but {len(references)} references: give one of each per line,"
-                " in order",
+                " in order"
             )
         from_id, to_id = self.language(source), self.language(target)
         sources = self.tokens(lines, first)
@@ -250,13 +225,7 @@ class Generator:
         for members, length, rows in self._batches(sizes):
             chosen = [sources[i] for i in members]
             wanted = [targets[i] for i in members]
-            batch = rows_of(
-                chosen,
-                from_id,
-                self.vocabulary.pad_id,
-                rows,
-                length,
-            )
+            batch = rows_of(chosen, from_id, self.vocabulary.pad_id, rows, length)
             # Rows have room for the longer side; the decoder's positions may be fewer.
             columns = min(length, self.model.longest_target)
             batch |= self._targets(wanted, to_id, rows, columns)
@@ -267,33 +236,23 @@ class Generator:
                 if not isinstance(text, str):
                     text = self._text(targets[i])
                 # As the search normalises, so that references and its own texts compare.
-                score = (
-                    total
-                    / max(len(targets[i]), 1) ** self.decoding.length_penalty
-                )
+                score = total / max(len(targets[i]), 1) ** self.decoding.length_penalty
                 found[i] = Generated(text, tuple(targets[i]), total, score)
             if progress:
                 progress(len(members), sum(map(len, wanted)))
         return found
 
-    def _target_ids(
-        self,
-        references: Sequence[str | Sequence[int]],
-        first: int,
-    ) -> list[list[int]]:
+    def _target_ids(self, references: Sequence[str | Sequence[int]], first: int) -> list[list[int]]:
         targets = []
         for number, reference in enumerate(references, first):
             if isinstance(reference, str):
-                ids = [
-                    *self.vocabulary.encode(reference),
-                    self.vocabulary.eos_id,
-                ]
+                ids = [*self.vocabulary.encode(reference), self.vocabulary.eos_id]
             else:
                 ids = [*reference]
             if len(ids) > self.model.longest_target:
                 raise UserError(
                     f"reference {number}: {len(ids)} tokens, and the model's position table"
-                    f" takes {self.model.longest_target}: shorten it",
+                    f" takes {self.model.longest_target}: shorten it"
                 )
             targets.append(ids)
         return targets
@@ -301,29 +260,17 @@ class Generator:
     def _best(self, ids_WT, lengths_W, scores_W) -> list[Generated]:
         """The texts of one line."""
         found = []
-        for ids_T, count, score in zip(
-            ids_WT,
-            lengths_W,
-            scores_W,
-            strict=True,
-        ):
+        for ids_T, count, score in zip(ids_WT, lengths_W, scores_W, strict=True):
             found.append(self._read(ids_T[:count], float(score)))
         return found
 
     def _read(self, ids_T: np.ndarray, score: float) -> Generated:
         # The search gives no total: it divides by the length, which is undone here.
         total = score * max(len(ids_T), 1) ** self.decoding.length_penalty
-        return Generated(
-            self._text(ids_T.tolist()),
-            tuple(ids_T.tolist()),
-            total,
-            score,
-        )
+        return Generated(self._text(ids_T.tolist()), tuple(ids_T.tolist()), total, score)
 
     def _text(self, ids: Sequence[int]) -> str:
-        return self.vocabulary.decode(
-            [i for i in ids if i != self.vocabulary.eos_id],
-        )
+        return self.vocabulary.decode([i for i in ids if i != self.vocabulary.eos_id])
 
     def _start(self, language: int) -> int:
         # A language token says what to write in (XLM's decoder: `</s>`, and a language embedding).
@@ -331,11 +278,7 @@ class Generator:
             return self.vocabulary.size + language
         return self.vocabulary.eos_id
 
-    def tokens(
-        self,
-        lines: Sequence[str | Sequence[int]],
-        first: int = 1,
-    ) -> list[list[int]]:
+    def tokens(self, lines: Sequence[str | Sequence[int]], first: int = 1) -> list[list[int]]:
         """As in training, `</s> pieces </s>` (XLM-R's vocabulary: `<s> pieces </s>`) of each line;
         of an empty one nothing. Raises UserError, unless `truncate`, for one that is too long;
         `first` is the number of the first.
@@ -352,7 +295,7 @@ class Generator:
             if len(pieces) + 2 > limit and not self.truncate:
                 raise UserError(
                     f"line {number}: {len(pieces) + 2} tokens, and the model's position table takes"
-                    f" {limit}: shorten the line, or cut such lines with --truncate",
+                    f" {limit}: shorten the line, or cut such lines with --truncate"
                 )
             ids = []
             if len(pieces):
@@ -361,13 +304,7 @@ class Generator:
             found.append(ids)
         return found
 
-    def _targets(
-        self,
-        targets: Sequence[Sequence[int]],
-        language: int,
-        rows: int,
-        length: int,
-    ):
+    def _targets(self, targets: Sequence[Sequence[int]], language: int, rows: int, length: int):
         """The decoder's fields, of one target per row."""
         # Shifted by one: what stands in a column is predicted from those before it.
         reads = [[self._start(language), *ids[:-1]] for ids in targets]
@@ -386,15 +323,10 @@ class Generator:
     def _columns(self, length: int) -> int:
         """The most tokens of a text whose source has at most `length`."""
         scale, more = self.decoding.max_length
-        return max(
-            1,
-            min(int(scale * length) + more, self.model.longest_target),
-        )
+        return max(1, min(int(scale * length) + more, self.model.longest_target))
 
     def _batches(
-        self,
-        sizes: Sequence[int],
-        beams: int = 1,
+        self, sizes: Sequence[int], beams: int = 1
     ) -> Iterator[tuple[list[int], int, int]]:
         """(lines, longest first, the length of their rows, the number of rows) of each batch; lines
         of size 0 are left out."""
@@ -427,8 +359,4 @@ def _placed(x_B: np.ndarray, mesh: Mesh | None) -> Any:
     """An array beside the batch, whose rows lie as the batch's do."""
     if mesh is None:
         return x_B
-    return jax.make_array_from_callback(
-        x_B.shape,
-        batch_sharding(mesh),
-        lambda index: x_B[index],
-    )
+    return jax.make_array_from_callback(x_B.shape, batch_sharding(mesh), lambda index: x_B[index])

@@ -26,10 +26,7 @@ class Mined:
 
 
 def margin_scores(
-    cosines: np.ndarray,
-    left: np.ndarray,
-    right: np.ndarray,
-    margin: str,
+    cosines: np.ndarray, left: np.ndarray, right: np.ndarray, margin: str
 ) -> np.ndarray:
     """Score of candidates from their cosine and the mean cosine of each side's neighbours."""
     # Some sentences are near to everything (hubs): what counts is how far a pair stands out.
@@ -60,17 +57,12 @@ def mine(
     threshold: the lowest score kept; None: all. mesh: see `search.neighbours`; search, folder: see
     `nearest.nearest`."""
     if not len(source_SD) or not len(target_TD):
-        raise UserError(
-            "mining needs sentences on both sides, and one is empty",
-        )
+        raise UserError("mining needs sentences on both sides, and one is empty")
     # Products of rows of length 1 are cosines.
     source, target = _unit(source_SD), _unit(target_TD)
     ways: list[tuple[Rows, Rows]] = []
     # Both ways: a sentence's neighbours are those on the other side.
-    for name, queries, index in (
-        ("forward", source, target),
-        ("backward", target, source),
-    ):
+    for name, queries, index in (("forward", source, target), ("backward", target, source)):
         where = None
         if folder is not None:
             where = folder / name
@@ -95,30 +87,20 @@ def _unit(rows: Rows) -> Rows:
 def _means(products_Sk: Rows) -> np.ndarray:
     """float32 [S]: of each sentence's neighbours."""
     means = [
-        products_Sk[start : start + PART].mean(axis=1)
-        for start in range(0, len(products_Sk), PART)
+        products_Sk[start : start + PART].mean(axis=1) for start in range(0, len(products_Sk), PART)
     ]
     return np.concatenate(means)
 
 
 def _best(
-    products_Sk: Rows,
-    others_Sk: Rows,
-    own_S: np.ndarray,
-    others_T: np.ndarray,
-    margin: str,
+    products_Sk: Rows, others_Sk: Rows, own_S: np.ndarray, others_T: np.ndarray, margin: str
 ) -> tuple[np.ndarray, np.ndarray]:
     """([S] which of its neighbours each sentence scores highest with, [S] that score)."""
     numbers, scores = [], []
     for start in range(0, len(products_Sk), PART):
         part = slice(start, start + PART)
         products, others = products_Sk[part], others_Sk[part]
-        found = margin_scores(
-            products,
-            own_S[part, None],
-            others_T[others],
-            margin,
-        )
+        found = margin_scores(products, own_S[part, None], others_T[others], margin)
         best = found.argmax(axis=1)
         each = np.arange(len(found))
         numbers.append(others[each, best])

@@ -75,11 +75,7 @@ class Search:
 
 
 def chosen_search(
-    kind: str | None,
-    lists: int | None,
-    probes: int | None,
-    seed: int,
-    sizes: tuple[int, int],
+    kind: str | None, lists: int | None, probes: int | None, seed: int, sizes: tuple[int, int]
 ) -> Search:
     """What was asked for; exact where nothing was and the texts are small. Raises UserError for
     large ones, where the user has to choose, and where the library is missing."""
@@ -88,7 +84,7 @@ def chosen_search(
             raise UserError(
                 f"{sizes[0]:,} x {sizes[1]:,} sentences: say --search ivf (approximate, for large"
                 " texts; `pip install 'xlingjax[search]'`) or --search exact (compares all with"
-                " all)",
+                " all)"
             )
         kind = "exact"
     if kind == "exact":
@@ -103,7 +99,7 @@ def library():
         import faiss
     except ImportError:
         raise UserError(
-            "--search ivf needs the package faiss: `pip install 'xlingjax[search]'`",
+            "--search ivf needs the package faiss: `pip install 'xlingjax[search]'`"
         ) from None
     return faiss
 
@@ -148,10 +144,7 @@ def nearest(
     lists: it costs less than to fill them.
     """
     k = min(k, len(index))
-    in_memory = isinstance(queries, np.ndarray) and isinstance(
-        index,
-        np.ndarray,
-    )
+    in_memory = isinstance(queries, np.ndarray) and isinstance(index, np.ndarray)
     few = len(queries) <= search.lists_of(len(index))
     if few:
         search = Search()
@@ -190,11 +183,7 @@ class _Best:
             self.rows = np.empty(shape, np.int64)
         else:
             folder.mkdir(parents=True, exist_ok=True)
-            self.products = DiskRows(
-                folder / "products.npy",
-                shape,
-                np.float32,
-            )
+            self.products = DiskRows(folder / "products.npy", shape, np.float32)
             self.rows = DiskRows(folder / "rows.npy", shape, np.int64)
         for part in _parts(queries):
             self.products[part] = -np.inf
@@ -225,17 +214,11 @@ class _Best:
 
 
 def _parts(count: int, size: int = QUERIES) -> list[slice]:
-    return [
-        slice(start, min(start + size, count))
-        for start in range(0, count, size)
-    ]
+    return [slice(start, min(start + size, count)) for start in range(0, count, size)]
 
 
 def _blocks(
-    queries: Rows,
-    index: Rows,
-    searcher: Callable[[np.ndarray], Callable],
-    found: _Best,
+    queries: Rows, index: Rows, searcher: Callable[[np.ndarray], Callable], found: _Best
 ) -> None:
     """Every block of the index with every part of the queries; a block is read once, and the
     queries with each."""
@@ -276,14 +259,7 @@ def list_middles(index: Rows, search: Search) -> np.ndarray:
 class Lists:
     """The lists of an index, and which of them each query looks through."""
 
-    def __init__(
-        self,
-        queries: Rows,
-        middles: np.ndarray,
-        k: int,
-        search: Search,
-        scratch: Path,
-    ):
+    def __init__(self, queries: Rows, middles: np.ndarray, k: int, search: Search, scratch: Path):
         self.k = k
         self.faiss = library()
         self.lists, dim = middles.shape
@@ -300,10 +276,7 @@ class Lists:
     def of_block(self, block_CD: np.ndarray) -> Callable:
         block_CD = _floats(block_CD)
         ivf = self.faiss.IndexIVFFlat(
-            self.coarse,
-            block_CD.shape[1],
-            self.lists,
-            self.faiss.METRIC_INNER_PRODUCT,
+            self.coarse, block_CD.shape[1], self.lists, self.faiss.METRIC_INNER_PRODUCT
         )
         ivf.nprobe = self.probes
         ivf.add(block_CD)
@@ -314,19 +287,13 @@ class Lists:
             queries_QD = _floats(queries_QD)
             lists_QP = self.of_query[part].astype(np.int64)
             _, rows_QK = ivf.search_preassigned(
-                queries_QD,
-                width,
-                lists_QP,
-                np.zeros(lists_QP.shape, np.float32),
+                queries_QD, width, lists_QP, np.zeros(lists_QP.shape, np.float32)
             )
             products = np.empty((len(queries_QD), self.k), np.float32)
             rows = np.empty((len(queries_QD), self.k), np.int64)
             for some in _parts(len(queries_QD), 1024):
                 products[some], rows[some] = rescored(
-                    queries_QD[some],
-                    block_CD,
-                    rows_QK[some],
-                    self.k,
+                    queries_QD[some], block_CD, rows_QK[some], self.k
                 )
             return products, rows
 
@@ -334,10 +301,7 @@ class Lists:
 
 
 def rescored(
-    queries_QD: np.ndarray,
-    index_CD: np.ndarray,
-    rows_QK: np.ndarray,
-    k: int,
+    queries_QD: np.ndarray, index_CD: np.ndarray, rows_QK: np.ndarray, k: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """(products [Q, k], rows [Q, k]) of the k best candidates of each query, highest first, of
     equals the first row; -1 is none, with a product of minus infinity."""
@@ -347,9 +311,7 @@ def rescored(
     products_QK = np.where(rows_QK >= 0, products_QK, -np.inf)
     order = np.argsort(-products_QK, axis=1, kind="stable")[:, :k]
     if order.shape[1] < k:
-        raise ValueError(
-            f"{rows_QK.shape[1]} candidates, and {k} are asked for",
-        )
+        raise ValueError(f"{rows_QK.shape[1]} candidates, and {k} are asked for")
     return (
         np.take_along_axis(products_QK, order, axis=1),
         np.take_along_axis(rows_QK, order, axis=1),

@@ -29,12 +29,7 @@ from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import Stopped, UserError
 from xlingjax.inference.forward import compiled
 from xlingjax.inference.nearest import LARGEST_EXACT, Rows, chosen_search
-from xlingjax.inference.vector_files import (
-    ShardedLines,
-    ShardedRows,
-    read_shards,
-    write_shards,
-)
+from xlingjax.inference.vector_files import ShardedLines, ShardedRows, read_shards, write_shards
 from xlingjax.inference.wrong_partners import choose
 from xlingjax.model.config import ModelConfig
 from xlingjax.model.encoder import Encoder
@@ -92,31 +87,15 @@ def write_negatives(
     if not by_languages:
         raise UserError(
             f"--parallel {parallel}: every pair has both sides in one language; give it"
-            " translations",
+            " translations"
         )
     return [
-        _of_languages(
-            languages,
-            pairs,
-            vocabulary,
-            output,
-            config,
-            runtime,
-            say,
-        )
+        _of_languages(languages, pairs, vocabulary, output, config, runtime, say)
         for languages, pairs in sorted(by_languages.items())
     ]
 
 
-def _of_languages(
-    languages,
-    pairs,
-    vocabulary,
-    output,
-    config,
-    runtime,
-    say,
-) -> Path:
+def _of_languages(languages, pairs, vocabulary, output, config, runtime, say) -> Path:
     # English first, as the sentence that gets the wrong partner.
     languages = tuple(sorted(languages, key=lambda code: (code != "en", code)))
     name = "-".join(languages)
@@ -134,30 +113,14 @@ def _of_languages(
     # Each sentence needs k others to choose from.
     if count <= config.k:
         raise UserError(
-            f"{name}: {count} pairs are too few to find negatives among; {config.k + 1} at least",
+            f"{name}: {count} pairs are too few to find negatives among; {config.k + 1} at least"
         )
     # Before the network is trained: a large text needs a choice.
-    search = chosen_search(
-        config.search,
-        config.lists,
-        config.probes,
-        config.seed,
-        (count, count),
-    )
-    trained = {
-        name: value for name, value in identity.items() if name not in RETRIEVAL
-    }
+    search = chosen_search(config.search, config.lists, config.probes, config.seed, (count, count))
+    trained = {name: value for name, value in identity.items() if name not in RETRIEVAL}
     # Other settings of the search alone use the network and vectors that are there.
     mark = hashlib.sha256(json.dumps(trained).encode()).hexdigest()[:16]
-    shards = _shards(
-        folder / f"run-{mark}",
-        pairs,
-        languages,
-        vocabulary,
-        config,
-        runtime,
-        say,
-    )
+    shards = _shards(folder / f"run-{mark}", pairs, languages, vocabulary, config, runtime, say)
     lines = [of_side for of_side, _ in shards]
     vectors: list[Rows] = [of_side for _, of_side in shards]
     where = None
@@ -167,11 +130,7 @@ def _of_languages(
         else:
             where = Path(scratch)
         written, mean = _write_table(
-            table,
-            stamp,
-            languages,
-            lines,
-            choose(lines, vectors, config, search, where),
+            table, stamp, languages, lines, choose(lines, vectors, config, search, where)
         )
     made = {"search": search.record(count), "pairs": written}
     write_json(stamp, {**identity, "made": made})
@@ -180,7 +139,7 @@ def _of_languages(
         similarity = f", mean similarity of the hard ones {mean:.3f}"
     say(
         f"{table}: {written} of {len(lines[0])} pairs with a negative, {search.said(count)}"
-        f"{similarity}",
+        f"{similarity}"
     )
     return table
 
@@ -188,11 +147,7 @@ def _of_languages(
 def _made_from(stamp: Path) -> dict | None:
     """What a table was made from; None: it is not finished."""
     try:
-        written = read_record(
-            stamp,
-            {str: ANY},
-            "remove it: the table is made anew",
-        )
+        written = read_record(stamp, {str: ANY}, "remove it: the table is made anew")
     except FileNotFoundError:
         return None
     written.pop("made", None)
@@ -231,10 +186,7 @@ def _write_table(
     return written, float(np.mean(hard))
 
 
-def _lines(
-    pairs: Sequence[Pair],
-    languages: Sequence[str],
-) -> Iterator[tuple[str, str]]:
+def _lines(pairs: Sequence[Pair], languages: Sequence[str]) -> Iterator[tuple[str, str]]:
     """The text of all lines of both sides, in the order of `languages`: several files one after the
     other."""
     for pair in pairs:
@@ -252,9 +204,7 @@ class _Tokenised:
 
 
 def _tokenised(
-    pairs: Sequence[Pair],
-    languages: Sequence[str],
-    vocabulary: Vocabulary,
+    pairs: Sequence[Pair], languages: Sequence[str], vocabulary: Vocabulary
 ) -> Iterator[_Tokenised]:
     """The pairs that have tokens on both sides: a mean would be of nothing."""
     lines = _lines(pairs, languages)
@@ -270,13 +220,7 @@ def _tokenised(
 
 
 def _shards(
-    folder,
-    pairs,
-    languages,
-    vocabulary,
-    config,
-    runtime,
-    say,
+    folder, pairs, languages, vocabulary, config, runtime, say
 ) -> list[tuple[ShardedLines, ShardedRows]]:
     """Lines and vectors of both sides: from disk, or after training the network."""
     kept = read_shards(folder / "vectors", languages)
@@ -317,9 +261,7 @@ def _shards(
         steps=config.steps,
         seed=config.seed,
         optimizer=OptimizerConfig(
-            learning_rate=config.learning_rate,
-            schedule="linear",
-            warmup_steps=warmup,
+            learning_rate=config.learning_rate, schedule="linear", warmup_steps=warmup
         ),
         runtime=runtime,
         log_every=max(1, config.steps // 10),
@@ -328,18 +270,11 @@ def _shards(
         raise Stopped(f"{folder}: stopped; the same command goes on")
     encoder = Encoder(model)
     params, _ = load_params(
-        folder,
-        jax.jit(encoder.init)(jax.random.key(0)),
-        vocabulary=vocabulary.sha256,
+        folder, jax.jit(encoder.init)(jax.random.key(0)), vocabulary=vocabulary.sha256
     )
 
     def encode(chunk: list[_Tokenised], _: int) -> list[np.ndarray]:
-        return averages(
-            encoder,
-            params,
-            [pair.ids for pair in chunk],
-            config.length,
-        )
+        return averages(encoder, params, [pair.ids for pair in chunk], config.length)
 
     return write_shards(
         folder / "vectors",
@@ -352,11 +287,7 @@ def _shards(
 
 
 def averages(
-    model: Encoder,
-    params,
-    pairs: Sequence[Sequence[np.ndarray]],
-    length: int,
-    rows: int = 512,
+    model: Encoder, params, pairs: Sequence[Sequence[np.ndarray]], length: int, rows: int = 512
 ) -> list[np.ndarray]:
     """float32 [pairs, F] of each side, from the ids of both; one of more than `length` tokens is
     cut."""

@@ -18,11 +18,7 @@ from xlingjax.model.encoder import Encoder
 from xlingjax.model.partition import param_shardings
 from xlingjax.training.checkpoint_params import load_params
 from xlingjax.training.files_at_end import say_changed
-from xlingjax.training.run_record import (
-    model_of,
-    read_run_record,
-    run_and_checkpoint,
-)
+from xlingjax.training.run_record import model_of, read_run_record, run_and_checkpoint
 
 
 @dataclass(frozen=True)
@@ -91,16 +87,11 @@ class TrainedRun:
         config = self.model.config
         if dtype in (None, config.dtype):
             return self
-        return replace(
-            self,
-            model=build_model(config.replace(dtype=dtype), self.mesh),
-        )
+        return replace(self, model=build_model(config.replace(dtype=dtype), self.mesh))
 
 
 def open_run(
-    workdir: str | Path,
-    language_embedding: bool = True,
-    mesh: Mesh | None = None,
+    workdir: str | Path, language_embedding: bool = True, mesh: Mesh | None = None
 ) -> TrainedRun:
     """A run on one device, or laid out on a mesh: "RUN" its newest checkpoint; "RUN@STEP",
     "RUN@METRIC" (the best by a metric of BEST_METRIC) and "RUN/checkpoints/STEP" another.
@@ -124,9 +115,7 @@ def open_run(
     else:
         shardings = param_shardings(mesh, model.logical_axes(), params)
     params = jax.tree.map(
-        lambda x, s: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=s),
-        params,
-        shardings,
+        lambda x, s: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=s), params, shardings
     )
     params, _ = load_params(
         workdir,
@@ -139,10 +128,5 @@ def open_run(
         languages=record["languages"],
     )
     return TrainedRun(
-        model,
-        params,
-        vocabulary,
-        tuple(record["languages"]),
-        mesh,
-        sentences_of(record),
+        model, params, vocabulary, tuple(record["languages"]), mesh, sentences_of(record)
     )

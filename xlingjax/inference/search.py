@@ -40,10 +40,7 @@ def neighbours(
     block = max(k, min(chunk, _rounded(-(-size // devices))))
     blocks = -(-size // (devices * block))
     # As many blocks on each device, filled up: what is mapped over a mesh has equal parts.
-    blocks_NCD = np.zeros(
-        (devices * blocks, block, index_SD.shape[1]),
-        np.float32,
-    )
+    blocks_NCD = np.zeros((devices * blocks, block, index_SD.shape[1]), np.float32)
     blocks_NCD.reshape(-1, index_SD.shape[1])[:size] = index_SD
     index = _placed(blocks_NCD, split)
     search = _program(k, mesh)
@@ -70,11 +67,7 @@ def _placed(array: np.ndarray, sharding: NamedSharding | None) -> jax.Array:
     """Every process holds the whole array and gives the parts of its devices."""
     if sharding is None:
         return jnp.asarray(array)
-    return jax.make_array_from_callback(
-        array.shape,
-        sharding,
-        lambda at: array[at],
-    )
+    return jax.make_array_from_callback(array.shape, sharding, lambda at: array[at])
 
 
 @functools.lru_cache(maxsize=32)
@@ -98,20 +91,14 @@ def _program(k: int, mesh: Mesh | None) -> Callable:
                 precision=jax.lax.Precision.HIGHEST,
             )
             # Rows that fill the last block up are no rows of the index.
-            products_QC = jnp.where(
-                first + jnp.arange(block) < size,
-                products_QC,
-                -jnp.inf,
-            )
+            products_QC = jnp.where(first + jnp.arange(block) < size, products_QC, -jnp.inf)
             # Of equals top_k takes the first, here and in every merge.
             top, columns = jax.lax.top_k(products_QC, k)
             # Only k of each block stay: products of all rows would not fit.
             return _merged((best[0], top), (best[1], first + columns), k), None
 
         # Rows are numbered over the whole index, wherever a block lies.
-        starts = ((device * count + jnp.arange(count)) * block).astype(
-            jnp.int32,
-        )
+        starts = ((device * count + jnp.arange(count)) * block).astype(jnp.int32)
         nothing = (
             jnp.full((len(queries_QD), k), -jnp.inf),
             jnp.zeros((len(queries_QD), k), jnp.int32),
@@ -131,11 +118,7 @@ def _program(k: int, mesh: Mesh | None) -> Callable:
     names, whole = PartitionSpec(mesh.axis_names), PartitionSpec()
     # check_vma: that all devices hold the same after the merge is not seen by the checker.
     spread = jax.shard_map(
-        local,
-        mesh=mesh,
-        in_specs=(whole, names, whole),
-        out_specs=whole,
-        check_vma=False,
+        local, mesh=mesh, in_specs=(whole, names, whole), out_specs=whole, check_vma=False
     )
     return jax.jit(spread, out_shardings=NamedSharding(mesh, whole))
 

@@ -28,15 +28,12 @@ class Sentences:
     unread: str = ""
 
     def of(
-        self,
-        layer: int | None = None,
-        pooling: str | None = None,
-        prefix: str | None = None,
+        self, layer: int | None = None, pooling: str | None = None, prefix: str | None = None
     ) -> "Sentences":
         """The same with what is given instead. Raises UserError where no pooling is left."""
         if not (pooling or self.pooling):
             raise UserError(
-                f"its own sentence vectors are not computed here ({self.unread}); give --pooling",
+                f"its own sentence vectors are not computed here ({self.unread}); give --pooling"
             )
         # Layer 0 and the prefix "" are choices too, so None alone stands for nothing given.
         if layer is None:
@@ -44,10 +41,7 @@ class Sentences:
         if prefix is None:
             prefix = self.prefix
         return dataclasses.replace(
-            self,
-            layer=layer,
-            pooling=pooling or self.pooling,
-            prefix=prefix,
+            self, layer=layer, pooling=pooling or self.pooling, prefix=prefix
         )
 
     def said(self) -> str:
@@ -66,9 +60,7 @@ def sentences_of(record: Mapping[str, Any]) -> Sentences | None:
     """Those of a run, from its run.json: what was imported, or where it began; None: it does not
     tell."""
     # A run that began from an imported one has its way in the configuration of its start.
-    settings = record.get("sentences") or record.get("config", {}).get(
-        "sentences",
-    )
+    settings = record.get("sentences") or record.get("config", {}).get("sentences")
     if not settings:
         return None
     # By name, since run.json may come from a version with fewer fields.

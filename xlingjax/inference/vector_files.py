@@ -147,7 +147,7 @@ def write_shards(
     except OSError as error:
         raise UserError(
             f"cannot write {folder}: {error.strerror or error}; make room, or choose another"
-            " --output, then go on",
+            " --output, then go on"
         ) from None
     if not count:
         raise UserError("no sentences: the file is empty")
@@ -156,8 +156,7 @@ def write_shards(
 
 
 def read_shards(
-    folder: Path,
-    sides: Sequence[str],
+    folder: Path, sides: Sequence[str]
 ) -> list[tuple[ShardedLines, ShardedRows]] | None:
     """What `write_shards` gave at its end; None: it has not come there."""
     remedy = f"remove {folder}: its vectors are made anew"
@@ -170,9 +169,7 @@ def read_shards(
 
 
 def _opened(
-    folder: Path,
-    sides: Sequence[str],
-    count: int,
+    folder: Path, sides: Sequence[str], count: int
 ) -> list[tuple[ShardedLines, ShardedRows]]:
     found = []
     for side in sides:

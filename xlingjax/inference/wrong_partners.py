@@ -65,23 +65,14 @@ def choose(
     meanings = Meanings.of(sides)
     distinct = meanings.distinct()
     first, second = vectors
-    near = nearest_wrong(
-        meanings,
-        first,
-        second,
-        config.k,
-        search,
-        folder,
-    )
+    near = nearest_wrong(meanings, first, second, config.k, search, folder)
     # Drawn in the order of the lines: each draw is the same at every start.
     rng = np.random.default_rng(config.seed)
     for start in range(0, len(first), PART):
         candidates_Pk = near[start : start + PART]
         drawn = []
         for i, nearest_k in enumerate(candidates_Pk, start):
-            drawn.append(
-                _drawn(i, nearest_k, meanings, distinct, config, rng),
-            )
+            drawn.append(_drawn(i, nearest_k, meanings, distinct, config, rng))
         chosen = np.array([j for j, _ in drawn])
         own = unit_rows(first[start : start + PART])
         others = unit_rows(second[np.maximum(chosen, 0)])
@@ -142,14 +133,7 @@ def nearest_wrong(
         asked = queries
         if left.size < len(queries):
             asked = queries[left]
-        _, rows = nearest(
-            asked,
-            index,
-            width,
-            search,
-            folder=folder,
-            middles=middles,
-        )
+        _, rows = nearest(asked, index, width, search, folder=folder, middles=middles)
         for start in range(0, len(left), PART):
             part = left[start : start + PART]
             lines = distinct[rows[start : start + PART]]
@@ -192,10 +176,7 @@ def first_of_equal_keys(texts: Iterable[str]) -> np.ndarray:
 
 def _hash(text: str) -> tuple[int, int]:
     digest = hashlib.blake2b(text.encode(), digest_size=16).digest()
-    return (
-        int.from_bytes(digest[:8], "little"),
-        int.from_bytes(digest[8:], "little"),
-    )
+    return (int.from_bytes(digest[:8], "little"), int.from_bytes(digest[8:], "little"))
 
 
 def normalised(text: str) -> str:

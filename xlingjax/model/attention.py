@@ -24,11 +24,7 @@ from xlingjax.model.config import WITH_DROPOUT
 from xlingjax.model.layers import dropout_keeps
 from xlingjax.model.masks import Fields, Mask, bidirectional
 from xlingjax.model.masks import causal as causal_mask
-from xlingjax.model.partition import (
-    first_device,
-    on_each_device,
-    row_devices,
-)
+from xlingjax.model.partition import first_device, on_each_device, row_devices
 from xlingjax.model.weighted_sum import scores, weighted_sum
 
 Array = jax.Array
@@ -63,10 +59,7 @@ class Attention:
     spec: AttentionSpec = dataclasses.field(metadata={"static": True})
     backend: str = dataclasses.field(metadata={"static": True})
     dropout: float = dataclasses.field(metadata={"static": True})
-    mesh: Mesh | None = dataclasses.field(
-        default=None,
-        metadata={"static": True},
-    )
+    mesh: Mesh | None = dataclasses.field(default=None, metadata={"static": True})
 
     def step(self, q_RLHK: Array, k: Array, v: Array, axes: str) -> Array:
         """[R, L, H, K]: a decoder's step. `axes`, "BHSK" or "BHKS", are those of keys and values. R
@@ -77,11 +70,7 @@ class Attention:
         return o_BLHK.reshape(q_RLHK.shape)
 
     def __call__(
-        self,
-        q_BLHK: Array,
-        k_BSHK: Array,
-        v_BSHK: Array,
-        key: Array | None = None,
+        self, q_BLHK: Array, k_BSHK: Array, v_BSHK: Array, key: Array | None = None
     ) -> Array:
         """[B, L, H, K] in the type of the values. `key` None = no dropout."""
         rate = self.dropout
@@ -92,7 +81,7 @@ class Attention:
         if rate and self.backend not in WITH_DROPOUT:
             raise Refused(
                 f"attention backend {self.backend} has no dropout (attention_dropout={rate}); set"
-                f" it to 0 or use {' or '.join(WITH_DROPOUT)}",
+                f" it to 0 or use {' or '.join(WITH_DROPOUT)}"
             )
         compute = _COMPUTE[self.backend]
         return compute(self, q_BLHK, k_BSHK, v_BSHK, rate, key)
@@ -118,9 +107,7 @@ def bind(
     takes by itself. They need not be there, so that a program can be compiled for others. Raises
     `Refused` naming spec and backend when it cannot honour the spec on them."""
     if backend not in _PREPARE:
-        raise Refused(
-            f"no attention backend {backend!r} (there are {', '.join(_PREPARE)})",
-        )
+        raise Refused(f"no attention backend {backend!r} (there are {', '.join(_PREPARE)})")
     arrays = _PREPARE[backend](spec, queries, keys, mesh)
     return Attention(arrays, spec, backend, dropout, mesh)
 
@@ -137,12 +124,7 @@ def attend(
     key: Array | None = None,
 ) -> Array:
     """Self-attention over one batch: `bind`, then call."""
-    return bind(spec, fields, fields, backend, dropout)(
-        q_BLHK,
-        k_BSHK,
-        v_BSHK,
-        key,
-    )
+    return bind(spec, fields, fields, backend, dropout)(q_BLHK, k_BSHK, v_BSHK, key)
 
 
 def _plain_masks(spec: AttentionSpec) -> tuple[Mask, ...]:
@@ -158,7 +140,7 @@ def _require_plain(spec: AttentionSpec, backend: str) -> None:
     if spec.mask not in plain:
         raise Refused(
             f"attention backend {backend} cannot honour mask {spec.mask.name}"
-            f" (causal={spec.causal}); it knows {plain[0].name}: use xla",
+            f" (causal={spec.causal}); it knows {plain[0].name}: use xla"
         )
 
 
@@ -174,20 +156,12 @@ def _platform(mesh: Mesh | None) -> str:
 
 
 def _prepare_xla(
-    spec: AttentionSpec,
-    queries: Fields,
-    keys: Fields,
-    mesh: Mesh | None,
+    spec: AttentionSpec, queries: Fields, keys: Fields, mesh: Mesh | None
 ) -> dict[str, Array]:
     return {"bias_B1LS": _bias(spec, queries, keys, jnp.float32)}
 
 
-def _bias(
-    spec: AttentionSpec,
-    queries: Fields,
-    keys: Fields,
-    dtype: Any,
-) -> Array:
+def _bias(spec: AttentionSpec, queries: Fields, keys: Fields, dtype: Any) -> Array:
     """[B, 1, L, S]: 0 where a query may see a key, the lowest number elsewhere. Made once for all
     layers."""
     # The lowest number hides a key as -inf does, for every query sees one key at least, and is
@@ -209,10 +183,7 @@ def _xla(self: Attention, q_BLHK, k, v, rate, key, axes="BSHK"):
 
 
 def _prepare_chunked(
-    spec: AttentionSpec,
-    queries: Fields,
-    keys: Fields,
-    mesh: Mesh | None,
+    spec: AttentionSpec, queries: Fields, keys: Fields, mesh: Mesh | None
 ) -> dict[str, Fields]:
     if wanted := chunked.require_blocks(queries.pack.shape[1]):
         raise Refused(f"attention backend chunked takes {wanted}, or use xla")
@@ -235,22 +206,18 @@ def _kernels() -> Any:
         from xlingjax.model import flash, flash_gpu
     except ImportError as error:
         raise Refused(
-            f"attention backend flash is not in jax {jax.__version__}; use xla",
+            f"attention backend flash is not in jax {jax.__version__}; use xla"
         ) from error
     return flash, flash_gpu
 
 
 def _prepare_flash(
-    spec: AttentionSpec,
-    queries: Fields,
-    keys: Fields,
-    mesh: Mesh | None,
+    spec: AttentionSpec, queries: Fields, keys: Fields, mesh: Mesh | None
 ) -> dict[str, Array]:
     platform = _platform(mesh)
     if platform not in ("tpu", "gpu", "cuda"):
         raise Refused(
-            f"attention backend flash needs a TPU or an NVIDIA GPU, and this is {platform}; use"
-            " xla",
+            f"attention backend flash needs a TPU or an NVIDIA GPU, and this is {platform}; use xla"
         )
     device = first_device(mesh)
     # Of GPUs of NVIDIA alone; XLA compiles Triton for none before.
@@ -258,7 +225,7 @@ def _prepare_flash(
     if capability and float(capability) < 8:
         raise Refused(
             "attention backend flash needs a GPU of Ampere or later, and this is of"
-            f" {capability}; use xla",
+            f" {capability}; use xla"
         )
     flash, flash_gpu = _kernels()
     length, sources = queries.pack.shape[1], keys.pack.shape[1]
@@ -270,21 +237,10 @@ def _prepare_flash(
     if platform == "tpu":
         # Its kernel takes what is of a key as a column.
         axis = 2
-    return {
-        "queries": flash.fields_of(queries, 1),
-        "keys": flash.fields_of(keys, axis),
-    }
+    return {"queries": flash.fields_of(queries, 1), "keys": flash.fields_of(keys, axis)}
 
 
-def _flash(
-    self: Attention,
-    q_BLHK,
-    k_BSHK,
-    v_BSHK,
-    rate,
-    key,
-    interpret: bool = False,
-):
+def _flash(self: Attention, q_BLHK, k_BSHK, v_BSHK, rate, key, interpret: bool = False):
     flash, flash_gpu = _kernels()
     size = q_BLHK.shape[-1]
     if _platform(self.mesh) == "tpu":
@@ -295,12 +251,7 @@ def _flash(
     else:
         run = flash_gpu.attend
     kernel = flash.Kernel(
-        self.spec.mask,
-        rate,
-        interpret,
-        length=q_BLHK.shape[1],
-        keys=k_BSHK.shape[1],
-        size=size,
+        self.spec.mask, rate, interpret, length=q_BLHK.shape[1], keys=k_BSHK.shape[1], size=size
     )
     rows, _, heads, _ = q_BLHK.shape
     arrays = (
@@ -319,7 +270,7 @@ def _require_spread(backend: str, rows: int, mesh: Mesh | None) -> None:
         raise Refused(
             f"attention backend {backend} cannot spread {rows} rows over mesh"
             f" data={mesh.shape['data']} x fsdp={mesh.shape['fsdp']}; give it a multiple of"
-            f" {row_devices(mesh)} rows, or use xla",
+            f" {row_devices(mesh)} rows, or use xla"
         )
 
 
@@ -327,7 +278,7 @@ def _require_not_float16(backend: str, q_BLHK: Array) -> None:
     if q_BLHK.dtype == jnp.float16:
         raise Refused(
             f"attention backend {backend} does not compute in float16; set dtype=bfloat16 or use"
-            " xla",
+            " xla"
         )
 
 
@@ -335,21 +286,18 @@ def _require_not_float16(backend: str, q_BLHK: Array) -> None:
 
 
 def _prepare_cudnn(
-    spec: AttentionSpec,
-    queries: Fields,
-    keys: Fields,
-    mesh: Mesh | None,
+    spec: AttentionSpec, queries: Fields, keys: Fields, mesh: Mesh | None
 ) -> dict[str, Array]:
     if _platform(mesh) not in ("gpu", "cuda"):
         raise Refused(
-            f"attention backend cudnn needs an NVIDIA GPU, and this is {_platform(mesh)}; use xla",
+            f"attention backend cudnn needs an NVIDIA GPU, and this is {_platform(mesh)}; use xla"
         )
     if spec.packed or spec.mask not in _plain_masks(spec):
         length, sources = queries.pack.shape[1], keys.pack.shape[1]
         if length % 2 or sources % 2:
             raise Refused(
                 f"attention backend cudnn cannot honour mask {spec.mask.name} over rows of {length}"
-                f" and {sources} tokens, it takes even numbers; make LENGTH even, or use xla",
+                f" and {sources} tokens, it takes even numbers; make LENGTH even, or use xla"
             )
         # One [L, S] for all heads and layers, in the type that the kernel adds it in.
         return {"bias_B1LS": _bias(spec, queries, keys, jnp.bfloat16)}
@@ -376,21 +324,17 @@ def _cudnn(self: Attention, q_BLHK, k_BSHK, v_BSHK, rate, key):
     if q_BLHK.dtype != jnp.bfloat16:
         raise Refused(
             f"attention backend cudnn computes in bfloat16, not {q_BLHK.dtype}; set dtype=bfloat16"
-            " or use xla",
+            " or use xla"
         )
     size = q_BLHK.shape[-1]
     if size % 8 or size > 128:
         raise Refused(
             f"attention backend cudnn takes heads of a multiple of 8 up to 128, not of {size}; use"
-            " xla",
+            " xla"
         )
     if "bias_B1LS" in self.arrays:
         return jax.nn.dot_product_attention(
-            q_BLHK,
-            k_BSHK,
-            v_BSHK,
-            bias=self.arrays["bias_B1LS"],
-            implementation="cudnn",
+            q_BLHK, k_BSHK, v_BSHK, bias=self.arrays["bias_B1LS"], implementation="cudnn"
         )
     o_BLHK = jax.nn.dot_product_attention(
         q_BLHK,
@@ -411,15 +355,12 @@ _SPLASH_BLOCK = 128
 
 
 def _prepare_splash(
-    spec: AttentionSpec,
-    queries: Fields,
-    keys: Fields,
-    mesh: Mesh | None,
+    spec: AttentionSpec, queries: Fields, keys: Fields, mesh: Mesh | None
 ) -> dict[str, Array]:
     _require_plain(spec, "splash")
     if _platform(mesh) != "tpu":
         raise Refused(
-            f"attention backend splash needs a TPU, and this is {_platform(mesh)}; use xla",
+            f"attention backend splash needs a TPU, and this is {_platform(mesh)}; use xla"
         )
     rows, length = queries.pack.shape
     for tokens in (length, keys.pack.shape[1]):
@@ -427,27 +368,19 @@ def _prepare_splash(
             raise Refused(
                 f"attention backend splash takes rows of a multiple of {_SPLASH_BLOCK} tokens, not"
                 f" of {tokens}; make them {-(-tokens // _SPLASH_BLOCK) * _SPLASH_BLOCK} long"
-                " (LENGTH), or use xla",
+                " (LENGTH), or use xla"
             )
     _require_spread("splash", rows, mesh)
     return {"q_pack_BL": queries.pack, "k_pack_BS": keys.pack}
 
 
-def _splash(
-    self: Attention,
-    q_BLHK,
-    k_BSHK,
-    v_BSHK,
-    rate,
-    key,
-    interpret: bool = False,
-):
+def _splash(self: Attention, q_BLHK, k_BSHK, v_BSHK, rate, key, interpret: bool = False):
     """Segment ids are the pack numbers; padding (0) sees padding, which no real token sees."""
     try:
         from jax.experimental.pallas.ops.tpu import splash_attention as splash
     except ImportError as error:
         raise Refused(
-            f"attention backend splash is not in jax {jax.__version__}; use xla",
+            f"attention backend splash is not in jax {jax.__version__}; use xla"
         ) from error
     _require_not_float16("splash", q_BLHK)
 

@@ -25,26 +25,15 @@ def by_head(x_BSHK: Array) -> Array:
     return jnp.swapaxes(x_BSHK, 1, 2)
 
 
-def written(
-    past: tuple[KeysValues, Array],
-    new: tuple[Array, Array],
-) -> KeysValues:
+def written(past: tuple[KeysValues, Array], new: tuple[Array, Array]) -> KeysValues:
     """The past with new ones, [B, L, H, K], in the columns from its number on."""
     (keys_BHSK, values_BHSK), column = past
     new_keys_BLHK, new_values_BLHK = new
     # Into room made beforehand: a cache that grows
     # would be another shape, and program, at each step.
-    keys_BHSK = jax.lax.dynamic_update_slice_in_dim(
-        keys_BHSK,
-        by_head(new_keys_BLHK),
-        column,
-        2,
-    )
+    keys_BHSK = jax.lax.dynamic_update_slice_in_dim(keys_BHSK, by_head(new_keys_BLHK), column, 2)
     values_BHSK = jax.lax.dynamic_update_slice_in_dim(
-        values_BHSK,
-        by_head(new_values_BLHK),
-        column,
-        2,
+        values_BHSK, by_head(new_values_BLHK), column, 2
     )
     return keys_BHSK, values_BHSK
 
@@ -67,9 +56,7 @@ class MultiHeadAttention(nn.Module):
     ):
         c = self.config
         project = dict(
-            outputs=(c.heads, c.head_dim),
-            input_names=("embed",),
-            output_names=("heads", "kv"),
+            outputs=(c.heads, c.head_dim), input_names=("embed",), output_names=("heads", "kv")
         )
         q_BLHK = Dense(c, **project, name="query")(x_BLD)
         if isinstance(memory, tuple):
@@ -87,9 +74,7 @@ class MultiHeadAttention(nn.Module):
             else:
                 past = written(past, (k_BSHK, v_BSHK))
                 o_BLHK = attention.step(q_BLHK, *past, "BHSK")
-        y_BLD = Dense(c, (c.dim,), ("heads", "kv"), ("embed",), name="out")(
-            o_BLHK,
-        )
+        y_BLD = Dense(c, (c.dim,), ("heads", "kv"), ("embed",), name="out")(o_BLHK)
         if past is None:
             return y_BLD
         return y_BLD, past
@@ -102,11 +87,7 @@ class CrossAttention(nn.Module):
 
     @nn.compact
     def __call__(
-        self,
-        x_BLD: Array,
-        memory: Array | KeysValues,
-        attention: Attention,
-        keys,
+        self, x_BLD: Array, memory: Array | KeysValues, attention: Attention, keys
     ) -> Array:
         c = self.config
         attend = MultiHeadAttention(c, name="attention")
@@ -161,9 +142,7 @@ class Block(nn.Module):
         plugged_in = c.cross_attention and memory is not None
         # VECO's equations 6-9 ask from the layer below, its prose and decoders from after the
         # self-attention. Its parameters are made in either case: the plugged-out pass needs them.
-        skips_itself = (
-            plugged_in and c.cross_attention_query != "self_attention"
-        )
+        skips_itself = plugged_in and c.cross_attention_query != "self_attention"
         if not skips_itself or self.is_initializing():
             y_BLD = x_BLD
             if pre:
@@ -176,11 +155,7 @@ class Block(nn.Module):
                 x_BLD = attention_norm(x_BLD)
         if plugged_in:
             # The slot's keys stand last, so that a model has the same dropout with and without it.
-            x_BLD = CrossAttention(c, name="cross_attention")(
-                x_BLD,
-                *memory,
-                keys[3:],
-            )
+            x_BLD = CrossAttention(c, name="cross_attention")(x_BLD, *memory, keys[3:])
         y_BLD = x_BLD
         if pre:
             y_BLD = ffn_norm(x_BLD)

@@ -13,12 +13,7 @@ from typing import Any
 
 from xlingjax.errors import UserError
 
-MOST = {
-    "layers": 1 << 12,
-    "decoder_layers": 1 << 12,
-    "streams": 1 << 6,
-    "num_labels": 1 << 20,
-}
+MOST = {"layers": 1 << 12, "decoder_layers": 1 << 12, "streams": 1 << 6, "num_labels": 1 << 20}
 """More is no model, and would be a table of as many names before it is found out."""
 WITH_DROPOUT = ("xla", "chunked", "flash")
 """Attention backends that drop weights."""
@@ -162,19 +157,12 @@ class ModelConfig:
             value = getattr(self, field)
             if value not in allowed:
                 raise UserError(
-                    f"model {self.name}: {field}={value!r} is not one of {', '.join(allowed)}",
+                    f"model {self.name}: {field}={value!r} is not one of {', '.join(allowed)}"
                 )
-        for field in (
-            "dim",
-            "heads",
-            "ffn",
-            "vocab_size",
-            "max_positions",
-            "vocab_multiple",
-        ):
+        for field in ("dim", "heads", "ffn", "vocab_size", "max_positions", "vocab_multiple"):
             if getattr(self, field) < 1:
                 raise UserError(
-                    f"model {self.name}: {field}={getattr(self, field)} must be at least 1",
+                    f"model {self.name}: {field}={getattr(self, field)} must be at least 1"
                 )
         counts = (
             "layers",
@@ -188,69 +176,61 @@ class ModelConfig:
         for field in (*counts, "position_offset", "unroll"):
             if getattr(self, field) < 0:
                 raise UserError(
-                    f"model {self.name}: {field}={getattr(self, field)} must not be negative",
+                    f"model {self.name}: {field}={getattr(self, field)} must not be negative"
                 )
         for field, most in MOST.items():
             if getattr(self, field) > most:
                 raise UserError(
                     f"model {self.name}: {field}={getattr(self, field)} is more than any model has"
-                    f" ({most:,}); lower it, or fetch the file that says so again",
+                    f" ({most:,}); lower it, or fetch the file that says so again"
                 )
         if self.true_rows < self.vocab_size:
             raise UserError(
                 f"model {self.name}: table_rows={self.table_rows} < vocab_size={self.vocab_size}:"
-                " raise it",
+                " raise it"
             )
         several_segments = isinstance(self.segments, int) and self.segments > 1
         if self.segments is not None and not several_segments:
             raise UserError(
-                f"model {self.name}: segments={self.segments!r} must be None, or at least 2",
+                f"model {self.name}: segments={self.segments!r} must be None, or at least 2"
             )
         for field in ("dropout", "attention_dropout", "classifier_dropout"):
             rate = getattr(self, field)
             if rate is not None and not 0.0 <= rate < 1.0:
-                raise UserError(
-                    f"model {self.name}: {field}={rate} must lie in [0, 1)",
-                )
+                raise UserError(f"model {self.name}: {field}={rate} must lie in [0, 1)")
         self._check_tasks()
         if self.dim % self.heads:
             raise UserError(
                 f"model {self.name}: heads={self.heads} does not divide dim={self.dim}; change"
-                " either",
+                " either"
             )
         if self.position_offset >= self.max_positions:
             raise UserError(
                 f"model {self.name}: max_positions={self.max_positions} leaves no row above "
-                f"position_offset={self.position_offset}",
+                f"position_offset={self.position_offset}"
             )
-        if (
-            self.tied_self_attention
-            and not 0 < self.decoder_layers <= self.layers
-        ):
+        if self.tied_self_attention and not 0 < self.decoder_layers <= self.layers:
             raise UserError(
                 f"model {self.name}: tied_self_attention needs decoder_layers from 1 to"
-                f" layers={self.layers}, got {self.decoder_layers}",
+                f" layers={self.layers}, got {self.decoder_layers}"
             )
         if self.classifier == "decoder" and not self.decoder_layers:
             raise UserError(
                 f"model {self.name}: classifier='decoder' reads a decoder's state, and there is"
-                " none: set CLASSIFIER to xlm or xlmr, or start from an encoder-decoder",
+                " none: set CLASSIFIER to xlm or xlmr, or start from an encoder-decoder"
             )
         if self.language_tokens and not self.decoder_layers:
             raise UserError(
                 f"model {self.name}: language_tokens begin what a decoder writes; set"
-                " decoder_layers",
+                " decoder_layers"
             )
         if self.streams:
             self._check_streams()
-        if (
-            self.attention_backend not in WITH_DROPOUT
-            and self.attention_dropout
-        ):
+        if self.attention_backend not in WITH_DROPOUT and self.attention_dropout:
             raise UserError(
                 f"model {self.name}: attention_backend={self.attention_backend} has no attention"
                 " dropout; set attention_dropout=0, or attention_backend to"
-                f" {' or '.join(WITH_DROPOUT)}",
+                f" {' or '.join(WITH_DROPOUT)}"
             )
 
     def _check_numbers(self) -> None:
@@ -258,18 +238,11 @@ class ModelConfig:
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
             if field.type is int and not isinstance(value, numbers.Integral):
-                raise UserError(
-                    f"model {self.name}: {field.name}={value!r} is not a whole number",
-                )
+                raise UserError(f"model {self.name}: {field.name}={value!r} is not a whole number")
             if field.type == float | None and value is None:
                 continue
-            if field.type in (float, float | None) and not isinstance(
-                value,
-                numbers.Real,
-            ):
-                raise UserError(
-                    f"model {self.name}: {field.name}={value!r} is not a number",
-                )
+            if field.type in (float, float | None) and not isinstance(value, numbers.Real):
+                raise UserError(f"model {self.name}: {field.name}={value!r} is not a number")
 
     def _check_tasks(self) -> None:
         if self.task_labels is None:
@@ -278,18 +251,16 @@ class ModelConfig:
         if isinstance(pairs, Mapping):
             pairs = pairs.items()
         # In one order, as tuples: a configuration is compared and hashed. JSON gives lists.
-        pairs = tuple(
-            sorted((str(task), int(labels)) for task, labels in pairs),
-        )
+        pairs = tuple(sorted((str(task), int(labels)) for task, labels in pairs))
         for task, labels in pairs:
             if not task.isidentifier() or labels < 1:
                 raise UserError(
                     f"model {self.name}: task {task!r} of {labels} labels: a task is a word of"
-                    " letters, digits and _, and has at least one label",
+                    " letters, digits and _, and has at least one label"
                 )
         if len(dict(pairs)) != len(pairs):
             raise UserError(
-                f"model {self.name}: tasks {[task for task, _ in pairs]}: name each task once",
+                f"model {self.name}: tasks {[task for task, _ in pairs]}: name each task once"
             )
         object.__setattr__(self, "task_labels", pairs or None)
 
@@ -305,22 +276,20 @@ class ModelConfig:
         if not self.decoder_layers:
             raise UserError(f"{what} needs decoder_layers")
         if self.tied_self_attention:
-            raise UserError(
-                f"{what} has no tied_self_attention: the encoder's knows no distances",
-            )
+            raise UserError(f"{what} has no tied_self_attention: the encoder's knows no distances")
         if self.attention_backend not in WITH_STREAMS:
             raise UserError(
                 f"{what} needs attention_backend={' or '.join(WITH_STREAMS)}, got"
-                f" {self.attention_backend}",
+                f" {self.attention_backend}"
             )
         if not exact:
             raise UserError(
-                f"{what} needs relative_buckets of 2 or more, got {self.relative_buckets}",
+                f"{what} needs relative_buckets of 2 or more, got {self.relative_buckets}"
             )
         if self.relative_max_distance <= exact:
             raise UserError(
                 f"{what} needs relative_max_distance over {exact}, half of relative_buckets, got"
-                f" {self.relative_max_distance}",
+                f" {self.relative_max_distance}"
             )
 
     @property
@@ -350,9 +319,7 @@ class ModelConfig:
     def tells_languages(self, embedding: bool | None = None) -> bool:
         """Whether ids of languages stand for parameters: rows of a language embedding, or tokens of
         languages. embedding: False: the embedding is left behind."""
-        return bool(self.language_tokens) or (
-            self.has_languages and embedding is not False
-        )
+        return bool(self.language_tokens) or (self.has_languages and embedding is not False)
 
     def replace(self, **overrides: Any) -> "ModelConfig":
         """A copy with some fields changed. Raises `UserError` for an unknown field."""
@@ -372,13 +339,7 @@ def _did_you_mean(name: str, known: Iterable[str]) -> str:
 
 
 _XLM = ModelConfig(
-    name="xlm_15",
-    layers=12,
-    dim=1024,
-    heads=8,
-    ffn=4096,
-    vocab_size=95_000,
-    num_languages=15,
+    name="xlm_15", layers=12, dim=1024, heads=8, ffn=4096, vocab_size=95_000, num_languages=15
 )
 _XLMR = ModelConfig(
     name="xlmr_base",
@@ -395,14 +356,7 @@ _XLMR = ModelConfig(
     init_std=0.02,
 )
 # XLM-17 and XLM-100 have no language embedding.
-_XLM_100 = dict(
-    layers=16,
-    dim=1280,
-    heads=16,
-    ffn=5120,
-    vocab_size=200_000,
-    num_languages=0,
-)
+_XLM_100 = dict(layers=16, dim=1280, heads=16, ffn=5120, vocab_size=200_000, num_languages=0)
 
 PRESETS: dict[str, ModelConfig] = {
     "mini": _XLM.replace(
@@ -434,13 +388,7 @@ PRESETS: dict[str, ModelConfig] = {
     "xlm_17": _XLM.replace(name="xlm_17", **_XLM_100),
     "xlm_100": _XLM.replace(name="xlm_100", **_XLM_100),
     "xlmr_base": _XLMR,
-    "xlmr_large": _XLMR.replace(
-        name="xlmr_large",
-        layers=24,
-        dim=1024,
-        heads=16,
-        ffn=4096,
-    ),
+    "xlmr_large": _XLMR.replace(name="xlmr_large", layers=24, dim=1024, heads=16, ffn=4096),
     # XGLUE's Unicoder with xFNP; of ProphetNet what the paper does not print.
     "xfnp": _XLMR.replace(
         name="xfnp",
@@ -463,7 +411,5 @@ def preset(name: str, **overrides: Any) -> ModelConfig:
     field."""
     if name not in PRESETS:
         hint = _did_you_mean(name, PRESETS)
-        raise UserError(
-            f"no model preset {name!r} (there are {', '.join(PRESETS)}){hint}",
-        )
+        raise UserError(f"no model preset {name!r} (there are {', '.join(PRESETS)}){hint}")
     return PRESETS[name].replace(**overrides)

@@ -38,24 +38,15 @@ class Decoding:
 
     def __post_init__(self):
         if self.beams < 1 or not 1 <= self.n_best <= self.beams:
-            raise UserError(
-                f"decoding: n_best={self.n_best} must be from 1 to beams={self.beams}",
-            )
+            raise UserError(f"decoding: n_best={self.n_best} must be from 1 to beams={self.beams}")
         if self.temperature and self.beams > 1:
             raise UserError(
                 f"decoding: temperature={self.temperature} draws tokens; set beams=1, not"
-                f" {self.beams}",
+                f" {self.beams}"
             )
-        options = (
-            self.temperature,
-            self.no_repeat_ngram,
-            self.min_length,
-            self.top_k,
-        )
+        options = (self.temperature, self.no_repeat_ngram, self.min_length, self.top_k)
         if min(*options, *self.max_length) < 0:
-            raise UserError(
-                "decoding: no option may be negative but length_penalty",
-            )
+            raise UserError("decoding: no option may be negative but length_penalty")
 
     def longest(self, source_B: Array, columns: int) -> Array:
         """int32 [B]: the most tokens for sources of so many, within the columns there are; 0 for a

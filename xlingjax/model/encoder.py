@@ -66,31 +66,19 @@ class Embeddings(nn.Module):
         # Padding keeps the row just below the first position (XLM-R's row 1).
         padding_row = max(c.position_offset - 1, 0)
         positions_BL = jnp.where(
-            batch["pack_ids"] > 0,
-            batch["position_ids"] + c.position_offset,
-            padding_row,
+            batch["pack_ids"] > 0, batch["position_ids"] + c.position_offset, padding_row
         )
-        x_BLD += Embed(c, c.max_positions, (None, None), name="positions")(
-            positions_BL,
-        )
+        x_BLD += Embed(c, c.max_positions, (None, None), name="positions")(positions_BL)
         if c.has_languages:
             init = None
             if c.language_init == "zero":
                 init = nn.initializers.zeros
-            languages = Embed(
-                c,
-                c.num_languages,
-                (None, None),
-                init,
-                name="languages",
-            )
+            languages = Embed(c, c.num_languages, (None, None), init, name="languages")
             x_BLD += languages(batch["language_ids"])
         if c.segments:
             # A text alone is the first.
             sides_BL = batch.get("sides", jnp.zeros_like(batch["input_ids"]))
-            x_BLD += Embed(c, c.segments, (None, None), name="segments")(
-                sides_BL,
-            )
+            x_BLD += Embed(c, c.segments, (None, None), name="segments")(sides_BL)
         if c.embedding_norm:
             x_BLD = LayerNorm(c, name="norm")(x_BLD)
         # Sums and norm in float32, the layers in the compute type.
@@ -137,14 +125,7 @@ class _Modules(nn.Module):
         fields = Fields.from_batch(batch)
 
         def bound(spec):
-            return bind(
-                spec,
-                fields,
-                fields,
-                c.attention_backend,
-                c.attention_dropout,
-                self.mesh,
-            )
+            return bind(spec, fields, fields, c.attention_backend, c.attention_dropout, self.mesh)
 
         if states_BLD is None:
             x_BLD = self.embeddings(batch, keys[0], words_BLD, shift_BLD)
@@ -162,10 +143,7 @@ class _Modules(nn.Module):
 
     def averages(self, e_BLD, batch: Batch):
         fields = Fields.from_batch(batch)
-        return tuple(
-            self.dan(e_BLD, fields.valid & (fields.side == side))
-            for side in (0, 1)
-        )
+        return tuple(self.dan(e_BLD, fields.valid & (fields.side == side)) for side in (0, 1))
 
     def classify_paraphrase(self, h_BLD, key: Array | None):
         return self.paraphrase(h_BLD, key)[:, 0]
@@ -173,13 +151,7 @@ class _Modules(nn.Module):
     def vocabulary_head(self, h):
         return self.head(h)
 
-    def classify(
-        self,
-        h_BLD,
-        batch: Batch,
-        key: Array | None,
-        task: str | None,
-    ):
+    def classify(self, h_BLD, batch: Batch, key: Array | None, task: str | None):
         fields = Fields.from_batch(batch)
         if task is None:
             return self.classifier(h_BLD, key, fields)
@@ -214,12 +186,7 @@ def one_token() -> dict[str, Array]:
     """A batch of one row of one token: shapes of parameters depend on no other."""
     one = jnp.ones((1, 1), jnp.int32)
     zero = jnp.zeros((1, 1), jnp.int32)
-    return {
-        "input_ids": one,
-        "pack_ids": one,
-        "position_ids": zero,
-        "language_ids": zero,
-    }
+    return {"input_ids": one, "pack_ids": one, "position_ids": zero, "language_ids": zero}
 
 
 class Encoder:
@@ -236,7 +203,7 @@ class Encoder:
         if config.decoder_layers and type(self) is Encoder:
             raise UserError(
                 f"model {config.name}: decoder_layers={config.decoder_layers}, and an Encoder has"
-                " no decoder; set decoder_layers=0, or use build_model",
+                " no decoder; set decoder_layers=0, or use build_model"
             )
         self.config = config
         # Flax stays in here: callers see plain functions of plain dicts.
@@ -256,11 +223,7 @@ class Encoder:
         def is_box(x):
             return isinstance(x, nn.LogicallyPartitioned)
 
-        return jax.tree.map(
-            lambda box: tuple(box.names),
-            self._abstract_boxed(),
-            is_leaf=is_box,
-        )
+        return jax.tree.map(lambda box: tuple(box.names), self._abstract_boxed(), is_leaf=is_box)
 
     def encode(
         self,
@@ -338,18 +301,10 @@ class Encoder:
             (weights["cross-attention"],) = of_slot["weights"]
         return weights
 
-    def vocab_head(
-        self,
-        params: Params,
-        h: Array,
-    ) -> tuple[Array, Array, Array]:
+    def vocab_head(self, params: Params, h: Array) -> tuple[Array, Array, Array]:
         """(g_...D, table_VD, bias_V) such that logits are g @ table.T + bias; V is the padded
         vocabulary."""
-        g, bias_V = self._modules.apply(
-            {"params": params},
-            h,
-            method="vocabulary_head",
-        )
+        g, bias_V = self._modules.apply({"params": params}, h, method="vocabulary_head")
         # Tied: the table that words are looked up in is the head's kernel.
         table_VD = params["embeddings"]["tokens"]["embedding"]
         return g, table_VD.astype(g.dtype), bias_V
@@ -370,54 +325,31 @@ class Encoder:
         c = self.config
         if not c.labels_of(task):
             if task is None:
-                raise UserError(
-                    f"model {c.name} has no classification head; set num_labels",
-                )
+                raise UserError(f"model {c.name} has no classification head; set num_labels")
             known = ", ".join(dict(c.task_labels or ())) or "no task"
             raise UserError(
                 f"model {c.name} has no classification head of task {task!r}; it has those of"
-                f" {known}; set task_labels",
+                f" {known}; set task_labels"
             )
-        return self._modules.apply(
-            {"params": params},
-            h_BLD,
-            batch,
-            rng,
-            task,
-            method="classify",
-        )
+        return self._modules.apply({"params": params}, h_BLD, batch, rng, task, method="classify")
 
     def recover_words(
-        self,
-        params: Params,
-        batch: Batch,
-        mask: Mask,
-        *,
-        shift_BLD: Array | None = None,
+        self, params: Params, batch: Batch, mask: Mask, *, shift_BLD: Array | None = None
     ) -> tuple[Array, Array]:
         """(x_BLD, attention_BLS): every token as a mixture of the word embeddings of those whom
         `mask` lets it see (Unicoder §3.2). shift_BLD is added to the embeddings as they are mixed,
         not as they are compared. Raises `UserError` for a model without word_recovery."""
         if not self.config.word_recovery:
             raise UserError(
-                f"model {self.config.name} has no word recovery; set word_recovery=True",
+                f"model {self.config.name} has no word recovery; set word_recovery=True"
             )
         # The table itself, without positions and norm: words are mixed, not states.
-        e_BLD = jnp.take(
-            params["embeddings"]["tokens"]["embedding"],
-            batch["input_ids"],
-            axis=0,
-        )
+        e_BLD = jnp.take(params["embeddings"]["tokens"]["embedding"], batch["input_ids"], axis=0)
         values_BLD = e_BLD
         if shift_BLD is not None:
             values_BLD = e_BLD + shift_BLD
         return self._modules.apply(
-            {"params": params},
-            e_BLD,
-            values_BLD,
-            batch,
-            mask,
-            method="recover_words",
+            {"params": params}, e_BLD, values_BLD, batch, mask, method="recover_words"
         )
 
     def averages(self, params: Params, batch: Batch) -> tuple[Array, Array]:
@@ -425,44 +357,22 @@ class Encoder:
         pair per row. Raises `UserError` for a model without one."""
         if not self.config.dan:
             raise UserError(
-                f"model {self.config.name} has no deep averaging network; set dan to its width",
+                f"model {self.config.name} has no deep averaging network; set dan to its width"
             )
-        e_BLD = jnp.take(
-            params["embeddings"]["tokens"]["embedding"],
-            batch["input_ids"],
-            axis=0,
-        )
-        return self._modules.apply(
-            {"params": params},
-            e_BLD,
-            batch,
-            method="averages",
-        )
+        e_BLD = jnp.take(params["embeddings"]["tokens"]["embedding"], batch["input_ids"], axis=0)
+        return self._modules.apply({"params": params}, e_BLD, batch, method="averages")
 
     def classify_paraphrase(
-        self,
-        params: Params,
-        h_BLD: Array,
-        *,
-        rng: Array | None = None,
+        self, params: Params, h_BLD: Array, *, rng: Array | None = None
     ) -> Array:
         """float32 logit_B that the two texts of a row translate each other, from the row's first
         state (Unicoder §3.2). Raises `UserError` for a model without a paraphrase head."""
         if not self.config.paraphrase:
-            raise UserError(
-                f"model {self.config.name} has no paraphrase head; set paraphrase=True",
-            )
-        return self._modules.apply(
-            {"params": params},
-            h_BLD,
-            rng,
-            method="classify_paraphrase",
-        )
+            raise UserError(f"model {self.config.name} has no paraphrase head; set paraphrase=True")
+        return self._modules.apply({"params": params}, h_BLD, rng, method="classify_paraphrase")
 
     def _boxed(self, rng):
-        return self._modules.init({"params": rng}, method="everything")[
-            "params"
-        ]
+        return self._modules.init({"params": rng}, method="everything")["params"]
 
     def _abstract_boxed(self):
         return _abstract_boxed(type(self), self.config)
@@ -470,7 +380,7 @@ class Encoder:
     def _check_memory(self, memory: tuple[Array, AttentionSpec] | None) -> None:
         if memory is not None and not self.config.cross_attention:
             raise UserError(
-                f"model {self.config.name} has no cross-attention; set cross_attention=True",
+                f"model {self.config.name} has no cross-attention; set cross_attention=True"
             )
 
     def _check(self, batch: Batch, ahead: int = 0, texts: int = 1) -> None:
@@ -482,7 +392,7 @@ class Encoder:
         if length > rows:
             raise UserError(
                 f"rows of {length} tokens do not fit model {c.name}: its position table takes"
-                f" {rows}; shorten the rows or raise max_positions",
+                f" {rows}; shorten the rows or raise max_positions"
             )
 
 

@@ -80,13 +80,7 @@ def seeds_of(key: Array | None, rows: int, heads: int) -> Array:
 
 
 def attend(
-    kernel: Kernel,
-    q: Array,
-    k: Array,
-    v: Array,
-    queries: Array,
-    keys: Array,
-    seeds: Array,
+    kernel: Kernel, q: Array, k: Array, v: Array, queries: Array, keys: Array, seeds: Array
 ) -> Array:
     """[B, L, H, K] in the type of the values. q, k, v: [B, L, H, K], [B, S, H, K]; queries
     [B, 8, L], keys [B, S, 8]: see `fields_of`; seeds: see `seeds_of`."""
@@ -127,11 +121,7 @@ def _attend_backward(kernel, residuals, do):
         out_shape=(jax.ShapeDtypeStruct(q.shape, q.dtype), whole, whole),
         in_specs=[*blocks, _of_queries(kernel)],
         # All blocks of queries add to one block of keys: they run one after the other.
-        out_specs=(
-            _of_queries(kernel),
-            _of_keys(kernel),
-            _of_keys(kernel),
-        ),
+        out_specs=(_of_queries(kernel), _of_keys(kernel), _of_keys(kernel)),
         grid=_grid(kernel, q),
         interpret=kernel.interpret,
         cost_estimate=cost(kernel, seeds.shape[0] * seeds.shape[1], products=5),
@@ -208,15 +198,9 @@ def _specs(kernel: Kernel) -> list[pl.BlockSpec]:
         _of_queries(kernel),
         _of_keys(kernel),
         _of_keys(kernel),
-        pl.BlockSpec(
-            (None, ROWS, kernel.block),
-            lambda b, h, i, j: (b, 0, i),
-        ),
+        pl.BlockSpec((None, ROWS, kernel.block), lambda b, h, i, j: (b, 0, i)),
         pl.BlockSpec((None, kernel.keys, ROWS), lambda b, h, i, j: (b, 0, 0)),
-        pl.BlockSpec(
-            (None, None, 1, 2),
-            lambda b, h, i, j: (b, h * kernel.together + j, 0, 0),
-        ),
+        pl.BlockSpec((None, None, 1, 2), lambda b, h, i, j: (b, h * kernel.together + j, 0, 0)),
     ]
 
 
@@ -232,19 +216,7 @@ def _forward_kernel(kernel, q, k, v, queries, keys, seeds, o):
     _write(kernel, head, o, contracted(p_SL.astype(values.dtype), values, 0))
 
 
-def _backward_kernel(
-    kernel,
-    q,
-    k,
-    v,
-    queries,
-    keys,
-    seeds,
-    do,
-    dq,
-    dk,
-    dv,
-):
+def _backward_kernel(kernel, q, k, v, queries, keys, seeds, do, dq, dk, dv):
     head, k_SK = pl.program_id(3), k[...]
     q_LK, do_LK = _only(kernel, head, q[...]), _only(kernel, head, do[...])
     p_SL, kept_SL = _probabilities(kernel, q_LK, k_SK, queries, keys, seeds)
@@ -330,10 +302,7 @@ def masked(kernel: Kernel, scores, queries: Fields, keys: Fields) -> Array:
 def fields(values: Callable[[int], Array], shape: tuple[int, int]) -> Fields:
     """`values` of each field, whole: predicates then compare numbers of one shape, and combine what
     that gives."""
-    found = {
-        name: jnp.broadcast_to(values(number), shape)
-        for number, name in enumerate(_FIELDS)
-    }
+    found = {name: jnp.broadcast_to(values(number), shape) for number, name in enumerate(_FIELDS)}
     return Fields(
         valid=found["pack"] > 0,
         side=found["side"],

@@ -112,26 +112,16 @@ def _call(kernel, run, tile: Tile, given, out, axes: str, products: int):
         if along:
             count = block
         values[axis] = pl.BlockSpec(
-            (None, count, None, size),
-            lambda b, h, i, along=along: (b, i * along, h, 0),
+            (None, count, None, size), lambda b, h, i, along=along: (b, i * along, h, 0)
         )
         fields_[axis] = pl.BlockSpec(
-            (None, ROWS, count),
-            lambda b, h, i, along=along: (b, 0, i * along),
+            (None, ROWS, count), lambda b, h, i, along=along: (b, 0, i * along)
         )
         sums[axis] = pl.BlockSpec(
-            (None, None, count),
-            lambda b, h, i, along=along: (b, h, i * along),
+            (None, None, count), lambda b, h, i, along=along: (b, h, i * along)
         )
     seeds = pl.BlockSpec((None, None, 1, 2), lambda b, h, i: (b, h, 0, 0))
-    in_specs = [
-        values["L"],
-        values["S"],
-        values["S"],
-        fields_["L"],
-        fields_["S"],
-        seeds,
-    ]
+    in_specs = [values["L"], values["S"], values["S"], fields_["L"], fields_["S"], seeds]
     out_specs = [values[axes[0]]] * len(out)
     if run is _forward_kernel:
         out_specs = [values["L"], sums["L"]]
@@ -145,10 +135,7 @@ def _call(kernel, run, tile: Tile, given, out, axes: str, products: int):
         grid=(rows, heads, blocks),
         interpret=kernel.interpret,
         cost_estimate=cost(kernel, rows * heads, products),
-        compiler_params=triton.CompilerParams(
-            num_warps=tile.warps,
-            num_stages=tile.stages,
-        ),
+        compiler_params=triton.CompilerParams(num_warps=tile.warps, num_stages=tile.stages),
         name=f"flash{run.__name__}",
     )(*given)
 
@@ -190,20 +177,7 @@ def _forward_kernel(kernel, tile, q, k, v, queries, keys, seeds, o, sums):
     sums[...] = most_L + jnp.log2(sum_L)
 
 
-def _queries_kernel(
-    kernel,
-    tile,
-    q,
-    k,
-    v,
-    queries,
-    keys,
-    seeds,
-    do,
-    sums,
-    away,
-    dq,
-):
+def _queries_kernel(kernel, tile, q, k, v, queries, keys, seeds, do, sums, away, dq):
     q_LK, do_LK, sums_L, away_L = q[...], do[...], sums[...], away[...]
     here = pl.program_id(2)
 
@@ -225,21 +199,7 @@ def _queries_kernel(
     dq[...] = (dq_LK * kernel.size**-0.5).astype(dq.dtype)
 
 
-def _keys_kernel(
-    kernel,
-    tile,
-    q,
-    k,
-    v,
-    queries,
-    keys,
-    seeds,
-    do,
-    sums,
-    away,
-    dk,
-    dv,
-):
+def _keys_kernel(kernel, tile, q, k, v, queries, keys, seeds, do, sums, away, dk, dv):
     k_SK, v_SK, here = k[...], v[...], pl.program_id(2)
 
     def body(number, before):
@@ -261,12 +221,7 @@ def _keys_kernel(
         return dk_SK + product(ds_SL.astype(q_LK.dtype), q_LK), dv_SK
 
     zeros = jnp.zeros((tile.keys, kernel.size), jnp.float32)
-    dk_SK, dv_SK = lax.fori_loop(
-        0,
-        kernel.length // tile.queries,
-        body,
-        (zeros, zeros),
-    )
+    dk_SK, dv_SK = lax.fori_loop(0, kernel.length // tile.queries, body, (zeros, zeros))
     dk[...] = (dk_SK * kernel.size**-0.5).astype(dk.dtype)
     dv[...] = dv_SK.astype(dv.dtype)
 
@@ -313,8 +268,7 @@ class _Block:
 
     def kept(self, seeds) -> Array:
         query, key = (
-            lax.broadcasted_iota(jnp.int32, self.shape, self.axes.index(axis))
-            for axis in "LS"
+            lax.broadcasted_iota(jnp.int32, self.shape, self.axes.index(axis)) for axis in "LS"
         )
         return kept(
             self.kernel,

@@ -4,10 +4,7 @@ from xlingjax.model.config import ModelConfig
 
 
 def flops_per_token(
-    config: ModelConfig,
-    length: int,
-    predictions: float,
-    causal: bool = False,
+    config: ModelConfig, length: int, predictions: float, causal: bool = False
 ) -> float:
     """Useful floating-point operations per token of one training step, forward and backward (3 x
     forward; a multiply-add is 2).
@@ -23,21 +20,14 @@ def flops_per_token(
 
 
 def decoder_flops_per_token(
-    config: ModelConfig,
-    source: int,
-    target: int,
-    predictions: float = 1.0,
+    config: ModelConfig, source: int, target: int, predictions: float = 1.0
 ) -> float:
     """As `flops_per_token`, of rows of so many source and target tokens, so many predictions at
     each target: the mean over both kinds of tokens."""
     # Cross-attention: queries and outputs of the target, keys and values of the source, both
     # products.
-    crossing = (
-        4 * config.dim**2 * (target + source) + 4 * target * source * config.dim
-    )
-    decoder = config.decoder_layers * (
-        target * _block(config, target, causal=True) + crossing
-    )
+    crossing = 4 * config.dim**2 * (target + source) + 4 * target * source * config.dim
+    decoder = config.decoder_layers * (target * _block(config, target, causal=True) + crossing)
     encoder = config.layers * source * _block(config, source, causal=False)
     head = predictions * target * _head(config)
     return 3.0 * (encoder + decoder + head) / (source + target)

@@ -46,7 +46,7 @@ def generate(
     if columns > model.longest_target:
         raise UserError(
             f"texts of {columns} tokens do not fit model {c.name}: its position table takes"
-            f" {model.longest_target}; lower max_length",
+            f" {model.longest_target}; lower max_length"
         )
     if config.temperature and key is None:
         raise UserError("decoding: drawn tokens need a random key")
@@ -58,16 +58,7 @@ def generate(
     search = one_by_one
     if config.beams > 1:
         search = beam_search
-    return search(
-        next_tokens,
-        cache,
-        start_B,
-        languages_B,
-        first_B,
-        longest_B,
-        columns,
-        key,
-    )
+    return search(next_tokens, cache, start_B, languages_B, first_B, longest_B, columns, key)
 
 
 def until_done(step: Callable[[Any], Any], start: Any, columns: int) -> Any:
@@ -112,13 +103,7 @@ def one_by_one(
         cache, last_B, texts_BT, done_B, score_B, lengths_B = state
         column = cache.column
         gain_B1, next_B1, cache = next_tokens(
-            cache,
-            last_B,
-            languages_B,
-            texts_BT,
-            first_B,
-            1,
-            draw,
+            cache, last_B, languages_B, texts_BT, first_B, 1, draw
         )
         # Shapes are fixed: a text that is done goes on with padding until all are.
         next_B = jnp.where(done_B, ids.pad, next_B1[:, 0])
@@ -139,23 +124,12 @@ def one_by_one(
     )
     end = until_done(step, start, columns)
     # A row of padding has no token, and 0 is no divisor.
-    divisor_B = (
-        jnp.maximum(end.lengths_B, 1).astype(jnp.float32)
-        ** config.length_penalty
-    )
+    divisor_B = jnp.maximum(end.lengths_B, 1).astype(jnp.float32) ** config.length_penalty
     score_B = end.score_B / divisor_B
-    return Texts(
-        end.texts_BT[:, None],
-        end.lengths_B[:, None],
-        score_B[:, None],
-    )
+    return Texts(end.texts_BT[:, None], end.lengths_B[:, None], score_B[:, None])
 
 
-def drawing(
-    config: Decoding,
-    key: Array,
-    rows: int,
-) -> Callable[[Array, Array], Array]:
+def drawing(config: Decoding, key: Array, rows: int) -> Callable[[Array, Array], Array]:
     """The function (logits [V, B], column) -> tokens [B, 1] that draws them from the softmax."""
     keys_B = key
     if not key.ndim:
@@ -258,12 +232,7 @@ def beam_search(
 
 
 def _first_beams(
-    cache: Cache,
-    start_B: Array,
-    longest_B: Array,
-    columns: int,
-    width: int,
-    pad: int | Array,
+    cache: Cache, start_B: Array, longest_B: Array, columns: int, width: int, pad: int | Array
 ) -> _Beams:
     rows = start_B.shape[0]
     # The source's keys and values stay as they are: the beams of a row share them.
@@ -286,22 +255,14 @@ def _flat(x_BW: Array) -> Array:
     return x_BW.reshape(rows * width, *further_axes)
 
 
-def _best_continued(
-    state: _Beams,
-    gain_RC: Array,
-    tokens_RC: Array,
-) -> _Continued:
+def _best_continued(state: _Beams, gain_RC: Array, tokens_RC: Array) -> _Continued:
     """gain_RC, tokens_RC: of the next tokens of each beam, as `NextTokens` gives them."""
     rows, width = state.score_BW.shape
     total_RC = _flat(state.score_BW)[:, None] + gain_RC
     # At most W of 2 W end, one of each beam, so that W remain to go on.
     best_BC, index_BC = jax.lax.top_k(total_RC.reshape(rows, -1), 2 * width)
     beam_BC = index_BC // gain_RC.shape[1]
-    token_BC = jnp.take_along_axis(
-        tokens_RC.reshape(rows, -1),
-        index_BC,
-        axis=1,
-    )
+    token_BC = jnp.take_along_axis(tokens_RC.reshape(rows, -1), index_BC, axis=1)
     column = state.cache.column
     texts_BCT = chosen(state.texts_BWT, beam_BC).at[:, :, column].set(token_BC)
     lengths_BC = jnp.full_like(index_BC, column + 1)
@@ -309,18 +270,10 @@ def _best_continued(
 
 
 def _best_ended(
-    ended: Texts,
-    best: _Continued,
-    finishing_BC: Array,
-    length: Array,
-    config: Decoding,
+    ended: Texts, best: _Continued, finishing_BC: Array, length: Array, config: Decoding
 ) -> Texts:
     """The W best finished texts, those that end in this column, at this length, among them."""
-    final_BC = jnp.where(
-        finishing_BC,
-        best.score_BC / length**config.length_penalty,
-        LOWEST,
-    )
+    final_BC = jnp.where(finishing_BC, best.score_BC / length**config.length_penalty, LOWEST)
     all_BX = jnp.concatenate([ended.scores, final_BC], axis=1)
     scores_BW, keep_BW = jax.lax.top_k(all_BX, config.beams)
     texts_BXT = jnp.concatenate([ended.ids, best.texts_BCT], axis=1)
@@ -329,26 +282,16 @@ def _best_ended(
     return Texts(texts_BWT, chosen(lengths_BX, keep_BW), scores_BW)
 
 
-def _best_open(
-    best: _Continued,
-    ends_BC: Array,
-    cache: Cache,
-) -> tuple[Cache, Array, Array, Array]:
+def _best_open(best: _Continued, ends_BC: Array, cache: Cache) -> tuple[Cache, Array, Array, Array]:
     """(cache, last tokens, texts, scores) of the W best texts that do not end."""
     rows, twice_width = ends_BC.shape
     width = twice_width // 2
-    score_BW, keep_BW = jax.lax.top_k(
-        jnp.where(ends_BC, LOWEST, best.score_BC),
-        width,
-    )
+    score_BW, keep_BW = jax.lax.top_k(jnp.where(ends_BC, LOWEST, best.score_BC), width)
     texts_BWT = chosen(best.texts_BCT, keep_BW)
     last_BW = chosen(best.token_BC, keep_BW)
     # Each beam goes on with the keys and values of the text that it continues.
     first_rows_B1 = width * jnp.arange(rows)[:, None]
     rows_R = _flat(chosen(best.beam_BC, keep_BW) + first_rows_B1)
-    past = jax.tree.map(
-        lambda x: x.at[rows_R].get(mode="promise_in_bounds"),
-        cache.past,
-    )
+    past = jax.tree.map(lambda x: x.at[rows_R].get(mode="promise_in_bounds"), cache.past)
     cache = dataclasses.replace(cache, past=past)
     return cache, last_BW, texts_BWT, score_BW

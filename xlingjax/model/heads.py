@@ -6,14 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from xlingjax.model.config import ModelConfig
-from xlingjax.model.layers import (
-    Dense,
-    LayerNorm,
-    dropout,
-    gelu,
-    kernel_init,
-    split_key,
-)
+from xlingjax.model.layers import Dense, LayerNorm, dropout, gelu, kernel_init, split_key
 from xlingjax.model.masks import Fields
 
 Array = jax.Array
@@ -38,12 +31,7 @@ class VocabularyHead(nn.Module):
             # Callers add a bias in every case.
             return h_BMD, jnp.zeros((c.padded_vocab_size,), jnp.float32)
         zeros = nn.with_logical_partitioning(nn.initializers.zeros, ("vocab",))
-        return h_BMD, self.param(
-            "bias",
-            zeros,
-            (c.padded_vocab_size,),
-            jnp.float32,
-        )
+        return h_BMD, self.param("bias", zeros, (c.padded_vocab_size,), jnp.float32)
 
 
 class Classifier(nn.Module):
@@ -62,12 +50,7 @@ class Classifier(nn.Module):
     config: ModelConfig
 
     @nn.compact
-    def __call__(
-        self,
-        h_BLD: Array,
-        key: Array | None,
-        fields: Fields,
-    ) -> Array:
+    def __call__(self, h_BLD: Array, key: Array | None, fields: Fields) -> Array:
         c = self.config
         rate = c.classifier_dropout
         if rate is None:
@@ -78,27 +61,19 @@ class Classifier(nn.Module):
             v_BD = mean_state(h_BLD, fields.valid & (fields.side == 1))
             d_BD = u_BD - v_BD
             both_BE = jnp.concatenate([d_BD, jnp.abs(d_BD)], -1)
-            h_BF = Dense(c, (c.ffn,), ("embed",), ("mlp",), name="dense")(
-                both_BE,
-            )
+            h_BF = Dense(c, (c.ffn,), ("embed",), ("mlp",), name="dense")(both_BE)
             x = dropout(gelu(c, h_BF), rate, keys[0])
         elif c.classifier in OF_TOKENS:
             x = dropout(h_BLD, rate, keys[0])
         elif c.classifier in ("mean", "max"):
-            x = dropout(
-                pooled_states(h_BLD, fields.valid, c.classifier),
-                rate,
-                keys[0],
-            )
+            x = dropout(pooled_states(h_BLD, fields.valid, c.classifier), rate, keys[0])
         elif c.classifier == "pooler":
             # BERT's pooler has its dropout behind the tanh alone.
             x = h_BLD[:, 0]
         else:
             x = dropout(h_BLD[:, 0], rate, keys[0])
         if c.classifier in ("xlmr", "pooler", "plug_in", "decoder"):
-            x = jnp.tanh(
-                Dense(c, (c.dim,), ("embed",), (None,), name="dense")(x),
-            )
+            x = jnp.tanh(Dense(c, (c.dim,), ("embed",), (None,), name="dense")(x))
             x = dropout(x, rate, keys[1])
         inputs = "embed"
         if c.classifier == "difference":
@@ -116,11 +91,7 @@ class TaskClassifiers(nn.Module):
 
     @nn.compact
     def __call__(
-        self,
-        h_BLD: Array,
-        key: Array | None,
-        fields: Fields,
-        task: str | None = None,
+        self, h_BLD: Array, key: Array | None, fields: Fields, task: str | None = None
     ) -> dict[str, Array]:
         """{task: logits}, of one task or of all."""
         c = self.config
@@ -140,26 +111,16 @@ def pooled_states(h_BLD: Array, valid_BL: Array, kind: str) -> Array:
         max_BD = jnp.where(valid_BL[..., None], h_BLD, lowest).max(1)
         return jnp.where(valid_BL.any(1, keepdims=True), max_BD, 0)
     # In float32: a sum of hundreds in 16 bits would lose its last terms.
-    sum_BD = jnp.einsum(
-        "bld,bl->bd",
-        h_BLD.astype(jnp.float32),
-        valid_BL.astype(jnp.float32),
-    )
+    sum_BD = jnp.einsum("bld,bl->bd", h_BLD.astype(jnp.float32), valid_BL.astype(jnp.float32))
     mean_BD = sum_BD / jnp.maximum(valid_BL.sum(1, keepdims=True), 1)
     return mean_BD.astype(h_BLD.dtype)
 
 
 def mean_state(h_BLD: Array, chosen_BL: Array) -> Array:
     """float32 mean_BD of the chosen states, scaled to length sqrt(D); 0 where none is chosen."""
-    sum_BD = jnp.einsum(
-        "bld,bl->bd",
-        h_BLD.astype(jnp.float32),
-        chosen_BL.astype(jnp.float32),
-    )
+    sum_BD = jnp.einsum("bld,bl->bd", h_BLD.astype(jnp.float32), chosen_BL.astype(jnp.float32))
     # Scaled, a sum is what its mean is: nothing is divided by the number of states.
-    return sum_BD * jax.lax.rsqrt(
-        jnp.square(sum_BD).mean(-1, keepdims=True) + 1e-12,
-    )
+    return sum_BD * jax.lax.rsqrt(jnp.square(sum_BD).mean(-1, keepdims=True) + 1e-12)
 
 
 class FirstState(nn.Module):
@@ -172,9 +133,7 @@ class FirstState(nn.Module):
     def __call__(self, h_BLD: Array, key: Array | None) -> Array:
         c = self.config
         x_BD = dropout(h_BLD[:, 0], c.dropout, key)
-        logits_BC = Dense(c, (self.outputs,), ("embed",), (None,), name="out")(
-            x_BD,
-        )
+        logits_BC = Dense(c, (self.outputs,), ("embed",), (None,), name="out")(x_BD)
         return logits_BC.astype(jnp.float32)
 
 
@@ -190,9 +149,7 @@ class DeepAveraging(nn.Module):
         chosen_BL = chosen_BL.astype(jnp.float32)
         sum_BD = jnp.einsum("bld,bl->bd", e_BLD, chosen_BL)
         mean_BD = sum_BD / jnp.maximum(chosen_BL.sum(1, keepdims=True), 1)
-        h_BF = jnp.tanh(
-            Dense(c, (c.dan,), ("embed",), ("mlp",), name="in")(mean_BD),
-        )
+        h_BF = jnp.tanh(Dense(c, (c.dan,), ("embed",), ("mlp",), name="in")(mean_BD))
         h_BF = jnp.tanh(Dense(c, (c.dan,), ("mlp",), (None,), name="out")(h_BF))
         return h_BF.astype(jnp.float32)
 
@@ -208,19 +165,11 @@ class WordRecovery(nn.Module):
     config: ModelConfig
 
     @nn.compact
-    def __call__(
-        self,
-        e_BLD: Array,
-        values_BSD: Array,
-        allowed_BLS: Array,
-    ) -> tuple[Array, Array]:
+    def __call__(self, e_BLD: Array, values_BSD: Array, allowed_BLS: Array) -> tuple[Array, Array]:
         """(x_BLD, attention_BLS) from the embeddings e that are compared and those that are mixed,
         the same but in a leak test."""
         dim = e_BLD.shape[-1]
-        init = nn.with_logical_partitioning(
-            kernel_init(self.config, 3 * dim),
-            (None,),
-        )
+        init = nn.with_logical_partitioning(kernel_init(self.config, 3 * dim), (None,))
         w = self.param("kernel", init, (3 * dim,), jnp.float32)
         e_BLD = e_BLD.astype(jnp.float32)
         # w [a; b; a * b] without [L, S, 3 D]: a share of a, one of b, and a product weighted by D.
@@ -232,9 +181,5 @@ class WordRecovery(nn.Module):
         # Finite, so that no gradient through it is NaN.
         a_BLS = jnp.where(allowed_BLS, a_BLS, jnp.finfo(jnp.float32).min)
         p_BLS = jax.nn.softmax(a_BLS, axis=-1)
-        x_BLD = jnp.einsum(
-            "bls,bsd->bld",
-            p_BLS,
-            values_BSD.astype(jnp.float32),
-        )
+        x_BLD = jnp.einsum("bls,bsd->bld", p_BLS, values_BSD.astype(jnp.float32))
         return x_BLD, p_BLS

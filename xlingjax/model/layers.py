@@ -30,13 +30,7 @@ def kernel_init(config: ModelConfig, fan_in: int) -> Callable:
         return nn.initializers.normal(config.init_std)
     # PyTorch's default of a linear layer, which XLM's code leaves as it is.
     bound = fan_in**-0.5
-    return lambda key, shape, dtype: jax.random.uniform(
-        key,
-        shape,
-        dtype,
-        -bound,
-        bound,
-    )
+    return lambda key, shape, dtype: jax.random.uniform(key, shape, dtype, -bound, bound)
 
 
 class Dense(nn.Module):
@@ -57,37 +51,20 @@ class Dense(nn.Module):
         rows_OI = self.get_variable("params", "rows")
         if rows_OI is None:
             names = self.input_names + self.output_names
-            init = nn.with_logical_partitioning(
-                kernel_init(self.config, fan_in),
-                names,
-            )
-            kernel = self.param(
-                "kernel",
-                init,
-                inputs + self.outputs,
-                jnp.float32,
-            )
-        zeros = nn.with_logical_partitioning(
-            nn.initializers.zeros,
-            self.output_names,
-        )
+            init = nn.with_logical_partitioning(kernel_init(self.config, fan_in), names)
+            kernel = self.param("kernel", init, inputs + self.outputs, jnp.float32)
+        zeros = nn.with_logical_partitioning(nn.initializers.zeros, self.output_names)
         # Parameters are always float32, whatever type the layers compute in.
         bias = self.param("bias", zeros, self.outputs, jnp.float32)
         dtype = jnp.dtype(self.config.dtype)
         if rows_OI is not None:
             x_RI = x.reshape(-1, fan_in).astype(dtype)
             y_RO = product_of_few(rows_OI, x_RI).T
-            return y_RO.reshape(*x.shape[:-n], *self.outputs) + bias.astype(
-                dtype,
-            )
+            return y_RO.reshape(*x.shape[:-n], *self.outputs) + bias.astype(dtype)
         last_of_x = tuple(range(x.ndim - n, x.ndim))
         first_of_kernel = tuple(range(n))
         contracted = ((last_of_x, first_of_kernel), ((), ()))
-        y = jax.lax.dot_general(
-            x.astype(dtype),
-            kernel.astype(dtype),
-            contracted,
-        )
+        y = jax.lax.dot_general(x.astype(dtype), kernel.astype(dtype), contracted)
         return y + bias.astype(dtype)
 
 
@@ -109,9 +86,7 @@ def product_of_few(rows_OI: Array, x_RI: Array, **options: Any) -> Array:
     """[O, R], for a few x and many rows. A library on CPU reads the left side of a product as it
     lies, and copies the right one into an order of its own at every call; so the large one is left,
     and the barrier keeps XLA from turning them round."""
-    return jax.lax.optimization_barrier(
-        jnp.einsum("OI,RI->OR", rows_OI, x_RI, **options),
-    )
+    return jax.lax.optimization_barrier(jnp.einsum("OI,RI->OR", rows_OI, x_RI, **options))
 
 
 class LayerNorm(nn.Module):
@@ -126,23 +101,11 @@ class LayerNorm(nn.Module):
         scale_D = self.param("scale", ones, shape, jnp.float32)
         zeros = nn.with_logical_partitioning(nn.initializers.zeros, (None,))
         bias_D = self.param("bias", zeros, shape, jnp.float32)
-        return _normalised(
-            x_BLD,
-            scale_D,
-            bias_D,
-            self.config.norm_eps,
-            self.config.dtype,
-        )
+        return _normalised(x_BLD, scale_D, bias_D, self.config.norm_eps, self.config.dtype)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(3, 4))
-def _normalised(
-    x_BLD: Array,
-    scale_D: Array,
-    bias_D: Array,
-    eps: float,
-    dtype: str,
-) -> Array:
+def _normalised(x_BLD: Array, scale_D: Array, bias_D: Array, eps: float, dtype: str) -> Array:
     x_hat, _ = _standardised(x_BLD, eps)
     return (x_hat * scale_D + bias_D).astype(dtype)
 
@@ -170,11 +133,7 @@ def _normalised_backward(eps, dtype, kept, dy_BLD):
     dx_hat = dy_BLD * scale_D
     along = (dx_hat * x_hat).mean(-1, keepdims=True)
     dx = factor * (dx_hat - dx_hat.mean(-1, keepdims=True) - x_hat * along)
-    return (
-        dx.astype(x_BLD.dtype),
-        (dy_BLD * x_hat).sum(rows),
-        dy_BLD.sum(rows),
-    )
+    return (dx.astype(x_BLD.dtype), (dy_BLD * x_hat).sum(rows), dy_BLD.sum(rows))
 
 
 _normalised.defvjp(_normalised_forward, _normalised_backward)
@@ -194,12 +153,7 @@ class Embed(nn.Module):
         if init_value is None:
             init_value = embedding_init(self.config)
         init = nn.with_logical_partitioning(init_value, self.names)
-        table = self.param(
-            "embedding",
-            init,
-            (self.rows, self.config.dim),
-            jnp.float32,
-        )
+        table = self.param("embedding", init, (self.rows, self.config.dim), jnp.float32)
         # A lookup, not a product with one-hot vectors, which would cost as much as the head.
         return jnp.take(table, ids_BL, axis=0)
 
@@ -262,11 +216,7 @@ def kept_of(x: Array, keeps: Array, rate: float) -> Array:
     """x where `dropout_keeps` leaves it, scaled, and 0 elsewhere."""
     # By the rounded rate, so that the mean is kept exactly.
     scale = 65536 / (65536 - _threshold(rate))
-    return jnp.where(
-        keeps,
-        x * jnp.asarray(scale, x.dtype),
-        jnp.zeros_like(x),
-    )
+    return jnp.where(keeps, x * jnp.asarray(scale, x.dtype), jnp.zeros_like(x))
 
 
 def _threshold(rate: float) -> int:

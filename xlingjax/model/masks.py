@@ -53,10 +53,7 @@ class Fields:
             valid=pack > 0,
             side=batch.get("sides", zeros),
             is_mask=batch.get("is_mask", zeros) > 0,
-            position=xp.broadcast_to(
-                xp.arange(ids.shape[-1], dtype=np.int32),
-                ids.shape,
-            ),
+            position=xp.broadcast_to(xp.arange(ids.shape[-1], dtype=np.int32), ids.shape),
             language=batch.get("language_ids", zeros),
             pack=pack,
         )
@@ -72,10 +69,7 @@ class Mask:
     """
 
     name: str
-    allow: Callable[[Fields, Fields], Array] = dataclasses.field(
-        compare=False,
-        repr=False,
-    )
+    allow: Callable[[Fields, Fields], Array] = dataclasses.field(compare=False, repr=False)
 
     def __call__(self, q: Fields, k: Fields, first: Array = 0) -> Array:
         """first: number of the first query in its row."""
@@ -116,10 +110,7 @@ same_side = Mask("same_side", lambda q, k: q.side == k.side)
 same_pack = Mask("same_pack", lambda q, k: q.pack == k.pack)
 valid_keys = Mask("valid_keys", lambda q, k: k.valid)
 itself = Mask("itself", lambda q, k: q.position == k.position)
-mask_queries = Mask(
-    "mask_queries",
-    lambda q, k: q.is_mask | (k.is_mask & False),
-)
+mask_queries = Mask("mask_queries", lambda q, k: q.is_mask | (k.is_mask & False))
 mask_keys = Mask("mask_keys", lambda q, k: k.is_mask | (q.is_mask & False))
 # All padding is pack 0, so that the packs alone would let it see itself.
 bidirectional = same_pack & valid_keys
@@ -148,9 +139,9 @@ pseudo_tokens = (_context | (bidirectional & itself)).named("pseudo_tokens")
 """BTMLM's first stage (ERNIE-M §3.1): the text sees the text; a placeholder sees the text and
 itself."""
 
-pseudo_tokens_together = (
-    _context | (bidirectional & mask_queries & mask_keys)
-).named("pseudo_tokens_together")
+pseudo_tokens_together = (_context | (bidirectional & mask_queries & mask_keys)).named(
+    "pseudo_tokens_together"
+)
 """As `pseudo_tokens`, and a placeholder sees the others."""
 
 partner = (bidirectional & ~same_side).named("partner")

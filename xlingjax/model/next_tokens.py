@@ -35,13 +35,7 @@ class NextTokens:
     """Rows out of reach that the normaliser counts all the same: the banned ones, the end last."""
 
     @classmethod
-    def of(
-        cls,
-        model: Seq2Seq,
-        params: Params,
-        ids: Ids,
-        config: Decoding,
-    ) -> "NextTokens":
+    def of(cls, model: Seq2Seq, params: Params, ids: Ids, config: Decoding) -> "NextTokens":
         pieces = _pieces(model)
         banned_N = jnp.array([ids.pad, *ids.banned])
         # Each once, for `normaliser` sums over them; free places name a row that is no piece.
@@ -70,20 +64,12 @@ class NextTokens:
         logits_VR, apart_RN = self._logits(h_RD, column)
         allowed_VR = logits_VR
         if self.config.no_repeat_ngram:
-            allowed_VR = without_repeats(
-                logits_VR,
-                texts_RT,
-                column,
-                self.config.no_repeat_ngram,
-            )
+            allowed_VR = without_repeats(logits_VR, texts_RT, column, self.config.no_repeat_ngram)
         if draw:
             tokens_RC = draw(allowed_VR, column)
             values_RC = jnp.take_along_axis(allowed_VR, tokens_RC.T, axis=0).T
         else:
-            values_RC, tokens_RC = highest(
-                allowed_VR,
-                min(count, len(allowed_VR)),
-            )
+            values_RC, tokens_RC = highest(allowed_VR, min(count, len(allowed_VR)))
         if draw or self.config.no_repeat_ngram:
             top_R = logits_VR.max(0)
         else:
@@ -91,12 +77,7 @@ class NextTokens:
             top_R = values_RC.max(-1)
         values_RC -= normaliser(logits_VR, apart_RN, top_R)[:, None]
         if first_R is not None:
-            values_RC, tokens_RC = given_first(
-                first_R,
-                column,
-                values_RC,
-                tokens_RC,
-            )
+            values_RC, tokens_RC = given_first(first_R, column, values_RC, tokens_RC)
         return values_RC, tokens_RC.astype(jnp.int32), cache
 
     def _logits(self, h_RD: Array, column: Array) -> tuple[Array, Array]:
@@ -108,17 +89,11 @@ class NextTokens:
         is_end_V = jnp.arange(len(bias_V)) == self.ids.end
         open_V = ~self.banned_V & ~(early & is_end_V)
         bias_V1 = jnp.where(open_V, bias_V, LOWEST)[:, None]
-        logits_VR = (
-            product_of_few(table_VD, g_RD, preferred_element_type=jnp.float32)
-            + bias_V1
-        )
+        logits_VR = product_of_few(table_VD, g_RD, preferred_element_type=jnp.float32) + bias_V1
         # The last of `apart` is the end: out of reach, and to be counted, only while it is early.
         counted_N = (self.apart_N < _pieces(self.model)).at[-1].set(early)
         apart_RN = jnp.einsum(
-            "RD,ND->RN",
-            g_RD,
-            table_VD[self.apart_N],
-            preferred_element_type=jnp.float32,
+            "RD,ND->RN", g_RD, table_VD[self.apart_N], preferred_element_type=jnp.float32
         )
         apart_RN = jnp.where(counted_N, apart_RN + bias_V[self.apart_N], LOWEST)
         return logits_VR, apart_RN
@@ -130,29 +105,17 @@ def _pieces(model: Seq2Seq) -> int:
 
 
 def given_first(
-    first_R: Array,
-    column: Array,
-    values_RC: Array,
-    tokens_RC: Array,
+    first_R: Array, column: Array, values_RC: Array, tokens_RC: Array
 ) -> tuple[Array, Array]:
     """values_RC and tokens_RC, but in the first column one continuation, certain, and all others
     out of reach."""
     others_RC = jnp.full_like(values_RC, LOWEST)
     values_RC = jnp.where(column == 0, others_RC.at[:, 0].set(0.0), values_RC)
-    tokens_RC = jnp.where(
-        column == 0,
-        tokens_RC.at[:, 0].set(first_R),
-        tokens_RC,
-    )
+    tokens_RC = jnp.where(column == 0, tokens_RC.at[:, 0].set(first_R), tokens_RC)
     return values_RC, tokens_RC
 
 
-def without_repeats(
-    logits_VR: Array,
-    texts_RT: Array,
-    column: Array,
-    order: int,
-) -> Array:
+def without_repeats(logits_VR: Array, texts_RT: Array, column: Array, order: int) -> Array:
     """logits_VR without the tokens that would repeat an n-gram of the first `column` tokens of
     their row."""
     length = texts_RT.shape[1]
@@ -160,11 +123,7 @@ def without_repeats(
     # Whether the n-gram that begins here is complete, and begins with the text's last n - 1 tokens.
     repeats_RT = columns_T + order - 1 < column
     for i in range(order - 1):
-        last_R = jnp.take(
-            texts_RT,
-            jnp.maximum(column - order + 1 + i, 0),
-            axis=1,
-        )
+        last_R = jnp.take(texts_RT, jnp.maximum(column - order + 1 + i, 0), axis=1)
         repeats_RT &= jnp.roll(texts_RT, -i, axis=1) == last_R[:, None]
     ending_RT = jnp.roll(texts_RT, 1 - order, axis=1)
     rows_R1 = jnp.arange(logits_VR.shape[1])[:, None]
@@ -188,11 +147,7 @@ def in_blocks(x_VR: Array) -> Array:
     size = 128
     if fitting:
         size = fitting[0]
-    padded_VR = jnp.pad(
-        x_VR,
-        ((0, -len(x_VR) % size), (0, 0)),
-        constant_values=-jnp.inf,
-    )
+    padded_VR = jnp.pad(x_VR, ((0, -len(x_VR) % size), (0, 0)), constant_values=-jnp.inf)
     return padded_VR.reshape(-1, size, x_VR.shape[1])
 
 
@@ -216,8 +171,4 @@ def highest(x_VR: Array, count: int) -> tuple[Array, Array]:
 def chosen(x_BW: Array, index_BC: Array) -> Array:
     """Of axis 1 of each row the entries of these numbers."""
     further_axes = [1] * (x_BW.ndim - 2)
-    return jnp.take_along_axis(
-        x_BW,
-        index_BC.reshape(*index_BC.shape, *further_axes),
-        axis=1,
-    )
+    return jnp.take_along_axis(x_BW, index_BC.reshape(*index_BC.shape, *further_axes), axis=1)

@@ -28,15 +28,7 @@ from xlingjax.model.encoder import Batch, Embeddings, Params
 from xlingjax.model.heads import VocabularyHead
 from xlingjax.model.layers import Dense, Embed, dropout, split_key
 from xlingjax.model.masks import Fields, Mask
-from xlingjax.model.seq2seq import (
-    CROSS,
-    SELF,
-    Cache,
-    Decoder,
-    Seq2Seq,
-    new_column,
-    to_source,
-)
+from xlingjax.model.seq2seq import CROSS, SELF, Cache, Decoder, Seq2Seq, new_column, to_source
 from xlingjax.model.stack import Stack
 
 Array = jax.Array
@@ -45,10 +37,7 @@ Array = jax.Array
 def ngram_stream(i: int) -> Mask:
     """What predicting stream i sees of the main stream: the last i columns are hidden, an example's
     first never is. `position` counts from the example's first column (`from_first`)."""
-    lagging = Mask(
-        "lagging",
-        lambda q, k: (q.position - i >= k.position) | (k.position == 0),
-    )
+    lagging = Mask("lagging", lambda q, k: (q.position - i >= k.position) | (k.position == 0))
     return (lagging & SELF.mask).named(f"ngram_stream({i})")
 
 
@@ -122,30 +111,20 @@ class StreamAttention:
 
     def _attend(self, _, queries, main, key):
         """[B, L, H, K], of all queries or of a block of them."""
-        q_BLHK, own, relative_BLUH, is_main_BL, allowed_BLS, buckets_BLS = (
-            queries
-        )
+        q_BLHK, own, relative_BLUH, is_main_BL, allowed_BLS, buckets_BLS = queries
         own_k_BLHK, own_v_BLHK = own
         k_BHSK, v_BHSK = main
         lowest = jnp.finfo(jnp.float32).min
         q_BLHK = q_BLHK * (q_BLHK.shape[-1] ** -0.5)
         r_BHLU = jnp.moveaxis(relative_BLUH.astype(jnp.float32), -1, 1)
-        s_BHLS = jnp.einsum(
-            "BLHK,BHSK->BHLS",
-            q_BLHK,
-            k_BHSK,
-            preferred_element_type=jnp.float32,
-        )
+        s_BHLS = jnp.einsum("BLHK,BHSK->BHLS", q_BLHK, k_BHSK, preferred_element_type=jnp.float32)
         buckets_B1LS = buckets_BLS[:, None].astype(jnp.int32)
         bias_B1LS = jnp.where(allowed_BLS[:, None], 0.0, lowest)
         s_BHLS += jnp.take_along_axis(r_BHLU, buckets_B1LS, axis=-1) + bias_B1LS
         # Instead of T keys of which a mask hides all but one: each query's own score, at distance
         # 0.
         own_BHL = jnp.einsum(
-            "BLHK,BLHK->BHL",
-            q_BLHK,
-            own_k_BLHK,
-            preferred_element_type=jnp.float32,
+            "BLHK,BLHK->BHL", q_BLHK, own_k_BLHK, preferred_element_type=jnp.float32
         )
         own_BHL = own_BHL + r_BHLU[..., 0]
         # The main stream has its own column among its keys.
@@ -155,11 +134,7 @@ class StreamAttention:
         p_BHLS = jax.nn.softmax(s_BHLS, axis=-1).astype(v_BHSK.dtype)
         p_BHLS = dropout(p_BHLS, self.dropout, key)
         o_BLHK = jnp.einsum("BHLS,BHSK->BLHK", p_BHLS[..., :-1], v_BHSK)
-        return o_BLHK + jnp.einsum(
-            "BHL,BLHK->BLHK",
-            p_BHLS[..., -1],
-            own_v_BLHK,
-        )
+        return o_BLHK + jnp.einsum("BHL,BLHK->BLHK", p_BHLS[..., -1], own_v_BLHK)
 
 
 class NgramAttention(nn.Module):
@@ -172,29 +147,18 @@ class NgramAttention(nn.Module):
 
     @nn.compact
     def __call__(
-        self,
-        x_BLD: Array,
-        memory: Array,
-        attention: StreamAttention,
-        key: Array | None,
-        past=None,
+        self, x_BLD: Array, memory: Array, attention: StreamAttention, key: Array | None, past=None
     ):
         c = self.config
         project = dict(
-            outputs=(c.heads, c.head_dim),
-            input_names=("embed",),
-            output_names=("heads", "kv"),
+            outputs=(c.heads, c.head_dim), input_names=("embed",), output_names=("heads", "kv")
         )
         q_BLHK = Dense(c, **project, name="query")(x_BLD)
         k_BLHK = Dense(c, **project, name="key")(x_BLD)
         v_BLHK = Dense(c, **project, name="value")(x_BLD)
         # Of each query's state, as ProphetNet has it, and not one table for all as T5's.
         relative_BLUH = Dense(
-            c,
-            (c.relative_buckets, c.heads),
-            ("embed",),
-            (None, "heads"),
-            name="relative",
+            c, (c.relative_buckets, c.heads), ("embed",), (None, "heads"), name="relative"
         )(x_BLD)
         # The main stream's columns stand first; of the others only the queries look at them.
         columns = x_BLD.shape[1] // attention.streams
@@ -204,9 +168,7 @@ class NgramAttention(nn.Module):
         else:
             main = written(past, main)
         o_BLHK = attention(q_BLHK, main, (k_BLHK, v_BLHK), relative_BLUH, key)
-        y_BLD = Dense(c, (c.dim,), ("heads", "kv"), ("embed",), name="out")(
-            o_BLHK,
-        )
+        y_BLD = Dense(c, (c.dim,), ("heads", "kv"), ("embed",), name="out")(o_BLHK)
         if past is None:
             return y_BLD
         return y_BLD, main
@@ -245,26 +207,13 @@ class _NgramDecoder(Decoder):
         return self.decode_streams(*arguments, 1)[0]
 
     def decode_streams(
-        self,
-        batch: Batch,
-        source: Fields,
-        memory_BSD,
-        key: Array | None,
-        shift_BTD,
-        count: int,
+        self, batch: Batch, source: Fields, memory_BSD, key: Array | None, shift_BTD, count: int
     ):
         keys = split_key(key, 3)
         fields = from_first(Fields.from_batch(batch))
         positions_BT = batch["position_ids"]
         x_BLD, attention, queries = self._inputs(
-            batch,
-            count,
-            fields,
-            fields,
-            positions_BT,
-            keys[:2],
-            shift_BTD,
-            self.backend(),
+            batch, count, fields, fields, positions_BT, keys[:2], shift_BTD, self.backend()
         )
         cross = self.bound(CROSS, queries, source)
         h_BLD = self.decoder(x_BLD, keys[2], attention, (memory_BSD, cross))
@@ -274,13 +223,7 @@ class _NgramDecoder(Decoder):
 
     def begin_step(self, batch: Batch, cache: Cache):
         queries, keys = new_column(batch, cache)
-        x_BLD, attention, queries = self._inputs(
-            batch,
-            1,
-            queries,
-            keys,
-            keys.position,
-        )
+        x_BLD, attention, queries = self._inputs(batch, 1, queries, keys, keys.position)
         return x_BLD, attention, to_source(queries, cache)
 
     def _inputs(
@@ -300,9 +243,7 @@ class _NgramDecoder(Decoder):
         length = batch["input_ids"].shape[1]
         wanted = chunked.require_blocks(length, 1 + count)
         if backend == "chunked" and wanted:
-            raise Refused(
-                f"attention backend chunked takes {wanted}, or use xla",
-            )
+            raise Refused(f"attention backend chunked takes {wanted}, or use xla")
         # A predicting column stands where its target does, one after the token that was read.
         ahead = {name: jnp.tile(ids, (1, count)) for name, ids in batch.items()}
         ahead["position_ids"] += 1
@@ -311,16 +252,10 @@ class _NgramDecoder(Decoder):
         predicting_BLD = self.embeddings(ahead, rngs[1], words_BLD)
         x_BLD = jnp.concatenate([main_BTD, predicting_BLD], axis=1)
 
-        positions_BL = jnp.concatenate(
-            [batch["position_ids"], ahead["position_ids"]],
-            axis=1,
-        )
+        positions_BL = jnp.concatenate([batch["position_ids"], ahead["position_ids"]], axis=1)
         # In the order of the columns: the main stream, then each predicting one.
         masks = [SELF.mask, *map(ngram_stream, range(count))]
-        allowed_BLS = jnp.concatenate(
-            [mask(queries, keys) for mask in masks],
-            axis=1,
-        )
+        allowed_BLS = jnp.concatenate([mask(queries, keys) for mask in masks], axis=1)
         distance_BLS = positions_BL[:, :, None] - positions_BS[:, None]
         attention = StreamAttention(
             allowed_BLS=allowed_BLS,
@@ -329,10 +264,7 @@ class _NgramDecoder(Decoder):
             backend=backend,
             dropout=c.attention_dropout,
         )
-        every_stream = jax.tree.map(
-            lambda a: jnp.tile(a, (1, 1 + count)),
-            queries,
-        )
+        every_stream = jax.tree.map(lambda a: jnp.tile(a, (1, 1 + count)), queries)
         return x_BLD, attention, every_stream
 
 
@@ -347,9 +279,7 @@ class NgramSeq2Seq(Seq2Seq):
     def __init__(self, config: ModelConfig, mesh: Mesh | None = None):
         """Raises `UserError` for a model without predicting streams."""
         if not config.streams:
-            raise UserError(
-                f"model {config.name} has no predicting streams; set streams",
-            )
+            raise UserError(f"model {config.name} has no predicting streams; set streams")
         super().__init__(config, mesh)
 
     def decode_streams(
@@ -372,11 +302,5 @@ class NgramSeq2Seq(Seq2Seq):
         """
         n = self.config.streams
         return self._apply(
-            params,
-            *self._sides(batch),
-            memory_BSD,
-            rng,
-            shift_BTD,
-            n,
-            method="decode_streams",
+            params, *self._sides(batch), memory_BSD, rng, shift_BTD, n, method="decode_streams"
         )

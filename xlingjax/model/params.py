@@ -20,18 +20,12 @@ def _key_name(key: Any) -> str:
 
 
 def path_names(tree: Any) -> list[str]:
-    return [
-        path_name(path)
-        for path, _ in jax.tree_util.tree_flatten_with_path(tree)[0]
-    ]
+    return [path_name(path) for path, _ in jax.tree_util.tree_flatten_with_path(tree)[0]]
 
 
 def flattened(tree: Any) -> dict[str, Any]:
     """{path on disk: leaf}."""
-    return {
-        path_name(path): leaf
-        for path, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]
-    }
+    return {path_name(path): leaf for path, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]}
 
 
 def nested(flat: Mapping[str, Any]) -> dict[str, Any]:

@@ -45,8 +45,7 @@ def first_device(mesh: Mesh | None) -> jax.Device:
 
 
 def make_mesh(
-    config: MeshConfig = MeshConfig(),
-    devices: Sequence[jax.Device] | None = None,
+    config: MeshConfig = MeshConfig(), devices: Sequence[jax.Device] | None = None
 ) -> Mesh:
     """A mesh with axes ("data", "fsdp", "tensor") over `devices` (default: all). Sizes may use
     fewer devices than there are, but only in a single process. Raises UserError when the sizes do
@@ -58,36 +57,25 @@ def make_mesh(
     used = math.prod(sizes)
     # Auto: XLA decides on the shardings of what stands between those that are given.
     axis_types = (AxisType.Auto,) * len(AXES)
-    return jax.make_mesh(
-        sizes,
-        AXES,
-        axis_types=axis_types,
-        devices=devices[:used],
-    )
+    return jax.make_mesh(sizes, AXES, axis_types=axis_types, devices=devices[:used])
 
 
-def mesh_sizes(
-    config: MeshConfig,
-    devices: int,
-    processes: int = 1,
-) -> tuple[int, int, int]:
+def mesh_sizes(config: MeshConfig, devices: int, processes: int = 1) -> tuple[int, int, int]:
     """How long the axes ("data", "fsdp", "tensor") are on so many devices, of which none is looked
     at. Raises UserError as `make_mesh` does."""
     sizes = [config.data, config.fsdp, config.tensor]
-    requested = " x ".join(
-        f"{axis}={size}" for axis, size in zip(AXES, sizes, strict=True)
-    )
+    requested = " x ".join(f"{axis}={size}" for axis, size in zip(AXES, sizes, strict=True))
     if any(size < 1 and size != -1 for size in sizes) or sizes.count(-1) > 1:
         raise UserError(
             f"mesh {requested}: sizes are positive, and at most one is -1 (take what the others"
-            " leave)",
+            " leave)"
         )
     if -1 in sizes:
         fixed = math.prod(size for size in sizes if size != -1)
         if devices % fixed:
             raise UserError(
                 f"mesh {requested} does not divide {devices} devices; choose sizes whose product"
-                " does",
+                " does"
             )
         sizes[sizes.index(-1)] = devices // fixed
     used = math.prod(sizes)
@@ -95,7 +83,7 @@ def mesh_sizes(
     if used > devices or (used < devices and processes > 1):
         raise UserError(
             f"mesh {requested} needs {used} devices, {devices} are there; set one size to -1 to"
-            " take what is left",
+            " take what is left"
         )
     data, fsdp, tensor = sizes
     return data, fsdp, tensor
@@ -137,10 +125,7 @@ def partition_spec(
 
 
 def param_shardings(
-    mesh: Mesh,
-    logical_axes: Any,
-    shapes: Any,
-    rules: Mapping[str, tuple[str, ...]] = RULES,
+    mesh: Mesh, logical_axes: Any, shapes: Any, rules: Mapping[str, tuple[str, ...]] = RULES
 ) -> Any:
     """Shardings for a tree of parameters.
 
@@ -150,34 +135,20 @@ def param_shardings(
 
     def one(leaf, names):
         if len(names) != len(leaf.shape):
-            raise ValueError(
-                f"logical axes {names} do not match shape {leaf.shape}",
-            )
-        return NamedSharding(
-            mesh,
-            partition_spec(mesh, names, leaf.shape, rules),
-        )
+            raise ValueError(f"logical axes {names} do not match shape {leaf.shape}")
+        return NamedSharding(mesh, partition_spec(mesh, names, leaf.shape, rules))
 
     return jax.tree.map(one, shapes, logical_axes)
 
 
-def state_shardings(
-    mesh: Mesh,
-    abstract: Any,
-    params: Any,
-    shardings: Any,
-) -> Any:
+def state_shardings(mesh: Mesh, abstract: Any, params: Any, shardings: Any) -> Any:
     """Shardings for a tree that contains copies of the parameters (optimizer moments): a leaf whose
     path ends in a parameter's path and whose shape is the parameter's lies as the parameter does;
     every other leaf is replicated.
     """
     with_paths, _ = jax.tree_util.tree_flatten_with_path(params)
     known = {}
-    for (path, leaf), sharding in zip(
-        with_paths,
-        jax.tree.leaves(shardings),
-        strict=True,
-    ):
+    for (path, leaf), sharding in zip(with_paths, jax.tree.leaves(shardings), strict=True):
         known[path] = (leaf.shape, sharding)
 
     def one(path, leaf):
@@ -209,13 +180,11 @@ def batch_sharding(mesh: Mesh) -> NamedSharding:
 def check_counts(microbatches: int, **every: int) -> None:
     """Raise UserError unless there is a microbatch and every `SOMETHING_every` is 0 or more."""
     if microbatches < 1:
-        raise UserError(
-            f"MICROBATCHES={microbatches}: a batch is at least one microbatch",
-        )
+        raise UserError(f"MICROBATCHES={microbatches}: a batch is at least one microbatch")
     for name, steps in every.items():
         if steps < 0:
             raise UserError(
-                f"{name.upper()}={steps}: give a number of steps, or 0 for only at the end",
+                f"{name.upper()}={steps}: give a number of steps, or 0 for only at the end"
             )
 
 
@@ -226,20 +195,14 @@ def check_rows(mesh: Mesh, rows: int, microbatches: int, what: str) -> None:
     check_shares(data, fsdp, rows, microbatches, what)
 
 
-def check_shares(
-    data: int,
-    fsdp: int,
-    rows: int,
-    microbatches: int,
-    what: str,
-) -> None:
+def check_shares(data: int, fsdp: int, rows: int, microbatches: int, what: str) -> None:
     """As `check_rows`, of a mesh that is known by its sizes."""
     devices = data * fsdp
     if rows % (devices * microbatches):
         raise UserError(
             f"{what}: a batch of {rows} rows does not divide by {microbatches} microbatches x"
             f" {devices} devices (mesh data={data} x fsdp={fsdp}); set its BATCH (tlm: TLM_BATCH)"
-            f" to a multiple of {devices * microbatches}",
+            f" to a multiple of {devices * microbatches}"
         )
 
 

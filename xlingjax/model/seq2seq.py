@@ -43,9 +43,7 @@ def decoder_side(batch: Batch) -> dict[str, Array]:
 
 def source_fields(batch: Batch) -> Fields:
     """What the cross-attention sees of the source."""
-    return Fields.from_batch(
-        {"input_ids": batch["input_ids"], "pack_ids": batch["pack_ids"]},
-    )
+    return Fields.from_batch({"input_ids": batch["input_ids"], "pack_ids": batch["pack_ids"]})
 
 
 @jax.tree_util.register_dataclass
@@ -122,12 +120,7 @@ class Decoder(nn.Module):
             return "xla"
         return self.config.attention_backend
 
-    def bound(
-        self,
-        spec: AttentionSpec,
-        queries: Fields,
-        keys: Fields,
-    ) -> Attention:
+    def bound(self, spec: AttentionSpec, queries: Fields, keys: Fields) -> Attention:
         rate = self.config.attention_dropout
         return bind(spec, queries, keys, self.backend(), rate, self.mesh)
 
@@ -135,11 +128,7 @@ class Decoder(nn.Module):
         """(x_BLD, the self-attention, the attention to the source) of a new column; its last x is
         what predicts."""
         queries, keys = new_column(batch, cache)
-        return (
-            self.embeddings(batch, None),
-            bind(SELF, queries, keys),
-            to_source(queries, cache),
-        )
+        return (self.embeddings(batch, None), bind(SELF, queries, keys), to_source(queries, cache))
 
     def vocabulary_head(self, h):
         return self.head(h)
@@ -164,12 +153,10 @@ class Seq2Seq(Encoder):
         """Raises `UserError` for a model without decoder layers, or with predicting streams (see
         `NgramSeq2Seq`)."""
         if not config.decoder_layers:
-            raise UserError(
-                f"model {config.name} has no decoder; set decoder_layers",
-            )
+            raise UserError(f"model {config.name} has no decoder; set decoder_layers")
         if config.streams and self._module is Decoder:
             raise UserError(
-                f"model {config.name} has an n-stream decoder; use NgramSeq2Seq or set streams=0",
+                f"model {config.name} has an n-stream decoder; use NgramSeq2Seq or set streams=0"
             )
         super().__init__(config, mesh)
         # A decoder's layers are an encoder's with VECO's slot: self-attention, cross-attention,
@@ -184,11 +171,7 @@ class Seq2Seq(Encoder):
     @property
     def longest_target(self) -> int:
         """Tokens that the decoder's positions suffice for."""
-        return (
-            self.config.max_positions
-            - self.config.position_offset
-            - self._ahead
-        )
+        return self.config.max_positions - self.config.position_offset - self._ahead
 
     def decode(
         self,
@@ -206,22 +189,10 @@ class Seq2Seq(Encoder):
         dropout. shift_BTD is added to the word embeddings. Raises `UserError` when the rows are
         longer than the position table.
         """
-        return self._apply(
-            params,
-            *self._sides(batch),
-            memory_BSD,
-            rng,
-            shift_BTD,
-            method="decode",
-        )
+        return self._apply(params, *self._sides(batch), memory_BSD, rng, shift_BTD, method="decode")
 
     def start(
-        self,
-        params: Params,
-        batch: Batch,
-        memory_BSD: Array,
-        length: int,
-        beams: int = 1,
+        self, params: Params, batch: Batch, memory_BSD: Array, length: int, beams: int = 1
     ) -> Cache:
         """An empty cache for up to `length` columns; the rows of the batch hold one example each,
         of which the search makes `beams`."""
@@ -229,26 +200,17 @@ class Seq2Seq(Encoder):
         rows = memory_BSD.shape[0]
         stacked = self._view(params)["decoder"]["layers"]
         # Not scanned over: each step would cut every layer out of the stack again.
-        layers = tuple(
-            jax.tree.map(lambda x, i=i: x[i], stacked) for i in range(c.layers)
-        )
+        layers = tuple(jax.tree.map(lambda x, i=i: x[i], stacked) for i in range(c.layers))
 
         def projected(layer, name):
             dense = layer["cross_attention"]["attention"][name]
             kernel_DHK = dense["kernel"].astype(c.dtype)
             bias_HK1 = dense["bias"].astype(c.dtype)[..., None]
-            x_BHKS = jnp.einsum(
-                "BSD,DHK->BHKS",
-                memory_BSD.astype(c.dtype),
-                kernel_DHK,
-            )
+            x_BHKS = jnp.einsum("BSD,DHK->BHKS", memory_BSD.astype(c.dtype), kernel_DHK)
             return x_BHKS + bias_HK1
 
         # The source's keys and values stay the same: they are computed here, and not at every step.
-        memory = tuple(
-            (projected(layer, "key"), projected(layer, "value"))
-            for layer in layers
-        )
+        memory = tuple((projected(layer, "key"), projected(layer, "value")) for layer in layers)
         # A single vector is multiplied without copies.
         if rows * beams > 1:
             layers = tuple(by_rows(layer, c.dtype) for layer in layers)
@@ -263,11 +225,7 @@ class Seq2Seq(Encoder):
         )
 
     def step(
-        self,
-        params: Params,
-        cache: Cache,
-        ids_B: Array,
-        languages_B: Array,
+        self, params: Params, cache: Cache, ids_B: Array, languages_B: Array
     ) -> tuple[Array, Cache]:
         """(h_BD, the next cache): the decoder's state at one more column, of `ids_B`."""
         c = self._decoder.config
@@ -278,21 +236,11 @@ class Seq2Seq(Encoder):
             "pack_ids": one_B1,
             "position_ids": one_B1 * cache.column,
         }
-        x_BLD, attention, cross = self._apply(
-            params,
-            batch,
-            cache,
-            method="begin_step",
-        )
+        x_BLD, attention, cross = self._apply(params, batch, cache, method="begin_step")
         # The blocks themselves and not a `Stack`: `start` has taken the layers apart.
         block = Block(c, self._self_attention)
         past = []
-        for layer, earlier, source in zip(
-            cache.layers,
-            cache.past,
-            cache.memory,
-            strict=True,
-        ):
+        for layer, earlier, source in zip(cache.layers, cache.past, cache.memory, strict=True):
             x_BLD, longer = block.apply(
                 {"params": layer},
                 x_BLD,
@@ -306,17 +254,9 @@ class Seq2Seq(Encoder):
         if c.norm_order == "pre":
             final_norm = self._view(params)["decoder"]["final_norm"]
             h_BD = LayerNorm(c).apply({"params": final_norm}, h_BD)
-        return h_BD, dataclasses.replace(
-            cache,
-            past=tuple(past),
-            column=cache.column + 1,
-        )
+        return h_BD, dataclasses.replace(cache, past=tuple(past), column=cache.column + 1)
 
-    def decoder_head(
-        self,
-        params: Params,
-        h: Array,
-    ) -> tuple[Array, Array, Array]:
+    def decoder_head(self, params: Params, h: Array) -> tuple[Array, Array, Array]:
         """(g_...D, table_VD, bias_V) such that the decoder's logits are g @ table.T + bias."""
         g, bias_V = self._apply(params, h, method="vocabulary_head")
         # Tied to the decoder's own table, where it has one.
@@ -330,11 +270,7 @@ class Seq2Seq(Encoder):
         return target, source_fields(batch)
 
     def _apply(self, params: Params, *arguments: Any, method: str):
-        return self._decoder.apply(
-            {"params": self._view(params)},
-            *arguments,
-            method=method,
-        )
+        return self._decoder.apply({"params": self._view(params)}, *arguments, method=method)
 
     def _view(self, params: Params) -> Params:
         """The decoder's own tree: what is shared or tied filled in from the encoder's."""
@@ -344,18 +280,12 @@ class Seq2Seq(Encoder):
             # The last layers: as decoders they do better than the first (VECO).
             attention = params["encoder"]["layers"]["attention"]
             tied = jax.tree.map(lambda x: x[-c.decoder_layers :], attention)
-            decoder = {
-                **decoder,
-                "layers": {**decoder["layers"], "attention": tied},
-            }
+            decoder = {**decoder, "layers": {**decoder["layers"], "attention": tied}}
         # A head without parameters ("plain") has no entry.
         head = params.get("head", {})
         return {
             # The decoder's own tables go over the encoder's, and what is shared stays.
-            "embeddings": {
-                **params["embeddings"],
-                **params.get("decoder_embeddings", {}),
-            },
+            "embeddings": {**params["embeddings"], **params.get("decoder_embeddings", {})},
             "decoder": decoder,
             "head": params.get("decoder_head", head),
         }
@@ -364,10 +294,7 @@ class Seq2Seq(Encoder):
         # Keys apart, or tables of the same name would begin alike.
         encoder_rng, decoder_rng = jax.random.split(rng)
         params = super()._boxed(encoder_rng)
-        of_decoder = self._decoder.init(
-            {"params": decoder_rng},
-            method="everything",
-        )["params"]
+        of_decoder = self._decoder.init({"params": decoder_rng}, method="everything")["params"]
         # What is shared with the encoder stands there alone.
         if self.config.tied_self_attention:
             del of_decoder["decoder"]["layers"]["attention"]
@@ -376,9 +303,6 @@ class Seq2Seq(Encoder):
             del of_decoder["embeddings"]["tokens"]
         if self.config.decoder_embeddings != "shared":
             params["decoder_embeddings"] = of_decoder["embeddings"]
-        if (
-            self.config.decoder_embeddings == "separate"
-            and "head" in of_decoder
-        ):
+        if self.config.decoder_embeddings == "separate" and "head" in of_decoder:
             params["decoder_head"] = of_decoder["head"]
         return params

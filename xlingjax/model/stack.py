@@ -14,10 +14,7 @@ from xlingjax.model.partition import batch_sharding, row_devices
 
 Array = jax.Array
 
-_POLICIES = {
-    "full": None,
-    "dots": jax.checkpoint_policies.dots_with_no_batch_dims_saveable,
-}
+_POLICIES = {"full": None, "dots": jax.checkpoint_policies.dots_with_no_batch_dims_saveable}
 
 
 class Stack(nn.Module):
@@ -52,10 +49,7 @@ class Stack(nn.Module):
             every row."""
             if self.mesh is None or x_BLD.shape[0] % row_devices(self.mesh):
                 return x_BLD
-            return jax.lax.with_sharding_constraint(
-                x_BLD,
-                batch_sharding(self.mesh),
-            )
+            return jax.lax.with_sharding_constraint(x_BLD, batch_sharding(self.mesh))
 
         def body(block, x_BLD, key):
             y_BLD = rows(block(rows(x_BLD), key, attention, memory))
@@ -66,11 +60,7 @@ class Stack(nn.Module):
         if c.remat != "none":
             # Within a loop XLA cannot merge the recomputation with the first pass; in straight-line
             # code it would.
-            body = nn.remat(
-                body,
-                policy=_POLICIES[c.remat],
-                prevent_cse=c.unroll != 1,
-            )
+            body = nn.remat(body, policy=_POLICIES[c.remat], prevent_cse=c.unroll != 1)
         keys_N = key
         if key is not None:
             keys_N = jax.random.split(key, c.layers)
@@ -83,11 +73,7 @@ class Stack(nn.Module):
             unroll=c.unroll or c.layers,
             metadata_params={nn.PARTITION_NAME: "layers"},
         )
-        h_BLD, h_NBLD = scan(
-            Block(c, self.self_attention, name="layers"),
-            x_BLD,
-            keys_N,
-        )
+        h_BLD, h_NBLD = scan(Block(c, self.self_attention, name="layers"), x_BLD, keys_N)
         if c.norm_order == "pre":
             # A pre-LN block gives a bare sum, with no LayerNorm behind it.
             h_BLD = LayerNorm(c, name="final_norm")(h_BLD)

@@ -20,22 +20,13 @@ def scores(q_BLHK: Array, k: Array, bias_B1LS: Array, axes: str) -> Array:
     """float32 [B, H, L, S]. axes: of the keys, "BSHK"."""
     # The queries are scaled, not the scores: there are fewer of them.
     q_BLHK = q_BLHK * (q_BLHK.shape[-1] ** -0.5)
-    s_BHLS = jnp.einsum(
-        f"BLHK,{axes}->BHLS",
-        q_BLHK,
-        k,
-        preferred_element_type=jnp.float32,
-    )
+    s_BHLS = jnp.einsum(f"BLHK,{axes}->BHLS", q_BLHK, k, preferred_element_type=jnp.float32)
     return s_BHLS + bias_B1LS
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(3, 4))
 def weighted_sum(
-    s_BHLS: Array,
-    v: Array,
-    keeps_BHLS: Array | None,
-    rate: float,
-    axes: str,
+    s_BHLS: Array, v: Array, keeps_BHLS: Array | None, rate: float, axes: str
 ) -> Array:
     """[B, L, H, K] in the type of the values. s_BHLS: float32; keeps_BHLS: `dropout_keeps`, None:
     no dropout; axes: of the values, "BSHK"."""
@@ -65,11 +56,7 @@ def _forward(s_BHLS, v, keeps_BHLS, rate, axes):
 
 def _backward(rate, axes, kept, do_BLHK):
     p_BHLS, v, keeps_BHLS = kept
-    dv = jnp.einsum(
-        f"BHLS,BLHK->{axes}",
-        _dropped(p_BHLS, keeps_BHLS, rate),
-        do_BLHK,
-    )
+    dv = jnp.einsum(f"BHLS,BLHK->{axes}", _dropped(p_BHLS, keeps_BHLS, rate), do_BLHK)
     dp_BHLS = jnp.einsum(f"BLHK,{axes}->BHLS", do_BLHK, v)
     dp_BHLS = _dropped(dp_BHLS, keeps_BHLS, rate).astype(jnp.float32)
     wide_BHLS = p_BHLS.astype(jnp.float32)

@@ -11,14 +11,7 @@ from xlingjax.model.config import ModelConfig
 from xlingjax.model.decoding import Decoding, Ids
 from xlingjax.model.encoder import Encoder
 from xlingjax.model.generation import generate
-from xlingjax.objectives.base import (
-    INPUTS,
-    Array,
-    Batch,
-    Params,
-    Predictions,
-    Shapes,
-)
+from xlingjax.objectives.base import INPUTS, Array, Batch, Params, Predictions, Shapes
 from xlingjax.objectives.translation import Translation, with_decoder
 
 
@@ -34,32 +27,19 @@ class BackTranslation(Translation):
     name: str = "back_translation"
     max_length: tuple[float, int] = (1.3, 5)
     temperature: float = 0.0
-    reads = (
-        *INPUTS,
-        *DECODER_FIELDS,
-        "special_ids",
-        "edge_ids",
-        "pivot_languages",
-    )
+    reads = (*INPUTS, *DECODER_FIELDS, "special_ids", "edge_ids", "pivot_languages")
 
     def __post_init__(self):
         super().__post_init__()
         # For its errors: what is wrong with the options is said now, not at the first step.
         self._decoding()
 
-    def flops_per_token(
-        self,
-        config: ModelConfig,
-        shapes: Shapes,
-    ) -> float | None:
+    def flops_per_token(self, config: ModelConfig, shapes: Shapes) -> float | None:
         # How many tokens the first pass writes is not known beforehand.
         return None
 
     def _decoding(self) -> Decoding:
-        return Decoding(
-            max_length=tuple(self.max_length),
-            temperature=self.temperature,
-        )
+        return Decoding(max_length=tuple(self.max_length), temperature=self.temperature)
 
     def predictions(
         self,
@@ -73,11 +53,7 @@ class BackTranslation(Translation):
         return super().predictions(model, params, translated, rng, shift_BLD)
 
     def as_read(
-        self,
-        model: Encoder,
-        params: Params,
-        batch: Batch,
-        rng: Array | None = None,
+        self, model: Encoder, params: Params, batch: Batch, rng: Array | None = None
     ) -> tuple[Translation, dict[str, Any]]:
         """(the objective of the second pass, the batch that it reads: its source written by the
         model)."""
@@ -86,11 +62,7 @@ class BackTranslation(Translation):
         return second, {**batch, **self.translated(model, params, batch, rng)}
 
     def translated(
-        self,
-        model: Encoder,
-        params: Params,
-        batch: Batch,
-        rng: Array | None = None,
+        self, model: Encoder, params: Params, batch: Batch, rng: Array | None = None
     ) -> dict[str, Array]:
         """The source's fields [B, L] for the second pass. rng: for drawn words; None draws always
         the same."""
@@ -136,15 +108,10 @@ class BackTranslation(Translation):
         real_B = batch["pack_ids"][:, 0] > 0
         # "<=", since the token that opens the source is no part of the length.
         used_BL = (jnp.arange(length) <= lengths_B[:, None]) & real_B[:, None]
-        ids_BL = jnp.concatenate(
-            [jnp.broadcast_to(first, (rows, 1)), ids_BT],
-            axis=1,
-        )
+        ids_BL = jnp.concatenate([jnp.broadcast_to(first, (rows, 1)), ids_BT], axis=1)
         return {
             "input_ids": jnp.where(used_BL, ids_BL, pad).astype(jnp.int32),
-            "position_ids": jnp.where(used_BL, jnp.arange(length), 0).astype(
-                jnp.int32,
-            ),
+            "position_ids": jnp.where(used_BL, jnp.arange(length), 0).astype(jnp.int32),
             "language_ids": jnp.where(used_BL, pivot_B[:, None], 0),
             "pack_ids": used_BL.astype(jnp.int32),
         }

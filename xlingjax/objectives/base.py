@@ -114,11 +114,7 @@ class Objective(abc.ABC):
         return dict(batch)
 
     def as_read(
-        self,
-        model: Encoder,
-        params: Params,
-        batch: Batch,
-        rng: Array | None = None,
+        self, model: Encoder, params: Params, batch: Batch, rng: Array | None = None
     ) -> tuple["Objective", dict[str, Any]]:
         """The objective and the batch of the pass that predicts: its own, or what an earlier pass
         made of them."""
@@ -130,21 +126,12 @@ class Objective(abc.ABC):
 
     @abc.abstractmethod
     def loss(
-        self,
-        model: Encoder,
-        params: Params,
-        batch: Batch,
-        rng: Array | None,
-        languages: int,
+        self, model: Encoder, params: Params, batch: Batch, rng: Array | None, languages: int
     ) -> Loss:
         """`rng` None = evaluation, no dropout. `languages`: G, the length of the per-language
         metrics."""
 
-    def flops_per_token(
-        self,
-        config: ModelConfig,
-        shapes: Shapes,
-    ) -> float | None:
+    def flops_per_token(self, config: ModelConfig, shapes: Shapes) -> float | None:
         """Useful floating-point operations per token of a step (`model/flops.py`), from the shapes
         of the fields that it reads. None: it takes more than one pass, and is not counted."""
         return None
@@ -168,21 +155,11 @@ class TokenObjective(Objective):
         return {self.name: 1.0}
 
     def loss(
-        self,
-        model: Encoder,
-        params: Params,
-        batch: Batch,
-        rng: Array | None,
-        languages: int,
+        self, model: Encoder, params: Params, batch: Batch, rng: Array | None, languages: int
     ) -> Loss:
         terms: dict[str, Array] = {}
         metrics: dict[str, Any] = {}
-        for name, of_term in self.predictions(
-            model,
-            params,
-            batch,
-            rng,
-        ).items():
+        for name, of_term in self.predictions(model, params, batch, rng).items():
             # Others are for the leak test and for samples alone, as BTMLM's pseudo tokens.
             if name in self.coefficients:
                 terms[name], term_metrics = token_loss(
@@ -230,20 +207,10 @@ def token_loss(
         smoothing=smoothing,
     )
     values = {"loss": nll_T, "accuracy": correct_T}
-    return loss, metrics_by_language(
-        name,
-        values,
-        weights_T,
-        languages_T,
-        languages,
-    )
+    return loss, metrics_by_language(name, values, weights_T, languages_T, languages)
 
 
-def at_slots(
-    h_BLD: Array,
-    batch: Batch,
-    slots: slice = slice(None),
-) -> Predictions:
+def at_slots(h_BLD: Array, batch: Batch, slots: slice = slice(None)) -> Predictions:
     """The predictions at the slots of a batch, or at some of them."""
     columns_BM = batch["masked_positions"][:, slots]
     return Predictions(
@@ -269,12 +236,7 @@ def flops_of_labels(config: ModelConfig, shapes: Shapes) -> float:
     return flops_per_token(config, shapes["input_ids"][1], 0.0)
 
 
-def at_all(
-    h_BLD: Array,
-    targets_BL: Array,
-    weights_BL: Array,
-    languages_BL: Array,
-) -> Predictions:
+def at_all(h_BLD: Array, targets_BL: Array, weights_BL: Array, languages_BL: Array) -> Predictions:
     """A prediction at every column."""
     # Each column predicts from itself, which is what `evidence` is asked about.
     columns_BL = jnp.broadcast_to(jnp.arange(h_BLD.shape[1]), h_BLD.shape[:2])
@@ -291,11 +253,7 @@ def halves(terms: tuple[str, str], batch: Batch) -> list[tuple[str, slice]]:
 
 
 def metrics_by_language(
-    name: str,
-    values: dict[str, Array],
-    weights_T: Array,
-    languages_T: Array,
-    languages: int,
+    name: str, values: dict[str, Array], weights_T: Array, languages_T: Array, languages: int
 ):
     """`name/KEY` and `name/KEY_by_language` for every per-token `values[KEY]`, as (sum, weight)
     pairs."""
@@ -305,12 +263,6 @@ def metrics_by_language(
     # divided.
     metrics = {}
     for key, value_T in values.items():
-        metrics[f"{name}/{key}"] = (
-            (value_T * weights_T).sum(),
-            weights_T.sum(),
-        )
-        metrics[f"{name}/{key}_by_language"] = (
-            (weights_GT * value_T).sum(-1),
-            weights_GT.sum(-1),
-        )
+        metrics[f"{name}/{key}"] = ((value_T * weights_T).sum(), weights_T.sum())
+        metrics[f"{name}/{key}_by_language"] = ((weights_GT * value_T).sum(-1), weights_GT.sum(-1))
     return metrics

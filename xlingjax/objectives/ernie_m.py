@@ -55,9 +55,7 @@ class CAMLM(TokenObjective):
 
     def __post_init__(self):
         if self.own_masks not in ("all", "self"):
-            raise UserError(
-                f"{self.name}: OWN_MASKS={self.own_masks!r} is neither all nor self",
-            )
+            raise UserError(f"{self.name}: OWN_MASKS={self.own_masks!r} is neither all nor self")
 
     @property
     def terms(self) -> tuple[str, str]:
@@ -67,11 +65,7 @@ class CAMLM(TokenObjective):
     def coefficients(self) -> dict[str, float]:
         return dict.fromkeys(self.terms, 1.0)
 
-    def flops_per_token(
-        self,
-        config: ModelConfig,
-        shapes: Shapes,
-    ) -> float | None:
+    def flops_per_token(self, config: ModelConfig, shapes: Shapes) -> float | None:
         return flops_at_slots(config, shapes)
 
     def attention(self) -> AttentionSpec:
@@ -90,10 +84,7 @@ class CAMLM(TokenObjective):
     def weights(self, batch: Batch) -> dict[str, Array]:
         # L = L_x + L_y (eq. 3): each side has a mean of its own.
         weights_BM = batch["masked_weights"]
-        return {
-            term: weights_BM[:, half].sum()
-            for term, half in halves(self.terms, batch)
-        }
+        return {term: weights_BM[:, half].sum() for term, half in halves(self.terms, batch)}
 
     def predictions(
         self,
@@ -103,17 +94,8 @@ class CAMLM(TokenObjective):
         rng: Array | None = None,
         shift_BLD: Array | None = None,
     ) -> dict[str, Predictions]:
-        h_BLD = model.encode(
-            params,
-            batch,
-            self.attention(),
-            rng=rng,
-            shift_BLD=shift_BLD,
-        )
-        return {
-            term: at_slots(h_BLD, batch, half)
-            for term, half in halves(self.terms, batch)
-        }
+        h_BLD = model.encode(params, batch, self.attention(), rng=rng, shift_BLD=shift_BLD)
+        return {term: at_slots(h_BLD, batch, half) for term, half in halves(self.terms, batch)}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -146,12 +128,10 @@ class BTMLM(TokenObjective):
     def __post_init__(self):
         if self.decode not in ("argmax", "sample"):
             raise UserError(
-                f"{self.name}: PSEUDO_DECODE={self.decode!r} is neither argmax nor sample",
+                f"{self.name}: PSEUDO_DECODE={self.decode!r} is neither argmax nor sample"
             )
         if self.own_masks not in ("self", "all"):
-            raise UserError(
-                f"{self.name}: PSEUDO_MASKS={self.own_masks!r} is neither self nor all",
-            )
+            raise UserError(f"{self.name}: PSEUDO_MASKS={self.own_masks!r} is neither self nor all")
 
     @property
     def _first_stage(self) -> Mask:
@@ -191,13 +171,7 @@ class BTMLM(TokenObjective):
             key = jax.random.fold_in(rng, 1)
         first = self.placeholders(model, params, batch, key, shift_BLD)
         filled = self.filled(batch, first.targets)
-        h_BLD = model.encode(
-            params,
-            filled,
-            self.attention(),
-            rng=rng,
-            shift_BLD=shift_BLD,
-        )
+        h_BLD = model.encode(params, filled, self.attention(), rng=rng, shift_BLD=shift_BLD)
         # The second is no term of the loss: the leak test looks at it, and samples show it.
         return {self.name: at_slots(h_BLD, batch), f"{self.name}_pseudo": first}
 
@@ -215,12 +189,7 @@ class BTMLM(TokenObjective):
         params = jax.lax.stop_gradient(params)
         # Written from the whole text, or a pseudo token could not translate what is masked.
         whole = {**batch, "input_ids": batch["original_ids"]}
-        h_BLD = model.encode(
-            params,
-            whole,
-            AttentionSpec(self._first_stage),
-            shift_BLD=shift_BLD,
-        )
+        h_BLD = model.encode(params, whole, AttentionSpec(self._first_stage), shift_BLD=shift_BLD)
         columns_BP = batch["pseudo_positions"]
         states_BPD = gather_positions(h_BLD, columns_BP)
         g_BPD, table_VD, bias_V = model.vocab_head(params, states_BPD)
@@ -240,11 +209,7 @@ class BTMLM(TokenObjective):
             chunk=self.chunk,
             key=key,
         )
-        languages_BP = jnp.take_along_axis(
-            batch["language_ids"],
-            columns_BP,
-            axis=1,
-        )
+        languages_BP = jnp.take_along_axis(batch["language_ids"], columns_BP, axis=1)
         return Predictions(
             states_BPD,
             columns_BP,
@@ -261,9 +226,5 @@ class BTMLM(TokenObjective):
         # Added, not set: unused slots all name column 0, and add 0 to it.
         added_BP = jnp.where(batch["pseudo_weights"] > 0, ids_BP - there_BP, 0)
         rows_B1 = jnp.arange(columns_BP.shape[0])[:, None]
-        ids_BL = (
-            jnp.asarray(batch["input_ids"])
-            .at[rows_B1, columns_BP]
-            .add(added_BP)
-        )
+        ids_BL = jnp.asarray(batch["input_ids"]).at[rows_B1, columns_BP].add(added_BP)
         return {**batch, "input_ids": ids_BL}

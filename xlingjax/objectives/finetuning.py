@@ -11,13 +11,7 @@ from xlingjax.model.config import ModelConfig
 from xlingjax.model.encoder import Encoder
 from xlingjax.model.flops import decoder_flops_per_token
 from xlingjax.model.layers import split_key
-from xlingjax.model.masks import (
-    Mask,
-    bidirectional,
-    own_side,
-    partner,
-    same_side,
-)
+from xlingjax.model.masks import Mask, bidirectional, own_side, partner, same_side
 from xlingjax.objectives.base import (
     INPUTS,
     Array,
@@ -67,27 +61,17 @@ class Classification(Objective):
         "example_weights",
     )
     coefficients: dict[str, float] = dataclasses.field(
-        default_factory=lambda: {"classification": 1.0},
-        hash=False,
+        default_factory=lambda: {"classification": 1.0}, hash=False
     )
     continues_encoder = False
 
     @classmethod
-    def of_task(
-        cls,
-        task: str,
-        num_labels: int,
-        apart: bool = False,
-    ) -> "Classification":
+    def of_task(cls, task: str, num_labels: int, apart: bool = False) -> "Classification":
         """That of one of several tasks, which is called "classification_TASK"."""
         name = f"classification_{task}"
         return cls(num_labels, apart, task, name, coefficients={name: 1.0})
 
-    def flops_per_token(
-        self,
-        config: ModelConfig,
-        shapes: Shapes,
-    ) -> float | None:
+    def flops_per_token(self, config: ModelConfig, shapes: Shapes) -> float | None:
         if config.classifier == "decoder":
             # Each token is read twice, and no word is predicted.
             length = shapes["input_ids"][1]
@@ -105,21 +89,12 @@ class Classification(Objective):
         return {self.name: batch["example_weights"].sum()}
 
     def loss(
-        self,
-        model: Encoder,
-        params: Params,
-        batch: Batch,
-        rng: Array | None,
-        languages: int,
+        self, model: Encoder, params: Params, batch: Batch, rng: Array | None, languages: int
     ) -> Loss:
         logits_BC = self.logits(model, params, batch, rng)
         # Not the chunked cross-entropy: a few classes fit into memory at once.
         log_p_BC = jax.nn.log_softmax(logits_BC)
-        nll_B = -jnp.take_along_axis(
-            log_p_BC,
-            batch["labels"][:, None],
-            axis=-1,
-        )[:, 0]
+        nll_B = -jnp.take_along_axis(log_p_BC, batch["labels"][:, None], axis=-1)[:, 0]
         right_B = logits_BC.argmax(-1) == batch["labels"]
         correct_B = right_B.astype(jnp.float32)
         weights_B = batch["example_weights"]
@@ -130,17 +105,10 @@ class Classification(Objective):
             batch["language_ids"][:, 0],
             languages,
         )
-        return Loss(
-            terms={self.name: (nll_B * weights_B).sum()},
-            metrics=metrics,
-        )
+        return Loss(terms={self.name: (nll_B * weights_B).sum()}, metrics=metrics)
 
     def logits(
-        self,
-        model: Encoder,
-        params: Params,
-        batch: Batch,
-        rng: Array | None = None,
+        self, model: Encoder, params: Params, batch: Batch, rng: Array | None = None
     ) -> Array:
         """float32 logits_BC."""
         # Here and not in __post_init__: an objective meets its model at the first step.
@@ -150,13 +118,7 @@ class Classification(Objective):
         if model.config.classifier == "decoder":
             decoder_rng, head_rng = split_key(head_rng)
             h_BLD = decoder_state(model, params, batch, h_BLD, decoder_rng)
-        return model.classify(
-            params,
-            h_BLD,
-            batch,
-            rng=head_rng,
-            task=self.task,
-        )
+        return model.classify(params, h_BLD, batch, rng=head_rng, task=self.task)
 
     def _check(self, config: ModelConfig) -> None:
         num_labels = config.labels_of(self.task)
@@ -166,12 +128,12 @@ class Classification(Objective):
                 of_task = f" for {self.task!r}"
             raise UserError(
                 f"model {config.name} has num_labels={num_labels}{of_task} and the task has "
-                f"{self.num_labels} labels: set the model's num_labels to the task's",
+                f"{self.num_labels} labels: set the model's num_labels to the task's"
             )
         if self.apart != (config.classifier == "difference"):
             raise UserError(
                 f"model {config.name} has classifier={config.classifier!r} and the"
-                f" objective apart={self.apart}: set CLASSIFIER, which sets both",
+                f" objective apart={self.apart}: set CLASSIFIER, which sets both"
             )
         recipes = {
             "tagging": "runs/tagging.gin",
@@ -182,22 +144,18 @@ class Classification(Objective):
             raise UserError(
                 f"classifier={config.classifier!r} is of `xlingjax finetune --task` with"
                 " --strategy plug_in; of a single labelled text or pair set CLASSIFIER to xlm, xlmr"
-                " or difference",
+                " or difference"
             )
         if config.classifier in recipes:
             raise UserError(
                 f"classifier={config.classifier!r} is not one of a single labelled text or"
                 f" pair: add --gin_file gin/{recipes[config.classifier]}, or set CLASSIFIER to xlm,"
-                " xlmr or difference",
+                " xlmr or difference"
             )
 
 
 def decoder_state(
-    model: Encoder,
-    params: Params,
-    batch: Batch,
-    memory_BLD: Array,
-    rng: Array | None = None,
+    model: Encoder, params: Params, batch: Batch, memory_BLD: Array, rng: Array | None = None
 ) -> Array:
     """[B, 1, D]: the decoder's state behind the last word of the row's one example, which it reads
     as it read its targets in pretraining: what it begins with, then the words.
@@ -235,16 +193,11 @@ class Tagging(Objective):
     name: str = "tagging"
     reads: tuple[str, ...] = (*INPUTS, "tag_labels", "tag_weights")
     coefficients: dict[str, float] = dataclasses.field(
-        default_factory=lambda: {"tagging": 1.0},
-        hash=False,
+        default_factory=lambda: {"tagging": 1.0}, hash=False
     )
     continues_encoder = False
 
-    def flops_per_token(
-        self,
-        config: ModelConfig,
-        shapes: Shapes,
-    ) -> float | None:
+    def flops_per_token(self, config: ModelConfig, shapes: Shapes) -> float | None:
         return flops_of_labels(config, shapes)
 
     def attention(self) -> AttentionSpec:
@@ -254,57 +207,31 @@ class Tagging(Objective):
         return {self.name: batch["tag_weights"].sum()}
 
     def loss(
-        self,
-        model: Encoder,
-        params: Params,
-        batch: Batch,
-        rng: Array | None,
-        languages: int,
+        self, model: Encoder, params: Params, batch: Batch, rng: Array | None, languages: int
     ) -> Loss:
         # Every column gets logits; pieces but the first of a word have weight 0.
         log_p_BLC = jax.nn.log_softmax(self.logits(model, params, batch, rng))
-        nll_BL = -jnp.take_along_axis(
-            log_p_BLC,
-            batch["tag_labels"][..., None],
-            axis=-1,
-        )[..., 0]
+        nll_BL = -jnp.take_along_axis(log_p_BLC, batch["tag_labels"][..., None], axis=-1)[..., 0]
         right_BL = log_p_BLC.argmax(-1) == batch["tag_labels"]
         correct_BL = right_BL.astype(jnp.float32)
         # Flat, as `metrics_by_language` reads words.
         weights_T = batch["tag_weights"].reshape(-1)
-        values = {
-            "loss": nll_BL.reshape(-1),
-            "accuracy": correct_BL.reshape(-1),
-        }
+        values = {"loss": nll_BL.reshape(-1), "accuracy": correct_BL.reshape(-1)}
         metrics = metrics_by_language(
-            self.name,
-            values,
-            weights_T,
-            batch["language_ids"].reshape(-1),
-            languages,
+            self.name, values, weights_T, batch["language_ids"].reshape(-1), languages
         )
-        return Loss(
-            terms={self.name: (values["loss"] * weights_T).sum()},
-            metrics=metrics,
-        )
+        return Loss(terms={self.name: (values["loss"] * weights_T).sum()}, metrics=metrics)
 
     def logits(
-        self,
-        model: Encoder,
-        params: Params,
-        batch: Batch,
-        rng: Array | None = None,
+        self, model: Encoder, params: Params, batch: Batch, rng: Array | None = None
     ) -> Array:
         """float32 logits_BLC."""
         config = model.config
-        if (
-            config.num_labels != self.num_labels
-            or config.classifier != "tagging"
-        ):
+        if config.num_labels != self.num_labels or config.classifier != "tagging":
             raise UserError(
                 f"model {config.name} has num_labels={config.num_labels},"
                 f" classifier={config.classifier!r}; the task has {self.num_labels} tags and"
-                ' needs classifier="tagging"',
+                ' needs classifier="tagging"'
             )
         encode_rng, head_rng = split_key(rng)
         h_BLD = model.encode(params, batch, self.attention(), rng=encode_rng)
@@ -325,8 +252,7 @@ class PlugIn(Objective):
     name: str = "plug_in"
     reads: tuple[str, ...] = (*INPUTS, "sides", "labels", "example_weights")
     coefficients: dict[str, float] = dataclasses.field(
-        default_factory=lambda: {"plug_in": 1.0},
-        hash=False,
+        default_factory=lambda: {"plug_in": 1.0}, hash=False
     )
 
     adds = ("cross_attention",)
@@ -344,12 +270,7 @@ class PlugIn(Objective):
         return {"plug_in": 2 * batch["example_weights"].sum()}
 
     def loss(
-        self,
-        model: Encoder,
-        params: Params,
-        batch: Batch,
-        rng: Array | None,
-        languages: int,
+        self, model: Encoder, params: Params, batch: Batch, rng: Array | None, languages: int
     ) -> Loss:
         logits_TC = jnp.concatenate(self.logits(model, params, batch, rng))
         # Both sides of a row are the same example.
@@ -367,36 +288,18 @@ class PlugIn(Objective):
             side_languages(batch),
             languages,
         )
-        return Loss(
-            terms={"plug_in": (nll_T * weights_T).sum()},
-            metrics=metrics,
-        )
+        return Loss(terms={"plug_in": (nll_T * weights_T).sum()}, metrics=metrics)
 
     def logits(
-        self,
-        model: Encoder,
-        params: Params,
-        batch: Batch,
-        rng: Array | None = None,
+        self, model: Encoder, params: Params, batch: Batch, rng: Array | None = None
     ) -> tuple[Array, Array]:
         """float32 logits_BC of x and of y."""
         require_plugged_in(model.config, "plug_in", self.num_labels, "labels")
         keys = split_key(rng, 4)
-        both_BLE = plugged_states(
-            model,
-            params,
-            batch,
-            keys[0],
-            keys[1],
-            self.stop_gradient,
-        )
+        both_BLE = plugged_states(model, params, batch, keys[0], keys[1], self.stop_gradient)
         logits = []
         for column_B1, key in zip(first_columns(batch), keys[2:], strict=True):
-            first_B1E = jnp.take_along_axis(
-                both_BLE,
-                column_B1[..., None],
-                axis=1,
-            )
+            first_B1E = jnp.take_along_axis(both_BLE, column_B1[..., None], axis=1)
             logits.append(model.classify(params, first_B1E, batch, rng=key))
         x_BC, y_BC = logits
         return x_BC, y_BC

@@ -42,12 +42,7 @@ class Visibility:
         return np.argwhere(self.allowed & ~self.moved)
 
 
-def visibility(
-    model: Encoder,
-    params: Params,
-    batch: Batch,
-    spec: AttentionSpec,
-) -> Visibility:
+def visibility(model: Encoder, params: Params, batch: Batch, spec: AttentionSpec) -> Visibility:
     """Of the states of every column, by the mask of `spec` after all layers."""
 
     def states(shift_BLD):
@@ -57,18 +52,11 @@ def visibility(
         return {spec.mask.name: at_all(h_BLD, ones_BL, ones_BL, ones_BL)}
 
     ((moved, columns),) = _moved(states, batch, model.config.dim).values()
-    return Visibility(
-        reachable(spec, batch, model.config.layers),
-        moved,
-        columns,
-    )
+    return Visibility(reachable(spec, batch, model.config.layers), moved, columns)
 
 
 def prediction_visibility(
-    objective: Objective,
-    model: Encoder,
-    params: Params,
-    batch: Batch,
+    objective: Objective, model: Encoder, params: Params, batch: Batch
 ) -> dict[str, Visibility]:
     """Per entry of the objective's `predictions`, by its `evidence`; unused slots see nothing."""
     words = objective.words(batch)
@@ -85,36 +73,21 @@ def prediction_visibility(
         made_BM1 = columns_BM[..., None] >= 0
         # Of every column; then of those that the predictions are made from.
         allowed_BLS = np.asarray(mask(fields, fields))
-        allowed_BMS = np.take_along_axis(
-            allowed_BLS,
-            np.maximum(columns_BM, 0)[..., None],
-            axis=1,
-        )
-        result[name] = Visibility(
-            allowed_BMS & made_BM1,
-            moved & made_BM1,
-            columns_BM,
-        )
+        allowed_BMS = np.take_along_axis(allowed_BLS, np.maximum(columns_BM, 0)[..., None], axis=1)
+        result[name] = Visibility(allowed_BMS & made_BM1, moved & made_BM1, columns_BM)
     return result
 
 
 def as_read(
-    objective: Objective,
-    model: Encoder,
-    params: Params,
-    batch: Batch,
+    objective: Objective, model: Encoder, params: Params, batch: Batch
 ) -> tuple[Objective, dict[str, Any]]:
     """`Objective.as_read`, the batch as NumPy arrays."""
     objective, batch = objective.as_read(model, params, batch)
-    return objective, {
-        name: np.asarray(values) for name, values in batch.items()
-    }
+    return objective, {name: np.asarray(values) for name, values in batch.items()}
 
 
 def _moved(
-    predict: Callable[[Any], dict[str, Predictions]],
-    batch: Batch,
-    dim: int,
+    predict: Callable[[Any], dict[str, Predictions]], batch: Batch, dim: int
 ) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     """Per entry of `predict`, a function of the shift: (bool [B, M, S], does a shift of the words
     in column s move state m?; its columns). Raises FloatingPointError where a state is not finite.
@@ -134,16 +107,12 @@ def _moved(
     before = jax.tree.map(np.asarray, shifted(-1))
     for name, predictions in before.items():
         if not np.isfinite(predictions.states).all():
-            raise FloatingPointError(
-                f"{name}: attention gives values that are not finite",
-            )
+            raise FloatingPointError(f"{name}: attention gives values that are not finite")
     moved: dict[str, list[np.ndarray]] = {name: [] for name in before}
     # One column at a time: two at once could undo each other.
     for column in range(length):
         for name, predictions in shifted(column).items():
-            moved_BM = (
-                np.asarray(predictions.states) != before[name].states
-            ).any(-1)
+            moved_BM = (np.asarray(predictions.states) != before[name].states).any(-1)
             moved[name].append(moved_BM)
     result = {}
     for name, predictions in before.items():

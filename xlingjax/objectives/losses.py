@@ -62,12 +62,7 @@ def cross_entropy(
 
     target = (smoothing, vocab_size)
     loss, nll_IC, correct_IC = _chunked(
-        target,
-        split(h_TD),
-        table_VD,
-        bias_V,
-        split(targets_T),
-        split(weights_T),
+        target, split(h_TD), table_VD, bias_V, split(targets_T), split(weights_T)
     )
     return CrossEntropy(loss, join(nll_IC), join(correct_IC))
 
@@ -78,11 +73,7 @@ def _without_padding(bias_V: Array, vocab_size: int) -> Array:
     Finite, so that no product or difference with it is NaN.
     """
     padding_V = jnp.arange(bias_V.shape[0]) >= vocab_size
-    return jnp.where(
-        padding_V,
-        jnp.finfo(jnp.float32).min,
-        bias_V.astype(jnp.float32),
-    )
+    return jnp.where(padding_V, jnp.finfo(jnp.float32).min, bias_V.astype(jnp.float32))
 
 
 def _chunks(tokens: int, chunk: int) -> int:
@@ -149,9 +140,7 @@ def _chunk(target, h_CD, table_VD, bias_V, targets_C, weights_C):
     logits_VC = _product(table_VD, h_CD, 1, 1) + bias_V[:, None]
     # The target's logit by comparing an iota: no gather, and right on a vocabulary split over
     # devices.
-    hit_VC = (
-        jax.lax.broadcasted_iota(jnp.int32, logits_VC.shape, 0) == targets_C
-    )
+    hit_VC = jax.lax.broadcasted_iota(jnp.int32, logits_VC.shape, 0) == targets_C
     # Less the highest before exp(), as every softmax that must not overflow.
     top_C = logits_VC.max(0)
     target_C = jnp.where(hit_VC, logits_VC, 0.0).sum(0)
@@ -165,22 +154,10 @@ def _chunk(target, h_CD, table_VD, bias_V, targets_C, weights_C):
     if smoothing:
         # Spread over the true vocabulary: a share of the padding rows' logits, the lowest numbers
         # there are, would outweigh all else.
-        even_V1 = (jnp.arange(logits_VC.shape[0]) < vocab_size)[
-            :,
-            None,
-        ] / vocab_size
+        even_V1 = (jnp.arange(logits_VC.shape[0]) < vocab_size)[:, None] / vocab_size
         target_VC = (1 - smoothing) * hit_VC + smoothing * even_V1
-        loss_C = logsum_C - jnp.where(
-            even_V1 > 0,
-            target_VC * logits_VC,
-            0.0,
-        ).sum(0)
-    return (
-        (weights_C * loss_C).sum(),
-        nll_C,
-        correct_C,
-        (logits_VC, target_VC, logsum_C),
-    )
+        loss_C = logsum_C - jnp.where(even_V1 > 0, target_VC * logits_VC, 0.0).sum(0)
+    return ((weights_C * loss_C).sum(), nll_C, correct_C, (logits_VC, target_VC, logsum_C))
 
 
 def _product(x, y, x_axis: int, y_axis: int):
@@ -199,23 +176,12 @@ def _product(x, y, x_axis: int, y_axis: int):
 def _chunked(target, h_ICD, table_VD, bias_V, targets_IC, weights_IC):
     def step(loss, chunk):
         h_CD, targets_C, weights_C = chunk
-        more, nll_C, correct_C, _ = _chunk(
-            target,
-            h_CD,
-            table_VD,
-            bias_V,
-            targets_C,
-            weights_C,
-        )
+        more, nll_C, correct_C, _ = _chunk(target, h_CD, table_VD, bias_V, targets_C, weights_C)
         return loss + more, (nll_C, correct_C)
 
     zero = jnp.zeros((), jnp.float32)
     # JAX unrolls no loop of one step; XLA takes it away.
-    loss, (nll_IC, correct_IC) = jax.lax.scan(
-        step,
-        zero,
-        (h_ICD, targets_IC, weights_IC),
-    )
+    loss, (nll_IC, correct_IC) = jax.lax.scan(step, zero, (h_ICD, targets_IC, weights_IC))
     return loss, nll_IC, correct_IC
 
 
@@ -225,12 +191,7 @@ def _chunked_forward(target, h_ICD, table_VD, bias_V, targets_IC, weights_IC):
         loss, dtable_VD, dbias_V = carry
         h_CD, targets_C, weights_C = chunk
         more, nll_C, correct_C, (logits_VC, target_VC, logsum_C) = _chunk(
-            target,
-            h_CD,
-            table_VD,
-            bias_V,
-            targets_C,
-            weights_C,
+            target, h_CD, table_VD, bias_V, targets_C, weights_C
         )
         # Of cross-entropy by a logit: softmax less the target.
         dlogits_VC = weights_C * (jnp.exp(logits_VC - logsum_C) - target_VC)
@@ -247,16 +208,10 @@ def _chunked_forward(target, h_ICD, table_VD, bias_V, targets_IC, weights_IC):
         jnp.zeros_like(bias_V),
     )
     (loss, dtable_VD, dbias_V), (nll_IC, correct_IC, dh_ICD) = jax.lax.scan(
-        step,
-        zeros,
-        (h_ICD, targets_IC, weights_IC),
+        step, zeros, (h_ICD, targets_IC, weights_IC)
     )
     # In the operands' dtypes, which JAX demands of cotangents.
-    gradients = (
-        dh_ICD.astype(h_ICD.dtype),
-        dtable_VD.astype(table_VD.dtype),
-        dbias_V,
-    )
+    gradients = (dh_ICD.astype(h_ICD.dtype), dtable_VD.astype(table_VD.dtype), dbias_V)
     return (loss, nll_IC, correct_IC), gradients
 
 
@@ -264,9 +219,7 @@ def _chunked_forward(target, h_ICD, table_VD, bias_V, targets_IC, weights_IC):
 def _chunked_backward(target, gradients, cotangents):
     # A loss scale among others: never rounded to the gradients' dtype.
     scale = cotangents[0].astype(jnp.float32)
-    scaled = [
-        (g.astype(jnp.float32) * scale).astype(g.dtype) for g in gradients
-    ]
+    scaled = [(g.astype(jnp.float32) * scale).astype(g.dtype) for g in gradients]
     # None: targets and weights are constants.
     return *scaled, None, None
 

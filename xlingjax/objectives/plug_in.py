@@ -21,11 +21,7 @@ from xlingjax.objectives.base import (
     metrics_by_language,
 )
 from xlingjax.objectives.finetuning import Tagging
-from xlingjax.objectives.plugged import (
-    plugged_states,
-    require_plugged_in,
-    side_languages,
-)
+from xlingjax.objectives.plugged import plugged_states, require_plugged_in, side_languages
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,17 +36,12 @@ class PlugInTagging(Tagging):
     stop_gradient: bool = True
     name: str = "plug_in_tagging"
     coefficients: dict[str, float] = dataclasses.field(
-        default_factory=lambda: {"plug_in_tagging": 1.0},
-        hash=False,
+        default_factory=lambda: {"plug_in_tagging": 1.0}, hash=False
     )
     reads: tuple[str, ...] = (*INPUTS, "sides", "tag_labels", "tag_weights")
     adds = ("cross_attention",)
 
-    def flops_per_token(
-        self,
-        config: ModelConfig,
-        shapes: Shapes,
-    ) -> float | None:
+    def flops_per_token(self, config: ModelConfig, shapes: Shapes) -> float | None:
         # Of two passes, which the formula of one does not count.
         return None
 
@@ -61,28 +52,12 @@ class PlugInTagging(Tagging):
         return {"self-attention": own_side, "cross-attention": partner}
 
     def logits(
-        self,
-        model: Encoder,
-        params: Params,
-        batch: Batch,
-        rng: Array | None = None,
+        self, model: Encoder, params: Params, batch: Batch, rng: Array | None = None
     ) -> Array:
         """float32 logits_BLC, of both sides."""
-        require_plugged_in(
-            model.config,
-            "plug_in_tagging",
-            self.num_labels,
-            "tags",
-        )
+        require_plugged_in(model.config, "plug_in_tagging", self.num_labels, "tags")
         keys = split_key(rng, 3)
-        both_BLE = plugged_states(
-            model,
-            params,
-            batch,
-            keys[0],
-            keys[1],
-            self.stop_gradient,
-        )
+        both_BLE = plugged_states(model, params, batch, keys[0], keys[1], self.stop_gradient)
         return model.classify(params, both_BLE, batch, rng=keys[2])
 
 
@@ -110,8 +85,7 @@ class PlugInSpans(Objective):
         "example_weights",
     )
     coefficients: dict[str, float] = dataclasses.field(
-        default_factory=lambda: {"plug_in_spans": 1.0},
-        hash=False,
+        default_factory=lambda: {"plug_in_spans": 1.0}, hash=False
     )
     adds = ("cross_attention",)
     continues_encoder = False
@@ -127,35 +101,19 @@ class PlugInSpans(Objective):
         return {self.name: 2 * batch["example_weights"].sum()}
 
     def loss(
-        self,
-        model: Encoder,
-        params: Params,
-        batch: Batch,
-        rng: Array | None,
-        languages: int,
+        self, model: Encoder, params: Params, batch: Batch, rng: Array | None, languages: int
     ) -> Loss:
         logits_BLC = self.logits(model, params, batch, rng)
         losses = []
         correct = []
         for side, prefix in ((0, ""), (1, "beside_")):
             # A distribution of each side's own: the other has an answer too.
-            logits_of_side_BLC = _at_columns(
-                logits_BLC,
-                batch["sides"] == side,
-            )
+            logits_of_side_BLC = _at_columns(logits_BLC, batch["sides"] == side)
             targets_BC = jnp.stack(
-                [
-                    batch[f"{prefix}start_positions"],
-                    batch[f"{prefix}end_positions"],
-                ],
-                axis=-1,
+                [batch[f"{prefix}start_positions"], batch[f"{prefix}end_positions"]], axis=-1
             )
             log_p_BLC = jax.nn.log_softmax(logits_of_side_BLC, axis=1)
-            nll_B1C = -jnp.take_along_axis(
-                log_p_BLC,
-                targets_BC[:, None],
-                axis=1,
-            )
+            nll_B1C = -jnp.take_along_axis(log_p_BLC, targets_BC[:, None], axis=1)
             # The mean of both, as BERT's run_squad.py has it.
             losses.append(nll_B1C[:, 0].mean(-1))
             found_BC = logits_of_side_BLC.argmax(1)
@@ -170,38 +128,20 @@ class PlugInSpans(Objective):
             side_languages(batch),
             languages,
         )
-        return Loss(
-            terms={self.name: (loss_T * weights_T).sum()},
-            metrics=metrics,
-        )
+        return Loss(terms={self.name: (loss_T * weights_T).sum()}, metrics=metrics)
 
     def logits(
-        self,
-        model: Encoder,
-        params: Params,
-        batch: Batch,
-        rng: Array | None = None,
+        self, model: Encoder, params: Params, batch: Batch, rng: Array | None = None
     ) -> Array:
         """float32 logits_BLC, of first and last column on both sides; far below all others outside
         `answer_columns`."""
         require_plugged_in(model.config, "plug_in_spans", 2, "ends of a span")
         keys = split_key(rng, 3)
-        both_BLE = plugged_states(
-            model,
-            params,
-            batch,
-            keys[0],
-            keys[1],
-            self.stop_gradient,
-        )
+        both_BLE = plugged_states(model, params, batch, keys[0], keys[1], self.stop_gradient)
         logits_BLC = model.classify(params, both_BLE, batch, rng=keys[2])
         return _at_columns(logits_BLC, batch["answer_columns"] > 0)
 
 
 def _at_columns(logits_BLC: Array, allowed_BL: Array) -> Array:
     # Not -inf: a row that only fills the batch has no column at all, and 0 times NaN is NaN.
-    return jnp.where(
-        allowed_BL[..., None],
-        logits_BLC,
-        jnp.finfo(jnp.float32).min,
-    )
+    return jnp.where(allowed_BL[..., None], logits_BLC, jnp.finfo(jnp.float32).min)

@@ -36,7 +36,7 @@ class Ramp:
         if not steps or steps[0] != 0 or not rising:
             raise UserError(
                 f"ramp {text!r}: write a number, or STEP:VALUE with commas between, steps rising"
-                " from 0, as in 0:1,100000:0.1,300000:0",
+                " from 0, as in 0:1,100000:0.1,300000:0"
             )
         return cls(tuple(steps), tuple(values))
 

@@ -48,13 +48,9 @@ class HardestNegative(Objective):
 
     def __post_init__(self):
         if self.scale <= 0:
-            raise UserError(
-                f"{self.name}: SIMILARITY_SCALE={self.scale} must be above 0",
-            )
+            raise UserError(f"{self.name}: SIMILARITY_SCALE={self.scale} must be above 0")
         if self.layer is not None and self.layer < 0:
-            raise UserError(
-                f"{self.name}: RETRIEVAL_LAYER={self.layer} must not be negative",
-            )
+            raise UserError(f"{self.name}: RETRIEVAL_LAYER={self.layer} must not be negative")
 
     @property
     def coefficients(self) -> dict[str, float]:
@@ -67,11 +63,7 @@ class HardestNegative(Objective):
     def masks(self) -> dict[str, Mask]:
         return {"each text alone": self.attention().mask}
 
-    def flops_per_token(
-        self,
-        config: ModelConfig,
-        shapes: Shapes,
-    ) -> float | None:
+    def flops_per_token(self, config: ModelConfig, shapes: Shapes) -> float | None:
         return flops_per_token(config, shapes["input_ids"][1], 0.0)
 
     def weights(self, batch: Batch) -> dict[str, Array]:
@@ -81,26 +73,16 @@ class HardestNegative(Objective):
         return (batch["pack_ids"] > 0).any(axis=1).astype(jnp.float32)
 
     def vectors(
-        self,
-        model: Encoder,
-        params: Params,
-        batch: Batch,
-        rng: Array | None = None,
+        self, model: Encoder, params: Params, batch: Batch, rng: Array | None = None
     ) -> tuple[Array, Array]:
         """u_BD of the first texts and v_BD of the second, of length 1; 0 of a row that only fills
         the batch."""
         layers = model.config.layers
         if self.layer is not None and self.layer > layers:
             raise UserError(
-                f"{self.name}: RETRIEVAL_LAYER={self.layer}, and the model has {layers} layers",
+                f"{self.name}: RETRIEVAL_LAYER={self.layer}, and the model has {layers} layers"
             )
-        h_NBLD = model.encode(
-            params,
-            batch,
-            self.attention(),
-            rng=rng,
-            all_layers=True,
-        )
+        h_NBLD = model.encode(params, batch, self.attention(), rng=rng, all_layers=True)
         at = layers
         if self.layer is not None:
             at = self.layer
@@ -117,21 +99,11 @@ class HardestNegative(Objective):
         return found[0], found[1]
 
     def loss(
-        self,
-        model: Encoder,
-        params: Params,
-        batch: Batch,
-        rng: Array | None,
-        languages: int,
+        self, model: Encoder, params: Params, batch: Batch, rng: Array | None, languages: int
     ) -> Loss:
         u_BD, v_BD = self.vectors(model, params, batch, rng)
         # In float32: near 1 the cosines of a trained model differ in late digits.
-        cosine_BB = jnp.einsum(
-            "BD,CD->BC",
-            u_BD,
-            v_BD,
-            precision=jax.lax.Precision.HIGHEST,
-        )
+        cosine_BB = jnp.einsum("BD,CD->BC", u_BD, v_BD, precision=jax.lax.Precision.HIGHEST)
         logits_BB = self.scale * cosine_BB + self.bias
         weights_B = self._weights_B(batch)
         positive_B = jnp.diagonal(logits_BB)
@@ -153,11 +125,7 @@ class HardestNegative(Objective):
         correct_B = jnp.float32(positive_B > hardest_B)
         values = {"loss": nll_B, "accuracy": correct_B}
         metrics = metrics_by_language(
-            self.name,
-            values,
-            weights_B,
-            batch["language_ids"][:, 0],
-            languages,
+            self.name, values, weights_B, batch["language_ids"][:, 0], languages
         )
         return Loss({self.name: (nll_B * weights_B).sum()}, metrics)
 
@@ -169,9 +137,7 @@ class HardestNegative(Objective):
         place_BL = jnp.cumsum(there_BL, axis=1).astype(jnp.uint32)
         ids_BL = batch["input_ids"].astype(jnp.uint32) + 1
         # Two texts of one number would cost one negative in 4e9.
-        mixed_BL = (ids_BL * jnp.uint32(2654435761)) ^ (
-            place_BL * jnp.uint32(2246822519)
-        )
+        mixed_BL = (ids_BL * jnp.uint32(2654435761)) ^ (place_BL * jnp.uint32(2246822519))
         mixed_BL = (mixed_BL ^ (mixed_BL >> 15)) * jnp.uint32(3266489917)
         mixed_BL = mixed_BL ^ (mixed_BL >> 13)
         return jnp.where(there_BL, mixed_BL, 0).sum(axis=1, dtype=jnp.uint32)

@@ -45,16 +45,11 @@ class SpanQA(Objective):
         "example_weights",
     )
     coefficients: dict[str, float] = dataclasses.field(
-        default_factory=lambda: {"span_qa": 1.0},
-        hash=False,
+        default_factory=lambda: {"span_qa": 1.0}, hash=False
     )
     continues_encoder = False
 
-    def flops_per_token(
-        self,
-        config: ModelConfig,
-        shapes: Shapes,
-    ) -> float | None:
+    def flops_per_token(self, config: ModelConfig, shapes: Shapes) -> float | None:
         return flops_of_labels(config, shapes)
 
     def attention(self) -> AttentionSpec:
@@ -64,49 +59,25 @@ class SpanQA(Objective):
         return {"span_qa": batch["example_weights"].sum()}
 
     def loss(
-        self,
-        model: Encoder,
-        params: Params,
-        batch: Batch,
-        rng: Array | None,
-        languages: int,
+        self, model: Encoder, params: Params, batch: Batch, rng: Array | None, languages: int
     ) -> Loss:
         logits_BLC = self.logits(model, params, batch, rng)
-        targets_BC = jnp.stack(
-            [batch["start_positions"], batch["end_positions"]],
-            axis=-1,
-        )
+        targets_BC = jnp.stack([batch["start_positions"], batch["end_positions"]], axis=-1)
         # Over the columns of a row: where, not which class.
         log_p_BLC = jax.nn.log_softmax(logits_BLC, axis=1)
-        nll_BC = -jnp.take_along_axis(log_p_BLC, targets_BC[:, None], axis=1)[
-            :,
-            0,
-        ]
+        nll_BC = -jnp.take_along_axis(log_p_BLC, targets_BC[:, None], axis=1)[:, 0]
         weights_B = batch["example_weights"]
         # The mean of both, as BERT's run_squad.py has it.
         loss_B = nll_BC.mean(-1)
-        correct_B = (
-            (logits_BLC.argmax(1) == targets_BC).all(-1).astype(jnp.float32)
-        )
+        correct_B = (logits_BLC.argmax(1) == targets_BC).all(-1).astype(jnp.float32)
         values = {"loss": loss_B, "accuracy": correct_B}
         metrics = metrics_by_language(
-            self.name,
-            values,
-            weights_B,
-            batch["language_ids"][:, 0],
-            languages,
+            self.name, values, weights_B, batch["language_ids"][:, 0], languages
         )
-        return Loss(
-            terms={"span_qa": (loss_B * weights_B).sum()},
-            metrics=metrics,
-        )
+        return Loss(terms={"span_qa": (loss_B * weights_B).sum()}, metrics=metrics)
 
     def logits(
-        self,
-        model: Encoder,
-        params: Params,
-        batch: Batch,
-        rng: Array | None = None,
+        self, model: Encoder, params: Params, batch: Batch, rng: Array | None = None
     ) -> Array:
         """float32 logits_BLC, of first and last column; far below all others outside
         `answer_columns`."""
@@ -116,7 +87,7 @@ class SpanQA(Objective):
                 f"model {config.name} has num_labels={config.num_labels}, "
                 f"classifier={config.classifier!r}; answers as spans need num_labels=2 and"
                 ' classifier="spans": '
-                "add --gin_file gin/runs/span_qa.gin",
+                "add --gin_file gin/runs/span_qa.gin"
             )
         encode_rng, head_rng = split_key(rng)
         h_BLD = model.encode(params, batch, self.attention(), rng=encode_rng)

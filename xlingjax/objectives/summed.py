@@ -50,13 +50,7 @@ class Summed:
             if rng is not None:
                 # No two objectives drop the same units.
                 part_rng = jax.random.fold_in(rng, number)
-            loss = objective.loss(
-                model,
-                params,
-                batch[name],
-                part_rng,
-                languages,
-            )
+            loss = objective.loss(model, params, batch[name], part_rng, languages)
             for term, value in loss.terms.items():
                 terms[f"{name}/{term}"] = value
             metrics[name] = loss.metrics

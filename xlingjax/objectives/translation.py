@@ -52,26 +52,18 @@ class Translation(TokenObjective):
         Ramp.parse(self.factor)
         if not 0 <= self.smoothing < 1:
             raise UserError(
-                f"{self.name}: label smoothing {self.smoothing} must be at least 0 and below 1",
+                f"{self.name}: label smoothing {self.smoothing} must be at least 0 and below 1"
             )
 
     @property
     def coefficients(self) -> dict[str, float | Ramp]:
         return {self.name: Ramp.coefficient(self.factor)}
 
-    def flops_per_token(
-        self,
-        config: ModelConfig,
-        shapes: Shapes,
-    ) -> float | None:
+    def flops_per_token(self, config: ModelConfig, shapes: Shapes) -> float | None:
         if config.streams:
             # The predicting streams are not counted.
             return None
-        return decoder_flops_per_token(
-            config,
-            shapes["input_ids"][1],
-            shapes["decoder_ids"][1],
-        )
+        return decoder_flops_per_token(config, shapes["input_ids"][1], shapes["decoder_ids"][1])
 
     def attention(self) -> AttentionSpec:
         # The encoder's; the decoder's masks are the model's own (`seq2seq.SELF`, `CROSS`).
@@ -91,10 +83,7 @@ class Translation(TokenObjective):
         both = {}
         for name in INPUTS:
             decoder_name = f"decoder_{name.removeprefix('input_')}"
-            both[name] = jnp.concatenate(
-                [batch[name], batch[decoder_name]],
-                axis=1,
-            )
+            both[name] = jnp.concatenate([batch[name], batch[decoder_name]], axis=1)
         shape = both["input_ids"].shape
         is_target = jnp.arange(shape[1]) >= batch["input_ids"].shape[1]
         return {
@@ -120,12 +109,7 @@ class Translation(TokenObjective):
         """shift_BLD: of the columns of `words`."""
         decode = with_decoder(model, self.name).decode
         h_BTD = self.decoded(decode, model, params, batch, rng, shift_BLD)
-        return {
-            self.name: behind(
-                at_target(h_BTD, batch),
-                batch["input_ids"].shape[1],
-            ),
-        }
+        return {self.name: behind(at_target(h_BTD, batch), batch["input_ids"].shape[1])}
 
     def decoded(
         self,
@@ -146,37 +130,21 @@ class Translation(TokenObjective):
             source_shift_BSD = shift_BLD[:, :length]
             target_shift_BTD = shift_BLD[:, length:]
         memory_BSD = model.encode(
-            params,
-            batch,
-            self.attention(),
-            rng=keys[0],
-            shift_BLD=source_shift_BSD,
+            params, batch, self.attention(), rng=keys[0], shift_BLD=source_shift_BSD
         )
-        return decode(
-            params,
-            batch,
-            memory_BSD,
-            rng=keys[1],
-            shift_BTD=target_shift_BTD,
-        )
+        return decode(params, batch, memory_BSD, rng=keys[1], shift_BTD=target_shift_BTD)
 
 
 def at_target(h_BTD: Array, batch: Batch) -> Predictions:
     """A prediction at every column of the decoder."""
     return at_all(
-        h_BTD,
-        batch["decoder_targets"],
-        batch["decoder_weights"],
-        batch["decoder_language_ids"],
+        h_BTD, batch["decoder_targets"], batch["decoder_weights"], batch["decoder_language_ids"]
     )
 
 
 def behind(predictions: Predictions, length: int) -> Predictions:
     """With the columns counted behind `length` of the source."""
-    return dataclasses.replace(
-        predictions,
-        columns=predictions.columns + length,
-    )
+    return dataclasses.replace(predictions, columns=predictions.columns + length)
 
 
 def with_decoder(model: Encoder, name: str) -> Seq2Seq:
@@ -184,6 +152,6 @@ def with_decoder(model: Encoder, name: str) -> Seq2Seq:
     if not isinstance(model, Seq2Seq):
         raise UserError(
             f"objective {name} needs a decoder and model {model.config.name} has none: set"
-            " DECODER_LAYERS, or give an encoder-decoder",
+            " DECODER_LAYERS, or give an encoder-decoder"
         )
     return model

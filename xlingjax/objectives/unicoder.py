@@ -61,11 +61,7 @@ class CLWR(TokenObjective):
         return {self.name: batch["target_weights"].sum()}
 
     def mixtures(
-        self,
-        model: Encoder,
-        params: Params,
-        batch: Batch,
-        shift_BLD: Array | None = None,
+        self, model: Encoder, params: Params, batch: Batch, shift_BLD: Array | None = None
     ) -> tuple[Array, Array]:
         """(x_BLD, attention_BLS): the input of the layers, and how much of which word is in it."""
         return model.recover_words(params, batch, partner, shift_BLD=shift_BLD)
@@ -82,26 +78,11 @@ class CLWR(TokenObjective):
         x_BLD, _ = self.mixtures(model, params, batch, shift_BLD)
         # The paper does not say whether positions and languages are added to the mixtures.
         if self.raw:
-            h_BLD = model.encode(
-                params,
-                batch,
-                self.attention(),
-                rng=rng,
-                states_BLD=x_BLD,
-            )
+            h_BLD = model.encode(params, batch, self.attention(), rng=rng, states_BLD=x_BLD)
         else:
-            h_BLD = model.encode(
-                params,
-                batch,
-                self.attention(),
-                rng=rng,
-                words_BLD=x_BLD,
-            )
+            h_BLD = model.encode(params, batch, self.attention(), rng=rng, words_BLD=x_BLD)
         predictions = at_all(
-            h_BLD,
-            batch["input_ids"],
-            batch["target_weights"],
-            batch["language_ids"],
+            h_BLD, batch["input_ids"], batch["target_weights"], batch["language_ids"]
         )
         return {self.name: predictions}
 
@@ -123,11 +104,7 @@ class CLPC(Objective):
     def coefficients(self) -> dict[str, float]:
         return {self.name: 1.0}
 
-    def flops_per_token(
-        self,
-        config: ModelConfig,
-        shapes: Shapes,
-    ) -> float | None:
+    def flops_per_token(self, config: ModelConfig, shapes: Shapes) -> float | None:
         return flops_of_labels(config, shapes)
 
     def attention(self) -> AttentionSpec:
@@ -148,18 +125,10 @@ class CLPC(Objective):
         rng: Array | None = None,
         shift_BLD: Array | None = None,
     ) -> dict[str, Predictions]:
-        h_BLD = model.encode(
-            params,
-            batch,
-            self.attention(),
-            rng=rng,
-            shift_BLD=shift_BLD,
-        )
+        h_BLD = model.encode(params, batch, self.attention(), rng=rng, shift_BLD=shift_BLD)
         h_B1D = h_BLD[:, :1]
         # Padding has side 0, so the second text is wherever the side is not.
-        second_B = jnp.where(batch["sides"] > 0, batch["language_ids"], -1).max(
-            axis=1,
-        )
+        second_B = jnp.where(batch["sides"] > 0, batch["language_ids"], -1).max(axis=1)
         predictions = Predictions(
             states=h_B1D,
             columns=jnp.zeros((h_B1D.shape[0], 1), jnp.int32),
@@ -170,12 +139,7 @@ class CLPC(Objective):
         return {self.name: predictions}
 
     def loss(
-        self,
-        model: Encoder,
-        params: Params,
-        batch: Batch,
-        rng: Array | None,
-        languages: int,
+        self, model: Encoder, params: Params, batch: Batch, rng: Array | None, languages: int
     ) -> Loss:
         encode_rng, head_rng = split_key(rng)
         first = self.predictions(model, params, batch, encode_rng)[self.name]
@@ -187,11 +151,7 @@ class CLPC(Objective):
         weights_B = batch["example_weights"]
         values = {"loss": nll_B, "accuracy": correct_B}
         metrics = metrics_by_language(
-            self.name,
-            values,
-            weights_B,
-            first.languages[:, 0],
-            languages,
+            self.name, values, weights_B, first.languages[:, 0], languages
         )
         return Loss({self.name: (nll_B * weights_B).sum()}, metrics)
 
@@ -231,44 +191,23 @@ class DAN(Objective):
         return (batch["pack_ids"] > 0).any(axis=1).astype(jnp.float32)
 
     def loss(
-        self,
-        model: Encoder,
-        params: Params,
-        batch: Batch,
-        rng: Array | None,
-        languages: int,
+        self, model: Encoder, params: Params, batch: Batch, rng: Array | None, languages: int
     ) -> Loss:
         # Cosines; an average may be 0, as of a row that only fills the batch.
         u_BF, v_BF = model.averages(params, batch)
-        u_BF = u_BF / jnp.maximum(
-            jnp.linalg.norm(u_BF, axis=1, keepdims=True),
-            1e-6,
-        )
-        v_BF = v_BF / jnp.maximum(
-            jnp.linalg.norm(v_BF, axis=1, keepdims=True),
-            1e-6,
-        )
+        u_BF = u_BF / jnp.maximum(jnp.linalg.norm(u_BF, axis=1, keepdims=True), 1e-6)
+        v_BF = v_BF / jnp.maximum(jnp.linalg.norm(v_BF, axis=1, keepdims=True), 1e-6)
         weights_B = self._weights_B(batch)
         # Row i's translation stands in column i; rows that only fill the batch are no candidates.
         candidate_1B = weights_B[None, :] > 0
         # Cosines lie in -1 .. 1: without a scale their softmax stays nearly even.
         scores_BB = self.scale * u_BF @ v_BF.T
-        scores_BB = jnp.where(
-            candidate_1B,
-            scores_BB,
-            jnp.finfo(jnp.float32).min,
-        )
+        scores_BB = jnp.where(candidate_1B, scores_BB, jnp.finfo(jnp.float32).min)
         nll_B = -jnp.diagonal(jax.nn.log_softmax(scores_BB, axis=1))
-        correct_B = jnp.float32(
-            scores_BB.argmax(axis=1) == jnp.arange(scores_BB.shape[0]),
-        )
+        correct_B = jnp.float32(scores_BB.argmax(axis=1) == jnp.arange(scores_BB.shape[0]))
         values = {"loss": nll_B, "accuracy": correct_B}
         metrics = metrics_by_language(
-            self.name,
-            values,
-            weights_B,
-            batch["language_ids"][:, 0],
-            languages,
+            self.name, values, weights_B, batch["language_ids"][:, 0], languages
         )
         return Loss({self.name: (nll_B * weights_B).sum()}, metrics)
 

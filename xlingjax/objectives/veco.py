@@ -65,24 +65,22 @@ class VECO(TokenObjective):
             if kind not in KINDS:
                 raise UserError(
                     f"{self.name}: factors of {kind!r}: the terms are {', '.join(KINDS)}"
-                    " (VECO_FACTORS)",
+                    " (VECO_FACTORS)"
                 )
             # What is wrong with it is said now, not at the first step.
             try:
                 values = Ramp.parse(factor).values
             except UserError as error:
-                raise UserError(
-                    f"{self.name}: VECO_FACTORS of {kind}: {error}",
-                ) from None
+                raise UserError(f"{self.name}: VECO_FACTORS of {kind}: {error}") from None
             if not all(0 <= value < math.inf for value in values):
                 raise UserError(
                     f"{self.name}: the factor {factor} of {kind} must be a number of 0 or more"
-                    " (VECO_FACTORS)",
+                    " (VECO_FACTORS)"
                 )
         if not self._kinds:
             raise UserError(
                 f"{self.name}: VECO_FACTORS leaves no term; in the first phase (FIRST_PHASE) there"
-                " is plug_in alone",
+                " is plug_in alone"
             )
 
     def _factor(self, kind: str) -> float | Ramp:
@@ -161,14 +159,7 @@ class VECO(TokenObjective):
     ) -> dict[str, Predictions]:
         # Each pass has a dropout of its own.
         keys = split_key(rng, 3)
-        h_BLD, s_BLD = self.states(
-            model,
-            params,
-            batch,
-            keys[0],
-            keys[1],
-            shift_BLD,
-        )
+        h_BLD, s_BLD = self.states(model, params, batch, keys[0], keys[1], shift_BLD)
         predictions = {}
         for kind, states_BLD in (("plug_out", h_BLD), ("plug_in", s_BLD)):
             for term, half in halves(self._sides(kind), batch):
@@ -178,13 +169,7 @@ class VECO(TokenObjective):
             if not self.reset_positions:
                 one_text = as_one_text(batch)
             spec = AttentionSpec(bidirectional)
-            t_BLD = model.encode(
-                params,
-                one_text,
-                spec,
-                rng=keys[2],
-                shift_BLD=shift_BLD,
-            )
+            t_BLD = model.encode(params, one_text, spec, rng=keys[2], shift_BLD=shift_BLD)
             predictions[f"{self.name}_tlm"] = at_slots(t_BLD, batch)
         # In the order of the terms; what no term is paid for is not handed on, and XLA drops it.
         return {term: predictions[term] for term in self.coefficients}
@@ -205,16 +190,11 @@ class VECO(TokenObjective):
             raise UserError(
                 f"model {model.config.name} has"
                 f" cross_attention_query={model.config.cross_attention_query!r} and the objective"
-                f" query={self.query!r}: set CROSS_ATTENTION_QUERY, which sets both",
+                f" query={self.query!r}: set CROSS_ATTENTION_QUERY, which sets both"
             )
         batch = as_two_texts(batch)
         h_BLD = model.encode(
-            params,
-            batch,
-            self.attention(),
-            rng=h_rng,
-            shift_BLD=shift_BLD,
-            texts=texts,
+            params, batch, self.attention(), rng=h_rng, shift_BLD=shift_BLD, texts=texts
         )
         # Keys and values of every layer of S are the other side's final H (§2.1), so that one pass
         # gives them for all layers.
@@ -253,15 +233,8 @@ def as_two_texts(batch: Batch) -> dict[str, Array]:
     sides_BL = batch["sides"]
     before_BL = jnp.pad(sides_BL[:, :-1], ((0, 0), (1, 0)))
     opens_BL = (sides_BL == 1) & (before_BL == 0)
-    opening_BL = jnp.take_along_axis(
-        batch["input_ids"],
-        _first_columns(batch),
-        axis=1,
-    )
-    return {
-        **batch,
-        "input_ids": jnp.where(opens_BL, opening_BL, batch["input_ids"]),
-    }
+    opening_BL = jnp.take_along_axis(batch["input_ids"], _first_columns(batch), axis=1)
+    return {**batch, "input_ids": jnp.where(opens_BL, opening_BL, batch["input_ids"])}
 
 
 def _first_columns(batch: Batch) -> Array:

@@ -44,9 +44,7 @@ class Finding:
 
 
 def verify(
-    objectives: Mapping[str, tuple[Objective, BatchSource]],
-    model: Encoder,
-    rows: int,
+    objectives: Mapping[str, tuple[Objective, BatchSource]], model: Encoder, rows: int
 ) -> Iterator[Finding]:
     """The leak test of every objective on the first rows of a batch of its own, with random
     parameters. objectives: by the names of their stages."""
@@ -54,34 +52,20 @@ def verify(
     for stage, (objective, source) in objectives.items():
         # Of real text, so that packs, sides and padding are those of a run.
         drawn = source.next()
-        batch = {
-            name: np.asarray(drawn[name][:rows]) for name in objective.reads
-        }
+        batch = {name: np.asarray(drawn[name][:rows]) for name in objective.reads}
         # Back-translation predicts from a source that it writes first: the second pass is tested.
         objective, batch = as_read(objective, model, params, batch)
         exact = model.config.dtype == "float32"
         words = objective.words(batch)
-        for name, seen in prediction_visibility(
-            objective,
-            model,
-            params,
-            batch,
-        ).items():
+        for name, seen in prediction_visibility(objective, model, params, batch).items():
             yield finding(stage, name, seen, words, exact=exact)
 
 
 def finding(
-    objective: str,
-    predictions: str,
-    found: Visibility,
-    batch: dict[str, np.ndarray],
-    exact: bool,
+    objective: str, predictions: str, found: Visibility, batch: dict[str, np.ndarray], exact: bool
 ) -> Finding:
     # A slot that nothing may reach and nothing reached is an unused one.
-    made_BM1 = found.allowed.any(-1, keepdims=True) | found.moved.any(
-        -1,
-        keepdims=True,
-    )
+    made_BM1 = found.allowed.any(-1, keepdims=True) | found.moved.any(-1, keepdims=True)
     words_BMS = made_BM1 & (batch["pack_ids"] > 0)[:, None, :]
     return Finding(
         objective,
@@ -107,9 +91,7 @@ def random_parameters(model: Encoder) -> Any:
         # A key for each leaf, or leaves of one shape would get the same noise.
         leaves, tree = jax.tree.flatten(params)
         keys = jax.random.split(jax.random.fold_in(key, 1), len(leaves))
-        leaves = [
-            noisy(leaf, key) for leaf, key in zip(leaves, keys, strict=True)
-        ]
+        leaves = [noisy(leaf, key) for leaf, key in zip(leaves, keys, strict=True)]
         return tree.unflatten(leaves)
 
     return make(jax.random.key(0))
@@ -119,12 +101,7 @@ def table(findings: Sequence[Finding], title: str) -> Any:
     """A rich table, a line per finding."""
     from rich.table import Table
 
-    result = Table(
-        title=title,
-        title_justify="left",
-        box=None,
-        header_style="dim",
-    )
+    result = Table(title=title, title_justify="left", box=None, header_style="dim")
     for name in ("objective", "predictions"):
         # rich would shorten names to fit a narrow terminal.
         longest = max(len(getattr(f, name)) for f in findings)
@@ -134,16 +111,6 @@ def table(findings: Sequence[Finding], title: str) -> Any:
     result.add_column("verdict")
     style = {"ok": "green", "leaks": "red", "blind": "red"}
     for f in findings:
-        counts = (
-            f"{f.hidden:,}",
-            f"{f.leaks:,}",
-            f"{f.seen:,}",
-            f"{f.moved:,}",
-        )
-        result.add_row(
-            f.objective,
-            f.predictions,
-            *counts,
-            f"[{style[f.verdict]}]{f.verdict}[/]",
-        )
+        counts = (f"{f.hidden:,}", f"{f.leaks:,}", f"{f.seen:,}", f"{f.moved:,}")
+        result.add_row(f.objective, f.predictions, *counts, f"[{style[f.verdict]}]{f.verdict}[/]")
     return result

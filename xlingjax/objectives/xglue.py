@@ -10,14 +10,7 @@ from xlingjax.errors import UserError
 from xlingjax.model.encoder import Encoder
 from xlingjax.model.masks import Fields, Mask, bidirectional, first_side
 from xlingjax.model.ngram_decoder import NgramSeq2Seq, from_first
-from xlingjax.objectives.base import (
-    INPUTS,
-    Array,
-    Batch,
-    Params,
-    Predictions,
-    at_all,
-)
+from xlingjax.objectives.base import INPUTS, Array, Batch, Params, Predictions, at_all
 from xlingjax.objectives.ramp import Ramp
 from xlingjax.objectives.translation import Translation, behind, with_decoder
 
@@ -48,13 +41,11 @@ class XFNP(Translation):
     def __post_init__(self):
         super().__post_init__()
         if self.skip not in SKIPS:
-            raise UserError(
-                f"{self.name}: skip={self.skip!r} must be target, runs or none",
-            )
+            raise UserError(f"{self.name}: skip={self.skip!r} must be target, runs or none")
         if not self.alphas or min(self.alphas) < 0 or not any(self.alphas):
             raise UserError(
                 f"{self.name}: alphas {self.alphas} must not be negative, nor all 0; give one per"
-                " stream (XFNP_ALPHAS; STREAMS or GENERATION_STREAMS says how many)",
+                " stream (XFNP_ALPHAS; STREAMS or GENERATION_STREAMS says how many)"
             )
 
     @property
@@ -71,16 +62,11 @@ class XFNP(Translation):
     @property
     def coefficients(self) -> dict[str, float | Ramp]:
         factor = super().coefficients[self.name]
-        return {
-            term: alpha * factor
-            for term, alpha in zip(self.terms, self.alphas, strict=True)
-        }
+        return {term: alpha * factor for term, alpha in zip(self.terms, self.alphas, strict=True)}
 
     def masks(self) -> dict[str, Mask]:
         """Over the columns of `words`, those of the main stream behind those of the encoder."""
-        return {
-            f"stream {i}": stream_prefix(i) for i in range(len(self.alphas))
-        }
+        return {f"stream {i}": stream_prefix(i) for i in range(len(self.alphas))}
 
     def evidence(self) -> dict[str, Mask]:
         """Over the columns of `words`."""
@@ -130,10 +116,7 @@ class XFNP(Translation):
 
 def place_in_target(batch: Batch) -> Array:
     """[B, T]: how many words of its example's target stand before each one."""
-    decoder = {
-        "input_ids": batch["decoder_ids"],
-        "pack_ids": batch["decoder_pack_ids"],
-    }
+    decoder = {"input_ids": batch["decoder_ids"], "pack_ids": batch["decoder_pack_ids"]}
     return from_first(Fields.from_batch(decoder)).position
 
 
@@ -148,9 +131,7 @@ def stream_prefix(i: int) -> Mask:
         first = jnp.where(target, k.position, beyond).min(-1, keepdims=True)
         return target & ((k.position <= q.position - i) | (k.position == first))
 
-    return (bidirectional & (first_side | Mask("lagging", allow))).named(
-        f"stream_prefix({i})",
-    )
+    return (bidirectional & (first_side | Mask("lagging", allow))).named(f"stream_prefix({i})")
 
 
 def with_streams(model: Encoder, name: str, streams: int) -> NgramSeq2Seq:
@@ -159,6 +140,6 @@ def with_streams(model: Encoder, name: str, streams: int) -> NgramSeq2Seq:
         raise UserError(
             f"objective {name} trains {streams} predicting streams and the decoder of model"
             f" {model.config.name} has {model.config.streams}: set STREAMS={streams}"
-            " (model.streams), or other alphas",
+            " (model.streams), or other alphas"
         )
     return model

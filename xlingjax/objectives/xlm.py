@@ -43,11 +43,7 @@ class MLM(TokenObjective):
     chunk: int = CHUNK
     reads = INPUTS + SLOTS
 
-    def flops_per_token(
-        self,
-        config: ModelConfig,
-        shapes: Shapes,
-    ) -> float | None:
+    def flops_per_token(self, config: ModelConfig, shapes: Shapes) -> float | None:
         return flops_at_slots(config, shapes)
 
     def attention(self) -> AttentionSpec:
@@ -68,13 +64,7 @@ class MLM(TokenObjective):
         rng: Array | None = None,
         shift_BLD: Array | None = None,
     ) -> dict[str, Predictions]:
-        h_BLD = model.encode(
-            params,
-            batch,
-            self.attention(),
-            rng=rng,
-            shift_BLD=shift_BLD,
-        )
+        h_BLD = model.encode(params, batch, self.attention(), rng=rng, shift_BLD=shift_BLD)
         return {self.name: at_slots(h_BLD, batch)}
 
 
@@ -101,20 +91,12 @@ class CLM(TokenObjective):
     reads = INPUTS
     continues_encoder = False
 
-    def flops_per_token(
-        self,
-        config: ModelConfig,
-        shapes: Shapes,
-    ) -> float | None:
+    def flops_per_token(self, config: ModelConfig, shapes: Shapes) -> float | None:
         return flops_per_token(config, shapes["input_ids"][1], 1.0, causal=True)
 
     def attention(self) -> AttentionSpec:
         # `bidirectional` keeps packed examples apart, `causal` the later tokens of the same one.
-        return AttentionSpec(
-            causal & bidirectional,
-            causal=True,
-            packed=self.packed,
-        )
+        return AttentionSpec(causal & bidirectional, causal=True, packed=self.packed)
 
     def evidence(self) -> dict[str, Mask]:
         return {self.name: causal & bidirectional}
@@ -138,13 +120,7 @@ class CLM(TokenObjective):
         rng: Array | None = None,
         shift_BLD: Array | None = None,
     ) -> dict[str, Predictions]:
-        h_BLD = model.encode(
-            params,
-            batch,
-            self.attention(),
-            rng=rng,
-            shift_BLD=shift_BLD,
-        )
+        h_BLD = model.encode(params, batch, self.attention(), rng=rng, shift_BLD=shift_BLD)
         # The language of a prediction is that of the predicted token.
         predictions = at_all(
             h_BLD,

@@ -11,12 +11,7 @@ from typing import Any
 
 from xlingjax.data.labelled.beside import Pairs, paired
 from xlingjax.data.labelled.records import Example, is_lost, learnable
-from xlingjax.data.labelled.task import (
-    Task,
-    find,
-    part_of,
-    read,
-)
+from xlingjax.data.labelled.task import Task, find, part_of, read
 from xlingjax.errors import UserError
 from xlingjax.preprocessors.training_set import Training
 
@@ -40,11 +35,7 @@ class TrainingPairs:
 
 
 def training_pairs(
-    task: Task,
-    data: str | Path,
-    training: Training,
-    origin: str,
-    language: str,
+    task: Task, data: str | Path, training: Training, origin: str, language: str
 ) -> TrainingPairs:
     """One translated part of `training`, each example beside the gold one of `Task.trained_on`.
 
@@ -68,17 +59,11 @@ def training_pairs(
     if len(records) != len(translated):
         raise UserError(
             f"{place}: {len(records)} examples, but {len(translated)} in the translation that they"
-            " label: label it again",
+            " label: label it again"
         )
     gold = whole.records(task, data, "gold", task.trained_on)
     gold_path = find(task, data, "train", task.trained_on).paths[0]
-    pairs = paired(
-        task.full_name,
-        translated,
-        gold,
-        language,
-        f"{task.trained_on!r} ({gold_path})",
-    )
+    pairs = paired(task.full_name, translated, gold, language, f"{task.trained_on!r} ({gold_path})")
     kept = _rows_of(task, data, training.split, gold)
     learnt = []
     beside = []
@@ -98,10 +83,7 @@ def training_pairs(
 
 
 def _rows_of(
-    task: Task,
-    data: str | Path,
-    split: str,
-    gold: Sequence[Any],
+    task: Task, data: str | Path, split: str, gold: Sequence[Any]
 ) -> Sequence[int] | set[int]:
     """The rows of the whole training set `gold` that are in a part of it."""
     _, chosen = part_of(split)
@@ -114,12 +96,7 @@ def _rows_of(
 # ---- what is predicted ---------------------------------------------------------------------------
 
 
-def beside_of(
-    task: Task,
-    data: str | Path,
-    split: str,
-    language: str,
-) -> tuple[str, str]:
+def beside_of(task: Task, data: str | Path, split: str, language: str) -> tuple[str, str]:
     """(split, language) of what stands beside the examples of a language: its own set translated
     into `Task.trained_on`, else that language's set, of which it is the translation. Raises
     UserError where there is neither."""
@@ -136,9 +113,7 @@ def beside_of(
     # Of other classes and ranks it shows when lines are compared.
     if corresponds or task.kind not in _FORMATS:
         return split, task.trained_on
-    raise UserError(
-        f"{task.full_name}: {_missing(task, data, name, language)}",
-    )
+    raise UserError(f"{task.full_name}: {_missing(task, data, name, language)}")
 
 
 def _missing(task: Task, data: str | Path, name: str, language: str) -> str:
@@ -168,12 +143,7 @@ class Standing:
     """What is said of examples without a translation; "": there are none."""
 
 
-def standing_beside(
-    task: Task,
-    data: str | Path,
-    split: str,
-    language: str,
-) -> Standing:
+def standing_beside(task: Task, data: str | Path, split: str, language: str) -> Standing:
     """What stands beside the examples of a language, in their order. An example whose translation
     is missing or lost stands beside itself. Raises UserError as `beside_of` and `paired` do."""
     records = read(task, data, split, language)
@@ -188,10 +158,7 @@ def standing_beside(
         if partner is not None and not _is_empty(pivot[partner]):
             found = pivot[partner]
         beside.append(found)
-    return Standing(
-        beside,
-        pairs.said(str(path), "they stand beside themselves"),
-    )
+    return Standing(beside, pairs.said(str(path), "they stand beside themselves"))
 
 
 def _is_empty(record: Any) -> bool:
@@ -202,12 +169,7 @@ def _is_empty(record: Any) -> bool:
 
 
 def _pairs_of(
-    task: Task,
-    data: str | Path,
-    split: str,
-    there: tuple[str, str],
-    language: str,
-    path: Path,
+    task: Task, data: str | Path, split: str, there: tuple[str, str], language: str, path: Path
 ) -> tuple[Pairs, Sequence[Any]]:
     """The pairs of a set, or of a part of it, and the translations that they are of."""
     name, rows = part_of(split)

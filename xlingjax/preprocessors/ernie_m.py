@@ -46,14 +46,12 @@ class CamlmFeatures(Preprocessor):
 
     def __post_init__(self):
         if self.layout not in LAYOUTS:
-            raise UserError(
-                f"CAMLM layout {self.layout!r} is not one of {', '.join(LAYOUTS)}",
-            )
+            raise UserError(f"CAMLM layout {self.layout!r} is not one of {', '.join(LAYOUTS)}")
         # A word that is kept or replaced would be evidence on its own side.
         if self.masking.mask < 1:
             raise UserError(
                 "CAMLM shows every chosen word as MASK; set mask=1.0, random=0.0"
-                f" (mask={self.masking.mask})",
+                f" (mask={self.masking.mask})"
             )
 
     def text_length(self, length: int) -> int:
@@ -71,11 +69,7 @@ class CamlmFeatures(Preprocessor):
         return 2 * slots_of_a_side(self.masking, self.text_length(length))
 
     def rows(
-        self,
-        records: Records,
-        bases: Sequence[int],
-        length: int,
-        vocabulary: Vocabulary,
+        self, records: Records, bases: Sequence[int], length: int, vocabulary: Vocabulary
     ) -> Rows:
         return pair_rows(
             records,
@@ -88,22 +82,13 @@ class CamlmFeatures(Preprocessor):
         )
 
     def map(
-        self,
-        vocabulary: Vocabulary,
-        counts: np.ndarray,
-        length: int,
+        self, vocabulary: Vocabulary, counts: np.ndarray, length: int
     ) -> Callable[[Batch, Any], Batch]:
         import tensorflow as tf
 
         text = self.text_length(length)
         # Each side's own slots: its cross-entropy is a term of its own (§3.1).
-        mask = masker(
-            self.masking,
-            vocabulary,
-            counts,
-            self.slots(length) // 2,
-            side_by_side=True,
-        )
+        mask = masker(self.masking, vocabulary, counts, self.slots(length) // 2, side_by_side=True)
 
         def is_mask(ids: Any) -> Any:
             return tf.cast(ids == vocabulary.mask_id, tf.int32)
@@ -118,13 +103,7 @@ class CamlmFeatures(Preprocessor):
             used = masked["masked_weights"] > 0
             # A MASK has the position, language and side of the word that it stands for: all that
             # tells the model which one to predict.
-            masks = {
-                "input_ids": tf.where(
-                    used,
-                    vocabulary.mask_id,
-                    vocabulary.pad_id,
-                ),
-            }
+            masks = {"input_ids": tf.where(used, vocabulary.mask_id, vocabulary.pad_id)}
             for name in TOKEN_FIELDS[1:]:
                 of_hidden = tf.gather(batch[name], hidden_columns, batch_dims=1)
                 masks[name] = tf.where(used, of_hidden, 0)
@@ -177,7 +156,7 @@ class BtmlmFeatures(Preprocessor):
         if not 0 < self.proportion < 1:
             raise UserError(
                 "BTMLM's proportion of pseudo tokens must be between 0 and 1, got"
-                f" {self.proportion}",
+                f" {self.proportion}"
             )
         check_placement(self.placement)
 
@@ -211,21 +190,14 @@ class BtmlmFeatures(Preprocessor):
         return 2 * text
 
     def rows(
-        self,
-        records: Records,
-        bases: Sequence[int],
-        length: int,
-        vocabulary: Vocabulary,
+        self, records: Records, bases: Sequence[int], length: int, vocabulary: Vocabulary
     ) -> Rows:
         # As MLM's streams: XLM has no token of its own that opens a text.
         bos = vocabulary.bos_id != vocabulary.eos_id
         return stream_rows(records, bases[0], self.text_length(length), bos=bos)
 
     def map(
-        self,
-        vocabulary: Vocabulary,
-        counts: np.ndarray,
-        length: int,
+        self, vocabulary: Vocabulary, counts: np.ndarray, length: int
     ) -> Callable[[Batch, Any], Batch]:
         import tensorflow as tf
 
@@ -233,7 +205,7 @@ class BtmlmFeatures(Preprocessor):
         if not self.targets or len(self.targets) < 2:
             raise UserError(
                 "BTMLM needs pairs in at least two languages to write pseudo tokens in; set"
-                " PARALLEL",
+                " PARALLEL"
             )
         mask = masker(self.masking, vocabulary, counts, self.slots(length))
         text = self.text_length(length)
@@ -246,17 +218,9 @@ class BtmlmFeatures(Preprocessor):
             used, positions = self._placed(batch, draws, text, places)
             one = tf.ones_like(positions)
             placeholders = {
-                "input_ids": tf.where(
-                    used,
-                    vocabulary.mask_id,
-                    vocabulary.pad_id,
-                ),
+                "input_ids": tf.where(used, vocabulary.mask_id, vocabulary.pad_id),
                 "position_ids": tf.where(used, positions, 0),
-                "language_ids": tf.where(
-                    used,
-                    drawn_language(batch, draws) * one,
-                    0,
-                ),
+                "language_ids": tf.where(used, drawn_language(batch, draws) * one, 0),
                 "pack_ids": tf.cast(used, tf.int32),
                 "sides": tf.cast(used, tf.int32),
             }
@@ -274,10 +238,7 @@ class BtmlmFeatures(Preprocessor):
                 "masked_targets": masked["masked_targets"],
                 "masked_weights": masked["masked_weights"],
                 "original_ids": whole["input_ids"],
-                "is_mask": tf.pad(
-                    is_mask,
-                    [[0, 0], [0, length - text - places]],
-                ),
+                "is_mask": tf.pad(is_mask, [[0, 0], [0, length - text - places]]),
                 "special_ids": special_Z[None, :] * one[:, :1],
                 "pseudo_positions": tf.where(used, columns, 0),
                 "pseudo_weights": tf.cast(used, tf.float32),
@@ -285,13 +246,7 @@ class BtmlmFeatures(Preprocessor):
 
         return extended
 
-    def _placed(
-        self,
-        batch: Batch,
-        draws: Any,
-        text: int,
-        places: int,
-    ) -> tuple[Any, Any]:
+    def _placed(self, batch: Batch, draws: Any, text: int, places: int) -> tuple[Any, Any]:
         """(which placeholders of each row are used, their position ids), both [B, places]."""
         import tensorflow as tf
 
@@ -301,15 +256,10 @@ class BtmlmFeatures(Preprocessor):
         tokens = tf.reduce_sum(tf.cast(real, tf.int32), axis=1, keepdims=True)
         share = self.proportion * tf.cast(tokens, tf.float32)
         # A short text has fewer: the share holds for each row.
-        used = tf.range(places)[None, :] < tf.cast(
-            tf.math.ceil(share - 1e-4),
-            tf.int32,
-        )
+        used = tf.range(places)[None, :] < tf.cast(tf.math.ceil(share - 1e-4), tf.int32)
         start = 0 if self.reset_positions else tokens
         if self.placement == "behind":
-            return used, start + tf.range(places)[None, :] * tf.ones_like(
-                tokens,
-            )
+            return used, start + tf.range(places)[None, :] * tf.ones_like(tokens)
         # Distinct places of the text, in order: where its words would stand in a translation.
         score = tf.where(real, _gumbel(draws, random.PLACES, text), -np.inf)
         offsets = tf.math.top_k(score, places).indices
@@ -322,23 +272,18 @@ def check_placement(placement: str) -> None:
     """Raise UserError for one that is none of `PLACEMENTS`."""
     if placement not in PLACEMENTS:
         raise UserError(
-            f"BTMLM: PSEUDO_PLACEMENT={placement!r} is neither"
-            f" {' nor '.join(PLACEMENTS)}",
+            f"BTMLM: PSEUDO_PLACEMENT={placement!r} is neither {' nor '.join(PLACEMENTS)}"
         )
 
 
-def _language_drawer(
-    targets: Sequence[tuple[int, float]],
-) -> Callable[[Batch, Any], Any]:
+def _language_drawer(targets: Sequence[tuple[int, float]]) -> Callable[[Batch, Any], Any]:
     """The map to [B, 1]: a language by its share, not the row's own (Gumbel-max)."""
     import tensorflow as tf
 
     from xlingjax.data import draws as random
 
     target_T = tf.constant([language for language, _ in targets], tf.int32)
-    log_share_T = tf.math.log(
-        tf.constant([share for _, share in targets], tf.float32),
-    )
+    log_share_T = tf.math.log(tf.constant([share for _, share in targets], tf.float32))
 
     def drawn_language(batch: Batch, draws: Any) -> Any:
         own = batch["language_ids"][:, :1]
@@ -359,13 +304,7 @@ def _gumbel(draws: Any, purpose: int, width: int) -> Any:
     return -tf.math.log(-tf.math.log(uniform))
 
 
-def append(
-    batch: Batch,
-    behind: Batch,
-    text: int,
-    length: int,
-    pad_id: int,
-) -> Batch:
+def append(batch: Batch, behind: Batch, text: int, length: int, pad_id: int) -> Batch:
     """The first `text` columns of the token fields of a batch, then those of `behind`, padded to
     `length`."""
     import tensorflow as tf
@@ -376,9 +315,5 @@ def append(
     for name in TOKEN_FIELDS:
         x = tf.concat([batch[name][:, :text], behind[name]], axis=1)
         room = length - x.shape[1]
-        rows[name] = tf.pad(
-            x,
-            [[0, 0], [0, room]],
-            constant_values=padding[name],
-        )
+        rows[name] = tf.pad(x, [[0, 0], [0, room]], constant_values=padding[name])
     return rows

@@ -53,20 +53,14 @@ def pair_row(
         turn = len(ids)
         # Two ends and a beginning are there in any case;
         # what is beyond three stands between the texts.
-        ids += [vocabulary.eos_id] * (separators - 3) + [
-            *second[:b],
-            vocabulary.eos_id,
-        ]
+        ids += [vocabulary.eos_id] * (separators - 3) + [*second[:b], vocabulary.eos_id]
     columns = np.arange(length, dtype=np.int32)
     valid = columns < len(ids)
     positions = columns
     if reset_positions:
         positions = np.where(columns >= turn, columns - turn, columns)
     return {
-        "input_ids": np.array(
-            ids + [vocabulary.pad_id] * (length - len(ids)),
-            np.int32,
-        ),
+        "input_ids": np.array(ids + [vocabulary.pad_id] * (length - len(ids)), np.int32),
         # 0 where there is padding, so that no row reads beyond the model's table.
         "position_ids": np.where(valid, positions, 0).astype(np.int32),
         "pack_ids": valid.astype(np.int32),
@@ -78,7 +72,7 @@ def _require_room(length: int, separators: int) -> None:
     if length < separators + 2:
         raise UserError(
             f"length {length} leaves no room for a pair between {separators} separators: use at"
-            f" least {separators + 2}",
+            f" least {separators + 2}"
         )
 
 
@@ -128,23 +122,16 @@ def classification_rows(
 
 
 def _pair_rows(
-    examples: Sequence[Example],
-    vocabulary,
-    length: int,
-    reset_positions: bool,
+    examples: Sequence[Example], vocabulary, length: int, reset_positions: bool
 ) -> dict[str, np.ndarray]:
     """The rows of `pair_row`, all at once: one at a time they take longer than their tokens."""
     single = np.array([one.hypothesis is None for one in examples], bool)
     between = pair_separators(vocabulary, reset_positions)
     separators = np.where(single, 2, between)
     _require_room(length, int(separators.max(initial=2)))
-    first_ids, first_lengths = _encoded(
-        [example.premise for example in examples],
-        vocabulary,
-    )
+    first_ids, first_lengths = _encoded([example.premise for example in examples], vocabulary)
     second_ids, second_lengths = _encoded(
-        [example.hypothesis or "" for example in examples],
-        vocabulary,
+        [example.hypothesis or "" for example in examples], vocabulary
     )
     # As `kept_lengths`, of a single text too: its second one is empty.
     budgets = length - separators
@@ -161,9 +148,7 @@ def _pair_rows(
     ids[:, 0] = vocabulary.bos_id
     ids[_between(columns, 1, first)] = _begins(first_ids, first_lengths, first)
     ids[_between(columns, lengths[:, 0] - 1 - second, second)] = _begins(
-        second_ids,
-        second_lengths,
-        second,
+        second_ids, second_lengths, second
     )
     positions = np.broadcast_to(columns, ids.shape)
     if reset_positions:
@@ -176,10 +161,7 @@ def _pair_rows(
     }
 
 
-def _encoded(
-    texts: Sequence[str],
-    vocabulary,
-) -> tuple[np.ndarray, np.ndarray]:
+def _encoded(texts: Sequence[str], vocabulary) -> tuple[np.ndarray, np.ndarray]:
     """(ids of all texts, one behind the other; int64[N]: how many each has)."""
     threads = 1
     if len(texts) >= _MANY:
@@ -188,21 +170,13 @@ def _encoded(
     return ids, lengths.astype(np.int64)
 
 
-def _between(
-    columns: np.ndarray,
-    begins: int | np.ndarray,
-    counts: np.ndarray,
-) -> np.ndarray:
+def _between(columns: np.ndarray, begins: int | np.ndarray, counts: np.ndarray) -> np.ndarray:
     """bool[N, L]: so many columns of each row, from that where it begins."""
     begins_N1 = np.broadcast_to(begins, counts.shape)[:, None]
     return (columns >= begins_N1) & (columns < begins_N1 + counts[:, None])
 
 
-def _begins(
-    ids: np.ndarray,
-    lengths: np.ndarray,
-    kept: np.ndarray,
-) -> np.ndarray:
+def _begins(ids: np.ndarray, lengths: np.ndarray, kept: np.ndarray) -> np.ndarray:
     """The first so many ids of each text, one text behind the other."""
     starts = np.cumsum(lengths) - lengths
     places = np.arange(len(ids)) - np.repeat(starts, lengths)
@@ -227,18 +201,12 @@ def tagged_parts(
     """
     if length < 3:
         raise UserError(
-            f"length {length} leaves no room for a piece between 2 separators: use at least 3",
+            f"length {length} leaves no room for a piece between 2 separators: use at least 3"
         )
     parts = []
     room = length - 2
     for number, sentence in enumerate(sentences):
-        ids, owners = pieces_of_words(
-            sentence.words,
-            language,
-            vocabulary,
-            apart,
-            marks,
-        )
+        ids, owners = pieces_of_words(sentence.words, language, vocabulary, apart, marks)
         # Where each word begins, so that rows are cut between words.
         begins = []
         for i in range(len(ids)):
@@ -280,9 +248,7 @@ def tagged_rows(
     without tags have weight 0. Raises UserError for a tag that is not one of `tags`.
     """
     if pieces not in PIECES:
-        raise UserError(
-            f"pieces={pieces!r} is not one of {', '.join(PIECES)}; set TAGGED_PIECES",
-        )
+        raise UserError(f"pieces={pieces!r} is not one of {', '.join(PIECES)}; set TAGGED_PIECES")
     parts = tagged_parts(sentences, vocabulary, length, language, apart, marks)
     shape = (len(parts), length)
     rows = {}
@@ -294,11 +260,7 @@ def tagged_rows(
     index = {tag: i for i, tag in enumerate(tags)}
     for row, (number, ids, owners) in enumerate(parts):
         used = len(ids) + 2
-        rows["input_ids"][row, :used] = [
-            vocabulary.bos_id,
-            *ids,
-            vocabulary.eos_id,
-        ]
+        rows["input_ids"][row, :used] = [vocabulary.bos_id, *ids, vocabulary.eos_id]
         rows["position_ids"][row, :used] = np.arange(used)
         rows["language_ids"][row, :used] = language_id
         rows["pack_ids"][row, :used] = 1
@@ -315,9 +277,7 @@ def tagged_rows(
                 # Only a word's first piece begins an entity.
                 tag = f"I-{tag[2:]}"
             if tag not in index:
-                raise UserError(
-                    f"tag {tag!r} is not one of {', '.join(tags)}: add it to LABELS",
-                )
+                raise UserError(f"tag {tag!r} is not one of {', '.join(tags)}: add it to LABELS")
             # One further: the row begins with a special token.
             rows["tag_labels"][row, column + 1] = index[tag]
             rows["tag_weights"][row, column + 1] = 1

@@ -48,7 +48,7 @@ class MaskedWordsFeatures(Preprocessor):
         if self.target not in ("words", "text"):
             raise UserError(
                 f"masked_words: target {self.target!r} is neither words nor text: set MASKED_TARGET"
-                " to one of them",
+                " to one of them"
             )
 
     def decoder_columns(self, length: int) -> int:
@@ -58,48 +58,28 @@ class MaskedWordsFeatures(Preprocessor):
         return self.masking.slots(length) + 1
 
     def rows(
-        self,
-        records: Records,
-        bases: Sequence[int],
-        length: int,
-        vocabulary: Vocabulary,
+        self, records: Records, bases: Sequence[int], length: int, vocabulary: Vocabulary
     ) -> Rows:
         return block_rows(records, bases[0], length)
 
     def map(
-        self,
-        vocabulary: Vocabulary,
-        counts: np.ndarray,
-        length: int,
+        self, vocabulary: Vocabulary, counts: np.ndarray, length: int
     ) -> Callable[[Batch, Any], Batch]:
         import tensorflow as tf
 
         slots = self.masking.slots(length)
-        mask = masker(
-            self.masking,
-            vocabulary,
-            counts,
-            slots,
-            words_alone=True,
-        )
+        mask = masker(self.masking, vocabulary, counts, slots, words_alone=True)
 
         def words(masked: Batch, starts_BL: Any) -> Batch:
             """The decoder's fields [B, M + 1] of the masked words and `</s>`."""
-            count_B = tf.reduce_sum(
-                tf.cast(masked["masked_weights"] > 0, tf.int32),
-                axis=1,
-            )
+            count_B = tf.reduce_sum(tf.cast(masked["masked_weights"] > 0, tf.int32), axis=1)
             column = tf.range(slots + 1)[None, :]
             # A row without text has no end either.
             end_B = tf.where(masked["pack_ids"][:, 0] > 0, count_B, -1)
             end_B1 = end_B[:, None]
             used = column <= end_B1
             target_BT = tf.pad(masked["masked_targets"], [[0, 0], [0, 1]])
-            target_BT = tf.where(
-                column == end_B1,
-                vocabulary.eos_id,
-                target_BT,
-            )
+            target_BT = tf.where(column == end_B1, vocabulary.eos_id, target_BT)
             read_BT = tf.concat([starts_BL[:, :1], target_BT[:, :-1]], axis=1)
             # A row is of one text.
             language_B1 = masked["language_ids"][:, :1]
@@ -120,18 +100,11 @@ class MaskedWordsFeatures(Preprocessor):
             at_BML *= masked["masked_weights"][:, :, None]
             # A column predicts the next one's word.
             paid_BL = following(tf.reduce_max(at_BML, axis=1))
-            return {
-                **decoder,
-                "decoder_weights": decoder["decoder_weights"] * paid_BL,
-            }
+            return {**decoder, "decoder_weights": decoder["decoder_weights"] * paid_BL}
 
         def masked_words(batch: Batch, draws: Any) -> Batch:
             masked = mask(batch, draws)
-            starts_BL = start_ids(
-                batch["language_ids"],
-                vocabulary,
-                self.language_tokens,
-            )
+            starts_BL = start_ids(batch["language_ids"], vocabulary, self.language_tokens)
             if self.target == "words":
                 decoder = words(masked, starts_BL)
             else:
@@ -148,23 +121,14 @@ class MaskedTranslationFeatures(TranslationFeatures):
     `TranslationFeatures`."""
 
     name: str = "masked_translation"
-    masking: Masking = field(
-        default_factory=lambda: Masking(0.25, **ALL_SHOWN_AS_MASK),
-    )
+    masking: Masking = field(default_factory=lambda: Masking(0.25, **ALL_SHOWN_AS_MASK))
 
     def map(
-        self,
-        vocabulary: Vocabulary,
-        counts: np.ndarray,
-        length: int,
+        self, vocabulary: Vocabulary, counts: np.ndarray, length: int
     ) -> Callable[[Batch, Any], Batch]:
         divided = super().map(vocabulary, counts, length)
         mask = masker(
-            self.masking,
-            vocabulary,
-            counts,
-            self.masking.slots(length),
-            words_alone=True,
+            self.masking, vocabulary, counts, self.masking.slots(length), words_alone=True
         )
 
         def masked_source(batch: Batch, draws: Any) -> Batch:

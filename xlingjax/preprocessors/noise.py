@@ -53,15 +53,11 @@ class Noise:
 
     def __post_init__(self):
         if self.unit not in UNITS:
-            raise UserError(
-                f"noise: unit={self.unit!r} is neither words nor pieces",
-            )
+            raise UserError(f"noise: unit={self.unit!r} is neither words nor pieces")
         for name in ("infill", "drop", "mask"):
             share = getattr(self, name)
             if not 0 <= share < 1:
-                raise UserError(
-                    f"noise: {name}={share} must be at least 0 and below 1",
-                )
+                raise UserError(f"noise: {name}={share} must be at least 0 and below 1")
         means = [self.poisson]
         if isinstance(self.poisson, Mapping):
             means = list(self.poisson.values())
@@ -69,7 +65,7 @@ class Noise:
         if not means_fit or self.shuffle < 0:
             raise UserError(
                 f"noise: shuffle={self.shuffle} must not be negative, poisson={self.poisson} lie in"
-                " 0..10",
+                " 0..10"
             )
 
     def mean_span(self, language: str) -> float:
@@ -78,7 +74,7 @@ class Noise:
             return float(self.poisson)
         if language not in self.poisson:
             raise UserError(
-                f"noise: poisson={dict(self.poisson)} has no mean for {language!r}; add it",
+                f"noise: poisson={dict(self.poisson)} has no mean for {language!r}; add it"
             )
         return float(self.poisson[language])
 
@@ -150,11 +146,7 @@ class Examples:
         import tensorflow as tf
 
         # Sums only grow along a row: the lowest of an example is that at its first token.
-        first = tf.math.unsorted_segment_min(
-            cumulated(x),
-            self._segment,
-            self._segments,
-        )
+        first = tf.math.unsorted_segment_min(cumulated(x), self._segment, self._segments)
         return tf.gather(first, self._segment)
 
     def rank(self, chosen: Any, score: Any) -> Any:
@@ -212,12 +204,7 @@ def interleaved(x: Any, y: Any) -> Any:
 class Noiser:
     """`Noise` for one vocabulary and run: call it on a `Text` and `Draws`."""
 
-    def __init__(
-        self,
-        noise: Noise,
-        vocabulary: Vocabulary,
-        languages: Sequence[str],
-    ):
+    def __init__(self, noise: Noise, vocabulary: Vocabulary, languages: Sequence[str]):
         """languages: of the run, sorted. Raises UserError for one without a mean length of
         spans, and for none where words are asked for."""
         import tensorflow as tf
@@ -226,7 +213,7 @@ class Noiser:
             raise UserError(
                 "noise: words are told by language; give the languages of the"
                 " run (DenoisingFeatures.languages), or unit='pieces' and no"
-                " infilling",
+                " infilling"
             )
         self.noise = noise
         self._mask_id = vocabulary.mask_id
@@ -239,11 +226,7 @@ class Noiser:
         # P(length <= k) for k = 0, 1, ...: the number of those below a uniform draw is Poisson.
         if noise.infill:
             self._cdf_GK = tf.constant(
-                [
-                    cumulative_poisson(noise.mean_span(code))
-                    for code in languages
-                ],
-                tf.float32,
+                [cumulative_poisson(noise.mean_span(code)) for code in languages], tf.float32
             )
 
     def __call__(self, text: Text, draws: Any) -> Text:
@@ -283,11 +266,7 @@ class Noiser:
             # A MASK may be moved, dropped and hidden again like any word.
             content=interleaved(text.content, tf.ones_like(text.content)),
         )
-        return self._kept(
-            with_masks,
-            interleaved(keep, insert),
-            text.ids.shape[1],
-        )
+        return self._kept(with_masks, interleaved(keep, insert), text.ids.shape[1])
 
     def _word_starts(self, text: Text, whole: bool) -> Any:
         """bool [B, L]: the first token of each word. whole: of words of several pieces; False:
@@ -310,11 +289,7 @@ class Noiser:
         return text.content & (~spaced | begins | opens | masked)
 
     def _span_lengths(
-        self,
-        text: Text,
-        examples: Examples,
-        word: Any,
-        draws: Any,
+        self, text: Text, examples: Examples, word: Any, draws: Any
     ) -> tuple[Any, Any]:
         """(int [B, L]: words in the span whose length was drawn at this word, 0 = none, bool [B,
         L]: whether it is a span of no word)."""
@@ -324,18 +299,12 @@ class Noiser:
 
         words = tf.cast(word, tf.int32)
         total = tf.cast(examples.total(words), tf.float32)
-        budget = tf.cast(
-            tf.math.ceil(self.noise.infill * total - 1e-4),
-            tf.int32,
-        )
+        budget = tf.cast(tf.math.ceil(self.noise.infill * total - 1e-4), tf.int32)
         # Shapes are fixed, so as many lengths are drawn as there are words, and those are used that
         # begin within the budget.
         uniform = draws.uniform(random.SPANS, text.ids.shape[1])
         cdf = tf.gather(self._cdf_GK, text.language)
-        drawn = tf.reduce_sum(
-            tf.cast(uniform[:, :, None] >= cdf, tf.int32),
-            axis=2,
-        )
+        drawn = tf.reduce_sum(tf.cast(uniform[:, :, None] >= cdf, tf.int32), axis=2)
         spent = examples.before(drawn * words)
         used = word & (spent < budget)
         # The last span is cut, so that as many words are hidden as were asked for.
@@ -343,12 +312,7 @@ class Noiser:
         return size, used & (size == 0)
 
     def _covered(
-        self,
-        text: Text,
-        examples: Examples,
-        word: Any,
-        size: Any,
-        draws: Any,
+        self, text: Text, examples: Examples, word: Any, size: Any, draws: Any
     ) -> tuple[Any, Any]:
         """bool [B, L] each: columns that become the MASK of a span, columns that spans hide."""
         import tensorflow as tf
@@ -363,27 +327,15 @@ class Noiser:
         rank = examples.rank(word, draws.uniform(random.STARTS, length))
         start = word & (rank < examples.total(span))
         number = tf.where(start, examples.offset(span) + rank, length)
-        drawn_at = tf.gather(
-            padded(columns_where(span > 0)),
-            number,
-            batch_dims=1,
-        )
-        size_here = tf.where(
-            start,
-            tf.gather(padded(size), drawn_at, batch_dims=1),
-            0,
-        )
+        drawn_at = tf.gather(padded(columns_where(span > 0)), number, batch_dims=1)
+        size_here = tf.where(start, tf.gather(padded(size), drawn_at, batch_dims=1), 0)
 
         # Behind an example's last word the next example's first one ends the span: what lies
         # between is no content, and stays.
         words_before = examples.offset(words)
         last = words_before + examples.total(words)
         end_word = tf.minimum(cumulated(words) + size_here, last)
-        end = tf.gather(
-            padded(columns_where(word), length),
-            end_word,
-            batch_dims=1,
-        )
+        end = tf.gather(padded(columns_where(word), length), end_word, batch_dims=1)
 
         end_BLL = tf.one_hot(end, length, dtype=tf.int32)
         # `one_hot` of a column beyond the row is all zeros: such a span has no end in it.
@@ -393,14 +345,7 @@ class Noiser:
         shown = start & (covering == 1)
         return shown, (covering > 0) & text.content
 
-    def _gaps(
-        self,
-        text: Text,
-        examples: Examples,
-        empty: Any,
-        keep: Any,
-        draws: Any,
-    ) -> Any:
+    def _gaps(self, text: Text, examples: Examples, empty: Any, keep: Any, draws: Any) -> Any:
         """bool [B, L]: columns of an example behind which a MASK is inserted, one per span of no
         word."""
         import tensorflow as tf
@@ -413,11 +358,7 @@ class Noiser:
         # The gaps of lowest rank are a choice without replacement.
         insert = gap & (rank < examples.total(tf.cast(empty, tf.int32)))
         # A row has no more columns than before, so a MASK fits only where spans have made room.
-        room = length - tf.reduce_sum(
-            tf.cast(keep, tf.int32),
-            axis=1,
-            keepdims=True,
-        )
+        room = length - tf.reduce_sum(tf.cast(keep, tf.int32), axis=1, keepdims=True)
         return insert & (cumulated(tf.cast(insert, tf.int32)) < room)
 
     def shuffle(self, text: Text, draws: Any) -> Text:
@@ -429,25 +370,16 @@ class Noiser:
 
         length = text.ids.shape[1]
         words_before = cumulated(tf.cast(text.begins, tf.int32))
-        moved = self.noise.shuffle * tf.cast(
-            draws.uniform(random.SHUFFLE, length),
-            tf.float64,
-        )
+        moved = self.noise.shuffle * tf.cast(draws.uniform(random.SHUFFLE, length), tf.float64)
         # So far apart no word of one example sorts among those of the next.
         apart = tf.cast(text.pack, tf.float64) * self.noise.shuffle
         key = tf.cast(words_before, tf.float64) + apart + moved
-        order = tf.argsort(
-            tf.where(text.begins, key, np.inf),
-            axis=1,
-            stable=True,
-        )
+        order = tf.argsort(tf.where(text.begins, key, np.inf), axis=1, stable=True)
         # Sorting a permutation inverts it: the new place of each word, at its first piece.
         place = of_word(tf.argsort(order, axis=1), text.begins)
         # Between the odd numbers of the words there is one for what stays behind as many of them.
         columns = tf.argsort(
-            tf.where(text.content, 2 * place + 1, 2 * words_before),
-            axis=1,
-            stable=True,
+            tf.where(text.content, 2 * place + 1, 2 * words_before), axis=1, stable=True
         )
         return text.taken(columns, text.pack > 0, self._pad_id)
 
@@ -489,8 +421,5 @@ class Noiser:
 
 def cumulative_poisson(mean: float) -> list[float]:
     """P(k <= 0), P(k <= 1), ... P(k <= LONGEST_SPAN - 1) of a Poisson variable."""
-    chances = [
-        math.exp(-mean) * mean**k / math.factorial(k)
-        for k in range(LONGEST_SPAN)
-    ]
+    chances = [math.exp(-mean) * mean**k / math.factorial(k) for k in range(LONGEST_SPAN)]
     return np.cumsum(chances).tolist()

@@ -12,11 +12,7 @@ from typing import Any
 import numpy as np
 
 from xlingjax.data.labelled.records import Example, Question, Tagged
-from xlingjax.preprocessors.finetuning import (
-    classification_rows,
-    tagged_parts,
-    tagged_rows,
-)
+from xlingjax.preprocessors.finetuning import classification_rows, tagged_parts, tagged_rows
 from xlingjax.preprocessors.span_qa import Window, span_rows
 
 Rows = dict[str, np.ndarray]
@@ -48,14 +44,7 @@ def paired_rows(
     sides = []
     for examples, language in zip((first, second), language_ids, strict=True):
         sides.append(
-            classification_rows(
-                examples,
-                vocabulary,
-                length,
-                labels,
-                language,
-                reset_positions,
-            ),
+            classification_rows(examples, vocabulary, length, labels, language, reset_positions)
         )
     one, two = sides
     # The label is that of the example, in whichever language it is read.
@@ -96,7 +85,7 @@ def paired_span_rows(
                 max_question=max_question,
                 reset_positions=reset_positions,
                 answers=answers,
-            ),
+            )
         )
     (one, windows), (two, others) = sides
     chosen = _nearest(_middles(windows, first), _middles(others, second))
@@ -130,26 +119,15 @@ def paired_tagged_rows(
     rows = []
     middles = []
     for sentences, language, language_id in zip(
-        (first, second),
-        languages,
-        language_ids,
-        strict=True,
+        (first, second), languages, language_ids, strict=True
     ):
         how = (language, apart, marks)
         parts = tagged_parts(sentences, vocabulary, length, *how)
         middles.append(_middles_of_parts(parts))
         rows.append(
             tagged_rows(
-                sentences,
-                vocabulary,
-                length,
-                tags,
-                language,
-                language_id,
-                pieces,
-                apart,
-                marks,
-            ),
+                sentences, vocabulary, length, tags, language, language_id, pieces, apart, marks
+            )
         )
     one, two = rows
     chosen = _nearest(*middles)
@@ -165,10 +143,7 @@ def _side_by_side(one: Rows, two: Rows, names: Sequence[str]) -> Rows:
         rows[name] = np.concatenate([one[name], two[name]], axis=1)
     # The texts within an example need no side: plugged in, each example is one text, as VECO's side
     # is.
-    rows["sides"] = np.concatenate(
-        [np.zeros_like(one["pack_ids"]), two["pack_ids"]],
-        axis=1,
-    )
+    rows["sides"] = np.concatenate([np.zeros_like(one["pack_ids"]), two["pack_ids"]], axis=1)
     return rows
 
 
@@ -197,10 +172,7 @@ def _nearest(parts: Middles, others: Middles) -> np.ndarray:
     return np.array(chosen, np.int64)
 
 
-def _middles(
-    windows: Sequence[Window],
-    questions: Sequence[Question],
-) -> Middles:
+def _middles(windows: Sequence[Window], questions: Sequence[Question]) -> Middles:
     middles = []
     for window in windows:
         begin = window.spans[0, 0]
@@ -210,9 +182,7 @@ def _middles(
     return middles
 
 
-def _middles_of_parts(
-    parts: Sequence[tuple[int, list[int], list[int]]],
-) -> Middles:
+def _middles_of_parts(parts: Sequence[tuple[int, list[int], list[int]]]) -> Middles:
     pieces: dict[int, int] = {}
     for number, ids, _ in parts:
         pieces[number] = pieces.get(number, 0) + len(ids)

@@ -27,11 +27,7 @@ class SentencePairFeatures(Preprocessor):
     fields = TOKEN_FIELDS
 
     def rows(
-        self,
-        records: Records,
-        bases: Sequence[int],
-        length: int,
-        vocabulary: Vocabulary,
+        self, records: Records, bases: Sequence[int], length: int, vocabulary: Vocabulary
     ) -> Rows:
         return pair_rows(
             records,
@@ -45,10 +41,7 @@ class SentencePairFeatures(Preprocessor):
         )
 
     def map(
-        self,
-        vocabulary: Vocabulary,
-        counts: np.ndarray,
-        length: int,
+        self, vocabulary: Vocabulary, counts: np.ndarray, length: int
     ) -> Callable[[Batch, Any], Batch]:
         def unchanged(batch: Batch, draws: Any) -> Batch:
             return batch

@@ -111,9 +111,7 @@ class _Rows:
             where = np.flatnonzero(part_of == number)
             one = self._parts[number]
             found = one.part.rows.take(
-                chosen[where] - self._begins[number],
-                length,
-                one.language_ids,
+                chosen[where] - self._begins[number], length, one.language_ids
             )
             for name, values in found.items():
                 if name not in made:
@@ -125,10 +123,7 @@ class _Rows:
     def shapes(self, batch_size: int) -> dict[str, tuple[int, ...]]:
         """Of a batch of the greatest length."""
         first = self.take(np.zeros(1, np.int64), self._length)
-        return {
-            name: (batch_size, *values.shape[1:])
-            for name, values in first.items()
-        }
+        return {name: (batch_size, *values.shape[1:]) for name, values in first.items()}
 
     def padded_hash(self) -> str:
         """`batch_hash` of all rows, which need not be in memory for it."""
@@ -145,12 +140,7 @@ class _Rows:
 class _Order:
     """Which rows stand in which batch."""
 
-    def __init__(
-        self,
-        parts: Sequence[NamedPart],
-        batch_size: int,
-        seed: int,
-    ):
+    def __init__(self, parts: Sequence[NamedPart], batch_size: int, seed: int):
         self._batch_size = batch_size
         self._seed = seed
         self._drawn = []
@@ -193,13 +183,7 @@ class _Order:
 class _ByLength(_Order):
     """The same, rows of one length together."""
 
-    def __init__(
-        self,
-        parts: Sequence[NamedPart],
-        batch_size: int,
-        seed: int,
-        longest: np.ndarray,
-    ):
+    def __init__(self, parts: Sequence[NamedPart], batch_size: int, seed: int, longest: np.ndarray):
         super().__init__(parts, batch_size, seed)
         self._longest = longest
         # Of a small set, too, batches are of other rows in each epoch.
@@ -224,11 +208,7 @@ class _ByLength(_Order):
         return rows[by_length[turn * size : (turn + 1) * size]]
 
 
-def _hash_of(
-    parts: Sequence[NamedPart],
-    rows: _Rows,
-    by_length: bool,
-) -> str:
+def _hash_of(parts: Sequence[NamedPart], rows: _Rows, by_length: bool) -> str:
     """sha256 (hex) of all rows."""
     of_parts = [(one.part.digest, one.language_ids) for one in parts]
     digest = hashlib.sha256(repr(of_parts).encode()).hexdigest()

@@ -44,10 +44,7 @@ def window_bounds(pieces: int, room: int, stride: int) -> list[tuple[int, int]]:
     return bounds
 
 
-def maximal_context(
-    bounds: Sequence[tuple[int, int]],
-    pieces: int,
-) -> np.ndarray:
+def maximal_context(bounds: Sequence[tuple[int, int]], pieces: int) -> np.ndarray:
     """int[pieces]: the window in which a piece has most on its poorer side, among equals the
     longer, then the earlier one (BERT's `_check_is_max_context`)."""
     at = np.arange(pieces)
@@ -71,7 +68,7 @@ def answer_pieces(question: Question, spans: np.ndarray) -> tuple[int, int]:
     """
     if not question.answers or len(question.starts) != len(question.answers):
         raise UserError(
-            f"question {question.id}: no answer with its start to train on; use a labelled file",
+            f"question {question.id}: no answer with its start to train on; use a labelled file"
         )
     # The first of several, as in run_squad.py; scoring knows them all.
     answer = question.answers[0]
@@ -84,7 +81,7 @@ def answer_pieces(question: Question, spans: np.ndarray) -> tuple[int, int]:
             where = f"it stands at {question.context.find(answer)}"
         raise UserError(
             f"question {question.id}: its answer {answer!r} does not stand at character {begin} of"
-            f" its context ({where}): correct answer_start or remove the question",
+            f" its context ({where}): correct answer_start or remove the question"
         )
     end = begin + len(answer.rstrip())
     # No piece stands for the blanks around it.
@@ -93,17 +90,13 @@ def answer_pieces(question: Question, spans: np.ndarray) -> tuple[int, int]:
     touched = np.flatnonzero((spans[:, 0] < end) & (spans[:, 1] > begin))
     if not touched.size:
         raise UserError(
-            f"question {question.id}: no piece of the vocabulary stands for its answer {answer!r}",
+            f"question {question.id}: no piece of the vocabulary stands for its answer {answer!r}"
         )
     return int(touched[0]), int(touched[-1])
 
 
 def checked_separators(
-    vocabulary,
-    length: int,
-    stride: int,
-    max_question: int,
-    reset_positions: bool,
+    vocabulary, length: int, stride: int, max_question: int, reset_positions: bool
 ) -> int:
     """Special tokens of a row. Raises UserError for sizes that leave no room for a context."""
     separators = pair_separators(vocabulary, reset_positions)
@@ -111,7 +104,7 @@ def checked_separators(
         raise UserError(
             f"rows of {length} tokens with questions of up to {max_question}, windows {stride}"
             f" apart: LENGTH must be above MAX_QUESTION + {separators}, MAX_QUESTION and STRIDE"
-            " above 0",
+            " above 0"
         )
     return separators
 
@@ -135,13 +128,7 @@ def span_rows(
     for files without answers. Raises UserError for sizes that leave no room and for a question's
     faults (see `answer_pieces`).
     """
-    separators = checked_separators(
-        vocabulary,
-        length,
-        stride,
-        max_question,
-        reset_positions,
-    )
+    separators = checked_separators(vocabulary, length, stride, max_question, reset_positions)
     encoded_context = _context_encoder(vocabulary)
     rows = []
     windows = []
@@ -157,31 +144,14 @@ def span_rows(
             first, last = answer_pieces(question, spans)
         # Behind the question and all separators but the last, which closes the row.
         column = len(question_ids) + separators - 1
-        bounds = window_bounds(
-            len(ids),
-            length - separators - len(question_ids),
-            stride,
-        )
+        bounds = window_bounds(len(ids), length - separators - len(question_ids), stride)
         # Windows overlap: at prediction a piece counts in the one that shows most around it.
         best = maximal_context(bounds, len(ids))
         for number, (begin, end) in enumerate(bounds):
-            row = pair_row(
-                question_ids,
-                ids[begin:end],
-                vocabulary,
-                length,
-                reset_positions,
-            )
+            row = pair_row(question_ids, ids[begin:end], vocabulary, length, reset_positions)
             row["answer_columns"] = _answer_columns(column, end - begin, length)
             rows.append(row)
-            windows.append(
-                Window(
-                    index,
-                    column,
-                    spans[begin:end],
-                    best[begin:end] == number,
-                ),
-            )
+            windows.append(Window(index, column, spans[begin:end], best[begin:end] == number))
             start = 0
             stop = 0
             # Held in part is not held: half an answer would be learnt as a whole one.
@@ -203,9 +173,7 @@ def span_rows(
     return arrays, windows
 
 
-def _context_encoder(
-    vocabulary,
-) -> Callable[[str], tuple[list[int], np.ndarray]]:
+def _context_encoder(vocabulary) -> Callable[[str], tuple[list[int], np.ndarray]]:
     """The map of a context to its pieces [n] and their characters int[n, 2]."""
 
     # Several questions ask about one context, which takes long to encode.
@@ -236,13 +204,7 @@ def count_windows(
     reset_positions: bool = False,
 ) -> int:
     """The number of rows that `span_rows` makes."""
-    room = length - checked_separators(
-        vocabulary,
-        length,
-        stride,
-        max_question,
-        reset_positions,
-    )
+    room = length - checked_separators(vocabulary, length, stride, max_question, reset_positions)
     # Several questions ask about one context, which takes long to encode.
     pieces: dict[str, int] = {}
     windows = 0

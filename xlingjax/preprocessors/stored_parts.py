@@ -79,12 +79,7 @@ class Part:
 
     def paths(self) -> tuple[Path, ...]:
         """The files that it is made of."""
-        _, own = self.training.place(
-            self.task,
-            self.data,
-            self.origin,
-            self.language,
-        )
+        _, own = self.training.place(self.task, self.data, self.origin, self.language)
         beside = []
         for _, paths in self._read_beside():
             beside += paths
@@ -93,12 +88,7 @@ class Part:
     def key(self, vocabulary) -> str:
         """All that its rows depend on."""
         task = self.task
-        place, paths = self.training.place(
-            task,
-            self.data,
-            self.origin,
-            self.language,
-        )
+        place, paths = self.training.place(task, self.data, self.origin, self.language)
         files = [place, *map(content_hash, paths)]
         for place, paths in self._read_beside():
             files += ["beside", place, *map(content_hash, paths)]
@@ -121,11 +111,8 @@ class Part:
                 "reading": reading,
                 "rows": _made_by(type(self.training), kind),
                 # Of one's own class too, whose hash may be another's.
-                "vocabulary": [
-                    vocabulary.sha256,
-                    f"{kind.__module__}.{kind.__qualname__}",
-                ],
-            },
+                "vocabulary": [vocabulary.sha256, f"{kind.__module__}.{kind.__qualname__}"],
+            }
         )
 
     def _read_beside(self) -> list[tuple[str, tuple[Path, ...]]]:
@@ -136,12 +123,7 @@ class Part:
         found = [place(self.task, self.data, "gold", self.task.trained_on)]
         if self.origin == "labelled":
             # What the teacher labelled tells what it translates.
-            translated = place(
-                self.task,
-                self.data,
-                "translated",
-                self.language,
-            )
+            translated = place(self.task, self.data, "translated", self.language)
             found.append(translated)
         return found
 
@@ -152,37 +134,17 @@ class Part:
         are "unpaired"; those that are learnt, each with what it stands beside)."""
         if self.paired:
             return self._pairs()
-        records = self.training.records(
-            self.task,
-            self.data,
-            self.origin,
-            self.language,
-        )
+        records = self.training.records(self.task, self.data, self.origin, self.language)
         learnt: Sequence[Any] = records
         # Gold rows are read as they are; machine translation leaves blank sides and lost answers.
         if self.origin not in ("gold", "own"):
             learnt = learnable(records)
-        facts = {
-            "records": len(records),
-            "learnt": len(learnt),
-            "unpaired": "",
-        }
+        facts = {"records": len(records), "learnt": len(learnt), "unpaired": ""}
         return facts, [(record,) for record in learnt]
 
     def _pairs(self) -> tuple[dict[str, Any], list[tuple[Any, ...]]]:
-        pairs = training_pairs(
-            self.task,
-            self.data,
-            self.training,
-            self.origin,
-            self.language,
-        )
-        place = self.training.described(
-            self.task,
-            self.data,
-            self.origin,
-            self.language,
-        )
+        pairs = training_pairs(self.task, self.data, self.training, self.origin, self.language)
+        place = self.training.described(self.task, self.data, self.origin, self.language)
         facts = {
             "records": len(pairs.records) + pairs.lost,
             "learnt": len(pairs.records),
@@ -191,45 +153,23 @@ class Part:
         }
         return facts, [*zip(pairs.records, pairs.beside, strict=True)]
 
-    def rows(
-        self,
-        learnt: Sequence[tuple[Any, ...]],
-        vocabulary,
-    ) -> dict[str, np.ndarray]:
+    def rows(self, learnt: Sequence[tuple[Any, ...]], vocabulary) -> dict[str, np.ndarray]:
         """Arrays [N, length], paired [N, 2 * length], and [N], of no language."""
         sides = [[*side] for side in zip(*learnt, strict=True)]
         if self.paired:
             records, pivot = sides
             return beside_rows(
-                self.task,
-                records,
-                pivot,
-                vocabulary,
-                self.reading,
-                self.language,
-                (0, 0),
+                self.task, records, pivot, vocabulary, self.reading, self.language, (0, 0)
             )
         # Of nothing at all the rows' own makers say that it is nothing.
         (records,) = sides or [[]]
         try:
-            return task_rows(
-                self.task,
-                records,
-                vocabulary,
-                self.reading,
-                self.language,
-                0,
-            )
+            return task_rows(self.task, records, vocabulary, self.reading, self.language, 0)
         except UserError as error:
             # Ids of questions may be numbers of rows, alike in every language.
             if self.task.kind != "span_qa":
                 raise
-            where = self.training.described(
-                self.task,
-                self.data,
-                self.origin,
-                self.language,
-            )
+            where = self.training.described(self.task, self.data, self.origin, self.language)
             raise UserError(f"{where}: {error}") from None
 
 
@@ -283,9 +223,7 @@ def _stored(part: Part, vocabulary, folder: Path) -> StoredPart:
             # Who held the lock has made it.
             found = read_part(folder)
         except ValueError as fault:
-            _say(
-                f"{part.shown}: its rows in {folder} are damaged ({fault}); they are made again",
-            )
+            _say(f"{part.shown}: its rows in {folder} are damaged ({fault}); they are made again")
             shutil.rmtree(folder, ignore_errors=True)
             found = None
         if not found:
@@ -293,7 +231,7 @@ def _stored(part: Part, vocabulary, folder: Path) -> StoredPart:
             found = read_part(folder)
     if not found:
         raise UserError(
-            f"{folder}: the rows of {part.shown} were deleted while they were made: start again",
+            f"{folder}: the rows of {part.shown} were deleted while they were made: start again"
         )
     return found
 
@@ -306,12 +244,7 @@ def _make(part: Part, vocabulary, folder: Path) -> None:
     def chunks() -> Iterator[RaggedRows]:
         for begin in range(0, max(len(learnt), 1), CHUNK_RECORDS):
             rows = part.rows(learnt[begin : begin + CHUNK_RECORDS], vocabulary)
-            yield RaggedRows.of(
-                rows,
-                part.reading.length,
-                vocabulary.pad_id,
-                id_dtype(vocabulary),
-            )
+            yield RaggedRows.of(rows, part.reading.length, vocabulary.pad_id, id_dtype(vocabulary))
 
     write_part(folder, chunks(), facts)
 
@@ -376,11 +309,7 @@ def _environment() -> dict[str, str]:
     if os.environ.get("PYTHONPATH"):
         paths.append(os.environ["PYTHONPATH"])
     # There is a process for each core.
-    return {
-        **os.environ,
-        "PYTHONPATH": os.pathsep.join(paths),
-        "TOKENIZERS_PARALLELISM": "false",
-    }
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "TOKENIZERS_PARALLELISM": "false"}
 
 
 def main(job: str) -> None:

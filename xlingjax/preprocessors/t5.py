@@ -43,13 +43,9 @@ class SpanCorruptionFeatures(Preprocessor):
 
     def __post_init__(self):
         if not 0 < self.density < 1:
-            raise UserError(
-                f"span_corruption: density={self.density} must be above 0 and below 1",
-            )
+            raise UserError(f"span_corruption: density={self.density} must be above 0 and below 1")
         if self.mean_span < 1:
-            raise UserError(
-                f"span_corruption: mean_span={self.mean_span} must be at least 1",
-            )
+            raise UserError(f"span_corruption: mean_span={self.mean_span} must be at least 1")
 
     def hidden(self, tokens: int) -> tuple[int, int]:
         """(tokens that are hidden, spans) of a text of so many tokens."""
@@ -64,7 +60,7 @@ class SpanCorruptionFeatures(Preprocessor):
         if length < 4:
             raise UserError(
                 f"span_corruption: rows of {length} tokens hold no text with a span hidden: set"
-                " LENGTH to 4 or more",
+                " LENGTH to 4 or more"
             )
         tokens = length - 1
         while self._left(tokens + 1) <= length:
@@ -81,11 +77,7 @@ class SpanCorruptionFeatures(Preprocessor):
         return hidden + spans + 1
 
     def rows(
-        self,
-        records: Records,
-        bases: Sequence[int],
-        length: int,
-        vocabulary: Vocabulary,
+        self, records: Records, bases: Sequence[int], length: int, vocabulary: Vocabulary
     ) -> Rows:
         self._require_sentinels(length, vocabulary)
         return stream_rows(records, bases[0], self.columns(length))
@@ -102,19 +94,16 @@ class SpanCorruptionFeatures(Preprocessor):
         if not free:
             raise UserError(
                 f"{what} (layout {vocabulary.layout}) has no special token left to stand for them:"
-                f" train one with `xlingjax vocab --sentinels {spans}`",
+                f" train one with `xlingjax vocab --sentinels {spans}`"
             )
         raise UserError(
             f"{what} has {free} special tokens left to stand for them: set LENGTH to {longest} or"
             f" less, or a longer SPAN_MEAN, or train a vocabulary with `xlingjax vocab --sentinels"
-            f" {spans - free}` or more",
+            f" {spans - free}` or more"
         )
 
     def map(
-        self,
-        vocabulary: Vocabulary,
-        counts: np.ndarray,
-        length: int,
+        self, vocabulary: Vocabulary, counts: np.ndarray, length: int
     ) -> Callable[[Batch, Any], Batch]:
         import tensorflow as tf
 
@@ -125,10 +114,7 @@ class SpanCorruptionFeatures(Preprocessor):
         sentinels = sentinel_ids(vocabulary)
         # T5's stand behind the pieces, the first one last.
         theirs = SimpleNamespace(vocab_size=vocabulary.size + len(sentinels))
-        ours_V = tf.constant(
-            [*range(vocabulary.size), *sentinels[::-1]],
-            tf.int32,
-        )
+        ours_V = tf.constant([*range(vocabulary.size), *sentinels[::-1]], tf.int32)
         columns = self.columns(length)
         targets = self.decoder_columns(length)
         end = vocabulary.eos_id
@@ -137,12 +123,7 @@ class SpanCorruptionFeatures(Preprocessor):
         def corrupted(row: Any) -> Any:
             ids_C, tokens, seeds = row
             text = ids_C[:tokens]
-            mask = t5.random_spans_noise_mask(
-                tokens,
-                self.density,
-                seeds,
-                self.mean_span,
-            )
+            mask = t5.random_spans_noise_mask(tokens, self.density, seeds, self.mean_span)
             sides = []
             for replaced, size in (
                 (t5.noise_span_to_unique_sentinel, length),
@@ -156,10 +137,7 @@ class SpanCorruptionFeatures(Preprocessor):
             return tuple(sides)
 
         def with_spans(batch: Batch, draws: Any) -> Batch:
-            tokens_B = tf.reduce_sum(
-                tf.cast(batch["pack_ids"] > 0, tf.int32),
-                1,
-            )
+            tokens_B = tf.reduce_sum(tf.cast(batch["pack_ids"] > 0, tf.int32), 1)
             seeds = draws.uniform(random.SPANS, 4, maxval=2**31 - 1)
             source_BL, source_B, target_BT, target_B = tf.map_fn(
                 corrupted,
@@ -176,26 +154,14 @@ class SpanCorruptionFeatures(Preprocessor):
                 ),
             )
             # A row is of one text; padding has 0.
-            language_B1 = tf.reduce_max(
-                batch["language_ids"],
-                axis=1,
-                keepdims=True,
-            )
+            language_B1 = tf.reduce_max(batch["language_ids"], axis=1, keepdims=True)
             source = _side(source_B, language_B1, length)
             target = _side(target_B, language_B1, targets)
             used = target["pack_ids"] > 0
-            starts = start_ids(
-                target["language_ids"],
-                vocabulary,
-                self.language_tokens,
-            )
+            starts = start_ids(target["language_ids"], vocabulary, self.language_tokens)
             read = tf.concat([starts[:, :1], target_BT[:, :-1]], axis=1)
             return {
-                "input_ids": tf.where(
-                    source["pack_ids"] > 0,
-                    source_BL,
-                    vocabulary.pad_id,
-                ),
+                "input_ids": tf.where(source["pack_ids"] > 0, source_BL, vocabulary.pad_id),
                 **source,
                 "decoder_ids": tf.where(used, read, vocabulary.pad_id),
                 **{f"decoder_{name}": x for name, x in target.items()},
@@ -241,6 +207,6 @@ def _t5_preprocessors() -> Any:
     except ImportError as error:
         raise UserError(
             f"span_corruption needs t5 ({error}): pip install --no-deps t5==0.9.4 and pip install"
-            " 'xlingjax[t5-needs]'",
+            " 'xlingjax[t5-needs]'"
         ) from None
     return preprocessors

@@ -50,7 +50,7 @@ def task_source(
         if language not in ids:
             raise UserError(
                 f"{training.requested(task, data, language)} is not one of the run's"
-                f" ({', '.join(languages)})",
+                f" ({', '.join(languages)})"
             )
     if paired:
         # What was not translated has nothing to stand beside.
@@ -62,10 +62,7 @@ def task_source(
     rows = []
     counts = []
     for part, name, found in zip(
-        wanted,
-        training.names(task, parts),
-        stored(wanted, vocabulary),
-        strict=True,
+        wanted, training.names(task, parts), stored(wanted, vocabulary), strict=True
     ):
         texts = [part.language]
         count = f"{part.origin} {part.language} {found.facts['learnt']}"
@@ -81,9 +78,6 @@ def task_source(
         reading.length,
         languages=languages,
         seed=seed,
-        identity={
-            "vocabulary": vocabulary.sha256,
-            **training.identity(task, counts, reading),
-        },
+        identity={"vocabulary": vocabulary.sha256, **training.identity(task, counts, reading)},
         by_length=by_length,
     )

@@ -11,16 +11,8 @@ import numpy as np
 from xlingjax.data.labelled.beside import require_parallel
 from xlingjax.data.labelled.task import Task
 from xlingjax.errors import UserError
-from xlingjax.preprocessors.finetuning import (
-    classification_rows,
-    tagged_parts,
-    tagged_rows,
-)
-from xlingjax.preprocessors.plug_in import (
-    paired_rows,
-    paired_span_rows,
-    paired_tagged_rows,
-)
+from xlingjax.preprocessors.finetuning import classification_rows, tagged_parts, tagged_rows
+from xlingjax.preprocessors.plug_in import paired_rows, paired_span_rows, paired_tagged_rows
 from xlingjax.preprocessors.span_qa import count_windows, span_rows
 
 
@@ -60,14 +52,7 @@ def task_rows(
     """Arrays [N, length] and [N]: the fields that the objective of the task's kind reads."""
     length, reset = reading.length, reading.reset_positions
     if task.kind in ("classification", "ranking"):
-        return classification_rows(
-            records,
-            vocabulary,
-            length,
-            task.labels,
-            language_id,
-            reset,
-        )
+        return classification_rows(records, vocabulary, length, task.labels, language_id, reset)
     if task.kind == "tagging":
         return tagged_rows(
             records,
@@ -90,17 +75,11 @@ def task_rows(
             max_question=reading.max_question,
             reset_positions=reset,
         )[0]
-    raise UserError(
-        f"{task.full_name}: a task of {task.kind} is not trained on rows",
-    )
+    raise UserError(f"{task.full_name}: a task of {task.kind} is not trained on rows")
 
 
 def count_rows(
-    task: Task,
-    records: Sequence[Any],
-    vocabulary,
-    reading: Reading,
-    language: str,
+    task: Task, records: Sequence[Any], vocabulary, reading: Reading, language: str
 ) -> int:
     """How many rows `task_rows` makes: windows of questions, parts of long sentences, else one of
     each record."""
@@ -116,14 +95,7 @@ def count_rows(
     if task.kind == "tagging":
         marks = reading.marks or task.marks
         return len(
-            tagged_parts(
-                records,
-                vocabulary,
-                reading.length,
-                language,
-                reading.apart,
-                marks,
-            ),
+            tagged_parts(records, vocabulary, reading.length, language, reading.apart, marks)
         )
     return len(records)
 
@@ -140,13 +112,7 @@ def beside_rows(
     """Rows of plug-in fine-tuning: arrays [N, 2 * length] and [N], `records` of a language beside
     their partners in `Task.trained_on`, row by row. Raises UserError where they do not correspond.
     """
-    require_parallel(
-        task.full_name,
-        records,
-        beside,
-        language,
-        repr(task.trained_on),
-    )
+    require_parallel(task.full_name, records, beside, language, repr(task.trained_on))
     if task.kind == "span_qa":
         return paired_span_rows(
             records,

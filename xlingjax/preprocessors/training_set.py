@@ -10,14 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from xlingjax.data.fingerprint import fingerprint
-from xlingjax.data.labelled.task import (
-    Task,
-    find,
-    languages_present,
-    part_of,
-    read,
-    require_gold,
-)
+from xlingjax.data.labelled.task import Task, find, languages_present, part_of, read, require_gold
 from xlingjax.data.labelled.teacher import labelled_path, read_labelled
 from xlingjax.errors import UserError
 from xlingjax.preprocessors.task_rows import Reading
@@ -62,42 +55,29 @@ class Training:
                 there = ", ".join(languages) or "no language"
                 raise UserError(
                     f"{task.full_name}: {there} has {split} files below {data}, and the strategy is"
-                    " of several: get the others, or name languages",
+                    " of several: get the others, or name languages"
                 )
             for language in sorted(languages):
                 found.append((origin, language))
         if self.labelled:
             names = sorted(Path(self.labelled).glob(f"{task.name}.*.jsonl"))
             if not names:
-                raise UserError(
-                    f"LABELLED={self.labelled}: no {task.name}.LANGUAGE.jsonl there",
-                )
+                raise UserError(f"LABELLED={self.labelled}: no {task.name}.LANGUAGE.jsonl there")
             for path in names:
-                _, _, language = path.name.removesuffix(".jsonl").rpartition(
-                    ".",
-                )
+                _, _, language = path.name.removesuffix(".jsonl").rpartition(".")
                 found.append(("labelled", language))
         if not found:
             raise UserError(
                 f"{task.full_name}: nothing to train on: set TRAIN_LANGUAGES (gold), TRANSLATED or"
-                " LABELLED",
+                " LABELLED"
             )
         return found
 
-    def records(
-        self,
-        task: Task,
-        data: str | Path,
-        origin: str,
-        language: str,
-    ) -> Sequence[Any]:
+    def records(self, task: Task, data: str | Path, origin: str, language: str) -> Sequence[Any]:
         """The examples of one part; what a translation lost is "" and has no answers (see
         `learnable`). Raises UserError as `read` and `require_gold` do."""
         if origin == "labelled":
-            found = read_labelled(
-                labelled_path(self.labelled, task, language),
-                task,
-            )
+            found = read_labelled(labelled_path(self.labelled, task, language), task)
             # Of rows that were held out no translation is learnt either.
             _, chosen = part_of(self.split)
             return found[chosen(len(found))]
@@ -110,11 +90,7 @@ class Training:
         return found
 
     def place(
-        self,
-        task: Task,
-        data: str | Path,
-        origin: str,
-        language: str,
+        self, task: Task, data: str | Path, origin: str, language: str
     ) -> tuple[str, tuple[Path, ...]]:
         """(what tells how they are read, the files) of the examples of one part; ("", ()): there
         are none."""
@@ -130,13 +106,7 @@ class Training:
         reader = told(fingerprint(found.files.read))
         return f"{found.files.place} {reader}", found.paths
 
-    def described(
-        self,
-        task: Task,
-        data: str | Path,
-        origin: str,
-        language: str,
-    ) -> str:
+    def described(self, task: Task, data: str | Path, origin: str, language: str) -> str:
         """What an error in the examples of one part names: their file and language."""
         _, paths = self.place(task, data, origin, language)
         return f"{paths[0]}, {language}"
@@ -149,12 +119,7 @@ class Training:
         """By which the rows of each part are drawn (see `shuffled_rows`)."""
         return [f"{origin} {language}" for origin, language in parts]
 
-    def identity(
-        self,
-        task: Task,
-        read: Sequence[str],
-        reading: Reading,
-    ) -> dict[str, Any]:
+    def identity(self, task: Task, read: Sequence[str], reading: Reading) -> dict[str, Any]:
         """What run.json says of the data; read: what each part holds."""
         return {
             "mixture": f"{task.full_name}: {', '.join(read)}",
@@ -163,11 +128,7 @@ class Training:
         }
 
 
-_TOLD = {
-    "classification": "labelled pairs",
-    "tagging": "tagged sentences",
-    "span_qa": "questions",
-}
+_TOLD = {"classification": "labelled pairs", "tagging": "tagged sentences", "span_qa": "questions"}
 
 
 @dataclass(frozen=True)
@@ -178,37 +139,19 @@ class OwnFiles(Training):
     def parts(self, task: Task, data: str | Path) -> list[tuple[str, str]]:
         return [("own", language) for language in task.languages]
 
-    def records(
-        self,
-        task: Task,
-        data: str | Path,
-        origin: str,
-        language: str,
-    ) -> Sequence[Any]:
+    def records(self, task: Task, data: str | Path, origin: str, language: str) -> Sequence[Any]:
         # Not by `read`: a question without an answer is named, also where none has one.
         found = find(task, data, "train", language)
         return found.files.read(found.paths, task, language)
 
     def place(
-        self,
-        task: Task,
-        data: str | Path,
-        origin: str,
-        language: str,
+        self, task: Task, data: str | Path, origin: str, language: str
     ) -> tuple[str, tuple[Path, ...]]:
         # Those of the pivot, which it is asked for as gold, lie beside the others.
         return super().place(task, data, "gold", language)
 
-    def described(
-        self,
-        task: Task,
-        data: str | Path,
-        origin: str,
-        language: str,
-    ) -> str:
-        return (
-            f"{find(task, data, 'train', language).paths[0]}, counting from 0"
-        )
+    def described(self, task: Task, data: str | Path, origin: str, language: str) -> str:
+        return f"{find(task, data, 'train', language).paths[0]}, counting from 0"
 
     def requested(self, task: Task, data: str | Path, language: str) -> str:
         return f"{find(task, data, 'train', language).paths[0]}: language {language!r}"
@@ -218,12 +161,7 @@ class OwnFiles(Training):
             return [str(number) for number in range(len(parts))]
         return self._languages(task)
 
-    def identity(
-        self,
-        task: Task,
-        read: Sequence[str],
-        reading: Reading,
-    ) -> dict[str, Any]:
+    def identity(self, task: Task, read: Sequence[str], reading: Reading) -> dict[str, Any]:
         found: dict[str, Any] = {
             "mixture": f"{_TOLD[task.kind]} in {', '.join(self._languages(task))}",
             "length": reading.length,

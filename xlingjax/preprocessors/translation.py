@@ -29,11 +29,7 @@ from xlingjax.preprocessors.xlm import is_special
 Batch = dict[str, Any]
 
 
-def start_ids(
-    language_ids: Any,
-    vocabulary: Vocabulary,
-    language_tokens: bool,
-) -> Any:
+def start_ids(language_ids: Any, vocabulary: Vocabulary, language_tokens: bool) -> Any:
     """What the decoder begins with: `</s>`, which leaves the language to its embedding (XLM), or
     the token of the target's language, a row behind the vocabulary's (XGLUE §4.1)."""
     import tensorflow as tf
@@ -73,17 +69,10 @@ class TranslationFeatures(Preprocessor):
             return False
         if not self.directions:
             return True
-        return (
-            f"{first}-{second}" in self.directions
-            or f"{second}-{first}" in self.directions
-        )
+        return f"{first}-{second}" in self.directions or f"{second}-{first}" in self.directions
 
     def rows(
-        self,
-        records: Records,
-        bases: Sequence[int],
-        length: int,
-        vocabulary: Vocabulary,
+        self, records: Records, bases: Sequence[int], length: int, vocabulary: Vocabulary
     ) -> Rows:
         return translation_rows(
             records,
@@ -96,10 +85,7 @@ class TranslationFeatures(Preprocessor):
         )
 
     def map(
-        self,
-        vocabulary: Vocabulary,
-        counts: np.ndarray,
-        length: int,
+        self, vocabulary: Vocabulary, counts: np.ndarray, length: int
     ) -> Callable[[Batch, Any], Batch]:
         import tensorflow as tf
 
@@ -110,20 +96,9 @@ class TranslationFeatures(Preprocessor):
                 # Every source ends in </s>, as a truncated one does at decoding.
                 pack = source["pack_ids"]
                 last = (pack > 0) & (pack != following(pack))
-                source["input_ids"] = tf.where(
-                    last,
-                    vocabulary.eos_id,
-                    source["input_ids"],
-                )
-            starts = start_ids(
-                target["language_ids"],
-                vocabulary,
-                self.language_tokens,
-            )
-            return {
-                **source,
-                **decoder_fields(target, starts, vocabulary.pad_id),
-            }
+                source["input_ids"] = tf.where(last, vocabulary.eos_id, source["input_ids"])
+            starts = start_ids(target["language_ids"], vocabulary, self.language_tokens)
+            return {**source, **decoder_fields(target, starts, vocabulary.pad_id)}
 
         return divided
 
@@ -146,32 +121,19 @@ class DenoisingFeatures(Preprocessor):
 
     def __post_init__(self):
         if self.unit not in ("sentences", "blocks"):
-            raise UserError(
-                f"{self.name}: unit {self.unit!r} is neither sentences nor blocks",
-            )
+            raise UserError(f"{self.name}: unit {self.unit!r} is neither sentences nor blocks")
 
     def rows(
-        self,
-        records: Records,
-        bases: Sequence[int],
-        length: int,
-        vocabulary: Vocabulary,
+        self, records: Records, bases: Sequence[int], length: int, vocabulary: Vocabulary
     ) -> Rows:
         if self.unit == "blocks":
             return block_rows(records, bases[0], length)
         return sentence_rows(
-            records,
-            bases[0],
-            length,
-            max_pieces=self.max_pieces,
-            packing=self.packing,
+            records, bases[0], length, max_pieces=self.max_pieces, packing=self.packing
         )
 
     def map(
-        self,
-        vocabulary: Vocabulary,
-        counts: np.ndarray,
-        length: int,
+        self, vocabulary: Vocabulary, counts: np.ndarray, length: int
     ) -> Callable[[Batch, Any], Batch]:
         import tensorflow as tf
 
@@ -183,20 +145,11 @@ class DenoisingFeatures(Preprocessor):
             real = batch["pack_ids"] > 0
             # What marks where a text begins and ends is not moved or lost.
             content = real & ~tf.gather(special_V, batch["input_ids"])
-            text = Text(
-                batch["input_ids"],
-                batch["pack_ids"],
-                batch["language_ids"],
-                content,
-            )
+            text = Text(batch["input_ids"], batch["pack_ids"], batch["language_ids"], content)
             source = noiser(text, draws)
             # Noise has moved, dropped and inserted tokens: positions are counted anew.
             position = Examples(source.pack).before(tf.ones_like(source.pack))
-            starts = start_ids(
-                batch["language_ids"],
-                vocabulary,
-                self.language_tokens,
-            )
+            starts = start_ids(batch["language_ids"], vocabulary, self.language_tokens)
             return {
                 "input_ids": source.ids,
                 "position_ids": tf.where(source.pack > 0, position, 0),
@@ -222,32 +175,15 @@ class BackTranslationFeatures(Preprocessor):
     language_tokens: bool = False
     name = "back_translation"
     sides = 1
-    fields = (
-        TOKEN_FIELDS[:4]
-        + DECODER_FIELDS
-        + ("special_ids", "edge_ids", "pivot_languages")
-    )
+    fields = TOKEN_FIELDS[:4] + DECODER_FIELDS + ("special_ids", "edge_ids", "pivot_languages")
 
     def rows(
-        self,
-        records: Records,
-        bases: Sequence[int],
-        length: int,
-        vocabulary: Vocabulary,
+        self, records: Records, bases: Sequence[int], length: int, vocabulary: Vocabulary
     ) -> Rows:
-        return sentence_rows(
-            records,
-            bases[0],
-            length,
-            max_pieces=self.max_pieces,
-            packing=False,
-        )
+        return sentence_rows(records, bases[0], length, max_pieces=self.max_pieces, packing=False)
 
     def map(
-        self,
-        vocabulary: Vocabulary,
-        counts: np.ndarray,
-        length: int,
+        self, vocabulary: Vocabulary, counts: np.ndarray, length: int
     ) -> Callable[[Batch, Any], Batch]:
         import tensorflow as tf
 
@@ -257,37 +193,23 @@ class BackTranslationFeatures(Preprocessor):
         pivots = dict(self.pivots)
         languages = max(pivots, default=0) + 1
         # A language without pivots is translated into itself.
-        choices_of_language = [
-            pivots.get(own, (own,)) for own in range(languages)
-        ]
+        choices_of_language = [pivots.get(own, (own,)) for own in range(languages)]
         counts_of_language = [len(choices) for choices in choices_of_language]
         # [G, C]: a list shorter than the longest begins again; only its own number is drawn from.
         most = max(counts_of_language)
-        table = np.stack(
-            [np.resize(choices, most) for choices in choices_of_language],
-        )
+        table = np.stack([np.resize(choices, most) for choices in choices_of_language])
         pivot_GC = tf.constant(table, tf.int32)
         count_G = tf.constant(counts_of_language)
         special_Z = tf.constant(special_row(vocabulary.special_ids, self.name))
-        edges_E = tf.constant(
-            [vocabulary.bos_id, vocabulary.eos_id, vocabulary.pad_id],
-            tf.int32,
-        )
+        edges_E = tf.constant([vocabulary.bos_id, vocabulary.eos_id, vocabulary.pad_id], tf.int32)
 
         def with_pivots(batch: Batch, draws: Any) -> Batch:
             # A row is one sentence: all its tokens have its language, padding has 0.
             own_B = tf.reduce_max(batch["language_ids"], axis=1)
             count_B = tf.cast(tf.gather(count_G, own_B), tf.float32)
-            choice_B = tf.cast(
-                draws.uniform(random.LANGUAGE, 1)[:, 0] * count_B,
-                tf.int32,
-            )
+            choice_B = tf.cast(draws.uniform(random.LANGUAGE, 1)[:, 0] * count_B, tf.int32)
             pivot_BC = tf.gather(pivot_GC, own_B)
-            starts = start_ids(
-                batch["language_ids"],
-                vocabulary,
-                self.language_tokens,
-            )
+            starts = start_ids(batch["language_ids"], vocabulary, self.language_tokens)
             one_B1 = tf.ones_like(own_B)[:, None]
             return {
                 **batch,

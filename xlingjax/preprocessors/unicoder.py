@@ -34,11 +34,7 @@ class ClwrFeatures(Preprocessor):
     fields = (*TOKEN_FIELDS, "target_weights")
 
     def rows(
-        self,
-        records: Records,
-        bases: Sequence[int],
-        length: int,
-        vocabulary: Vocabulary,
+        self, records: Records, bases: Sequence[int], length: int, vocabulary: Vocabulary
     ) -> Rows:
         return pair_rows(
             records,
@@ -52,10 +48,7 @@ class ClwrFeatures(Preprocessor):
         )
 
     def map(
-        self,
-        vocabulary: Vocabulary,
-        counts: np.ndarray,
-        length: int,
+        self, vocabulary: Vocabulary, counts: np.ndarray, length: int
     ) -> Callable[[Batch, Any], Batch]:
         import tensorflow as tf
 
@@ -87,19 +80,13 @@ class ClMlmFeatures(Preprocessor):
 
     def __post_init__(self):
         if self.parity not in PARITIES:
-            raise UserError(
-                f"parity {self.parity!r} is not one of {', '.join(PARITIES)}",
-            )
+            raise UserError(f"parity {self.parity!r} is not one of {', '.join(PARITIES)}")
 
     def slots(self, length: int) -> int:
         return self.masking.slots(length)
 
     def rows(
-        self,
-        records: Records,
-        bases: Sequence[int],
-        length: int,
-        vocabulary: Vocabulary,
+        self, records: Records, bases: Sequence[int], length: int, vocabulary: Vocabulary
     ) -> Rows:
         return switched_rows(
             records,
@@ -112,10 +99,7 @@ class ClMlmFeatures(Preprocessor):
         )
 
     def map(
-        self,
-        vocabulary: Vocabulary,
-        counts: np.ndarray,
-        length: int,
+        self, vocabulary: Vocabulary, counts: np.ndarray, length: int
     ) -> Callable[[Batch, Any], Batch]:
         return masker(self.masking, vocabulary, counts, self.slots(length))
 
@@ -150,11 +134,7 @@ class ClpcFeatures(Preprocessor):
         return " beside another pair's text, its wrong partner (give more pairs, or NEGATIVES)"
 
     def rows(
-        self,
-        records: Records,
-        bases: Sequence[int],
-        length: int,
-        vocabulary: Vocabulary,
+        self, records: Records, bases: Sequence[int], length: int, vocabulary: Vocabulary
     ) -> Rows:
         if self.mined:
             return mined_rows(
@@ -174,10 +154,7 @@ class ClpcFeatures(Preprocessor):
         )
 
     def map(
-        self,
-        vocabulary: Vocabulary,
-        counts: np.ndarray,
-        length: int,
+        self, vocabulary: Vocabulary, counts: np.ndarray, length: int
     ) -> Callable[[Batch, Any], Batch]:
         return lambda batch, draws: batch
 
@@ -192,11 +169,7 @@ class DanFeatures(Preprocessor):
     fields = TOKEN_FIELDS
 
     def rows(
-        self,
-        records: Records,
-        bases: Sequence[int],
-        length: int,
-        vocabulary: Vocabulary,
+        self, records: Records, bases: Sequence[int], length: int, vocabulary: Vocabulary
     ) -> Rows:
         return pair_rows(
             records,
@@ -209,9 +182,6 @@ class DanFeatures(Preprocessor):
         )
 
     def map(
-        self,
-        vocabulary: Vocabulary,
-        counts: np.ndarray,
-        length: int,
+        self, vocabulary: Vocabulary, counts: np.ndarray, length: int
     ) -> Callable[[Batch, Any], Batch]:
         return lambda batch, draws: batch

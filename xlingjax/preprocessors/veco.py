@@ -34,11 +34,7 @@ class VecoFeatures(Preprocessor):
         return 2 * slots_of_a_side(self.masking, length)
 
     def rows(
-        self,
-        records: Records,
-        bases: Sequence[int],
-        length: int,
-        vocabulary: Vocabulary,
+        self, records: Records, bases: Sequence[int], length: int, vocabulary: Vocabulary
     ) -> Rows:
         return pair_rows(
             records,
@@ -51,20 +47,11 @@ class VecoFeatures(Preprocessor):
         )
 
     def map(
-        self,
-        vocabulary: Vocabulary,
-        counts: np.ndarray,
-        length: int,
+        self, vocabulary: Vocabulary, counts: np.ndarray, length: int
     ) -> Callable[[Batch, Any], Batch]:
         # The losses of x and of y are terms of their own, each the mean over its own words.
         slots = slots_of_a_side(self.masking, length)
-        return masker(
-            self.masking,
-            vocabulary,
-            counts,
-            slots,
-            side_by_side=True,
-        )
+        return masker(self.masking, vocabulary, counts, slots, side_by_side=True)
 
 
 @dataclass(frozen=True)
@@ -82,10 +69,6 @@ class VecoTextFeatures(Preprocessor):
     map = VecoFeatures.map
 
     def rows(
-        self,
-        records: Records,
-        bases: Sequence[int],
-        length: int,
-        vocabulary: Vocabulary,
+        self, records: Records, bases: Sequence[int], length: int, vocabulary: Vocabulary
     ) -> Rows:
         return segment_rows(records, bases[0], length, packing=self.packing)

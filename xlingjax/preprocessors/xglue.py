@@ -52,17 +52,14 @@ class XfnpFeatures(Preprocessor):
     def __post_init__(self):
         if not 0 < self.span < self.block:
             raise UserError(
-                f"xfnp: span={self.span} must be at least 1 and below block={self.block}",
+                f"xfnp: span={self.span} must be at least 1 and below block={self.block}"
             )
         # For its errors: wrong shares are said now, not at the first batch.
         self._masking()
 
     def _masking(self) -> Masking:
         return Masking(
-            self.span / self.block,
-            self.mask,
-            self.random,
-            random_range=self.random_range,
+            self.span / self.block, self.mask, self.random, random_range=self.random_range
         )
 
     def decoder_columns(self, length: int) -> int:
@@ -73,24 +70,17 @@ class XfnpFeatures(Preprocessor):
         if not targets:
             raise UserError(
                 f"xfnp: rows of {length} tokens have no room for a run of {self.span} in"
-                f" {self.block}: set LENGTH to {self.block + 1} or more, or a smaller block",
+                f" {self.block}: set LENGTH to {self.block + 1} or more, or a smaller block"
             )
         return targets
 
     def rows(
-        self,
-        records: Records,
-        bases: Sequence[int],
-        length: int,
-        vocabulary: Vocabulary,
+        self, records: Records, bases: Sequence[int], length: int, vocabulary: Vocabulary
     ) -> Rows:
         return block_rows(records, bases[0], length, packing=self.packing)
 
     def map(
-        self,
-        vocabulary: Vocabulary,
-        counts: np.ndarray,
-        length: int,
+        self, vocabulary: Vocabulary, counts: np.ndarray, length: int
     ) -> Callable[[Batch, Any], Batch]:
         import tensorflow as tf
 
@@ -112,11 +102,7 @@ class XfnpFeatures(Preprocessor):
             run = self.span * size // self.block
             # A block has one draw, that of its first column.
             first = tf.maximum(tf.range(length)[None, :] - place, 0)
-            uniform = tf.gather(
-                draws.uniform(random.STARTS, length),
-                first,
-                batch_dims=1,
-            )
+            uniform = tf.gather(draws.uniform(random.STARTS, length), first, batch_dims=1)
             starts = size - run + 1
             start = tf.cast(uniform * tf.cast(starts, tf.float32), tf.int32)
             # A draw just below 1 may round up to the number of starts.

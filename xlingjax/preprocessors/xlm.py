@@ -50,30 +50,21 @@ class Masking:
 
     def __post_init__(self):
         if not 0 < self.rate < 1:
-            raise UserError(
-                f"the mask rate must be between 0 and 1, got {self.rate}",
-            )
+            raise UserError(f"the mask rate must be between 0 and 1, got {self.rate}")
         # Shares such as 0.7 and 0.3 may sum to a hair more than 1 in floating point.
-        if (
-            min(self.mask, self.random) < 0
-            or self.mask + self.random > 1 + 1e-9
-        ):
+        if min(self.mask, self.random) < 0 or self.mask + self.random > 1 + 1e-9:
             raise UserError(
                 f"mask and random shares must be in 0..1 and sum to at most 1, got {self.mask},"
-                f" {self.random}",
+                f" {self.random}"
             )
         if self.count not in ("exact", "bernoulli"):
-            raise UserError(
-                f"mask count must be exact or bernoulli, got '{self.count}'",
-            )
+            raise UserError(f"mask count must be exact or bernoulli, got '{self.count}'")
         if self.random_range not in ("ordinary", "all"):
-            raise UserError(
-                f"random_range must be ordinary or all, got '{self.random_range}'",
-            )
+            raise UserError(f"random_range must be ordinary or all, got '{self.random_range}'")
         if self.count == "bernoulli" and self.subsampling:
             raise UserError(
                 "frequency subsampling draws an exact number of positions; set count='exact' or"
-                " subsampling=0",
+                " subsampling=0"
             )
 
     def exponent(self, vocabulary: Vocabulary) -> float:
@@ -102,10 +93,7 @@ def is_special(vocabulary: Vocabulary) -> np.ndarray:
     return np.isin(np.arange(vocabulary.size), sorted(vocabulary.special_ids))
 
 
-def replacer(
-    masking: Masking,
-    vocabulary: Vocabulary,
-) -> Callable[[Any, Any], Any]:
+def replacer(masking: Masking, vocabulary: Vocabulary) -> Callable[[Any, Any], Any]:
     """The map (ids [B, W], `Draws`) -> what is shown in their place [B, W]."""
     import tensorflow as tf
 
@@ -155,10 +143,7 @@ def masker(
 
     from xlingjax.data import draws as random
 
-    log_weight_V = tf.constant(
-        _log_weights(masking, vocabulary, counts, words_alone),
-        tf.float32,
-    )
+    log_weight_V = tf.constant(_log_weights(masking, vocabulary, counts, words_alone), tf.float32)
     show = replacer(masking, vocabulary)
 
     def mask(batch: Batch, draws: Any) -> Batch:
@@ -169,17 +154,11 @@ def masker(
         if side_by_side:
             # So each side begins an example of its own, whose first token is never chosen.
             example = packs * 2 + batch["sides"]
-            groups = [
-                real & (batch["sides"] == 0),
-                real & (batch["sides"] == 1),
-            ]
+            groups = [real & (batch["sides"] == 0), real & (batch["sides"] == 1)]
         else:
             example = packs
             groups = [real]
-        left_neighbour = tf.concat(
-            [tf.zeros_like(packs[:, :1]), example[:, :-1]],
-            axis=1,
-        )
+        left_neighbour = tf.concat([tf.zeros_like(packs[:, :1]), example[:, :-1]], axis=1)
         # The first token of an example says where it begins and is no word to predict.
         starts = example != left_neighbour
         log_weight = tf.gather(log_weight_V, ids)
@@ -187,11 +166,7 @@ def masker(
         # Gumbel-top-k: the k largest of log w + Gumbel noise are k draws without replacement in
         # proportion to w.
         # The double logarithm below is infinite at 0 and at 1.
-        uniform = tf.clip_by_value(
-            draws.uniform(random.SELECT, length),
-            1e-7,
-            1 - 1e-7,
-        )
+        uniform = tf.clip_by_value(draws.uniform(random.SELECT, length), 1e-7, 1 - 1e-7)
         score = log_weight - tf.math.log(-tf.math.log(uniform))
         positions_of_groups = []
         used_of_groups = []
@@ -211,11 +186,7 @@ def masker(
         row_and_column = tf.stack([row_numbers, positions], axis=-1)
         return {
             **batch,
-            "input_ids": tf.tensor_scatter_nd_update(
-                ids,
-                row_and_column,
-                shown,
-            ),
+            "input_ids": tf.tensor_scatter_nd_update(ids, row_and_column, shown),
             "masked_positions": positions,
             "masked_targets": tf.where(used, original, 0),
             "masked_weights": tf.cast(used, tf.float32),
@@ -225,10 +196,7 @@ def masker(
 
 
 def _log_weights(
-    masking: Masking,
-    vocabulary: Vocabulary,
-    counts: np.ndarray,
-    words_alone: bool,
+    masking: Masking, vocabulary: Vocabulary, counts: np.ndarray, words_alone: bool
 ) -> np.ndarray:
     """[V]: the logarithm of the weight with which each token is chosen."""
     exponent = masking.exponent(vocabulary)
@@ -239,12 +207,7 @@ def _log_weights(
     return log_weights
 
 
-def _number_to_choose(
-    masking: Masking,
-    real: Any,
-    eligible: Any,
-    uniform: Any,
-) -> Any:
+def _number_to_choose(masking: Masking, real: Any, eligible: Any, uniform: Any) -> Any:
     """[B]: how many positions are predicted of those that are `eligible` [B, L]. real [B, L]: no
     padding. uniform [B, L]: the draws that the scores of `_choose` are made of."""
     import tensorflow as tf
@@ -265,12 +228,7 @@ def _number_to_choose(
     return tf.minimum(count, eligible_tokens)
 
 
-def _choose(
-    count: Any,
-    eligible: Any,
-    score: Any,
-    slots: int,
-) -> tuple[Any, Any]:
+def _choose(count: Any, eligible: Any, score: Any, slots: int) -> tuple[Any, Any]:
     """(positions [B, slots] in order, which of them are used): the `count` [B] of highest score
     [B, L] among those that are `eligible` [B, L]."""
     import tensorflow as tf
@@ -291,10 +249,7 @@ def slots_of_a_side(masking: Masking, length: int) -> int:
 
 
 def _masked_map(
-    masking: Masking,
-    slots: int,
-    vocabulary: Vocabulary,
-    counts: np.ndarray,
+    masking: Masking, slots: int, vocabulary: Vocabulary, counts: np.ndarray
 ) -> Callable[[Batch, Any], Batch]:
     mask = masker(masking, vocabulary, counts, slots)
 
@@ -315,7 +270,7 @@ def _checked_slots(slots: int | None, masking: Masking, length: int) -> int:
     if slots < least:
         raise UserError(
             f"{slots} prediction slots cannot hold {masking.rate:.0%} of {length} tokens; set at"
-            f" least {least}",
+            f" least {least}"
         )
     return min(slots, length)
 
@@ -331,27 +286,14 @@ class ClmFeatures(Preprocessor):
     fields = TOKEN_FIELDS[:4]
 
     def rows(
-        self,
-        records: Records,
-        bases: Sequence[int],
-        length: int,
-        vocabulary: Vocabulary,
+        self, records: Records, bases: Sequence[int], length: int, vocabulary: Vocabulary
     ) -> Rows:
         # XLM-R opens each chunk with `<s>`; XLM has no token of its own for that.
         bos = vocabulary.bos_id != vocabulary.eos_id
-        return stream_rows(
-            records,
-            bases[0],
-            length,
-            stream_length=self.stream_length,
-            bos=bos,
-        )
+        return stream_rows(records, bases[0], length, stream_length=self.stream_length, bos=bos)
 
     def map(
-        self,
-        vocabulary: Vocabulary,
-        counts: np.ndarray,
-        length: int,
+        self, vocabulary: Vocabulary, counts: np.ndarray, length: int
     ) -> Callable[[Batch, Any], Batch]:
         return lambda batch, draws: batch
 
@@ -375,10 +317,7 @@ class MlmFeatures(Preprocessor):
     rows = ClmFeatures.rows
 
     def map(
-        self,
-        vocabulary: Vocabulary,
-        counts: np.ndarray,
-        length: int,
+        self, vocabulary: Vocabulary, counts: np.ndarray, length: int
     ) -> Callable[[Batch, Any], Batch]:
         return _masked_map(self.masking, self.slots(length), vocabulary, counts)
 
@@ -408,11 +347,7 @@ class TlmFeatures(Preprocessor):
         return _checked_slots(self.prediction_slots, self.masking, length)
 
     def rows(
-        self,
-        records: Records,
-        bases: Sequence[int],
-        length: int,
-        vocabulary: Vocabulary,
+        self, records: Records, bases: Sequence[int], length: int, vocabulary: Vocabulary
     ) -> Rows:
         return pair_rows(
             records,
@@ -427,9 +362,6 @@ class TlmFeatures(Preprocessor):
         )
 
     def map(
-        self,
-        vocabulary: Vocabulary,
-        counts: np.ndarray,
-        length: int,
+        self, vocabulary: Vocabulary, counts: np.ndarray, length: int
     ) -> Callable[[Batch, Any], Batch]:
         return _masked_map(self.masking, self.slots(length), vocabulary, counts)

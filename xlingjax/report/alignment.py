@@ -12,11 +12,7 @@ from xlingjax.report.run import Run
 
 
 @drawing.styled
-def picture(
-    alignment: Alignment,
-    words: tuple[Sequence[str], Sequence[str]],
-    links: Links,
-) -> Any:
+def picture(alignment: Alignment, words: tuple[Sequence[str], Sequence[str]], links: Links) -> Any:
     """Words down and across; colour: the highest cosine of their pieces, dots: links."""
     left, right = words
     # NaN until a pair of pieces is met: 0 would be a cosine, higher than a negative one.

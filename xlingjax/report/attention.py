@@ -30,9 +30,7 @@ def title(of_one: Mapping[str, Any]) -> str:
     return ", ".join(words)
 
 
-def lines(
-    of_one: Mapping[str, Any],
-) -> list[tuple[str, str, str, float, float]]:
+def lines(of_one: Mapping[str, Any]) -> list[tuple[str, str, str, float, float]]:
     """`HEAD` of each piece; the last is its share of all the other text's pieces."""
     pieces = of_one["pieces"]
     second = of_one["second"]
@@ -50,7 +48,7 @@ def lines(
                 round(shares[most], 3),
                 # Shares are kept rounded, and may sum to a little more.
                 round(min(sum(others), 1.0), 3),
-            ),
+            )
         )
     return found
 
@@ -75,17 +73,11 @@ def picture(of_one: Mapping[str, Any]) -> Any:
     """Pieces down and across; colour: the share that the row's piece takes from the column's."""
     pieces = of_one["pieces"]
     labels = drawing.piece_labels(pieces)
-    side = (
-        float(np.clip(1.2 + 0.27 * len(pieces), 2.4, 13.0))
-        + drawing.LABEL_INCHES
-    )
+    side = float(np.clip(1.2 + 0.27 * len(pieces), 2.4, 13.0)) + drawing.LABEL_INCHES
     figures, (axis,) = drawing.panels(1, (side + 0.8, side))
     axis.grid(False)
     image = axis.imshow(
-        np.array(of_one["attention"]),
-        cmap="Blues",
-        vmin=0,
-        interpolation="nearest",
+        np.array(of_one["attention"]), cmap="Blues", vmin=0, interpolation="nearest"
     )
     axis.figure.colorbar(image, ax=axis, label="share", shrink=0.6)
     border = of_one["second"] - 0.5

@@ -16,26 +16,11 @@ _TASKS = {
     "ForMaskedLM": ("AutoModelForMaskedLM", "fill-mask"),
     "WithLMHeadModel": ("AutoModelForMaskedLM", "fill-mask"),
     "Model": ("AutoModel", "feature-extraction"),
-    "ForSequenceClassification": (
-        "AutoModelForSequenceClassification",
-        "text-classification",
-    ),
-    "ForTokenClassification": (
-        "AutoModelForTokenClassification",
-        "token-classification",
-    ),
-    "ForConditionalGeneration": (
-        "AutoModelForSeq2SeqLM",
-        "text2text-generation",
-    ),
-    "ForQuestionAnsweringSimple": (
-        "AutoModelForQuestionAnswering",
-        "question-answering",
-    ),
-    "ForQuestionAnswering": (
-        "AutoModelForQuestionAnswering",
-        "question-answering",
-    ),
+    "ForSequenceClassification": ("AutoModelForSequenceClassification", "text-classification"),
+    "ForTokenClassification": ("AutoModelForTokenClassification", "token-classification"),
+    "ForConditionalGeneration": ("AutoModelForSeq2SeqLM", "text2text-generation"),
+    "ForQuestionAnsweringSimple": ("AutoModelForQuestionAnswering", "question-answering"),
+    "ForQuestionAnswering": ("AutoModelForQuestionAnswering", "question-answering"),
 }
 # Figures of `summarise` that a reader of a card asks for.
 _FIGURES = {
@@ -206,28 +191,19 @@ def _task_of(architecture: str) -> tuple[str, str]:
     raise ValueError(f"no export has architecture {architecture}")
 
 
-def _code(
-    auto: str,
-    task: str,
-    embedded: Sequence[str],
-    vectors: Sentences,
-    start: str,
-) -> str:
+def _code(auto: str, task: str, embedded: Sequence[str], vectors: Sentences, start: str) -> str:
     """How the model is used, from the folder in which the card lies. embedded: the languages that
     it embeds; start: see `model_card`."""
     begun = ""
     if start:
         token = json.dumps(start, ensure_ascii=False)
-        begun = (
-            f", decoder_start_token_id=tokenizer.convert_tokens_to_ids({token})"
-        )
+        begun = f", decoder_start_token_id=tokenizer.convert_tokens_to_ids({token})"
     langs = ""
     if embedded:
         # The first of its languages, so that the example runs as it stands.
         number = f'model.config.lang2id["{embedded[0]}"]'
         langs = (
-            f'\ninputs["langs"] = torch.full_like(inputs["input_ids"], {number})'
-            "  # of each token"
+            f'\ninputs["langs"] = torch.full_like(inputs["input_ids"], {number})  # of each token'
         )
     pooled = _POOLED[vectors.pooling or "mean"]
     if vectors.normalize:
@@ -239,22 +215,11 @@ def _code(
     if vectors.prefix:
         # As Python writes it, too.
         prefix = f"{json.dumps(vectors.prefix, ensure_ascii=False)} + "
-    read = _READ[task].format(
-        langs=langs,
-        prefix=prefix,
-        states=states,
-        pooled=pooled,
-        start=begun,
-    )
+    read = _READ[task].format(langs=langs, prefix=prefix, states=states, pooled=pooled, start=begun)
     return _CODE.format(auto=auto, read=read)
 
 
-def _metadata(
-    languages: Sequence[str],
-    task: str,
-    licence: str,
-    base: str,
-) -> str:
+def _metadata(languages: Sequence[str], task: str, licence: str, base: str) -> str:
     values = {
         "language": list(languages),
         "license": licence,
@@ -293,10 +258,7 @@ def _objectives(run: Run) -> str:
         weight = run.record.get("weights", {}).get(objective, "")
         batch = f"{settings.get('batch', '')} x {settings.get('length', '')}"
         rows.append((stage, weight, batch, masked))
-    return _table(
-        ("objective", "weight", "rows x tokens of a batch", "masked"),
-        rows,
-    )
+    return _table(("objective", "weight", "rows x tokens of a batch", "masked"), rows)
 
 
 def _data(run: Run) -> str:
@@ -308,19 +270,8 @@ def _data(run: Run) -> str:
                 share = 0.0
             sentences = f"{line['sentences']:,}"
             tokens = f"{line['tokens']:,}"
-            rows.append(
-                (
-                    stage,
-                    line["name"],
-                    sentences,
-                    tokens,
-                    f"{100 * share:.1f} %",
-                ),
-            )
-    return _table(
-        ("objective", "language", "sentences", "tokens", "share of the draws"),
-        rows,
-    )
+            rows.append((stage, line["name"], sentences, tokens, f"{100 * share:.1f} %"))
+    return _table(("objective", "language", "sentences", "tokens", "share of the draws"), rows)
 
 
 def _measured(run: Run) -> str:
@@ -364,14 +315,12 @@ def _training(run: Run, step: int) -> str:
             done = f"{step:,} of {planned:,} updates"
         lines.append(
             f"- {done} of {optimizer['name']}, peak rate {optimizer['learning_rate']:g}, "
-            f"{optimizer['schedule']} schedule, warm-up of {warmup:,} updates",
+            f"{optimizer['schedule']} schedule, warm-up of {warmup:,} updates"
         )
     machine = run.last_start.get("machine")
     if machine:
         versions = run.last_start.get("versions", {})
-        named = ", ".join(
-            f"{name} {version}" for name, version in versions.items()
-        )
+        named = ", ".join(f"{name} {version}" for name, version in versions.items())
         lines.append(f"- on {machine}; {named}")
     if run.config:
         lines.append("- recipe: config.gin in this folder")

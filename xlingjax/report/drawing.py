@@ -90,10 +90,7 @@ LABEL = 16
 LABEL_INCHES = 0.08 * LABEL
 
 
-def panels(
-    count: int,
-    size: tuple[float, float] = PANEL,
-) -> tuple[list[Any], list[Any]]:
+def panels(count: int, size: tuple[float, float] = PANEL) -> tuple[list[Any], list[Any]]:
     """(`count` figures of `size` inches, the axes of each); no display is needed."""
     # Here, since matplotlib takes long to import and many verbs draw nothing.
     from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -124,10 +121,7 @@ def styled(draw):
     return drawn
 
 
-def _thin(
-    x: Sequence[float],
-    y: Sequence[float],
-) -> tuple[np.ndarray, np.ndarray]:
+def _thin(x: Sequence[float], y: Sequence[float]) -> tuple[np.ndarray, np.ndarray]:
     x = np.asarray(x, float)
     # As floats None is NaN, which leaves a gap in the curve.
     y = np.asarray(y, float)
@@ -234,20 +228,10 @@ def legend_below(axis, handles: Sequence[Any] | None = None) -> None:
         rows += max(name.count("\n") + 1 for name in row)
     width, height = axis.figure.get_size_inches()
     axis.figure.set_size_inches(width, height + 0.17 * rows)
-    axis.figure.legend(
-        handles,
-        names,
-        loc="outside lower left",
-        ncols=columns,
-    )
+    axis.figure.legend(handles, names, loc="outside lower left", ncols=columns)
 
 
-def write_ends(
-    axis,
-    names: Sequence[str],
-    places: Sequence[float],
-    colours: Sequence[str],
-) -> None:
+def write_ends(axis, names: Sequence[str], places: Sequence[float], colours: Sequence[str]) -> None:
     """Names right of the panel, at heights of 0..1 or close by. There may be more colours."""
     _, height = axis.figure.get_size_inches()
     # The axis has about two thirds of the panel's height, and a line of text 12 points.
@@ -351,13 +335,7 @@ def plain_numbers(axis) -> None:
 
 
 def heat_map(
-    axis,
-    cells: np.ndarray,
-    rows: list[str],
-    columns: list[str],
-    form: str,
-    low: float,
-    high: float,
+    axis, cells: np.ndarray, rows: list[str], columns: list[str], form: str, low: float, high: float
 ) -> None:
     axis.grid(False)
     # Of equal values all have the lowest colour.
@@ -387,12 +365,7 @@ def svg(figure: Any) -> str:
     buffer = io.StringIO()
     # Without a date, so that the same run gives the same page.
     figure.savefig(buffer, format="svg", metadata={"Date": None})
-    text = re.sub(
-        r"<metadata>.*?</metadata>",
-        "",
-        buffer.getvalue(),
-        flags=re.DOTALL,
-    )
+    text = re.sub(r"<metadata>.*?</metadata>", "", buffer.getvalue(), flags=re.DOTALL)
     # In a page neither the XML declaration nor the names of its spaces are needed, and these are
     # addresses, of which a page has none.
     text = text[text.index("<svg") :]
@@ -411,9 +384,7 @@ def variable(colour: str) -> str:
 
 
 _VARIABLES = {INK: "var(--ink)", SOFT: "var(--soft)", LINE: "var(--line)"}
-_VARIABLES |= {
-    colour: f"var(--series-{number})" for number, colour in enumerate(COLOURS)
-}
+_VARIABLES |= {colour: f"var(--series-{number})" for number, colour in enumerate(COLOURS)}
 
 
 def drawn(figures: Any, label: str) -> str:

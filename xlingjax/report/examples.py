@@ -10,8 +10,7 @@ from xlingjax.report import drawing, html
 from xlingjax.report.run import Run
 
 SAMPLES_NOTE = (
-    "Blanks show the true piece, green where the model's first guess was right. ▁ opens a"
-    " word."
+    "Blanks show the true piece, green where the model's first guess was right. ▁ opens a word."
 )
 RECOVERY_NOTE = (
     "Each row is a hidden piece, read as a mixture of the translation's pieces in the shares shown;"
@@ -71,15 +70,11 @@ def _blank(slot: Mapping[str, Any]) -> str:
     gap = ""
     if target.startswith("▁"):
         gap = " "
-    return (
-        f'{gap}<span class="{kind}">{html.esc(target.replace("▁", ""))}</span>'
-    )
+    return f'{gap}<span class="{kind}">{html.esc(target.replace("▁", ""))}</span>'
 
 
 def _guesses(predictions: Sequence[tuple[str, float]]) -> str:
-    return ", ".join(
-        f"{html.esc(piece)} {100 * p:.0f} %" for piece, p in predictions
-    )
+    return ", ".join(f"{html.esc(piece)} {100 * p:.0f} %" for piece, p in predictions)
 
 
 def recovery(run: Run) -> list[str]:
@@ -89,10 +84,7 @@ def recovery(run: Run) -> list[str]:
     figures = []
     for sample in values["samples"]:
         figures += recovery_picture(sample)
-    return [
-        drawing.drawn(figures, "attention of word recovery"),
-        html.note(RECOVERY_NOTE),
-    ]
+    return [drawing.drawn(figures, "attention of word recovery"), html.note(RECOVERY_NOTE)]
 
 
 @drawing.styled
@@ -121,20 +113,12 @@ def recovery_picture(sample: Mapping[str, Any]) -> Any:
     axis.set_yticks(range(len(pieces)), drawing.piece_labels(pieces))
     # Level with the pieces, so that a guess stands in the row of the word that it is for.
     guesses = axis.secondary_yaxis("right")
-    guesses.set_yticks(
-        range(len(pieces)),
-        drawing.piece_labels(sample["recovered"]),
-    )
+    guesses.set_yticks(range(len(pieces)), drawing.piece_labels(sample["recovered"]))
     guesses.spines["right"].set_visible(False)
     guesses.tick_params(length=0)
     # Coloured one by one: an axis has one colour for all its labels.
     labels = guesses.get_yticklabels()
-    for label, guess, piece in zip(
-        labels,
-        sample["recovered"],
-        pieces,
-        strict=True,
-    ):
+    for label, guess, piece in zip(labels, sample["recovered"], pieces, strict=True):
         colour = drawing.COLOURS[1]
         if guess == piece:
             colour = drawing.COLOURS[2]
@@ -154,13 +138,11 @@ def pseudo(run: Run) -> list[str]:
         written = []
         for column, piece in sample["pseudo"]:
             shown = html.esc(piece.replace("▁", ""))
-            written.append(
-                f'<span class="pseudo">{shown}</span> <small>{column}</small>',
-            )
+            written.append(f'<span class="pseudo">{shown}</span> <small>{column}</small>')
         parts.append(
             f'<div class="sample"><span class="lang">{html.esc(sample["language"])}</span>'
             # bdi: text from right to left must not turn the rest of the line around.
             f' <bdi>{text}</bdi><p class="guesses">{html.esc(sample["target_language"])}:'
-            f" {' '.join(written)}</p></div>",
+            f" {' '.join(written)}</p></div>"
         )
     return [*parts, html.note(PSEUDO_NOTE)]

@@ -6,15 +6,7 @@ from typing import Any
 from xlingjax.report import drawing, html
 from xlingjax.report.run import Run
 
-HEAD = (
-    "direction",
-    "lines",
-    "BLEU",
-    "chrF",
-    "ROUGE-L",
-    "tokenised BLEU",
-    "wrong language (%)",
-)
+HEAD = ("direction", "lines", "BLEU", "chrF", "ROUGE-L", "tokenised BLEU", "wrong language (%)")
 NOTE = (
     "BLEU: sacreBLEU's, {signatures}. Tokenised BLEU: multi-bleu.perl's, of the texts as they are."
     " ROUGE-L: mean F1 of lower-cased words, of characters where a language has no spaces. Wrong"
@@ -46,9 +38,7 @@ def _tables(values: Mapping[str, Any]) -> list[str]:
         wrong = html.percent(values["wrong_language_rate"][direction])
         rows.append([direction, values["lines"][direction], *scores, wrong])
     # One for each way to cut a language into words.
-    signatures = {
-        signature["bleu"] for signature in values["signatures"].values()
-    }
+    signatures = {signature["bleu"] for signature in values["signatures"].values()}
     parts = [
         html.table(HEAD, rows),
         html.note(NOTE.format(signatures=", ".join(sorted(signatures)))),

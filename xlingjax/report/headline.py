@@ -11,11 +11,7 @@ from xlingjax.report.summary import key
 Tile = tuple[str, Any, list[str]]
 
 
-def tiles(
-    run: Run,
-    summary: Mapping[str, Any],
-    compared: Sequence[str] = (),
-) -> str:
+def tiles(run: Run, summary: Mapping[str, Any], compared: Sequence[str] = ()) -> str:
     """Of what was measured; `compared`: names of the runs beside this one."""
     return html.tiles(
         [
@@ -23,7 +19,7 @@ def tiles(
             *_alignment(summary),
             *_tasks(summary),
             *_perplexities(run, summary),
-        ],
+        ]
     )
 
 
@@ -43,11 +39,7 @@ def facts(summary: Mapping[str, Any]) -> str:
     return " · ".join(said)
 
 
-def _retrieval(
-    run: Run,
-    summary: Mapping[str, Any],
-    compared: Sequence[str],
-) -> list[Tile]:
+def _retrieval(run: Run, summary: Mapping[str, Any], compared: Sequence[str]) -> list[Tile]:
     values = run.last("retrieval")
     if values is None:
         return []
@@ -83,11 +75,7 @@ def _retrieval(
     return tiles
 
 
-def _interval(
-    shares: Sequence[float],
-    counts: Sequence[int],
-    cases: str,
-) -> list[str]:
+def _interval(shares: Sequence[float], counts: Sequence[int], cases: str) -> list[str]:
     said = f"{min(counts):,} {cases}"
     if min(counts) >= intervals.FEW:
         return [said]
@@ -136,9 +124,7 @@ def _perplexities(run: Run, summary: Mapping[str, Any]) -> list[Tile]:
     tiles = []
     if summary.get("perplexity_mean") is not None:
         below = ["mean over languages", *guess]
-        tiles.append(
-            ("held-out perplexity", summary["perplexity_mean"], below),
-        )
+        tiles.append(("held-out perplexity", summary["perplexity_mean"], below))
     visible = summary.get("tlm_perplexity_visible")
     hidden = summary.get("tlm_perplexity_hidden")
     if visible is not None and hidden is not None:

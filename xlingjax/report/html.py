@@ -11,11 +11,7 @@ esc = html.escape
 def page(title: str, body: str) -> str:
     """A whole HTML document."""
     # Read as a resource of the package, which may lie in a zip file.
-    css = (
-        resources.files("xlingjax.report")
-        .joinpath("report.css")
-        .read_text("utf-8")
-    )
+    css = resources.files("xlingjax.report").joinpath("report.css").read_text("utf-8")
     # The style within it, so that the file can be sent as it is.
     return (
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{esc(title)}</title>'
@@ -34,16 +30,11 @@ def section(anchor: str, title: str, *parts: str) -> str:
     body = "\n".join(filter(None, parts))
     if not body:
         return ""
-    return (
-        f'<section id="{esc(anchor)}"><h2>{esc(title)}</h2>\n{body}\n</section>'
-    )
+    return f'<section id="{esc(anchor)}"><h2>{esc(title)}</h2>\n{body}\n</section>'
 
 
 def table(
-    head: Sequence[str],
-    rows: Iterable[Sequence[Any]],
-    mean_rows: int = 0,
-    words: bool = False,
+    head: Sequence[str], rows: Iterable[Sequence[Any]], mean_rows: int = 0, words: bool = False
 ) -> str:
     """Cells are escaped, numbers written by `number`; the last `mean_rows` rows stand out. words:
     cells hold text."""
@@ -86,9 +77,7 @@ def heat(
                 continue
             share = min(max((value - low) / span, 0), 1)
             # At most 0.6, so that the page's ink can be read on it.
-            cells.append(
-                f'<td style="--heat:{0.6 * share:.2f}">{esc(form.format(value))}</td>',
-            )
+            cells.append(f'<td style="--heat:{0.6 * share:.2f}">{esc(form.format(value))}</td>')
         lines.append(f"<tr>{''.join(cells)}</tr>")
     return f'<div class="scroll"><table class="heat">{"".join(lines)}</table></div>'
 
@@ -140,7 +129,7 @@ def tiles(entries: Iterable[tuple[str, Any, Sequence[str]]]) -> str:
     for name, value, below in entries:
         lines = "".join(f"<small>{esc(line)}</small>" for line in below)
         cells.append(
-            f'<div class="tile"><span>{esc(name)}</span><b>{esc(number(value))}</b>{lines}</div>',
+            f'<div class="tile"><span>{esc(name)}</span><b>{esc(number(value))}</b>{lines}</div>'
         )
     if not cells:
         return ""

@@ -18,11 +18,7 @@ from xlingjax.data.loader import BatchSource, OfText, Peekable
 from xlingjax.errors import UserError
 from xlingjax.objectives.base import Objective
 from xlingjax.report import drawing, html, negatives, running_text, schedule
-from xlingjax.report.masking import (
-    STATISTICS_HEAD,
-    mask_statistics,
-    statistics_rows,
-)
+from xlingjax.report.masking import STATISTICS_HEAD, mask_statistics, statistics_rows
 from xlingjax.report.rows import TOKENS_HEAD, Batch, Row, Token, facts, read_row
 from xlingjax.report.terminal import print_objective, print_table
 from xlingjax.runtime.files import write_text
@@ -68,34 +64,17 @@ def inspect(
     parts = []
     pictures: dict[str, Any] = {}
     if record:
-        print_table(
-            console,
-            "schedule",
-            ("what", "objective", "value"),
-            schedule.rows(record),
-        )
+        print_table(console, "schedule", ("what", "objective", "value"), schedule.rows(record))
         figure = schedule.picture(record)
         if figure is not None:
             pictures["schedule"] = figure
-        parts.append(
-            html.section("schedule", "Schedule", *schedule.section(record)),
-        )
+        parts.append(html.section("schedule", "Schedule", *schedule.section(record)))
     for name, (objective, source) in objectives.items():
         first, statistics[name] = _draw(objective, source, vocabulary, batches)
         views = []
         for row in range(min(rows, len(first["input_ids"]))):
-            views.append(
-                read_row(objective, first, row, vocabulary, source.languages),
-            )
-        print_objective(
-            console,
-            name,
-            objective,
-            source,
-            views,
-            statistics[name],
-            tokens,
-        )
+            views.append(read_row(objective, first, row, vocabulary, source.languages))
+        print_objective(console, name, objective, source, views, statistics[name], tokens)
         lacking = ""
         if isinstance(source, OfText):
             lacking = left_out.of_source(name, source)
@@ -103,41 +82,20 @@ def inspect(
             console.print(f"warning: {lacking}", markup=False, highlight=False)
         if output:
             pictures |= _row_pictures(views, name)
-            parts.append(
-                _section(name, objective, source, views, statistics[name]),
-            )
+            parts.append(_section(name, objective, source, views, statistics[name]))
             if lacking:
                 parts.append(html.note(f"Warning: {lacking}"))
     for table in tables:
-        print_table(
-            console,
-            negatives.title(table),
-            negatives.HEAD,
-            table["rows"],
-        )
-    parts.append(
-        html.section(
-            "negatives",
-            "Mined negatives",
-            *negatives.section(tables),
-        ),
-    )
+        print_table(console, negatives.title(table), negatives.HEAD, table["rows"])
+    parts.append(html.section("negatives", "Mined negatives", *negatives.section(tables)))
     if output:
-        write_page(
-            Path(output),
-            "What the objectives read",
-            parts,
-            pictures,
-        )
+        write_page(Path(output), "What the objectives read", parts, pictures)
         console.print(f"wrote {Path(output) / 'inspect.html'}", markup=False)
     return statistics
 
 
 def _draw(
-    objective: Objective,
-    source: BatchSource,
-    vocabulary,
-    batches: int,
+    objective: Objective, source: BatchSource, vocabulary, batches: int
 ) -> tuple[Batch, dict[str, Any]]:
     """The first batch, and the mask statistics of `batches`, {} of an objective that hides no
     word."""
@@ -176,49 +134,28 @@ def _grids(view: Row, uses: Iterable[str]) -> list[str]:
         parts.append(html.note(GRID_NOTE))
     open_uses = [use for use, share in hidden.items() if not share]
     if open_uses:
-        parts.append(
-            html.note(f"{', '.join(open_uses)}: every token sees all tokens."),
-        )
+        parts.append(html.note(f"{', '.join(open_uses)}: every token sees all tokens."))
     return parts
 
 
 def _section(
-    name: str,
-    objective,
-    source,
-    views: Sequence[Row],
-    statistics: Mapping[str, Any],
+    name: str, objective, source, views: Sequence[Row], statistics: Mapping[str, Any]
 ) -> str:
     parts = []
     for i, view in enumerate(views):
-        parts += [
-            f"<h3>row {i}</h3>",
-            html.note(facts(objective, source, view)),
-        ]
+        parts += [f"<h3>row {i}</h3>", html.note(facts(objective, source, view))]
         parts.append(running_text.as_html(view.tokens, source.languages))
         parts.append(running_text.key(view.tokens))
         parts += _grids(view, view.grids_LL)
-        table = html.table(
-            TOKENS_HEAD,
-            [token.cells for token in view.tokens],
-        )
-        parts.append(
-            f"<details><summary>token by token</summary>{table}</details>",
-        )
+        table = html.table(TOKENS_HEAD, [token.cells for token in view.tokens])
+        parts.append(f"<details><summary>token by token</summary>{table}</details>")
     if statistics:
-        table = html.table(
-            STATISTICS_HEAD,
-            statistics_rows(statistics),
-            mean_rows=1,
-        )
+        table = html.table(STATISTICS_HEAD, statistics_rows(statistics), mean_rows=1)
         parts += ["<h3>Realised masking</h3>", table]
     return html.section(name, name.upper(), *parts)
 
 
-def first_rows(
-    objectives: Mapping[str, tuple[Objective, Peekable]],
-    vocabulary,
-) -> str:
+def first_rows(objectives: Mapping[str, tuple[Objective, Peekable]], vocabulary) -> str:
     """What a report shows of the first batches, as HTML: of every objective the first of the rows
     in most languages, and of all masks one grid. A later stage is left out unless it brings a mask
     of its own.
@@ -229,9 +166,7 @@ def first_rows(
     for name, (objective, source) in objectives.items():
         # The objectives of a run often share a mask, and its grid looks the same in each.
         masks = objective.masks()
-        new_uses = [
-            use for use, mask in masks.items() if mask.name not in shown_masks
-        ]
+        new_uses = [use for use, mask in masks.items() if mask.name not in shown_masks]
         _, start = stage_of(name)
         if start and not new_uses:
             continue
@@ -241,10 +176,7 @@ def first_rows(
         batch = source.first()
         row = _most_mixed(batch)
         view = read_row(objective, batch, row, vocabulary, source.languages)
-        parts += [
-            f"<h3>{html.esc(name.upper())}</h3>",
-            html.note(facts(objective, source, view)),
-        ]
+        parts += [f"<h3>{html.esc(name.upper())}</h3>", html.note(facts(objective, source, view))]
         parts.append(running_text.as_html(view.tokens, source.languages))
         shown_tokens += view.tokens
         parts += _grids(view, new_uses)
@@ -268,13 +200,7 @@ def attention_picture(view: Row, use: str, name: str) -> Any:
     side = float(np.clip(1.2 + 0.16 * count, 3.0, 9.0))
     figures, (axis,) = drawing.panels(1, (side, side))
     axis.grid(False)
-    axis.imshow(
-        ~view.grids_LL[use],
-        cmap="gray",
-        vmin=-0.6,
-        vmax=1.0,
-        interpolation="nearest",
-    )
+    axis.imshow(~view.grids_LL[use], cmap="gray", vmin=-0.6, vmax=1.0, interpolation="nearest")
     # More labels than that would lie on each other.
     if count <= 72:
         labels = [token.piece for token in view.tokens]
@@ -319,12 +245,7 @@ def small_grid(view: Row, use: str) -> Any:
     return figures
 
 
-def write_page(
-    folder: Path,
-    title: str,
-    parts: Sequence[str],
-    pictures: Mapping[str, Any],
-) -> None:
+def write_page(folder: Path, title: str, parts: Sequence[str], pictures: Mapping[str, Any]) -> None:
     """inspect.html, and a PNG of each picture by its name. Raises UserError where they cannot be
     written."""
     head = f"<header><h1>{html.esc(title)}</h1></header>"
@@ -336,5 +257,5 @@ def write_page(
             drawing.save(picture, folder / f"{name}.png")
     except OSError as error:
         raise UserError(
-            f"cannot write to {folder}: {error.strerror}: choose another --output",
+            f"cannot write to {folder}: {error.strerror}: choose another --output"
         ) from None

@@ -18,10 +18,7 @@ def of_share(share: float, count: int) -> tuple[float, float]:
     return max(0.0, middle - half), min(1.0, middle + half)
 
 
-def of_mean(
-    shares: Sequence[float],
-    counts: Sequence[int],
-) -> tuple[float, float]:
+def of_mean(shares: Sequence[float], counts: Sequence[int]) -> tuple[float, float]:
     """The 95 % interval of the mean of several shares, each of its own cases (Zou 2007: from the
     interval of each)."""
     below = 0.0
@@ -31,7 +28,4 @@ def of_mean(
         below += (share - low) ** 2
         above += (high - share) ** 2
     mean = sum(shares) / len(shares)
-    return (
-        mean - math.sqrt(below) / len(shares),
-        mean + math.sqrt(above) / len(shares),
-    )
+    return (mean - math.sqrt(below) / len(shares), mean + math.sqrt(above) / len(shares))

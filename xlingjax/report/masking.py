@@ -20,9 +20,7 @@ STATISTICS_HEAD = (
 
 
 def mask_statistics(
-    batches: Sequence[Batch],
-    vocabulary,
-    languages: Sequence[str],
+    batches: Sequence[Batch], vocabulary, languages: Sequence[str]
 ) -> dict[str, dict[str, float]]:
     """Per language that occurs, and over "all": tokens, predictions, rate (predictions per token,
     padding apart), and what share of the predictions shows MASK, a random piece or the piece itself

@@ -70,7 +70,7 @@ def _number(cell: str | None, path: Any) -> float | None:
         return float(cell)
     except ValueError:
         raise UserError(
-            f"{path}: similarity {cell!r} is not a number: mine the table again",
+            f"{path}: similarity {cell!r} is not a number: mine the table again"
         ) from None
 
 
@@ -86,9 +86,7 @@ def section(tables: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def title(table: Mapping[str, Any]) -> str:
-    means = ", ".join(
-        f"{kind} {mean:.3f}" for kind, mean in table["similarity"].items()
-    )
+    means = ", ".join(f"{kind} {mean:.3f}" for kind, mean in table["similarity"].items())
     text = f"{table['table']}: {table['pairs']:,} pairs"
     if means:
         text += f"; mean similarity: {means}"

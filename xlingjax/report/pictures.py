@@ -15,11 +15,7 @@ from xlingjax.report.retrieval_plots import (
 from xlingjax.report.run import Run
 
 
-def save_pictures(
-    runs: Mapping[str, Run],
-    folder: Path,
-    more: Mapping[str, Any],
-) -> list[Path]:
+def save_pictures(runs: Mapping[str, Run], folder: Path, more: Mapping[str, Any]) -> list[Path]:
     """The report's figures as PNG files in `folder`, and `more` of them; the first run is the
     report's. Returns the paths."""
     folder.mkdir(parents=True, exist_ok=True)

@@ -52,9 +52,7 @@ def _column(lines: Iterable[Mapping[str, Any]], key: str) -> list[Any]:
 
 
 def course(
-    evaluated: Iterable[tuple[int, Mapping[str, Any]]],
-    key: str,
-    scale: float = 1,
+    evaluated: Iterable[tuple[int, Mapping[str, Any]]], key: str, scale: float = 1
 ) -> tuple[list[int], list[float]]:
     """(the steps, one of their values, times `scale`)."""
     steps = []
@@ -87,10 +85,7 @@ def losses(runs: Mapping[str, Run]) -> Any:
         pieces = vocabulary_size(first)
         if pieces and objective in OF_PIECES:
             drawing.level(axis, float(np.log(pieces)), "uniform")
-        axis.set(
-            title=_title(objective, "training loss (nats)"),
-            xlabel=drawing.axis_label(**way),
-        )
+        axis.set(title=_title(objective, "training loss (nats)"), xlabel=drawing.axis_label(**way))
         drawing.from_zero(axis)
         drawing.label_ends(axis)
     return figures
@@ -98,10 +93,7 @@ def losses(runs: Mapping[str, Run]) -> Any:
 
 @drawing.styled
 def by_language(
-    run: Run,
-    value: str = "loss_by_language",
-    label: str = "training loss (nats)",
-    scale: float = 1,
+    run: Run, value: str = "loss_by_language", label: str = "training loss (nats)", scale: float = 1
 ) -> Any:
     """One value per language over training, a panel per objective. scale: 100 of a share, whose
     axis ends at 100 %."""
@@ -112,10 +104,7 @@ def by_language(
     if not objectives:
         return None
     languages = languages_of(run)
-    figures, axes = drawing.panels(
-        len(objectives),
-        drawing.tall(len(languages)),
-    )
+    figures, axes = drawing.panels(len(objectives), drawing.tall(len(languages)))
     for axis, objective in zip(axes, objectives, strict=True):
         lines = run.lines(objective)
         for number, language in enumerate(languages):
@@ -127,15 +116,10 @@ def by_language(
                     steps.append(line["step"])
                     # One whose loss was not finite is None.
                     of_step = line[value][language]
-                    values.append(
-                        np.nan if of_step is None else scale * of_step,
-                    )
+                    values.append(np.nan if of_step is None else scale * of_step)
             if steps:
                 drawing.curve(axis, run, steps, values, number, language)
-        axis.set(
-            title=_title(objective, label),
-            xlabel=drawing.axis_label(),
-        )
+        axis.set(title=_title(objective, label), xlabel=drawing.axis_label())
         if scale == 100:
             axis.set_ylim(0, 100)
         else:
@@ -209,14 +193,7 @@ def pseudo_perplexities(run: Run) -> Any:
         # A run may have gone on with other shares.
         with_it = [one for one in found if key in one[1]]
         steps, values = course(with_it, key)
-        drawing.curve(
-            axis,
-            run,
-            steps,
-            values,
-            number,
-            f"{100 * float(share):g} %",
-        )
+        drawing.curve(axis, run, steps, values, number, f"{100 * float(share):g} %")
     axis.set(title="BTMLM, held-out text: perplexity")
     _perplexity_axis(axis, run)
     return figures
@@ -253,8 +230,5 @@ def machinery(run: Run) -> Any:
     return figures
 
 
-def _with(
-    lines: Iterable[Mapping[str, Any]],
-    key: str,
-) -> list[Mapping[str, Any]]:
+def _with(lines: Iterable[Mapping[str, Any]], key: str) -> list[Mapping[str, Any]]:
     return [line for line in lines if line.get(key) is not None]

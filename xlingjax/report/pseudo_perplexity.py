@@ -32,11 +32,6 @@ def section(runs: Mapping[str, Run]) -> list[str]:
             row.append(values.get(f"share_{share}"))
         rows.append(row)
     figure = drawing.drawn(
-        plots.pseudo_perplexities(run),
-        "held-out perplexity by share of pseudo tokens",
+        plots.pseudo_perplexities(run), "held-out perplexity by share of pseudo tokens"
     )
-    return [
-        figure,
-        html.table(["pseudo tokens", *last], rows),
-        html.note(NOTE),
-    ]
+    return [figure, html.table(["pseudo tokens", *last], rows), html.note(NOTE)]

@@ -46,11 +46,7 @@ def retrieval_by_layer(run: Run) -> Any:
             name = drawing.layer_name(layer)
             drawing.curve(axis, run, steps, values, number, name)
         _levels(axis, run, last)
-        axis.set(
-            title=f"{title}: en → xx (%)",
-            xlabel=drawing.axis_label(),
-            ylim=(0, 100),
-        )
+        axis.set(title=f"{title}: en → xx (%)", xlabel=drawing.axis_label(), ylim=(0, 100))
         drawing.label_ends(axis)
     return figures
 
@@ -87,19 +83,11 @@ def retrieval_runs(runs: Mapping[str, Run]) -> Any:
     figures, axes = drawing.panels(len(KINDS))
     for axis, (kind, title) in zip(axes, KINDS.items(), strict=True):
         for number, name in enumerate(evaluated):
-            steps, values = plots.course(
-                evaluated[name],
-                keys[kind],
-                scale=100,
-            )
+            steps, values = plots.course(evaluated[name], keys[kind], scale=100)
             drawing.curve(axis, runs[name], steps, values, number, name, **way)
         first = next(iter(evaluated))
         _levels(axis, runs[first], evaluated[first][-1][1])
-        axis.set(
-            title=f"{title}: en → xx (%)",
-            xlabel=drawing.axis_label(**way),
-            ylim=(0, 100),
-        )
+        axis.set(title=f"{title}: en → xx (%)", xlabel=drawing.axis_label(**way), ylim=(0, 100))
         drawing.label_ends(axis)
     return figures
 
@@ -118,9 +106,7 @@ def by_layer_tables(values: Mapping[str, Any]) -> list[str]:
             rows.append((language, cells))
         # The same choice as the evaluator's, whose figures stand beside.
         best = best_layer(values["by_layer"][pooling], score)
-        said = (
-            f"{title}, by layer: en → xx (%); best: {drawing.layer_name(best)}"
-        )
+        said = f"{title}, by layer: en → xx (%); best: {drawing.layer_name(best)}"
         head = ["language", *drawing.short_layer_names(layers)]
         parts.append(html.titled(said, html.heat(head, rows)))
     return [html.beside(parts)]
@@ -157,18 +143,9 @@ def retrieval_layers(run: Run) -> Any:
         # The same choice as the evaluator's, whose figures stand beside.
         best = best_layer(values["by_layer"][pooling], score)
         drawing.heat_map(
-            axis,
-            cells,
-            languages,
-            drawing.short_layer_names(layers),
-            "{:.0f}",
-            0,
-            100,
+            axis, cells, languages, drawing.short_layer_names(layers), "{:.0f}", 0, 100
         )
-        axis.set(
-            title=f"{kind}: en → xx (%), best layer {best}",
-            xlabel="layer",
-        )
+        axis.set(title=f"{kind}: en → xx (%), best layer {best}", xlabel="layer")
     return figures
 
 
@@ -183,14 +160,6 @@ def similarity(run: Run) -> Any:
     side = 1.6 + 0.36 * len(names)
     figures, (axis,) = drawing.panels(1, (side + 0.5, side))
     # From the lowest: cosines of one model lie close together, and from 0 all would look alike.
-    drawing.heat_map(
-        axis,
-        cells,
-        names,
-        names,
-        "{:.2f}",
-        float(cells.min()),
-        1.0,
-    )
+    drawing.heat_map(axis, cells, names, names, "{:.2f}", float(cells.min()), 1.0)
     axis.set_title(f"layer {values['similarity']['layer']}")
     return figures

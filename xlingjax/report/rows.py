@@ -11,16 +11,7 @@ from xlingjax.model.masks import Fields
 from xlingjax.objectives.base import Objective
 
 Batch = Mapping[str, np.ndarray]
-TOKENS_HEAD = (
-    "column",
-    "piece",
-    "target",
-    "how",
-    "position",
-    "language",
-    "pack",
-    "side",
-)
+TOKENS_HEAD = ("column", "piece", "target", "how", "position", "language", "pack", "side")
 
 
 @dataclass(frozen=True)
@@ -66,24 +57,14 @@ class Row:
 
 
 def read_row(
-    objective: Objective,
-    batch: Batch,
-    row: int,
-    vocabulary,
-    languages: Sequence[str],
+    objective: Objective, batch: Batch, row: int, vocabulary, languages: Sequence[str]
 ) -> Row:
     """Row `row` of a batch of `objective`, in pieces."""
     # A batch still, of one row: objectives and masks take nothing less.
-    one = {
-        name: np.asarray(values[row : row + 1])
-        for name, values in batch.items()
-    }
+    one = {name: np.asarray(values[row : row + 1]) for name, values in batch.items()}
     targets, fates = _targets(objective, one, vocabulary)
     # All words that the model reads, a decoder's too; targets are columns among them.
-    one |= {
-        name: np.asarray(values)
-        for name, values in objective.words(one).items()
-    }
+    one |= {name: np.asarray(values) for name, values in objective.words(one).items()}
     has_decoder = "decoder_ids" in objective.reads
     used = np.flatnonzero(one["pack_ids"][0])
     if has_decoder:
@@ -131,11 +112,7 @@ def read_row(
     return Row(tokens, grids, label)
 
 
-def _targets(
-    objective: Objective,
-    one: Batch,
-    vocabulary,
-) -> tuple[dict[int, int], dict[int, str]]:
+def _targets(objective: Objective, one: Batch, vocabulary) -> tuple[dict[int, int], dict[int, str]]:
     """({column: id to predict there}, {column: how the input shows it}) of a batch of one row."""
     ids = one["input_ids"][0]
     # By the fields that an objective reads: none is known by its name here.
@@ -156,21 +133,13 @@ def _targets(
     if "masked_positions" in objective.reads:
         targets, fates = _slots(one, vocabulary)
         if "pseudo_positions" in objective.reads:
-            columns = one["pseudo_positions"][0][
-                one["pseudo_weights"][0] > 0
-            ].tolist()
+            columns = one["pseudo_positions"][0][one["pseudo_weights"][0] > 0].tolist()
             fates |= dict.fromkeys(columns, "pseudo")
         return targets, fates
     if "start_positions" in objective.reads:
-        columns = np.arange(
-            one["start_positions"][0],
-            one["end_positions"][0] + 1,
-        )
+        columns = np.arange(one["start_positions"][0], one["end_positions"][0] + 1)
         if "beside_start_positions" in objective.reads:
-            beside = np.arange(
-                one["beside_start_positions"][0],
-                one["beside_end_positions"][0] + 1,
-            )
+            beside = np.arange(one["beside_start_positions"][0], one["beside_end_positions"][0] + 1)
             columns = np.concatenate([columns, beside])
         return _at(columns, ids[columns], "answer")
     if objective.attention().causal:
@@ -183,9 +152,7 @@ def _targets(
 
 
 def _at(
-    columns: np.ndarray,
-    targets: np.ndarray,
-    fate: str,
+    columns: np.ndarray, targets: np.ndarray, fate: str
 ) -> tuple[dict[int, int], dict[int, str]]:
     """What `_targets` gives where all targets have one fate."""
     places = columns.tolist()
@@ -218,13 +185,9 @@ def with_slots(batch: Batch) -> Batch:
     if "run_offsets" not in batch:
         return batch
     # The word that a decoder's column predicts stands one position further, in the same example.
-    same_pack_BTL = (
-        batch["pack_ids"][:, None] == batch["decoder_pack_ids"][..., None]
-    )
+    same_pack_BTL = batch["pack_ids"][:, None] == batch["decoder_pack_ids"][..., None]
     next_position_BT = batch["decoder_position_ids"] + 1
-    same_position_BTL = (
-        batch["position_ids"][:, None] == next_position_BT[..., None]
-    )
+    same_position_BTL = batch["position_ids"][:, None] == next_position_BT[..., None]
     return {
         **batch,
         "masked_targets": batch["decoder_targets"],
@@ -235,9 +198,7 @@ def with_slots(batch: Batch) -> Batch:
 
 def facts(objective: Objective, source: BatchSource, view: Row) -> str:
     """A line of an objective's masks, the shapes of what it reads, and the row's label."""
-    masks = ", ".join(
-        f"{use} {mask.name}" for use, mask in objective.masks().items()
-    )
+    masks = ", ".join(f"{use} {mask.name}" for use, mask in objective.masks().items())
     shapes = []
     for name in objective.reads:
         sizes = "×".join(map(str, source.shapes[name]))

@@ -71,23 +71,14 @@ class Run:
             if line.get("tokens_seen") is not None:
                 tokens[line["step"]] = line["tokens_seen"]
         # From no tokens at step 0 on: evaluations may come before the first log line.
-        return np.interp(
-            np.asarray(steps, float),
-            [0, *tokens],
-            [0, *tokens.values()],
-        )
+        return np.interp(np.asarray(steps, float), [0, *tokens], [0, *tokens.values()])
 
-    def evaluated(
-        self,
-        kind: str,
-    ) -> dict[str, list[tuple[int, dict[str, Any]]]]:
+    def evaluated(self, kind: str) -> dict[str, list[tuple[int, dict[str, Any]]]]:
         """{evaluator: [(step, values)]} of one kind of evaluation, in the order of steps."""
         evaluated: dict[str, list[tuple[int, dict[str, Any]]]] = {}
         for line in self.evaluations:
             if line["values"].get("kind") == kind:
-                evaluated.setdefault(line["name"], []).append(
-                    (line["step"], line["values"]),
-                )
+                evaluated.setdefault(line["name"], []).append((line["step"], line["values"]))
         # A run that was resumed may have written a step again, behind later ones.
         for evaluations in evaluated.values():
             evaluations.sort(key=lambda pair: pair[0])
@@ -132,21 +123,16 @@ def read_run(path: str | Path) -> Run:
     path = Path(path)
     if not path.is_dir():
         raise UserError(f"{path}: no such folder: give the --workdir of a run")
-    if (
-        not (path / "run.json").is_file()
-        and not (path / "metrics.jsonl").is_file()
-    ):
+    if not (path / "run.json").is_file() and not (path / "metrics.jsonl").is_file():
         raise UserError(
             f"{path}: not a run folder (neither run.json nor metrics.jsonl): give the --workdir of"
-            " a run",
+            " a run"
         )
     say_changed(path)
     log = _text(path / "log.txt").splitlines()
     result = _json(path / "result.json", RESULT)
     if not result and log and " finished at step " in log[-1]:
-        warn(
-            f"{path / 'result.json'} is missing, and log.txt says that the run has ended",
-        )
+        warn(f"{path / 'result.json'} is missing, and log.txt says that the run has ended")
     # Whatever is missing is empty: a run writes its files one after the other. Of what is only
     # shown a damaged line is left out, and told.
     return Run(
@@ -196,9 +182,7 @@ def _inert(path: Path) -> str:
     active.feed(rows)
     active.close()
     if active.found:
-        warn(
-            f"{path} has something in it that runs or is fetched, which no run writes; left out",
-        )
+        warn(f"{path} has something in it that runs or is fetched, which no run writes; left out")
         return ""
     return rows
 

@@ -60,16 +60,12 @@ def as_html(tokens: Sequence[Token], languages: Sequence[str]) -> str:
             for language, stretch in stretches(side):
                 style = ""
                 if len(names) > 1:
-                    style = (
-                        f' style="color:{drawing.variable(colour[language])}"'
-                    )
+                    style = f' style="color:{drawing.variable(colour[language])}"'
                 # Isolated, since a stretch from right to left must not turn its neighbours around.
                 words = "".join(map(_marked, stretch))
-                text.append(
-                    f'<bdi lang="{html.esc(language)}"{style}>{words}</bdi>',
-                )
+                text.append(f'<bdi lang="{html.esc(language)}"{style}>{words}</bdi>')
             parts.append(
-                f'<div class="side"><span class="lang">{codes}</span> {"".join(text)}</div>',
+                f'<div class="side"><span class="lang">{codes}</span> {"".join(text)}</div>'
             )
         parts.append("</div>")
     return "".join(parts)

@@ -40,9 +40,7 @@ def values(record: Mapping[str, Any]) -> dict[str, dict[str, Stages]]:
     for name, of_stage in record.get("stages", {}).items():
         objective, start = stage_of(name)
         for what, value in _flat(of_stage).items():
-            settings.setdefault(what, {}).setdefault(objective, {})[start] = (
-                value
-            )
+            settings.setdefault(what, {}).setdefault(objective, {})[start] = value
     # Frozen parameters are the optimizer's and hold for all objectives.
     frozen = _stages(record.get("optimizer", {}).get("frozen", []))
     if len(frozen) > 1 or any(frozen.values()):
@@ -115,21 +113,11 @@ def rows(record: Mapping[str, Any]) -> list[tuple[str, str, str]]:
     if optimizer:
         config = OptimizerConfig(**optimizer)
         warmup = config.warmup(record["steps"])
-        peak = (
-            f"peak {config.learning_rate:g} after {warmup:,} steps of warm-up"
-        )
-        rows.append(
-            ("learning rate", "all", f"{peak}, then {DECAY[config.schedule]}"),
-        )
+        peak = f"peak {config.learning_rate:g} after {warmup:,} steps of warm-up"
+        rows.append(("learning rate", "all", f"{peak}, then {DECAY[config.schedule]}"))
     # One objective has every step, and nothing to take turns with.
     if len(record.get("weights", {})) > 1 and "schedule" in record:
-        rows.append(
-            (
-                "objectives",
-                "all",
-                SAID.get(record["schedule"], record["schedule"]),
-            ),
-        )
+        rows.append(("objectives", "all", SAID.get(record["schedule"], record["schedule"])))
     settings = values(record)
     for what in sorted(settings, key=_rank):
         # Objectives of the same values share a row.
@@ -231,22 +219,12 @@ def _turns(axis, of: Mapping[str, Stages], steps: int) -> None:
     edges = [*starts, steps]
     below = np.zeros(len(edges))
     middles = []
-    for stages, colour in zip(
-        of.values(),
-        drawing.COLOURS * len(of),
-        strict=False,
-    ):
+    for stages, colour in zip(of.values(), drawing.COLOURS * len(of), strict=False):
         now = [_at(stages, start) for start in starts]
         # The last value holds to the end.
         above = below + [*now, now[-1]]
         axis.fill_between(
-            edges,
-            100 * below,
-            100 * above,
-            step="post",
-            color=colour,
-            linewidth=0,
-            alpha=0.75,
+            edges, 100 * below, 100 * above, step="post", color=colour, linewidth=0, alpha=0.75
         )
         middles.append(float(below[-1] + above[-1]) / 2)
         below = above
@@ -255,11 +233,7 @@ def _turns(axis, of: Mapping[str, Stages], steps: int) -> None:
 
 
 def _steps(
-    axis,
-    what: str,
-    of: Mapping[str, Stages],
-    steps: int,
-    objectives: Sequence[str],
+    axis, what: str, of: Mapping[str, Stages], steps: int, objectives: Sequence[str]
 ) -> None:
     alike: dict[tuple, list[str]] = {}
     for objective, stages in of.items():
@@ -272,13 +246,7 @@ def _steps(
         levels.append(levels[-1])
         place = objectives.index(names[0])
         colour = drawing.COLOURS[place % len(drawing.COLOURS)]
-        axis.step(
-            at,
-            levels,
-            where="post",
-            color=colour,
-            label=", ".join(names),
-        )
+        axis.step(at, levels, where="post", color=colour, label=", ".join(names))
     if all(map(_is_switch, of.values())):
         axis.set_yticks([0, 1], ["off", "on"])
         axis.set_ylim(-0.1, 1.1)
@@ -292,38 +260,21 @@ def _is_switch(stages: Stages) -> bool:
     return all(isinstance(value, bool) for value in stages.values())
 
 
-def _frozen_spans(
-    stages: Stages,
-    steps: int,
-) -> dict[str, list[tuple[int, int]]]:
+def _frozen_spans(stages: Stages, steps: int) -> dict[str, list[tuple[int, int]]]:
     """{regular expression: [(first step, steps)]} of when it freezes."""
     spans: dict[str, list[tuple[int, int]]] = {}
     ends = [*stages, steps][1:]
     for (start, patterns), end in zip(stages.items(), ends, strict=True):
         for pattern in patterns:
             if start < steps:
-                spans.setdefault(pattern, []).append(
-                    (start, min(end, steps) - start),
-                )
+                spans.setdefault(pattern, []).append((start, min(end, steps) - start))
     return spans
 
 
 def _frozen(axis, spans: Mapping[str, Sequence[tuple[int, int]]]) -> None:
     for row, (pattern, of) in enumerate(spans.items()):
-        axis.broken_barh(
-            of,
-            (row - 0.35, 0.7),
-            color=drawing.COLOURS[0],
-            alpha=0.25,
-        )
-        axis.text(
-            0.02,
-            row,
-            pattern,
-            transform=axis.get_yaxis_transform(),
-            va="center",
-            fontsize=9,
-        )
+        axis.broken_barh(of, (row - 0.35, 0.7), color=drawing.COLOURS[0], alpha=0.25)
+        axis.text(0.02, row, pattern, transform=axis.get_yaxis_transform(), va="center", fontsize=9)
     axis.set_yticks([])
     # The first one on top.
     axis.set_ylim(len(spans) - 0.4, -0.6)

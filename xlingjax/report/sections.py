@@ -79,17 +79,7 @@ def training(run: Run, runs: Mapping[str, Run]) -> list[str]:
         return []
     return [
         drawing.drawn(plots.losses(runs), "training loss per objective"),
-        html.table(
-            [
-                "run",
-                "objective",
-                "last step",
-                "tokens seen",
-                "loss",
-                "accuracy",
-            ],
-            rows,
-        ),
+        html.table(["run", "objective", "last step", "tokens seen", "loss", "accuracy"], rows),
         html.note(LOSS_NOTE),
         drawing.drawn(plots.machinery(run), "over training"),
     ]
@@ -107,16 +97,8 @@ def _row_of(columns: Iterable[Mapping[str, Any]], name: str) -> list[Any]:
 
 def languages(run: Run) -> list[str]:
     losses = plots.by_language(run)
-    accuracies = plots.by_language(
-        run,
-        "accuracy_by_language",
-        "training accuracy (%)",
-        scale=100,
-    )
-    return [
-        drawing.drawn(losses, "per language"),
-        drawing.drawn(accuracies, "per language"),
-    ]
+    accuracies = plots.by_language(run, "accuracy_by_language", "training accuracy (%)", scale=100)
+    return [drawing.drawn(losses, "per language"), drawing.drawn(accuracies, "per language")]
 
 
 def retrieval(run: Run, runs: Mapping[str, Run]) -> list[str]:
@@ -124,14 +106,8 @@ def retrieval(run: Run, runs: Mapping[str, Run]) -> list[str]:
     if values is None:
         return []
     parts = [
-        drawing.drawn(
-            retrieval_plots.retrieval_runs(runs),
-            "retrieval of the compared runs",
-        ),
-        drawing.drawn(
-            retrieval_plots.retrieval_by_layer(run),
-            "retrieval by layer over training",
-        ),
+        drawing.drawn(retrieval_plots.retrieval_runs(runs), "retrieval of the compared runs"),
+        drawing.drawn(retrieval_plots.retrieval_by_layer(run), "retrieval by layer over training"),
     ]
     pairs = values["pairs"]
     columns = {}
@@ -142,10 +118,7 @@ def retrieval(run: Run, runs: Mapping[str, Run]) -> list[str]:
                 columns[_of(name, f"{title} (%)", runs)] = column
     # Floors stand in the same table: a figure below them says nothing of alignment.
     floors = run.last("floors") or {}
-    titles = {
-        "char_tfidf": "character TF-IDF (%)",
-        "lsi": "LSI on the training pairs (%)",
-    }
+    titles = {"char_tfidf": "character TF-IDF (%)", "lsi": "LSI on the training pairs (%)"}
     for floor, title in titles.items():
         if floors.get(floor):
             column = {}
@@ -159,10 +132,7 @@ def retrieval(run: Run, runs: Mapping[str, Run]) -> list[str]:
     by_chance["mean"] = retrieval_plots.chance(values)
     rows = []
     for language, count in pairs.items():
-        cells = [
-            _with_interval(column.get(language), count)
-            for column in columns.values()
-        ]
+        cells = [_with_interval(column.get(language), count) for column in columns.values()]
         shown = html.percent(by_chance[language])
         rows.append([language, count, *cells, shown])
     means = _percents(list(columns.values()), "mean")
@@ -192,18 +162,12 @@ def _with_interval(share: float | None, count: int) -> str | None:
     return f"{html.percent(share)} ({100 * low:.0f}–{100 * high:.0f})"
 
 
-def _percents(
-    columns: Sequence[Mapping[str, float]],
-    name: str,
-) -> list[str | None]:
+def _percents(columns: Sequence[Mapping[str, float]], name: str) -> list[str | None]:
     """As `_row_of`, in percent."""
     return list(map(html.percent, _row_of(columns, name)))
 
 
-def _best_column(
-    values: Mapping[str, Any] | None,
-    score: str,
-) -> dict[str, float] | None:
+def _best_column(values: Mapping[str, Any] | None, score: str) -> dict[str, float] | None:
     """{language: accuracy} at the layer best for `score`, with the mean over languages as
     "mean"."""
     if values is None:
@@ -231,12 +195,7 @@ def similarity(run: Run) -> list[str]:
 
 def perplexity(runs: Mapping[str, Run]) -> list[str]:
     run = next(iter(runs.values()))
-    parts = [
-        drawing.drawn(
-            plots.perplexities(run),
-            "held-out perplexity over training",
-        ),
-    ]
+    parts = [drawing.drawn(plots.perplexities(run), "held-out perplexity over training")]
     text = _last_of(runs, "perplexity")
     if text:
         by_language = _row_of(text.values(), "by_language")
@@ -248,9 +207,7 @@ def perplexity(runs: Mapping[str, Run]) -> list[str]:
         if any(guesses):
             rows.append(["uniform guess", *guesses])
         mean_rows = 1 + any(guesses)
-        parts.append(
-            html.table(["running text", *text], rows, mean_rows=mean_rows),
-        )
+        parts.append(html.table(["running text", *text], rows, mean_rows=mean_rows))
     pairs = _last_of(runs, "translation_perplexity")
     if pairs:
         parts += ["<h3>Translated pairs</h3>", _table_of_pairs(pairs)]
@@ -370,16 +327,13 @@ def _by_language(runs: Sequence[Run], kind: str, note: str) -> list[str]:
         columns[f"{title} ({unit})"] = column
         if "commonest" in values:
             columns[f"{title}: commonest label (%)"] = {
-                language: html.percent(share)
-                for language, share in values["commonest"].items()
+                language: html.percent(share) for language, share in values["commonest"].items()
             }
         counts += examples.values()
     if counts and min(counts) < intervals.FEW:
         note = f"{note} {INTERVAL_NOTE}"
     rows = []
-    for language in _in_order(
-        [values["by_language"] for _, values in evaluated],
-    ):
+    for language in _in_order([values["by_language"] for _, values in evaluated]):
         rows.append([language, *_row_of(columns.values(), language)])
     rows.append([others, *_row_of(columns.values(), others)])
     head = ["language", *columns]
@@ -395,11 +349,7 @@ def alignment(run: Run) -> list[str]:
     for layer, errors in values["by_layer"].items():
         cells = map(html.percent, _cells(errors, METHODS))
         rows.append([drawing.layer_name(layer), *cells])
-    return [
-        html.table(head, rows),
-        html.note(ALIGNMENT_NOTE),
-        *by_layer(run),
-    ]
+    return [html.table(head, rows), html.note(ALIGNMENT_NOTE), *by_layer(run)]
 
 
 def sampling_tables(run: Run) -> dict[str, list[dict[str, Any]]]:
@@ -437,13 +387,8 @@ def sampling(run: Run) -> list[str]:
         for row in rows:
             share = html.percent(row["share"])
             epochs = round(row["epochs"], 2)
-            cells.append(
-                [row["name"], row["sentences"], row["tokens"], share, epochs],
-            )
-        parts += [
-            f"<h3>{html.esc(objective.upper())}</h3>",
-            html.table(head, cells),
-        ]
+            cells.append([row["name"], row["sentences"], row["tokens"], share, epochs])
+        parts += [f"<h3>{html.esc(objective.upper())}</h3>", html.table(head, cells)]
     return parts
 
 
@@ -458,32 +403,17 @@ def setting(run: Run) -> list[str]:
     for session in run.record.get("sessions", []):
         sessions.append(_cells(session, ("time", "step", "machine", "weights")))
     if sessions:
-        parts.append(
-            html.table(
-                ["started", "at step", "machine", "weights from"],
-                sessions,
-            ),
-        )
+        parts.append(html.table(["started", "at step", "machine", "weights from"], sessions))
     if run.config:
         parts.append(html.details("config.gin", run.config))
     settings = {}
-    for name in (
-        "model",
-        "optimizer",
-        "objectives",
-        "schedule",
-        "microbatches",
-    ):
+    for name in ("model", "optimizer", "objectives", "schedule", "microbatches"):
         if name in run.record:
             settings[name] = run.record[name]
     if settings:
-        parts.append(
-            html.details("model, optimizer, objectives", _json(settings)),
-        )
+        parts.append(html.details("model, optimizer, objectives", _json(settings)))
     data = {}
-    for name, identity in (
-        run.record.get("identity", {}).get("data", {}).items()
-    ):
+    for name, identity in run.record.get("identity", {}).get("data", {}).items():
         data[name] = dict(identity)
         # Sampling tables have a section of their own.
         data[name].pop("sampling_table", None)

@@ -47,11 +47,7 @@ def retrieval_means(run: Run) -> tuple[float | None, float | None]:
     return values.get("retrieval_mean"), values.get("retrieval_mean_centred")
 
 
-def summarise(
-    run: Run,
-    compare: Mapping[str, Run],
-    finetuned: Sequence[Run],
-) -> dict[str, Any]:
+def summarise(run: Run, compare: Mapping[str, Run], finetuned: Sequence[Run]) -> dict[str, Any]:
     """All headline figures; a figure that the run does not have is left out.
 
     Of every compared run NAME: retrieval_mean_NAME, retrieval_mean_NAME_centred, tokens_seen_NAME.
@@ -90,9 +86,7 @@ def summarise(
         raw, centred = retrieval_means(other)
         out[f"retrieval_mean_{key(name)}"] = raw
         out[f"retrieval_mean_{key(name)}_centred"] = centred
-        out[f"tokens_seen_{key(name)}"] = summarise(other, {}, ()).get(
-            "tokens_seen",
-        )
+        out[f"tokens_seen_{key(name)}"] = summarise(other, {}, ()).get("tokens_seen")
     for floor, value in (run.last("floors") or {}).get("mean", {}).items():
         out[f"retrieval_mean_{floor}"] = value
     out["perplexity_mean"] = (run.last("perplexity") or {}).get("mean")
@@ -101,11 +95,7 @@ def summarise(
         out[f"tlm_perplexity_{side}"] = translation.get(f"{side}_mean")
     # A run that is itself a fine-tuning has its own scores.
     candidates = [*finetuned, run]
-    for name, kind in (
-        ("nli", "accuracy"),
-        ("tagging", "tagging"),
-        ("qa", "span_qa"),
-    ):
+    for name, kind in (("nli", "accuracy"), ("tagging", "tagging"), ("qa", "span_qa")):
         values = _first_last(candidates, kind)
         out[f"{name}_en"] = values.get("en")
         out[f"{name}_mean_other"] = values.get("mean_other")
@@ -116,9 +106,7 @@ def summarise(
     for figure in ("bleu", "chrf", "rouge_l", "wrong_language_rate"):
         for group in ("mean", "trained", "others"):
             out[f"{figure}_{group}"] = written.get(f"{figure}_{group}")
-    out["alignment_error"] = (run.last("alignment") or {}).get(
-        "alignment_error",
-    )
+    out["alignment_error"] = (run.last("alignment") or {}).get("alignment_error")
     # A figure that is not there is left out: null would look like one that failed.
     return {name: value for name, value in out.items() if value is not None}
 

@@ -13,30 +13,15 @@ from xlingjax.report.rows import TOKENS_HEAD, Row, facts
 
 SHOWN_ON_TERMINAL = 40
 """Tokens of a row."""
-TOKENS_JUSTIFY = {
-    "column": "right",
-    "position": "right",
-    "pack": "right",
-    "side": "right",
-}
+TOKENS_JUSTIFY = {"column": "right", "position": "right", "pack": "right", "side": "right"}
 
 
-def print_table(
-    console,
-    title: str,
-    head: Sequence[str],
-    rows: Sequence[Sequence[Any]],
-) -> None:
+def print_table(console, title: str, head: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
     # Here, since a page alone needs no rich.
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(
-        title=title,
-        box=None,
-        header_style="dim",
-        title_justify="left",
-    )
+    table = Table(title=title, box=None, header_style="dim", title_justify="left")
     for name in head:
         table.add_column(name)
     for row in rows:
@@ -63,13 +48,7 @@ def print_objective(
         _print_statistics(console, f"{name}: realised masking", statistics)
 
 
-def _print_row(
-    console,
-    objective: Objective,
-    source: BatchSource,
-    view: Row,
-    tokens: bool,
-) -> None:
+def _print_row(console, objective: Objective, source: BatchSource, view: Row, tokens: bool) -> None:
     from rich.text import Text
 
     console.print(Text(facts(objective, source, view), style="dim"))
@@ -80,19 +59,12 @@ def _print_row(
         _print_tokens(console, view, shown)
     for use, grid_LL in view.grids_LL.items():
         if grid_LL.all():
-            console.print(
-                Text(f"{use}: every token sees all tokens", style="dim"),
-            )
+            console.print(Text(f"{use}: every token sees all tokens", style="dim"))
             continue
         console.print(Text(f"{use}: who sees whom", style="dim"))
         console.print(Text(grid_text(view, grid_LL, shown)))
     if len(view.tokens) > len(shown):
-        console.print(
-            Text(
-                f"{len(shown)} of {len(view.tokens)} tokens in grids",
-                style="dim",
-            ),
-        )
+        console.print(Text(f"{len(shown)} of {len(view.tokens)} tokens in grids", style="dim"))
 
 
 def _print_tokens(console, view: Row, shown: Sequence[int]) -> None:
@@ -110,19 +82,10 @@ def _print_tokens(console, view: Row, shown: Sequence[int]) -> None:
     console.print(table)
 
 
-def _print_statistics(
-    console,
-    title: str,
-    statistics: Mapping[str, Any],
-) -> None:
+def _print_statistics(console, title: str, statistics: Mapping[str, Any]) -> None:
     from rich.table import Table
 
-    table = Table(
-        title=title,
-        box=None,
-        header_style="dim",
-        title_justify="left",
-    )
+    table = Table(title=title, box=None, header_style="dim", title_justify="left")
     language, *figures = STATISTICS_HEAD
     table.add_column(language, justify="left")
     for head in figures:
@@ -141,10 +104,7 @@ def shown_tokens(view: Row, decoder: bool) -> list[int]:
     # The target stands behind the source, and would be cut off.
     half = SHOWN_ON_TERMINAL // 2
     source = sum(token.side == 0 for token in view.tokens)
-    return [
-        *range(min(half, source)),
-        *range(source, min(source + half, count)),
-    ]
+    return [*range(min(half, source)), *range(source, min(source + half, count))]
 
 
 def grid_text(view: Row, grid_LL: np.ndarray, shown: Sequence[int]) -> str:

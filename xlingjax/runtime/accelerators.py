@@ -232,9 +232,7 @@ _TPUS = (
         topology="v6e",
     ),
 )
-ACCELERATORS: Mapping[str, Accelerator] = {
-    one.name.lower(): one for one in (*_GPUS, *_TPUS)
-}
+ACCELERATORS: Mapping[str, Accelerator] = {one.name.lower(): one for one in (*_GPUS, *_TPUS)}
 
 
 def machine_named(name: str) -> Machine:
@@ -248,13 +246,9 @@ def machine_named(name: str) -> Machine:
         meant = ""
         if near:
             meant = f"; {ACCELERATORS[near[0]].name} is meant?"
-        raise UserError(
-            f"--on {name}: no device {kind!r} (there are {known}){meant}",
-        )
+        raise UserError(f"--on {name}: no device {kind!r} (there are {known}){meant}")
     if not re.fullmatch(r"[1-9]\d{0,4}(x[1-9]\d{0,4})*", size, re.ASCII):
-        raise UserError(
-            f"--on {name}: how many? Give {_example(accelerator)}",
-        )
+        raise UserError(f"--on {name}: how many? Give {_example(accelerator)}")
     shape = tuple(map(int, size.split("x")))
     if isinstance(accelerator, Tpu):
         if math.prod(shape) == 1:
@@ -262,13 +256,13 @@ def machine_named(name: str) -> Machine:
         if len(shape) != accelerator.dimensions:
             raise UserError(
                 f"--on {name}: a pod of {accelerator.name} has {accelerator.dimensions} directions;"
-                f" give {_example(accelerator)}",
+                f" give {_example(accelerator)}"
             )
         # As `compilers` asks for them: 2 x 2 on a host, or those of a row.
         if any(side > 1 and side % 2 for side in shape[:2]):
             raise UserError(
                 f"--on {name}: a pod's hosts have 2 x 2 chips: give 1 or even numbers in the"
-                f" first two directions, as {_example(accelerator)}",
+                f" first two directions, as {_example(accelerator)}"
             )
         return Machine(accelerator, shape)
     if len(shape) != 1:
@@ -277,7 +271,7 @@ def machine_named(name: str) -> Machine:
     host = accelerator.per_host
     if count > host and count % host:
         raise UserError(
-            f"--on {name}: more than {host} are several machines of {host}; give a multiple",
+            f"--on {name}: more than {host} are several machines of {host}; give a multiple"
         )
     return Machine(accelerator, shape)
 
@@ -314,9 +308,7 @@ def target_config(gpu: Gpu, cuda: str, cudnn: str) -> str:
         "registers_per_block_limit": 65536,
     }
     lines = [f"  {name}: {value}" for name, value in fields.items()]
-    lines.append(
-        f"  cuda_compute_capability {{ major: {major} minor: {minor} }}",
-    )
+    lines.append(f"  cuda_compute_capability {{ major: {major} minor: {minor} }}")
     runtime = _version(cuda)
     dnn = _version(cudnn)
     return "\n".join(
@@ -328,7 +320,7 @@ def target_config(gpu: Gpu, cuda: str, cudnn: str) -> str:
             f"dnn_version_info {{ {dnn} }}",
             f"runtime_version {{ {runtime} }}",
             f'device_description_str: "{gpu.full_name}"',
-        ],
+        ]
     )
 
 

@@ -53,13 +53,7 @@ class Holder:
 
     @classmethod
     def here(cls) -> "Holder":
-        return cls(
-            socket.gethostname(),
-            _machine(),
-            os.getpid(),
-            _began(os.getpid()),
-            time.time(),
-        )
+        return cls(socket.gethostname(), _machine(), os.getpid(), _began(os.getpid()), time.time())
 
     def is_dead(self, silence: float) -> bool:
         """silence: seconds since its last sign of life."""
@@ -73,10 +67,7 @@ class Holder:
         return (self.machine, self.process) == (_machine(), os.getpid())
 
     def __str__(self) -> str:
-        return (
-            f"process {self.process} on {self.host}, for"
-            f" {_minutes(self):.0f} min"
-        )
+        return f"process {self.process} on {self.host}, for {_minutes(self):.0f} min"
 
 
 _UNKNOWN = Holder("a host that is not named", "", 0, "", 0.0)
@@ -124,10 +115,7 @@ class Claim:
 
 
 @contextlib.contextmanager
-def alone_in(
-    folder: Path,
-    other: str = "choose another folder",
-) -> Iterator[None]:
+def alone_in(folder: Path, other: str = "choose another folder") -> Iterator[None]:
     """While it is open this process alone works in `folder`, which is made. other: what a second
     one can do instead. Raises UserError where another process works there."""
     with _alone(folder / IN_USE, folder, other):
@@ -135,10 +123,7 @@ def alone_in(
 
 
 @contextlib.contextmanager
-def alone_at(
-    path: str | Path,
-    other: str = "choose another --output",
-) -> Iterator[None]:
+def alone_at(path: str | Path, other: str = "choose another --output") -> Iterator[None]:
     """As `alone_in`, of a file, or a folder that is made later: who writes it is told beside it."""
     place = Path(os.path.abspath(path))
     beside = place.with_name(f"{place.name or 'root'}.{IN_USE}")
@@ -172,7 +157,7 @@ def _own(path: Path, place: Path, other: str) -> Claim:
     raise UserError(
         f"{place} is in use: process {found.process} on {found.host} has it since {since}"
         f" ({_minutes(found):.0f} min); let that end, or {other} (if there is no such process,"
-        f" delete {path})",
+        f" delete {path})"
     )
 
 
@@ -182,11 +167,7 @@ def _heard_of(path: Path, holder: Holder) -> Claim | Holder:
     found: Claim | Holder = holder
     told = False
     before = _sign(path)
-    while (
-        isinstance(found, Holder)
-        and found.machine != _machine()
-        and _sign(path) == before
-    ):
+    while isinstance(found, Holder) and found.machine != _machine() and _sign(path) == before:
         if not told:
             told = True
             print(
@@ -231,7 +212,7 @@ def claim(path: Path) -> Claim | Holder:
             error.filename = os.fspath(path)
             raise UserError(refused_by_system(error)) from error
         raise UserError(
-            f"{path.parent}: cannot be written ({error.strerror or error}); choose another folder",
+            f"{path.parent}: cannot be written ({error.strerror or error}); choose another folder"
         ) from error
 
 
@@ -277,10 +258,7 @@ def _linked(path: Path) -> bool:
     # Hosts of one name may have processes of one number.
     whole = path.with_name(f"{path.name}.{uuid.uuid4().hex}")
     try:
-        whole.write_text(
-            json.dumps(dataclasses.asdict(here)),
-            encoding="utf-8",
-        )
+        whole.write_text(json.dumps(dataclasses.asdict(here)), encoding="utf-8")
         # Linking fails where the name is taken, in one step; the file is whole already.
         os.link(whole, path)
     except FileExistsError:

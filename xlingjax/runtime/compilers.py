@@ -12,20 +12,11 @@ import jax
 from jax.experimental import topologies
 
 from xlingjax.errors import UserError
-from xlingjax.runtime.accelerators import (
-    Gpu,
-    Machine,
-    Tpu,
-    target_config,
-)
+from xlingjax.runtime.accelerators import Gpu, Machine, Tpu, target_config
 
 WHEELS: Mapping[str, tuple[str, ...]] = {
     "tpu": ("libtpu",),
-    "cuda": (
-        "jax-cuda12-plugin=={jax}",
-        "jax-cuda12-pjrt=={jax}",
-        "nvidia-cuda-nvcc-cu12",
-    ),
+    "cuda": ("jax-cuda12-plugin=={jax}", "jax-cuda12-pjrt=={jax}", "nvidia-cuda-nvcc-cu12"),
 }
 """What `pip` installs; {jax}: the version of jaxlib."""
 _MODULES = {"tpu": "libtpu", "cuda": "jax_plugins.xla_cuda12"}
@@ -45,9 +36,7 @@ def install_command(compiler: str) -> str:
     # jaxlib, jax and the plugins have one version.
     wheels = wheels.format(jax=version("jaxlib"))
     folder = folder_of(compiler)
-    return (
-        f"{sys.executable} -m pip install --no-deps --target {folder} {wheels}"
-    )
+    return f"{sys.executable} -m pip install --no-deps --target {folder} {wheels}"
 
 
 def environment(compiler: str) -> dict[str, str]:
@@ -63,7 +52,7 @@ def environment(compiler: str) -> dict[str, str]:
     elif not _is_installed(module):
         raise UserError(
             f"the compiler of {compiler} is not installed; install it beside this environment:"
-            f" `{install_command(compiler)}`",
+            f" `{install_command(compiler)}`"
         )
     # No device is looked for: only the compiler is asked.
     found["JAX_PLATFORMS"] = "cpu"
@@ -100,9 +89,7 @@ def devices_of(machine: Machine) -> Sequence[jax.Device]:
         return _gpus(accelerator, machine.devices).devices
     except (RuntimeError, ValueError) as error:
         line = f"{error}".splitlines()[0]
-        raise UserError(
-            f"--on {machine.name}: its compiler refuses it: {line}",
-        ) from None
+        raise UserError(f"--on {machine.name}: its compiler refuses it: {line}") from None
 
 
 def _pod(tpu: Tpu, shape: tuple[int, ...]) -> topologies.TopologyDescription:

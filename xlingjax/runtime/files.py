@@ -65,9 +65,7 @@ def require_file(path: str | Path, option: str = "--output") -> None:
         raise UserError(f"{option} {path} is a folder; name a file in it")
     # A device or a pipe would be replaced by the file, or be written beside.
     if Path(path).exists() and not Path(path).is_file():
-        raise UserError(
-            f"{option} {path} is no ordinary file; name another one",
-        )
+        raise UserError(f"{option} {path} is no ordinary file; name another one")
     _require_parent(Path(path), option)
 
 
@@ -77,9 +75,7 @@ def require_apart(output: str | Path, read: Mapping[str, Any]) -> None:
     require_file(output)
     for option, path in read.items():
         if path and os.path.realpath(path) == os.path.realpath(output):
-            raise UserError(
-                f"--output {output} is the file of {option}: name another one",
-            )
+            raise UserError(f"--output {output} is the file of {option}: name another one")
 
 
 def require_unicode(name: str | os.PathLike) -> None:
@@ -88,13 +84,9 @@ def require_unicode(name: str | os.PathLike) -> None:
     name = os.fspath(name)
     shown = name.encode(errors="backslashreplace").decode()
     if len(name.splitlines()) > 1:
-        raise UserError(
-            f"{name!r}: an end of line in this name; rename the file or folder",
-        )
+        raise UserError(f"{name!r}: an end of line in this name; rename the file or folder")
     if shown != name:
-        raise UserError(
-            f"{shown}: this name is not UTF-8; rename the file or folder",
-        )
+        raise UserError(f"{shown}: this name is not UTF-8; rename the file or folder")
 
 
 def require_folder(path: str | Path, option: str = "--output") -> None:
@@ -116,9 +108,7 @@ def require_appended(path: Path, remedy: str) -> None:
     if place.is_dir():
         wanted |= os.X_OK
     if path.is_dir():
-        raise UserError(
-            f"{path} is a folder, and a file is needed there: move it away",
-        )
+        raise UserError(f"{path} is a folder, and a file is needed there: move it away")
     if not os.access(place, wanted):
         raise UserError(f"{path} may not be written to; {remedy}")
 
@@ -128,12 +118,10 @@ def _require_parent(path: Path, option: str) -> None:
         if not parent.exists():
             continue
         if not parent.is_dir():
-            raise UserError(
-                f"{option} {path}: {parent} is a file; choose another place",
-            )
+            raise UserError(f"{option} {path}: {parent} is a file; choose another place")
         if not os.access(parent, os.W_OK | os.X_OK):
             raise UserError(
-                f"{option} {path}: {parent} may not be written to; choose another place",
+                f"{option} {path}: {parent} may not be written to; choose another place"
             )
         return
 
@@ -234,11 +222,11 @@ def disk_explained(folder: Path) -> Iterator[None]:
         why = error.strerror or error
         if error.errno in FULL:
             raise UserError(
-                f"{place} could not be written: {why}; make room and start again",
+                f"{place} could not be written: {why}; make room and start again"
             ) from error
         if error.errno in _GONE and ours:
             raise UserError(
                 f"{place} could not be read or written: {why}; see that the disk is there and"
-                " start again",
+                " start again"
             ) from error
         raise

@@ -25,9 +25,7 @@ def command_interrupts() -> Iterator[None]:
     swallowed, or shown as a traceback, by what is imported."""
     global _terminal
     # A caller's own handler stays, and an interrupt that is ignored.
-    if not _is_heard() or signal.getsignal(signal.SIGINT) is not (
-        signal.default_int_handler
-    ):
+    if not _is_heard() or signal.getsignal(signal.SIGINT) is not (signal.default_int_handler):
         yield
         return
     _terminal = os.dup(2)
@@ -65,10 +63,7 @@ def _tell(line: str) -> None:
 
 
 @contextlib.contextmanager
-def twice(
-    first: Callable[[], str],
-    second: Callable[[], str],
-) -> Iterator[None]:
+def twice(first: Callable[[], str], second: Callable[[], str]) -> Iterator[None]:
     """While it is open the first interrupt calls `first`, and the second, of a command, ends the
     process at once, whatever it is at; of other programs it raises KeyboardInterrupt. Both give a
     line to be shown."""

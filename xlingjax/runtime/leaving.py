@@ -14,8 +14,7 @@ PATIENCE = 15
 """Seconds in which the others may end as well, where all were refused for the same reason."""
 
 _OF_ANOTHER = re.compile(
-    r"barrier|coordination|gloo|heartbeat|peer|socket|unavailable|unhealthy",
-    re.IGNORECASE,
+    r"barrier|coordination|gloo|heartbeat|peer|socket|unavailable|unhealthy", re.IGNORECASE
 )
 """In an error of JAX: what was waited for is another process."""
 
@@ -44,9 +43,7 @@ def leave_after_errors(heartbeat: int) -> None:
     def show_and_leave(kind, error, trace) -> None:
         if _is_of_another(error):
             print(
-                "waiting for the service to say which process is gone",
-                file=sys.stderr,
-                flush=True,
+                "waiting for the service to say which process is gone", file=sys.stderr, flush=True
             )
             time.sleep(heartbeat + PATIENCE)
         shown(kind, error, trace)
@@ -57,6 +54,4 @@ def leave_after_errors(heartbeat: int) -> None:
 
 def _is_of_another(error: BaseException) -> bool:
     jax = sys.modules["jax"]
-    return isinstance(error, jax.errors.JaxRuntimeError) and bool(
-        _OF_ANOTHER.search(str(error)),
-    )
+    return isinstance(error, jax.errors.JaxRuntimeError) and bool(_OF_ANOTHER.search(str(error)))

@@ -56,9 +56,7 @@ def start(config: RuntimeConfig = RuntimeConfig()) -> str:
     Returns one line that describes the machine. Raises UserError for a platform that is not there
     and for processes that do not find each other."""
     if config.platform and config.platform not in BACKENDS:
-        raise UserError(
-            f"platform {config.platform!r} is not one of {', '.join(BACKENDS)}",
-        )
+        raise UserError(f"platform {config.platform!r} is not one of {', '.join(BACKENDS)}")
     # First what JAX reads when it begins: a backend that has begun takes no other options.
     set_compile_cache(config.compile_cache)
     keep_freed_memory()
@@ -104,7 +102,7 @@ def keep_freed_memory() -> bool:
             mallopt(m_mmap_max, 0),
             mallopt(m_trim_threshold, -1),
             mallopt(m_top_pad, 64 << 20),
-        ],
+        ]
     )
 
 
@@ -115,8 +113,7 @@ def set_compile_cache(folder: str) -> None:
     # What a user has set in the environment stays.
     elif folder or not jax.config.jax_compilation_cache_dir:
         jax.config.update(
-            "jax_compilation_cache_dir",
-            folder or os.path.expanduser("~/.cache/xlingjax/jax"),
+            "jax_compilation_cache_dir", folder or os.path.expanduser("~/.cache/xlingjax/jax")
         )
 
 
@@ -136,10 +133,7 @@ def join_processes(config: RuntimeConfig) -> None:
     names it."""
     if jax.distributed.is_initialized():
         return
-    coordinator = config.coordinator or os.environ.get(
-        "XLINGJAX_COORDINATOR",
-        "",
-    )
+    coordinator = config.coordinator or os.environ.get("XLINGJAX_COORDINATOR", "")
     count = config.num_processes or number_in("XLINGJAX_NUM_PROCESSES", 0)
     index = config.process_id
     if index < 0:
@@ -150,12 +144,10 @@ def join_processes(config: RuntimeConfig) -> None:
     if not (coordinator or count > 1 or slurm or pod):
         return
     # Half of the three would have processes wait for each other for ever.
-    if (coordinator or count > 1) and not (
-        coordinator and count > 0 and 0 <= index < count
-    ):
+    if (coordinator or count > 1) and not (coordinator and count > 0 and 0 <= index < count):
         raise UserError(
             "several processes need coordinator (host:port), num_processes and process_id"
-            f" together; got coordinator={coordinator!r} num_processes={count} process_id={index}",
+            f" together; got coordinator={coordinator!r} num_processes={count} process_id={index}"
         )
     heartbeat = number_in("XLINGJAX_HEARTBEAT", HEARTBEAT)
     # Only used where the devices are CPUs.
@@ -165,17 +157,14 @@ def join_processes(config: RuntimeConfig) -> None:
     try:
         if coordinator:
             jax.distributed.initialize(
-                coordinator,
-                count,
-                index,
-                heartbeat_timeout_seconds=heartbeat,
+                coordinator, count, index, heartbeat_timeout_seconds=heartbeat
             )
         else:
             jax.distributed.initialize(heartbeat_timeout_seconds=heartbeat)
     except RuntimeError as error:
         raise UserError(
             f"process {index} could not join coordinator {coordinator or 'of the cluster'}:"
-            f" {first_line(error)}",
+            f" {first_line(error)}"
         ) from error
 
 
@@ -199,11 +188,11 @@ def require_platform(platform: str) -> None:
         raise UserError(
             f"platform {platform or os.environ.get('JAX_PLATFORMS')!r} is not available:"
             f" {why_no_platform(error)}; {INSTALL.get(platform, 'unset JAX_PLATFORMS')} or choose"
-            " another platform",
+            " another platform"
         ) from error
     if platform and found != platform:
         raise UserError(
-            f"platform {platform!r} was asked for, JAX runs on {found!r}; {INSTALL[platform]}",
+            f"platform {platform!r} was asked for, JAX runs on {found!r}; {INSTALL[platform]}"
         )
 
 
@@ -255,12 +244,12 @@ def check_workdir(workdir: Path, needed_bytes: int) -> None:
         if error.errno in FULL:
             remedy = f"make room or {remedy}"
         raise UserError(
-            f"workdir {workdir} cannot be written: {error.strerror}; {remedy}",
+            f"workdir {workdir} cannot be written: {error.strerror}; {remedy}"
         ) from error
     if free < needed_bytes:
         raise UserError(
             f"workdir {workdir} has {free / 1e6:,.1f} MB free, the checkpoints of this run take "
-            f"{needed_bytes / 1e6:,.1f} MB; make room or choose another --workdir",
+            f"{needed_bytes / 1e6:,.1f} MB; make room or choose another --workdir"
         )
 
 
@@ -272,14 +261,12 @@ def one_run_in(workdir: Path) -> Iterator[None]:
         refused = None
         if is_primary():
             try:
-                stack.enter_context(
-                    alone_in(workdir, "choose another --workdir"),
-                )
+                stack.enter_context(alone_in(workdir, "choose another --workdir"))
             except UserError as error:
                 refused = error
         if not all_agree(refused is None):
             raise refused or UserError(
-                f"{workdir} is in use: the first process of this run says by whom",
+                f"{workdir} is in use: the first process of this run says by whom"
             )
         yield
 
@@ -305,7 +292,7 @@ def out_of_memory_explained(fitting: Callable[[], str]) -> Iterator[None]:
             f"out of device memory: {first_line(error)}; raise MICROBATCHES (same batch, less at a"
             " time), set REMAT=full, spread the parameters (--gin_file gin/mesh/fsdp.gin), or lower"
             f" LENGTH or BATCH{estimate}; `xlingjax plan --search` compiles such settings and names"
-            " the fastest that fit",
+            " the fastest that fit"
         ) from error
 
 

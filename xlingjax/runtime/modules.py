@@ -22,9 +22,7 @@ def imported(name: str, where: str) -> Any:
 def _cause(name: str, error: BaseException) -> str:
     # "a.b" lacks where "a" or "a.b" is not found, and not where the module itself imports
     # something that is not there.
-    lacks = isinstance(error, ModuleNotFoundError) and (
-        f"{name}.".startswith(f"{error.name}.")
-    )
+    lacks = isinstance(error, ModuleNotFoundError) and (f"{name}.".startswith(f"{error.name}."))
     if lacks:
         return (
             f"{error}; name a module that Python can import from here"
@@ -36,7 +34,4 @@ def _cause(name: str, error: BaseException) -> str:
     if frames and not isinstance(error, SyntaxError):
         place = f" ({frames[-1].filename}, line {frames[-1].lineno})"
     said = (str(error).splitlines() or [""])[0]
-    return (
-        f"module {name} cannot be imported:"
-        f" {type(error).__name__}: {said}{place}"
-    )
+    return f"module {name} cannot be imported: {type(error).__name__}: {said}{place}"

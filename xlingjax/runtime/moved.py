@@ -35,10 +35,7 @@ class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     nothing is found."""
 
     def find_spec(
-        self,
-        fullname: str,
-        path: Any = None,
-        target: ModuleType | None = None,
+        self, fullname: str, path: Any = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         if fullname not in MODULES:
             return None

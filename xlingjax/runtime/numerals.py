@@ -5,10 +5,7 @@ import re
 
 LONGEST = 1000
 """Digits of a whole number."""
-_NUMBER = re.compile(
-    r"[+-]?(\d+(\.\d*)?|\.\d+)(e[+-]?\d+)?",
-    re.ASCII | re.IGNORECASE,
-)
+_NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
 
 
 def is_whole(text: str) -> bool:

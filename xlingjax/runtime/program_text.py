@@ -31,7 +31,7 @@ _FREE = frozenset(
         "after-all",
         "partition-id",
         "opt-barrier",
-    ),
+    )
 )
 # Of TPUs' compiler, which hands out memory by them.
 _FREE_CALLS = ('"AllocateBuffer"', '"ConcatBitcast"')
@@ -40,7 +40,7 @@ _HEADER = re.compile(r"^(ENTRY )?%?([\w.\-]+) \(.*\) -> .*\{\s*$")
 _LINE = re.compile(r"^\s+(ROOT )?%?([\w.\-]+) = ")
 _TRIPS = re.compile(r'"known_trip_count":\{"n":"(\d+)"')
 _CALLS = re.compile(
-    r"\b(calls|body|condition|to_apply|true_computation|false_computation)=%?([\w.\-]+)",
+    r"\b(calls|body|condition|to_apply|true_computation|false_computation)=%?([\w.\-]+)"
 )
 _BRANCHES = re.compile(r"branch_computations=\{([^}]*)\}")
 _CYCLES = re.compile(r'"estimated_cycles":"(\d+)"')
@@ -123,11 +123,7 @@ class Program:
                 kind = operation.kind.removesuffix("-start")
                 if kind not in COLLECTIVES:
                     continue
-                size = sum(
-                    here[operand].bytes
-                    for operand in operation.operands
-                    if operand in here
-                )
+                size = sum(here[operand].bytes for operand in operation.operands if operand in here)
                 devices = _devices(operation.attributes, self._devices)
                 if kind == "all-gather":
                     size *= devices
@@ -167,11 +163,7 @@ class Program:
                 cycles[name] += int(found[1]) * times
         return cycles
 
-    def _written(
-        self,
-        operation: Operation,
-        here: Mapping[str, Operation],
-    ) -> int:
+    def _written(self, operation: Operation, here: Mapping[str, Operation]) -> int:
         """Bytes. here: the operations of its computation."""
         if operation.kind in _FREE or operation.kind.endswith("-done"):
             return 0
@@ -347,10 +339,7 @@ def _devices(attributes: str, all_of_them: int) -> int:
     if "replica_groups={}" in attributes:
         return all_of_them
     # mesh['a'=2,'b'=4] {'b'}, {{0,1},{2,3}}, or [groups, devices of one]<=[...].
-    if found := re.search(
-        r"replica_groups=mesh\[(.*?)\]\s*\{(.*?)\}",
-        attributes,
-    ):
+    if found := re.search(r"replica_groups=mesh\[(.*?)\]\s*\{(.*?)\}", attributes):
         sizes = dict(re.findall(r"'([^']+)'=(\d+)", found[1]))
         # Of a part of an axis, 'a':(2)4, the part.
         axes = re.findall(r"'([^']+)'(?::\(\d+\)(\d+))?", found[2])

@@ -65,11 +65,7 @@ def forget_abandoned_reads() -> None:
     """From now on print nothing of the reads that Orbax has under way when one of them fails: they
     end later, each with a traceback of its own. To be called before the reading."""
     logging.getLogger("asyncio").setLevel(logging.CRITICAL)
-    warnings.filterwarnings(
-        "ignore",
-        "coroutine .* was never awaited",
-        RuntimeWarning,
-    )
+    warnings.filterwarnings("ignore", "coroutine .* was never awaited", RuntimeWarning)
     # The hooks that were there go on for all other errors.
     unraisable, uncaught = sys.unraisablehook, sys.excepthook
     late = "Event loop is closed"

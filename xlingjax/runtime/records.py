@@ -83,16 +83,12 @@ def read_text(path: Path, remedy: str) -> str:
     except FileNotFoundError:
         raise
     except OSError as error:
-        raise UserError(
-            f"{path}: cannot be read ({error.strerror or error}); {remedy}",
-        ) from None
+        raise UserError(f"{path}: cannot be read ({error.strerror or error}); {remedy}") from None
     try:
         return content.decode()
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
-        raise UserError(
-            f"{path} line {line}: not UTF-8; {remedy}",
-        ) from None
+        raise UserError(f"{path} line {line}: not UTF-8; {remedy}") from None
 
 
 def read_record(path: Path, shape: Any, remedy: str) -> Any:
@@ -136,7 +132,7 @@ def numbered_lines(
         content = path.read_bytes()
     except OSError as error:
         raise UserError(
-            f"{path}: cannot be read ({error.strerror or error}); move it away",
+            f"{path}: cannot be read ({error.strerror or error}); move it away"
         ) from None
     for number, line in enumerate(content.splitlines(keepends=True), 1):
         if not line.endswith(b"\n"):
@@ -163,13 +159,7 @@ def read_npy(path: Path, remedy: str) -> np.ndarray:
     try:
         return np.load(path, mmap_mode="r", allow_pickle=False)
     # A file of less than a header, one of another kind, one that is not there.
-    except (
-        EOFError,
-        ValueError,
-        TypeError,
-        SyntaxError,
-        ArithmeticError,
-    ) as error:
+    except (EOFError, ValueError, TypeError, SyntaxError, ArithmeticError) as error:
         why = f"{error}"
     except OSError as error:
         why = f"{error.strerror or error}"

@@ -15,19 +15,12 @@ from xlingjax.runtime.interrupts import twice
 
 
 @contextlib.contextmanager
-def handled(
-    handler: Callable[..., None],
-    *signals: signal.Signals,
-) -> Iterator[None]:
+def handled(handler: Callable[..., None], *signals: signal.Signals) -> Iterator[None]:
     """These signals call `handler`, but for those that are ignored, and in threads, which get
     none."""
     # Python sets handlers in the main thread alone.
     here = threading.current_thread() is threading.main_thread()
-    heard = [
-        number
-        for number in signals
-        if here and signal.getsignal(number) != signal.SIG_IGN
-    ]
+    heard = [number for number in signals if here and signal.getsignal(number) != signal.SIG_IGN]
     before = {number: signal.signal(number, handler) for number in heard}
     try:
         yield
@@ -38,16 +31,13 @@ def handled(
 
 
 def stop_requested(
-    requested: threading.Event,
-    *signals: signal.Signals,
+    requested: threading.Event, *signals: signal.Signals
 ) -> contextlib.AbstractContextManager[None]:
     """These signals only set `asked`."""
     return handled(lambda *_: requested.set(), *signals)
 
 
-def stopped_by(
-    *signals: signal.Signals,
-) -> contextlib.AbstractContextManager[None]:
+def stopped_by(*signals: signal.Signals) -> contextlib.AbstractContextManager[None]:
     """These signals raise `Stopped`."""
 
     def stop(*_):
@@ -87,9 +77,7 @@ class Preemption:
             self._asked.set()
 
     def interrupts(
-        self,
-        step: int,
-        saved: Callable[[], int],
+        self, step: int, saved: Callable[[], int]
     ) -> contextlib.AbstractContextManager[None]:
         """Around the steps from `step` on: the first interrupt is heard as SIGTERM is, and the
         second ends the process (see `twice`). saved: gives the last step on disk; 0: none."""

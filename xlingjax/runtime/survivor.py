@@ -12,12 +12,10 @@ import sys
 from collections.abc import Callable
 
 _BEGINS = re.compile(
-    rb"^[EF]\d{4} .*(coordination_service|Terminating process because the JAX distributed)",
+    rb"^[EF]\d{4} .*(coordination_service|Terminating process because the JAX distributed)"
 )
 _ENDS = b"Terminating process because the JAX distributed"
-_SILENT = re.compile(
-    rb"stopped sending heartbeats\):\n([\d, ]+)\n|[Tt]ask (\d+) heartbeat timeout",
-)
+_SILENT = re.compile(rb"stopped sending heartbeats\):\n([\d, ]+)\n|[Tt]ask (\d+) heartbeat timeout")
 PATIENCE = 10
 """Seconds that an error of the service is held back: it may be followed by the end."""
 

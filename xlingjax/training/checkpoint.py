@@ -20,10 +20,7 @@ import orbax.checkpoint as ocp
 from xlingjax.errors import UserError
 from xlingjax.runtime.files import is_of_system, write_json
 from xlingjax.runtime.machine import all_agree, barrier, first_line, is_primary
-from xlingjax.runtime.quiet import (
-    forget_abandoned_reads,
-    forget_told_failures,
-)
+from xlingjax.runtime.quiet import forget_abandoned_reads, forget_told_failures
 from xlingjax.runtime.records import NUMBER, read_record
 from xlingjax.training.checkpoint_hashes import HashedPath, damage
 from xlingjax.training.checkpoint_paths import BEST, checkpoint_steps, read_best
@@ -52,19 +49,13 @@ class CheckpointConfig:
 
     def __post_init__(self):
         if self.keep_last < 1:
-            raise UserError(
-                f"checkpoint keep_last={self.keep_last} must be at least 1",
-            )
+            raise UserError(f"checkpoint keep_last={self.keep_last} must be at least 1")
         if self.keep_best < 0:
             raise UserError(f"KEEP_BEST={self.keep_best} must not be negative")
         if self.keep_best and not self.best_metric:
-            raise UserError(
-                f"KEEP_BEST={self.keep_best} needs BEST_METRIC (EVALUATOR/NAME)",
-            )
+            raise UserError(f"KEEP_BEST={self.keep_best} needs BEST_METRIC (EVALUATOR/NAME)")
         if self.best_mode not in ("min", "max"):
-            raise UserError(
-                f"BEST_MODE={self.best_mode!r} is neither min nor max",
-            )
+            raise UserError(f"BEST_MODE={self.best_mode!r} is neither min nor max")
 
     @property
     def metrics(self) -> tuple[str, ...]:
@@ -141,9 +132,7 @@ class Checkpoints:
         if config.metrics:
             best_fn = len
         options = ocp.CheckpointManagerOptions(
-            preservation_policy=ocp.checkpoint_managers.AnyPreservationPolicy(
-                policies,
-            ),
+            preservation_policy=ocp.checkpoint_managers.AnyPreservationPolicy(policies),
             best_fn=best_fn,
             # A killed run leaves a half-written checkpoint under another name.
             cleanup_tmp_directories=True,
@@ -181,7 +170,7 @@ class Checkpoints:
         if not self.folder.is_dir():
             raise UserError(
                 f"{self.folder} is gone: it was removed, or its disk is no longer mounted; bring it"
-                " back and start again",
+                " back and start again"
             )
         metrics = self._metrics(values)
         failed = None
@@ -200,9 +189,7 @@ class Checkpoints:
         # Agreeing also makes sure that every host's position is on disk.
         if not all_agree(failed is None):
             if failed is None:
-                failed = OSError(
-                    "another process could not write its data position",
-                )
+                failed = OSError("another process could not write its data position")
             raise explained(failed, self.folder)
         training = _without_params(state)
         try:
@@ -211,16 +198,14 @@ class Checkpoints:
                 args=ocp.args.Composite(
                     params=ocp.args.StandardSave(state.params),
                     training=ocp.args.StandardSave(training),
-                    run=ocp.args.JsonSave(
-                        {"identity": self._identity, "progress": progress},
-                    ),
+                    run=ocp.args.JsonSave({"identity": self._identity, "progress": progress}),
                 ),
                 metrics=metrics or None,
             )
             if not taken:
                 raise UserError(
                     f"checkpoint {step} was not written: {self.folder} holds one of step"
-                    f" {max(self._manager.all_steps())}; move it away and start again",
+                    f" {max(self._manager.all_steps())}; move it away and start again"
                 )
             # After the manager has taken it, so that
             # best.json names no checkpoint that was refused.
@@ -239,14 +224,9 @@ class Checkpoints:
     def _write_metrics(self, step: int, metrics: dict[str, float]) -> None:
         # As the manager writes and reads them.
         handler = ocp.JsonCheckpointHandler(filename="metrics")
-        with ocp.Checkpointer(
-            handler,
-            temporary_path_class=HashedPath,
-        ) as writer:
+        with ocp.Checkpointer(handler, temporary_path_class=HashedPath) as writer:
             writer.save(
-                self.folder / str(step) / "metrics",
-                args=ocp.args.JsonSave(metrics),
-                force=True,
+                self.folder / str(step) / "metrics", args=ocp.args.JsonSave(metrics), force=True
             )
         # The manager keeps what it read of a folder, and would not see the change.
         self._manager.reload()
@@ -258,9 +238,7 @@ class Checkpoints:
             item = self.folder / str(step) / "metrics"
             if problem := damage(item) or _no_table(item / "metrics"):
                 steps.append(step)
-                self._say(
-                    f"the metrics of checkpoint {step} are damaged: {problem}; left out",
-                )
+                self._say(f"the metrics of checkpoint {step} are damaged: {problem}; left out")
         # All have looked before they are gone.
         barrier("metrics")
         if is_primary():
@@ -286,18 +264,13 @@ class Checkpoints:
                 metrics[name] = values[name]
         return metrics
 
-    def _note_best(
-        self,
-        step: int,
-        metrics: dict[str, float],
-        values: dict[str, float],
-    ) -> None:
+    def _note_best(self, step: int, metrics: dict[str, float], values: dict[str, float]) -> None:
         unknown = [name for name in self._config.metrics if name not in values]
         if values and unknown:
             near = difflib.get_close_matches(unknown[0], values, 1, 0.0)
             self._say(
                 f"no checkpoint is the best by {unknown[0]}: nothing measures it; the nearest is"
-                f" {near[0]}",
+                f" {near[0]}"
             )
         for name, value in metrics.items():
             best = self.best.get(name, {}).get("value", value)
@@ -356,18 +329,14 @@ class Checkpoints:
             raise UserError(
                 f"{self.folder} holds {len(unreadable)} checkpoints and none can be read (step"
                 f" {step}: {why}); repair it, move it away, or choose another --workdir: a run"
-                " never starts afresh over it",
+                " never starts afresh over it"
             )
         if is_primary():
             # Of checkpoints that were cut off.
             keep_positions(self._positions, ())
         return None
 
-    def _tried(
-        self,
-        step: int,
-        abstract: TrainState,
-    ) -> tuple[Restored | None, str]:
+    def _tried(self, step: int, abstract: TrainState) -> tuple[Restored | None, str]:
         """(the checkpoint, or None; why not). All processes go on from the same step, so what one
         cannot read none has read."""
         problem = self._damage(step)
@@ -383,7 +352,7 @@ class Checkpoints:
             if is_of_system(error):
                 raise UserError(
                     f"{self.folder / str(step)} cannot be read: {first_line(error)}; nothing is"
-                    " wrong with it: repair that and start again",
+                    " wrong with it: repair that and start again"
                 ) from error
             # Whatever Orbax raises of a damaged file: the one before may be whole.
             problem = f"{type(error).__name__}: {first_line(error)}"
@@ -394,11 +363,7 @@ class Checkpoints:
     def _damage(self, step: int) -> str:
         """What is wrong with the files of a checkpoint, of which each process looks at a share."""
         for item in ("params", "training", "run"):
-            wrong = damage(
-                self.folder / str(step) / item,
-                jax.process_index(),
-                jax.process_count(),
-            )
+            wrong = damage(self.folder / str(step) / item, jax.process_index(), jax.process_count())
             if wrong:
                 return wrong
         return ""
@@ -407,13 +372,9 @@ class Checkpoints:
         """Renames the checkpoints that could not be read, once one before them could: a run that
         can read none changes nothing. unreadable: (step, why)."""
         for step, why in unreadable:
-            self._say(
-                f"checkpoint {step} cannot be read ({why}); set aside as {step}.unreadable",
-            )
+            self._say(f"checkpoint {step} cannot be read ({why}); set aside as {step}.unreadable")
             if is_primary():
-                (self.folder / str(step)).rename(
-                    self.folder / f"{step}.unreadable",
-                )
+                (self.folder / str(step)).rename(self.folder / f"{step}.unreadable")
         barrier("set-aside")
         self._manager.reload()
 
@@ -427,10 +388,7 @@ class Checkpoints:
 
     def _read(self, step: int, abstract: TrainState) -> Restored:
         # The identity first: of another run neither positions nor shapes would fit.
-        run = self._manager.restore(
-            step,
-            args=ocp.args.Composite(run=ocp.args.JsonRestore()),
-        ).run
+        run = self._manager.restore(step, args=ocp.args.Composite(run=ocp.args.JsonRestore())).run
         require_same(run["identity"], self._identity, self.folder / str(step))
         objectives = self._identity["objectives"]
         positions = read_positions(self._positions, step, objectives)
@@ -462,9 +420,7 @@ def _no_table(path: Path) -> str:
 def _without_params(state: TrainState) -> dict[str, Any]:
     """What training alone needs. Parameters are an item of their own, so that others can read them
     without it."""
-    return {
-        name: value for name, value in vars(state).items() if name != "params"
-    }
+    return {name: value for name, value in vars(state).items() if name != "params"}
 
 
 def explained(error: Exception, folder: Path) -> Exception:
@@ -478,6 +434,4 @@ def explained(error: Exception, folder: Path) -> Exception:
         remedy = "make room and start again"
     elif not isinstance(error, OSError) and "ermission denied" not in why:
         return error
-    return UserError(
-        f"checkpoint in {folder} could not be written: {why}; {remedy}",
-    )
+    return UserError(f"checkpoint in {folder} could not be written: {why}; {remedy}")

@@ -65,9 +65,7 @@ def damage(item: Path, process: int = 0, processes: int = 1) -> str:
         return ""
     try:
         written = parsed_json(path.read_text(encoding="utf-8"))
-        sizes = {
-            name: operator.index(size) for name, (size, _) in written.items()
-        }
+        sizes = {name: operator.index(size) for name, (size, _) in written.items()}
         hashes = {name: value for name, (_, value) in written.items()}
     except (OSError, ValueError, TypeError, AttributeError) as error:
         if is_of_system(error):
@@ -97,9 +95,7 @@ def damage(item: Path, process: int = 0, processes: int = 1) -> str:
 
 
 def _hashes(
-    files: Mapping[str, Path],
-    sizes: Mapping[str, int],
-    function: Callable[[Path, int, int], str],
+    files: Mapping[str, Path], sizes: Mapping[str, int], function: Callable[[Path, int, int], str]
 ) -> dict[str, list[str]]:
     """{name: of each block of the file}."""
     blocks = []

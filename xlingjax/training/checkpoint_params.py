@@ -61,13 +61,11 @@ def load_params(
             problems.append(f"{name} is not the model's")
     for name, leaf in model.items():
         if name in saved and saved[name] != leaf.shape:
-            problems.append(
-                f"{name}: checkpoint {saved[name]}, model {leaf.shape}",
-            )
+            problems.append(f"{name}: checkpoint {saved[name]}, model {leaf.shape}")
     if problems:
         remedy = _remedy(model, saved)
         raise UserError(
-            f"checkpoint {checkpoint} does not fit the model: {'; '.join(problems)}; {remedy}",
+            f"checkpoint {checkpoint} does not fit the model: {'; '.join(problems)}; {remedy}"
         )
     # Read onto the shardings of the model: no host ever holds all of a large one.
     wanted: list[jax.ShapeDtypeStruct | None] = []
@@ -75,16 +73,8 @@ def load_params(
         if name in kept:
             wanted.append(None)
         else:
-            wanted.append(
-                jax.ShapeDtypeStruct(
-                    leaf.shape,
-                    leaf.dtype,
-                    sharding=leaf.sharding,
-                ),
-            )
-    loaded = flattened(
-        read_params(checkpoint, jax.tree.unflatten(tree, wanted)),
-    )
+            wanted.append(jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=leaf.sharding))
+    loaded = flattened(read_params(checkpoint, jax.tree.unflatten(tree, wanted)))
     # What is kept was not read: a None is no leaf.
     return jax.tree.unflatten(tree, (model | loaded).values()), kept
 
@@ -98,8 +88,7 @@ def _remedy(model: Iterable[str], saved: Iterable[str]) -> str:
             " (gin/runs/init_seq2seq.gin)"
         )
     return (
-        "add --gin_file gin/models/from_init.gin: the model that run.json of its workdir"
-        " describes"
+        "add --gin_file gin/models/from_init.gin: the model that run.json of its workdir describes"
     )
 
 
@@ -107,9 +96,7 @@ def _has_decoder(names: Iterable[str]) -> bool:
     return any(name.startswith("decoder/") for name in names)
 
 
-def saved_params(
-    checkpoint: Path,
-) -> tuple[dict[str, tuple[int, ...]], dict[str, Any]]:
+def saved_params(checkpoint: Path) -> tuple[dict[str, tuple[int, ...]], dict[str, Any]]:
     """({path of a parameter: its shape}, the identity of its run or nothing) of a checkpoint, whose
     files are checked first. Raises UserError when it is damaged or cannot be read."""
     forget_abandoned_reads()
@@ -117,9 +104,7 @@ def saved_params(
     for item in (checkpoint / "params", run):
         wrong = damage(item)
         if wrong:
-            raise UserError(
-                f"checkpoint {checkpoint} is damaged: {wrong}; {_other(checkpoint)}",
-            )
+            raise UserError(f"checkpoint {checkpoint} is damaged: {wrong}; {_other(checkpoint)}")
     try:
         # Shapes alone, so that a checkpoint that does not fit is refused before it is read.
         # By the handler, which looks for no description of a whole checkpoint and warns of none.
@@ -150,9 +135,7 @@ def read_params(checkpoint: Path, wanted: Any) -> Any:
             checkpoint / "params",
             args=ocp.args.PyTreeRestore(
                 item=wanted,
-                restore_args=ocp.checkpoint_utils.construct_restore_args(
-                    wanted,
-                ),
+                restore_args=ocp.checkpoint_utils.construct_restore_args(wanted),
                 # Orbax wants every parameter of the checkpoint otherwise.
                 partial_restore=True,
             ),
@@ -161,26 +144,18 @@ def read_params(checkpoint: Path, wanted: Any) -> Any:
         raise _unreadable(checkpoint, error) from error
 
 
-def require_vocabulary(
-    checkpoint: Path,
-    trained_on: Any,
-    vocabulary: Any,
-) -> None:
+def require_vocabulary(checkpoint: Path, trained_on: Any, vocabulary: Any) -> None:
     """Raise UserError where both hashes are known and differ."""
     if vocabulary and trained_on and trained_on != vocabulary:
         raise UserError(
             f"checkpoint {checkpoint} was trained on another vocabulary (SHA-256"
             f" {trained_on!s:.12}, this run's {vocabulary!s:.12}), in which the same ids are other"
             " pieces; set VOCABULARY to that run's workdir, which keeps a copy, or put the copy"
-            " back",
+            " back"
         )
 
 
-def require_languages(
-    checkpoint: Path,
-    trained_on: Any,
-    languages: Sequence[str],
-) -> None:
+def require_languages(checkpoint: Path, trained_on: Any, languages: Sequence[str]) -> None:
     """Raises UserError where the languages of a run's run.json are not those that its checkpoint
     was trained with (None, or none: not told), whose numbers they are."""
     # Own batches may call anything so.
@@ -190,7 +165,7 @@ def require_languages(
         names = ", ".join(map(str, trained_on))
         raise UserError(
             f"checkpoint {checkpoint} was trained with the languages {names}, and"
-            f" run.json names {', '.join(languages)}: put the run's own back from a copy",
+            f" run.json names {', '.join(languages)}: put the run's own back from a copy"
         )
 
 
@@ -198,11 +173,11 @@ def _unreadable(checkpoint: Path, error: Exception) -> UserError:
     if is_of_system(error):
         return UserError(
             f"checkpoint {checkpoint} cannot be read ({first_line(error)}); nothing is wrong with"
-            " it: repair that and call it again",
+            " it: repair that and call it again"
         )
     return UserError(
         f"checkpoint {checkpoint} cannot be read ({type(error).__name__}: {first_line(error)});"
-        f" {_other(checkpoint)}",
+        f" {_other(checkpoint)}"
     )
 
 

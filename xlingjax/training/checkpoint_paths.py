@@ -46,7 +46,7 @@ def require_not_lost(workdir: Path) -> None:
         raise UserError(
             f"{workdir} is a run that has saved step {steps}, and its checkpoints are gone: put"
             f" them back into {workdir / 'checkpoints'}, or choose another --workdir; a run never"
-            " starts afresh over one",
+            " starts afresh over one"
         )
 
 
@@ -66,9 +66,7 @@ def _steps_saved(workdir: Path) -> int:
         steps += [_number(one, "step") for one in best.values()]
     # One that was cut off while it wrote its first checkpoint has lost none.
     if not any((workdir / "checkpoints").glob("*-tmp*")):
-        positions = [
-            step_of(path.name) or 0 for path in workdir.glob("data_state/*")
-        ]
+        positions = [step_of(path.name) or 0 for path in workdir.glob("data_state/*")]
         # They are written before their checkpoint: the last may be without one.
         steps += sorted(positions)[:-1]
     return max(steps)
@@ -140,19 +138,17 @@ def _named_checkpoint(run: Path, which: str) -> Path:
     elif step is None and re.match(r"[-+]?[.]?\d", which):
         # A step is written in one way alone: 4, and neither 04 nor 4.0.
         there = ", ".join(map(str, steps)) or "none"
-        raise UserError(
-            f"{run} has no checkpoint {which} (there are: {there}); name one of these",
-        )
+        raise UserError(f"{run} has no checkpoint {which} (there are: {there}); name one of these")
     elif step is None:
         raise UserError(
             f"{run} kept no best checkpoint by {which} (but by {', '.join(best) or 'nothing'});"
-            f" train with KEEP_BEST=1 and BEST_METRIC={which}",
+            f" train with KEEP_BEST=1 and BEST_METRIC={which}"
         )
     # Named by number or by metric, it may have been removed since.
     if step not in steps:
         there = ", ".join(map(str, steps)) or "none"
         raise UserError(
             f"{run} has no checkpoint {step} (there are: {there}); KEEP_CHECKPOINTS keeps more of"
-            " them",
+            " them"
         )
     return run / "checkpoints" / str(step)

@@ -39,11 +39,7 @@ def keep_positions(folder: Path, steps: Iterable[int]) -> None:
             shutil.rmtree(of_step, ignore_errors=True)
 
 
-def read_positions(
-    folder: Path,
-    step: int,
-    objectives: Collection[str],
-) -> Positions:
+def read_positions(folder: Path, step: int, objectives: Collection[str]) -> Positions:
     """Those of `step`. Raises ValueError where a file is damaged or an objective has none."""
     positions: Positions = {}
     of_step = folder / str(step)
@@ -56,7 +52,5 @@ def read_positions(
         positions.setdefault(file.parent.name, {})[file.stem] = content
     missing = set(objectives) - set(positions)
     if missing:
-        raise ValueError(
-            f"{of_step} lacks the data position of {', '.join(sorted(missing))}",
-        )
+        raise ValueError(f"{of_step} lacks the data position of {', '.join(sorted(missing))}")
     return positions

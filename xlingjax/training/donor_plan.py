@@ -16,15 +16,7 @@ from xlingjax.errors import UserError
 from xlingjax.model.config import ModelConfig
 from xlingjax.model.params import flattened
 from xlingjax.training.checkpoint_params import require_vocabulary
-from xlingjax.training.donors import (
-    LAYERS,
-    MACROS,
-    Copy,
-    Donor,
-    grouped,
-    layer_names,
-    read,
-)
+from xlingjax.training.donors import LAYERS, MACROS, Copy, Donor, grouped, layer_names, read
 from xlingjax.training.initialisation import Initialisation
 from xlingjax.training.run_record import vocabulary_of
 
@@ -32,12 +24,7 @@ RANDOM = "random"
 SLOT = "decoder/layers/cross_attention/"
 
 # Fields that change what the same weights compute: of the embeddings, and of the layers.
-_OF_EMBEDDINGS = (
-    "embedding_norm",
-    "embedding_scale",
-    "position_offset",
-    "norm_eps",
-)
+_OF_EMBEDDINGS = ("embedding_norm", "embedding_scale", "position_offset", "norm_eps")
 _OF_LAYERS = ("norm_order", "gelu")
 # Fields that change the shapes of parameters; a misfit names those that differ.
 _SIZES = ("dim", "heads", "ffn", "streams", "relative_buckets")
@@ -49,12 +36,7 @@ Loaded = tuple[Any, str, list[str]]
 class Plan:
     """What is copied from where, found and checked before anything expensive."""
 
-    def __init__(
-        self,
-        initialisation: Initialisation,
-        config: ModelConfig,
-        abstract: Any,
-    ):
+    def __init__(self, initialisation: Initialisation, config: ModelConfig, abstract: Any):
         """abstract: shapes of the new model's parameters. Raises UserError for a donor that does
         not fit."""
         self._config = config
@@ -64,7 +46,7 @@ class Plan:
         if "decoder" in self._donors and not config.decoder_layers:
             raise UserError(
                 f"INIT_DECODER={initialisation.decoder}: model {config.name} has no decoder; leave"
-                " it out, or set model.decoder_layers",
+                " it out, or set model.decoder_layers"
             )
         chosen = {
             "encoder": initialisation.encoder_layers,
@@ -77,11 +59,7 @@ class Plan:
         for side in LAYERS:
             if side in self._donors:
                 donor = self._donors[side]
-                self._layers[side] = donor.layers(
-                    chosen[side],
-                    side,
-                    counts[side],
-                )
+                self._layers[side] = donor.layers(chosen[side], side, counts[side])
         self._copies: dict[str, Copy | None] = {}
         for name, leaf in flattened(abstract).items():
             self._copies[name] = None
@@ -89,23 +67,13 @@ class Plan:
             if is_cross_attention and initialisation.cross_attention is False:
                 continue
             for part, donor, source in self._candidates(name):
-                self._copies[name] = self._copy(
-                    name,
-                    leaf.shape,
-                    part,
-                    donor,
-                    source,
-                )
+                self._copies[name] = self._copy(name, leaf.shape, part, donor, source)
                 break
             missing = self._copies[name] is None
-            if (
-                missing
-                and is_cross_attention
-                and initialisation.cross_attention
-            ):
+            if missing and is_cross_attention and initialisation.cross_attention:
                 raise UserError(
                     f"INIT_CROSS_ATTENTION=True: INIT_DECODER={initialisation.decoder} has no"
-                    " cross-attention; give a VECO run or an encoder-decoder, or leave it out",
+                    " cross-attention; give a VECO run or an encoder-decoder, or leave it out"
                 )
 
     def _require_alike(self, part: str, donor: Donor) -> None:
@@ -120,7 +88,7 @@ class Plan:
             there = getattr(theirs, field)
             if here != there:
                 raise UserError(
-                    f"{where}: {field} is {here} here and {there} there; set model.{field}={there}",
+                    f"{where}: {field} is {here} here and {there} there; set model.{field}={there}"
                 )
         # Tokens of languages are compared by code, later; here only the pieces.
         pieces = ours.vocab_size - ours.language_tokens
@@ -128,7 +96,7 @@ class Plan:
             raise UserError(
                 f"{where}: embeddings/tokens/embedding has rows for {pieces} pieces here,"
                 f" {donor.pieces} there (shapes {(ours.padded_vocab_size, ours.dim)} and"
-                f" {donor.shapes['embeddings/tokens/embedding']}); set VOCABULARY={donor.run}",
+                f" {donor.shapes['embeddings/tokens/embedding']}); set VOCABULARY={donor.run}"
             )
 
     def _candidates(self, name: str) -> Iterator[tuple[str, Donor, str]]:
@@ -149,11 +117,7 @@ class Plan:
         for giver in givers:
             if giver not in self._donors:
                 continue
-            if (
-                giver == "decoder"
-                and not part.startswith("decoder")
-                and not of_both
-            ):
+            if giver == "decoder" and not part.startswith("decoder") and not of_both:
                 continue
             # From which side of the donor: an encoder-decoder may have embeddings of each.
             side = giver
@@ -167,27 +131,16 @@ class Plan:
                 yield giver, donor, source
 
     def _copy(
-        self,
-        name: str,
-        shape: tuple[int, ...],
-        part: str,
-        donor: Donor,
-        source: str,
+        self, name: str, shape: tuple[int, ...], part: str, donor: Donor, source: str
     ) -> Copy:
         if "/layers/" in name:
             copy = self._copy_of_layers(name, part, donor, source)
         elif name.endswith("positions/embedding"):
             copy = self._copy_of_positions(name, shape, part, donor, source)
-        elif name.endswith("tokens/embedding") or name in (
-            "head/bias",
-            "decoder_head/bias",
-        ):
+        elif name.endswith("tokens/embedding") or name in ("head/bias", "decoder_head/bias"):
             copy = self._copy_of_pieces(donor, source)
         elif name.endswith("languages/embedding"):
-            languages = (
-                range(self._config.num_languages),
-                range(donor.config.num_languages),
-            )
+            languages = (range(self._config.num_languages), range(donor.config.num_languages))
             copy = Copy(donor, source, (), donor.run, languages)
         else:
             copy = Copy(donor, source, None, donor.run)
@@ -197,58 +150,35 @@ class Plan:
             raise self._misfit(name, shape, part, donor, source)
         return copy
 
-    def _copy_of_layers(
-        self,
-        name: str,
-        part: str,
-        donor: Donor,
-        source: str,
-    ) -> Copy:
+    def _copy_of_layers(self, name: str, part: str, donor: Donor, source: str) -> Copy:
         theirs = donor.config
         stack, _, _ = source.partition("/")
         numbers = self._layers[part]
         origin = f"{stack} {layer_names(numbers)} of {donor.run}"
         is_cross_attention = name.startswith(SLOT)
-        plugged = (
-            theirs.cross_attention_query == "input"
-            and not theirs.decoder_layers
-        )
+        plugged = theirs.cross_attention_query == "input" and not theirs.decoder_layers
         if is_cross_attention and plugged:
             origin += ", which asked by the input of their layer there"
         if part == "decoder" and theirs.decoder_layers and stack == "encoder":
             # The donor's decoder is tied to the last layers of its encoder.
-            numbers = [
-                theirs.layers - theirs.decoder_layers + i for i in numbers
-            ]
-            origin = (
-                f"encoder {layer_names(numbers)} of {donor.run} (tied there)"
-            )
+            numbers = [theirs.layers - theirs.decoder_layers + i for i in numbers]
+            origin = f"encoder {layer_names(numbers)} of {donor.run} (tied there)"
         # A stack is one array, its layers the first axis.
         return Copy(donor, source, ((slice(None), numbers),), origin)
 
     def _copy_of_positions(
-        self,
-        name: str,
-        shape: tuple[int, ...],
-        part: str,
-        donor: Donor,
-        source: str,
+        self, name: str, shape: tuple[int, ...], part: str, donor: Donor, source: str
     ) -> Copy:
         positions, width = donor.shapes[source]
         if positions < shape[0] and width == shape[1]:
             raise UserError(
                 f"{MACROS[part]}={donor.run} does not fit the model: {name} has shape {shape},"
-                f" {source} there {donor.shapes[source]}; set model.max_positions={positions}",
+                f" {source} there {donor.shapes[source]}; set model.max_positions={positions}"
             )
         # Positions that the model has no row for are cut; missing ones are refused above.
         if positions > shape[0]:
             rows = ((slice(None), slice(shape[0])),)
-            return Copy(
-                donor,
-                source,
-                rows,
-                f"the first {shape[0]} rows of {donor.run}",
-            )
+            return Copy(donor, source, rows, f"the first {shape[0]} rows of {donor.run}")
         return Copy(donor, source, None, donor.run)
 
     def _copy_of_pieces(self, donor: Donor, source: str) -> Copy:
@@ -259,25 +189,12 @@ class Plan:
         if not ours.language_tokens:
             return Copy(donor, source, rows, donor.run)
         if not theirs.language_tokens:
-            return Copy(
-                donor,
-                source,
-                rows,
-                f"{donor.run} (language tokens random)",
-            )
-        languages = (
-            range(donor.pieces, ours.vocab_size),
-            range(donor.pieces, theirs.vocab_size),
-        )
+            return Copy(donor, source, rows, f"{donor.run} (language tokens random)")
+        languages = (range(donor.pieces, ours.vocab_size), range(donor.pieces, theirs.vocab_size))
         return Copy(donor, source, rows, donor.run, languages)
 
     def _misfit(
-        self,
-        name: str,
-        shape: tuple[int, ...],
-        part: str,
-        donor: Donor,
-        source: str,
+        self, name: str, shape: tuple[int, ...], part: str, donor: Donor, source: str
     ) -> UserError:
         settings = []
         for field in _SIZES:
@@ -288,15 +205,10 @@ class Plan:
             settings = ["the model of its run.json"]
         return UserError(
             f"{MACROS[part]}={donor.run} does not fit the model: {name} has shape {shape},"
-            f" {source} there {donor.shapes[source]}; set {', '.join(settings)}",
+            f" {source} there {donor.shapes[source]}; set {', '.join(settings)}"
         )
 
-    def load(
-        self,
-        params: Any,
-        languages: Sequence[str],
-        identity: Mapping[str, Any],
-    ) -> Loaded:
+    def load(self, params: Any, languages: Sequence[str], identity: Mapping[str, Any]) -> Loaded:
         """(`params` with what is given, on their shardings; who gives, in words; a line per group
         of parameters).
 
@@ -338,21 +250,13 @@ class Plan:
         # Jitted, so that each is made where its parameter lies.
         filled = jax.jit(fill, out_shardings=shardings)(replaced, given)
         if self._config.tied_self_attention:
-            origins["decoder/layers/attention"] = (
-                "the encoder's (tied_self_attention)"
-            )
+            origins["decoder/layers/attention"] = "the encoder's (tied_self_attention)"
         givers = []
         for part, donor in self._donors.items():
-            givers.append(
-                f"{part} of {donor.run} (checkpoint {donor.checkpoint.name})",
-            )
+            givers.append(f"{part} of {donor.run} (checkpoint {donor.checkpoint.name})")
         leaves = (ours | filled).values()
         params = jax.tree.unflatten(jax.tree.structure(params), leaves)
-        return (
-            params,
-            ", ".join(givers),
-            [*grouped(origins), *self._left(taken)],
-        )
+        return (params, ", ".join(givers), [*grouped(origins), *self._left(taken)])
 
     def _left(self, taken: dict[str, Copy]) -> Iterator[str]:
         """What of the donors of a side stands nowhere in the model."""

@@ -13,24 +13,11 @@ from xlingjax.errors import UserError
 from xlingjax.model.config import ModelConfig
 from xlingjax.model.params import flattened, nested
 from xlingjax.runtime.numerals import is_whole
-from xlingjax.training.checkpoint_params import (
-    read_params,
-    require_languages,
-    saved_params,
-)
+from xlingjax.training.checkpoint_params import read_params, require_languages, saved_params
 from xlingjax.training.checkpoint_paths import find_checkpoint
-from xlingjax.training.run_record import (
-    languages_of,
-    model_of,
-    read_run_record,
-    vocabulary_of,
-)
+from xlingjax.training.run_record import languages_of, model_of, read_run_record, vocabulary_of
 
-MACROS = {
-    "embeddings": "INIT_EMBEDDINGS",
-    "encoder": "INIT_ENCODER",
-    "decoder": "INIT_DECODER",
-}
+MACROS = {"embeddings": "INIT_EMBEDDINGS", "encoder": "INIT_ENCODER", "decoder": "INIT_DECODER"}
 LAYERS = {"encoder": "ENCODER_LAYERS_FROM", "decoder": "DECODER_LAYERS_FROM"}
 
 Layers = str | int | Sequence[int]
@@ -50,7 +37,7 @@ def numbers_of(layers: Layers, macro: str) -> list[int] | None:
         numbers = [layers]
     if not numbers or not all(map(is_whole, map(str, numbers))):
         raise UserError(
-            f"{macro}={layers}: give first, last, or numbers of layers from 0 with commas between",
+            f"{macro}={layers}: give first, last, or numbers of layers from 0 with commas between"
         )
     return list(map(int, numbers))
 
@@ -90,9 +77,7 @@ class Donor:
         kind = part.removeprefix("decoder_")
         of_decoder = side == "decoder" and self.config.decoder_layers > 0
         # A tied decoder has no self-attention of its own: the encoder's stands for it.
-        tied = self.config.tied_self_attention and rest.startswith(
-            "layers/attention/",
-        )
+        tied = self.config.tied_self_attention and rest.startswith("layers/attention/")
         names = [f"{kind}/{rest}"]
         if part == "decoder":
             # An encoder's layers may begin a decoder: they have the same names.
@@ -121,7 +106,7 @@ class Donor:
                 spread = [str(i * depth // count) for i in range(count)]
                 raise UserError(
                     f"{MACROS[side]}={self.run} has {depth} layers, the new {side} {count}: say"
-                    f" which layer each is, {macro}={','.join(spread)}",
+                    f" which layer each is, {macro}={','.join(spread)}"
                 )
             if chosen == "first":
                 return list(range(count))
@@ -129,7 +114,7 @@ class Donor:
         if len(numbers) != count or max(numbers) >= depth:
             raise UserError(
                 f"{macro}={','.join(map(str, numbers))}: the new {side} has {count} layers,"
-                f" {self.run} {depth}; give {count} numbers from 0 to {depth - 1}",
+                f" {self.run} {depth}; give {count} numbers from 0 to {depth - 1}"
             )
         return numbers
 
@@ -176,16 +161,9 @@ class Copy:
         if new:
             said += random
         if known:
-            of_known = (
-                [ours[code] for code in known],
-                [theirs[code] for code in known],
-            )
+            of_known = ([ours[code] for code in known], [theirs[code] for code in known])
             rows = (*rows, of_known)
-        return dataclasses.replace(
-            self,
-            rows=rows,
-            origin=f"{self.origin} ({said})",
-        )
+        return dataclasses.replace(self, rows=rows, origin=f"{self.origin} ({said})")
 
 
 def layer_names(numbers: list[int]) -> str:
@@ -196,10 +174,7 @@ def layer_names(numbers: list[int]) -> str:
     return f"layers {', '.join(map(str, numbers))}"
 
 
-def read(
-    taken: dict[str, Copy],
-    ours: dict[str, jax.Array],
-) -> dict[str, dict[str, jax.Array]]:
+def read(taken: dict[str, Copy], ours: dict[str, jax.Array]) -> dict[str, dict[str, jax.Array]]:
     """{run: {its name of a parameter: array}}, each lying as what it fills does where it divides as
     that does."""
     wanted: dict[str, dict[str, Any]] = {}

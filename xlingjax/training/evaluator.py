@@ -25,11 +25,7 @@ class Evaluator(abc.ABC):
 
     @abc.abstractmethod
     def __call__(
-        self,
-        model: Encoder,
-        params: Any,
-        step: int,
-        mesh: jax.sharding.Mesh | None,
+        self, model: Encoder, params: Any, step: int, mesh: jax.sharding.Mesh | None
     ) -> dict[str, Any]:
         """Scalars and nested dicts or lists of them. Called by every process; must not keep
         `params`, since the next step takes their memory."""

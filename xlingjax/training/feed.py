@@ -66,9 +66,7 @@ class Turn:
         return isinstance(self.objective, Summed)
 
 
-def in_stages(
-    entry: ObjectiveRun | Mapping[int, ObjectiveRun],
-) -> Mapping[int, ObjectiveRun]:
+def in_stages(entry: ObjectiveRun | Mapping[int, ObjectiveRun]) -> Mapping[int, ObjectiveRun]:
     """{first step: what runs from there on}."""
     if isinstance(entry, Mapping):
         return entry
@@ -113,9 +111,7 @@ class Feed:
             self.names.append(stages[0].objective.name)
             self.weights.append(stages[0].weight)
         if not self.names or len(set(self.names)) != len(self.names):
-            raise UserError(
-                f"a run needs objectives of different names, got {self.names}",
-            )
+            raise UserError(f"a run needs objectives of different names, got {self.names}")
         self.starts = set()
         self.runs = {}
         for stages in self._stages:
@@ -139,9 +135,7 @@ class Feed:
         self.shapes = {}
         for name, run in self.runs.items():
             self.shapes[name] = required_fields(
-                name,
-                run.objective.reads,
-                self.sources[name].shapes,
+                name, run.objective.reads, self.sources[name].shapes
             )
         for name, run in self.runs.items():
             if not run.batches.shapes:
@@ -165,17 +159,9 @@ class Feed:
             run = self.runs[name]
             if not run.batches.shapes or run.batches.shortest:
                 return None
-            shapes = required_fields(
-                name,
-                run.objective.reads,
-                run.batches.shapes,
-            )
+            shapes = required_fields(name, run.objective.reads, run.batches.shapes)
             batch[name] = {
-                field: jax.ShapeDtypeStruct(
-                    shape,
-                    FIELDS[field].dtype,
-                    sharding=sharding,
-                )
+                field: jax.ShapeDtypeStruct(shape, FIELDS[field].dtype, sharding=sharding)
                 for field, shape in shapes.items()
             }
         if turn.summed:
@@ -196,19 +182,10 @@ class Feed:
         """By stage."""
         return {name: run.objective for name, run in self.runs.items()}
 
-    def course(
-        self,
-        steps: int,
-        schedule: str,
-        optimizer: Any,
-    ) -> dict[str, Any]:
+    def course(self, steps: int, schedule: str, optimizer: Any) -> dict[str, Any]:
         """What run.json says of the course of a run of `steps` steps."""
         record = schedule_record(
-            self.runs,
-            dict(zip(self.names, self.weights, strict=True)),
-            steps,
-            schedule,
-            optimizer,
+            self.runs, dict(zip(self.names, self.weights, strict=True)), steps, schedule, optimizer
         )
         return {"microbatches": self.microbatches, **record}
 
@@ -226,7 +203,7 @@ class Feed:
         if self.microbatches > 1 and objective.whole_batch:
             raise UserError(
                 f"objective {name} compares the rows of a batch with each other:"
-                f" {self.microbatches} microbatches would make it another one; set MICROBATCHES=1",
+                f" {self.microbatches} microbatches would make it another one; set MICROBATCHES=1"
             )
         self._check_language_tokens(name, run.batches.settings)
         self._check_directions(name, run.batches.settings)
@@ -245,7 +222,7 @@ class Feed:
             self._trace(objective, shapes)
         except UserError as error:
             raise UserError(
-                f"{error}; or set GROUP_BY_LENGTH=False, and all rows have LENGTH tokens",
+                f"{error}; or set GROUP_BY_LENGTH=False, and all rows have LENGTH tokens"
             ) from None
 
     def _trace(self, objective: Objective, shapes: Mapping[str, Any]) -> None:
@@ -253,19 +230,10 @@ class Feed:
         batch = {}
         for field, shape in shapes.items():
             batch[field] = jax.ShapeDtypeStruct(shape, FIELDS[field].dtype)
-        loss = partial(
-            objective.loss,
-            self.model,
-            rng=jax.random.key(0),
-            languages=1,
-        )
+        loss = partial(objective.loss, self.model, rng=jax.random.key(0), languages=1)
         jax.eval_shape(loss, self.model.abstract(), batch)
 
-    def _check_language_tokens(
-        self,
-        name: str,
-        settings: Mapping[str, Any],
-    ) -> None:
+    def _check_language_tokens(self, name: str, settings: Mapping[str, Any]) -> None:
         """The data names languages by tokens exactly where the model has such tokens."""
         tokens = settings.get("language_tokens")
         config = self.model.config
@@ -273,7 +241,7 @@ class Feed:
             raise UserError(
                 f"objective {name}: LANGUAGE_TOKENS={tokens}, and model {config.name}"
                 f" has {config.language_tokens or 'no'} tokens of languages; set it as"
-                " the model has it",
+                " the model has it"
             )
 
     def _check_directions(self, name: str, settings: Mapping[str, Any]) -> None:
@@ -283,15 +251,13 @@ class Feed:
         if settings.get("language_tokens") or self.model.config.num_languages:
             return
         # None named means both ways, which are two languages.
-        targets = {
-            direction.split("-")[1] for direction in settings["directions"]
-        }
+        targets = {direction.split("-")[1] for direction in settings["directions"]}
         if len(targets) != 1:
             raise UserError(
                 f"objective {name} writes"
                 f" {' and '.join(sorted(targets)) or 'both languages of its pairs'}, and"
                 " nothing tells the decoder which: set LANGUAGE_TOKENS=True,"
-                " LANGUAGE_EMBEDDING=True, or DIRECTIONS into one language",
+                " LANGUAGE_EMBEDDING=True, or DIRECTIONS into one language"
             )
 
     def stage(self, index: int, step: int) -> str:
@@ -325,16 +291,10 @@ class Feed:
             try:
                 rows[name] = self.sources[name].next()
             except StopIteration:
-                raise UserError(
-                    f"the data of {name} ended at {when}; let it repeat",
-                ) from None
+                raise UserError(f"the data of {name} ended at {when}; let it repeat") from None
         return rows
 
-    def on_devices(
-        self,
-        turn: Turn,
-        rows: Mapping[str, Mapping[str, np.ndarray]],
-    ) -> Any:
+    def on_devices(self, turn: Turn, rows: Mapping[str, Mapping[str, np.ndarray]]) -> Any:
         """The batch of a turn as global arrays, of each objective the fields that it reads; of
         several {stage: batch}."""
         sharding = batch_sharding(self.mesh)
@@ -352,11 +312,7 @@ class Feed:
             return batch
         return batch[turn.label]
 
-    def batch_hash(
-        self,
-        name: str,
-        rows: Mapping[str, np.ndarray],
-    ) -> str:
+    def batch_hash(self, name: str, rows: Mapping[str, np.ndarray]) -> str:
         """Of the whole batch of a stage, where this host has a part of its rows too. Then every
         host has to ask: their rows are gathered."""
         whole = {}
@@ -364,10 +320,7 @@ class Feed:
             whole[field] = array
             if len(array) < self.sources[name].shapes[field][0]:
                 # In the order of the processes, in which their rows stand in the batch.
-                whole[field] = multihost_utils.process_allgather(
-                    array,
-                    tiled=True,
-                )
+                whole[field] = multihost_utils.process_allgather(array, tiled=True)
         return batch_hash(whole)
 
     def close(self) -> None:

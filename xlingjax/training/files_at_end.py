@@ -53,10 +53,7 @@ def say_changed(workdir: Path, names: Iterable[str] = FILES) -> None:
     try:
         result = parsed_json((workdir / RESULT_FILE).read_bytes())
         own = result.pop(_HASH)
-        hashes = {
-            name: (int(size), str(value))
-            for name, (size, value) in result[_HASHES].items()
-        }
+        hashes = {name: (int(size), str(value)) for name, (size, value) in result[_HASHES].items()}
     # What is no result at all its readers refuse.
     except (OSError, ValueError, LookupError, TypeError, AttributeError):
         return

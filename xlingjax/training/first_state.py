@@ -18,12 +18,7 @@ from xlingjax.training.checkpoint_params import load_params
 from xlingjax.training.donor_plan import Loaded, Plan
 from xlingjax.training.feed import Feed
 from xlingjax.training.initialisation import Initialisation
-from xlingjax.training.run_record import (
-    labels_of,
-    read_run_record,
-    task_of_head,
-    vocabulary_of,
-)
+from xlingjax.training.run_record import labels_of, read_run_record, task_of_head, vocabulary_of
 from xlingjax.training.step import TrainState
 
 TokenVectors = Callable[[Sequence[BlockText], int], tuple[np.ndarray, str]]
@@ -55,22 +50,14 @@ class First:
 
     def session(self, machine: str, mesh: dict[str, int]) -> dict[str, Any]:
         """What run.json says of this start."""
-        session = {
-            "step": self.step,
-            "machine": machine,
-            "mesh": mesh,
-            "weights": self.weights,
-        }
+        session = {"step": self.step, "machine": machine, "mesh": mesh, "weights": self.weights}
         if self.donated:
             session["given"] = self.donated
         return session
 
 
 def restored(
-    checkpoints: Checkpoints,
-    abstract: TrainState,
-    feed: Feed,
-    workdir: Path,
+    checkpoints: Checkpoints, abstract: TrainState, feed: Feed, workdir: Path
 ) -> First | None:
     """The run's own newest checkpoint, with the sources where it left them; None for a new run."""
     saved = checkpoints.restore(abstract)
@@ -110,11 +97,7 @@ def new_run(
     return First(state, weights, donated=donated)
 
 
-def _with_tokens(
-    params: Any,
-    vectors: TokenVectors,
-    texts: Sequence[BlockText],
-) -> tuple[Any, str]:
+def _with_tokens(params: Any, vectors: TokenVectors, texts: Sequence[BlockText]) -> tuple[Any, str]:
     table_VD = params["embeddings"]["tokens"]["embedding"]
     rows_SD, said = vectors(texts, table_VD.shape[1])
     # The table has rows beyond the vocabulary, and they stay as they are.
@@ -134,10 +117,7 @@ def _with_tokens(
 
 
 def first_weights(
-    init_from: Any,
-    config: ModelConfig,
-    abstract: Any,
-    new: Sequence[str],
+    init_from: Any, config: ModelConfig, abstract: Any, new: Sequence[str]
 ) -> Callable[[Any, Sequence[str], Mapping[str, Any]], Loaded] | None:
     """A function like `Plan.load` for what `init_from` names: a path or an `Initialisation`; None
     where it names nothing. Raises UserError for what can be refused before any text is read."""
@@ -148,11 +128,7 @@ def first_weights(
     if not init_from:
         return None
 
-    def load(
-        params: Any,
-        languages: Sequence[str],
-        identity: Mapping[str, Any],
-    ) -> Loaded:
+    def load(params: Any, languages: Sequence[str], identity: Mapping[str, Any]) -> Loaded:
         there: Sequence[str] = ()
         if config.tells_languages():
             there = read_run_record(init_from)["languages"]
@@ -160,17 +136,10 @@ def first_weights(
         for objective, data in identity["data"].items():
             if "labels" in data:
                 require_labels(
-                    f"INIT_FROM={init_from}",
-                    init_from,
-                    data["labels"],
-                    task_of_head(objective),
+                    f"INIT_FROM={init_from}", init_from, data["labels"], task_of_head(objective)
                 )
         params, added = load_params(
-            init_from,
-            params,
-            new,
-            vocabulary_of(identity),
-            languages=there,
+            init_from, params, new, vocabulary_of(identity), languages=there
         )
         origin = f"{init_from}"
         if added:
@@ -180,11 +149,7 @@ def first_weights(
     return load
 
 
-def _require_first(
-    run: str,
-    there: Sequence[str],
-    languages: Sequence[str],
-) -> None:
+def _require_first(run: str, there: Sequence[str], languages: Sequence[str]) -> None:
     """Raise UserError where a whole run's language tokens, or rows of its language embedding, would
     become those of other languages."""
     # A run may have fewer languages if they are the donor's first: those keep their ids.
@@ -192,16 +157,11 @@ def _require_first(
         raise UserError(
             f"INIT_FROM={run} has parameters of the languages {' '.join(there)}, and the data"
             f" {' '.join(languages)}, "
-            f'numbered otherwise; set LANGUAGES="{" ".join(there)}"',
+            f'numbered otherwise; set LANGUAGES="{" ".join(there)}"'
         )
 
 
-def require_labels(
-    name: str,
-    run: Any,
-    labels: Sequence[str],
-    task: str | None = None,
-) -> None:
+def require_labels(name: str, run: Any, labels: Sequence[str], task: str | None = None) -> None:
     """Raise UserError where a run's head was trained on other labels than those to learn now, or on
     these in another order: its outputs would stand for the wrong ones. name: how the message names
     the run; task: whose head, of a model with several."""
@@ -218,7 +178,7 @@ def require_labels(
         head = f"a head of {task}"
     raise UserError(
         f"{name} has {head} for the labels {before}, and those to learn are {now}: start from the"
-        " run that it was fine-tuned from",
+        " run that it was fine-tuned from"
     )
 
 

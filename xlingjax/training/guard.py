@@ -29,7 +29,7 @@ class Guard:
         if limit < 1:
             raise UserError(
                 f"train.max_bad_steps={limit} must be at least 1 (1 stops at the first skipped"
-                " step)",
+                " step)"
             )
         self._workdir = workdir
         self._limit = limit
@@ -55,9 +55,7 @@ class Guard:
         ended = None
         if getattr(bad_steps, "is_ready", lambda: False)():
             ended = time.perf_counter()
-        self._pending.append(
-            _Step(step, objective, rows, bad_steps, finite, ended),
-        )
+        self._pending.append(_Step(step, objective, rows, bad_steps, finite, ended))
         # Only here does the host wait, for a step that is behind the ones on their way.
         if len(self._pending) > IN_FLIGHT:
             self._look()
@@ -95,7 +93,7 @@ class Guard:
             raise UserError(
                 f"{where}: {bad} updates in a row skipped, this one for {why};"
                 f" the batch is in {path}; {remedy} and start again (to go further back, move the"
-                f" newest folders out of {self._workdir / 'checkpoints'})",
+                f" newest folders out of {self._workdir / 'checkpoints'})"
             )
 
     def _time(self, objective: str, ended: float) -> None:

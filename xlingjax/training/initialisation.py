@@ -34,23 +34,21 @@ class Initialisation:
         if self.run and given:
             others = ", ".join(f"{macro}={run}" for macro, run in given.items())
             raise UserError(
-                f"INIT_FROM={self.run} gives all weights, and {others} give some; leave out either",
+                f"INIT_FROM={self.run} gives all weights, and {others} give some; leave out either"
             )
         for part, macro in LAYERS.items():
             layers = getattr(self, f"{part}_layers")
             numbers_of(layers, macro)
-            default = Initialisation.__dataclass_fields__[
-                f"{part}_layers"
-            ].default
+            default = Initialisation.__dataclass_fields__[f"{part}_layers"].default
             if layers != default and part not in self.parts:
                 raise UserError(
                     f"{macro}={layers} changes nothing without {MACROS[part]}; leave it out or set"
-                    " both",
+                    " both"
                 )
         if self.cross_attention is not None and not self.decoder:
             raise UserError(
                 f"INIT_CROSS_ATTENTION={self.cross_attention} changes nothing without INIT_DECODER;"
-                " leave it out or set both",
+                " leave it out or set both"
             )
 
     @property

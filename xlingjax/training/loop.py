@@ -14,12 +14,7 @@ from xlingjax.model.build import build_model
 from xlingjax.model.config import ModelConfig
 from xlingjax.model.memory import SHARE, device_bytes
 from xlingjax.model.parameter_count import count_parameters
-from xlingjax.model.partition import (
-    MeshConfig,
-    check_counts,
-    first_device,
-    make_mesh,
-)
+from xlingjax.model.partition import MeshConfig, check_counts, first_device, make_mesh
 from xlingjax.runtime.files import disk_explained, write_bytes
 from xlingjax.runtime.machine import (
     RuntimeConfig,
@@ -32,20 +27,11 @@ from xlingjax.runtime.machine import (
 )
 from xlingjax.runtime.signals import Preemption
 from xlingjax.training.checkpoint import CheckpointConfig, Checkpoints
-from xlingjax.training.checkpoint_paths import (
-    checkpoint_steps,
-    last_step,
-    require_not_lost,
-)
+from xlingjax.training.checkpoint_paths import checkpoint_steps, last_step, require_not_lost
 from xlingjax.training.evaluator import Evaluator
 from xlingjax.training.feed import Feed, ObjectiveRun
 from xlingjax.training.files_at_end import seal
-from xlingjax.training.first_state import (
-    TokenVectors,
-    first_weights,
-    new_run,
-    restored,
-)
+from xlingjax.training.first_state import TokenVectors, first_weights, new_run, restored
 from xlingjax.training.guard import Guard
 from xlingjax.training.initialisation import Initialisation
 from xlingjax.training.optimizer import OptimizerConfig, make_optimizer
@@ -158,20 +144,11 @@ def train(
         # An estimate is of one objective's step.
         if schedule == "summed":
             return ""
-        needs = Needs(
-            model,
-            optimizer,
-            objectives,
-            first_device(device_mesh).platform,
-        )
+        needs = Needs(model, optimizer, objectives, first_device(device_mesh).platform)
         room = SHARE * device_bytes()
         return what_fits(needs, device_mesh, microbatches, room)
 
-    with (
-        disk_explained(workdir),
-        contextlib.ExitStack() as stack,
-        out_of_memory_explained(fitting),
-    ):
+    with disk_explained(workdir), contextlib.ExitStack() as stack, out_of_memory_explained(fitting):
         # What is opened is closed in the reverse order, whatever ends the run: the log comes last,
         # and then the folder is another's to have.
         stack.enter_context(one_run_in(workdir))
@@ -200,40 +177,20 @@ def train(
         stack.callback(feed.close)
         # Weights of a later stage too: a run shall not stop there after days.
         check_schedule(feed.weights, schedule, steps)
-        programs = Programs(
-            feed,
-            rule,
-            optimizer,
-            abstract,
-            run_key(seed, rng_impl, device_mesh),
-        )
+        programs = Programs(feed, rule, optimizer, abstract, run_key(seed, rng_impl, device_mesh))
         stack.callback(programs.close)
         # Beside what follows. Where the newest checkpoint cannot be read, they are of other steps.
         programs.begin(max(saved, default=0), steps, seed, schedule, not saved)
         feed.open()
 
         # ---- the weights: own checkpoint, else init_from, else random ----------------------------
-        identity = run_identity(
-            model,
-            feed.sources,
-            feed.objectives,
-            seed,
-            optimizer,
-        )
+        identity = run_identity(model, feed.sources, feed.objectives, seed, optimizer)
         checkpoints = Checkpoints(workdir, checkpoint, identity, tracker.say)
         stack.push(checkpoints.leave)
         first = restored(checkpoints, abstract, feed, workdir)
         if first is None:
             state = programs.random_state(seed)
-            first = new_run(
-                state,
-                seed,
-                load,
-                feed.languages,
-                identity,
-                token_vectors,
-                feed.texts,
-            )
+            first = new_run(state, seed, load, feed.languages, identity, token_vectors, feed.texts)
         step = first.step
         state = first.state
         if first.continued:
@@ -245,14 +202,7 @@ def train(
             tracker.say(early.reason())
         if step < ends and early.is_unknown():
             # Its values show their names, and a wrong one is told before the first step.
-            early.require(
-                early.chosen(evaluators)(
-                    encoder,
-                    state.params,
-                    step,
-                    device_mesh,
-                ),
-            )
+            early.require(early.chosen(evaluators)(encoder, state.params, step, device_mesh))
 
         # ---- what the run is, on disk ------------------------------------------------------------
         # A finished run keeps the record that it has.
@@ -294,9 +244,7 @@ def train(
 
         # ---- the loop ----------------------------------------------------------------------------
         stopping = False
-        stack.enter_context(
-            preemption.interrupts(step, lambda: last_step(workdir)),
-        )
+        stack.enter_context(preemption.interrupts(step, lambda: last_step(workdir)))
         while step < early.last_step(steps) and not stopping:
             if step in feed.starts:
                 # An objective's terms may be others from here on, and a line is of one stage.
@@ -306,13 +254,7 @@ def train(
             rows = feed.next(turn, f"step {step} of {steps}")
             batch = feed.on_devices(turn, rows)
             # The step takes the memory of the old state. It returns before the device is done.
-            state, sums = programs.step(
-                turn,
-                step,
-                state,
-                batch,
-                progress.compiling,
-            )
+            state, sums = programs.step(turn, step, state, batch, progress.compiling)
             progress.add(step, turn, rows, sums)
             step += 1
             # All processes stop at the same step, so they agree on it here.
@@ -355,11 +297,7 @@ def _write_files(workdir: Path, files: Mapping[str, bytes]) -> None:
     (workdir / "result.json").unlink(missing_ok=True)
 
 
-def _bytes_to_come(
-    model: ModelConfig,
-    checkpoint: CheckpointConfig,
-    workdir: Path,
-) -> int:
+def _bytes_to_come(model: ModelConfig, checkpoint: CheckpointConfig, workdir: Path) -> int:
     """What the checkpoints that are still to be written will need on disk."""
     saved = len(checkpoint_steps(workdir / "checkpoints"))
     # One more than are kept: the oldest goes when the newest is whole.
@@ -375,7 +313,7 @@ def _require_evaluators(evaluators: Sequence[Evaluator]) -> None:
     for evaluator in evaluators:
         if not isinstance(evaluator, Evaluator):
             raise UserError(
-                f"evaluator {evaluator!r} is no xlingjax.Evaluator: derive its class from that",
+                f"evaluator {evaluator!r} is no xlingjax.Evaluator: derive its class from that"
             )
 
 
@@ -385,9 +323,7 @@ def require_loss_scale(model: ModelConfig, optimizer: OptimizerConfig) -> None:
             "set optimizer.loss_scale=65536 (it adapts itself), or DTYPE=bfloat16 where the"
             " device has it"
         )
-        raise UserError(
-            f"in float16 small gradients become 0 without a loss scale: {remedy}",
-        )
+        raise UserError(f"in float16 small gradients become 0 without a loss scale: {remedy}")
 
 
 def _exit_reason(step: int, steps: int) -> str:

@@ -17,26 +17,16 @@ def scale_by_muon() -> optax.GradientTransformation:
     """
 
     def scaled(updates, _):
-        return jax.tree.map(
-            _to_the_size_of_adams,
-            updates,
-            matrix_axes(updates),
-        )
+        return jax.tree.map(_to_the_size_of_adams, updates, matrix_axes(updates))
 
     # `scale_by_muon` leaves the size of an orthogonal matrix, so the factor comes behind it.
     return optax.chain(
-        optax.contrib.scale_by_muon(
-            beta=0.95,
-            weight_dimension_numbers=matrix_axes,
-        ),
+        optax.contrib.scale_by_muon(beta=0.95, weight_dimension_numbers=matrix_axes),
         optax.stateless(scaled),
     )
 
 
-def _to_the_size_of_adams(
-    update: jax.Array,
-    axes: optax.contrib.MuonDimensionNumbers,
-):
+def _to_the_size_of_adams(update: jax.Array, axes: optax.contrib.MuonDimensionNumbers):
     # An orthogonal update has entries of about 1 / sqrt(larger side), Adam's of about 0.2.
     rows = math.prod(update.shape[axis] for axis in axes.reduction_axis)
     columns = math.prod(update.shape[axis] for axis in axes.output_axis)

@@ -82,22 +82,22 @@ class OptimizerConfig:
         self._check_name()
         if self.schedule not in SCHEDULES:
             raise UserError(
-                f"learning-rate schedule {self.schedule!r} is not one of {', '.join(SCHEDULES)}",
+                f"learning-rate schedule {self.schedule!r} is not one of {', '.join(SCHEDULES)}"
             )
         if self.learning_rate <= 0 or self.warmup_steps < 0:
             raise UserError(
                 f"optimizer: learning_rate={self.learning_rate} must be > 0,"
-                f" warmup_steps={self.warmup_steps} >= 0",
+                f" warmup_steps={self.warmup_steps} >= 0"
             )
         if self.warmup_share is not None and not 0 <= self.warmup_share < 1:
             raise UserError(
                 f"optimizer: warmup_share={self.warmup_share} is a share of the steps, from 0 to"
-                " below 1 (WARMUP_SHARE=0.1)",
+                " below 1 (WARMUP_SHARE=0.1)"
             )
         if not 0 < self.layer_decay <= 1:
             raise UserError(
                 f"optimizer: layer_decay={self.layer_decay} must be > 0 and at most 1"
-                " (LAYER_DECAY=0.8)",
+                " (LAYER_DECAY=0.8)"
             )
 
     def _check_name(self) -> None:
@@ -105,20 +105,15 @@ class OptimizerConfig:
             if self.options:
                 raise UserError(
                     f"optimizer.options={dict(self.options)} are for optimizers of optax;"
-                    f" {self.name} is not from there and has b1, b2, eps: leave them out",
+                    f" {self.name} is not from there and has b1, b2, eps: leave them out"
                 )
             return
         others = optax_names()
         if self.name not in others:
-            near = difflib.get_close_matches(
-                self.name,
-                [*NAMES, *others],
-                1,
-                0.0,
-            )
+            near = difflib.get_close_matches(self.name, [*NAMES, *others], 1, 0.0)
             raise UserError(
                 f"optimizer {self.name!r} is not one of {', '.join(NAMES)}, and optax has none of"
-                f" that name; the nearest is {near[0]}",
+                f" that name; the nearest is {near[0]}"
             )
         optax_rule(self.name, self.options)
 
@@ -136,7 +131,7 @@ class OptimizerConfig:
             raise UserError(
                 f"warmup_steps={warmup} leaves nothing of steps={steps} for a linear decay: lower"
                 " warmup_steps (WARMUP_STEPS), give a share of the steps (WARMUP_SHARE=0.05),"
-                " or train longer (TRAIN_STEPS)",
+                " or train longer (TRAIN_STEPS)"
             )
 
 
@@ -150,11 +145,7 @@ class Optimizer(NamedTuple):
     """Of the update after so many steps."""
 
 
-def make_optimizer(
-    config: OptimizerConfig,
-    steps: int,
-    params: Any,
-) -> Optimizer:
+def make_optimizer(config: OptimizerConfig, steps: int, params: Any) -> Optimizer:
     """The optimizer for a run of `steps` steps. `params` is the tree of parameters or of their
     shapes."""
     masks = {}
@@ -181,22 +172,12 @@ def make_optimizer(
         # L2: the decay is part of the gradient that Adam scales.
         links = (decay, adam, late, by_layer)
     elif config.name == "muon":
-        both = optax.partition(
-            {"muon": scale_by_muon(), "adam": adam},
-            muon_or_adam,
-        )
+        both = optax.partition({"muon": scale_by_muon(), "adam": adam}, muon_or_adam)
         # The size of a matrix's updates does not depend on when they began.
         of_adam = jax.tree.map(
-            lambda kind, first: first if kind == "adam" else 0,
-            muon_or_adam(begin),
-            begin,
+            lambda kind, first: first if kind == "adam" else 0, muon_or_adam(begin), begin
         )
-        links = (
-            both,
-            correct_late_starts(config.b1, config.b2, of_adam),
-            by_layer,
-            decay,
-        )
+        links = (both, correct_late_starts(config.b1, config.b2, of_adam), by_layer, decay)
     elif config.name == "adafactor":
         links = (
             optax.scale_by_factored_rms(),
@@ -213,11 +194,7 @@ def make_optimizer(
     def trainable_at(step):
         return masks[latest(masks, step)]
 
-    return Optimizer(
-        frozen_in_stages(chain, trainable_at, ever),
-        trainable_at,
-        rate,
-    )
+    return Optimizer(frozen_in_stages(chain, trainable_at, ever), trainable_at, rate)
 
 
 def optax_names() -> list[str]:
@@ -227,45 +204,33 @@ def optax_names() -> list[str]:
         if not inspect.isfunction(function) or name.startswith("scale_by_"):
             continue
         parameters = inspect.signature(function).parameters
-        required = [
-            one.name for one in parameters.values() if one.default is one.empty
-        ]
+        required = [one.name for one in parameters.values() if one.default is one.empty]
         # L-BFGS also needs the loss, to search along its direction.
         if required == ["learning_rate"]:
             names.append(name)
     return names
 
 
-def optax_rule(
-    name: str,
-    options: Mapping[str, Any],
-) -> optax.GradientTransformation:
+def optax_rule(name: str, options: Mapping[str, Any]) -> optax.GradientTransformation:
     """The direction of an optimizer of optax, for a learning rate and weight decay that come
     behind it. Raises UserError for an option that it does not have."""
     function = getattr(optax, name)
-    known = [
-        one for one in inspect.signature(function).parameters if one not in OURS
-    ]
+    known = [one for one in inspect.signature(function).parameters if one not in OURS]
     for option in options:
         if option not in known:
             raise UserError(
-                f"optimizer.options: {name} of optax has no {option!r}; it has {', '.join(known)}",
+                f"optimizer.options: {name} of optax has no {option!r}; it has {', '.join(known)}"
             )
     arguments = dict(options)
     if "weight_decay" in inspect.signature(function).parameters:
         # The chain's own leaves out biases and LayerNorm, and layer-wise rates leave it alone.
         arguments["weight_decay"] = 0.0
     # The rate 1 leaves the direction, which points downhill: the chain's last link turns it.
-    return optax.chain(
-        function(learning_rate=1.0, **arguments),
-        optax.scale(-1.0),
-    )
+    return optax.chain(function(learning_rate=1.0, **arguments), optax.scale(-1.0))
 
 
 def learning_rate_schedule(
-    config: OptimizerConfig,
-    steps: int,
-    xp: Any = jnp,
+    config: OptimizerConfig, steps: int, xp: Any = jnp
 ) -> Callable[[Any], Any]:
     """Learning rate as a pure function of the number of steps already taken.
 
@@ -291,10 +256,7 @@ def learning_rate_schedule(
             return peak * xp.where(step < warmup, ramp, left / steps)
         if config.schedule == "linear":
             return peak * xp.where(step < warmup, ramp, left / (steps - warmup))
-        rising = config.warmup_from + step * (peak - config.warmup_from) / max(
-            warmup,
-            1,
-        )
+        rising = config.warmup_from + step * (peak - config.warmup_from) / max(warmup, 1)
         falling = peak * xp.sqrt(max(warmup, 1) / xp.maximum(step, 1.0))
         return xp.where(step < warmup, rising, falling)
 

@@ -23,17 +23,11 @@ class Link(optax.GradientTransformationExtraArgs):
         return cls(lambda params: optax.EmptyState(), update_and_state)
 
 
-def chain_links(
-    *links: optax.GradientTransformation,
-) -> optax.GradientTransformationExtraArgs:
+def chain_links(*links: optax.GradientTransformation) -> optax.GradientTransformationExtraArgs:
     """`optax.chain`, in whose state a `Link` leaves nothing: checkpoints are the same with and
     without it."""
     chain = optax.chain(*links)
-    kept = [
-        number
-        for number, link in enumerate(links)
-        if not isinstance(link, Link)
-    ]
+    kept = [number for number, link in enumerate(links) if not isinstance(link, Link)]
 
     def init(params):
         state = chain.init(params)
@@ -43,21 +37,14 @@ def chain_links(
         whole = [optax.EmptyState()] * len(links)
         for number, own in zip(kept, state, strict=True):
             whole[number] = own
-        updates, whole = chain.update(
-            updates,
-            tuple(whole),
-            params,
-            **arguments,
-        )
+        updates, whole = chain.update(updates, tuple(whole), params, **arguments)
         return updates, tuple(whole[number] for number in kept)
 
     return optax.GradientTransformationExtraArgs(init, update)
 
 
 def frozen_in_stages(
-    inner: optax.GradientTransformationExtraArgs,
-    trainable_at: Callable[[int], Any],
-    ever: Any,
+    inner: optax.GradientTransformationExtraArgs, trainable_at: Callable[[int], Any], ever: Any
 ) -> optax.GradientTransformationExtraArgs:
     """`inner`, whose state is that of the parameters trained at some step (`ever`, a tree of
     bools). What other stages train keeps its value and moments."""
@@ -118,10 +105,6 @@ def correct_late_starts(b1: float, b2: float, first_steps: Any) -> Link:
         return mean * jnp.sqrt((1 - b2**own) / (1 - b2**all_steps))
 
     def update(updates, step):
-        return jax.tree.map(
-            lambda u, first: factor(step, first) * u,
-            updates,
-            first_steps,
-        )
+        return jax.tree.map(lambda u, first: factor(step, first) * u, updates, first_steps)
 
     return Link.of(update)

@@ -13,11 +13,7 @@ class Page:
     line and no more. Of several processes one has a page that is written: `write` is None in the
     others."""
 
-    def __init__(
-        self,
-        write: Callable[[], Path] | None,
-        say: Callable[[str], None],
-    ):
+    def __init__(self, write: Callable[[], Path] | None, say: Callable[[str], None]):
         self._write = write
         self._say = say
         self._rested_until = 0.0

@@ -63,15 +63,13 @@ def trainable_mask(params: Any, frozen: Sequence[str]) -> Any:
     for pattern in frozen:
         if not any(re.search(pattern, name) for name in names):
             raise UserError(
-                f"frozen={pattern!r} matches no parameter; paths are like {', '.join(names[:3])}",
+                f"frozen={pattern!r} matches no parameter; paths are like {', '.join(names[:3])}"
             )
     mask = []
     for name in names:
         mask.append(not any(re.search(pattern, name) for pattern in frozen))
     if not any(mask):
-        raise UserError(
-            f"frozen={tuple(frozen)} freezes every parameter; nothing is left to train",
-        )
+        raise UserError(f"frozen={tuple(frozen)} freezes every parameter; nothing is left to train")
     return jax.tree.unflatten(jax.tree.structure(params), mask)
 
 
@@ -106,29 +104,14 @@ def moments_mask(opt_state: Any, trainable: Any) -> Any:
 def split(params: Any, trainable: Any) -> tuple[Any, Any]:
     """(trainable, frozen): two trees, each with None where the other has the leaf, so that frozen
     leaves get neither gradient nor moments. None stays None in both."""
-    kept = jax.tree.map(
-        lambda p, keep: p if keep else None,
-        params,
-        trainable,
-        is_leaf=_is_none,
-    )
-    rest = jax.tree.map(
-        lambda p, keep: None if keep else p,
-        params,
-        trainable,
-        is_leaf=_is_none,
-    )
+    kept = jax.tree.map(lambda p, keep: p if keep else None, params, trainable, is_leaf=_is_none)
+    rest = jax.tree.map(lambda p, keep: None if keep else p, params, trainable, is_leaf=_is_none)
     return kept, rest
 
 
 def merge(trainable: Any, frozen: Any) -> Any:
     """The inverse of `split`."""
-    return jax.tree.map(
-        lambda t, f: f if t is None else t,
-        trainable,
-        frozen,
-        is_leaf=_is_none,
-    )
+    return jax.tree.map(lambda t, f: f if t is None else t, trainable, frozen, is_leaf=_is_none)
 
 
 def _is_none(leaf: Any) -> bool:

@@ -55,14 +55,7 @@ class Programs:
         self._to_come: dict[tuple, tuple] = {}
         self._compiled: dict[tuple, Any] = {}
 
-    def begin(
-        self,
-        step: int,
-        steps: int,
-        seed: int,
-        schedule: str,
-        new: bool,
-    ) -> None:
+    def begin(self, step: int, steps: int, seed: int, schedule: str, new: bool) -> None:
         """Starts to compile what the run from `step` to `steps` needs first. To be called before
         the text is open. new: it needs a first state, too."""
         if step >= steps:

@@ -130,13 +130,7 @@ class Progress:
         self._compile_seconds[label] = before + seconds
         self._tracker.say(f"compiled the {label} step in {seconds:.1f} s")
 
-    def add(
-        self,
-        step: int,
-        turn: Turn,
-        rows: Mapping[str, Any],
-        sums: dict[str, Any],
-    ) -> None:
+    def add(self, step: int, turn: Turn, rows: Mapping[str, Any], sums: dict[str, Any]) -> None:
         """What the step from `step` on returned for `rows`. Does not wait for the device."""
         bad_steps = sums.pop("bad_steps")
         finite = sums.pop("finite")
@@ -211,10 +205,7 @@ class Progress:
         due = self._timetable.evaluators(step)
         self._measure(due, step, state)
         measured = {name: self.values[name] for name in due}
-        if self._timetable.last(step) or not self._stopping.measured(
-            step,
-            measured,
-        ):
+        if self._timetable.last(step) or not self._stopping.measured(step, measured):
             return
         self._tracker.say(f"step {step}: {self._stopping.reason()}")
         self._timetable.end_at(step)
@@ -225,21 +216,11 @@ class Progress:
                 at_end[name] = evaluator
         self._measure(at_end, step, state)
 
-    def _measure(
-        self,
-        evaluators: Mapping[str, Evaluator],
-        step: int,
-        state: TrainState,
-    ) -> None:
+    def _measure(self, evaluators: Mapping[str, Evaluator], step: int, state: TrainState) -> None:
         # Tokens per second are of training alone.
         with self._clock.paused():
             for name, evaluator in evaluators.items():
-                values = evaluator(
-                    self._feed.model,
-                    state.params,
-                    step,
-                    self._feed.mesh,
-                )
+                values = evaluator(self._feed.model, state.params, step, self._feed.mesh)
                 self.values[name] = values
                 self._tracker.evaluation(step, name, values)
 
@@ -257,10 +238,7 @@ class Progress:
             step,
             state,
             positions,
-            {
-                "tokens_seen": self._tokens_seen,
-                "stopped_early": self._stopping.record(),
-            },
+            {"tokens_seen": self._tokens_seen, "stopped_early": self._stopping.record()},
             values,
         )
 
@@ -269,13 +247,7 @@ class Progress:
         self.evaluate(step, state)
         self._checkpoints.measured(step, flatten(self.values))
 
-    def finish(
-        self,
-        workdir: Path,
-        step: int,
-        exit_reason: str,
-        skipped: int,
-    ) -> None:
+    def finish(self, workdir: Path, step: int, exit_reason: str, skipped: int) -> None:
         """Writes result.json of a run that ended after `step` steps. skipped: its updates that
         were."""
         path = workdir / "result.json"
@@ -284,12 +256,7 @@ class Progress:
             totals = self._totals(step, exit_reason, skipped)
             write_json(path, sealed(finite(totals), workdir))
 
-    def _totals(
-        self,
-        step: int,
-        exit_reason: str,
-        skipped: int,
-    ) -> dict[str, Any]:
+    def _totals(self, step: int, exit_reason: str, skipped: int) -> dict[str, Any]:
         seconds = self._clock.seconds()
         by_objective = {}
         for label, per_step in self._guard.seconds_per_step().items():

@@ -62,11 +62,7 @@ _NO_SWITCHES = ("name", "reads", "coefficients", "chunk", "packed")
 
 
 def run_identity(
-    model: Any,
-    sources: Mapping[str, Any],
-    objectives: Mapping[str, Any],
-    seed: int,
-    optimizer: Any,
+    model: Any, sources: Mapping[str, Any], objectives: Mapping[str, Any], seed: int, optimizer: Any
 ) -> dict[str, Any]:
     """JSON values that a checkpoint carries. sources, objectives: {stage of an objective: its
     BatchSource, itself}. Not in it, because a continued run may change them: number of steps,
@@ -100,11 +96,7 @@ def _switches(objective: Any) -> dict[str, Any]:
     if not dataclasses.is_dataclass(objective):
         return {}
     fields = dataclasses.asdict(objective)
-    return {
-        name: value
-        for name, value in fields.items()
-        if name not in _NO_SWITCHES
-    }
+    return {name: value for name, value in fields.items() if name not in _NO_SWITCHES}
 
 
 def vocabulary_of(identity: Mapping[str, Any]) -> Any:
@@ -125,11 +117,7 @@ def _of_first_source(identity: Mapping[str, Any], name: str) -> Any:
     return None
 
 
-def differences(
-    saved: Any,
-    ours: Any,
-    path: str = "",
-) -> Iterator[tuple[str, Any, Any]]:
+def differences(saved: Any, ours: Any, path: str = "") -> Iterator[tuple[str, Any, Any]]:
     """(field, saved value, our value) for every difference of two JSON trees; an absent field
     counts as None."""
     if isinstance(saved, dict) and isinstance(ours, dict):
@@ -142,11 +130,7 @@ def differences(
         yield path, saved, ours
 
 
-def require_same(
-    saved: dict[str, Any],
-    ours: dict[str, Any],
-    checkpoint: Any,
-) -> None:
+def require_same(saved: dict[str, Any], ours: dict[str, Any], checkpoint: Any) -> None:
     """Raise UserError naming each field that differs with both values."""
     if "switches" not in saved:
         # Of a version that did not write them.
@@ -161,15 +145,13 @@ def require_same(
     fields = []
     # A few name the cause; a whole mixture would fill the terminal.
     for path, theirs, own in differing[:4]:
-        fields.append(
-            f"{path}: checkpoint has {_short(theirs)}, this run has {_short(own)}",
-        )
+        fields.append(f"{path}: checkpoint has {_short(theirs)}, this run has {_short(own)}")
     more = ""
     if len(differing) > 4:
         more = f" (and {len(differing) - 4} more)"
     raise UserError(
         f"{checkpoint} belongs to another run: {'; '.join(fields)}{more}; choose another --workdir "
-        "(INIT_FROM takes over the parameters), or restore the old setting",
+        "(INIT_FROM takes over the parameters), or restore the old setting"
     )
 
 
@@ -194,23 +176,18 @@ def run_languages(sources: Mapping[str, Any], model: Any) -> tuple[str, ...]:
             raise UserError(
                 f"objectives {first} and {name} number languages differently:"
                 f" {list(source.languages)} and {list(other.languages)}; give every mixture the"
-                " same list of languages",
+                " same list of languages"
             )
     # A model without language embeddings reads any number of them.
     if model.num_languages > 1 and len(source.languages) > model.num_languages:
         raise UserError(
             f"the run has {len(source.languages)} languages, model.num_languages is"
-            f" {model.num_languages}; raise it",
+            f" {model.num_languages}; raise it"
         )
     return tuple(source.languages)
 
 
-def check_length(
-    name: str,
-    length: int,
-    model: ModelConfig,
-    positions: int = 0,
-) -> None:
+def check_length(name: str, length: int, model: ModelConfig, positions: int = 0) -> None:
     """Raise UserError when an objective's rows are longer than the model's position table, or use
     `positions` more than it has. positions: 0: as many as columns; fewer where they begin anew
     within a row."""
@@ -220,7 +197,7 @@ def check_length(
             f"objective {name}: rows of {length} tokens use {positions} positions, as those of the"
             f" pseudo tokens run on behind the text, and model {model.name} has {room}; lower"
             " BTMLM_LENGTH, set PSEUDO_PLACEMENT=behind, or for a new model"
-            f" model.max_positions={positions + model.position_offset}",
+            f" model.max_positions={positions + model.position_offset}"
         )
     if 0 < positions < length:
         length = positions
@@ -228,15 +205,11 @@ def check_length(
         raise UserError(
             f"objective {name}: rows of {length} tokens do not fit the {room} positions of model"
             f" {model.name}; lower LENGTH or TLM_LENGTH, or for a new model set"
-            f" model.max_positions={length + model.position_offset}",
+            f" model.max_positions={length + model.position_offset}"
         )
 
 
-def required_fields(
-    name: str,
-    reads: Sequence[str],
-    shapes: Mapping[str, Any],
-) -> dict[str, Any]:
+def required_fields(name: str, reads: Sequence[str], shapes: Mapping[str, Any]) -> dict[str, Any]:
     """The shapes of the fields that an objective reads. Raises UserError when the source lacks
     one."""
     missing = [field for field in reads if field not in shapes]
@@ -245,17 +218,13 @@ def required_fields(
         raise UserError(
             f"objective {name} reads {field.name!r} ({field.meaning}), written by"
             f" {field.written_by}; its data source has only {', '.join(sorted(shapes))}: use the"
-            " one of its own features",
+            " one of its own features"
         )
     return {field: tuple(shapes[field]) for field in reads}
 
 
 def schedule_record(
-    runs: Mapping[str, Any],
-    weights: Mapping[str, Any],
-    steps: int,
-    mode: str,
-    optimizer: Any,
+    runs: Mapping[str, Any], weights: Mapping[str, Any], steps: int, mode: str, optimizer: Any
 ) -> dict[str, Any]:
     """What run.json says of the run's course, JSON values. runs: {stage of an objective: its
     `ObjectiveRun`}."""
@@ -326,11 +295,7 @@ def write_run(
     # A first start, or a file that was damaged: history is no reason to stop.
     except (OSError, UserError):
         sessions = []
-    session = {
-        "time": time.strftime("%Y-%m-%d %H:%M:%S"),
-        **session,
-        "versions": versions(),
-    }
+    session = {"time": time.strftime("%Y-%m-%d %H:%M:%S"), **session, "versions": versions()}
     write_json(path, {**record, "sessions": [*sessions, session]})
 
 
@@ -340,9 +305,7 @@ def run_and_checkpoint(path: str | Path) -> tuple[Path, str]:
     text = str(path)
     path = Path(path)
     if not text or (text.startswith("@") and not path.exists()):
-        raise UserError(
-            f"no run is named: {text!r}; give RUN, RUN@STEP or RUN@METRIC",
-        )
+        raise UserError(f"no run is named: {text!r}; give RUN, RUN@STEP or RUN@METRIC")
     if not path.exists():
         # The name of a folder may have an "@" of its own.
         for at, letter in enumerate(text):
@@ -351,10 +314,7 @@ def run_and_checkpoint(path: str | Path) -> tuple[Path, str]:
     folder = path.absolute()
     if folder.name == "checkpoints" and (folder.parent / "run.json").is_file():
         return folder.parent, ""
-    if (
-        folder.parent.name == "checkpoints"
-        and (folder.parents[1] / "run.json").is_file()
-    ):
+    if folder.parent.name == "checkpoints" and (folder.parents[1] / "run.json").is_file():
         return folder.parents[1], folder.name
     return path, ""
 
@@ -377,20 +337,13 @@ def read_run_record(run: str | Path) -> dict[str, Any]:
 class _Table(dict[str, Any]):
     """A table of run.json: what it lacks is told in one line."""
 
-    def __init__(
-        self,
-        values: Mapping[str, Any],
-        path: Path,
-        within: str = "",
-    ):
+    def __init__(self, values: Mapping[str, Any], path: Path, within: str = ""):
         super().__init__(values)
         self._path = path
         self._within = within
 
     def __missing__(self, name: str) -> Any:
-        raise UserError(
-            f"{self._path}: {self._within}{name} is missing; {_REMEDY}",
-        )
+        raise UserError(f"{self._path}: {self._within}{name} is missing; {_REMEDY}")
 
 
 def model_of(run: str | Path) -> ModelConfig:

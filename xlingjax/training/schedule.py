@@ -17,10 +17,7 @@ Weight = float | Mapping[int, float]
 
 
 def turns(
-    step: int,
-    seed: int,
-    weights: Sequence[Weight],
-    mode: str = "alternate",
+    step: int, seed: int, weights: Sequence[Weight], mode: str = "alternate"
 ) -> dict[int, float]:
     """{index of an objective that runs at `step`: the factor of its loss}.
 
@@ -36,13 +33,11 @@ def turns(
     now = [at(weight, step) for weight in weights]
     if min(now) < 0 or max(now) <= 0:
         raise UserError(
-            f"objective weights {now} at step {step} must be >= 0, and one must be positive",
+            f"objective weights {now} at step {step} must be >= 0, and one must be positive"
         )
     # What has weight 0 is left out, so that its batch is not even read.
     if mode == "summed":
-        return {
-            index: float(weight) for index, weight in enumerate(now) if weight
-        }
+        return {index: float(weight) for index, weight in enumerate(now) if weight}
     if mode == "weighted":
         # By the step and not from a generator: a resumed run draws the same.
         return {_drawn(draw(step, seed), now): 1.0}
@@ -86,7 +81,7 @@ def cycle(weights: tuple[float, ...]) -> tuple[int, ...]:
         if weight and not fraction:
             raise UserError(
                 f"objective weights {list(weights)}: {weight} is too small to get a turn; multiply"
-                ' them all (the smallest must be at least 0.01), or set schedule="weighted"',
+                ' them all (the smallest must be at least 0.01), or set schedule="weighted"'
             )
     # Turns in one period: the smallest whole numbers in the proportion of the weights.
     scale = lcm(*[fraction.denominator for fraction in fractions])

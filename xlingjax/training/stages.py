@@ -35,9 +35,7 @@ def _starts(value: Any) -> set[int]:
     if not is_staged(value):
         return {0}
     if min(value) != 0:
-        raise UserError(
-            f"stages {dict(value)} must begin at step 0, and no step is below it",
-        )
+        raise UserError(f"stages {dict(value)} must begin at step 0, and no step is below it")
     begins = sorted(value)
     ends = [*begins[1:], float("inf")]
     steps = set(begins)
@@ -62,9 +60,7 @@ def at(value: Any, step: int) -> Any:
 
 
 def staged(
-    function: Callable[..., Any],
-    keep: Iterable[str] = (),
-    anew: str = "",
+    function: Callable[..., Any], keep: Iterable[str] = (), anew: str = ""
 ) -> Callable[..., Any]:
     """`function` for arguments that may be stages: its result, or {first step: result} where one
     is.
@@ -101,10 +97,7 @@ def staged(
     return call
 
 
-def _with_stages(
-    function: Callable[..., Any],
-    keep: Iterable[str] = (),
-) -> inspect.Signature:
+def _with_stages(function: Callable[..., Any], keep: Iterable[str] = ()) -> inspect.Signature:
     signature = inspect.signature(function, eval_str=True)
     parameters = []
     for parameter in signature.parameters.values():

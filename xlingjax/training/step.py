@@ -14,12 +14,7 @@ import numpy as np
 import optax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from xlingjax.model.partition import (
-    ROW_AXES,
-    param_shardings,
-    replicated,
-    state_shardings,
-)
+from xlingjax.model.partition import ROW_AXES, param_shardings, replicated, state_shardings
 from xlingjax.objectives.ramp import Ramp
 from xlingjax.training.optimizer import Optimizer, OptimizerConfig
 from xlingjax.training.parameter_groups import merge, split
@@ -48,11 +43,7 @@ class TrainState:
     """int32: all steps whose update was skipped."""
 
 
-def initial_state(
-    params: Any,
-    optimizer: Optimizer,
-    config: OptimizerConfig,
-) -> TrainState:
+def initial_state(params: Any, optimizer: Optimizer, config: OptimizerConfig) -> TrainState:
     def zero():
         # An array of its own for each field, since the step takes the memory of all of them.
         return jnp.zeros((), jnp.int32)
@@ -69,17 +60,11 @@ def initial_state(
 
 
 def abstract_state(
-    mesh: Mesh,
-    model: Any,
-    optimizer: Optimizer,
-    config: OptimizerConfig,
+    mesh: Mesh, model: Any, optimizer: Optimizer, config: OptimizerConfig
 ) -> TrainState:
     """Shapes, dtypes and shardings of a run's state, without making any of it."""
     params = model.abstract()
-    state = jax.eval_shape(
-        lambda params: initial_state(params, optimizer, config),
-        params,
-    )
+    state = jax.eval_shape(lambda params: initial_state(params, optimizer, config), params)
     of_params = param_shardings(mesh, model.logical_axes(), params)
     shardings = state_shardings(mesh, state, params, of_params)
 
@@ -90,10 +75,7 @@ def abstract_state(
 
 
 def lower_state(
-    model: Any,
-    optimizer: Optimizer,
-    config: OptimizerConfig,
-    shardings: TrainState,
+    model: Any, optimizer: Optimizer, config: OptimizerConfig, shardings: TrainState
 ) -> jax.stages.Lowered:
     """A program from a random key to a new state, each part made where it lies; the same numbers on
     every mesh."""
@@ -151,8 +133,7 @@ def train_step(
         loss = objective.loss(model, params, rows, rng, languages)
         # The only division, by the predictions of the whole batch, not of these rows.
         total = sum(
-            coefficients[term] * value / weights[term]
-            for term, value in loss.terms.items()
+            coefficients[term] * value / weights[term] for term, value in loss.terms.items()
         )
         scaled = total
         if config.loss_scale:
@@ -161,11 +142,7 @@ def train_step(
         return scaled, (total, loss.metrics)
 
     def gradients(rows, microbatch):
-        grads, (total, metrics) = jax.grad(scaled_loss, has_aux=True)(
-            trainable,
-            rows,
-            microbatch,
-        )
+        grads, (total, metrics) = jax.grad(scaled_loss, has_aux=True)(trainable, rows, microbatch)
         # Without this XLA may keep whole gradients on every device and only then slice them.
         grads = jax.lax.with_sharding_constraint(grads, trainable_shardings)
         return grads, total, metrics
@@ -174,12 +151,7 @@ def train_step(
         grads, total, metrics = gradients(batch, 0)
     else:
         mesh = shardings.step.mesh
-        grads, total, metrics = scan_microbatches(
-            gradients,
-            batch,
-            microbatches,
-            mesh,
-        )
+        grads, total, metrics = scan_microbatches(gradients, batch, microbatches, mesh)
     if config.loss_scale:
         grads = jax.tree.map(lambda g: g / state.loss_scale, grads)
 
@@ -203,11 +175,7 @@ def train_step(
     # Computed for a skipped step too; `if_good` chooses afterwards.
     with jax.named_scope("optimizer"):
         updates, opt_state = optimizer.transformation.update(
-            grads,
-            state.opt_state,
-            state.params,
-            step=state.step,
-            stage=stage,
+            grads, state.opt_state, state.params, step=state.step, stage=stage
         )
         updated = optax.apply_updates(trainable, updates)
     updated = if_good(updated, trainable)
@@ -220,12 +188,7 @@ def train_step(
         bad_steps=bad_steps,
         skipped=state.skipped + ~good,
     )
-    counted = {
-        "metrics": metrics,
-        "total": total,
-        "grad_norm": norm,
-        "good": jnp.float32(1),
-    }
+    counted = {"metrics": metrics, "total": total, "grad_norm": norm, "good": jnp.float32(1)}
     # What a skipped step measured may be NaN, and one NaN would spoil the sum of the interval.
     sums = jax.tree.map(lambda value: jnp.where(good, value, 0), counted)
     return next_state, {
@@ -260,12 +223,7 @@ def count_tokens(batch: dict[str, Any]) -> Any:
     return tokens
 
 
-def scan_microbatches(
-    one,
-    batch: dict[str, Any],
-    microbatches: int,
-    mesh: Mesh,
-):
+def scan_microbatches(one, batch: dict[str, Any], microbatches: int, mesh: Mesh):
     """Sum what `one(rows, index)` returns over microbatches. Microbatch j is rows j, j+k, j+2k...:
     a device's rows are contiguous, so each microbatch takes an equal share of every device's own
     rows and none moves.
@@ -295,9 +253,7 @@ def scan_microbatches(
 
 
 def next_loss_scale(
-    state: TrainState,
-    finite: jax.Array,
-    config: OptimizerConfig,
+    state: TrainState, finite: jax.Array, config: OptimizerConfig
 ) -> dict[str, jax.Array]:
     """Halved by a step that is not finite, doubled after 2000 finite ones in a row, whether
     `skip_norm` skipped them or not; constant where there is no dynamic scale."""
@@ -316,11 +272,7 @@ def run_key(seed: int, rng_impl: str, mesh: Mesh) -> jax.Array:
     one program."""
     # By way of NumPy: a replicated array over several processes is made of each one's own copy.
     data = np.asarray(jax.random.key_data(jax.random.key(seed, impl=rng_impl)))
-    placed = jax.make_array_from_callback(
-        data.shape,
-        replicated(mesh),
-        lambda _: data,
-    )
+    placed = jax.make_array_from_callback(data.shape, replicated(mesh), lambda _: data)
     return jax.random.wrap_key_data(placed, impl=rng_impl)
 
 
@@ -336,12 +288,7 @@ def make_train_step(*, shardings: TrainState, **fixed) -> Any:
 
 
 def eval_step(
-    params: Any,
-    batch: dict[str, jax.Array],
-    *,
-    model: Any,
-    objective: Any,
-    languages: int,
+    params: Any, batch: dict[str, jax.Array], *, model: Any, objective: Any, languages: int
 ):
     """The objective's metric sums on one batch without dropout: {name: (sum, weight)}."""
     # Without a random key there is no dropout.

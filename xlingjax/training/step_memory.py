@@ -140,11 +140,7 @@ class Needs:
         }
 
     def _vocabulary(
-        self,
-        number: int,
-        rows: int,
-        mesh: Mesh | AbstractMesh,
-        chunk: int | None,
+        self, number: int, rows: int, mesh: Mesh | AbstractMesh, chunk: int | None
     ) -> int:
         """Logits of all terms, which no compiler has wait for each other, and the gradient of the
         table that they make."""
@@ -165,12 +161,7 @@ class Needs:
             each = 4 + 4
         return each * predictions * size + table
 
-    def _looked_up(
-        self,
-        number: int,
-        rows: int,
-        mesh: Mesh | AbstractMesh,
-    ) -> int:
+    def _looked_up(self, number: int, rows: int, mesh: Mesh | AbstractMesh) -> int:
         """What TPUs' compiler keeps of the token embeddings where their table is shared out: the
         gradients of the rows of all that share it, on each of them, of each pass."""
         if self._platform != "tpu" or mesh.shape["fsdp"] == 1:
@@ -252,10 +243,7 @@ def _rows(run: ObjectiveRun, rows: int) -> dict[str, jax.ShapeDtypeStruct]:
     batch = {}
     for field in run.objective.reads:
         shape = run.batches.shapes[field]
-        batch[field] = jax.ShapeDtypeStruct(
-            (rows, *shape[1:]),
-            FIELDS[field].dtype,
-        )
+        batch[field] = jax.ShapeDtypeStruct((rows, *shape[1:]), FIELDS[field].dtype)
     return batch
 
 
@@ -263,20 +251,8 @@ def _lookups(config: ModelConfig, run: ObjectiveRun) -> int:
     """How often a step of an objective looks its tokens up in the table."""
     model = build_model(config.replace(attention_backend="xla"))
     traced = jax.make_jaxpr(
-        lambda params, batch, key: (
-            run.objective.loss(
-                model,
-                params,
-                batch,
-                key,
-                1,
-            ).terms
-        ),
-    )(
-        model.abstract(),
-        _rows(run, 1),
-        jax.eval_shape(lambda: jax.random.key(0)),
-    )
+        lambda params, batch, key: run.objective.loss(model, params, batch, key, 1).terms
+    )(model.abstract(), _rows(run, 1), jax.eval_shape(lambda: jax.random.key(0)))
     return lookups(traced, (config.padded_vocab_size, config.dim))
 
 
@@ -287,29 +263,16 @@ def _predictions(config: ModelConfig, run: ObjectiveRun) -> list[int]:
     model = build_model(config.replace(attention_backend="xla"))
     objective = run.objective
     found = jax.eval_shape(
-        lambda params, batch, key: objective.predictions(
-            model,
-            params,
-            batch,
-            key,
-        ),
+        lambda params, batch, key: objective.predictions(model, params, batch, key),
         model.abstract(),
         _rows(run, 1),
         jax.eval_shape(lambda: jax.random.key(0)),
     )
     # Others have no loss.
-    return [
-        found[term].states.shape[1]
-        for term in objective.coefficients
-        if term in found
-    ]
+    return [found[term].states.shape[1] for term in objective.coefficients if term in found]
 
 
-def _residuals(
-    config: ModelConfig,
-    run: ObjectiveRun,
-    rows: int,
-) -> list[jax.ShapeDtypeStruct]:
+def _residuals(config: ModelConfig, run: ObjectiveRun, rows: int) -> list[jax.ShapeDtypeStruct]:
     """What the forward pass over so many rows keeps, by shapes."""
     model = build_model(config)
     objective = run.objective
@@ -323,9 +286,7 @@ def _residuals(
         return jax.vjp(loss, params)[1]
 
     key = jax.eval_shape(lambda: jax.random.key(0))
-    return jax.tree.leaves(
-        jax.eval_shape(kept, model.abstract(), batch, key),
-    )
+    return jax.tree.leaves(jax.eval_shape(kept, model.abstract(), batch, key))
 
 
 def _bytes(leaf: Any) -> int:
@@ -339,10 +300,7 @@ def bytes_of_device(tree: Any) -> int:
     """Of one device's part of arrays, or of their shapes, with shardings."""
     total = 0
     for leaf in jax.tree.leaves(tree):
-        part = jax.ShapeDtypeStruct(
-            leaf.sharding.shard_shape(leaf.shape),
-            leaf.dtype,
-        )
+        part = jax.ShapeDtypeStruct(leaf.sharding.shard_shape(leaf.shape), leaf.dtype)
         total += _bytes(part)
     return total
 
@@ -355,7 +313,7 @@ def microbatches_for(needs: Needs, mesh: Mesh, batch: int) -> int:
     per_device = batch // devices
     if batch % devices:
         raise UserError(
-            f"a batch of {batch} rows does not spread over {devices} devices; give a multiple",
+            f"a batch of {batch} rows does not spread over {devices} devices; give a multiple"
         )
     needed = 0
     # Fewest parts first: larger microbatches keep a device busier.
@@ -368,16 +326,11 @@ def microbatches_for(needs: Needs, mesh: Mesh, batch: int) -> int:
             return parts
     raise UserError(
         f"one row needs about {needed / 1e9:.1f} GB, and the device has {room / SHARE / 1e9:.1f}"
-        " GB; shorten the rows (--length), or train a smaller model",
+        " GB; shorten the rows (--length), or train a smaller model"
     )
 
 
-def what_fits(
-    needs: Needs,
-    mesh: Mesh,
-    microbatches: int,
-    room: float,
-) -> str:
+def what_fits(needs: Needs, mesh: Mesh, microbatches: int, room: float) -> str:
     """Microbatches and REMAT, as flags, that cost the least time of those estimated to fit a
     device; "" where none do. microbatches: of steps that did not fit, whatever their estimate."""
     parts = needs.microbatches(mesh)
@@ -399,8 +352,6 @@ def what_fits(
 
 
 def table(needed: Mapping[str, int]) -> str:
-    lines = [
-        f"{what:<16} {size / 1e9:8.2f} GB" for what, size in needed.items()
-    ]
+    lines = [f"{what:<16} {size / 1e9:8.2f} GB" for what, size in needed.items()]
     together = f"{'together':<16} {sum(needed.values()) / 1e9:8.2f} GB"
     return "\n".join([*lines, f"{together} (estimated)"])

@@ -39,7 +39,7 @@ class StoppingConfig:
         if len(names) != 1:
             raise UserError(
                 f"PATIENCE={patience} needs one metric to stop by, and STOP_METRIC (left out:"
-                f" BEST_METRIC) names {len(names)}: set STOP_METRIC=EVALUATOR/NAME",
+                f" BEST_METRIC) names {len(names)}: set STOP_METRIC=EVALUATOR/NAME"
             )
         object.__setattr__(self, "metric", names[0])
         if self.mode not in ("min", "max"):
@@ -67,11 +67,7 @@ class Stopping:
             return steps
         return self.stopped_at
 
-    def check(
-        self,
-        evaluators: Sequence[Evaluator],
-        eval_every: int,
-    ) -> None:
+    def check(self, evaluators: Sequence[Evaluator], eval_every: int) -> None:
         """Raises UserError where no evaluation on the way can give the metric."""
         if not self._patience:
             return
@@ -79,14 +75,14 @@ class Stopping:
         if not eval_every:
             raise UserError(
                 f"{what} stops at evaluations and EVAL_EVERY=0 has none before the end: set"
-                " EVAL_EVERY",
+                " EVAL_EVERY"
             )
         names = [one.name for one in evaluators if not one.at_end]
         if self.evaluator not in names:
             there = ", ".join(names) or "none: set HELDOUT_TEXT or DEV_FILES"
             raise UserError(
                 f"{what}: STOP_METRIC={self._config.metric} is of no evaluator of this run (there"
-                f" is {there}); correct it, or set PATIENCE=0",
+                f" is {there}); correct it, or set PATIENCE=0"
             )
 
     @property
@@ -112,7 +108,7 @@ class Stopping:
         if metric not in there:
             raise UserError(
                 f"STOP_METRIC={metric}: evaluator {self.evaluator} does not give it; there is"
-                f" {', '.join(sorted(there))}",
+                f" {', '.join(sorted(there))}"
             )
 
     def recall(self, workdir: Path, step: int) -> None:
@@ -153,9 +149,7 @@ class Stopping:
         for place, step in enumerate(sorted(self._values)):
             value = self._values[step]
             # An equal value is no better one, nor is NaN. XLM's code counts the same way.
-            if math.isfinite(value) and (
-                best[0] < 0 or sign * value < sign * best[2]
-            ):
+            if math.isfinite(value) and (best[0] < 0 or sign * value < sign * best[2]):
                 best = (place, step, value)
         return best
 
@@ -183,11 +177,7 @@ class Stopping:
         }
 
 
-def _evaluated(
-    workdir: Path,
-    step: int,
-    name: str,
-) -> list[tuple[int, Mapping[str, Any]]]:
+def _evaluated(workdir: Path, step: int, name: str) -> list[tuple[int, Mapping[str, Any]]]:
     """(step, values) of an evaluator up to `step`."""
     found = []
     # When a run stops goes by them, so none is passed over.

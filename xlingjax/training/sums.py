@@ -41,10 +41,7 @@ class Interval:
         if batch_hash:
             self._hashes.append(batch_hash)
 
-    def close(
-        self,
-        languages: Sequence[str],
-    ) -> tuple[dict[str, Any], int] | None:
+    def close(self, languages: Sequence[str]) -> tuple[dict[str, Any], int] | None:
         """(log line, tokens) and start again from nothing; None if nothing was added. Waits for the
         device.
 
@@ -73,9 +70,7 @@ class Interval:
         if len(hashes) == 1:
             line["batch_hash"] = hashes[0]
         elif hashes:
-            line["batch_hash"] = hashlib.sha256(
-                "".join(hashes).encode(),
-            ).hexdigest()
+            line["batch_hash"] = hashlib.sha256("".join(hashes).encode()).hexdigest()
         return line, tokens
 
 
@@ -108,10 +103,7 @@ def perplexity(nll: float) -> float:
     return math.inf
 
 
-def summarise(
-    metrics: dict[str, tuple[Any, Any]],
-    languages: Sequence[str],
-) -> dict[str, Any]:
+def summarise(metrics: dict[str, tuple[Any, Any]], languages: Sequence[str]) -> dict[str, Any]:
     """Means from (sum, weight) pairs. The name of the term is cut from "mlm/loss"; of several terms
     "loss" is the mean over all their predictions, and each has its own "veco_plug_in_x/loss" beside
     it. An array over languages becomes {language: mean} of those that were seen; a metric that

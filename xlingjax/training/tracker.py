@@ -63,11 +63,7 @@ class Tracker:
             self._wandb = WandbRun(wandb, workdir)
         # Until `begin`, since a run that is refused leaves no files.
         self._log: Any = io.StringIO()
-        self._console = console or Console(
-            file=sys.stdout,
-            highlight=False,
-            soft_wrap=True,
-        )
+        self._console = console or Console(file=sys.stdout, highlight=False, soft_wrap=True)
 
     def say(self, line: str) -> None:
         """A plain line, on the console and in log.txt."""
@@ -101,7 +97,7 @@ class Tracker:
             # A machine with little more than JAX, as are rented ones, trains all the same.
             self.say(
                 f"no curves for TensorBoard: {error.name} is not installed; metrics.jsonl has the"
-                " numbers",
+                " numbers"
             )
         if self._wandb is not None:
             self.say(self._wandb.begin())
@@ -154,24 +150,14 @@ class Tracker:
             self._write("metrics.jsonl", {"step": step, **values})
             self._scalars(name, values, step)
         if self._primary:
-            self._log.write(
-                f"{time.strftime('%Y-%m-%d %H:%M:%S')} {self.line(step)}\n",
-            )
+            self._log.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {self.line(step)}\n")
             if self._live is None:
                 self._console.print(self.line(step), markup=False)
 
-    def evaluation(
-        self,
-        step: int,
-        name: str,
-        values: Mapping[str, Any],
-    ) -> None:
+    def evaluation(self, step: int, name: str, values: Mapping[str, Any]) -> None:
         """{"step", "name", "values"} to evaluations.jsonl, scalars to TensorBoard, wandb and the
         log."""
-        self._write(
-            "evaluations.jsonl",
-            {"step": step, "name": name, "values": values},
-        )
+        self._write("evaluations.jsonl", {"step": step, "name": name, "values": values})
         self._scalars(name, values, step)
         shown = []
         for key, value in scalars(values).items():
@@ -202,19 +188,10 @@ class Tracker:
 
     def _write(self, name: str, record: Mapping[str, Any]) -> None:
         if self._primary:
-            self._files[name].write(
-                json.dumps(finite(record), ensure_ascii=False) + "\n",
-            )
+            self._files[name].write(json.dumps(finite(record), ensure_ascii=False) + "\n")
 
-    def _scalars(
-        self,
-        prefix: str,
-        values: Mapping[str, Any],
-        step: int,
-    ) -> None:
-        named = {
-            f"{prefix}/{key}": value for key, value in flatten(values).items()
-        }
+    def _scalars(self, prefix: str, values: Mapping[str, Any], step: int) -> None:
+        named = {f"{prefix}/{key}": value for key, value in flatten(values).items()}
         if self._board is not None:
             for key, value in named.items():
                 self._board.add(key, value, step)
@@ -264,17 +241,12 @@ class Curves:
 
 def is_number(value: Any) -> bool:
     # True is an int, too.
-    return isinstance(value, int | float | np.number) and not isinstance(
-        value,
-        bool,
-    )
+    return isinstance(value, int | float | np.number) and not isinstance(value, bool)
 
 
 def scalars(values: Mapping[str, Any]) -> dict[str, float]:
     """The top-level numbers."""
-    return {
-        key: float(value) for key, value in values.items() if is_number(value)
-    }
+    return {key: float(value) for key, value in values.items() if is_number(value)}
 
 
 def flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, float]:
@@ -302,11 +274,7 @@ def finite(value: Any) -> Any:
     return value
 
 
-def keep_until(
-    path: Path,
-    step: int,
-    say: Callable[[str], None] = print,
-) -> None:
+def keep_until(path: Path, step: int, say: Callable[[str], None] = print) -> None:
     """Drop the lines of a JSONL file beyond `step`, a last line that a killed process left half
     written, and damaged ones, of which `say` is told."""
     if not path.exists():

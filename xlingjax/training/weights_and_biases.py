@@ -24,16 +24,12 @@ class WandbRun:
         self._run: Any = None
         wrong = sorted({*project} & {*NOT_IN_NAMES})
         if wrong:
-            raise UserError(
-                f"--wandb {project}: the name of a project has no {' '.join(wrong)}",
-            )
+            raise UserError(f"--wandb {project}: the name of a project has no {' '.join(wrong)}")
         try:
             # Here: a run without the option must not wait seconds for it.
             import wandb
         except ImportError:
-            raise UserError(
-                f"--wandb {project} needs pip install 'xlingjax[wandb]'",
-            ) from None
+            raise UserError(f"--wandb {project} needs pip install 'xlingjax[wandb]'") from None
         self._wandb = wandb
         if wandb.setup().settings.mode == "online":
             try:
@@ -79,7 +75,7 @@ class WandbRun:
         first = str(error).strip().splitlines()[0]
         return UserError(
             f"--wandb {self._project}: {first} Run `wandb login`, or set WANDB_MODE=offline and"
-            " send it later by `wandb sync`",
+            " send it later by `wandb sync`"
         )
 
 

@@ -22,11 +22,7 @@ _REMEDY = "put it back from a copy, or remove it"
 
 
 def write_trained(
-    output: str,
-    record: Mapping[str, Any],
-    step: int | str,
-    params: Any,
-    files: Mapping[str, bytes],
+    output: str, record: Mapping[str, Any], step: int | str, params: Any, files: Mapping[str, bytes]
 ):
     """Writes run.json (`record`, with "identity"), `files` and the parameters as checkpoint `step`:
     whole or not at all. Raises UserError where `output` holds something already or cannot be
@@ -34,25 +30,19 @@ def write_trained(
     with whole(output) as partial:
         target = partial / "checkpoints" / str(step)
         (partial / "run.json").write_text(
-            json.dumps(record, indent=1, ensure_ascii=False) + "\n",
-            encoding="utf-8",
+            json.dumps(record, indent=1, ensure_ascii=False) + "\n", encoding="utf-8"
         )
         for name, content in files.items():
             (partial / name).write_bytes(content)
         # In the items of a run's own checkpoints, so that the same code reads both.
         with ocp.Checkpointer(
-            ocp.StandardCheckpointHandler(),
-            temporary_path_class=HashedPath,
+            ocp.StandardCheckpointHandler(), temporary_path_class=HashedPath
         ) as writer:
             writer.save(target / "params", args=ocp.args.StandardSave(params))
         with ocp.Checkpointer(
-            ocp.JsonCheckpointHandler(),
-            temporary_path_class=HashedPath,
+            ocp.JsonCheckpointHandler(), temporary_path_class=HashedPath
         ) as writer:
-            writer.save(
-                target / "run",
-                args=ocp.args.JsonSave({"identity": record["identity"]}),
-            )
+            writer.save(target / "run", args=ocp.args.JsonSave({"identity": record["identity"]}))
 
 
 @contextlib.contextmanager
@@ -73,7 +63,7 @@ def whole(output: str) -> Iterator[Path]:
             partial.replace(folder)
         except OSError as error:
             raise UserError(
-                f"cannot write {folder}: {error.strerror or error}; choose another folder",
+                f"cannot write {folder}: {error.strerror or error}; choose another folder"
             ) from None
         finally:
             shutil.rmtree(partial, ignore_errors=True)
@@ -86,14 +76,12 @@ def require_empty(output: str) -> None:
         of_run = (parent.parent / "run.json").exists()
         if parent.name == "checkpoints" and of_run:
             raise UserError(
-                f"{folder} lies among the checkpoints of {parent.parent}; choose another folder",
+                f"{folder} lies among the checkpoints of {parent.parent}; choose another folder"
             )
     if not folder.exists():
         return
     # Who works there is no content.
-    if not folder.is_dir() or {path.name for path in folder.iterdir()} - {
-        IN_USE,
-    }:
+    if not folder.is_dir() or {path.name for path in folder.iterdir()} - {IN_USE}:
         raise UserError(f"{folder} is not empty; choose another folder")
 
 
@@ -117,10 +105,7 @@ def write_workdir(
     # Both are read later: the one to build the model, the other to compare runs.
     for model in (record["model"], record["identity"]["model"]):
         model.update(changed)
-    record |= {
-        "parameters": count_parameters(ModelConfig(**record["model"])),
-        **details,
-    }
+    record |= {"parameters": count_parameters(ModelConfig(**record["model"])), **details}
     # A run that Python started has no recipe, and one of frozen batches no vocabulary.
     files = {}
     for name in VOCABULARY_FILES:

@@ -25,13 +25,7 @@ from xlingjax.training.run_record import run_and_checkpoint
 from xlingjax.training.workdir import require_empty
 from xlingjax.workflows.adapt_prepare import prepare
 from xlingjax.workflows.adapt_request import STAND_INS, Request
-from xlingjax.workflows.before_after import (
-    compared,
-    notes,
-    pairs_of,
-    table,
-    worse,
-)
+from xlingjax.workflows.before_after import compared, notes, pairs_of, table, worse
 from xlingjax.workflows.launch import launch
 
 RECORD = "adapted.json"
@@ -55,7 +49,7 @@ def adapt(
     folder = Path(output).absolute()
     if " " in str(folder) or "," in str(folder):
         raise UserError(
-            f"--to {folder}: a recipe separates paths by spaces and commas; give another",
+            f"--to {folder}: a recipe separates paths by spaces and commas; give another"
         )
     with alone_in(folder, "choose another --to"):
         return _adapted(
@@ -72,12 +66,7 @@ def adapt(
         )
 
 
-def _adapted(
-    request: Request,
-    folder: Path,
-    machine: RuntimeConfig,
-    export: dict[str, Any],
-) -> int:
+def _adapted(request: Request, folder: Path, machine: RuntimeConfig, export: dict[str, Any]) -> int:
     verify = not export["--unverified"]
     language = export["--language"]
     keep_worse = export["--keep-worse"]
@@ -96,10 +85,7 @@ def _adapted(
     if "settings" not in record:
         # What cannot be exported is refused before hours of training, not after.
         record |= prepare(
-            request,
-            folder,
-            machine,
-            lambda start: require_exportable(start, verify, language),
+            request, folder, machine, lambda start: require_exportable(start, verify, language)
         )
         # Written when everything is prepared: a record with
         # settings is what tells a later start that it goes on.
@@ -135,17 +121,15 @@ def _adapted(
         print(
             f"the adapted model is worse than the first: {'; '.join(worsened)}. {model} is the"
             f" first model as it came, {folder / 'adapted'} the adapted one; --keep-worse exports"
-            " it all the same; a lower --gin.LEARNING_RATE, fewer steps or more text may help",
+            " it all the same; a lower --gin.LEARNING_RATE, fewer steps or more text may help"
         )
     else:
         _export(folder, "run", "model", verify, card, rows)
     if worsened and keep_worse:
-        print(
-            f"worse than the first model, and kept (--keep-worse): {'; '.join(worsened)}",
-        )
+        print(f"worse than the first model, and kept (--keep-worse): {'; '.join(worsened)}")
     print(
         f"{model} opens with AutoModel; {folder / 'run' / 'report.html'} shows the run;"
-        f" to train it again: xlingjax pretrain --gin_file {folder / 'recipe.gin'} --workdir DIR",
+        f" to train it again: xlingjax pretrain --gin_file {folder / 'recipe.gin'} --workdir DIR"
     )
     return 0
 
@@ -170,16 +154,13 @@ def _export(
             *card,
             name=folder.name,
             before_after=rows,
-        ),
+        )
     )
 
 
 def _base_of(source: str) -> str:
     """The hub's id that a model card names as its base; "": `source` is a folder or a run."""
-    if (
-        Path(source).exists()
-        or (run_and_checkpoint(source)[0] / "run.json").is_file()
-    ):
+    if Path(source).exists() or (run_and_checkpoint(source)[0] / "run.json").is_file():
         return ""
     return source
 
@@ -187,11 +168,7 @@ def _base_of(source: str) -> str:
 # ---- a folder that was begun ---------------------------------------------------------------------
 
 
-def _begun(
-    request: Request,
-    folder: Path,
-    bound: Mapping[str, str],
-) -> dict[str, Any]:
+def _begun(request: Request, folder: Path, bound: Mapping[str, str]) -> dict[str, Any]:
     """adapted.json of the folder, which is new, or was begun with the same options and gin files
     that bind the same. Raises UserError where they differ."""
     # As JSON gives them back: tuples become lists.
@@ -221,7 +198,7 @@ def _begun(
     differing = _differing(then, now)
     if differing:
         raise UserError(
-            f"{folder} was begun with {differing}; give the old to go on, or another --to",
+            f"{folder} was begun with {differing}; give the old to go on, or another --to"
         )
     return record
 
@@ -236,17 +213,13 @@ def _flags(options: Mapping[str, Any]) -> dict[str, Any]:
     return flags
 
 
-def _require_same_export(
-    folder: Path,
-    before: Mapping[str, Any],
-    now: Mapping[str, Any],
-) -> None:
+def _require_same_export(folder: Path, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
     """Raise UserError where the model was exported with other options: it is not written again."""
     differing = _differing(before, now)
     if differing:
         raise UserError(
             f"{folder / 'model'} was written with {differing}; another one: xlingjax export --from"
-            f" {folder / 'run'} --to DIR, with the new options",
+            f" {folder / 'run'} --to DIR, with the new options"
         )
 
 

@@ -36,11 +36,7 @@ def heldout_shares(findings: Findings, request: Request) -> dict[str, float]:
     return shares
 
 
-def say_unmeasured(
-    findings: Findings,
-    held: Mapping[str, int],
-    share: Mapping[str, float],
-) -> None:
+def say_unmeasured(findings: Findings, held: Mapping[str, int], share: Mapping[str, float]) -> None:
     """Of which texts, and pairs with English, nothing is held out. held: {file: lines}."""
     measured = [_codes(Path(file).stem) for file in held]
     for kind, macro in _MACROS.items():
@@ -56,7 +52,7 @@ def say_unmeasured(
             lines = math.ceil(BLOCK / share[kind])
             print(
                 f"not measured: {', '.join(unmeasured)}: a share of {share[kind]:.2%} takes nothing"
-                f" of less than about {lines} lines; give more, or lines apart: --gin.{macro}",
+                f" of less than about {lines} lines; give more, or lines apart: --gin.{macro}"
             )
 
 
@@ -66,10 +62,7 @@ def _codes(name: str) -> set[str]:
 
 
 def write_heldout(
-    mono: Sequence[str],
-    parallel: Sequence[str],
-    share: Mapping[str, float],
-    folder: Path,
+    mono: Sequence[str], parallel: Sequence[str], share: Mapping[str, float], folder: Path
 ) -> dict[str, int]:
     """Writes the lines that objectives with such a `holdout` leave out: `text/XX.txt`, and of pairs
     with English `pairs/XX-en.XX` beside `.en`. Returns {file: lines}; of a text too short for the
@@ -103,9 +96,7 @@ def _texts(patterns: Sequence[str]) -> dict[str, list[Text]]:
     return texts
 
 
-def _pairs_with_english(
-    patterns: Sequence[str],
-) -> dict[tuple[str, ...], list[Pair]]:
+def _pairs_with_english(patterns: Sequence[str]) -> dict[tuple[str, ...], list[Pair]]:
     """Of the languages of both sides; without those that are no translations."""
     pairs: dict[tuple[str, ...], list[Pair]] = {}
     if not patterns:
@@ -128,11 +119,7 @@ def _held(files: Sequence[Any], share: float) -> list[Any]:
     for file in files:
         counts.append(sum(1 for _ in file.lines()))
     held = []
-    for file, mask in zip(
-        files,
-        held_out_of(files, counts, share),
-        strict=True,
-    ):
+    for file, mask in zip(files, held_out_of(files, counts, share), strict=True):
         for keep, line in zip(mask, file.lines(), strict=True):
             if keep:
                 held.append(line)

@@ -24,19 +24,10 @@ from xlingjax.training.checkpoint_paths import find_checkpoint
 from xlingjax.training.run_record import model_of, run_and_checkpoint
 from xlingjax.training.step_memory import Needs, microbatches_for, table
 from xlingjax.training.workdir import whole, write_workdir
-from xlingjax.workflows.adapt_held_out import (
-    heldout_shares,
-    say_unmeasured,
-    write_heldout,
-)
+from xlingjax.workflows.adapt_held_out import heldout_shares, say_unmeasured, write_heldout
 from xlingjax.workflows.adapt_recipe import recipe_text, settings
 from xlingjax.workflows.adapt_request import Request
-from xlingjax.workflows.adapt_trial import (
-    EVALUATIONS,
-    steps_of,
-    steps_within,
-    trial,
-)
+from xlingjax.workflows.adapt_trial import EVALUATIONS, steps_of, steps_within, trial
 from xlingjax.workflows.launch import evaluate
 
 SAFE_SECONDS = 1200
@@ -45,10 +36,7 @@ _HELDOUT = ("HELDOUT_TEXT", "HELDOUT_PAIRS", "HELDOUT_ALIGNMENTS")
 
 
 def prepare(
-    request: Request,
-    folder: Path,
-    machine: RuntimeConfig,
-    check_start: Callable[[str], None],
+    request: Request, folder: Path, machine: RuntimeConfig, check_start: Callable[[str], None]
 ) -> dict[str, Any]:
     """Everything that the training needs, and what it begins from measured. check_start: raises
     UserError for a first model that cannot be exported. Raises UserError."""
@@ -66,16 +54,11 @@ def prepare(
     room = config.max_positions - config.position_offset
     if request.length > room:
         raise UserError(
-            f"--length {request.length}: the model has {room} positions; give at most so many",
+            f"--length {request.length}: the model has {room} positions; give at most so many"
         )
     findings = _checked(request, vocabulary)
     share = heldout_shares(findings, request)
-    held = write_heldout(
-        request.text,
-        request.parallel,
-        share,
-        folder / "heldout",
-    )
+    held = write_heldout(request.text, request.parallel, share, folder / "heldout")
     counts = ", ".join(f"{name} {lines} lines" for name, lines in held.items())
     print(f"held out: {counts or 'nothing'}")
     say_unmeasured(findings, held, share)
@@ -86,24 +69,11 @@ def prepare(
     recipe = folder / "recipe.gin"
     recipe.write_text(recipe_text(request, values, share), encoding="utf-8")
     # The memory is planned for what the recipe binds, gin files of the command line among it.
-    values["MICROBATCHES"] = _microbatches(
-        request,
-        read_recipe([str(recipe)], ()).bound,
-    )
+    values["MICROBATCHES"] = _microbatches(request, read_recipe([str(recipe)], ()).bound)
     recipe.write_text(recipe_text(request, values, share), encoding="utf-8")
 
-    measured = bool(
-        held or request.gold or any(name in request.given for name in _HELDOUT),
-    )
-    speed = {
-        "seconds_per_evaluation": _measure_start(
-            request,
-            values,
-            share,
-            measured,
-            machine,
-        ),
-    }
+    measured = bool(held or request.gold or any(name in request.given for name in _HELDOUT))
+    speed = {"seconds_per_evaluation": _measure_start(request, values, share, measured, machine)}
     # The number of steps is given, or is what fits into the hours at the speed that a trial shows.
     steps = request.steps
     if not steps:
@@ -128,8 +98,7 @@ def _check_paths(request: Request) -> None:
             # A line of a table is no sentence of one language.
             if name.endswith((".tsv", ".jsonl")):
                 raise UserError(
-                    f"--parallel {name}: the sides of a table are not read as"
-                    " text; give --mono too",
+                    f"--parallel {name}: the sides of a table are not read as text; give --mono too"
                 )
     present = {text.language for text in find_text(request.text)}
     paired = set()
@@ -140,7 +109,7 @@ def _check_paths(request: Request) -> None:
     if missing and not request.mono:
         raise UserError(
             f"--parallel names one side of its pairs, and the text of {', '.join(missing)}"
-            " would be left out: name both ('pairs/de-en.*'), or give --mono",
+            " would be left out: name both ('pairs/de-en.*'), or give --mono"
         )
     if request.gold and not Path(request.gold).is_dir():
         raise UserError(f"--gold {request.gold}: no such folder")
@@ -152,32 +121,20 @@ def first_model(source: str, start: Path) -> None:
     if (run_and_checkpoint(source)[0] / "run.json").is_file():
         # A copy: the folder keeps the model as it came, whatever becomes of the run.
         step = find_checkpoint(source).name
-        write_workdir(
-            source,
-            str(start),
-            step,
-            open_run(source).params,
-            "adapt",
-            {},
-        )
+        write_workdir(source, str(start), step, open_run(source).params, "adapt", {})
         print(f"{start}: checkpoint {step} of {source}")
         return
     files = import_model.located(source)
     if files.is_file():
         raise UserError(
             f"--from {source}: run `xlingjax import --from {source} --to RUN --unverified`, then"
-            " --from RUN",
+            " --from RUN"
         )
     # Imported once, and kept for every folder that adapts this model.
     imported = Path(import_model.imported(str(files)))
     # A copy that was cut short must not pass for the model.
     with whole(str(start)) as partial:
-        shutil.copytree(
-            imported,
-            partial,
-            copy_function=_same_file,
-            dirs_exist_ok=True,
-        )
+        shutil.copytree(imported, partial, copy_function=_same_file, dirs_exist_ok=True)
     print(f"{start}: the import in {imported}")
 
 
@@ -206,7 +163,7 @@ def _checked(request: Request, vocabulary: Vocabulary) -> Findings:
     if findings.errors:
         raise UserError(
             f"the text has {findings.errors} errors (above): repair them first; `xlingjax data"
-            " check` shows all",
+            " check` shows all"
         )
     return findings
 
@@ -218,17 +175,14 @@ def _microbatches(request: Request, bound: Mapping[str, Any]) -> int:
     """How many a batch is cut into, so that what the recipe binds fits the devices."""
     mesh = make_mesh(bound["mesh"])
     needs = Needs(
-        bound["model"],
-        bound["optimizer"],
-        bound["objectives"],
-        first_device(mesh).platform,
+        bound["model"], bound["optimizer"], bound["objectives"], first_device(mesh).platform
     )
     parts = microbatches_for(needs, mesh, request.batch)
     # Of one device and one microbatch: what is in memory at a time.
     rows = request.batch // row_devices(mesh) // parts
     print(
         f"memory of a device, {rows} rows of {request.length} tokens at a time ({parts}"
-        " microbatches):",
+        " microbatches):"
     )
     print(table(needs.on(mesh, parts)))
     return parts
@@ -250,10 +204,7 @@ def _measure_start(
     # stands in where every objective adds something.
     without_added = dataclasses.replace(request, objectives=plain or ("mlm",))
     recipe = start.parent / "before.gin"
-    recipe.write_text(
-        recipe_text(without_added, values, share),
-        encoding="utf-8",
-    )
+    recipe.write_text(recipe_text(without_added, values, share), encoding="utf-8")
     # Where nothing is held out the evaluators are empty, and `evaluate` refuses that.
     if measured:
         print("before:", flush=True)
@@ -262,24 +213,16 @@ def _measure_start(
     return time.monotonic() - began
 
 
-def _say_speed(
-    request: Request,
-    speed: Mapping[str, float],
-    steps: int,
-) -> None:
+def _say_speed(request: Request, speed: Mapping[str, float], steps: int) -> None:
     print(
         f"measured in a trial: {speed['tokens_per_second']:,.0f} tokens/s,"
         f" {speed['seconds_per_step']:.3g} s a step, {speed['peak_memory_bytes'] / 1e9:.2f} GB;"
         f" {speed['seconds_per_evaluation']:.0f} s an evaluation; {request.hours:g} hours are"
-        f" {steps:,} steps",
+        f" {steps:,} steps"
     )
 
 
-def _course(
-    steps: int,
-    speed: Mapping[str, float],
-    measured: bool,
-) -> dict[str, int]:
+def _course(steps: int, speed: Mapping[str, float], measured: bool) -> dict[str, int]:
     """The macros of how long it trains, and how often it is measured and saved."""
     often = -(-steps // EVALUATIONS)
     # Without a trial, where --steps is given, the speed is not known.

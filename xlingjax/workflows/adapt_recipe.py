@@ -17,10 +17,7 @@ large."""
 
 
 def settings(
-    request: Request,
-    config: ModelConfig,
-    start: Path,
-    held: Mapping[str, int],
+    request: Request, config: ModelConfig, start: Path, held: Mapping[str, int]
 ) -> dict[str, Any]:
     """{macro: value} before the training is planned. held: {file: lines} of what is held out."""
     # Accelerators multiply bfloat16 fastest, CPUs float32.
@@ -56,8 +53,7 @@ def settings(
         "HELDOUT_TEXT": " ".join(texts) or None,
         "HELDOUT_PAIRS": heldout_pairs,
         "PROBE_PAIRS": 1000,
-        "HELDOUT_ALIGNMENTS": request.gold
-        and str(Path(request.gold).absolute()),
+        "HELDOUT_ALIGNMENTS": request.gold and str(Path(request.gold).absolute()),
     }
     # The rows of the language embedding keep their languages, whatever the files are of.
     if config.has_languages:
@@ -65,11 +61,7 @@ def settings(
     return values
 
 
-def recipe_text(
-    request: Request,
-    values: Mapping[str, Any],
-    share: Mapping[str, float],
-) -> str:
+def recipe_text(request: Request, values: Mapping[str, Any], share: Mapping[str, float]) -> str:
     """The recipe. share: of "text" and "pairs" that is held out."""
     lines = ["# Written by `xlingjax adapt`: all that it decided."]
     for file in request.included_files:

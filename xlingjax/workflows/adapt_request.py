@@ -7,11 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from xlingjax.config.gin_files import gin_folder
-from xlingjax.config.objective_files import (
-    built_objectives,
-    objective_files,
-    objectives_in,
-)
+from xlingjax.config.objective_files import built_objectives, objective_files, objectives_in
 from xlingjax.data.preprocessor import Preprocessor
 from xlingjax.errors import UserError
 from xlingjax.training.feed import ObjectiveRun
@@ -51,13 +47,13 @@ class Request:
         for macro, option in _OPTION_OF.items():
             if macro in self.given:
                 raise UserError(
-                    f"--gin.{macro}: give --{option} instead, from which the memory is planned",
+                    f"--gin.{macro}: give --{option} instead, from which the memory is planned"
                 )
         for pattern in (*self.mono, *self.parallel):
             path = absolute(pattern)
             if " " in path or "," in path:
                 raise UserError(
-                    f"{path!r}: a recipe separates patterns by spaces and commas; rename the path",
+                    f"{path!r}: a recipe separates patterns by spaces and commas; rename the path"
                 )
         self._require_suited()
 
@@ -65,19 +61,14 @@ class Request:
         """Raise UserError for a name without a file, before any recipe is read."""
         for name in self.objectives:
             if name not in self.known:
-                raise UserError(
-                    f"--objectives {name}: there are {', '.join(self.known)}",
-                )
-        if (
-            len({*self.objectives}) != len(self.objectives)
-            or not self.objectives
-        ):
+                raise UserError(f"--objectives {name}: there are {', '.join(self.known)}")
+        if len({*self.objectives}) != len(self.objectives) or not self.objectives:
             raise UserError("--objectives: name each once, and at least one")
         # Two files may make the same objective.
         if len({*self.names}) != len(self.names):
             raise UserError(
                 f"--objectives {','.join(self.objectives)} makes one of"
-                f" {', '.join(self.names)} twice; name it in one way",
+                f" {', '.join(self.names)} twice; name it in one way"
             )
 
     def _require_suited(self) -> None:
@@ -86,14 +77,12 @@ class Request:
             for made in self.made_by(name):
                 why = self._unsuited(made)
                 if why:
-                    raise UserError(
-                        f"--objectives {name}: {made} {why}; leave it out",
-                    )
+                    raise UserError(f"--objectives {name}: {made} {why}; leave it out")
         for name in self.objectives:
             for made in self.made_by(name):
                 if self._preprocessor(made).needs_pairs and not self.parallel:
                     raise UserError(
-                        f"--objectives {name} needs pairs: give --parallel, or leave {name} out",
+                        f"--objectives {name} needs pairs: give --parallel, or leave {name} out"
                     )
 
     def _unsuited(self, made: str) -> str:
@@ -109,9 +98,7 @@ class Request:
             return "reads no text"
         if preprocessor.aligned_documents:
             # Blocks of lines are held out, which would cut documents.
-            return (
-                "reads aligned documents, and adapt sentences and pairs of them"
-            )
+            return "reads aligned documents, and adapt sentences and pairs of them"
         return ""
 
     def _preprocessor(self, made: str) -> Preprocessor:
@@ -163,17 +150,11 @@ class Request:
         """{gin name: objective}: what each declares of itself. Raises UserError for what the gin
         files and overrides cannot bind."""
         files = [*self.included_files, *self.files]
-        return built_objectives(
-            self.names,
-            files,
-            [*STAND_INS, *self.overrides],
-        )
+        return built_objectives(self.names, files, [*STAND_INS, *self.overrides])
 
     def adds(self, objective: str) -> bool:
         """Whether it has parameters that a released model has not."""
-        return any(
-            self.built[made].objective.adds for made in self.made_by(objective)
-        )
+        return any(self.built[made].objective.adds for made in self.made_by(objective))
 
     def text_of(self, made: str) -> str:
         """What an objective, by its gin name, reads: "text" of one language, or "pairs"."""
@@ -185,8 +166,5 @@ class Request:
 def absolute(pattern: str) -> str:
     """So that the recipe is read from anywhere. pattern: as on the command line, "de=text/x*.txt"
     too."""
-    code, path = re.fullmatch(
-        r"([A-Za-z]{2,3}(?:[_-][A-Za-z]+)*=)?(.+)",
-        pattern,
-    ).groups()
+    code, path = re.fullmatch(r"([A-Za-z]{2,3}(?:[_-][A-Za-z]+)*=)?(.+)", pattern).groups()
     return f"{code or ''}{Path(path).expanduser().absolute()}"

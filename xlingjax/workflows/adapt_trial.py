@@ -22,11 +22,7 @@ EVALUATIONS = 5
 """Of the whole training."""
 
 
-def trial(
-    request: Request,
-    folder: Path,
-    machine: RuntimeConfig,
-) -> dict[str, float]:
+def trial(request: Request, folder: Path, machine: RuntimeConfig) -> dict[str, float]:
     """{"seconds_per_step", "tokens_per_second", "peak_memory_bytes"} of a few steps. Raises Stopped
     where it was asked to stop."""
     count = len(request.names)
@@ -48,9 +44,7 @@ def trial(
     machine = dataclasses.replace(machine, wandb="")
     # A trial that was stopped has measured too few steps to plan by.
     if launch(recipe, folder / "trial", "pretrain", machine):
-        raise Stopped(
-            "stopped while it was prepared; the same command begins again",
-        )
+        raise Stopped("stopped while it was prepared; the same command begins again")
     run = read_run(folder / "trial")
     # The training itself starts from the first model, not from a trial.
     shutil.rmtree(folder / "trial")
@@ -69,13 +63,9 @@ def trial(
     }
 
 
-def _by_step(
-    metrics: Sequence[Mapping[str, Any]],
-) -> tuple[list[float], list[int]]:
+def _by_step(metrics: Sequence[Mapping[str, Any]]) -> tuple[list[float], list[int]]:
     """The seconds and the tokens of each step. The log has totals, several lines for a step."""
-    totals = {
-        (line["step"], line["seconds"], line["tokens_seen"]) for line in metrics
-    }
+    totals = {(line["step"], line["seconds"], line["tokens_seen"]) for line in metrics}
     seconds = []
     tokens = []
     before_seconds = 0.0
@@ -88,11 +78,7 @@ def _by_step(
     return seconds, tokens
 
 
-def steps_within(
-    hours: float,
-    speed: Mapping[str, float],
-    evaluations: int = EVALUATIONS,
-) -> int:
+def steps_within(hours: float, speed: Mapping[str, float], evaluations: int = EVALUATIONS) -> int:
     """How many steps fit beside the evaluations and the compiling. Raises UserError where none
     does."""
     evaluating = evaluations * speed["seconds_per_evaluation"]
@@ -103,7 +89,7 @@ def steps_within(
         raise UserError(
             f"--hours {hours:g} is too little: {evaluations} evaluations take"
             f" {evaluating:.0f} s, compiling {compiling:.0f} s, a step"
-            f" {speed['seconds_per_step']:.3g} s; give more, or fewer objectives",
+            f" {speed['seconds_per_step']:.3g} s; give more, or fewer objectives"
         )
     return steps
 

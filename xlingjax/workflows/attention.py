@@ -47,9 +47,7 @@ def attention_of_pair(
     model, vocabulary = trained.model, trained.vocabulary
     # Marks of no width alone are no piece either.
     if not all(len(vocabulary.encode(text)) for text in texts):
-        raise UserError(
-            '--pair: a text is empty; give two, --pair "TEXT" "TEXT"',
-        )
+        raise UserError('--pair: a text is empty; give two, --pair "TEXT" "TEXT"')
     known = [language_of(trained, language) for language in languages]
     codes = (known[0][0], known[1][0])
     ids = [language_index(code, trained.languages, model) for code in codes]
@@ -59,19 +57,14 @@ def attention_of_pair(
     if tokens > most:
         raise UserError(
             f"--pair: its texts have {tokens} tokens together, and the model has room for {most};"
-            " give shorter ones",
+            " give shorter ones"
         )
     if reset_positions is None:
         reset_positions = _restart_at_the_second(read_run_record(run))
         if reset_positions:
             console.print("positions begin anew at the second text, as trained")
     first, second = texts
-    rows = pair_rows(
-        Pairs(codes[0], (first,), (second,)),
-        vocabulary,
-        tokens,
-        (ids[0], ids[1]),
-    )
+    rows = pair_rows(Pairs(codes[0], (first,), (second,)), vocabulary, tokens, (ids[0], ids[1]))
     maps = maps_of(
         model,
         trained.params,
@@ -85,20 +78,13 @@ def attention_of_pair(
     for note in {note for _, note in known if note}:
         console.print(note.removeprefix("; "), markup=False)
     for of_one in maps:
-        print_table(
-            console,
-            attention.title(of_one),
-            attention.HEAD,
-            attention.lines(of_one),
-        )
+        print_table(console, attention.title(of_one), attention.HEAD, attention.lines(of_one))
     if output:
         figures = {}
         for of_one in maps:
             name = attention.title(of_one).replace(",", "").replace(" ", "-")
             figures[name] = attention.picture(of_one)
-        parts = [
-            html.section("attention", run, *attention.pictures(maps)),
-        ]
+        parts = [html.section("attention", run, *attention.pictures(maps))]
         write_page(Path(output), "Attention of a pair", parts, figures)
         console.print(f"wrote {Path(output) / 'inspect.html'}", markup=False)
     return maps

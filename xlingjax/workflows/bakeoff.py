@@ -22,20 +22,9 @@ from xlingjax.errors import UserError
 from xlingjax.runtime.claim import alone_in
 from xlingjax.runtime.files import write_text
 from xlingjax.runtime.records import read_text
-from xlingjax.training.run_record import (
-    differences,
-    read_result,
-    read_run_record,
-)
+from xlingjax.training.run_record import differences, read_result, read_run_record
 from xlingjax.workflows.bakeoff_figures import summary
-from xlingjax.workflows.many import (
-    Call,
-    Command,
-    Job,
-    Stop,
-    difference,
-    run_all,
-)
+from xlingjax.workflows.many import Call, Command, Job, Stop, difference, run_all
 
 CALIBRATION_STEPS = 60
 """Steps after which the tokens of a step are known."""
@@ -56,9 +45,7 @@ class Bakeoff:
     tasks: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """Name -> the recipe of a fine-tuning from each pretraining. Where a word has `{encoder}`, that
     is its workdir, and nothing else says what is started from; else `INIT_FROM` is added."""
-    tasks_of: Mapping[str, Mapping[str, Sequence[str]]] = field(
-        default_factory=dict,
-    )
+    tasks_of: Mapping[str, Mapping[str, Sequence[str]]] = field(default_factory=dict)
     """Mix -> task -> its words for this mix, in place of those of `tasks`."""
     seeds: Sequence[int] = (0,)
     tokens: int = 0
@@ -76,25 +63,23 @@ class Bakeoff:
             if not slug(mix):
                 raise UserError(
                     f"bakeoff: a mix cannot be called {mix!r}: its folder has the letters of A to Z"
-                    " and digits of its name alone",
+                    " and digits of its name alone"
                 )
         # A folder is told by the slug: "mlm+tlm" and "mlm tlm" would go on with each other's runs.
         if len({slug(mix) for mix in self.mixes}) != len(self.mixes):
             raise UserError(
                 f"bakeoff: two mixes would share a folder, whose name has their letters of A to Z"
-                f" and digits alone: {', '.join(self.mixes)}; rename one",
+                f" and digits alone: {', '.join(self.mixes)}; rename one"
             )
         # One run would pass for two, without any deviation between them.
         if len({*self.seeds}) != len(self.seeds):
-            raise UserError(
-                f"bakeoff: SEEDS={tuple(self.seeds)} has one twice; name each once",
-            )
+            raise UserError(f"bakeoff: SEEDS={tuple(self.seeds)} has one twice; name each once")
         for task in self.tasks:
             # It names a folder beside that of the pretraining.
             if task == "pretrain" or not re.fullmatch(r"[\w+ -]+", task):
                 raise UserError(
                     f"bakeoff: a task cannot be called {task!r}: give it another name, of letters,"
-                    " digits, spaces, '+', '-' or '_'",
+                    " digits, spaces, '+', '-' or '_'"
                 )
         for name, words in self.tasks.items():
             _require_encoder(name, words)
@@ -130,16 +115,14 @@ def _require_encoder(task: str, words: Sequence[str]) -> None:
         for name in re.findall(r"\{(\w+)\}", word):
             near = difflib.get_close_matches(name, ("encoder",))
             if near and name != "encoder":
-                raise UserError(
-                    f"bakeoff: task {task!r} has {word}: did you mean {ENCODER}?",
-                )
+                raise UserError(f"bakeoff: task {task!r} has {word}: did you mean {ENCODER}?")
 
 
 def _require_known(name: str, known: Iterable[str], what: str) -> None:
     if name not in known:
         raise UserError(
             f"bakeoff.tasks_of: {name!r} is no {what}; there are {', '.join(known) or 'none'}: set"
-            " TASKS_OF to match, --gin.TASKS_OF={} for none",
+            " TASKS_OF to match, --gin.TASKS_OF={} for none"
         )
 
 
@@ -155,12 +138,7 @@ class Cell:
         of_tasks = {}
         for task in tasks:
             of_tasks[task] = read_result(self.folder / task)["evaluations"]
-        return {
-            "mix": self.mix,
-            "seed": self.seed,
-            "pretrain": result,
-            "tasks": of_tasks,
-        }
+        return {"mix": self.mix, "seed": self.seed, "pretrain": result, "tasks": of_tasks}
 
 
 def run(
@@ -184,9 +162,7 @@ def run(
     # Seed by seed, so that a bake-off that is stopped early has compared all mixes.
     for seed in config.seeds:
         for mix in config.mixes:
-            cells.append(
-                Cell(mix, seed, folder / "cells" / f"{slug(mix)}-{seed}"),
-            )
+            cells.append(Cell(mix, seed, folder / "cells" / f"{slug(mix)}-{seed}"))
     # What is finished is compared before anything is trained.
     same_data(cells, config.tasks)
 
@@ -197,16 +173,10 @@ def run(
         return 0
 
     # Signals are the main thread's, and the other threads learn of them from the event.
-    with (
-        alone_in(folder, "choose another --workdir"),
-        runner.stop.listen(),
-    ):
+    with alone_in(folder, "choose another --workdir"), runner.stop.listen():
         # How many tokens a step reads is known before any cell begins.
         steps = _steps(config, folder, runner)
-        jobs = [
-            Call(str(cell.folder), functools.partial(train, cell))
-            for cell in cells
-        ]
+        jobs = [Call(str(cell.folder), functools.partial(train, cell)) for cell in cells]
         # Without the stop, which the runs of a cell heed.
         run_all(jobs, config.jobs, say)
     summaries = []
@@ -218,10 +188,7 @@ def run(
     return content
 
 
-def lines(
-    config: Bakeoff,
-    workdir: str | Path,
-) -> Iterator[tuple[str, list[str]]]:
+def lines(config: Bakeoff, workdir: str | Path) -> Iterator[tuple[str, list[str]]]:
     """(what it is, its command line) of every mix and of every fine-tuning from it, of the first
     seed: what can be read before anything is trained."""
     nothing = Runner(" ".join, print, ())
@@ -236,12 +203,7 @@ def lines(
             yield f"task {task!r} of mix {mix!r}", one.line
 
 
-def _runs(
-    config: Bakeoff,
-    cell: Cell,
-    steps: int | None,
-    runner: "Runner",
-) -> list["_Run"]:
+def _runs(config: Bakeoff, cell: Cell, steps: int | None, runner: "Runner") -> list["_Run"]:
     """The runs of a cell."""
     # Later words win in gin: a mix changes the base, and the bake-off's own settings change both.
     words = [*config.base, *config.mixes[cell.mix], f"SEED={cell.seed}"]
@@ -258,13 +220,7 @@ def _runs(
             f"SEED={cell.seed}",
             *config.last_words,
         ]
-        line = command(
-            "finetune",
-            words,
-            cell.folder / task,
-            None,
-            runner.arguments,
-        )
+        line = command("finetune", words, cell.folder / task, None, runner.arguments)
         # Of a fine-tuning the settings of its encoder are part: with others it is another run.
         runs.append(_Run(line, cell.folder / task, runner, encoder=pretrain))
     return runs
@@ -275,22 +231,10 @@ def slug(name: str) -> str:
 
 
 def command(
-    verb: str,
-    words: Sequence[str],
-    workdir: Path,
-    steps: int | None,
-    arguments: Sequence[str] = (),
+    verb: str, words: Sequence[str], workdir: Path, steps: int | None, arguments: Sequence[str] = ()
 ) -> list[str]:
     """The command line of one run."""
-    line = [
-        sys.executable,
-        "-m",
-        "xlingjax",
-        verb,
-        "--workdir",
-        str(workdir),
-        *arguments,
-    ]
+    line = [sys.executable, "-m", "xlingjax", verb, "--workdir", str(workdir), *arguments]
     for word in words:
         if "=" not in word:
             line += ["--gin_file", word]
@@ -298,13 +242,8 @@ def command(
         name, _, value = word.partition("=")
         if SHARE.search(value):
             if not steps:
-                raise UserError(
-                    f"bakeoff: {word} needs the steps of the run; set bakeoff.tokens",
-                )
-            value = SHARE.sub(
-                lambda share: str(round(float(share[1]) * steps)),
-                value,
-            )
+                raise UserError(f"bakeoff: {word} needs the steps of the run; set bakeoff.tokens")
+            value = SHARE.sub(lambda share: str(round(float(share[1]) * steps)), value)
         line.append(f"--gin.{name}={value}")
     return line
 
@@ -340,11 +279,7 @@ class _Run(Command):
     fine-tuning starts from, which comes first."""
 
     def __init__(
-        self,
-        line: Sequence[str],
-        workdir: Path,
-        runner: Runner,
-        encoder: "_Run | None" = None,
+        self, line: Sequence[str], workdir: Path, runner: Runner, encoder: "_Run | None" = None
     ):
         log = workdir.with_suffix(".log")
         super().__init__(str(workdir), line, runner.stop, runner.say, log)
@@ -364,18 +299,12 @@ class _Run(Command):
         if self.encoder is not None:
             self.settings = self.encoder.settings + self.settings
         if self.record.is_file():
-            written = read_text(
-                self.record,
-                "choose another --workdir, or delete that folder",
-            )
+            written = read_text(self.record, "choose another --workdir, or delete that folder")
             if written != self.settings:
-                lines = difference(
-                    written.splitlines(),
-                    self.settings.splitlines(),
-                )
+                lines = difference(written.splitlines(), self.settings.splitlines())
                 raise UserError(
                     f"bakeoff: {self.workdir} was run with other settings ({lines}): choose another"
-                    " --workdir, or delete that folder",
+                    " --workdir, or delete that folder"
                 )
         return finished(self.workdir)
 
@@ -403,24 +332,18 @@ def same_data(cells: Sequence[Cell], tasks: Iterable[str]) -> None:
             data = read_run_record(folder)["identity"]["data"]
             for objective, identity in data.items():
                 # Of a text objective the hash of each text; of a fine-tuning that of all its rows.
-                hashes = identity.get("text") or {
-                    "examples": identity.get("sha256"),
-                }
+                hashes = identity.get("text") or {"examples": identity.get("sha256")}
                 key = (cell.mix, name, objective)
                 before, other = known.setdefault(key, (hashes, folder))
                 for what, there, here in differences(before, hashes):
                     raise UserError(
                         f"bakeoff: {folder} has read other data than {other} ({objective}, {what}:"
                         f" {str(here)[:16]}, there {str(there)[:16]}): choose another --workdir, or"
-                        " move the cells of the older data away",
+                        " move the cells of the older data away"
                     )
 
 
-def _steps(
-    config: Bakeoff,
-    folder: Path,
-    runner: Runner,
-) -> dict[str, int | None]:
+def _steps(config: Bakeoff, folder: Path, runner: Runner) -> dict[str, int | None]:
     """Of each mix the steps that read the tokens requested, from the tokens of its first steps;
     None: those of the base."""
     # Nothing to calibrate: each mix trains for its recipe's own steps.
@@ -441,13 +364,7 @@ def _steps(
             "CHECKPOINT_EVERY=0",
             *config.last_words,
         ]
-        line = command(
-            "pretrain",
-            words,
-            workdir,
-            CALIBRATION_STEPS,
-            runner.arguments,
-        )
+        line = command("pretrain", words, workdir, CALIBRATION_STEPS, runner.arguments)
         # Of a macro that a recipe does not read (an encoder-decoder's HELDOUT_TEXT) a value is
         # refused.
         settings = runner.settings(line)

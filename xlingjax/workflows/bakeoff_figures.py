@@ -16,16 +16,12 @@ def summary(cell: Mapping[str, Any]) -> dict[str, Any]:
         "retrieval": retrieval.get("retrieval_mean"),
         "retrieval_centred": retrieval.get("retrieval_mean_centred"),
         "alignment_error": alignment.get("alignment_error"),
-        "alignment_error_intersection": alignment.get(
-            "alignment_error_intersection",
-        ),
+        "alignment_error_intersection": alignment.get("alignment_error_intersection"),
         "masked_accuracy": perplexity.get("accuracy_mean"),
     }
     for task, values in cell["tasks"].items():
         # The test set's: the dev set chose the checkpoint.
-        (tested,) = [
-            value for name, value in values.items() if name.endswith("_test")
-        ]
+        (tested,) = [value for name, value in values.items() if name.endswith("_test")]
         # Of texts that are written: BLEU of the languages that were trained on, and of the others.
         english = tested.get("bleu_trained")
         other = tested.get("bleu_others")
@@ -57,12 +53,6 @@ def summary(cell: Mapping[str, Any]) -> dict[str, Any]:
         "figures": measured,
         "retrieval_by_layer": retrieval_by_layer,
         "alignment_error_by_layer": error_by_layer,
-        "masked_accuracy_by_language": perplexity.get(
-            "accuracy_by_language",
-            {},
-        ),
-        "tokens_per_second_by_objective": result.get(
-            "tokens_per_second_by_objective",
-            {},
-        ),
+        "masked_accuracy_by_language": perplexity.get("accuracy_by_language", {}),
+        "tokens_per_second_by_objective": result.get("tokens_per_second_by_objective", {}),
     }

@@ -31,14 +31,11 @@ NOTE = (
 )
 
 COST = html.note(
-    "Of each objective. In brackets: the time of a token over that of one of MLM in the same mix.",
+    "Of each objective. In brackets: the time of a token over that of one of MLM in the same mix."
 )
 
 
-def by_mix(
-    cells: Cells,
-    of: str = "figures",
-) -> dict[str, dict[str, tuple[float, float]]]:
+def by_mix(cells: Cells, of: str = "figures") -> dict[str, dict[str, tuple[float, float]]]:
     """{mix: {figure: (mean, standard deviation over seeds)}} of the figures that every seed has; of
     one seed the deviation is 0. of: which figures of a cell (see
     `xlingjax.workflows.bakeoff.summary`)."""
@@ -129,13 +126,8 @@ def by_layer(cells: Cells):
     )
     flat = []
     for cell in cells:
-        values = [
-            *cell["retrieval_by_layer"].values(),
-            cell["alignment_error_by_layer"],
-        ]
-        flat.append(
-            {"mix": cell["mix"], **dict(zip(kinds, values, strict=True))},
-        )
+        values = [*cell["retrieval_by_layer"].values(), cell["alignment_error_by_layer"]]
+        flat.append({"mix": cell["mix"], **dict(zip(kinds, values, strict=True))})
     # A panel in which some mixes are missing would look like a comparison of the others.
     measured = []
     for kind in kinds:
@@ -152,12 +144,7 @@ def by_layer(cells: Cells):
             means, deviations = np.array(list(layers.values())).T
             colour = drawing.COLOURS[number % len(drawing.COLOURS)]
             axis.errorbar(
-                numbers,
-                100 * means,
-                100 * deviations,
-                fmt="none",
-                ecolor=colour,
-                capsize=2,
+                numbers, 100 * means, 100 * deviations, fmt="none", ecolor=colour, capsize=2
             )
             axis.plot(
                 numbers,
@@ -261,22 +248,14 @@ def write(result: Mapping[str, Any], folder: Path) -> Path:
         cost = [html.table(head, rows), COST]
     setting = html.details("bake-off", str(result["config"]))
     sections = [
-        html.section(
-            "table",
-            "Mixes",
-            html.table(*_rows(result)),
-            html.note(note(result)),
-        ),
+        html.section("table", "Mixes", html.table(*_rows(result)), html.note(note(result))),
         html.section("layers", "By layer", *pictures),
         html.section("cost", "Tokens per second", *cost),
         html.section("setting", "Setting", setting),
     ]
     head_line = f"<header><h1>{html.esc(folder.name)}</h1></header>"
     page = folder / "bakeoff.html"
-    text = html.page(
-        f"{folder.name} · bake-off",
-        "\n".join([head_line, *sections]),
-    )
+    text = html.page(f"{folder.name} · bake-off", "\n".join([head_line, *sections]))
     write_text(page, text)
     write_text(folder / "bakeoff.md", markdown(result))
     return page

@@ -9,20 +9,9 @@ from xlingjax.data.labelled.task import Task, read
 from xlingjax.data.sources import split_list
 from xlingjax.errors import UserError
 from xlingjax.evaluation.task.scores import means, scored
-from xlingjax.evaluation.task.tested import (
-    chosen_languages,
-    has_gold,
-    require_tested,
-)
+from xlingjax.evaluation.task.tested import chosen_languages, has_gold, require_tested
 from xlingjax.runtime.files import write_json
-from xlingjax.workflows.cell import (
-    FILES,
-    TEACHER,
-    Cell,
-    Request,
-    macros_given,
-    values_of,
-)
+from xlingjax.workflows.cell import FILES, TEACHER, Cell, Request, macros_given, values_of
 from xlingjax.workflows.cell_splits import splits_of
 from xlingjax.workflows.scorecard_cells import SCORES
 
@@ -46,17 +35,12 @@ def lookup(task: Task, train: Sequence[Any]) -> Predictor:
     word that is not in it: what a tagger across languages gets from names, numbers and punctuation
     alone."""
     if task.kind != "tagging":
-        raise UserError(
-            f"{task.full_name}: lookup tags words; for {task.kind} there is majority",
-        )
+        raise UserError(f"{task.full_name}: lookup tags words; for {task.kind} there is majority")
     counts: dict[str, Counter] = {}
     for sentence in train:
         for word, tag in zip(sentence.words, sentence.tags, strict=True):
             counts.setdefault(word.lower(), Counter())[tag] += 1
-    tags = {
-        word: _commonest(task, count.elements())
-        for word, count in counts.items()
-    }
+    tags = {word: _commonest(task, count.elements()) for word, count in counts.items()}
     commonest = _commonest(task, _tags(train))
 
     def tags_of(record: Any) -> list[str]:
@@ -74,10 +58,7 @@ def _commonest(task: Task, labels: Iterable[str]) -> str:
     counts = Counter(labels)
     # Counter's own order is that of the file, which another copy may not have.
     order = {label: i for i, label in enumerate(task.labels)}
-    return min(
-        counts,
-        key=lambda label: (-counts[label], order.get(label, len(order))),
-    )
+    return min(counts, key=lambda label: (-counts[label], order.get(label, len(order))))
 
 
 BASELINES: dict[str, Callable[[Task, Sequence[Any]], Predictor]] = {
@@ -88,10 +69,7 @@ BASELINES: dict[str, Callable[[Task, Sequence[Any]], Predictor]] = {
 
 def applies(name: str, task: Task) -> bool:
     """Whether the baseline `name`, or a strategy that is none, is one of the task's kind."""
-    kinds = {
-        "majority": ("classification", "ranking", "tagging"),
-        "lookup": ("tagging",),
-    }
+    kinds = {"majority": ("classification", "ranking", "tagging"), "lookup": ("tagging",)}
     return task.kind in kinds.get(name, (task.kind,))
 
 
@@ -114,17 +92,12 @@ def score_baseline(request: Request, say: Callable[[str], None]) -> None:
     for language in chosen_languages(task, request.data, split, languages):
         records = read(task, request.data, split, language)
         if has_gold(task, records):
-            by_language[language] = scored(
-                task,
-                records,
-                fitted(records),
-                language,
-            )
+            by_language[language] = scored(task, records, fitted(records), language)
             examples[language] = len(records)
     if not by_language:
         raise UserError(
             f"{task.full_name}: the {split} sets have no answers to score {request.strategy}"
-            " against",
+            " against"
         )
     overall = means(by_language, task, (task.trained_on,))
     # A cell as of a training, so that the score card
@@ -166,7 +139,5 @@ def _macros(request: Request) -> Mapping[str, Any]:
         values[name] = value
     # The splits and languages must be those of the models that it stands beside.
     files = [*FILES, *request.files, f"strategies/{TEACHER}.gin"]
-    bound = values_of(
-        bindings(files, [f"{name}={value}" for name, value in values.items()]),
-    )
+    bound = values_of(bindings(files, [f"{name}={value}" for name, value in values.items()]))
     return bound | splits_of(request, macros_given(request), bound)

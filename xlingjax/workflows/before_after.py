@@ -26,9 +26,7 @@ def compared(before: Run, after: Run) -> list[dict[str, Any]]:
     earlier = _figures(before)
     rows = []
     for name, value in _figures(after).items():
-        rows.append(
-            {"figure": name, "before": earlier.get(name), "after": value},
-        )
+        rows.append({"figure": name, "before": earlier.get(name), "after": value})
     return rows
 
 
@@ -80,9 +78,7 @@ def worse(rows: Sequence[dict[str, Any]], pairs: int) -> list[str]:
             found.append(f"{name} {before:.4g} -> {after:.4g}")
         fall = before - after
         if name in (RETRIEVAL, CENTRED) and fall > noise(before, after, pairs):
-            found.append(
-                f"{name} {before:.4f} -> {after:.4f} of {pairs:,} pairs",
-            )
+            found.append(f"{name} {before:.4f} -> {after:.4f} of {pairs:,} pairs")
     return found
 
 
@@ -102,9 +98,7 @@ def notes(rows: Sequence[dict[str, Any]], pairs: int) -> list[str]:
     if RETRIEVAL in values and 0 < pairs < intervals.FEW:
         _, after = values[RETRIEVAL]
         low, high = intervals.of_share(after, pairs)
-        lines.append(
-            f"{RETRIEVAL}: of {pairs:,} pairs, 95 % between {low:.4f} and {high:.4f}",
-        )
+        lines.append(f"{RETRIEVAL}: of {pairs:,} pairs, 95 % between {low:.4f} and {high:.4f}")
     if VISIBLE in values and HIDDEN in values:
         _, visible = values[VISIBLE]
         _, hidden = values[HIDDEN]
@@ -112,7 +106,7 @@ def notes(rows: Sequence[dict[str, Any]], pairs: int) -> list[str]:
             lines.append(
                 f"the translation hurts: words are harder to guess beside it (perplexity"
                 f" {visible:.4g}) than without it ({hidden:.4g}); more steps on pairs (tlm), or"
-                " more pairs, teach the model to use it",
+                " more pairs, teach the model to use it"
             )
     for name in (RETRIEVAL, CENTRED):
         before, after = values.get(name, (None, None))
@@ -121,7 +115,7 @@ def notes(rows: Sequence[dict[str, Any]], pairs: int) -> list[str]:
         if 0 < before - after <= noise(before, after, pairs):
             lines.append(
                 f"{name}: lower, by no more than the chance of {pairs:,} pairs"
-                f" ({noise(before, after, pairs):.4f})",
+                f" ({noise(before, after, pairs):.4f})"
             )
     return lines
 

@@ -55,6 +55,6 @@ def fill_cache(
     megabytes = tokens * id_dtype(vocabulary).itemsize / 1e6
     say(
         f"{len(files)} files: {tokens:,} tokens in {shards} shards, {megabytes:.1f} MB in"
-        f" {cache_folder()}, {seconds:.1f} s",
+        f" {cache_folder()}, {seconds:.1f} s"
     )
     return files

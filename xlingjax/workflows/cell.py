@@ -45,11 +45,7 @@ MEASURED = (("DEV_SPLIT", "DEV_LANGUAGES"), ("TEST_SPLIT", "TEST_LANGUAGES"))
 """Macros of the sets that choose and of those that test, each with its languages."""
 MULTI_TASK = "multi_task"
 """The strategy that trains several tasks at once."""
-_SPLIT_OF = {
-    "gold": "train",
-    "translated": "translate_train",
-    "labelled": "translate_train",
-}
+_SPLIT_OF = {"gold": "train", "translated": "translate_train", "labelled": "translate_train"}
 """Origin of training examples -> the split whose files they are read from."""
 
 
@@ -114,15 +110,7 @@ class Cell:
     folder: Path
 
     @classmethod
-    def of(
-        cls,
-        output: str,
-        task: Task,
-        strategy: str,
-        variant,
-        settings,
-        seed: int,
-    ) -> "Cell":
+    def of(cls, output: str, task: Task, strategy: str, variant, settings, seed: int) -> "Cell":
         """The cell in its place below `output`."""
         parts = [task.suite]
         # "TASKS" of the variant names the task too.
@@ -198,11 +186,7 @@ def training_of(bound: Mapping[str, Any]) -> Training:
     return Training(gold, translated, bound["TRAIN_SPLIT"], bound["LABELLED"])
 
 
-def files_read(
-    task: Task,
-    data: str,
-    bound: Mapping[str, Any],
-) -> list[tuple[str, str]]:
+def files_read(task: Task, data: str, bound: Mapping[str, Any]) -> list[tuple[str, str]]:
     """(split, language) of all that a cell trains on, chooses by, tests on and predicts."""
     parts = []
     for origin, language in training_of(bound).parts(task, data):
@@ -211,12 +195,7 @@ def files_read(
     dev = part_of(bound["DEV_SPLIT"])[0]
     test = part_of(bound["TEST_SPLIT"])[0]
     for split, names in ((dev, "DEV_LANGUAGES"), (test, "TEST_LANGUAGES")):
-        for language in chosen_languages(
-            task,
-            data,
-            split,
-            split_list(bound[names]),
-        ):
+        for language in chosen_languages(task, data, split, split_list(bound[names])):
             parts.append((split, language))
     if test != "test":
         # A part of another set tests; the test set itself is predicted all the same, to be

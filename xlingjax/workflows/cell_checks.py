@@ -5,14 +5,7 @@ import functools
 from collections.abc import Mapping
 from typing import Any
 
-from xlingjax.data.labelled.task import (
-    Task,
-    find,
-    languages_present,
-    part_of,
-    read,
-    share_rows,
-)
+from xlingjax.data.labelled.task import Task, find, languages_present, part_of, read, share_rows
 from xlingjax.data.sources import split_list
 from xlingjax.errors import UserError
 from xlingjax.evaluation.task.tested import chosen_languages
@@ -30,14 +23,14 @@ def require_sound(request: Request, bound: Mapping[str, Any]) -> None:
         if of_translations and task.kind not in TRANSLATABLE:
             raise UserError(
                 f"TEST_SPLIT={bound['TEST_SPLIT']}: {task.kind} of a translation is none of what"
-                f" was translated, so {task.full_name} cannot be tested on it",
+                f" was translated, so {task.full_name} cannot be tested on it"
             )
     model = read_run_record(run_and_checkpoint(request.source)[0])["model"]
     room = model["max_positions"] - model.get("position_offset", 0)
     if bound["LENGTH"] > room:
         raise UserError(
             f"LENGTH={bound['LENGTH']}: such rows do not fit the {room} positions of"
-            f" {request.source}",
+            f" {request.source}"
         )
     # Several tasks that are trained together have heads of another kind.
     if bound["CLASSIFIER"] == "plug_in" and len(request.learnt) == 1:
@@ -48,23 +41,19 @@ def _require_plug_in(request: Request, model: Mapping[str, Any]) -> None:
     if request.task.kind not in PAIRED:
         raise UserError(
             f"CLASSIFIER=plug_in is for {', '.join(PAIRED)}; {request.called} is of"
-            f" {request.task.kind}",
+            f" {request.task.kind}"
         )
     if not model.get("cross_attention"):
         raise UserError(
             f"CLASSIFIER=plug_in goes through cross-attention, which {request.source} has none"
-            " of: give a VECO run, or what `xlingjax plug in RUN --source VECO_RUN` writes",
+            " of: give a VECO run, or what `xlingjax plug in RUN --source VECO_RUN` writes"
         )
 
 
 # ---- examples on both sides ----------------------------------------------------------------------
 
 
-def require_apart(
-    request: Request,
-    bound: Mapping[str, Any],
-    chooses: bool,
-) -> None:
+def require_apart(request: Request, bound: Mapping[str, Any], chooses: bool) -> None:
     """Raise UserError where an example is in two of what is trained on, what chooses and what
     tests. chooses: dev chooses the checkpoint, or settings of a grid."""
     train = bound["TRAIN_SPLIT"]
@@ -78,7 +67,7 @@ def require_apart(
             raise UserError(
                 f"DEV_SPLIT={dev} and TEST_SPLIT={test} share examples:"
                 " what chooses the checkpoint cannot test it; give --gin.DEV_SPLIT='\"dev[:50%]\"'"
-                " and --gin.TEST_SPLIT='\"dev[50%:]\"', or --gin.SELECT=last without a --grid",
+                " and --gin.TEST_SPLIT='\"dev[50%:]\"', or --gin.SELECT=last without a --grid"
             )
         # Halves of one set, of which the rows of one language translate those of another.
         if part_of(dev)[0] == part_of(test)[0]:
@@ -90,7 +79,7 @@ def require_apart(
             raise UserError(
                 f"TRAIN_SPLIT={train} and {name}={bound[name]} share examples: what"
                 " is trained on can neither choose nor test; give both, as in"
-                f" --gin.TRAIN_SPLIT='\"{NO_DEV[0]}\"' and --gin.{name}='\"{NO_DEV[1]}\"'",
+                f" --gin.TRAIN_SPLIT='\"{NO_DEV[0]}\"' and --gin.{name}='\"{NO_DEV[1]}\"'"
             )
 
 
@@ -100,12 +89,7 @@ def _require_equal(task: Task, data: str, bound: Mapping[str, Any]) -> None:
     split = part_of(bound["DEV_SPLIT"])[0]
     rows = {}
     for name in ("DEV_LANGUAGES", "TEST_LANGUAGES"):
-        for language in chosen_languages(
-            task,
-            data,
-            split,
-            split_list(bound[name]),
-        ):
+        for language in chosen_languages(task, data, split, split_list(bound[name])):
             if language not in rows:
                 rows[language] = _rows(task, data, split, language)
     first = next(iter(rows))
@@ -116,7 +100,7 @@ def _require_equal(task: Task, data: str, bound: Mapping[str, Any]) -> None:
                 f"{task.full_name}: the {split} set has {count:,} rows in {language!r} and"
                 f" {rows[first]:,} in {first!r}: rows correspond over the languages, so a part of"
                 " one would choose for what stands in the other part of another; get the whole"
-                " files",
+                " files"
             )
 
 
@@ -134,11 +118,7 @@ def _share(request: Request, first: str, second: str) -> bool:
         for language in languages_present(task, request.data, first):
             if incomparable:
                 return True
-            if share_rows(
-                first,
-                second,
-                _rows(task, request.data, split, language),
-            ):
+            if share_rows(first, second, _rows(task, request.data, split, language)):
                 return True
     return False
 
@@ -156,11 +136,7 @@ def _rows(task: Task, data: str, split: str, language: str) -> int:
 # Cells of a grid read the same sets: the 45 of VECO's would read each as often.
 @functools.lru_cache(maxsize=256)
 def _counted(
-    task: Task,
-    data: str,
-    split: str,
-    language: str,
-    files: tuple[tuple[str, int], ...],
+    task: Task, data: str, split: str, language: str, files: tuple[tuple[str, int], ...]
 ) -> int:
     """files: with the times of their last change, so that a file that was repaired is read."""
     return len(read(task, data, split, language))
@@ -192,5 +168,5 @@ def require_as_many(request: Request, bound: Mapping[str, Any]) -> None:
                     f" {rows} in {task.trained_on!r}: which of them translate the rows of"
                     f" DEV_SPLIT={bound['DEV_SPLIT']} cannot be told, and these would choose; give"
                     f" --gin.SELECT=last and --gin.DEV_SPLIT='\"{bound['DEV_SPLIT']}\"' without a"
-                    " --grid, which then trains on all rows",
+                    " --grid, which then trains on all rows"
                 )

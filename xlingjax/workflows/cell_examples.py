@@ -52,9 +52,7 @@ def lost_rows(task: Task, parts: Sequence[Lost]) -> list[str]:
     """What is said of translated rows that are not trained on, a line for each file."""
     lines = []
     for part in parts:
-        lines.append(
-            f"{part.place}: passed over {part.lost:,} of {part.rows:,} {LOST[task.kind]}",
-        )
+        lines.append(f"{part.place}: passed over {part.lost:,} of {part.rows:,} {LOST[task.kind]}")
     return lines
 
 
@@ -80,13 +78,7 @@ def counted(request: Request, task: Task, bound: Mapping[str, Any]) -> Count:
 # The cells of a sweep train on the same examples.
 @functools.cache
 def _counted(
-    name: str,
-    data: str,
-    training: Training,
-    reading: Reading,
-    run: str,
-    paired: bool,
-    files: tuple,
+    name: str, data: str, training: Training, reading: Reading, run: str, paired: bool, files: tuple
 ) -> Count:
     """files: what tells an edited set from itself."""
     task = task_named(name)
@@ -108,11 +100,7 @@ def _counted(
     lost = []
     unpaired = []
     # The training reads the same parts, which are made only once.
-    for part, found in zip(
-        parts,
-        stored(parts, Vocabulary.load(run)),
-        strict=True,
-    ):
+    for part, found in zip(parts, stored(parts, Vocabulary.load(run)), strict=True):
         records = found.facts["records"]
         learnt = found.facts["learnt"]
         if learnt < records:

@@ -10,18 +10,10 @@ from xlingjax.model.partition import MeshConfig, check_shares, mesh_sizes
 
 
 def _mesh(bound: Mapping[str, Any]) -> MeshConfig:
-    return MeshConfig(
-        bound["MESH_DATA"],
-        bound["MESH_FSDP"],
-        bound["MESH_TENSOR"],
-    )
+    return MeshConfig(bound["MESH_DATA"], bound["MESH_FSDP"], bound["MESH_TENSOR"])
 
 
-def rows_apart(
-    bound: Mapping[str, Any],
-    devices: int,
-    processes: int = 1,
-) -> int:
+def rows_apart(bound: Mapping[str, Any], devices: int, processes: int = 1) -> int:
     """MESH_DATA of a cell: where it is -1, the most copies of the model on `devices` whose rows of
     a microbatch are as many each; of several processes all devices have to be used. Raises
     UserError where none are."""
@@ -37,7 +29,7 @@ def rows_apart(
             return copies
     raise UserError(
         f"BATCH={batch} does not divide by MESH_FSDP={fsdp} devices x MICROBATCHES={parts}: choose"
-        " others",
+        " others"
     )
 
 

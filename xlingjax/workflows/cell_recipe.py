@@ -26,11 +26,7 @@ from xlingjax.workflows.cell import (
     training_of,
     values_of,
 )
-from xlingjax.workflows.cell_checks import (
-    require_apart,
-    require_as_many,
-    require_sound,
-)
+from xlingjax.workflows.cell_checks import require_apart, require_as_many, require_sound
 from xlingjax.workflows.cell_examples import LOST, Count, counted
 from xlingjax.workflows.cell_splits import known_languages, splits_of
 from xlingjax.workflows.strategies import OVER, trained_languages
@@ -47,21 +43,11 @@ _WHOLE = (
     "NO_REPEAT_NGRAM",
     "DEV_LIMIT",
 )
-_OPTIONS = {
-    "TASK": "--task",
-    "DATA": "--data",
-    "INIT_FROM": "--from",
-    "SEED": "--seeds",
-}
+_OPTIONS = {"TASK": "--task", "DATA": "--data", "INIT_FROM": "--from", "SEED": "--seeds"}
 """Macros that an option of the command line says."""
 
 
-def recipe_of(
-    request: Request,
-    cell: Cell,
-    strategy: Path,
-    more: Mapping[str, str],
-) -> str:
+def recipe_of(request: Request, cell: Cell, strategy: Path, more: Mapping[str, str]) -> str:
     """The gin file of the cell: all that was decided, to be read and run again. more: macros that
     the sweep adds, as gin reads them. Raises UserError for all that can be known before the
     training."""
@@ -97,22 +83,16 @@ def recipe_of(
 # ---- what was given ------------------------------------------------------------------------------
 
 
-def _require_one_source(
-    request: Request,
-    cell: Cell,
-    given: Collection[str],
-) -> None:
+def _require_one_source(request: Request, cell: Cell, given: Collection[str]) -> None:
     """Raise UserError for a macro that two options set."""
     typed = {override.partition("=")[0] for override in request.overrides}
     for name in sorted(typed):
         if name in cell.settings:
-            raise UserError(
-                f"{name}: --gin.{name} and --grid both set it: give one of them",
-            )
+            raise UserError(f"{name}: --gin.{name} and --grid both set it: give one of them")
     for name, option in _OPTIONS.items():
         if name in given:
             raise UserError(
-                f"{name}: a sweep has it from {option}: say it there, and leave {name} out",
+                f"{name}: a sweep has it from {option}: say it there, and leave {name} out"
             )
 
 
@@ -134,11 +114,7 @@ def _gin_files(request: Request, strategy: Path) -> list[str]:
     return files
 
 
-def _macros(
-    request: Request,
-    cell: Cell,
-    more: Mapping[str, str],
-) -> dict[str, str]:
+def _macros(request: Request, cell: Cell, more: Mapping[str, str]) -> dict[str, str]:
     """{macro: value as gin reads it} of the options, the variant and the settings of the cell."""
     values = {
         "TASK": repr(" ".join(task.full_name for task in request.learnt)),
@@ -161,11 +137,7 @@ def _macros(
 
 
 def _bound(
-    request: Request,
-    cell: Cell,
-    strategy: Path,
-    files: Sequence[str],
-    values: dict[str, str],
+    request: Request, cell: Cell, strategy: Path, files: Sequence[str], values: dict[str, str]
 ) -> dict[str, Any]:
     """{macro: value} of what the files and `values` bind. Whole numbers among `values` are written
     as such. Raises UserError where they contradict each other or no training can be of them."""
@@ -183,7 +155,7 @@ def _bound(
         if before != parsed[name]:
             raise UserError(
                 f"{name}: {' '.join(request.files)} and strategy {strategy.stem} set it, to"
-                f" {before} and {parsed[name]}: say which by --gin.{name}",
+                f" {before} and {parsed[name]}: say which by --gin.{name}"
             )
     bound = values_of(parsed)
     require_sound(request, bound)
@@ -199,10 +171,7 @@ def _bound(
 
 
 def _sets(
-    request: Request,
-    cell: Cell,
-    given: Collection[str],
-    bound: Mapping[str, Any],
+    request: Request, cell: Cell, given: Collection[str], bound: Mapping[str, Any]
 ) -> dict[str, str]:
     """{macro: value} of the sets and languages that differ from what the recipe binds."""
     splits = splits_of(request, given, bound)
@@ -225,37 +194,21 @@ def _require_sets_apart(request: Request, bound: Mapping[str, Any]) -> None:
         require_as_many(request, bound)
 
 
-def _dev_languages(
-    request: Request,
-    bound: Mapping[str, Any],
-) -> list[Sequence[str]]:
+def _dev_languages(request: Request, bound: Mapping[str, Any]) -> list[Sequence[str]]:
     """Of each task those that choose. Raises UserError, before any training, where the dev or the
     test set of one is missing."""
     requested = split_list(bound["DEV_LANGUAGES"])
     tested = split_list(bound["TEST_LANGUAGES"])
     languages = []
     for task in request.tasks:
-        dev = chosen_languages(
-            task,
-            request.data,
-            bound["DEV_SPLIT"],
-            requested,
-        )
-        require_tested(
-            task,
-            request.data,
-            bound["TEST_SPLIT"],
-            tested,
-            request.allow_missing,
-        )
+        dev = chosen_languages(task, request.data, bound["DEV_SPLIT"], requested)
+        require_tested(task, request.data, bound["TEST_SPLIT"], tested, request.allow_missing)
         languages.append(dev)
     return languages
 
 
 def _selection(
-    request: Request,
-    bound: Mapping[str, Any],
-    dev_languages: Sequence[Sequence[str]],
+    request: Request, bound: Mapping[str, Any], dev_languages: Sequence[Sequence[str]]
 ) -> dict[str, str]:
     """The macros that say which checkpoint is kept. Raises UserError where none can be chosen."""
     select = bound["SELECT"]
@@ -269,7 +222,7 @@ def _selection(
     if contradicting:
         raise UserError(
             f"{contradicting}={bound[contradicting]}: SELECT={select} takes the checkpoint that is"
-            " best on dev; leave it out, or give --gin.SELECT=last",
+            " best on dev; leave it out, or give --gin.SELECT=last"
         )
     trained_on = request.task.trained_on
     if select not in ("mean", trained_on):
@@ -277,7 +230,7 @@ def _selection(
     for languages in dev_languages:
         if select != "mean" and select not in languages:
             raise UserError(
-                f"SELECT={select}: dev is of {', '.join(languages)} alone; give --gin.SELECT=mean",
+                f"SELECT={select}: dev is of {', '.join(languages)} alone; give --gin.SELECT=mean"
             )
     metrics = [chosen_by(request, task, select) for task in request.tasks]
     return {"BEST_METRIC": repr(" ".join(dict.fromkeys(metrics)))}
@@ -287,10 +240,7 @@ def _selection(
 
 
 def _lengths(
-    request: Request,
-    given: Collection[str],
-    bound: Mapping[str, Any],
-    counts: Mapping[str, Count],
+    request: Request, given: Collection[str], bound: Mapping[str, Any], counts: Mapping[str, Count]
 ) -> dict[str, Any]:
     """{macro: value}: how many steps, how often it is measured and saved, and how often each of
     several tasks has its turn."""
@@ -303,11 +253,7 @@ def _lengths(
         steps = max(1, round(bound["EPOCHS"] * epoch))
     # At least one evaluation falls within the training, or nothing could be chosen.
     every = min(steps, max(1, round(epoch / bound["EVALUATIONS"])))
-    lengths = {
-        "TRAIN_STEPS": steps,
-        "EVAL_EVERY": every,
-        "CHECKPOINT_EVERY": every,
-    }
+    lengths = {"TRAIN_STEPS": steps, "EVAL_EVERY": every, "CHECKPOINT_EVERY": every}
     if len(request.learnt) > 1:
         # Each example has its turn once in an epoch, as if the sets of the tasks were one.
         weights = {}
@@ -341,7 +287,7 @@ def _text(
     if lost:
         trained += f" (without {lost:,} {LOST[request.task.kind]})"
     lines = [
-        f"# {request.called}, {cell.strategy}, seed {cell.seed}: {trained}; settings {digest}.",
+        f"# {request.called}, {cell.strategy}, seed {cell.seed}: {trained}; settings {digest}."
     ]
     lines += [f'include "{name}"' for name in files]
     lines.append("")

@@ -17,26 +17,14 @@ from xlingjax.runtime.records import read_lines
 from xlingjax.training.checkpoint_paths import find_checkpoint
 from xlingjax.training.run_record import read_run_record
 from xlingjax.training.tracker import EVALUATION
-from xlingjax.workflows.cell import (
-    Cell,
-    Request,
-    chosen_by,
-    dev_of,
-    reading_of,
-    training_of,
-)
+from xlingjax.workflows.cell import Cell, Request, chosen_by, dev_of, reading_of, training_of
 from xlingjax.workflows.cell_examples import counted
 from xlingjax.workflows.predictions import predicted
 from xlingjax.workflows.scorecard_cells import TESTS
 
 
 def scores_of(
-    request: Request,
-    cell: Cell,
-    task: Task,
-    folder: Path,
-    bound: Mapping[str, Any],
-    start: str,
+    request: Request, cell: Cell, task: Task, folder: Path, bound: Mapping[str, Any], start: str
 ) -> dict[str, Any]:
     """scores.json of a task of a cell that was trained; its predictions are written below `folder`.
     start: the hash of the weights it began from. Raises UserError where the checkpoint was not
@@ -58,7 +46,7 @@ def scores_of(
     dev = _dev_scores(run, step, dev_of(request, task))
     if dev is None:
         raise UserError(
-            f"{run}: checkpoint {step} was not measured on dev; delete {cell.folder}, start again",
+            f"{run}: checkpoint {step} was not measured on dev; delete {cell.folder}, start again"
         )
     select = {
         "split": bound["DEV_SPLIT"],
@@ -92,11 +80,7 @@ def scores_of(
             "examples": counted(request, task, bound).examples,
         },
         "dev": {
-            "means": {
-                name: value
-                for name, value in dev.items()
-                if isinstance(value, float)
-            },
+            "means": {name: value for name, value in dev.items() if isinstance(value, float)},
             "by_language": dev["by_language"],
         },
         "test": test,
@@ -105,22 +89,13 @@ def scores_of(
 
 
 def _test_scores(
-    request: Request,
-    task: Task,
-    to: Path,
-    bound: Mapping[str, Any],
-    trained: TrainedRun,
+    request: Request, task: Task, to: Path, bound: Mapping[str, Any], trained: TrainedRun
 ) -> dict[str, Any]:
     """ "test" of scores.json. Writes the predictions for the sets that test."""
     data = request.data
     split = bound["TEST_SPLIT"]
     translated = split == "translate_test"
-    languages = chosen_languages(
-        task,
-        data,
-        split,
-        split_list(bound["TEST_LANGUAGES"]),
-    )
+    languages = chosen_languages(task, data, split, split_list(bound["TEST_LANGUAGES"]))
     if translated and task.trained_on in languages_present(task, data, "test"):
         # The language of the training set needs no translation: its own test set stands beside
         # those that were translated into it.
@@ -145,14 +120,7 @@ def _test_scores(
             own_split = "test"
         records = read(task, data, own_split, language)
         pivot = translations(trained.model, task, data, own_split, language)
-        outputs = predicted(
-            trained,
-            task,
-            records,
-            text_language,
-            reading_of(bound),
-            pivot,
-        )
+        outputs = predicted(trained, task, records, text_language, reading_of(bound), pivot)
         write_predictions(task, folder, language, outputs, name)
         examples[language] = len(records)
         if has_gold(task, records):
@@ -161,49 +129,22 @@ def _test_scores(
     overall = {}
     if by_language:
         # "mean_other" is of the languages that had no training examples.
-        trained_on = {
-            language for _, language in training_of(bound).parts(task, data)
-        }
+        trained_on = {language for _, language in training_of(bound).parts(task, data)}
         overall = means(by_language, task, trained_on)
-    return {
-        "split": split,
-        "means": overall,
-        "by_language": by_language,
-        "examples": examples,
-    }
+    return {"split": split, "means": overall, "by_language": by_language, "examples": examples}
 
 
 def _predict_test_sets(
-    request: Request,
-    task: Task,
-    to: Path,
-    bound: Mapping[str, Any],
-    trained: TrainedRun,
+    request: Request, task: Task, to: Path, bound: Mapping[str, Any], trained: TrainedRun
 ) -> None:
     """Writes what is submitted where test sets have no answers and a part of dev tests."""
     for language in languages_present(task, request.data, "test"):
         # A model that embeds languages has no embedding for one that it does not know.
-        if (
-            trained.model.config.has_languages
-            and language not in trained.languages
-        ):
+        if trained.model.config.has_languages and language not in trained.languages:
             continue
         records = read(task, request.data, "test", language)
-        pivot = translations(
-            trained.model,
-            task,
-            request.data,
-            "test",
-            language,
-        )
-        outputs = predicted(
-            trained,
-            task,
-            records,
-            language,
-            reading_of(bound),
-            pivot,
-        )
+        pivot = translations(trained.model, task, request.data, "test", language)
+        outputs = predicted(trained, task, records, language, reading_of(bound), pivot)
         write_predictions(task, to / "predictions", language, outputs)
 
 

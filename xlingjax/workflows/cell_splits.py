@@ -18,11 +18,7 @@ NO_ANSWERS = ("dev[:50%]", "dev[50%:]")
 """
 
 
-def splits_of(
-    request: Request,
-    given: Collection[str],
-    bound: Mapping[str, Any],
-) -> dict[str, str]:
+def splits_of(request: Request, given: Collection[str], bound: Mapping[str, Any]) -> dict[str, str]:
     """The macros that say what is trained on, chosen by and tested on, where files or answers are
     missing (`NO_DEV`, `NO_ANSWERS`) and the command line names no split. Raises UserError where no
     set can take the place of a missing one."""
@@ -42,32 +38,24 @@ def splits_of(
     return {}
 
 
-def _part_of_train(
-    request: Request,
-    task: Task,
-    bound: Mapping[str, Any],
-) -> dict[str, str]:
+def _part_of_train(request: Request, task: Task, bound: Mapping[str, Any]) -> dict[str, str]:
     """The macros that take dev out of the training set of a task that has no dev set."""
     # The training sets of the others would be cut as well, since TRAIN_SPLIT is one macro for all.
     if request.beside:
         raise UserError(
             f"{task.full_name}: no dev set below {request.data}, which {request.strategy} needs of"
-            " each",
+            " each"
         )
     if bound["TRAIN_SPLIT"] != "train":
         raise UserError(
             f"TRAIN_SPLIT={bound['TRAIN_SPLIT']}: {request.called} has no dev set below"
-            f" {request.data}; say by --gin.DEV_SPLIT which other part of train is dev",
+            f" {request.data}; say by --gin.DEV_SPLIT which other part of train is dev"
         )
     languages = bound["DEV_LANGUAGES"]
     # The training set, of which dev is a part then, is of one language.
     if languages == ALL:
         languages = task.trained_on
-    return {
-        "TRAIN_SPLIT": NO_DEV[0],
-        "DEV_SPLIT": NO_DEV[1],
-        "DEV_LANGUAGES": languages,
-    }
+    return {"TRAIN_SPLIT": NO_DEV[0], "DEV_SPLIT": NO_DEV[1], "DEV_LANGUAGES": languages}
 
 
 def _has_answers(task: Task, data: str, split: str) -> bool:
@@ -77,29 +65,18 @@ def _has_answers(task: Task, data: str, split: str) -> bool:
     return False
 
 
-def known_languages(
-    request: Request,
-    bound: Mapping[str, Any],
-) -> dict[str, str]:
+def known_languages(request: Request, bound: Mapping[str, Any]) -> dict[str, str]:
     """The macros of the languages that are measured, without those that a model which embeds
     languages does not know. Raises UserError for these unless missing ones are allowed and all
     languages are requested."""
     record = read_run_record(run_and_checkpoint(request.source)[0])
     # One language has nothing to look up, and an embedding that is left behind refuses nobody.
-    if (
-        record["model"]["num_languages"] < 2
-        or bound["LANGUAGE_EMBEDDING"] is False
-    ):
+    if record["model"]["num_languages"] < 2 or bound["LANGUAGE_EMBEDDING"] is False:
         return {}
     macros = {}
     for split, name in MEASURED:
         for task in request.tasks:
-            present = chosen_languages(
-                task,
-                request.data,
-                bound[split],
-                split_list(bound[name]),
-            )
+            present = chosen_languages(task, request.data, bound[split], split_list(bound[name]))
             known = []
             unknown = []
             for language in present:
@@ -110,16 +87,12 @@ def known_languages(
             if not unknown:
                 continue
             # Tasks that are trained together share the macro, so one cannot narrow it alone.
-            narrows = (
-                request.allow_missing
-                and bound[name] == ALL
-                and not request.beside
-            )
+            narrows = request.allow_missing and bound[name] == ALL and not request.beside
             if not known or not narrows:
                 raise UserError(
                     f"{task.full_name}: {request.source} embeds languages and does not know"
                     f" {', '.join(unknown)}: name others by --gin.{name}, or --allow-missing passes"
-                    " over them",
+                    " over them"
                 )
             macros[name] = " ".join(known)
     return macros

@@ -14,15 +14,7 @@ from xlingjax.errors import UserError
 from xlingjax.runtime.files import write_json
 from xlingjax.runtime.machine import RuntimeConfig
 from xlingjax.runtime.records import read_record, read_text
-from xlingjax.workflows.cell import (
-    READ,
-    RECIPE,
-    START,
-    Cell,
-    Request,
-    files_read,
-    values_of,
-)
+from xlingjax.workflows.cell import READ, RECIPE, START, Cell, Request, files_read, values_of
 from xlingjax.workflows.cell_examples import counted, lost_rows
 from xlingjax.workflows.cell_mesh import rows_apart
 from xlingjax.workflows.cell_recipe import recipe_of
@@ -80,9 +72,7 @@ class CellTraining(SharedJob):
         recipe = self._write_recipe()
         bound = values_of(bindings([str(recipe)], ()))
         folders = _folders(self.request, self.cell)
-        finished = all(
-            (folder / SCORES).is_file() for folder in folders.values()
-        )
+        finished = all((folder / SCORES).is_file() for folder in folders.values())
         now = _Beginning(self.start, _hashes(self.request, bound))
         if finished:
             before = _finished_with(self.cell, folders[self.request.task], now)
@@ -92,7 +82,7 @@ class CellTraining(SharedJob):
         if before.weights != now.weights:
             raise UserError(
                 f"{self.cell.folder} started from other weights than {self.request.source} has"
-                " now: choose another --to, or delete that folder",
+                " now: choose another --to, or delete that folder"
             )
         _refuse_edited(self.request, self.cell, before.files, now.files)
         return finished
@@ -136,20 +126,11 @@ class CellTraining(SharedJob):
         # Scores come last, in one write: a cell that has them is finished.
         for task, folder in _folders(self.request, self.cell).items():
             folder.mkdir(exist_ok=True)
-            scores = scores_of(
-                self.request,
-                self.cell,
-                task,
-                folder,
-                bound,
-                self.start,
-            )
+            scores = scores_of(self.request, self.cell, task, folder, bound, self.start)
             write_json(folder / SCORES, {**scores, "files": files})
             # Of test sets without answers there are none.
             figures = scores["test"]["means"] or scores["dev"]["means"]
-            shown = ", ".join(
-                f"{name} {value:.2f}" for name, value in figures.items()
-            )
+            shown = ", ".join(f"{name} {value:.2f}" for name, value in figures.items())
             self.say(f"{folder}: {shown}")
         return 0
 
@@ -162,11 +143,7 @@ def _folders(request: Request, cell: Cell) -> dict[Task, Path]:
     return {task: cell.folder / task.name for task in request.tasks}
 
 
-def _read_predicted(
-    request: Request,
-    bound: Mapping[str, Any],
-    say: Callable[[str], None],
-) -> None:
+def _read_predicted(request: Request, bound: Mapping[str, Any], say: Callable[[str], None]) -> None:
     """Reads the sets that choose and test, and says which rows lack a text. Raises UserError for
     their faults."""
     for task in request.tasks:
@@ -181,7 +158,7 @@ def _read_predicted(
             if lost:
                 say(
                     f"{files.paths[0]}, {language}: {lost:,} of {len(records):,} rows lack a text;"
-                    " they are predicted without it",
+                    " they are predicted without it"
                 )
 
 
@@ -200,7 +177,7 @@ def _require_same_recipe(request: Request, cell: Cell, text: str) -> None:
         _refuse_edited(request, cell, _without_start(_read_before(cell)), files)
     raise UserError(
         f"{cell.folder} was begun with other settings ({_difference(before, text)}): give them"
-        " again, choose another --to, or delete that folder",
+        " again, choose another --to, or delete that folder"
     )
 
 
@@ -248,24 +225,17 @@ def _hashes(request: Request, bound: Mapping[str, Any]) -> dict[str, str]:
     """{name: hash} of the benchmark's files that a cell reads."""
     digests = {}
     for task in request.tasks:
-        digests |= hashes(
-            task,
-            request.data,
-            files_read(task, request.data, bound),
-        )
+        digests |= hashes(task, request.data, files_read(task, request.data, bound))
     return digests
 
 
 def _refuse_edited(
-    request: Request,
-    cell: Cell,
-    before: Mapping[str, str],
-    now: Mapping[str, str],
+    request: Request, cell: Cell, before: Mapping[str, str], now: Mapping[str, str]
 ) -> None:
     """Raise UserError where a file that a cell was begun with is another now."""
     how = edited(before, now)
     if how:
         raise UserError(
             f"{cell.folder} was begun with other files: {how} below {request.data}: put it back,"
-            " choose another --to, or delete that folder",
+            " choose another --to, or delete that folder"
         )

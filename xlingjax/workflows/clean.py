@@ -20,13 +20,7 @@ from xlingjax.data.clean.identification import PACKAGED, identifier
 from xlingjax.data.clean.language_model import is_kenlm, kenlm_scorer, limits
 from xlingjax.data.clean.parts import Part, find_parts
 from xlingjax.data.clean.settings import CleanSettings
-from xlingjax.data.clean.work import (
-    DROPS,
-    Work,
-    read_array,
-    read_record,
-    write_record,
-)
+from xlingjax.data.clean.work import DROPS, Work, read_array, read_record, write_record
 from xlingjax.data.text_files import content_hash
 from xlingjax.errors import UserError
 from xlingjax.runtime.claim import IN_USE
@@ -48,10 +42,7 @@ class CleanRequest:
     """Beam's own options."""
 
 
-def clean(
-    request: CleanRequest,
-    tell: Callable[[str], None] = print,
-) -> dict[str, dict[str, int]]:
+def clean(request: CleanRequest, tell: Callable[[str], None] = print) -> dict[str, dict[str, int]]:
     """{language or pair: counts}, which OUTPUT/report.json holds too. An interrupted cleaning goes
     on when it is called again; parts that are finished are kept.
 
@@ -72,12 +63,8 @@ def clean(
     begun = work.folder / "begun.json"
     if begun.exists():
         _require_same(work, read_record(begun), made_of)
-    elif work.output.exists() and {
-        path.name for path in work.output.iterdir()
-    } - {IN_USE}:
-        raise UserError(
-            f"--output {work.output}: there are other files; give a new folder",
-        )
+    elif work.output.exists() and {path.name for path in work.output.iterdir()} - {IN_USE}:
+        raise UserError(f"--output {work.output}: there are other files; give a new folder")
     write_record(begun, made_of)
     _run(work, runner, parts, tell)
     texts = _sums(work, parts)
@@ -86,31 +73,18 @@ def clean(
     return texts
 
 
-def _run(
-    work: Work,
-    runner: Engine,
-    parts: Sequence[Part],
-    tell: Callable[[str], None],
-) -> None:
+def _run(work: Work, runner: Engine, parts: Sequence[Part], tell: Callable[[str], None]) -> None:
     settings = work.settings
     tell(f"lines of {len(parts)} files")
     runner.each(work, functools.partial(steps.write_lines, work), parts)
     if settings.exact and not _all_done(work, "exact", parts):
         tell("repetitions")
         runner.group(
-            work,
-            steps.exact_keys,
-            steps.exact_repetitions,
-            steps.write_dropped_lines,
-            parts,
+            work, steps.exact_keys, steps.exact_repetitions, steps.write_dropped_lines, parts
         )
     if settings.near is not None and not _all_done(work, "near", parts):
         tell("near repetitions")
-        runner.each(
-            work,
-            functools.partial(steps.write_signatures, work),
-            parts,
-        )
+        runner.each(work, functools.partial(steps.write_signatures, work), parts)
         runner.group(
             work,
             steps.near_keys,
@@ -134,10 +108,7 @@ def _all_done(work: Work, step: str, parts: Sequence[Part]) -> bool:
     return all(work.file(step, part, ".npy").exists() for part in parts)
 
 
-def _ranges(
-    work: Work,
-    parts: Sequence[Part],
-) -> dict[str, list[tuple[float, float]]]:
+def _ranges(work: Work, parts: Sequence[Part]) -> dict[str, list[tuple[float, float]]]:
     """Of the perplexities that stay, by language: percentiles are those of all of its parts."""
     settings = work.settings
     ranges = {}
@@ -150,11 +121,7 @@ def _ranges(
         # Nothing is left of this language, and nothing has to be kept.
         if not len(together):
             together = np.ones(1)
-        ranges[language] = limits(
-            together,
-            settings.keep,
-            settings.percentiles,
-        )
+        ranges[language] = limits(together, settings.keep, settings.percentiles)
     return ranges
 
 
@@ -191,7 +158,7 @@ def require_steps(settings: CleanSettings, parts: Sequence[Part]) -> None:
     for language, path in settings.language_models:
         if language not in monolingual:
             raise UserError(
-                f"--language_model {language}={path}: there is no monolingual text in {language}",
+                f"--language_model {language}={path}: there is no monolingual text in {language}"
             )
         scorer_of(path, language)
 
@@ -207,9 +174,7 @@ def _made_of(settings: CleanSettings, parts: Sequence[Part]) -> dict[str, Any]:
     values = {}
     for name, value in dataclasses.asdict(settings).items():
         if isinstance(value, tuple):
-            value = [
-                list(one) if isinstance(one, tuple) else one for one in value
-            ]
+            value = [list(one) if isinstance(one, tuple) else one for one in value]
         values[name] = value
     return {
         "settings": values,
@@ -221,20 +186,16 @@ def _made_of(settings: CleanSettings, parts: Sequence[Part]) -> dict[str, Any]:
 def _require_same(work: Work, begun: Any, now: Any) -> None:
     """Raises UserError where the folder is of another cleaning."""
     differ = [
-        name
-        for name, value in now["settings"].items()
-        if begun["settings"].get(name) != value
+        name for name, value in now["settings"].items() if begun["settings"].get(name) != value
     ]
     if begun["models"] != now["models"]:
         differ.append("models")
-    if [entry[2] for entry in begun["input"]] != [
-        entry[2] for entry in now["input"]
-    ]:
+    if [entry[2] for entry in begun["input"]] != [entry[2] for entry in now["input"]]:
         differ.append("input")
     if differ:
         raise UserError(
             f"--output {work.output} is of a cleaning with other {', '.join(differ)}: give another"
-            " folder, or delete it",
+            " folder, or delete it"
         )
 
 
@@ -246,10 +207,7 @@ def _sums(work: Work, parts: Sequence[Part]) -> dict[str, dict[str, int]]:
     for part in parts:
         counts = texts.setdefault(part.name, Counter())
         counts.update(read_record(work.file("output", part, ".json")))
-    return {
-        name: {column: counts[column] for column in COLUMNS}
-        for name, counts in texts.items()
-    }
+    return {name: {column: counts[column] for column in COLUMNS} for name, counts in texts.items()}
 
 
 def summary(request: CleanRequest, texts: dict[str, dict[str, int]]) -> str:

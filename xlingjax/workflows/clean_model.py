@@ -49,16 +49,12 @@ class RunScorer:
     def __init__(self, path: str, language: str):
         record = read_run_record(path)
         self._run: TrainedRun = open_run(path)
-        self._language = language_index(
-            language,
-            self._run.languages,
-            self._run.model,
-        )
+        self._language = language_index(language, self._run.languages, self._run.model)
         names = set(record["identity"]["objectives"])
         if not names & {"clm", "mlm"}:
             raise UserError(
                 f"--language_model {language}={path}: it has learnt neither CLM nor MLM"
-                f" ({', '.join(sorted(names))}), and has no perplexity of text",
+                f" ({', '.join(sorted(names))}), and has no perplexity of text"
             )
         self._objective: CLM | MLM = MLM()
         if "clm" in names:
@@ -73,11 +69,7 @@ class RunScorer:
         lengths = [len(self._run.vocabulary.encode(text)) + 2 for text in cut]
         start = 0
         for length in [size for size in BUCKETS if size < longest] + [longest]:
-            chosen = [
-                row
-                for row, size in enumerate(lengths)
-                if start < size <= length
-            ]
+            chosen = [row for row, size in enumerate(lengths) if start < size <= length]
             start = length
             for first in range(0, len(chosen), _CHUNK):
                 rows = chosen[first : first + _CHUNK]
@@ -94,11 +86,7 @@ class RunScorer:
             text = text[: max(1, int(len(text) * share) - 1)]
         return text
 
-    def _of(
-        self,
-        texts: list[str],
-        length: int,
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def _of(self, texts: list[str], length: int) -> tuple[np.ndarray, np.ndarray]:
         run = self._run
         rows = sentence_rows(texts, run.vocabulary, length, self._language)
         if isinstance(self._objective, MLM):

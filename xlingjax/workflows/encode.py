@@ -41,7 +41,7 @@ def encode(
     pooling, prefix: see `chosen`, None: not given. Returns what was done."""
     if Path(output).suffix in ENDINGS:
         raise UserError(
-            f"--output {output}: vectors are written as .npy, not compressed; name a .npy",
+            f"--output {output}: vectors are written as .npy, not compressed; name a .npy"
         )
     # Before .npy is added, which would make another name of a device's.
     require_file(output)
@@ -67,11 +67,7 @@ def encode(
 
 
 def cut_of_file(
-    path: str,
-    trained: TrainedRun,
-    way: Sentences,
-    rows: Sequence[int],
-    count: int,
+    path: str, trained: TrainedRun, way: Sentences, rows: Sequence[int], count: int
 ) -> str:
     """A line on the lines of a file, by their rows from 0, of which only the beginning was read.
     count: of all lines that were."""
@@ -82,9 +78,7 @@ def cut_of_file(
 def require_sentence(path: str, has_some: bool) -> None:
     """Raises UserError where a file has no sentence, before a model is opened for it."""
     if not has_some:
-        raise UserError(
-            f"{path}: no sentence in it; give a text of one sentence a line",
-        )
+        raise UserError(f"{path}: no sentence in it; give a text of one sentence a line")
 
 
 def align(
@@ -110,17 +104,15 @@ def align(
     pairs = [(first.split(), second.split()) for first, second in lines]
     if not any(first and second for first, second in pairs):
         raise UserError(
-            f"{sides[0]} and {sides[1]} have no line with words on both sides: no pairs to align",
+            f"{sides[0]} and {sides[1]} have no line with words on both sides: no pairs to align"
         )
     # Before the model is opened: a mistyped number should not cost the alignment.
     if picture and not 1 <= picture <= len(pairs):
-        raise UserError(
-            f"--picture {picture}: there are pairs 1 to {len(pairs)}",
-        )
+        raise UserError(f"--picture {picture}: there are pairs 1 to {len(pairs)}")
     if picture and not all(pairs[picture - 1]):
         raise UserError(
             f"--picture {picture}: this pair has a side without words, and nothing to draw; choose"
-            " another",
+            " another"
         )
     gold = Path(f"{stem}.txt")
     # In held-out folders XX-en.txt has XX first.
@@ -228,28 +220,19 @@ def vectors_in_parts(
         if full:
             cut_here: list[int] = []
             (vectors[full],) = trained.embed(
-                [part[i] for i in full],
-                language,
-                way.pooling,
-                way.prefix,
-                (way.layer,),
-                cut_here,
+                [part[i] for i in full], language, way.pooling, way.prefix, (way.layer,), cut_here
             )
             if cut is not None:
                 cut += [start + full[i] for i in cut_here]
         if not np.isfinite(vectors).all():
             raise UserError(
                 "vectors with NaN or infinities: the run's training diverged, or its weights are"
-                " damaged; name another checkpoint, RUN@STEP",
+                " damaged; name another checkpoint, RUN@STEP"
             )
         yield vectors
 
 
-def _write_rows(
-    path: Path,
-    shape: tuple[int, int],
-    parts: Iterable[np.ndarray],
-) -> None:
+def _write_rows(path: Path, shape: tuple[int, int], parts: Iterable[np.ndarray]) -> None:
     """A `.npy` of float32, whole or not at all, of rows that memory does not hold together."""
     partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
     header = {"descr": "<f4", "fortran_order": False, "shape": shape}
@@ -275,7 +258,7 @@ def language_of(trained: TrainedRun, language: str) -> tuple[str, str]:
     if not langcodes.tag_is_valid(language):
         raise UserError(
             f"language {language!r} is neither one of the run's"
-            f" ({', '.join(trained.languages)}) nor a code, like de",
+            f" ({', '.join(trained.languages)}) nor a code, like de"
         )
     if not trained.languages:
         return language, ""
@@ -288,9 +271,7 @@ def language_of(trained: TrainedRun, language: str) -> tuple[str, str]:
 def known_layer(trained: TrainedRun, layer: int) -> int:
     layers = trained.model.config.layers
     if not -layers - 1 <= layer <= layers:
-        raise UserError(
-            f"--layer {layer}: this model has layers 0 (the embeddings) to {layers}",
-        )
+        raise UserError(f"--layer {layer}: this model has layers 0 (the embeddings) to {layers}")
     return layer % (layers + 1)
 
 
@@ -300,11 +281,7 @@ def middle_layer(trained: TrainedRun) -> int:
 
 
 def chosen(
-    trained: TrainedRun,
-    run: str,
-    layer: int | None,
-    pooling: str | None,
-    prefix: str | None,
+    trained: TrainedRun, run: str, layer: int | None, pooling: str | None, prefix: str | None
 ) -> tuple[Sentences, str]:
     """How sentence vectors are made, and words for it: what was given, else the run's own way; of a
     run that has none the mean at `chosen_layer`."""
@@ -329,11 +306,7 @@ def chosen(
     return dataclasses.replace(way, layer=layer), f"{in_words}, {way.said()}"
 
 
-def chosen_layer(
-    trained: TrainedRun,
-    run: str,
-    layer: int | None,
-) -> tuple[int, str]:
+def chosen_layer(trained: TrainedRun, run: str, layer: int | None) -> tuple[int, str]:
     """The layer given, else the one at which the run's own retrieval was best, else the last;
     and words for it."""
     if layer is not None:
@@ -360,5 +333,5 @@ def write(path: Path, do: Callable[[], Any]) -> None:
         do()
     except OSError as error:
         raise UserError(
-            f"cannot write {path}: {error.strerror or error}; choose another --output",
+            f"cannot write {path}: {error.strerror or error}; choose another --output"
         ) from None

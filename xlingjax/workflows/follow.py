@@ -38,9 +38,7 @@ def follow(
     folder = run_and_checkpoint(run)[0]
     # A folder is enough: the run may not have begun.
     if not (folder / "run.json").is_file() and not folder.is_dir():
-        raise UserError(
-            f"--follow {run}: no such folder; give the --workdir of a run",
-        )
+        raise UserError(f"--follow {run}: no such folder; give the --workdir of a run")
     last_step = -1
     waiting = False
     contents = _contents(folder)
@@ -55,23 +53,18 @@ def follow(
                 continue
             trained = _opened(folder, step, pause, wait)
             if trained:
-                at_step = dataclasses.replace(
-                    request,
-                    source=f"{folder}@{step}",
-                )
+                at_step = dataclasses.replace(request, source=f"{folder}@{step}")
                 measure_checkpoint(at_step, trained, step, recipe(), say)
             else:
                 say(
                     f"step {step}: passed over, the run deleted this checkpoint (KEEP_CHECKPOINTS"
-                    " keeps more)",
+                    " keeps more)"
                 )
             last_step = step
         if reason == "finished":
             return 0
         if reason and not waiting:
-            say(
-                f"{folder}: the run was asked to stop; waiting for it to be started again",
-            )
+            say(f"{folder}: the run was asked to stop; waiting for it to be started again")
         waiting = bool(reason)
         # Any change shows that the run is alive: log lines come between checkpoints.
         contents_now = _contents(folder)
@@ -83,24 +76,17 @@ def follow(
         wait(pause)
 
 
-def _given_up(
-    run: str,
-    last_step: int,
-    reason: str,
-    patience: float,
-) -> Exception:
+def _given_up(run: str, last_step: int, reason: str, patience: float) -> Exception:
     """The error for a run in whose folder nothing has changed for so long."""
     last = "before its first checkpoint"
     if last_step >= 0:
         last = f"after step {last_step}"
     if reason:
-        return Stopped(
-            f"--follow {run}: it was asked to stop {last} and not started again",
-        )
+        return Stopped(f"--follow {run}: it was asked to stop {last} and not started again")
     return UserError(
         f"--follow {run}: nothing was written there for {patience:g} minutes and it has not"
         f" said that it ended ({last}): start it again and follow it again, or raise"
-        " --patience",
+        " --patience"
     )
 
 
@@ -130,10 +116,7 @@ def _contents(folder: Path) -> set[tuple[str, int, int]]:
 
 
 def _opened(
-    folder: Path,
-    step: int,
-    pause: float,
-    wait: Callable[[float], None],
+    folder: Path, step: int, pause: float, wait: Callable[[float], None]
 ) -> TrainedRun | None:
     """The run at a step; None: that checkpoint is deleted. Raises UserError where it is there and
     cannot be read."""

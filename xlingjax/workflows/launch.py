@@ -32,33 +32,20 @@ from xlingjax.training.evaluator import Evaluator
 from xlingjax.training.feed import in_stages
 from xlingjax.training.files_at_end import say_changed
 from xlingjax.training.optimizer import OptimizerConfig
-from xlingjax.training.run_record import (
-    read_run_record,
-    run_and_checkpoint,
-    schedule_record,
-)
+from xlingjax.training.run_record import read_run_record, run_and_checkpoint, schedule_record
 from xlingjax.training.schedule import check
 from xlingjax.training.stages import at, stage_name, starts
 from xlingjax.training.tracker import finite, scalars
 
 
-def launch(
-    recipe: Recipe,
-    workdir: str | Path,
-    verb: str,
-    machine: RuntimeConfig,
-) -> int:
+def launch(recipe: Recipe, workdir: str | Path, verb: str, machine: RuntimeConfig) -> int:
     """Trains what the recipe binds, or goes on with the run that stands in `workdir`. verb:
     "pretrain" or "finetune", which run.json keeps. Returns the exit status. Raises UserError."""
     workdir = str(workdir)
     recipe.require_decay()
     corpus = recipe.corpus
     # A table of other size would give ids of one vocabulary the rows of another.
-    check_vocabulary(
-        recipe.bound["model"],
-        corpus.vocabulary,
-        corpus.vocabulary_path,
-    )
+    check_vocabulary(recipe.bound["model"], corpus.vocabulary, corpus.vocabulary_path)
     # They read their files here: a missing one is told before the first step, not at an evaluation.
     evaluators = evaluators_of(recipe)
     record: dict[str, Any] = {
@@ -70,11 +57,7 @@ def launch(
     if corpus.negatives:
         record["negatives"] = read_negatives(corpus.negatives)
     if verb == "pretrain":
-        record |= sentences_kept(
-            workdir,
-            recipe.bound.get("init_from"),
-            evaluators,
-        )
+        record |= sentences_kept(workdir, recipe.bound.get("init_from"), evaluators)
     record |= sentences_tuned(recipe.bound["objectives"])
     objectives, opened = watched(recipe.bound["objectives"])
     result = recipe.plan(
@@ -84,29 +67,17 @@ def launch(
         runtime=machine,
         extra_config=record,
         on_start=functools.partial(
-            _begin,
-            workdir,
-            too_late(recipe),
-            evaluators,
-            opened,
-            corpus.vocabulary,
+            _begin, workdir, too_late(recipe), evaluators, opened, corpus.vocabulary
         ),
         write_page=functools.partial(build_report, workdir),
         # Written by `train` once the run is accepted: a start
         # that is refused leaves a finished run's files alone.
-        files={
-            "config.gin": recipe.config.encode(),
-            **corpus.vocabulary.files(),
-        },
+        files={"config.gin": recipe.config.encode(), **corpus.vocabulary.files()},
     )
     return result.exit_code
 
 
-def evaluate(
-    recipe: Recipe,
-    workdir: str | Path,
-    machine: RuntimeConfig,
-) -> None:
+def evaluate(recipe: Recipe, workdir: str | Path, machine: RuntimeConfig) -> None:
     """Runs the recipe's evaluators on the newest checkpoint; prints their values and adds them to
     evaluations.jsonl. Raises UserError."""
     start(machine)
@@ -114,15 +85,10 @@ def evaluate(
     checkpoint = find_checkpoint(workdir)
     log = run_and_checkpoint(workdir)[0] / "evaluations.jsonl"
     say_changed(log.parent, ("config.gin", "run.json"))
-    require_appended(
-        log,
-        "copy the run to where you may write, and name the copy",
-    )
+    require_appended(log, "copy the run to where you may write, and name the copy")
     evaluators = evaluators_of(recipe)
     if not evaluators:
-        raise UserError(
-            "the recipe has nothing to evaluate: set HELDOUT_TEXT or HELDOUT_PAIRS",
-        )
+        raise UserError("the recipe has nothing to evaluate: set HELDOUT_TEXT or HELDOUT_PAIRS")
     # Not by `open_run`: the model and the mesh are those that the recipe binds.
     mesh = make_mesh(recipe.bound["mesh"])
     encoder = build_model(recipe.bound["model"], mesh)
@@ -130,15 +96,9 @@ def evaluate(
     shardings = param_shardings(mesh, encoder.logical_axes(), abstract)
     # With their shardings, each device reads its own part of the checkpoint alone.
     abstract = jax.tree.map(
-        lambda x, s: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=s),
-        abstract,
-        shardings,
+        lambda x, s: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=s), abstract, shardings
     )
-    params, _ = load_params(
-        checkpoint,
-        abstract,
-        vocabulary=recipe.corpus.vocabulary.sha256,
-    )
+    params, _ = load_params(checkpoint, abstract, vocabulary=recipe.corpus.vocabulary.sha256)
     # A folder of parameters alone has no step for its name.
     step = step_of(checkpoint.name) or 0
     for evaluator in evaluators:
@@ -183,12 +143,12 @@ def too_late(recipe: Recipe) -> list[str]:
         if turns and min(turns) >= steps:
             found.append(
                 f"{name} has no turn: its weight is 0 before step {min(turns)}, and the run ends at"
-                f" {steps} (TRAIN_STEPS)",
+                f" {steps} (TRAIN_STEPS)"
             )
         elif later:
             found.append(
                 f"{stage_name(name, min(later))} is not reached: the run ends at step {steps}"
-                " (TRAIN_STEPS)",
+                " (TRAIN_STEPS)"
             )
     return found
 
@@ -206,21 +166,13 @@ def planned_course(recipe: Recipe) -> dict[str, Any]:
     mode = bound.get("schedule", "alternate")
     optimizer = bound.get("optimizer", OptimizerConfig())
     check([*weights.values()], mode, bound["steps"])
-    return schedule_record(
-        dict(stages_of(recipe)),
-        weights,
-        bound["steps"],
-        mode,
-        optimizer,
-    )
+    return schedule_record(dict(stages_of(recipe)), weights, bound["steps"], mode, optimizer)
 
 
 # ---- before the first step -----------------------------------------------------------------------
 
 
-def watched(
-    objectives: Sequence[Any],
-) -> tuple[list[Any], dict[str, tuple[Any, Any]]]:
+def watched(objectives: Sequence[Any]) -> tuple[list[Any], dict[str, tuple[Any, Any]]]:
     """The objectives of a run, and {stage: (objective, source)} of the sources as they are opened:
     their first batches can be looked at without reading the text again."""
     opened: dict[str, tuple[Any, Any]] = {}
@@ -228,16 +180,12 @@ def watched(
     def watch(run: Any, start: int) -> Any:
         def opened_and_kept() -> Any:
             peekable = Peekable(run.source())
-            opened[stage_name(run.objective.name, start)] = (
-                run.objective,
-                peekable,
-            )
+            opened[stage_name(run.objective.name, start)] = (run.objective, peekable)
             return peekable
 
         # Opened when the training opens it: looking must not be the reason to read text.
         return dataclasses.replace(
-            run,
-            source=dataclasses.replace(run.batches, opener=opened_and_kept),
+            run, source=dataclasses.replace(run.batches, opener=opened_and_kept)
         )
 
     entries = []
@@ -281,11 +229,7 @@ def _begin(
     first_report(workdir, opened, vocabulary)
 
 
-def first_report(
-    workdir: str,
-    opened: Mapping[str, tuple[Any, Any]],
-    vocabulary: Any,
-) -> None:
+def first_report(workdir: str, opened: Mapping[str, tuple[Any, Any]], vocabulary: Any) -> None:
     """The first report.html: the schedule, the setting, what will be sampled, what the
     objectives read."""
     folder = Path(workdir)
@@ -295,11 +239,7 @@ def first_report(
         build_report(folder)
 
 
-def sentences_kept(
-    workdir: str,
-    init_from: Any,
-    evaluators: Iterable[Any],
-) -> dict[str, Any]:
+def sentences_kept(workdir: str, init_from: Any, evaluators: Iterable[Any]) -> dict[str, Any]:
     """{"sentences": how sentence vectors are made} of the run in `workdir`, if it goes on, else of
     the one that pretraining starts from; {}: it does not tell. Says where retrieval is measured
     without their prefix.

@@ -57,12 +57,7 @@ class Stop:
 
     def listen(self) -> contextlib.AbstractContextManager[None]:
         """SIGTERM, SIGINT and SIGHUP request it."""
-        return stop_requested(
-            self.requested,
-            signal.SIGTERM,
-            signal.SIGINT,
-            signal.SIGHUP,
-        )
+        return stop_requested(self.requested, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
     def leave_if_requested(self) -> None:
         """Raise Stopped where it was requested."""
@@ -103,7 +98,7 @@ class Command(Job):
             # A run that was made to stop has not failed.
             self.stop.leave_if_requested()
             raise UserError(
-                f"{self.stop.verb}: {self.name} ended with status {status}{self._evidence()}",
+                f"{self.stop.verb}: {self.name} ended with status {status}{self._evidence()}"
             )
         return 0
 
@@ -225,11 +220,7 @@ def _tried(
         return 0
 
 
-def run_job(
-    job: Job,
-    say: Callable[[str], None],
-    stop: Stop | None = None,
-) -> int:
+def run_job(job: Job, say: Callable[[str], None], stop: Stop | None = None) -> int:
     """Run a job unless it is finished. Its exit status; raises as it does, and Stopped."""
     # Before the stop is heeded, so that a folder of another run is refused whenever it is seen.
     finished = job.is_finished()

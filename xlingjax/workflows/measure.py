@@ -14,12 +14,7 @@ from xlingjax.data.labelled.task import TRAINED, Task, languages_present, read
 from xlingjax.data.labelled.tfds import located
 from xlingjax.errors import UserError
 from xlingjax.evaluation.metrics.registry import METRICS
-from xlingjax.evaluation.task.heads import (
-    head_fault,
-    head_of,
-    in_order_of,
-    named_alike,
-)
+from xlingjax.evaluation.task.heads import head_fault, head_of, in_order_of, named_alike
 from xlingjax.evaluation.task.tested import has_gold
 from xlingjax.evaluation.tatoeba import chosen_layer
 from xlingjax.inference.run import TrainedRun, open_run
@@ -40,11 +35,7 @@ LABELLED = ("classification", "ranking", "tagging")
 """Kinds whose heads have names of classes."""
 
 
-def measure(
-    request: Request,
-    recipe: Recipe = dict,
-    say: Callable[[str], None] = print,
-) -> int:
+def measure(request: Request, recipe: Recipe = dict, say: Callable[[str], None] = print) -> int:
     """Writes predictions and scores of each task; the exit status. Raises UserError where no task
     can be done."""
     require_folder(request.output)
@@ -57,11 +48,7 @@ def measure(
 
 
 def measure_checkpoint(
-    request: Request,
-    trained: TrainedRun,
-    step: int,
-    macros: Macros,
-    say: Callable[[str], None],
+    request: Request, trained: TrainedRun, step: int, macros: Macros, say: Callable[[str], None]
 ) -> int:
     """`measure` of a run that is open."""
     # TensorFlow announces itself.
@@ -76,24 +63,13 @@ def measure_checkpoint(
     # In the precision of the run's own recipe, as in its training.
     trained = trained.in_dtype(macros.get("DTYPE"))
     name = _registered(request)
-    checkpoint = Checkpoint(
-        trained,
-        step,
-        parameters_hash(trained.params),
-        macros,
-    )
+    checkpoint = Checkpoint(trained, step, parameters_hash(trained.params), macros)
     record = read_run_record(request.source)
     benchmarks = tasks_of(name)
     measured_any = False
     texts = scored_tasks(name)
     if texts:
-        measured_any = _measured_texts(
-            request,
-            checkpoint,
-            texts,
-            bool(benchmarks),
-            say,
-        )
+        measured_any = _measured_texts(request, checkpoint, texts, bool(benchmarks), say)
     for task, seqio_tasks in benchmarks:
         request = _of_files(request, seqio_tasks)
         labels = _labels(request, trained, task, record)
@@ -109,16 +85,14 @@ def measure_checkpoint(
         split = request.split or _split(task, request.data, seqio_tasks)
         if not _has_files(task, request.data, split, seqio_tasks):
             wanted = request.split or "test or dev"
-            say(
-                f"{task.full_name}: passed over, no {wanted} files below {request.data}",
-            )
+            say(f"{task.full_name}: passed over, no {wanted} files below {request.data}")
             continue
         measure_task(request, checkpoint, task, seqio_tasks, split, say)
         measured_any = True
     if not measured_any:
         raise UserError(
             f"--mixture {request.mixture}: {request.source} can do none of its tasks that have"
-            " files (above)",
+            " files (above)"
         )
     return 0
 
@@ -169,7 +143,7 @@ def _measured_texts(
     fault = f"{request.source} has no decoder and writes no text: give an encoder-decoder"
     if not beside_others:
         raise UserError(
-            f"--mixture {request.mixture}: {tasks[0].name} is a task of text to text, and {fault}",
+            f"--mixture {request.mixture}: {tasks[0].name} is a task of text to text, and {fault}"
         )
     for task in tasks:
         say(f"{task.name}: passed over, {fault}")
@@ -180,29 +154,17 @@ def _measured_texts(
 
 
 def _labels(
-    request: Request,
-    trained: TrainedRun,
-    task: Task,
-    record: Mapping[str, Any],
+    request: Request, trained: TrainedRun, task: Task, record: Mapping[str, Any]
 ) -> Sequence[str]:
     """The labels of the task's head, by --labels or by its own names. record: the run's. Raises
     UserError where --labels are not the task's."""
     labels = labels_of(record, head_of(trained.model, task))
-    if (
-        request.labels
-        and task.kind in LABELLED
-        and not head_fault(trained.model, task)
-    ):
+    if request.labels and task.kind in LABELLED and not head_fault(trained.model, task):
         return given_labels(task, request.labels, labels)
     return labels
 
 
-def _fault(
-    request: Request,
-    trained: TrainedRun,
-    task: Task,
-    labels: Sequence[str],
-) -> str:
+def _fault(request: Request, trained: TrainedRun, task: Task, labels: Sequence[str]) -> str:
     """Why the run cannot do the task; "": it can. labels: of the head."""
     if task.kind in TRAINED:
         return head_fault(trained.model, task, labels)
@@ -212,25 +174,21 @@ def _fault(
     return ""
 
 
-def given_labels(
-    task: Task,
-    given: Sequence[str],
-    labels: Sequence[str],
-) -> Sequence[str]:
+def given_labels(task: Task, given: Sequence[str], labels: Sequence[str]) -> Sequence[str]:
     """`given`, what --labels says of a head of the task, whose own names are `labels`. Raises
     UserError where these are not the task's, and where the head's names say another order."""
     order = named_alike(task, given)
     if not order:
         raise UserError(
             f"--labels {' '.join(given)}: {task.full_name} has {' '.join(task.labels)}: give each"
-            " once",
+            " once"
         )
     known = named_alike(task, labels)
     # --labels are for heads whose own names do not tell, LABEL_0 and LABEL_1.
     if known and known != order:
         raise UserError(
             f"--labels {' '.join(given)}: the head's are {' '.join(labels)}, in this order: leave"
-            " it out",
+            " it out"
         )
     return given
 
@@ -249,12 +207,8 @@ def _known(
     unknown = [name for name in seqio_tasks if name not in trained.languages]
     if not unknown:
         return seqio_tasks
-    say(
-        f"{task.full_name}: passed over {', '.join(unknown)}, which the model does not know",
-    )
-    return {
-        name: one for name, one in seqio_tasks.items() if name not in unknown
-    }
+    say(f"{task.full_name}: passed over {', '.join(unknown)}, which the model does not know")
+    return {name: one for name, one in seqio_tasks.items() if name not in unknown}
 
 
 # ---- which set is measured -----------------------------------------------------------------------
@@ -275,12 +229,7 @@ def _split(task: Task, data: str, languages: Collection[str]) -> str:
     return next(iter(answered), "")
 
 
-def _has_files(
-    task: Task,
-    data: str,
-    split: str,
-    languages: Collection[str],
-) -> bool:
+def _has_files(task: Task, data: str, split: str, languages: Collection[str]) -> bool:
     if not split:
         return False
     return not set(languages).isdisjoint(languages_present(task, data, split))

@@ -83,12 +83,7 @@ class States:
         return ", ".join(parts)
 
 
-def states(
-    request: Request,
-    kind: str,
-    layers: int,
-    own: Sentences | None = None,
-) -> States:
+def states(request: Request, kind: str, layers: int, own: Sentences | None = None) -> States:
     """layers: of the model; own: the run's own way to make sentence vectors. Raises UserError where
     it has no such layer."""
     if ALL in request.layers:
@@ -121,10 +116,5 @@ def states(
         if name in requested_poolings or name == pooling:
             measured_poolings.append(name)
     return States(
-        layer,
-        pooling,
-        measured_layers,
-        tuple(measured_poolings),
-        prefix,
-        usual.max_length,
+        layer, pooling, measured_layers, tuple(measured_poolings), prefix, usual.max_length
     )

@@ -73,9 +73,7 @@ class _Measurement:
 class _Result:
     """What came of a measurement, by language."""
 
-    scores: dict[str, dict[str, float]] = dataclasses.field(
-        default_factory=dict,
-    )
+    scores: dict[str, dict[str, float]] = dataclasses.field(default_factory=dict)
     examples: dict[str, int] = dataclasses.field(default_factory=dict)
     layers: Layers = dataclasses.field(default_factory=dict)
 
@@ -92,22 +90,12 @@ def measure_task(
     reads = None
     if task.kind in POOLINGS:
         trained = checkpoint.trained
-        reads = states(
-            request,
-            task.kind,
-            trained.model.config.layers,
-            trained.sentences,
-        )
+        reads = states(request, task.kind, trained.model.config.layers, trained.sentences)
     measurement = _Measurement(request, checkpoint, task, split, reads)
     result = _Result()
     for language in languages_present(task, request.data, split):
         if language in seqio_tasks:
-            _measure_language(
-                measurement,
-                language,
-                seqio_tasks[language],
-                result,
-            )
+            _measure_language(measurement, language, seqio_tasks[language], result)
     # Who names a split wants that one alone.
     if not request.split and split != "test":
         _predict_test_sets(measurement, seqio_tasks)
@@ -121,16 +109,11 @@ def measure_task(
     shown = _shown(task, overall, result.scores)
     say(f"step {checkpoint.step}: {task.full_name}, {split}{how}: {shown}")
     if task.kind == "retrieval" and request.several and not layers:
-        say(
-            f"{task.full_name}: no table of layers, since the files have no gold to score against",
-        )
+        say(f"{task.full_name}: no table of layers, since the files have no gold to score against")
 
 
 def _measure_language(
-    measurement: _Measurement,
-    language: str,
-    seqio_task: Any,
-    result: _Result,
+    measurement: _Measurement, language: str, seqio_task: Any, result: _Result
 ) -> None:
     """Predicts the examples of a language as SeqIO gives them, and adds their scores to `result`,
     by SeqIO's metrics."""
@@ -138,42 +121,26 @@ def _measure_language(
     from xlingjax.tasks.registry import record_of
 
     # Not our own reader: what is measured is what others get of the SeqIO task.
-    examples = seqio_task.get_dataset(
-        None,
-        measurement.split,
-        shuffle=False,
-    ).as_numpy_iterator()
-    records = [
-        record_of(example, measurement.task.kind) for example in examples
-    ]
+    examples = seqio_task.get_dataset(None, measurement.split, shuffle=False).as_numpy_iterator()
+    records = [record_of(example, measurement.task.kind) for example in examples]
     lines_by_layer = {}
     # All layers in one pass over the sentences.
     if measurement.task.kind == "retrieval":
         lines_by_layer = _search(measurement, records[0], language)
-        prediction = lines_by_layer[measurement.reads.pooling][
-            measurement.reads.layer
-        ]
+        prediction = lines_by_layer[measurement.reads.pooling][measurement.reads.layer]
     else:
         prediction = _predict(measurement, records, language, measurement.split)
     # The file is named by the set, of which the split may be a part.
     name = measurement.split.partition("[")[0]
     write_predictions(
-        measurement.task,
-        measurement.folder / "predictions",
-        language,
-        prediction,
-        name,
+        measurement.task, measurement.folder / "predictions", language, prediction, name
     )
     result.examples[language] = _count(measurement.task, records)
     # Predicted all the same, since official test sets are to be submitted.
     if not has_gold(measurement.task, records):
         return
     result.scores[language] = _scores(
-        measurement.task,
-        seqio_task,
-        measurement.split,
-        records,
-        prediction,
+        measurement.task, seqio_task, measurement.split, records, prediction
     )
     for pooling, lines in lines_by_layer.items():
         shares = {}
@@ -191,22 +158,12 @@ def _count(task: Task, records: Sequence[Any]) -> int:
 
 
 def _scores(
-    task: Task,
-    seqio_task: Any,
-    split: str,
-    records: Sequence[Any],
-    prediction: Any,
+    task: Task, seqio_task: Any, split: str, records: Sequence[Any], prediction: Any
 ) -> dict[str, float]:
     """{metric: value} by `seqio.Evaluator`; of a bitext, which has no texts to write, by the task's
     metrics themselves."""
     if task.kind not in POOLINGS:
-        return scores_of_predictions(
-            task,
-            seqio_task,
-            split,
-            records,
-            prediction,
-        )
+        return scores_of_predictions(task, seqio_task, split, records, prediction)
     scores = {}
     for metric in seqio_task.metric_fns:
         for name, value in metric(records, [prediction]).items():
@@ -217,60 +174,32 @@ def _scores(
 # ---- predictions ---------------------------------------------------------------------------------
 
 
-def _predict_test_sets(
-    measurement: _Measurement,
-    languages: Iterable[str],
-) -> None:
+def _predict_test_sets(measurement: _Measurement, languages: Iterable[str]) -> None:
     """Writes what is submitted where the test sets have no answers and dev is measured."""
     task = measurement.task
     for language in languages_present(task, measurement.request.data, "test"):
         if language in languages:
             records = read(task, measurement.request.data, "test", language)
             prediction = _predict(measurement, records, language, "test")
-            write_predictions(
-                task,
-                measurement.folder / "predictions",
-                language,
-                prediction,
-            )
+            write_predictions(task, measurement.folder / "predictions", language, prediction)
 
 
-def _predict(
-    measurement: _Measurement,
-    records: Sequence[Any],
-    language: str,
-    split: str,
-) -> Any:
+def _predict(measurement: _Measurement, records: Sequence[Any], language: str, split: str) -> Any:
     """What the checkpoint predicts for the records of a split."""
     if measurement.task.kind == "retrieval":
-        return _search(measurement, records[0], language)[
-            measurement.reads.pooling
-        ][measurement.reads.layer]
+        return _search(measurement, records[0], language)[measurement.reads.pooling][
+            measurement.reads.layer
+        ]
     if measurement.task.kind == "mining":
         return _mine(measurement, records[0], language, split)
     trained = measurement.checkpoint.trained
-    pivot = translations(
-        trained.model,
-        measurement.task,
-        measurement.request.data,
-        split,
-        language,
-    )
+    pivot = translations(trained.model, measurement.task, measurement.request.data, split, language)
     reading = reading_of(measurement.checkpoint.macros)
-    return predicted(
-        trained,
-        measurement.task,
-        records,
-        language,
-        reading,
-        pivot,
-    )
+    return predicted(trained, measurement.task, records, language, reading, pivot)
 
 
 def _search(
-    measurement: _Measurement,
-    bitext: Any,
-    language: str,
+    measurement: _Measurement, bitext: Any, language: str
 ) -> dict[str, dict[int, list[int]]]:
     """{pooling: {layer: the foreign line that each English line finds}}."""
     trained = measurement.checkpoint.trained
@@ -288,21 +217,14 @@ def _search(
     )
 
 
-def _mine(
-    measurement: _Measurement,
-    bitext: Any,
-    language: str,
-    split: str,
-) -> Any:
+def _mine(measurement: _Measurement, bitext: Any, language: str, split: str) -> Any:
     """The pairs that are mined; their threshold is tuned on dev."""
     trained = measurement.checkpoint.trained
     # BUCC's threshold is chosen on dev's gold, as its script does.
     if split == "dev":
         dev = bitext
     else:
-        dev = read(measurement.task, measurement.request.data, "dev", language)[
-            0
-        ]
+        dev = read(measurement.task, measurement.request.data, "dev", language)[0]
     mined = bucc.predict_mining(
         trained.model,
         trained.params,
@@ -338,10 +260,7 @@ def _layer_table(measurement: _Measurement, result: _Result) -> Layers:
             new = result.layers.get(pooling, {})
             table[pooling] = {}
             for language in result.scores:
-                table[pooling][language] = old.get(language, {}) | new.get(
-                    language,
-                    {},
-                )
+                table[pooling][language] = old.get(language, {}) | new.get(language, {})
     return table
 
 
@@ -352,15 +271,9 @@ def _layers_before(measurement: _Measurement, result: _Result) -> Layers:
         return {}
     cell = scores_in(path)
     # Layers of other weights, examples or prefixes are no rows of one table.
-    if (
-        "layers" not in cell
-        or cell["start"]["sha256"] != measurement.checkpoint.weights
-    ):
+    if "layers" not in cell or cell["start"]["sha256"] != measurement.checkpoint.weights:
         return {}
-    if (
-        cell["test"]["split"] != measurement.split
-        or cell["test"]["examples"] != result.examples
-    ):
+    if cell["test"]["split"] != measurement.split or cell["test"]["examples"] != result.examples:
         return {}
     text = {}
     for name in ("prefix", "max_length"):
@@ -375,8 +288,7 @@ def _layers_before(measurement: _Measurement, result: _Result) -> Layers:
 
 
 def _means(
-    measurement: _Measurement,
-    scores: Mapping[str, Mapping[str, float]],
+    measurement: _Measurement, scores: Mapping[str, Mapping[str, float]]
 ) -> dict[str, float]:
     """The means over languages; {}: there are no answers."""
     learnt = ()
@@ -392,28 +304,16 @@ def _means(
     return overall
 
 
-def _select(
-    measurement: _Measurement,
-    scores: Mapping[str, Any],
-) -> dict[str, Any]:
+def _select(measurement: _Measurement, scores: Mapping[str, Any]) -> dict[str, Any]:
     """ "select" of scores.json: nothing was chosen here, and what is to be noted of it."""
     checkpoint = measurement.checkpoint
     step = checkpoint.step
-    select: dict[str, Any] = {
-        "split": measurement.split,
-        "by": "none",
-        "step": step,
-        "steps": step,
-    }
+    select: dict[str, Any] = {"split": measurement.split, "by": "none", "step": step, "steps": step}
     # Figures on the examples that chose the checkpoint flatter.
     best = read_best(run_and_checkpoint(measurement.request.source)[0])
     if step == best.get(checkpoint.macros.get("BEST_METRIC"), {}).get("step"):
         note = chosen_on(
-            checkpoint.macros,
-            measurement.task,
-            measurement.request.data,
-            measurement.split,
-            scores,
+            checkpoint.macros, measurement.task, measurement.request.data, measurement.split, scores
         )
         if note:
             select["note"] = note
@@ -428,10 +328,7 @@ def _select(
 
 
 def _write_scores(
-    measurement: _Measurement,
-    result: _Result,
-    overall: Mapping[str, float],
-    layers: Layers,
+    measurement: _Measurement, result: _Result, overall: Mapping[str, float], layers: Layers
 ) -> None:
     checkpoint = measurement.checkpoint
     run = run_and_checkpoint(measurement.request.source)[0]
@@ -442,10 +339,7 @@ def _write_scores(
         "variant": {"run": run.name, "step": str(checkpoint.step)},
         "settings": {},
         "seed": 0,
-        "start": {
-            "run": measurement.request.source,
-            "sha256": checkpoint.weights,
-        },
+        "start": {"run": measurement.request.source, "sha256": checkpoint.weights},
         "select": _select(measurement, result.scores),
         "dev": {"means": {}, "by_language": {}},
         "test": {
@@ -466,16 +360,11 @@ def _write_scores(
 
 
 def _shown(
-    task: Task,
-    overall: Mapping[str, float],
-    scores: Mapping[str, Mapping[str, float]],
+    task: Task, overall: Mapping[str, float], scores: Mapping[str, Mapping[str, float]]
 ) -> str:
     if not overall:
         return "predicted; the files have no answers"
     metric = task.metrics[0]
     names = " and ".join(task_metrics(task))
-    of_each = [
-        f"{language} {values[metric]:.1f}"
-        for language, values in scores.items()
-    ]
+    of_each = [f"{language} {values[metric]:.1f}" for language, values in scores.items()]
     return f"mean {names} {overall['mean']:.2f}; {metric} {', '.join(of_each)}"

@@ -21,12 +21,7 @@ from xlingjax.workflows.measure_task import Checkpoint
 from xlingjax.workflows.scorecard_cells import SCORES
 
 
-def measure_texts(
-    request: Request,
-    checkpoint: Checkpoint,
-    tasks: Sequence[Any],
-    say: Any,
-) -> None:
+def measure_texts(request: Request, checkpoint: Checkpoint, tasks: Sequence[Any], say: Any) -> None:
     """Writes the texts and the scores of each task into TO/mixtures/MIXTURE/WEIGHTS-step-STEP.
     Raises UserError, before the first is read, for a task whose split or language is not known."""
     from xlingjax.tasks.seqio_scores import split_of
@@ -89,10 +84,7 @@ def _folder(request: Request, checkpoint: Checkpoint) -> Path:
 
 
 def _scored(
-    generator: Generator,
-    task: Any,
-    split: str,
-    languages: tuple[str, str],
+    generator: Generator, task: Any, split: str, languages: tuple[str, str]
 ) -> tuple[dict[str, Any], list[str], list[str]]:
     """(the scores of a task, what was written for each example, what is to be noted)."""
     # Here, since they import SeqIO and TensorFlow, which take seconds.
@@ -107,30 +99,23 @@ def _scored(
         split,
         functions.predict_fn,
         functions.score_fn,
-        {
-            "inputs": generator.longest_source,
-            "targets": generator.model.longest_target,
-        },
+        {"inputs": generator.longest_source, "targets": generator.model.longest_target},
     )
     notes = []
     if functions.cut:
         notes.append(
             f"{functions.cut} inputs are longer than the model's {generator.longest_source} tokens"
-            " and were cut",
+            " and were cut"
         )
     if functions.unspelled:
         notes.append(
             f"{functions.unspelled} of the texts have characters that the vocabulary of its"
-            " `targets` cannot spell: the metrics see them without",
+            " `targets` cannot spell: the metrics see them without"
         )
     return scores, functions.texts, notes
 
 
-def languages_of(
-    task: Any,
-    trained: TrainedRun,
-    request: Request,
-) -> tuple[str, str]:
+def languages_of(task: Any, trained: TrainedRun, request: Request) -> tuple[str, str]:
     """The languages of a task's inputs and targets: those of --languages, of its features, or that
     its name names, one for both. Raises UserError where none is known and the model has to be told.
     """
@@ -148,7 +133,7 @@ def languages_of(
         return codes[0], codes[1]
     raise UserError(
         f"task {task.name}: the languages of its inputs and targets are not known: call the task"
-        f" after them, like {task.name}.de or {task.name}.de_en, or give --languages SOURCE TARGET",
+        f" after them, like {task.name}.de or {task.name}.de_en, or give --languages SOURCE TARGET"
     )
 
 

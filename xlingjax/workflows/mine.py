@@ -20,12 +20,7 @@ from xlingjax.data.other_formats import refuse_no_lines
 from xlingjax.data.sources import pair_table
 from xlingjax.data.text_files import content_hash, read_lines
 from xlingjax.inference import mine as mining
-from xlingjax.inference.nearest import (
-    LARGEST_EXACT,
-    Rows,
-    Search,
-    chosen_search,
-)
+from xlingjax.inference.nearest import LARGEST_EXACT, Rows, Search, chosen_search
 from xlingjax.inference.run import TrainedRun, open_run
 from xlingjax.inference.sentences import Sentences
 from xlingjax.inference.vector_files import (
@@ -103,11 +98,7 @@ def mine(
     cuts: list[list[int]] = []
     made_of = ""
     size = sum(sizes) * trained.model.config.dim * BYTES
-    if (
-        way_to_search.exact
-        and sizes[0] * sizes[1] <= LARGEST_EXACT
-        and size <= IN_MEMORY
-    ):
+    if way_to_search.exact and sizes[0] * sizes[1] <= LARGEST_EXACT and size <= IN_MEMORY:
         for path, mask, language in zip(files, kept, known, strict=True):
             side = [*itertools.compress(_lines(path), mask)]
             lines.append(side)
@@ -117,24 +108,12 @@ def mine(
         mined = mining.mine(*vectors, **settings)
     else:
         for path, mask, language in zip(files, kept, known, strict=True):
-            side, rows, cut = _on_disk(
-                trained,
-                path,
-                mask,
-                language,
-                way,
-                beside,
-            )
+            side, rows, cut = _on_disk(trained, path, mask, language, way, beside)
             lines.append(side)
             vectors.append(rows)
             cuts.append(cut)
         with tempfile.TemporaryDirectory(dir=beside) as scratch:
-            mined = mining.mine(
-                *vectors,
-                **settings,
-                search=way_to_search,
-                folder=Path(scratch),
-            )
+            mined = mining.mine(*vectors, **settings, search=way_to_search, folder=Path(scratch))
         made_of = f"; vectors kept in {beside}"
     write(table, lambda: _write_table(table, languages, lines, mined))
     hashes = {path: content_hash(path) for path in files}
@@ -157,7 +136,7 @@ def mine(
     write(beside, write_record)
     summary = [
         f"{table}: {len(mined.scores)} pairs of {counts[0]} and {counts[1]} different lines,"
-        f" {in_words}, {way_to_search.said(sizes[1])}{made_of}{notes}",
+        f" {in_words}, {way_to_search.said(sizes[1])}{made_of}{notes}"
     ]
     for path, mask, cut, count in zip(files, kept, cuts, counts, strict=True):
         if cut:
@@ -184,21 +163,11 @@ def distinct(lines: Iterable[str]) -> np.ndarray:
 
 
 def _on_disk(
-    trained: TrainedRun,
-    path: str,
-    mask: np.ndarray,
-    language: str,
-    way: Sentences,
-    beside: Path,
+    trained: TrainedRun, path: str, mask: np.ndarray, language: str, way: Sentences, beside: Path
 ) -> tuple[ShardedLines, ShardedRows, list[int]]:
     """The kept lines of a file, their vectors, encoded now or by an earlier start, and the places,
     from 0, of the lines that were cut to the model's length."""
-    identity = [
-        _FORMAT,
-        content_hash(path),
-        _of_weights(trained),
-        trained.vocabulary.sha256,
-    ]
+    identity = [_FORMAT, content_hash(path), _of_weights(trained), trained.vocabulary.sha256]
     made_with = json.dumps([*identity, language, dataclasses.asdict(way)])
     # By all that the vectors depend on: another run or layer has a folder of its own.
     mark = hashlib.sha256(made_with.encode()).hexdigest()[:16]
@@ -244,17 +213,11 @@ def _of_weights(trained: TrainedRun) -> str:
 
 def _searches(search: Search, sizes: tuple[int, int]) -> dict[str, Any]:
     """How the lines of the second file were searched, and those of the first."""
-    return {
-        "forward": search.record(sizes[1]),
-        "backward": search.record(sizes[0]),
-    }
+    return {"forward": search.record(sizes[1]), "backward": search.record(sizes[0])}
 
 
 def _write_table(
-    table: Path,
-    languages: tuple[str, str],
-    lines: list[Any],
-    mined: mining.Mined,
+    table: Path, languages: tuple[str, str], lines: list[Any], mined: mining.Mined
 ) -> None:
     # Whole or not at all: a table that was cut short would be trained on as it is.
     partial = table.with_name(f".{table.name}.partial")

@@ -12,8 +12,7 @@ from xlingjax.workflows.scorecard_cells import weights_of
 from xlingjax.workflows.scorecard_names import policy, said
 
 CAPTION = (
-    "mean score by number of training languages, over all test languages and over those"
-    " trained on"
+    "mean score by number of training languages, over all test languages and over those trained on"
 )
 
 
@@ -43,18 +42,13 @@ def by_number(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         if not trained_on(row) or "mean" not in row["means"]:
             continue
         group = groups.setdefault(_key(row), [])
-        if "LANGUAGES" in row["variant"] or trained_on(row) not in map(
-            trained_on,
-            group,
-        ):
+        if "LANGUAGES" in row["variant"] or trained_on(row) not in map(trained_on, group):
             group.append(row)
     lines = []
     for key, group in sorted(groups.items()):
         line = {
             "languages": key[0],
-            "mean": float(
-                np.mean([row["means"]["mean"]["mean"] for row in group]),
-            ),
+            "mean": float(np.mean([row["means"]["mean"]["mean"] for row in group])),
             "own": _own(group),
             "rows": [said(row) for row in group],
         }
@@ -88,9 +82,7 @@ def _own(rows: Sequence[dict[str, Any]]) -> float | None:
         for name in task_metrics(task_named(row["task"])):
             metrics.append(row["by_language"][name])
         for language in {*metrics[0]} & {*trained_on(row).split("+")}:
-            score = float(
-                np.mean([values[language]["mean"] for values in metrics]),
-            )
+            score = float(np.mean([values[language]["mean"] for values in metrics]))
             by_language.setdefault(language, []).append(score)
     if not by_language:
         return None
@@ -103,12 +95,7 @@ def grid(rows: Sequence[dict[str, Any]]) -> tuple[list[str], list[list[str]]]:
     for line in by_number(rows):
         means = [_number(line["mean"]), _number(line["own"])]
         cells.append([str(line["languages"]), *means, ", ".join(line["rows"])])
-    return [
-        "languages",
-        "mean",
-        "in the languages trained on",
-        "of the rows",
-    ], cells
+    return ["languages", "mean", "in the languages trained on", "of the rows"], cells
 
 
 def _number(value: float | None) -> str:

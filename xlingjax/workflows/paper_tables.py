@@ -23,13 +23,7 @@ from xlingjax.workflows import table_rows
 from xlingjax.workflows.bakeoff import slug
 from xlingjax.workflows.cell import MULTI_TASK
 from xlingjax.workflows.many import Stop
-from xlingjax.workflows.table_jobs import (
-    MEASURE,
-    SWEEP,
-    THEN,
-    TableJob,
-    command_line,
-)
+from xlingjax.workflows.table_jobs import MEASURE, SWEEP, THEN, TableJob, command_line
 from xlingjax.workflows.table_run import share_jobs
 
 TRAINING = {"strategy", "settings", "grid", "languages"}
@@ -91,18 +85,16 @@ class Table:
         if len({*folders}) != len(folders):
             raise UserError(
                 f"table: two rows or encoders would share a folder: {', '.join(folders)};"
-                " rename one",
+                " rename one"
             )
 
     def _require_encoders(self) -> None:
         rows = self.rows.values()
         needed = any(map(table_rows.is_of_an_encoder, rows)) or not rows
-        if not isinstance(self.encoders, Mapping) or (
-            needed and not self.encoders
-        ):
+        if not isinstance(self.encoders, Mapping) or (needed and not self.encoders):
             raise UserError(
                 f'ENCODERS={self.encoders!r}: give {{name: pretrained run}}, \'{{"base":'
-                ' "runs/x"}\'',
+                ' "runs/x"}\''
             )
         table_rows.require_sound_encoders(self.encoders)
 
@@ -195,23 +187,13 @@ class Table:
             jobs += self._row_jobs(encoder, name, data, output)
         return jobs
 
-    def _encoder_job(
-        self,
-        name: str,
-        data: str | Path,
-        output: str | Path,
-    ) -> TableJob:
+    def _encoder_job(self, name: str, data: str | Path, output: str | Path) -> TableJob:
         encoder = self.encoders[name]
         assert not isinstance(encoder, str)
         folder = table_rows.folder_of_encoder(output, name)
-        words = table_rows.recipe_words(
-            encoder,
-            self._values(data, output, folder=folder),
-        )
+        words = table_rows.recipe_words(encoder, self._values(data, output, folder=folder))
         if encoder.get("from"):
-            words.append(
-                f"--gin.INIT_FROM={self.run_of(encoder['from'], output)}",
-            )
+            words.append(f"--gin.INIT_FROM={self.run_of(encoder['from'], output)}")
         return self._training_job(
             f"encoder {name}",
             folder,
@@ -222,11 +204,7 @@ class Table:
         )
 
     def _row_jobs(
-        self,
-        encoder: str,
-        name: str,
-        data: str | Path,
-        output: str | Path,
+        self, encoder: str, name: str, data: str | Path, output: str | Path
     ) -> list[TableJob]:
         row = self.rows[name]
         title = f"{encoder}, {name}"
@@ -253,15 +231,7 @@ class Table:
             words = table_rows.recipe_words(row, values)
             run = folder / "run"
             values["run"] = str(run)
-            job = self._training_job(
-                title,
-                run,
-                row,
-                words,
-                givers,
-                encoder,
-                name,
-            )
+            job = self._training_job(title, run, row, words, givers, encoder, name)
             jobs.append(job)
         needs = self._jobs_of(givers)
         for label, command in row.get("then", {}).items():
@@ -278,7 +248,7 @@ class Table:
                     encoder,
                     name,
                     folder / f"{label}.txt",
-                ),
+                )
             )
         return jobs
 
@@ -314,23 +284,12 @@ class Table:
                 names.append(f"encoder {name}")
         return tuple(names)
 
-    def _values(
-        self,
-        data: str | Path,
-        output: str | Path,
-        **of_row: Any,
-    ) -> dict[str, Any]:
+    def _values(self, data: str | Path, output: str | Path, **of_row: Any) -> dict[str, Any]:
         """What placeholders stand for."""
         runs = {name: self.run_of(name, output) for name in self.encoders}
         return {**self.given, **runs, "data": data, **of_row}
 
-    def command(
-        self,
-        encoder: str,
-        name: str,
-        data: str | Path,
-        output: str | Path,
-    ) -> list[str]:
+    def command(self, encoder: str, name: str, data: str | Path, output: str | Path) -> list[str]:
         """The command line of one sweep."""
         row = self.rows[name]
         tasks = split_list(row["task"])
@@ -339,14 +298,7 @@ class Table:
         where += ["--to", str(_folder(output, encoder, name))]
         line = [sys.executable, "-m", "xlingjax"]
         if _is_trained(row):
-            return [
-                *line,
-                "finetune",
-                "--task",
-                *tasks,
-                *where,
-                *self._training(row),
-            ]
+            return [*line, "finetune", "--task", *tasks, *where, *self._training(row)]
         line += ["evaluate", "--mixture", suite, "--tasks", task, *where]
         # Models differ in the languages that they know, and all are measured on what they do.
         line.append("--allow-missing")
@@ -399,9 +351,7 @@ def _require_sound(row: Mapping[str, Any]) -> None:
     """Raise UserError unless the fields of a row are known, fit its task and one another."""
     strange = sorted({*row} - FIELDS)
     if strange:
-        raise UserError(
-            f"{strange[0]!r} is not one of {', '.join(sorted(FIELDS))}",
-        )
+        raise UserError(f"{strange[0]!r} is not one of {', '.join(sorted(FIELDS))}")
     names = row.get("task")
     tasks = []
     if isinstance(names, str):
@@ -411,7 +361,7 @@ def _require_sound(row: Mapping[str, Any]) -> None:
     if not tasks or not all(isinstance(task, str) for task in tasks):
         raise UserError(
             'say which task it is: "task": "SUITE/NAME", or a list of those that are trained'
-            " together",
+            " together"
         )
     if row.get("strategy") == MULTI_TASK:
         merged(tasks)
@@ -422,21 +372,17 @@ def _require_sound(row: Mapping[str, Any]) -> None:
         if "layer" in row:
             raise UserError(
                 f'"layer" is of retrieval and mining, and {task.full_name} is fine-tuned; leave'
-                " it out",
+                " it out"
             )
         return
     if len(tasks) > 1:
-        raise UserError(
-            f"{task.full_name} is measured without training: name it alone",
-        )
+        raise UserError(f"{task.full_name} is measured without training: name it alone")
     given = sorted(field for field in TRAINING if row.get(field))
     if given:
-        raise UserError(
-            f"{task.full_name} is measured without training: leave {given[0]!r} out",
-        )
+        raise UserError(f"{task.full_name} is measured without training: leave {given[0]!r} out")
     if "layer" in row and (type(row["layer"]) is not int or row["layer"] < 0):
         raise UserError(
-            f'"layer": {row["layer"]!r} must be the number of a layer, 0 the embeddings',
+            f'"layer": {row["layer"]!r} must be the number of a layer, 0 the embeddings'
         )
 
 

@@ -13,11 +13,7 @@ from typing import Any
 
 from xlingjax.config.macros import REQUIRED, macros_of
 from xlingjax.errors import UserError
-from xlingjax.runtime.accelerators import (
-    ACCELERATORS,
-    Machine,
-    machine_named,
-)
+from xlingjax.runtime.accelerators import ACCELERATORS, Machine, machine_named
 from xlingjax.runtime.compilers import environment
 from xlingjax.workflows.plan_programs import HERE
 
@@ -101,10 +97,7 @@ class Planned:
         for program, bound in zip(self.programs, self.bounds, strict=True):
             one = {**program, "fits": self.fits(program), "bound": None}
             if bound is not None:
-                one["bound"] = {
-                    **dataclasses.asdict(bound),
-                    "limit": bound.limit,
-                }
+                one["bound"] = {**dataclasses.asdict(bound), "limit": bound.limit}
             programs.append(one)
         record = {
             "machine": self.machine,
@@ -136,15 +129,12 @@ TEXT = frozenset(
         "NE",
         "TEST",
         "TEST_EN_DE",
-    ),
+    )
 )
 """Macros of what a run reads and a plan does not."""
 
 
-def stand_ins(
-    files: Sequence[str],
-    overrides: Sequence[str],
-) -> list[str]:
+def stand_ins(files: Sequence[str], overrides: Sequence[str]) -> list[str]:
     """NAME=VALUE of what a run needs and a plan does not read: text, and where nothing says them,
     how many pieces and which languages there are."""
     values = {macro.name: macro.value for macro in macros_of(files)}
@@ -173,12 +163,7 @@ def require_machine(on: str) -> None:
         environment(machine_named(on).accelerator.maker)
 
 
-def measured(
-    files: Sequence[str],
-    overrides: Sequence[str],
-    on: str,
-    evaluations: bool,
-) -> Planned:
+def measured(files: Sequence[str], overrides: Sequence[str], on: str, evaluations: bool) -> Planned:
     """The programs of a recipe, compiled for a machine in a process of its own. on: its name, or
     `HERE`. Raises UserError for a recipe or a machine that is refused, and where the compiler ends
     the process."""
@@ -199,8 +184,7 @@ def measured(
         status, said = _in_a_process(request, variables)
         if status:
             raise UserError(
-                f"--on {on}: its compiler ended with status {status}:"
-                f" {_last_line(said)}",
+                f"--on {on}: its compiler ended with status {status}: {_last_line(said)}"
             )
         answer = json.loads(output.read_text(encoding="utf-8"))
     if "refused" in answer:
@@ -214,25 +198,13 @@ def measured(
     room = answer["room"]
     if machine is not None and on != HERE:
         room = machine.accelerator.room
-    bounds = [
-        bound_of(program, machine, answer["dtype"])
-        for program in answer["programs"]
-    ]
+    bounds = [bound_of(program, machine, answer["dtype"]) for program in answer["programs"]]
     return Planned(
-        on,
-        answer["mesh"],
-        answer["dtype"],
-        room,
-        answer["steps"],
-        answer["programs"],
-        bounds,
+        on, answer["mesh"], answer["dtype"], room, answer["steps"], answer["programs"], bounds
     )
 
 
-def _in_a_process(
-    request: dict[str, Any],
-    variables: dict[str, str] | None,
-) -> tuple[int, str]:
+def _in_a_process(request: dict[str, Any], variables: dict[str, str] | None) -> tuple[int, str]:
     """(status, what it wrote to stderr) of `plan_programs`."""
     # -P: what lies where the command is called is no module of ours.
     command = [sys.executable, "-P", "-m", "xlingjax.workflows.plan_programs"]
@@ -267,11 +239,7 @@ def _machine_of(kind: str, mesh: dict[str, int]) -> Machine | None:
     return None
 
 
-def bound_of(
-    program: dict[str, Any],
-    machine: Machine | None,
-    dtype: str,
-) -> Bound | None:
+def bound_of(program: dict[str, Any], machine: Machine | None, dtype: str) -> Bound | None:
     if machine is None or program["error"]:
         return None
     # Its loop ends when the texts do: how often it turns is not known.
@@ -287,11 +255,7 @@ def bound_of(
     links = 0.0
     for group, sent in program["sent_in_groups"].items():
         links += sent / machine.link(int(group))
-    return Bound(
-        computed / peak,
-        program["moved"] / accelerator.bandwidth,
-        links,
-    )
+    return Bound(computed / peak, program["moved"] / accelerator.bandwidth, links)
 
 
 def _last_line(text: str) -> str:

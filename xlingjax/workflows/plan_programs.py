@@ -46,11 +46,7 @@ from xlingjax.runtime.program_text import Collective, Program, by_kind
 from xlingjax.runtime.traced_program import dot_flops
 from xlingjax.training.feed import Feed, Turn
 from xlingjax.training.loop import require_loss_scale
-from xlingjax.training.optimizer import (
-    Optimizer,
-    OptimizerConfig,
-    make_optimizer,
-)
+from xlingjax.training.optimizer import Optimizer, OptimizerConfig, make_optimizer
 from xlingjax.training.programs import AHEAD
 from xlingjax.training.schedule import check as check_schedule
 from xlingjax.training.stages import latest, starts
@@ -91,10 +87,7 @@ class Planned:
     def __init__(self, recipe: Recipe, mesh: Mesh):
         """Raises UserError for what `train` refuses before it reads text."""
         bound = recipe.bound
-        require_loss_scale(
-            bound["model"],
-            bound.get("optimizer", OptimizerConfig()),
-        )
+        require_loss_scale(bound["model"], bound.get("optimizer", OptimizerConfig()))
         self.mesh = mesh
         self.steps: int = bound["steps"]
         self.schedule: str = bound.get("schedule", "alternate")
@@ -102,23 +95,9 @@ class Planned:
         self.microbatches: int = bound.get("microbatches", 1)
         self.config: OptimizerConfig = bound.get("optimizer", OptimizerConfig())
         self.model = build_model(bound["model"], mesh)
-        self.optimizer: Optimizer = make_optimizer(
-            self.config,
-            self.steps,
-            self.model.abstract(),
-        )
-        self.state: TrainState = abstract_state(
-            mesh,
-            self.model,
-            self.optimizer,
-            self.config,
-        )
-        self.feed = Feed(
-            bound["objectives"],
-            self.model,
-            mesh,
-            self.microbatches,
-        )
+        self.optimizer: Optimizer = make_optimizer(self.config, self.steps, self.model.abstract())
+        self.state: TrainState = abstract_state(mesh, self.model, self.optimizer, self.config)
+        self.feed = Feed(bound["objectives"], self.model, mesh, self.microbatches)
         check_schedule(self.feed.weights, self.schedule, self.steps)
         self.frozen_from = starts([self.config.frozen])
         self.languages = self.feed.languages_before_open() or 1
@@ -153,15 +132,13 @@ class Planned:
             if not shapes:
                 raise UserError(
                     f"objective {name}: the shapes of its batches are not known before its text is"
-                    " open, so nothing can be planned",
+                    " open, so nothing can be planned"
                 )
             batch[name] = {}
             for field in run.objective.reads:
                 count, *rest = shapes[field]
                 batch[name][field] = jax.ShapeDtypeStruct(
-                    (rows or count, *rest),
-                    FIELDS[field].dtype,
-                    sharding=lies,
+                    (rows or count, *rest), FIELDS[field].dtype, sharding=lies
                 )
         if turn.summed:
             return batch
@@ -188,11 +165,7 @@ class Planned:
 
         def run(params, batch):
             return eval_step(
-                params,
-                batch,
-                model=model,
-                objective=turn.objective,
-                languages=self.languages,
+                params, batch, model=model, objective=turn.objective, languages=self.languages
             )
 
         made = jax.jit(run, out_shardings=replicated(self.mesh))
@@ -208,11 +181,7 @@ class Planned:
         lies = batch_sharding(self.mesh)
         batch = {}
         for field in TOKEN_FIELDS:
-            batch[field] = jax.ShapeDtypeStruct(
-                (rows, length),
-                FIELDS[field].dtype,
-                sharding=lies,
-            )
+            batch[field] = jax.ShapeDtypeStruct((rows, length), FIELDS[field].dtype, sharding=lies)
         numbers = jax.ShapeDtypeStruct((rows,), jnp.int32, sharding=lies)
         scale, more = SEARCHED.max_length
         columns = min(int(scale * length) + more, self.model.longest_target)
@@ -229,10 +198,7 @@ class Planned:
 
     def first_state(self) -> jax.stages.Lowered:
         return lower_state(
-            self.model,
-            self.optimizer,
-            self.config,
-            jax.tree.map(lambda x: x.sharding, self.state),
+            self.model, self.optimizer, self.config, jax.tree.map(lambda x: x.sharding, self.state)
         )
 
     def useful_flops(self, turn: Turn) -> float | None:
@@ -241,11 +207,7 @@ class Planned:
         for name in turn.factors:
             run = self.feed.runs[name]
             try:
-                total += step_flops(
-                    run.objective,
-                    self.model.config,
-                    run.batches.shapes,
-                )
+                total += step_flops(run.objective, self.model.config, run.batches.shapes)
             except UserError:
                 return None
         return total
@@ -265,23 +227,12 @@ class Planned:
         if turn.summed:
             return {}
         run = self.feed.runs[turn.label]
-        needs = Needs(
-            self.model.config,
-            self.config,
-            [run],
-            first_device(self.mesh).platform,
-        )
+        needs = Needs(self.model.config, self.config, [run], first_device(self.mesh).platform)
         return needs.on(self.mesh, self.microbatches)
 
     def _key(self) -> jax.ShapeDtypeStruct:
-        key = jax.eval_shape(
-            lambda: jax.random.key(0, impl=self._rng_impl),
-        )
-        return jax.ShapeDtypeStruct(
-            key.shape,
-            key.dtype,
-            sharding=replicated(self.mesh),
-        )
+        key = jax.eval_shape(lambda: jax.random.key(0, impl=self._rng_impl))
+        return jax.ShapeDtypeStruct(key.shape, key.dtype, sharding=replicated(self.mesh))
 
 
 def figures(planned: Planned, evaluations: bool) -> Iterator[dict[str, Any]]:
@@ -307,20 +258,15 @@ def figures(planned: Planned, evaluations: bool) -> Iterator[dict[str, Any]]:
                 "useful": None if useful is None else useful / devices,
                 "computed": all_of_them / devices,
             },
-            "bytes": {
-                **fixed,
-                "batch": bytes_of_device(planned.batch(turn)),
-            },
+            "bytes": {**fixed, "batch": bytes_of_device(planned.batch(turn))},
             "estimated": needs,
         }
         yield found | compiled(traced.lower())
     if not evaluations:
         return
-    yield {
-        "program": "first state",
-        "kind": "first state",
-        "bytes": {**fixed},
-    } | compiled(planned.first_state())
+    yield {"program": "first state", "kind": "first state", "bytes": {**fixed}} | compiled(
+        planned.first_state()
+    )
     for turn in _objectives(planned):
         traced = planned.evaluation(turn)
         yield {
@@ -428,7 +374,7 @@ def require_all(mesh: MeshConfig, devices: int) -> None:
     if used != devices:
         raise UserError(
             f"a mesh of {used} devices (MESH_DATA={mesh.data}, MESH_FSDP={mesh.fsdp},"
-            f" MESH_TENSOR={mesh.tensor}) on a machine of {devices}: set one of them to -1",
+            f" MESH_TENSOR={mesh.tensor}) on a machine of {devices}: set one of them to -1"
         )
 
 

@@ -24,12 +24,7 @@ from xlingjax.model.partition import AXES
 from xlingjax.runtime.accelerators import Gpu, Machine, machine_named
 from xlingjax.training.feed import ObjectiveRun, in_stages
 from xlingjax.training.optimizer import OptimizerConfig
-from xlingjax.training.step_memory import (
-    RECOMPUTED,
-    Needs,
-    chunk_of,
-    predictions_of_row,
-)
+from xlingjax.training.step_memory import RECOMPUTED, Needs, chunk_of, predictions_of_row
 from xlingjax.workflows.plan import Planned, measured
 from xlingjax.workflows.plan_programs import HERE
 from xlingjax.workflows.plan_text import said
@@ -177,24 +172,16 @@ def search(
         tried.append(one)
         if one.plan is not None:
             peak = max(
-                program.get("peak", 0)
-                for program in one.plan.programs
-                if program["kind"] == "step"
+                program.get("peak", 0) for program in one.plan.programs if program["kind"] == "step"
             )
             # Of a program that the compiler refused it says none.
             if peak:
                 correction = max(more, peak / guess)
         if fitted or one.fits:
             fitted += 1
-    best = min(
-        (one for one in tried if one.fits),
-        key=lambda one: one.seconds,
-        default=None,
-    )
+    best = min((one for one in tried if one.fits), key=lambda one: one.seconds, default=None)
     if best is None:
-        say(
-            f"none of {len(tried)} settings fits {on}: more devices, or a shorter LENGTH",
-        )
+        say(f"none of {len(tried)} settings fits {on}: more devices, or a shorter LENGTH")
     else:
         say(f"best: {best.settings.flags()}")
     return Found(best, tried)
@@ -208,16 +195,11 @@ def require_searched(files: Sequence[str], on: str) -> None:
         macro.name for macro in macros_of(files)
     }
     if lacking:
-        raise UserError(
-            f"--search: this recipe has no {', '.join(sorted(lacking))} to choose",
-        )
+        raise UserError(f"--search: this recipe has no {', '.join(sorted(lacking))} to choose")
 
 
 def _compiled(
-    files: Sequence[str],
-    overrides: Sequence[str],
-    machine: str,
-    settings: Settings,
+    files: Sequence[str], overrides: Sequence[str], machine: str, settings: Settings
 ) -> Tried:
     own = settings.overrides()
     names = {one.partition("=")[0] for one in own}
@@ -258,18 +240,14 @@ def _runs(recipe: Recipe) -> list[ObjectiveRun]:
 
 
 def _candidates(
-    recipe: Recipe,
-    machine: Machine,
-    attentions: Sequence[str],
-    chunks: Sequence[int | None],
+    recipe: Recipe, machine: Machine, attentions: Sequence[str], chunks: Sequence[int | None]
 ) -> Iterator[Settings]:
     config: ModelConfig = recipe.bound["model"]
     rows = [run.batches.shapes["input_ids"][0] for run in _runs(recipe)]
     together = math.gcd(*rows)
     whole = any(run.objective.whole_batch for run in _runs(recipe))
     most = max(
-        run.batches.shapes["input_ids"][0] * predictions_of_row(run)
-        for run in _runs(recipe)
+        run.batches.shapes["input_ids"][0] * predictions_of_row(run) for run in _runs(recipe)
     )
     for tensor in (1, 2, 4, 8):
         # Its sums are within a layer: between machines they would take longer than the products.
@@ -286,22 +264,12 @@ def _candidates(
             for microbatches in _divisors(together // rest):
                 if whole and microbatches > 1:
                     continue
-                for remat, attention, chunk in itertools.product(
-                    RECOMPUTED,
-                    attentions,
-                    chunks,
-                ):
+                for remat, attention, chunk in itertools.product(RECOMPUTED, attentions, chunks):
                     # Nothing but another name for all at once.
                     if chunk and chunk >= most // microbatches:
                         continue
                     yield Settings(
-                        rest // fsdp,
-                        fsdp,
-                        tensor,
-                        microbatches,
-                        remat,
-                        attention,
-                        chunk,
+                        rest // fsdp, fsdp, tensor, microbatches, remat, attention, chunk
                     )
 
 
@@ -343,16 +311,8 @@ def _divisors(number: int) -> list[int]:
 
 def _bytes(needs: Needs, settings: Settings) -> int:
     """Estimated, of a device, in the step that needs most."""
-    mesh = AbstractMesh(
-        (settings.data, settings.fsdp, settings.tensor),
-        AXES,
-    )
-    found = needs.on(
-        mesh,
-        settings.microbatches,
-        settings.remat,
-        settings.chunk,
-    )
+    mesh = AbstractMesh((settings.data, settings.fsdp, settings.tensor), AXES)
+    found = needs.on(mesh, settings.microbatches, settings.remat, settings.chunk)
     return sum(found.values())
 
 
@@ -382,11 +342,7 @@ def _seconds(recipe: Recipe, machine: Machine, settings: Settings) -> float:
     return total
 
 
-def _moved_by_chunks(
-    config: ModelConfig,
-    run: ObjectiveRun,
-    settings: Settings,
-) -> float:
+def _moved_by_chunks(config: ModelConfig, run: ObjectiveRun, settings: Settings) -> float:
     """Bytes of a device in a step: the more chunks, the oftener the token table's gradient is read
     and written."""
     chunk = chunk_of(run, settings.chunk)
@@ -400,9 +356,7 @@ def _moved_by_chunks(
 
 
 def _sent(
-    config: ModelConfig,
-    shape: tuple[int, ...],
-    settings: Settings,
+    config: ModelConfig, shape: tuple[int, ...], settings: Settings
 ) -> list[tuple[int, float]]:
     """(devices that take part together, bytes that leave one of them) in a step."""
 
@@ -422,8 +376,4 @@ def _sent(
     sums = 4 * layers * 2 * ring(settings.tensor) * tokens * config.dim * 2
     # The axes stand in this order on the devices: what is innermost is within a machine.
     within = settings.fsdp * settings.tensor
-    return [
-        (settings.data * within, gradients),
-        (within, gathered),
-        (settings.tensor, sums),
-    ]
+    return [(settings.data * within, gradients), (within, gathered), (settings.tensor, sums)]

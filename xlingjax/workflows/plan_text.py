@@ -19,9 +19,7 @@ def _sizes(sizes: Mapping[str, float]) -> str:
 
 def said(options: Mapping[str, bool]) -> str:
     """Of the compiler, as XLA_FLAGS takes them: "xla_gpu_enable_triton_gemm=false"."""
-    return ", ".join(
-        f"{name}={str(value).lower()}" for name, value in options.items()
-    )
+    return ", ".join(f"{name}={str(value).lower()}" for name, value in options.items())
 
 
 def _ms(seconds: float) -> str:
@@ -33,18 +31,14 @@ def text_of(plan: Planned) -> str:
     mesh = " x ".join(f"{axis} {size}" for axis, size in plan.mesh.items())
     lines = [
         f"{plan.machine}: {plan.devices} devices, mesh {mesh}, {plan.dtype};"
-        f" programs may fill {_bytes(plan.room)} of each",
+        f" programs may fill {_bytes(plan.room)} of each"
     ]
     for program, bound in zip(plan.programs, plan.bounds, strict=True):
         lines += ["", *_of_program(plan, program, bound)]
     return "\n".join([*lines, "", *_of_run(plan)])
 
 
-def _of_program(
-    plan: Planned,
-    program: dict[str, Any],
-    bound: Bound | None,
-) -> list[str]:
+def _of_program(plan: Planned, program: dict[str, Any], bound: Bound | None) -> list[str]:
     name = program["program"]
     compiled = f"compiled in {program['seconds']:.0f} s"
     if program["error"] and "peak" not in program:
@@ -54,18 +48,14 @@ def _of_program(
         fits = "DOES NOT FIT"
     if options := program.get("options"):
         compiled += f", {said(options)}"
-    lines = [
-        f"{name}: {fits}: {_bytes(program['peak'])} of {_bytes(plan.room)} ({compiled})",
-    ]
+    lines = [f"{name}: {fits}: {_bytes(program['peak'])} of {_bytes(plan.room)} ({compiled})"]
     sizes = dict(program["bytes"])
     if not program["error"]:
         sizes["temporaries"] = program["temporaries"]
         lines.append(f"  on a device: {_sizes(sizes)}")
     if estimated := program.get("estimated"):
         total = sum(estimated.values())
-        lines.append(
-            f"  estimated before compiling: {_bytes(total)}: {_sizes(estimated)}",
-        )
+        lines.append(f"  estimated before compiling: {_bytes(total)}: {_sizes(estimated)}")
     if flops := program.get("flops"):
         lines.append(f"  {_flops(flops)}")
     if program.get("collectives"):
@@ -77,9 +67,7 @@ def _of_program(
         )
         lines.append(f"  at the published peaks: {times}")
     if program.get("cycles"):
-        lines.append(
-            f"  the compiler's estimate: {program['cycles'] / 1e6:,.1f} million cycles",
-        )
+        lines.append(f"  the compiler's estimate: {program['cycles'] / 1e6:,.1f} million cycles")
     return lines
 
 
@@ -89,9 +77,7 @@ def _flops(flops: dict[str, Any]) -> str:
     said = f"TFLOP of a device: {computed / 1e12:.2f} in matrix products"
     if useful is None:
         return said
-    return (
-        f"{said}, {useful / 1e12:.2f} of them useful ({useful / computed:.0%})"
-    )
+    return f"{said}, {useful / 1e12:.2f} of them useful ({useful / computed:.0%})"
 
 
 def _collectives(program: dict[str, Any]) -> str:
@@ -108,13 +94,11 @@ def _of_run(plan: Planned) -> list[str]:
         return ["the run does not fit: --search looks for settings that do"]
     seconds = plan.seconds
     if not seconds:
-        return [
-            f"no bound of its speed: peaks of {plan.machine} in {plan.dtype} are not known",
-        ]
+        return [f"no bound of its speed: peaks of {plan.machine} in {plan.dtype} are not known"]
     return [
         f"the run: {plan.steps:,} steps, {plan.tokens:,.0f} tokens; at the longest of the three"
         f" {plan.tokens / seconds:,.0f} tokens/s: {_time(seconds)},"
-        f" {seconds * plan.devices / 3600:,.1f} device-hours",
+        f" {seconds * plan.devices / 3600:,.1f} device-hours"
     ]
 
 

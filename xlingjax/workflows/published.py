@@ -14,16 +14,9 @@ _ERNIE = "ERNIE-M (Ouyang et al. 2021), Table 1"
 
 
 def _row(
-    suite: str,
-    model: str,
-    strategy: str,
-    source: str,
-    **values: float,
+    suite: str, model: str, strategy: str, source: str, **values: float
 ) -> list[tuple[str, str, str, float, str]]:
-    return [
-        (f"{suite}/{task}", model, strategy, value, source)
-        for task, value in values.items()
-    ]
+    return [(f"{suite}/{task}", model, strategy, value, source) for task, value in values.items()]
 
 
 PAPERS: list[tuple[str, str, str, float, str]] = [
@@ -171,22 +164,10 @@ PAPERS: list[tuple[str, str, str, float, str]] = [
     *_row("xglue", "xDAE", "transfer", _XGLUE, qg=7.9, ntg=11.0),
     *_row("xglue", "xFNP", "transfer", _XGLUE, qg=6.5, ntg=9.1),
     *_row("xnli", "XLM, MLM + TLM", "transfer", _XLM, xnli=75.1),
-    *_row(
-        "xnli",
-        "XLM, MLM + TLM",
-        "translate_train",
-        _XLM + _ENGLISH,
-        xnli=76.7,
-    ),
+    *_row("xnli", "XLM, MLM + TLM", "translate_train", _XLM + _ENGLISH, xnli=76.7),
     *_row("xnli", "XLM, MLM + TLM", "translate_test", _XLM, xnli=74.2),
     *_row("xnli", "Unicoder", "transfer", _UNICODER, xnli=75.4),
-    *_row(
-        "xnli",
-        "Unicoder",
-        "translate_train",
-        _UNICODER + _ENGLISH,
-        xnli=76.9,
-    ),
+    *_row("xnli", "Unicoder", "translate_train", _UNICODER + _ENGLISH, xnli=76.9),
     *_row("xnli", "Unicoder", "translate_test", _UNICODER, xnli=74.9),
     *_row("xnli", "Unicoder", "multi_language", _UNICODER, xnli=78.5),
     *_row("xnli", "ERNIE-M base", "transfer", _ERNIE, xnli=77.3),

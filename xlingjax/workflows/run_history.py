@@ -25,9 +25,7 @@ def languages_learnt(macros: Mapping[str, Any]) -> set[str] | None:
     languages = set()
     try:
         training = Training(gold, translated, labelled=labelled)
-        for task in [
-            task_named(name) for name in split_list(macros.get("TASK"))
-        ]:
+        for task in [task_named(name) for name in split_list(macros.get("TASK"))]:
             # "all" is what the files were, so they are looked at again.
             for _, language in training.parts(task, macros["DATA"]):
                 languages.add(language)
@@ -37,21 +35,14 @@ def languages_learnt(macros: Mapping[str, Any]) -> set[str] | None:
 
 
 def chosen_on(
-    macros: Mapping[str, Any],
-    task: Task,
-    data: str,
-    split: str,
-    languages: Collection[str],
+    macros: Mapping[str, Any], task: Task, data: str, split: str, languages: Collection[str]
 ) -> str:
     """A line, where a run chose its checkpoint by examples of a split that it is measured on; "":
     it did not."""
     metric = macros.get("BEST_METRIC")
     dev = macros.get("DEV_SPLIT")
     # By the name alone, without its suite: XNLI is a task of several suites.
-    trained = {
-        name.partition("/")[2].lower()
-        for name in split_list(macros.get("TASK"))
-    }
+    trained = {name.partition("/")[2].lower() for name in split_list(macros.get("TASK"))}
     if task.name.lower() not in trained or not metric or not dev:
         return ""
     name = part_of(split)[0]

@@ -26,10 +26,7 @@ def card(*folders: str | Path) -> dict[str, Any]:
         rows += [row | {"folder": name} for row in rows_of(read_scores(folder))]
     tables: dict[str, dict[str, Any]] = {}
     for row in rows:
-        table = tables.setdefault(
-            row["task"],
-            {"task": row["task"], "metrics": {}, "rows": []},
-        )
+        table = tables.setdefault(row["task"], {"task": row["task"], "metrics": {}, "rows": []})
         for name in row["by_language"]:
             # Figures without it are not comparable: BLEU and F1 have many definitions.
             table["metrics"][name] = METRICS[name].signature

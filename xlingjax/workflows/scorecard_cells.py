@@ -37,7 +37,7 @@ def read_scores(folder: str | Path) -> list[Cell]:
     if not paths:
         raise UserError(
             f"{folder}: no cells/**/{SCORES} there; `xlingjax finetune --task` and `evaluate"
-            " --suite` write them",
+            " --suite` write them"
         )
     cells = []
     folders: dict[tuple, Path] = {}
@@ -48,7 +48,7 @@ def read_scores(folder: str | Path) -> list[Cell]:
         if first != path.parent:
             raise UserError(
                 f"{first} and {path.parent} are of one training ({_named(cell)}): delete one of"
-                " them, or move it out of cells",
+                " them, or move it out of cells"
             )
         cells.append(cell | {"curve": _curve(path.parent, cell)})
     return cells
@@ -90,13 +90,7 @@ def row_key(cell: Cell) -> tuple[str, ...]:
     """What rows of several variants and languages have in common. Random weights are told by the
     run whose shape they have."""
     weights = weights_of(cell["start"])
-    return (
-        cell["task"],
-        cell["strategy"],
-        cell["test"]["split"],
-        weights,
-        *_chosen_by(cell),
-    )
+    return (cell["task"], cell["strategy"], cell["test"]["split"], weights, *_chosen_by(cell))
 
 
 def group_key(cell: Cell) -> tuple[str, ...]:
@@ -131,13 +125,7 @@ def _chosen_by(cell: Cell) -> tuple[str, ...]:
     if "TARGET" not in cell["variant"]:
         languages = sorted(cell["dev"].get("by_language", ()))
     limit = str(select.get("limit", ""))
-    return (
-        select["by"],
-        select["split"],
-        limit,
-        select.get("prefix", ""),
-        *languages,
-    )
+    return (select["by"], select["split"], limit, select.get("prefix", ""), *languages)
 
 
 def weights_of(start: Mapping[str, str]) -> str:

@@ -8,11 +8,7 @@ from typing import Any
 from xlingjax.report import drawing, html
 from xlingjax.runtime.files import write_text
 from xlingjax.workflows import scorecard, scorecard_plots
-from xlingjax.workflows.scorecard_tables import (
-    Grid,
-    pivots,
-    sections_of,
-)
+from xlingjax.workflows.scorecard_tables import Grid, pivots, sections_of
 
 _ABOUT = (
     "All figures in 0 to 100, mean ± standard deviation over seeds. mean: of the languages of the"
@@ -123,18 +119,12 @@ def page(card: dict[str, Any]) -> str:
             parts.append(f"<h3>{html.esc(each.caption)}</h3>{shown}")
         if table:
             label = "mean of the dev sets over steps; thin: a training, thick: their mean"
-            drawn = drawing.drawn(
-                scorecard_plots.curves(table["rows"]),
-                f"{title}: {label}",
-            )
+            drawn = drawing.drawn(scorecard_plots.curves(table["rows"]), f"{title}: {label}")
             if drawn:
                 parts.append(f"<h3>{label}</h3>{drawn}")
         parts.append(html.details("what the figures are", "\n".join(lines)))
         sections.append(html.section(title.replace("/", "-"), title, *parts))
-    return html.page(
-        "Score card",
-        "<h1>Score card</h1>\n" + "\n".join(sections),
-    )
+    return html.page("Score card", "<h1>Score card</h1>\n" + "\n".join(sections))
 
 
 def _heat(each: Grid) -> str:

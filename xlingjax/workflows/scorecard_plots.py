@@ -31,9 +31,7 @@ def by_language(table: dict[str, Any]) -> Any:
     inches = max(drawing.PANEL[0], 0.3 * len(languages), 0.6 + bars)
     drawings, (axis,) = drawing.panels(1, (inches, drawing.PANEL[1]))
     width = BAR / len(rows)
-    for i, (row, of, colour) in enumerate(
-        zip(rows, scores, cycle(drawing.COLOURS), strict=False),
-    ):
+    for i, (row, of, colour) in enumerate(zip(rows, scores, cycle(drawing.COLOURS), strict=False)):
         places = []
         means = []
         deviations = []
@@ -70,9 +68,7 @@ def by_language(table: dict[str, Any]) -> Any:
     return drawings
 
 
-def mean_curve(
-    curves: Sequence[Sequence[Sequence[float]]],
-) -> list[tuple[float, float]]:
+def mean_curve(curves: Sequence[Sequence[Sequence[float]]]) -> list[tuple[float, float]]:
     """[(step, mean)] at the steps that all curves [[step, value], ...] have."""
     by_step: dict[float, list[float]] = {}
     for curve in curves:
@@ -98,12 +94,7 @@ def curves(rows: Sequence[dict[str, Any]]) -> Any:
         colour = drawing.COLOURS[number % len(drawing.COLOURS)]
         if len(row["curves"]) > 1:
             for curve in row["curves"]:
-                axis.plot(
-                    *zip(*curve, strict=True),
-                    color=colour,
-                    linewidth=0.7,
-                    alpha=0.6,
-                )
+                axis.plot(*zip(*curve, strict=True), color=colour, linewidth=0.7, alpha=0.6)
         # Without a step in common there is no line, but its name beside the others.
         points = mean_curve(row["curves"]) or [(float("nan"), float("nan"))]
         axis.plot(

@@ -8,12 +8,7 @@ import numpy as np
 from xlingjax.evaluation.metrics.averages import averaged_languages
 from xlingjax.evaluation.task.scores import means
 from xlingjax.tasks import task_named
-from xlingjax.workflows.scorecard_cells import (
-    Cell,
-    group_key,
-    row_key,
-    settings_key,
-)
+from xlingjax.workflows.scorecard_cells import Cell, group_key, row_key, settings_key
 
 Row = dict[str, Any]
 
@@ -95,9 +90,7 @@ def _row(cells: Sequence[Cell], tried: int) -> Row:
     for metric in metrics:
         by_language[metric] = {}
         for language in languages:
-            scores = [
-                cell["test"]["by_language"][language][metric] for cell in cells
-            ]
+            scores = [cell["test"]["by_language"][language][metric] for cell in cells]
             by_language[metric][language] = mean_and_sd(scores)
     means_over_seeds = {}
     # The mean over seeds of the seeds' means, which has a deviation of its own.
@@ -174,12 +167,7 @@ def _joined(parts: Sequence[tuple[list[Cell], int]]) -> Row:
         cells_of[language] = cells
         rows[language] = _row(cells, tried)
     first = next(iter(rows.values()))
-    joined = first | {
-        "variant": {},
-        "settings": {},
-        "means": {},
-        "examples": {},
-    }
+    joined = first | {"variant": {}, "settings": {}, "means": {}, "examples": {}}
     settings = _of_each("settings", rows)
     joined["settings_by_target"] = settings
     if _all_equal(settings):
@@ -229,9 +217,7 @@ def _dev_languages(by_target: Mapping[str, list[str]]) -> list[str]:
     return sorted(set().union(*by_target.values()))
 
 
-def _mean_over_targets(
-    cells_of: Mapping[str, Sequence[Cell]],
-) -> dict[str, float]:
+def _mean_over_targets(cells_of: Mapping[str, Sequence[Cell]]) -> dict[str, float]:
     """The task's mean over the languages, each of its own model; `cells_of` {language: its seeds},
     the same seeds in all."""
     first = next(iter(cells_of.values()))

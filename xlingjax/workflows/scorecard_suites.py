@@ -54,9 +54,7 @@ def _overall_rows(suite: str, rows: Sequence[Row]) -> list[Row]:
     for (_, _, weights), by_task in members.items():
         for name, rows_of_task in by_task.items():
             if tasks[name].kind not in TRAINED:
-                untrained.setdefault(weights, {}).setdefault(name, []).extend(
-                    rows_of_task,
-                )
+                untrained.setdefault(weights, {}).setdefault(name, []).extend(rows_of_task)
     overall = []
     for (strategy, _, weights), by_task in members.items():
         # One task is its own mean.
@@ -72,11 +70,7 @@ def _overall_rows(suite: str, rows: Sequence[Row]) -> list[Row]:
     return overall
 
 
-def _overall(
-    suite: str,
-    tasks: Sequence[Task],
-    by_task: Mapping[str, Sequence[Row]],
-) -> Row:
+def _overall(suite: str, tasks: Sequence[Task], by_task: Mapping[str, Sequence[Row]]) -> Row:
     # A task of several rows counts with none of them: nothing says which.
     scores = {}
     for name, rows in by_task.items():
@@ -87,11 +81,7 @@ def _overall(
         parts = groups(tasks)
     averages = {}
     for part, members in parts.items():
-        values = [
-            scores[task.full_name]
-            for task in members
-            if task.full_name in scores
-        ]
+        values = [scores[task.full_name] for task in members if task.full_name in scores]
         if len(values) < 2:
             continue
         lacks = []
@@ -123,9 +113,7 @@ def _lacks(task: Task, rows: Sequence[Row]) -> list[str]:
     split = rows[0]["split"]
     if _on_dev_of_others(rows[0]):
         owner = DEV_OF_OTHERS[task.full_name]
-        return [
-            f"{task.name} left out: tested on {split}, which is {owner} and not its own",
-        ]
+        return [f"{task.name} left out: tested on {split}, which is {owner} and not its own"]
     lacks = []
     here, official = rows[0]["averaged"]
     if here < official:

@@ -42,10 +42,7 @@ def number(value: float | None) -> str:
     return f"{value:z.1f}"
 
 
-def grid(
-    table: dict[str, Any],
-    metric: str,
-) -> tuple[list[str], list[list[str]]]:
+def grid(table: dict[str, Any], metric: str) -> tuple[list[str], list[list[str]]]:
     """(head, rows) of one metric of a task: a row for each strategy, then those of papers, which
     have a mean alone. The means are of the task's score and stand in its grid only."""
     measured = [row for row in table["rows"] if metric in row["by_language"]]
@@ -73,9 +70,7 @@ def grid(
         cells.append(_seeds(row))
         rows.append(cells)
     for paper in papers:
-        name = (
-            f"{paper['model']}, {paper['strategy'].replace('_', ' ')} (paper)"
-        )
+        name = f"{paper['model']}, {paper['strategy'].replace('_', ' ')} (paper)"
         mean = number(paper["mean"])
         if paper["figure"]:
             mean += f" ({paper['figure']})"
@@ -92,10 +87,7 @@ def _languages(rows: Iterable[dict[str, Any]], metric: str) -> list[str]:
     return sorted(languages)
 
 
-def _means_of(
-    rows: Iterable[dict[str, Any]],
-    papers: Sequence[Any],
-) -> list[str]:
+def _means_of(rows: Iterable[dict[str, Any]], papers: Sequence[Any]) -> list[str]:
     """The means that a row or a paper has, in their usual order."""
     names = set()
     for row in rows:
@@ -134,7 +126,7 @@ def notes(table: dict[str, Any]) -> list[str]:
     papers = table["papers"]
     if any(paper["figure"] for paper in papers):
         lines.append(
-            f"papers: {papers[0]['figure']} alone, where the mean is of F1 and exact match",
+            f"papers: {papers[0]['figure']} alone, where the mean is of F1 and exact match"
         )
     for paper in papers:
         lines.append(f"{paper['model']}: {paper['source']}")
@@ -148,13 +140,11 @@ def _notes_of_row(row: dict[str, Any]) -> list[str]:
         parts = [f"tested on {split} ({size} a language{_sure(row)})"]
     else:
         parts = [
-            f"no figures for {split} ({size} a language): predicted; the files have no answers",
+            f"no figures for {split} ({size} a language): predicted; the files have no answers"
         ]
     trained = row.get("trained")
     if trained:
-        parts.append(
-            f"trained on {_range(trained['examples'])} examples ({trained['split']})",
-        )
+        parts.append(f"trained on {_range(trained['examples'])} examples ({trained['split']})")
     parts.append(policy(row))
     weights = row["start"]["sha256"][:12]
     if weights:
@@ -166,7 +156,7 @@ def _notes_of_row(row: dict[str, Any]) -> list[str]:
     if seeds:
         lines.append(
             f"{said(row)}: each language has a model of its own, trained and tested in it"
-            + _unequal(row),
+            + _unequal(row)
         )
         if not row["means"]:
             by_language = []
@@ -174,7 +164,7 @@ def _notes_of_row(row: dict[str, Any]) -> list[str]:
                 by_language.append(f"{language} {' '.join(map(str, numbers))}")
             lines.append(
                 f"{said(row)}: no mean, since the languages have other seeds:"
-                f" {'; '.join(by_language)}",
+                f" {'; '.join(by_language)}"
             )
     return lines
 
@@ -227,9 +217,7 @@ def overall(suite: dict[str, Any]) -> tuple[Grid, list[str]]:
     for row in suite["rows"]:
         if row["untrained"]:
             names = ", ".join(map(_without_suite, row["untrained"]))
-            lines.append(
-                f"{said(row)}: {names} as measured on the weights that it started from",
-            )
+            lines.append(f"{said(row)}: {names} as measured on the weights that it started from")
         cells = [said(row)]
         for name in averages:
             average = row["averages"].get(name)
@@ -239,9 +227,7 @@ def overall(suite: dict[str, Any]) -> tuple[Grid, list[str]]:
             cells.append(_average(average))
             if average["lacks"]:
                 lacks = "; ".join(average["lacks"])
-                lines.append(
-                    f"{said(row)}, {name}: no official average: {lacks}",
-                )
+                lines.append(f"{said(row)}, {name}: no official average: {lacks}")
         cells += [number(row["tasks"].get(name)) for name in tasks]
         rows.append(cells)
     head = ["", *averages, *map(_without_suite, tasks)]
@@ -278,10 +264,7 @@ def layers(row: dict[str, Any]) -> tuple[list[Grid], list[str]]:
             star = "*"
         head.append(f"{name}{star}")
 
-    def heat_map(
-        caption: str,
-        rows: Mapping[str, Sequence[float | None]],
-    ) -> Grid:
+    def heat_map(caption: str, rows: Mapping[str, Sequence[float | None]]) -> Grid:
         texts = []
         for name, values in rows.items():
             texts.append([name, *map(number, values)])
@@ -292,24 +275,13 @@ def layers(row: dict[str, Any]) -> tuple[list[Grid], list[str]]:
         star = ""
         if pooling == row["layers"]["pooling"]:
             star = "*"
-        means[f"{pooling}{star}"] = [
-            _mean_of_layer(by_language, name) for name in names
-        ]
-    grids = [
-        heat_map(f"{said(row)}: pooling by layer, mean over languages", means),
-    ]
+        means[f"{pooling}{star}"] = [_mean_of_layer(by_language, name) for name in names]
+    grids = [heat_map(f"{said(row)}: pooling by layer, mean over languages", means)]
     for pooling, by_language in by_pooling.items():
         values = {}
         for language in sorted(by_language):
-            values[language] = [
-                by_language[language].get(name) for name in names
-            ]
-        grids.append(
-            heat_map(
-                f"{said(row)}, pooled by {pooling}: language by layer",
-                values,
-            ),
-        )
+            values[language] = [by_language[language].get(name) for name in names]
+        grids.append(heat_map(f"{said(row)}, pooled by {pooling}: language by layer", values))
     note = (
         f"{said(row)}, layers: 0 is the embeddings; *: of the row above and the submission."
         f" {_FLATTERS}"
@@ -317,14 +289,9 @@ def layers(row: dict[str, Any]) -> tuple[list[Grid], list[str]]:
     return grids, [note]
 
 
-def _mean_of_layer(
-    by_language: Mapping[str, Mapping[str, float]],
-    name: str,
-) -> float | None:
+def _mean_of_layer(by_language: Mapping[str, Mapping[str, float]], name: str) -> float | None:
     """Over the languages that were measured there."""
-    scores = [
-        of_layer[name] for of_layer in by_language.values() if name in of_layer
-    ]
+    scores = [of_layer[name] for of_layer in by_language.values() if name in of_layer]
     if not scores:
         return None
     return float(np.mean(scores))
@@ -347,36 +314,21 @@ def pivots(table: dict[str, Any]) -> list[Grid]:
     for row in rows:
         names.append([trained_on(row)])
         figures = row["by_language"][metric]
-        values.append(
-            [figures.get(language, {}).get("mean") for language in languages],
-        )
-    return [
-        Grid(
-            "trained on (row) by test language",
-            ["", *languages],
-            names,
-            values,
-        ),
-    ]
+        values.append([figures.get(language, {}).get("mean") for language in languages])
+    return [Grid("trained on (row) by test language", ["", *languages], names, values)]
 
 
-def sections_of(
-    card: dict[str, Any],
-) -> list[tuple[str, list[Grid], list[str], dict[str, Any]]]:
+def sections_of(card: dict[str, Any]) -> list[tuple[str, list[Grid], list[str], dict[str, Any]]]:
     """(title, tables, notes, the table of the card) of each part."""
     sections = []
     for suite in card["overall"]:
         averages, lines = overall(suite)
         sections.append((suite["suite"], [averages], lines, {}))
     for table in card["tables"]:
-        grids = [
-            Grid(metric, *grid(table, metric)) for metric in table["metrics"]
-        ]
+        grids = [Grid(metric, *grid(table, metric)) for metric in table["metrics"]]
         lines = notes(table)
         if number_study.by_number(table["rows"]):
-            grids.append(
-                Grid(number_study.CAPTION, *number_study.grid(table["rows"])),
-            )
+            grids.append(Grid(number_study.CAPTION, *number_study.grid(table["rows"])))
         for row in table["rows"]:
             if "layers" in row:
                 more_grids, more_lines = layers(row)

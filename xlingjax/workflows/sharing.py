@@ -10,12 +10,7 @@ from pathlib import Path
 
 from xlingjax.errors import UserError
 from xlingjax.runtime.claim import Claim, claim
-from xlingjax.runtime.machine import (
-    all_agree,
-    barrier,
-    is_primary,
-    primary_says,
-)
+from xlingjax.runtime.machine import all_agree, barrier, is_primary, primary_says
 from xlingjax.workflows.many import Job
 
 CLAIM = "claim.json"
@@ -34,9 +29,7 @@ class SharedJob(Job):
 
 
 def share_all(
-    jobs: Sequence[SharedJob],
-    say: Callable[[str], None] = print,
-    wait: bool = True,
+    jobs: Sequence[SharedJob], say: Callable[[str], None] = print, wait: bool = True
 ) -> int:
     """Run the jobs that are not finished. The exit status: 0, that of the first one that was asked
     to stop, or `AT_WORK` where others are at the rest and it is not to wait for them. Raises
@@ -94,11 +87,7 @@ class _Together:
             self._own.give_up()
 
 
-def _claimed(
-    job: SharedJob,
-    say: Callable[[str], None],
-    told: set[str],
-) -> _Together | None:
+def _claimed(job: SharedJob, say: Callable[[str], None], told: set[str]) -> _Together | None:
     """None: others are at it, which is said once. told: the jobs of which it was said."""
     own = None
     if is_primary():

@@ -25,11 +25,7 @@ class Group:
     environment: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
-def device_groups(
-    jobs: int,
-    platform: str = "",
-    devices: int | None = None,
-) -> list[Group]:
+def device_groups(jobs: int, platform: str = "", devices: int | None = None) -> list[Group]:
     """A group of devices for each of so many commands. platform, devices: as the command line has
     them. JAX is not started, which would take the devices. Raises UserError where there are too few
     devices, or some that cannot be shared out."""
@@ -40,7 +36,7 @@ def device_groups(
     if platform == "tpu" or (not platform and _has_tpu()):
         raise UserError(
             f"--jobs {jobs}: a TPU's chips are one process's: start the same command on each host,"
-            " with one --to, and they share the work",
+            " with one --to, and they share the work"
         )
     cards = _cards()
     if cards:
@@ -86,7 +82,7 @@ def _each(jobs: int, devices: int, what: str) -> int:
         fitting = [n for n in range(1, devices + 1) if devices % n == 0]
         raise UserError(
             f"--jobs {jobs} does not share out {devices} {what}: give one of"
-            f" {', '.join(map(str, fitting))}",
+            f" {', '.join(map(str, fitting))}"
         )
     return devices // jobs
 
@@ -102,10 +98,7 @@ def _cards() -> list[str]:
         return []
     try:
         listed = subprocess.run(
-            ["nvidia-smi", "-L"],
-            capture_output=True,
-            text=True,
-            check=True,
+            ["nvidia-smi", "-L"], capture_output=True, text=True, check=True
         ).stdout
     except (OSError, subprocess.CalledProcessError):
         return []
@@ -125,10 +118,7 @@ def _has_tpu() -> bool:
 
 
 def run_groups(
-    verb: str,
-    words: Sequence[str],
-    groups: Sequence[Group],
-    say: Callable[[str], None] = print,
+    verb: str, words: Sequence[str], groups: Sequence[Group], say: Callable[[str], None] = print
 ) -> int:
     """Run the command `xlingjax WORDS` once for each group, to their end; what they print has the
     number of its group before it. The exit status: 0, or that of one that was asked to stop and has
@@ -147,7 +137,7 @@ def run_groups(
                 prefix=f"[{number + 1}] ",
                 environment=group.environment,
                 passed=(EXIT_CODE,),
-            ),
+            )
         )
     with stop.listen():
         status = run_all(jobs, len(jobs), say, stop)

@@ -43,9 +43,7 @@ def variants(
             over = macro
             break
     if over is None and requested and strategy != STUDIED:
-        raise UserError(
-            f"--languages: {strategy} does not run over languages; leave it out",
-        )
+        raise UserError(f"--languages: {strategy} does not run over languages; leave it out")
     if over is None and not requested:
         return [{}]
     task = tasks[0]
@@ -60,15 +58,13 @@ def variants(
     if missing:
         raise UserError(
             f"--languages {' '.join(missing)}: {task.full_name} has no training examples of them"
-            f" below {data}; there are {', '.join(present) or 'none'}",
+            f" below {data}; there are {', '.join(present) or 'none'}"
         )
     if not present:
         split = "train"
         if over == "TARGET":
             split = "translate_train"
-        raise UserError(
-            f"{task.full_name}: no {split} files below {data}, which {strategy} needs",
-        )
+        raise UserError(f"{task.full_name}: no {split} files below {data}, which {strategy} needs")
     if over:
         return [{over: language} for language in requested or present]
     return _variants_of_sets(sets, task, given)
@@ -87,14 +83,12 @@ def _trainable(task: Task, data: str, over: str | None) -> list[str]:
 
 
 def _variants_of_sets(
-    sets: Mapping[str, list[str]],
-    task: Task,
-    given: Collection[str],
+    sets: Mapping[str, list[str]], task: Task, given: Collection[str]
 ) -> list[dict[str, str]]:
     for macro in ("TRAIN_LANGUAGES", "TRANSLATED"):
         if macro in given:
             raise UserError(
-                f"--gin.{macro} and --languages both say what is trained on: give one of them",
+                f"--gin.{macro} and --languages both say what is trained on: give one of them"
             )
     # Sets of the same languages are one, in whatever order they were given.
     names = {}
@@ -102,10 +96,7 @@ def _variants_of_sets(
         if len(set(languages)) < len(languages):
             raise UserError(f"--languages {one}: a language stands there twice")
         # The language of the gold training set stands first.
-        ordered = sorted(
-            languages,
-            key=lambda name: (name != task.trained_on, name),
-        )
+        ordered = sorted(languages, key=lambda name: (name != task.trained_on, name))
         names["+".join(ordered)] = None
     return [{"LANGUAGES": name} for name in names]
 
@@ -123,25 +114,15 @@ def lacking(text: str, task: Task, data: str) -> str:
         return "no classes or tags to label"
     if has('CLASSIFIER = "plug_in"') and task.kind not in PAIRED:
         return "no classes, tags or spans of examples in two languages"
-    reads_translations = (
-        has('TRANSLATED = "all"') or has("TARGET =") or has("LABELLED =")
-    )
+    reads_translations = has('TRANSLATED = "all"') or has("TARGET =") or has("LABELLED =")
     if reads_translations and not translated:
         return "no translated training sets"
     # Each target has a model of its own, which only its own test set can show.
-    if has("TARGET =") and not any(
-        is_tested(task, data, name) for name in translated
-    ):
+    if has("TARGET =") and not any(is_tested(task, data, name) for name in translated):
         return "no answers to test with in the languages of its translations"
     if "translate_test" in text and task.kind not in TRANSLATABLE:
-        return (
-            "answers for translated test sets that are none for the test sets"
-        )
-    if "translate_test" in text and not languages_present(
-        task,
-        data,
-        "translate_test",
-    ):
+        return "answers for translated test sets that are none for the test sets"
+    if "translate_test" in text and not languages_present(task, data, "translate_test"):
         return "no test sets translated into English"
     if has('TRAIN_LANGUAGES = "all"') and len(gold) < 2:
         return f"training sets of {', '.join(gold) or 'no language'} alone"
@@ -157,11 +138,7 @@ def is_tested(task: Task, data: str, language: str) -> bool:
     return has_gold(task, read(task, data, "test", language))
 
 
-def trained_languages(
-    variant: Mapping[str, str],
-    task: Task,
-    data: str,
-) -> dict[str, str]:
+def trained_languages(variant: Mapping[str, str], task: Task, data: str) -> dict[str, str]:
     """The macros, as gin reads them, of what a variant is trained on: gold examples where there
     are, else translated ones. {}: as the strategy says."""
     gold = languages_present(task, data, "train")

@@ -60,10 +60,7 @@ def require_folder(output: str) -> None:
 
 
 def check(
-    request: Request,
-    say: Callable[[str], None] = print,
-    devices: int | None = None,
-    jobs: int = 1,
+    request: Request, say: Callable[[str], None] = print, devices: int | None = None, jobs: int = 1
 ) -> None:
     """Raise UserError for all that can be known before any training of the sweep: settings, files,
     their faults, batches that no devices share out. devices: that a cell trains on, None: all of
@@ -101,10 +98,7 @@ class PlannedCell:
     """What it is trained on, and how many sets choose and test."""
 
 
-def planned_cells(
-    request: Request,
-    say: Callable[[str], None] = print,
-) -> Iterator[PlannedCell]:
+def planned_cells(request: Request, say: Callable[[str], None] = print) -> Iterator[PlannedCell]:
     """The cells of a sweep. What a student is trained on is there only when the teacher has
     labelled it: of these the teacher's. Raises UserError for all that their recipes are refused
     for."""
@@ -112,20 +106,13 @@ def planned_cells(
     if plan.taught:
         say(
             f"{request.called}, {request.strategy}: students are trained on what the teacher"
-            " labels, which is not counted here",
+            " labels, which is not counted here"
         )
         teacher = dataclasses.replace(request, strategy=TEACHER)
         yield from planned_cells(teacher, say)
         return
     for variant, settings in itertools.product(plan.variants, _grid(request)):
-        cell = Cell.of(
-            request.output,
-            request.task,
-            plan.strategy.stem,
-            variant,
-            settings,
-            0,
-        )
+        cell = Cell.of(request.output, request.task, plan.strategy.stem, variant, settings, 0)
         text = recipe_of(request, cell, plan.strategy, {})
         recipe, bound = _tried(text)
         folder = Path(request.output).absolute() / "cells"
@@ -171,10 +158,7 @@ def _read_by(request: Request, recipe: str, bound: Mapping[str, Any]) -> str:
 
 
 def run(
-    request: Request,
-    machine: RuntimeConfig,
-    say: Callable[[str], None] = print,
-    wait: bool = True,
+    request: Request, machine: RuntimeConfig, say: Callable[[str], None] = print, wait: bool = True
 ) -> int:
     """Run the cells that are missing, but for those that other processes are at. The exit status:
     0, that of a training that was asked to stop, or, unless it is to wait for the others, `AT_WORK`
@@ -196,41 +180,15 @@ def run(
     if plan.taught:
         # A teacher labels what the student of its seed and settings trains on.
         # Teachers are cells of `transfer`: those that are finished are not trained again.
-        status = run(
-            dataclasses.replace(request, strategy=TEACHER),
-            machine,
-            say,
-            wait,
-        )
+        status = run(dataclasses.replace(request, strategy=TEACHER), machine, say, wait)
         if status:
             return status
     jobs = []
-    for variant, settings, seed in itertools.product(
-        plan.variants,
-        grid,
-        range(request.seeds),
-    ):
-        cell = Cell.of(
-            request.output,
-            request.task,
-            plan.strategy.stem,
-            variant,
-            settings,
-            seed,
-        )
+    for variant, settings, seed in itertools.product(plan.variants, grid, range(request.seeds)):
+        cell = Cell.of(request.output, request.task, plan.strategy.stem, variant, settings, seed)
         # Called when the cell's turn has come: labelling predicts whole training sets.
         more = functools.partial(_added, request, plan, cell)
-        jobs.append(
-            CellTraining(
-                request,
-                cell,
-                plan.strategy,
-                more,
-                start,
-                machine,
-                say,
-            ),
-        )
+        jobs.append(CellTraining(request, cell, plan.strategy, more, start, machine, say))
     return share_all(jobs, say, wait)
 
 
@@ -239,14 +197,7 @@ def _added(request: Request, plan: "_Plan", cell: Cell) -> dict[str, str]:
     seed and settings are the student's."""
     if not plan.taught:
         return {}
-    teacher = Cell.of(
-        request.output,
-        request.task,
-        TEACHER,
-        {},
-        cell.settings,
-        cell.seed,
-    )
+    teacher = Cell.of(request.output, request.task, TEACHER, {}, cell.settings, cell.seed)
     return {LABELLED: repr(str(label(request, teacher, cell)))}
 
 
@@ -276,26 +227,24 @@ def _planned(request: Request, say: Callable[[str], None]) -> _Plan:
     if request.strategy == MULTI_TASK and not request.beside:
         raise UserError(
             f"--strategy {request.strategy}: several tasks are for {MULTI_TASK}, which needs two or"
-            " more",
+            " more"
         )
     if request.shares:
         require_alike(request.tasks)
     strategy = _strategy_file(request.strategy)
     text = read_text(strategy, "give a gin file, in UTF-8")
     # Read as text: it cannot be bound before a cell fills in what it leaves open.
-    required = {
-        *re.findall(r"^([A-Z_]+)\s*=\s*%gin\.REQUIRED", text, re.MULTILINE),
-    }
+    required = {*re.findall(r"^([A-Z_]+)\s*=\s*%gin\.REQUIRED", text, re.MULTILINE)}
     taught = LABELLED in required
     if taught and request.task.kind not in TAUGHT:
         raise UserError(
             f"--strategy {request.strategy}: a teacher labels classes, ranks and tags, and"
             f" {request.task.full_name} is of {request.task.kind}; multi_language trains on the"
-            " translations' own answers",
+            " translations' own answers"
         )
     if request.shares and (taught or "TARGET" in required):
         raise UserError(
-            f"--strategy {request.strategy}: its trainings are of one task each; name one",
+            f"--strategy {request.strategy}: its trainings are of one task each; name one"
         )
     over = variants(
         request.strategy,
@@ -329,16 +278,13 @@ def _strategy_file(name: str) -> Path:
         folder = find_gin("strategies/transfer.gin").parent
         known = sorted(path.stem for path in folder.glob("*.gin"))
         raise UserError(
-            f"--strategy {name}: there are {', '.join([*known, *BASELINES])}, or name a gin file",
+            f"--strategy {name}: there are {', '.join([*known, *BASELINES])}, or name a gin file"
         )
     return strategy
 
 
 def _tested_targets(
-    request: Request,
-    strategy: str,
-    over: list[dict[str, str]],
-    say: Callable[[str], None],
+    request: Request, strategy: str, over: list[dict[str, str]], say: Callable[[str], None]
 ) -> list[dict[str, str]]:
     """The variants whose target has a dev or test set. A training whose target has neither would
     choose and show nothing. Raises UserError where there is none."""
@@ -353,12 +299,10 @@ def _tested_targets(
     if passed_over:
         say(
             f"{request.called}, {strategy}: passed over, without a dev or test set:"
-            f" {', '.join(passed_over)}",
+            f" {', '.join(passed_over)}"
         )
     if not tested:
-        raise UserError(
-            f"{request.task.full_name}: {strategy} has no language to be tested in",
-        )
+        raise UserError(f"{request.task.full_name}: {strategy} has no language to be tested in")
     return tested
 
 
@@ -379,12 +323,7 @@ def _tried(text: str) -> tuple[Recipe, dict[str, Any]]:
         return recipe, values_of(config_lines())
 
 
-def _require_readable(
-    task: Task,
-    data: str,
-    bound: Mapping[str, Any],
-    sound: Sound,
-) -> None:
+def _require_readable(task: Task, data: str, bound: Mapping[str, Any], sound: Sound) -> None:
     """Raise UserError for a fault of a set that chooses or tests. sound: the sets that were read,
     which is added to: cells of a sweep share most of them."""
     for split, language in files_read(task, data, bound):
@@ -410,12 +349,7 @@ def _require_beside(
     data = request.data
     for split_macro, languages_macro in MEASURED:
         split = bound[split_macro]
-        for language in chosen_languages(
-            task,
-            data,
-            split,
-            split_list(bound[languages_macro]),
-        ):
+        for language in chosen_languages(task, data, split, split_list(bound[languages_macro])):
             read_beside = (task, f"beside {split}", language)
             if read_beside in sound:
                 continue

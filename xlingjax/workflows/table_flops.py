@@ -66,31 +66,19 @@ def training_flops(recipe: Recipe) -> TrainingFlops:
     config = bound["model"]
     steps = bound["steps"]
     entries = [in_stages(entry) for entry in bound["objectives"]]
-    taken = steps_by_stage(
-        entries,
-        steps,
-        bound.get("schedule", "alternate"),
-    )
+    taken = steps_by_stage(entries, steps, bound.get("schedule", "alternate"))
     by_stage = {}
     tokens = 0.0
     for stages in entries:
         for begin, run in stages.items():
             name = stage_name(run.objective.name, begin)
             shapes = run.batches.shapes
-            by_stage[name] = taken[name] * step_flops(
-                run.objective,
-                config,
-                shapes,
-            )
+            by_stage[name] = taken[name] * step_flops(run.objective, config, shapes)
             tokens += taken[name] * columns(run.objective, shapes)
     return TrainingFlops(steps, tokens, by_stage)
 
 
-def steps_by_stage(
-    entries: list[Mapping[int, Any]],
-    steps: int,
-    schedule: str,
-) -> dict[str, float]:
+def steps_by_stage(entries: list[Mapping[int, Any]], steps: int, schedule: str) -> dict[str, float]:
     """{stage of an objective: its steps among so many}; where turns are drawn, as many as are
     expected. entries: of each objective {first step: `ObjectiveRun`}."""
     weights = [stages[0].weight for stages in entries]
@@ -113,12 +101,7 @@ def steps_by_stage(
     return taken
 
 
-def _shares(
-    weights: list[float],
-    since: int,
-    steps: int,
-    schedule: str,
-) -> list[float]:
+def _shares(weights: list[float], since: int, steps: int, schedule: str) -> list[float]:
     """Steps of each objective among so many, of weights that have held for `since` steps."""
     if schedule == "summed":
         return [float(steps) * (weight > 0) for weight in weights]
@@ -140,11 +123,7 @@ def columns(objective: Any, shapes: Shapes) -> int:
     return rows * length
 
 
-def step_flops(
-    objective: Any,
-    config: ModelConfig,
-    shapes: Shapes,
-) -> float:
+def step_flops(objective: Any, config: ModelConfig, shapes: Shapes) -> float:
     """Of one step on one batch. Raises UserError for an objective that is not known."""
     read = {name: shapes[name] for name in objective.reads}
     counted = objective.flops_per_token(config, read)
@@ -153,18 +132,12 @@ def step_flops(
     return columns(objective, read) * counted
 
 
-def _of_several_passes(
-    objective: Any,
-    config: ModelConfig,
-    shapes: Shapes,
-) -> float:
+def _of_several_passes(objective: Any, config: ModelConfig, shapes: Shapes) -> float:
     """As `Objective.flops_per_token`."""
     for kind, count in _COUNTS.items():
         if isinstance(objective, kind):
             return count(objective, config, shapes)
-    raise UserError(
-        f"objective {objective.name}: its floating-point operations are not counted",
-    )
+    raise UserError(f"objective {objective.name}: its floating-point operations are not counted")
 
 
 def _veco(objective: VECO, config: ModelConfig, shapes: Shapes) -> float:
@@ -215,11 +188,7 @@ def _clwr(objective: CLWR, config: ModelConfig, shapes: Shapes) -> float:
     return mixtures + flops_per_token(config, length, 1.0)
 
 
-def _with_streams(
-    objective: Translation,
-    config: ModelConfig,
-    shapes: Shapes,
-) -> float:
+def _with_streams(objective: Translation, config: ModelConfig, shapes: Shapes) -> float:
     """The decoder's main stream and each predicting one that learns, of which each predicts every
     word."""
     # Fine-tuning may train the first alone.
@@ -237,11 +206,7 @@ def _with_streams(
     return total / (source + target)
 
 
-def _back_translation(
-    objective: BackTranslation,
-    config: ModelConfig,
-    shapes: Shapes,
-) -> float:
+def _back_translation(objective: BackTranslation, config: ModelConfig, shapes: Shapes) -> float:
     """The translation is written forward alone, counted as if it filled its row; then the text is
     learnt from it."""
     source = shapes["input_ids"][1]

@@ -78,10 +78,7 @@ def command_line(verb: str, *words: str) -> tuple[str, ...]:
 
 
 def command_of(
-    job: TableJob,
-    arguments: Sequence[str],
-    stop: Stop,
-    say: Callable[[str], None],
+    job: TableJob, arguments: Sequence[str], stop: Stop, say: Callable[[str], None]
 ) -> Command:
     """arguments: of the machine, for every verb that runs on one."""
     line = [*job.line]
@@ -119,7 +116,7 @@ class RecipeRun(Command):
         lines = difference(written.splitlines(), settings.splitlines())
         raise UserError(
             f"table: {self.job.folder} was trained with other settings ({lines}): choose another"
-            " --to, or delete that folder and those of the rows that start from it",
+            " --to, or delete that folder and those of the rows that start from it"
         )
 
     def run(self) -> int:

@@ -12,12 +12,7 @@ from xlingjax.training.tracker import EVALUATION, scalars
 from xlingjax.workflows import scorecard_page
 from xlingjax.workflows.bakeoff import finished
 from xlingjax.workflows.paper_tables import Table
-from xlingjax.workflows.table_jobs import (
-    THEN,
-    TRAINED_BY_RECIPE,
-    TableJob,
-    printed_by,
-)
+from xlingjax.workflows.table_jobs import THEN, TRAINED_BY_RECIPE, TableJob, printed_by
 
 PAGE = "table.md"
 
@@ -57,19 +52,10 @@ def _figures(job: TableJob) -> dict[str, Any]:
     for name, values in _evaluations(job.folder, step).items():
         for key, value in scalars(values).items():
             figures[f"{name}/{key}"] = value
-    return {
-        "row": job.row,
-        "encoder": job.encoder,
-        "step": step,
-        "by": by,
-        "figures": figures,
-    }
+    return {"row": job.row, "encoder": job.encoder, "step": step, "by": by, "figures": figures}
 
 
-def _evaluations(
-    folder: Path,
-    step: int | None,
-) -> dict[str, Mapping[str, Any]]:
+def _evaluations(folder: Path, step: int | None) -> dict[str, Mapping[str, Any]]:
     """What was measured at a step."""
     values = {}
     # They are figures of a table, so none is passed over.
@@ -80,10 +66,7 @@ def _evaluations(
     return values
 
 
-def _markdown(
-    rows: Sequence[Mapping[str, Any]],
-    commands: Sequence[TableJob],
-) -> str:
+def _markdown(rows: Sequence[Mapping[str, Any]], commands: Sequence[TableJob]) -> str:
     parts = ["# Rows"]
     if rows:
         parts.append(_grid(rows))
@@ -92,11 +75,7 @@ def _markdown(
         if printed is not None:
             command, text = printed
             # Orbax warns of every checkpoint that has no description of its own.
-            lines = [
-                line
-                for line in text.splitlines()
-                if not line.startswith("WARNING:absl:")
-            ]
+            lines = [line for line in text.splitlines() if not line.startswith("WARNING:absl:")]
             text = "\n".join(lines)
             parts.append(f"## {job.name}\n\n```\n{command}\n{text}\n```")
     return "\n\n".join(parts) + "\n"

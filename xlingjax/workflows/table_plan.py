@@ -15,12 +15,7 @@ from xlingjax.config.recipe import FOREIGN, Recipe, read_recipe
 from xlingjax.config.statements import gin_values
 from xlingjax.convert.import_model import imported
 from xlingjax.data.labelled.task import languages_present
-from xlingjax.data.sources import (
-    find_negatives,
-    find_pairs,
-    find_text,
-    split_list,
-)
+from xlingjax.data.sources import find_negatives, find_pairs, find_text, split_list
 from xlingjax.errors import UserError
 from xlingjax.model.partition import check_shares, mesh_sizes
 from xlingjax.tasks import task_named
@@ -30,18 +25,8 @@ from xlingjax.workflows.cell_mesh import idle, sizes_of
 from xlingjax.workflows.launch import evaluators_of, stages_of
 from xlingjax.workflows.paper_tables import Table, require_layers
 from xlingjax.workflows.sweep import Sound, planned_cells, require_sets
-from xlingjax.workflows.table_flops import (
-    H100,
-    UTILISATION,
-    gpu_hours,
-    training_flops,
-)
-from xlingjax.workflows.table_jobs import (
-    MEASURE,
-    SWEEP,
-    TRAINED_BY_RECIPE,
-    TableJob,
-)
+from xlingjax.workflows.table_flops import H100, UTILISATION, gpu_hours, training_flops
+from xlingjax.workflows.table_jobs import MEASURE, SWEEP, TRAINED_BY_RECIPE, TableJob
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,16 +61,12 @@ class Plan:
         for fault in self.faults:
             print(fault)
         raise UserError(
-            f"table: {len(self.faults)} of its rows cannot be run (above); nothing was trained",
+            f"table: {len(self.faults)} of its rows cannot be run (above); nothing was trained"
         )
 
 
 def planned(
-    table: Table,
-    data: str | Path,
-    output: str | Path,
-    devices: int = 1,
-    jobs: int = 1,
+    table: Table, data: str | Path, output: str | Path, devices: int = 1, jobs: int = 1
 ) -> Plan:
     """The plan of a table. devices: that a training has, none of which is touched; jobs: trainings
     side by side."""
@@ -146,9 +127,7 @@ class _Planner:
         for part in ("test", "dev"):
             present += languages_present(task, self._data, part)
         if not present:
-            raise UserError(
-                f"{task.full_name}: no test or dev files below {self._data}",
-            )
+            raise UserError(f"{task.full_name}: no test or dev files below {self._data}")
 
     def _require_run(self, encoder: str) -> None:
         read_run_record(self._run(encoder))
@@ -182,10 +161,7 @@ class _Planner:
 
     def _request(self, job: TableJob) -> Request:
         row = self._table.rows[job.row]
-        tasks = sorted(
-            map(task_named, split_list(row["task"])),
-            key=lambda task: task.name,
-        )
+        tasks = sorted(map(task_named, split_list(row["task"])), key=lambda task: task.name)
         files, overrides = job.recipe()
         grid = {}
         for macro, values in row.get("grid", {}).items():

@@ -71,15 +71,13 @@ def require_sound(row: Row) -> None:
         if not isinstance(label, str) or not _LABEL.fullmatch(label):
             raise UserError(
                 f'"then", {label!r}: a name is letters, digits, "_", "." and "-": a file is named'
-                " by it",
+                " by it"
             )
         if not isinstance(command, str):
             raise UserError(f'"then", {label!r}: {command!r} is no command')
         verb = command.split(" ")[0]
         if verb not in COMMANDS:
-            raise UserError(
-                f'"then", {label!r}: {verb!r} is not one of {", ".join(COMMANDS)}',
-            )
+            raise UserError(f'"then", {label!r}: {verb!r} is not one of {", ".join(COMMANDS)}')
         try:
             shlex.split(command)
         except ValueError as fault:
@@ -94,16 +92,12 @@ def require_sound_encoders(encoders: Mapping[str, Any]) -> None:
             continue
         try:
             if not isinstance(encoder, Mapping):
-                raise UserError(
-                    f'{encoder!r} is neither a run nor {{"recipe": ...}}',
-                )
+                raise UserError(f'{encoder!r} is neither a run nor {{"recipe": ...}}')
             _require_recipe(encoder)
             _require_fields(encoder, OF_ENCODER)
             giver = encoder.get("from")
             if giver is not None and giver not in encoders:
-                raise UserError(
-                    f'"from": {giver!r} is none of the encoders: {", ".join(encoders)}',
-                )
+                raise UserError(f'"from": {giver!r} is none of the encoders: {", ".join(encoders)}')
         except UserError as fault:
             raise UserError(f"table, encoder {name!r}: {fault}") from None
     in_order(encoders, encoders)
@@ -114,22 +108,16 @@ def _require_recipe(row: Row) -> None:
         raise UserError('say how it is trained: "recipe": "recipes/NAME.gin"')
     verb = row.get("verb", "pretrain")
     if verb not in KIND_OF_VERB:
-        raise UserError(
-            f'"verb": {verb!r} is not one of {", ".join(KIND_OF_VERB)}',
-        )
+        raise UserError(f'"verb": {verb!r} is not one of {", ".join(KIND_OF_VERB)}')
     settings = row.get("settings", [])
     if not isinstance(settings, list | tuple):
-        raise UserError(
-            f'"settings": {settings!r} must be a list of gin files and NAME=VALUE',
-        )
+        raise UserError(f'"settings": {settings!r} must be a list of gin files and NAME=VALUE')
 
 
 def _require_fields(row: Row, fields: Iterable[str]) -> None:
     strange = sorted({*row} - {*fields})
     if strange:
-        raise UserError(
-            f"{strange[0]!r} is not one of {', '.join(sorted(fields))}",
-        )
+        raise UserError(f"{strange[0]!r} is not one of {', '.join(sorted(fields))}")
 
 
 def _words(row: Row) -> list[str]:
@@ -156,15 +144,10 @@ def givers(row: Row, encoders: Mapping[str, Any]) -> list[str]:
 def given_names(row: Row, encoders: Mapping[str, Any]) -> list[str]:
     """What a row or an encoder reads of that which the table was given."""
     named = placeholders(_words(row))
-    return [
-        name for name in named if name not in encoders and name not in _OF_ROW
-    ]
+    return [name for name in named if name not in encoders and name not in _OF_ROW]
 
 
-def in_order(
-    encoders: Mapping[str, Any],
-    wanted: Iterable[str],
-) -> list[str]:
+def in_order(encoders: Mapping[str, Any], wanted: Iterable[str]) -> list[str]:
     """Of the wanted encoders and those that they start from, the ones that a recipe trains, givers
     first. Raises UserError where they start from one another."""
     ordered: dict[str, None] = {}
@@ -208,11 +191,7 @@ def command_words(command: str, values: Mapping[str, Any]) -> list[str]:
     return [filled(word, values) for word in shlex.split(command)]
 
 
-def unset(
-    row: Row,
-    encoders: Mapping[str, Any],
-    given: Mapping[str, Any],
-) -> list[str]:
+def unset(row: Row, encoders: Mapping[str, Any], given: Mapping[str, Any]) -> list[str]:
     """Of what a row and the encoders that it needs read, the names that the table was not given a
     value for. Raises UserError for a name that the table does not know."""
     rows: Sequence[Row] = [row]

@@ -30,13 +30,7 @@ def share_jobs(
         later = []
         for job in left:
             stop.leave_if_requested()
-            if done.issuperset(job.needs) and _is_done(
-                job,
-                arguments,
-                stop,
-                say,
-                told,
-            ):
+            if done.issuperset(job.needs) and _is_done(job, arguments, stop, say, told):
                 done.add(job.name)
             else:
                 later.append(job)
@@ -46,11 +40,7 @@ def share_jobs(
 
 
 def _is_done(
-    job: TableJob,
-    arguments: Sequence[str],
-    stop: Stop,
-    say: Callable[[str], None],
-    told: set[str],
+    job: TableJob, arguments: Sequence[str], stop: Stop, say: Callable[[str], None], told: set[str]
 ) -> bool:
     """Whether a job is done now; not where another command is at it. told: what was said to be."""
     if job.kind == SWEEP:

@@ -33,14 +33,12 @@ def label(request: Request, teacher: Cell, cell: Cell) -> Path:
     # The checkpoint that the teacher's scores are of.
     run = f"{teacher.folder / 'run'}@{record['select']['step']}"
     trained = open_run(run, mesh=mesh_of_all())
-    reading = reading_of(
-        values_of(bindings([str(teacher.folder / RECIPE)], ())),
-    )
+    reading = reading_of(values_of(bindings([str(teacher.folder / RECIPE)], ())))
     languages = languages_present(task, request.data, "translate_train")
     if not languages:
         raise UserError(
             f"{task.full_name}: no translated training sets below {request.data} for the teacher to"
-            " label",
+            " label"
         )
     # Whole or not at all: a student would train on what a stopped teacher left.
     partial = folder.with_name("labelled.partial")
@@ -48,20 +46,13 @@ def label(request: Request, teacher: Cell, cell: Cell) -> Path:
     for language in languages:
         records = read(task, request.data, "translate_train", language)
         outputs = predicted(trained, task, records, language, reading)
-        write_labelled(
-            labelled_path(partial, task, language),
-            _relabelled(task, records, outputs),
-        )
+        write_labelled(labelled_path(partial, task, language), _relabelled(task, records, outputs))
     shutil.rmtree(folder, ignore_errors=True)  # of a cell that was not trained
     partial.rename(folder)
     return folder
 
 
-def _relabelled(
-    task: Task,
-    records: Sequence[Any],
-    outputs: Sequence[Any],
-) -> list[Any]:
+def _relabelled(task: Task, records: Sequence[Any], outputs: Sequence[Any]) -> list[Any]:
     """The records with the outputs in place of their labels or tags."""
     labelled = []
     for record, output in zip(records, outputs, strict=True):

@@ -20,12 +20,7 @@ from xlingjax.training.checkpoint import CheckpointConfig
 from xlingjax.training.stopping import StoppingConfig
 from xlingjax.workflows.adapt_trial import steps_within
 from xlingjax.workflows.launch import evaluate, evaluators_of, launch
-from xlingjax.workflows.studied_settings import (
-    FEW_PAIRS,
-    FEWER_NEGATIVES,
-    fewest_pairs,
-    is_studied,
-)
+from xlingjax.workflows.studied_settings import FEW_PAIRS, FEWER_NEGATIVES, fewest_pairs, is_studied
 
 RECORD = "hours.json"
 """In the workdir: the hours, what the trial measured, the macros that came of it, and the
@@ -57,9 +52,7 @@ def within_hours(
     workdir = Path(workdir)
     given = {override.partition("=")[0] for override in overrides}
     if "TRAIN_STEPS" in given:
-        raise UserError(
-            "--hours and --gin.TRAIN_STEPS: both say how long it trains; give one",
-        )
+        raise UserError("--hours and --gin.TRAIN_STEPS: both say how long it trains; give one")
     # JAX settles on a platform when it is first used.
     start(machine)
     with one_run_in(workdir):
@@ -73,7 +66,7 @@ def within_hours(
         if name in given and setting not in overrides:
             raise UserError(
                 f"--gin.{name}: {workdir} was begun with --hours, which chose {setting}: leave it"
-                " out, or choose another --workdir",
+                " out, or choose another --workdir"
             )
     return [*record["settings"], *_written(record["macros"])]
 
@@ -124,7 +117,7 @@ def _begun(workdir: Path, hours: float) -> dict[str, Any] | None:
         if (workdir / "run.json").is_file():
             raise UserError(
                 f"{workdir} was begun without --hours: leave it out to go on, or choose another"
-                " --workdir",
+                " --workdir"
             )
         return None
     try:
@@ -136,12 +129,12 @@ def _begun(workdir: Path, hours: float) -> dict[str, Any] | None:
     except (ValueError, TypeError, KeyError, OSError):
         raise UserError(
             f"{path} is damaged: delete it, leave --hours out, and give the steps of"
-            f" {workdir / 'config.gin'} by --gin.TRAIN_STEPS",
+            f" {workdir / 'config.gin'} by --gin.TRAIN_STEPS"
         ) from None
     if before != hours:
         raise UserError(
             f"{workdir} was begun with --hours {before:g}: give the same to go on, or choose"
-            " another --workdir",
+            " another --workdir"
         )
     return record
 
@@ -169,9 +162,7 @@ def _tried(
             # What a trial measures is no run that anyone follows.
             dataclasses.replace(machine, wandb=""),
         ):
-            raise Stopped(
-                "stopped while its speed was measured; the same command begins again",
-            )
+            raise Stopped("stopped while its speed was measured; the same command begins again")
         speed = _speed_of(trial)
         speed["seconds_per_evaluation"] = 0.0
         if evaluators_of(recipe):
@@ -213,10 +204,7 @@ def _bare(recipe: Recipe) -> Recipe:
 def _speed_of(trial: Path) -> dict[str, float]:
     run = read_run(trial)
     seconds = sorted({line["seconds"] for line in run.metrics})
-    each = [
-        after - before
-        for before, after in zip(seconds, seconds[1:], strict=False)
-    ]
+    each = [after - before for before, after in zip(seconds, seconds[1:], strict=False)]
     counted = each[SLOW_STEPS - 1 :]
     # Objectives take turns and cost differently: a mean, without the steps that were disturbed.
     longest = 4 * statistics.median(counted)
@@ -228,11 +216,7 @@ def _speed_of(trial: Path) -> dict[str, float]:
     }
 
 
-def scaled(
-    lines: Mapping[str, str],
-    overrides: Sequence[str],
-    factor: float,
-) -> dict[str, int]:
+def scaled(lines: Mapping[str, str], overrides: Sequence[str], factor: float) -> dict[str, int]:
     """The macros of `COURSE` that a recipe sets, `factor` times as large; what an override sets
     stays. lines: as of `bindings`."""
     given = {override.partition("=")[0] for override in overrides}
@@ -242,10 +226,7 @@ def scaled(
         if name in given or not value.isascii() or not value.isdigit():
             continue
         # A share of the steps, which goes before it, needs no scaling.
-        if (
-            name == "WARMUP_STEPS"
-            and lines.get("WARMUP_SHARE", "None") != "None"
-        ):
+        if name == "WARMUP_STEPS" and lines.get("WARMUP_SHARE", "None") != "None":
             continue
         # 0 says that there is none.
         if int(value):
@@ -255,9 +236,7 @@ def scaled(
 
 def _said(record: Mapping[str, Any]) -> str:
     speed = record["speed"]
-    macros = ", ".join(
-        [*record["settings"], *_written(record["macros"])],
-    )
+    macros = ", ".join([*record["settings"], *_written(record["macros"])])
     return (
         f"measured in a trial: {speed['seconds_per_step']:.3g} s a step,"
         f" {speed['peak_memory_bytes'] / 1e9:.2f} GB; {record['evaluations']} evaluations of"

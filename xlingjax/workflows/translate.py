@@ -14,26 +14,14 @@ from typing import Any
 
 from xlingjax.data.other_formats import refuse_no_lines
 from xlingjax.errors import UserError
-from xlingjax.evaluation.metrics.text import (
-    bleu,
-    chrf,
-    rouge_l,
-    wrong_language_rate,
-)
+from xlingjax.evaluation.metrics.text import bleu, chrf, rouge_l, wrong_language_rate
 from xlingjax.inference.generate import Generator
 from xlingjax.inference.run import open_run
 from xlingjax.model.partition import mesh_of_all
 from xlingjax.runtime.signals import stopped_by
 from xlingjax.training.run_record import read_run_record
 from xlingjax.workflows.translate_input import checked, chunks, spooled, texts
-from xlingjax.workflows.translate_output import (
-    Partial,
-    Pipe,
-    made_with,
-    scored,
-    shown,
-    text_of,
-)
+from xlingjax.workflows.translate_output import Partial, Pipe, made_with, scored, shown, text_of
 from xlingjax.workflows.translate_progress import Meter
 from xlingjax.workflows.translate_request import Request, apart
 
@@ -42,10 +30,7 @@ def write(request: Request) -> None:
     """Does it, and tells on standard error what it took. Raises UserError for whatever a user can
     repair, as far as the input is a file before the first line is written."""
     apart(request)
-    for read in filter(
-        None,
-        (request.input, request.score, request.references),
-    ):
+    for read in filter(None, (request.input, request.score, request.references)):
         refuse_no_lines(read)
     generator, source = opened(request)
     lines_each = request.decoding.n_best
@@ -55,9 +40,7 @@ def write(request: Request) -> None:
     with contextlib.ExitStack() as stack:
         path = request.input or None
         # Nothing but a pipe into a pipe goes on without knowing all lines.
-        if path is None and (
-            request.output or request.score or request.references
-        ):
+        if path is None and (request.output or request.score or request.references):
             path = stack.enter_context(spooled())
         total = None
         if path is not None:
@@ -83,27 +66,13 @@ def write(request: Request) -> None:
         number = done
         for chunk in chunks(itertools.islice(rows, done, None)):
             lines, given = zip(*chunk, strict=True)
-            where: dict[str, Any] = {
-                "first": number + 1,
-                "progress": meter.batch,
-            }
+            where: dict[str, Any] = {"first": number + 1, "progress": meter.batch}
             if request.score:
-                scores = generator.score(
-                    lines,
-                    given,
-                    source,
-                    request.target,
-                    **where,
-                )
+                scores = generator.score(lines, given, source, request.target, **where)
                 output.write(map(scored, scores))
             else:
                 written = []
-                texts_of_lines = generator.generate(
-                    lines,
-                    source,
-                    request.target,
-                    **where,
-                )
+                texts_of_lines = generator.generate(lines, source, request.target, **where)
                 pairs = zip(lines, texts_of_lines, strict=True)
                 for i, (line, texts_of_line) in enumerate(pairs, number):
                     best_text = texts_of_line[0].text
@@ -131,17 +100,11 @@ def opened(request: Request) -> tuple[Generator, str]:
     if not record["model"].get("decoder_layers"):
         raise UserError(
             f"{request.run}: a run of an encoder alone, which writes nothing; give the workdir of"
-            " one with a decoder (DECODER_LAYERS above 0), trained to translate or to restore text",
+            " one with a decoder (DECODER_LAYERS above 0), trained to translate or to restore text"
         )
     others = [code for code in languages if code != request.target]
-    if (
-        request.source is None
-        and len(others) > 1
-        and request.target in languages
-    ):
-        raise UserError(
-            f"--from: which of {', '.join(others)} is the input in?",
-        )
+    if request.source is None and len(others) > 1 and request.target in languages:
+        raise UserError(f"--from: which of {', '.join(others)} is the input in?")
     mesh = mesh_of_all()
     trained = open_run(request.run, mesh=mesh)
     generator = Generator(
@@ -167,11 +130,7 @@ def opened(request: Request) -> tuple[Generator, str]:
     return generator, source
 
 
-def _note_untrained(
-    request: Request,
-    source: str,
-    stages: Mapping[str, Any],
-) -> None:
+def _note_untrained(request: Request, source: str, stages: Mapping[str, Any]) -> None:
     """Tells where a run that learnt to translate did not learn this direction."""
     # Back-translation learns all directions, whatever pairs there are.
     if source == request.target or "back_translation" in stages:
@@ -181,18 +140,10 @@ def _note_untrained(
         learnt += settings.get("directions") or ()
     direction = f"{source}-{request.target}"
     if learnt and direction not in learnt:
-        print(
-            f"note: {request.run} learnt {', '.join(learnt)}, not {direction}",
-            file=sys.stderr,
-        )
+        print(f"note: {request.run} learnt {', '.join(learnt)}, not {direction}", file=sys.stderr)
 
 
-def compared(
-    best: list[str],
-    request: Request,
-    source: str,
-    path: str,
-) -> Iterator[str]:
+def compared(best: list[str], request: Request, source: str, path: str) -> Iterator[str]:
     """A line for each metric against the references."""
     references = list(texts(request.references))
     value, signature = bleu(best, references, request.target)

@@ -41,7 +41,7 @@ def texts(path: str | Path | None) -> Iterator[str]:
             yield raw.decode(encoding).strip()
         except UnicodeDecodeError:
             raise UserError(
-                f"standard input, line {number}: invalid UTF-8; convert it, for example with iconv",
+                f"standard input, line {number}: invalid UTF-8; convert it, for example with iconv"
             ) from None
 
 
@@ -58,16 +58,13 @@ def checked(request: Request, generator: Generator, path: str) -> int:
     for chunk in chunks(texts(path)):
         generator.tokens(chunk, total + 1)
         total += len(chunk)
-    for option, other in (
-        ("--score", request.score),
-        ("--references", request.references),
-    ):
+    for option, other in (("--score", request.score), ("--references", request.references)):
         if not other:
             continue
         count = sum(1 for _ in read_lines(other))
         if count != total:
             raise UserError(
                 f"{option} {other} has {count} lines and the input {total}: give one for each line,"
-                " in order",
+                " in order"
             )
     return total

@@ -101,7 +101,7 @@ class Partial:
             except OSError as error:
                 raise UserError(
                     f"cannot write {self.partial}: {error.strerror or error}; choose another"
-                    " --output",
+                    " --output"
                 ) from None
             self._alone = stack.pop_all()
         return self
@@ -122,13 +122,11 @@ class Partial:
         except FileNotFoundError:
             raise UserError(
                 f"{self.partial} is there, and {self.record.name}, which says of what, is not:"
-                f" {remedy}",
+                f" {remedy}"
             ) from None
         differ = differences(begun, self.made_with)
         if differ:
-            raise UserError(
-                f"{self.partial} was begun with other {', '.join(differ)}: {remedy}",
-            )
+            raise UserError(f"{self.partial} was begun with other {', '.join(differ)}: {remedy}")
 
     def keep(self, lines_each: int) -> int:
         """The number of input lines that are finished; what follows the last of them is dropped."""
@@ -153,13 +151,11 @@ class Partial:
 
     def write(self, lines: Iterable[str]) -> None:
         try:
-            self.file.write(
-                "".join(f"{line}\n" for line in lines).encode("utf-8"),
-            )
+            self.file.write("".join(f"{line}\n" for line in lines).encode("utf-8"))
             self.file.flush()
         except OSError as error:
             raise UserError(
-                f"cannot write {self.partial}: {error.strerror or error}; make room, then go on",
+                f"cannot write {self.partial}: {error.strerror or error}; make room, then go on"
             ) from None
 
     def finish(self) -> None:
@@ -176,7 +172,7 @@ class Partial:
             self.partial.unlink()
         except OSError as error:
             raise UserError(
-                f"cannot write {self.path}: {error.strerror or error}; make room, then go on",
+                f"cannot write {self.path}: {error.strerror or error}; make room, then go on"
             ) from None
 
 
@@ -197,11 +193,7 @@ def differences(begun: dict[str, Any], now: dict[str, Any]) -> list[str]:
 def made_with(request: Request, source: str, path: str) -> dict[str, Any]:
     """All that the output depends on."""
     checkpoint = find_checkpoint(request.run)
-    record: dict[str, Any] = {
-        "checkpoint": str(checkpoint),
-        "from": source,
-        "to": request.target,
-    }
+    record: dict[str, Any] = {"checkpoint": str(checkpoint), "from": source, "to": request.target}
     record |= dataclasses.asdict(request.decoding)
     # As JSON gives it back: the record is compared with the one that was written.
     record["max_length"] = list(request.decoding.max_length)

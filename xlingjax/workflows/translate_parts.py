@@ -18,12 +18,7 @@ from typing import Any
 
 from xlingjax.data.compressed import pieces_of, write_as_named
 from xlingjax.data.other_formats import refuse_no_lines
-from xlingjax.data.text_files import (
-    content_hash,
-    open_bytes,
-    plain_name,
-    read_raw_lines,
-)
+from xlingjax.data.text_files import content_hash, open_bytes, plain_name, read_raw_lines
 from xlingjax.errors import UserError
 from xlingjax.inference.generate import Generator
 from xlingjax.runtime.files import require_file, require_folder, write_json
@@ -31,12 +26,7 @@ from xlingjax.runtime.records import ANY, read_record
 from xlingjax.runtime.signals import stopped_by
 from xlingjax.workflows.translate import opened
 from xlingjax.workflows.translate_input import chunks, texts
-from xlingjax.workflows.translate_output import (
-    Partial,
-    differences,
-    made_with,
-    shown,
-)
+from xlingjax.workflows.translate_output import Partial, differences, made_with, shown
 from xlingjax.workflows.translate_progress import Meter
 from xlingjax.workflows.translate_request import Request, apart
 
@@ -94,15 +84,7 @@ def write_parts(request: Request, corpus: Corpus) -> None:
         for path, of_file in zip(corpus.inputs, parts, strict=True):
             for part, lines in _lines(path, of_file, left):
                 # Whole chunks of the file, as an undivided run takes them.
-                number += _write(
-                    part,
-                    lines,
-                    request,
-                    generator,
-                    source,
-                    meter,
-                    record,
-                )
+                number += _write(part, lines, request, generator, source, meter, record)
                 meter.lines(number)
     print(meter.summary(number), file=sys.stderr)
     missing = sum(1 for part in every if not part.done())
@@ -120,9 +102,7 @@ def _outputs(request: Request, corpus: Corpus) -> list[Path]:
     """Where the text of each input goes. Raises UserError: none is named, not
     apart, or an input that cannot be read."""
     if not request.output:
-        raise UserError(
-            "parts are files: give --output, of several --input a folder",
-        )
+        raise UserError("parts are files: give --output, of several --input a folder")
     for path in corpus.inputs:
         open_bytes(path).close()
         refuse_no_lines(path)
@@ -139,18 +119,14 @@ def _outputs(request: Request, corpus: Corpus) -> list[Path]:
         if names.count(name) > 1:
             raise UserError(
                 f"--input: two files are named {name}, and would be one in {request.output};"
-                " rename one",
+                " rename one"
             )
     for path, output in itertools.product(corpus.inputs, outputs):
         apart(dataclasses.replace(request, input=path, output=str(output)))
     return outputs
 
 
-def _record(
-    request: Request,
-    corpus: Corpus,
-    source: str,
-) -> dict[str, Any]:
+def _record(request: Request, corpus: Corpus, source: str) -> dict[str, Any]:
     """All that the parts depend on."""
     record = made_with(request, source, corpus.inputs[0])
     record["input"] = [content_hash(path) for path in corpus.inputs]
@@ -169,7 +145,7 @@ def _require_same(folder: Path, record: dict[str, Any]) -> None:
     if differ:
         raise UserError(
             f"{folder} was begun with other {', '.join(differ)}: repeat the command that began it,"
-            f" or remove {folder}",
+            f" or remove {folder}"
         )
 
 
@@ -179,7 +155,7 @@ def _begin(folder: Path, record: dict[str, Any]) -> None:
         write_json(folder / MADE_WITH, record)
     except OSError as error:
         raise UserError(
-            f"cannot write {folder}: {error.strerror or error}; choose another --output",
+            f"cannot write {folder}: {error.strerror or error}; choose another --output"
         ) from None
 
 
@@ -196,9 +172,7 @@ def _parts_of(path: str, folder: Path, lines: int) -> list[Part]:
 
 
 def _lines(
-    path: str,
-    parts: Sequence[Part],
-    wanted: set[Part],
+    path: str, parts: Sequence[Part], wanted: set[Part]
 ) -> Iterator[tuple[Part, Iterator[str]]]:
     """The wanted parts and their lines, from one reading of the file; each part's must be read
     before the next."""
@@ -213,10 +187,7 @@ def _lines(
 
 
 def _check(
-    generator: Generator,
-    inputs: Sequence[str],
-    parts: Sequence[Sequence[Part]],
-    wanted: set[Part],
+    generator: Generator, inputs: Sequence[str], parts: Sequence[Sequence[Part]], wanted: set[Part]
 ) -> int:
     """The number of lines to write, none of them too long."""
     total = 0
@@ -248,11 +219,7 @@ def _write(
         rest = itertools.islice(lines, number - part.start, None)
         for chunk in chunks(rest):
             found = generator.generate(
-                chunk,
-                source,
-                request.target,
-                first=number + 1,
-                progress=meter.batch,
+                chunk, source, request.target, first=number + 1, progress=meter.batch
             )
             written: list[str] = []
             for i, of_line in enumerate(found, number):
@@ -269,11 +236,7 @@ def _joined(parts: Iterable[Part]) -> Iterator[bytes]:
             yield from pieces_of(file)
 
 
-def _join(
-    outputs: Sequence[Path],
-    parts: Sequence[Sequence[Part]],
-    folder: Path,
-) -> None:
+def _join(outputs: Sequence[Path], parts: Sequence[Sequence[Part]], folder: Path) -> None:
     try:
         for output, of_file in zip(outputs, parts, strict=True):
             output.parent.mkdir(parents=True, exist_ok=True)
@@ -286,5 +249,5 @@ def _join(
     except OSError as error:
         raise UserError(
             f"cannot join the parts of {folder}: {error.strerror or error}; make room, then give"
-            " the same command again",
+            " the same command again"
         ) from None

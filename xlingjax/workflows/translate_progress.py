@@ -3,13 +3,7 @@
 import time
 
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TextColumn,
-    TimeRemainingColumn,
-)
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 
 class Meter:
@@ -24,17 +18,9 @@ class Meter:
             TimeRemainingColumn(),
         )
         self._bar = Progress(
-            *columns,
-            console=console,
-            transient=True,
-            disable=not console.is_terminal,
+            *columns, console=console, transient=True, disable=not console.is_terminal
         )
-        self._task = self._bar.add_task(
-            "",
-            total=total,
-            completed=done,
-            rate="",
-        )
+        self._task = self._bar.add_task("", total=total, completed=done, rate="")
         self._done = done
         self._tokens = 0
         self._started = time.monotonic()
@@ -48,11 +34,7 @@ class Meter:
 
     def batch(self, lines: int, tokens: int) -> None:
         self._tokens += tokens
-        self._bar.update(
-            self._task,
-            advance=lines,
-            rate=f"{self._rate():,.0f} tokens/s",
-        )
+        self._bar.update(self._task, advance=lines, rate=f"{self._rate():,.0f} tokens/s")
 
     def lines(self, number: int) -> None:
         """So many are finished, empty ones among them."""

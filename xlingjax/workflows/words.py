@@ -36,23 +36,12 @@ def words(
         for given in similarities:
             require_apart(output, {"--similarity": given.partition("=")[2]})
     of = {
-        "dictionary": _read(
-            "--dictionary",
-            dictionaries,
-            word_embeddings.read_dictionary,
-        ),
-        "similarity": _read(
-            "--similarity",
-            similarities,
-            word_embeddings.read_similarity,
-        ),
+        "dictionary": _read("--dictionary", dictionaries, word_embeddings.read_dictionary),
+        "similarity": _read("--similarity", similarities, word_embeddings.read_similarity),
     }
     trained = open_run(run)
     # The table alone, as in XLM §4.5: no sentence is encoded.
-    table_VD = np.asarray(
-        trained.params["embeddings"]["tokens"]["embedding"],
-        np.float32,
-    )
+    table_VD = np.asarray(trained.params["embeddings"]["tokens"]["embedding"], np.float32)
     scores = {
         "dictionary": word_embeddings.score_dictionary,
         "similarity": word_embeddings.score_similarity,
@@ -67,13 +56,7 @@ def words(
     for kind, entries in of.items():
         result[kind] = {}
         for name, (languages, rows) in entries.items():
-            values = scores[kind](
-                rows,
-                languages,
-                trained.vocabulary,
-                table_VD,
-                pieces,
-            )
+            values = scores[kind](rows, languages, trained.vocabulary, table_VD, pieces)
             result[kind][name] = values
             figures = []
             for key, value in values.items():
@@ -87,9 +70,7 @@ def words(
 
 
 def _read(
-    option: str,
-    entries: Sequence[str],
-    read: Callable[[str], Any],
+    option: str, entries: Sequence[str], read: Callable[[str], Any]
 ) -> dict[str, tuple[tuple[str, str], Any]]:
     """{"en-de": (("en", "de"), what the file holds)}; of several files of one pair the name is the
     entry's."""
@@ -99,7 +80,7 @@ def _read(
         codes = name.split("-")
         if not equals or not path or len(codes) != 2 or not all(codes):
             raise UserError(
-                f"{option} {entry}: write the two languages and the file, {option} en-de=FILE",
+                f"{option} {entry}: write the two languages and the file, {option} en-de=FILE"
             )
         if not Path(path).is_file():
             raise UserError(f"{option} {entry}: missing file: {path}")

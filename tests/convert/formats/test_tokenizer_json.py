@@ -429,10 +429,7 @@ def test_the_forms_of_older_files(tmp_path):
     ):
         told["pre_tokenizer"], told["normalizer"] = (
             before,
-            {
-                "type": "Sequence",
-                "normalizers": [table, *steps],
-            },
+            {"type": "Sequence", "normalizers": [table, *steps]},
         )
         path.write_text(json.dumps(told))
         again = Vocabulary(sentencepiece_model(path), "xlmr")

@@ -5,11 +5,7 @@ import json
 import pytest
 
 from xlingjax.data.labelled.records import Tagged
-from xlingjax.data.labelled.teacher import (
-    labelled_path,
-    read_labelled,
-    write_labelled,
-)
+from xlingjax.data.labelled.teacher import labelled_path, read_labelled, write_labelled
 from xlingjax.errors import UserError
 from xlingjax.tasks import task_named
 

@@ -51,11 +51,7 @@ GOLDEN = [
     (replace(LIKE, predicate="fear"), False, "वह चूहों से डरती है।"),
     (replace(WANT, negated=True), False, "अन्ना कोई आम खरीदना नहीं चाहती।"),
     (OLD, False, "नर्स बूढ़ी है।"),
-    (
-        frame("compare", "clever", theme=ANNA, standard=PETER),
-        False,
-        "अन्ना पीटर से ज़्यादा होशियार है।",
-    ),
+    (frame("compare", "clever", theme=ANNA, standard=PETER), False, "अन्ना पीटर से ज़्यादा होशियार है।"),
     (
         Frame(
             "sequence", "then", parts=(frame("motion", "drive", agent=ANNA, goal=NP("paris")), WASH)

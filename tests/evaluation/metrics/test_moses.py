@@ -51,8 +51,7 @@ def test_steps_are_those_of_the_scripts(steps, language, line, expected):
 
 
 @pytest.mark.parametrize(
-    "steps",
-    [["tokenise"], ["tokenise", "hyphens", "compounds"], ["tokenise", "lowercase"]],
+    "steps", [["tokenise"], ["tokenise", "hyphens", "compounds"], ["tokenise", "lowercase"]]
 )
 def test_tokenised_bleu_is_nltks_of_the_tokens(steps):
     taken = moses_steps(steps, "en")

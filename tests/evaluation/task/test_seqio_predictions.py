@@ -41,11 +41,7 @@ def vocabulary(tmp_path_factory, official):
         text += [record.premise, record.hypothesis]
     write(root / "mono/de/a.txt", "\n".join(text) + "\n")
     return train_vocabulary(
-        root / "v",
-        mono=str(root / "mono"),
-        size=120,
-        character_coverage=1.0,
-        threads=1,
+        root / "v", mono=str(root / "mono"), size=120, character_coverage=1.0, threads=1
     )
 
 
@@ -83,9 +79,7 @@ def test_numbers_are_the_score_cards(official, mixtures, vocabulary, name):
     predict_fn = seqio_predict_fn(model, params, task, vocabulary, LANGUAGES, READING)
     suite = name.split("/")[0]
     evaluator = seqio.Evaluator(
-        f"{suite}_evaluated.{task.name}",
-        RecordConverter(task.kind),
-        eval_split=split,
+        f"{suite}_evaluated.{task.name}", RecordConverter(task.kind), eval_split=split
     )
     own = [one for one in evaluator.eval_tasks if one.name.rpartition(".")[2] in LANGUAGES]
     evaluator._eval_tasks = own
@@ -143,9 +137,7 @@ def test_predictions_of_a_part_are_scored(official, mixtures):
     assert 0 < len(records) < len(whole)
     for name, value in scores.items():
         by_hand = METRICS[name].compute(
-            records,
-            [["O-none"] * len(records[0].tags), *predicted[1:]],
-            "de",
+            records, [["O-none"] * len(records[0].tags), *predicted[1:]], "de"
         )
         assert value == pytest.approx(by_hand) and value < 100, name
 

@@ -27,14 +27,7 @@ WORDS, BIAS = f"{BODY}shared.weight", "final_logits_bias"
 _OF_ENCODER = f"{BODY}encoder.embed_tokens"
 _OF_DECODER = f"{BODY}decoder.embed_tokens"
 _PROJECTION = "lm_head.weight"
-TIED = dict.fromkeys(
-    (
-        f"{_OF_ENCODER}.weight",
-        f"{_OF_DECODER}.weight",
-        _PROJECTION,
-    ),
-    WORDS,
-)
+TIED = dict.fromkeys((f"{_OF_ENCODER}.weight", f"{_OF_DECODER}.weight", _PROJECTION), WORDS)
 # Under the name that our table of names makes of it.
 _BIAS_OF_HEAD = f"{BIAS}.bias"
 OUT = -1e9
@@ -46,12 +39,7 @@ LEFT = ()
 OFFSET = 2
 
 _EMBEDDINGS = {"positions": "embed_positions", "norm": "layernorm_embedding"}
-_ATTENTION = {
-    "query": "q_proj",
-    "key": "k_proj",
-    "value": "v_proj",
-    "out": "out_proj",
-}
+_ATTENTION = {"query": "q_proj", "key": "k_proj", "value": "v_proj", "out": "out_proj"}
 _LAYER = {
     **below("attention/", "self_attn.", _ATTENTION),
     "attention_norm": "self_attn_layer_norm",
@@ -89,11 +77,7 @@ def config_of(fields: Fields, name: str) -> ModelConfig:
     # Looked up for its error alone: none of the classes has a head that is read.
     fields.architecture(_HEADS, "BartModel")
     fields.only("is_encoder_decoder", True)
-    tables = fields.one_of(
-        "tie_word_embeddings",
-        {True: "shared_tokens", False: "separate"},
-        True,
-    )
+    tables = fields.one_of("tie_word_embeddings", {True: "shared_tokens", False: "separate"}, True)
     fields.only("static_position_embeddings", False)
     # Older files say in fields of their own what the class computes in any case: both must agree.
     fields.only("normalize_before", pre)
@@ -114,11 +98,7 @@ def config_of(fields: Fields, name: str) -> ModelConfig:
         norm_eps=1e-5,
         gelu=fields.one_of("activation_function", {"gelu": "exact"}, "gelu"),
         head="plain",
-        embedding_scale=fields.one_of(
-            "scale_embedding",
-            {True: True, False: False},
-            False,
-        ),
+        embedding_scale=fields.one_of("scale_embedding", {True: True, False: False}, False),
         classifier="xlmr",
         dropout=fields.rate("dropout", 0.1),
         attention_dropout=fields.rate("attention_dropout", 0.0),
@@ -139,10 +119,7 @@ def names_of(config: ModelConfig) -> Names:
     return Names(names)
 
 
-def prepared(
-    config: ModelConfig,
-    tensors: Tensors,
-) -> tuple[ModelConfig, Tensors]:
+def prepared(config: ModelConfig, tensors: Tensors) -> tuple[ModelConfig, Tensors]:
     """(the model whose head is as the bias there is, the tensors with the names of
     `MBartForConditionalGeneration`). Raises UserError for a head that is not tied to the words that
     the decoder reads."""
@@ -179,13 +156,7 @@ def unfit(config: ModelConfig) -> str:
     """Why their classes do not compute this model; "": they do. config: as our run has it, see
     `seq2seq_form`."""
     others = [
-        differing(
-            config,
-            embedding_norm=True,
-            gelu="exact",
-            streams=0,
-            segments=None,
-        ),
+        differing(config, embedding_norm=True, gelu="exact", streams=0, segments=None),
         seq2seq_form.unlike(config),
     ]
     if config.head == "transform":
@@ -197,11 +168,7 @@ def written_names(config: ModelConfig) -> Names:
     return names_of(config)
 
 
-def unfold(
-    theirs: dict[str, np.ndarray],
-    config: ModelConfig,
-    pad_id: int,
-) -> None:
+def unfold(theirs: dict[str, np.ndarray], config: ModelConfig, pad_id: int) -> None:
     """What theirs has and ours has not: positions from row 2 on, a bias of the head in any case,
     and of tables that are not tied the decoder's by its other names."""
     for side in ("encoder", "decoder"):
@@ -245,9 +212,7 @@ def described(
         "decoder_attention_heads": config.heads,
         "encoder_ffn_dim": config.ffn,
         "decoder_ffn_dim": config.ffn,
-        "max_position_embeddings": (
-            config.max_positions - config.position_offset
-        ),
+        "max_position_embeddings": (config.max_positions - config.position_offset),
         "activation_function": "gelu",
         "scale_embedding": config.embedding_scale,
         "dropout": config.dropout,

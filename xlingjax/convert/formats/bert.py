@@ -19,11 +19,7 @@ TIED = {
 }
 # A head of tags may stand beside a pooler that nothing reads: it is then no head of pairs, and
 # segments are folded.
-WITHOUT_MEANING = (
-    f"{BODY}embeddings.position_ids",
-    f"{BODY}embeddings.token_type_ids",
-    SEGMENTS,
-)
+WITHOUT_MEANING = (f"{BODY}embeddings.position_ids", f"{BODY}embeddings.token_type_ids", SEGMENTS)
 LEFT = (f"{BODY}pooler.", "cls.seq_relationship.")
 
 MODULES = {
@@ -38,10 +34,7 @@ MODULES = {
 }
 CLASSIFIERS = {
     # The same layers: the pooler is the first.
-    "xlmr": {
-        "classifier/dense": f"{BODY}pooler.dense",
-        "classifier/out": "classifier",
-    },
+    "xlmr": {"classifier/dense": f"{BODY}pooler.dense", "classifier/out": "classifier"},
     "tagging": {"classifier/out": "classifier"},
     "spans": {"classifier/out": "qa_outputs"},
 }
@@ -79,14 +72,7 @@ def names_of(config: ModelConfig) -> Names:
 def usual(tensors: Tensors) -> Tensors:
     """With the names of `BertForMaskedLM`, segment 0 in the positions. Raises UserError for a head
     that is not tied."""
-    tensors = within(
-        tensors,
-        BODY,
-        ("cls.", "classifier.", "qa_outputs."),
-        TIED,
-    )
-    pooled = {"classifier.weight", f"{BODY}pooler.dense.weight"} <= {
-        *tensors.shapes,
-    }
+    tensors = within(tensors, BODY, ("cls.", "classifier.", "qa_outputs."), TIED)
+    pooled = {"classifier.weight", f"{BODY}pooler.dense.weight"} <= {*tensors.shapes}
     pairs = pooled or "qa_outputs.weight" in tensors.shapes
     return folded(tensors, POSITIONS, SEGMENTS, pairs=pairs)

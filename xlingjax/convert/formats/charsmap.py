@@ -28,7 +28,7 @@ OUTER, INNER = "\U000e0000", "\U000e0002"
 places where a rule applies, and inside one."""
 SPACE = "▁"
 UNLIKE_NFC = frozenset(
-    "\u0307\u0345\U00011930\U000113b8\U000113bb\U000113c2\U000113c9\U0001611e\U0001611f\U00016120\U00016129\U00016d67",
+    "\u0307\u0345\U00011930\U000113b8\U000113bb\U000113c2\U000113c9\U0001611e\U0001611f\U00016120\U00016129\U00016d67"
 )
 """The last characters of the rules that NFC of the single characters does not give: scripts newer
 than Unicode 15, and, where case is folded, U+0307 after a styled I and the iota subscript of
@@ -58,7 +58,7 @@ def rules(charsmap: bytes) -> dict[str, str]:
         return dict(_walk(array, charsmap[4 + size :]))
     except (struct.error, ValueError, IndexError):
         raise UserError(
-            "the normalization table of the SentencePiece model is damaged; take the model anew",
+            "the normalization table of the SentencePiece model is damaged; take the model anew"
         ) from None
 
 
@@ -92,11 +92,7 @@ def _walk(array: np.ndarray, texts: bytes):
         bases = places ^ offsets[places]
         ends = np.flatnonzero(array[places] & 0x100)
         begins_of_texts = array[bases[ends]] & 0x7FFFFFFF
-        for child, begin in zip(
-            ends.tolist(),
-            begins_of_texts.tolist(),
-            strict=True,
-        ):
+        for child, begin in zip(ends.tolist(), begins_of_texts.tolist(), strict=True):
             replacement = texts[begin : texts.index(b"\0", begin)]
             yield keys[child].decode(), replacement.decode()
 
@@ -156,15 +152,13 @@ def _steps(charsmap: bytes) -> str:
     single = {text: made for text, made in table.items() if len(text) == 1}
     several = {text: made for text, made in table.items() if len(text) > 1}
     for text, made in several.items():
-        one_by_one = "".join(
-            single.get(character, character) for character in text
-        )
+        one_by_one = "".join(single.get(character, character) for character in text)
         composed = unicodedata.normalize("NFC", one_by_one)
         if composed != made and text[-1] not in UNLIKE_NFC:
             raise UserError(
                 f"the SentencePiece model rewrites {text!r} as {made!r}, which is no composition of"
                 " characters: tokenizer.json cannot say it; train with normalization nmt_nfkc,"
-                " nfkc or identity",
+                " nfkc or identity"
             )
     firsts = {text[0] for text in several}
     seconds = set().union(*(text[1:] for text in several))
@@ -173,9 +167,7 @@ def _steps(charsmap: bytes) -> str:
     ordered = _class(ordered_set)
     places = []
     if several:
-        places.append(
-            rf"(?=[{_class(firsts)}]{_class(seconds)}){_pattern(several)}",
-        )
+        places.append(rf"(?=[{_class(firsts)}]{_class(seconds)}){_pattern(several)}")
     places += [rf"(?m:.)(?={composing})", rf"{ordered}(?={ordered})"]
     if single:
         places.append(rf"{_class(single)}(?={_class(joining_set)})")
@@ -187,10 +179,7 @@ def _steps(charsmap: bytes) -> str:
         # a shorter rule would be tried at a place where the longer one fails.
         replace(rf"(?>{'|'.join(places)})\K", OUTER),
         replace(rf"(?<!\A|{outer})(?={composing})", INNER),
-        {
-            "type": "Precompiled",
-            "precompiled_charsmap": base64.b64encode(charsmap).decode(),
-        },
+        {"type": "Precompiled", "precompiled_charsmap": base64.b64encode(charsmap).decode()},
         replace(inner, ""),
         {"type": "NFC"},
         replace(outer, ""),
@@ -198,10 +187,7 @@ def _steps(charsmap: bytes) -> str:
     return json.dumps(steps)
 
 
-def _combining(
-    single: dict[str, str],
-    seconds: set[str],
-) -> tuple[set[str], set[str], set[str]]:
+def _combining(single: dict[str, str], seconds: set[str]) -> tuple[set[str], set[str], set[str]]:
     """(what stands in one grapheme with the character before it, what Unicode orders, what NFC may
     compose with the character before it), those of `single` that become one of them included.
     seconds: what follows the first character of a rule of several."""
@@ -230,18 +216,11 @@ def _combining(
 
 
 def replace(pattern: str, content: str) -> dict[str, Any]:
-    return {
-        "type": "Replace",
-        "pattern": {"Regex": pattern},
-        "content": content,
-    }
+    return {"type": "Replace", "pattern": {"Regex": pattern}, "content": content}
 
 
 def normalizer(
-    charsmap: bytes,
-    prefix: bool,
-    collapse: bool,
-    escape: bool,
+    charsmap: bytes, prefix: bool, collapse: bool, escape: bool
 ) -> dict[str, Any] | None:
     """The normalizer for the fields of SentencePiece's NormalizerSpec: `precompiled_charsmap`,
     `add_dummy_prefix`, `remove_extra_whitespaces`, `escape_whitespaces`. Raises UserError for a
@@ -264,9 +243,7 @@ def normalizer(
         steps.append(replace(" {2,}", " "))
         steps.append(replace(rf"[{space} ]+\z", ""))
     if escape:
-        steps.append(
-            {"type": "Replace", "pattern": {"String": " "}, "content": SPACE},
-        )
+        steps.append({"type": "Replace", "pattern": {"String": " "}, "content": SPACE})
     if not steps:
         return None
     return {"type": "Sequence", "normalizers": steps}

@@ -39,10 +39,7 @@ MODULES = {
     "encoder/layers/ffn_norm": f"{_LAYER}.norm2",
 }
 CLASSIFIERS = {
-    "xlmr": {
-        "classifier/dense": f"{BODY}pooler.dense",
-        "classifier/out": "classifier",
-    },
+    "xlmr": {"classifier/dense": f"{BODY}pooler.dense", "classifier/out": "classifier"},
     "tagging": {"classifier/out": "classifier"},
     "spans": {"classifier/out": "qa_outputs"},
 }

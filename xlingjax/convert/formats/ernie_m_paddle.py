@@ -1,13 +1,7 @@
 """ERNIE-M under Paddle's names, as PaddleNLP publishes it. Its linear layers are [in, out]."""
 
 from xlingjax.convert.formats import ernie_m
-from xlingjax.convert.formats.ernie_m import (
-    HEAD,
-    LEFT,
-    WITHOUT_MEANING,
-    config_of,
-    usual,
-)
+from xlingjax.convert.formats.ernie_m import HEAD, LEFT, WITHOUT_MEANING, config_of, usual
 from xlingjax.convert.formats.names import Names
 from xlingjax.model.config import ModelConfig
 

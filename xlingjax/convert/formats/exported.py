@@ -9,20 +9,9 @@ from typing import Any
 import jax
 import numpy as np
 
-from xlingjax.convert.formats import (
-    bart,
-    prophetnet,
-    roberta_prelayernorm,
-    xlm,
-    xlm_roberta,
-)
+from xlingjax.convert.formats import bart, prophetnet, roberta_prelayernorm, xlm, xlm_roberta
 from xlingjax.convert.formats.hugging_face import Foreign
-from xlingjax.convert.formats.names import (
-    Differing,
-    difference,
-    places,
-    to_theirs,
-)
+from xlingjax.convert.formats.names import Differing, difference, places, to_theirs
 from xlingjax.convert.formats.seq2seq_form import form_of, formed, unformed
 from xlingjax.convert.formats.tensors import safetensors
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
@@ -65,7 +54,7 @@ class Exported:
     def vocabulary_head(self) -> bool:
         """The class has one."""
         return self.architecture.endswith(
-            ("ForMaskedLM", "WithLMHeadModel", "ForConditionalGeneration"),
+            ("ForMaskedLM", "WithLMHeadModel", "ForConditionalGeneration")
         )
 
 
@@ -90,18 +79,12 @@ def exported(
         "model": dataclasses.asdict(config),
         "languages": list(languages),
         "labels": list(labels),
-        "vocabulary": {
-            "layout": vocabulary.layout,
-            "sha256": vocabulary.sha256,
-        },
+        "vocabulary": {"layout": vocabulary.layout, "sha256": vocabulary.sha256},
     }
     # Cross-attention, word recovery and other heads, lost if only the class's tensors were written.
     beside = {name: np.asarray(flat[name]) for name in without}
     return Exported(
-        family.described(form, vocabulary, labels, languages),
-        tensors,
-        beside,
-        description,
+        family.described(form, vocabulary, labels, languages), tensors, beside, description
     )
 
 
@@ -119,7 +102,7 @@ def _family(config: ModelConfig) -> Any:
             " `xlingjax generate`"
         )
     raise UserError(
-        f"no class of transformers computes model {config.name}: {'; '.join(reasons)}{remedy}",
+        f"no class of transformers computes model {config.name}: {'; '.join(reasons)}{remedy}"
     )
 
 
@@ -137,16 +120,11 @@ def embeds_languages(config: ModelConfig) -> bool:
 
 
 def in_language(
-    config: ModelConfig,
-    params: Any,
-    row: int,
-    written: int | None = None,
+    config: ModelConfig, params: Any, row: int, written: int | None = None
 ) -> tuple[ModelConfig, Any]:
     """The model for texts of one language alone: its row of the language embedding is part of what
     positions give. written: the row of what a decoder writes; None: the same."""
-    flat = {
-        name: np.asarray(value) for name, value in flattened(params).items()
-    }
+    flat = {name: np.asarray(value) for name, value in flattened(params).items()}
     if config.decoder_layers:
         if config.decoder_embeddings == "shared" and written not in (None, row):
             # Each side then has positions, and so all but the words, of its own.
@@ -162,37 +140,22 @@ def in_language(
     return config.replace(num_languages=0), nested(flat)
 
 
-def _move_into_positions(
-    flat: dict[str, np.ndarray],
-    tables: str,
-    row: int,
-) -> None:
+def _move_into_positions(flat: dict[str, np.ndarray], tables: str, row: int) -> None:
     # Both are added to every token, so one row for all of them can move into the positions.
     positions = f"{tables}positions/embedding"
     flat[positions] = flat[positions] + flat.pop(f"{tables}{_LANGUAGES}")[row]
 
 
-def without_beside(
-    config: ModelConfig,
-    params: Any,
-    made: Exported,
-) -> tuple[ModelConfig, Any]:
+def without_beside(config: ModelConfig, params: Any, made: Exported) -> tuple[ModelConfig, Any]:
     """(the model that their class computes, its parameters)."""
     # What lies beside has no part in what their class computes.
-    plain = config.replace(
-        cross_attention=False,
-        word_recovery=False,
-        paraphrase=False,
-        dan=0,
-    )
+    plain = config.replace(cross_attention=False, word_recovery=False, paraphrase=False, dan=0)
     if not embeds_languages(config):
         plain = plain.replace(num_languages=0)
     if any(name.startswith("classifier") for name in made.beside):
         plain = plain.replace(num_labels=0)
     flat = flattened(params)
-    kept = {
-        name: flat[name] for name in flattened(build_model(plain).abstract())
-    }
+    kept = {name: flat[name] for name in flattened(build_model(plain).abstract())}
     return plain, nested(kept)
 
 
@@ -210,7 +173,7 @@ def restored(folder: Path, foreign: Foreign) -> Foreign:
     except (OSError, ValueError, KeyError, TypeError, UserError) as error:
         raise UserError(
             f"{path} does not describe a model of this version of xlingjax ({error}); delete it to"
-            " read the folder without what lies beside transformers' files",
+            " read the folder without what lies beside transformers' files"
         ) from None
     family = _family(config)
     form = form_of(config)
@@ -221,12 +184,12 @@ def restored(folder: Path, foreign: Foreign) -> Foreign:
         if ours[name] != theirs.get(name):
             raise UserError(
                 f"{path} and config.json describe different models: {name} is {ours[name]!r} and"
-                f" {theirs.get(name)!r}; give files that belong together",
+                f" {theirs.get(name)!r}; give files that belong together"
             )
     if config.decoder_layers and config.head == "plain" != foreign.config.head:
         raise UserError(
             f"{path} describes a model without a bias in its head, and the weights have one; delete"
-            " it to read them as they are",
+            " it to read them as they are"
         )
     abstract = build_model(form).abstract()
     _, without = places(family.written_names(form), form, abstract)
@@ -247,13 +210,7 @@ def restored(folder: Path, foreign: Foreign) -> Foreign:
             # Of an encoder-decoder that has no bias anywhere the importer makes none.
             params[name] = np.zeros(leaf.shape, np.float32)
         else:
-            params[name] = _resized(
-                name,
-                flat[name],
-                leaf,
-                foreign.config,
-                config,
-            )
+            params[name] = _resized(name, flat[name], leaf, foreign.config, config)
     return dataclasses.replace(
         foreign,
         config=config,
@@ -268,17 +225,10 @@ def restored(folder: Path, foreign: Foreign) -> Foreign:
 
 
 def _resized(
-    name: str,
-    value: np.ndarray,
-    leaf: jax.ShapeDtypeStruct,
-    theirs: ModelConfig,
-    ours: ModelConfig,
+    name: str, value: np.ndarray, leaf: jax.ShapeDtypeStruct, theirs: ModelConfig, ours: ModelConfig
 ) -> np.ndarray:
     """Ours may count positions from another row, and have other padding behind the words."""
-    if (
-        name.endswith(POSITIONS)
-        and theirs.position_offset != ours.position_offset
-    ):
+    if name.endswith(POSITIONS) and theirs.position_offset != ours.position_offset:
         # No text reads the rows before the first position's.
         before = np.zeros((ours.position_offset, ours.dim), np.float32)
         return np.concatenate([before, value[theirs.position_offset :]])

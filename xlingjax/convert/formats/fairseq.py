@@ -24,7 +24,7 @@ def read(path: Path) -> Foreign:
     if vocabulary.size != model.config.vocab_size:
         raise UserError(
             f"{path}: its tokenizer has {vocabulary.size} pieces, it {model.config.vocab_size}"
-            " words; give the tokenizer that the model was trained with",
+            " words; give the tokenizer that the model was trained with"
         )
     return Foreign.of(model, vocabulary)
 
@@ -36,9 +36,7 @@ def params_of(path: Path) -> Converted:
     checkpoint = unpickled(path, [argparse.Namespace])
     is_table = isinstance(checkpoint, dict)
     if not is_table or not isinstance(checkpoint.get("model"), dict):
-        raise UserError(
-            f"{path} is no checkpoint of fairseq: it needs model, and args or cfg",
-        )
+        raise UserError(f"{path} is no checkpoint of fairseq: it needs model, and args or cfg")
     options = _options(path, checkpoint)
     tensors = of_torch(str(path), checkpoint["model"])
     family = fairseq_bart
@@ -46,21 +44,12 @@ def params_of(path: Path) -> Converted:
     if any(".sentence_encoder." in name for name in tensors.shapes):
         family = fairseq_xlm_roberta
     shapes = family.usual(tensors).shapes
-    for name, table in (
-        ("words", family.WORDS),
-        ("positions", family.POSITIONS),
-    ):
+    for name, table in (("words", family.WORDS), ("positions", family.POSITIONS)):
         if table not in shapes:
-            raise UserError(
-                f"{path}: neither XLM-R nor mBART of fairseq, it has no {table}",
-            )
+            raise UserError(f"{path}: neither XLM-R nor mBART of fairseq, it has no {table}")
         # fairseq sizes its tables by the dictionary, which `args` do not hold.
         options[name] = shapes[table][0]
-    return converted(
-        family,
-        family.config_of(Fields(path, options), path.stem),
-        tensors,
-    )
+    return converted(family, family.config_of(Fields(path, options), path.stem), tensors)
 
 
 def _options(path: Path, checkpoint: dict[str, Any]) -> dict[str, Any]:
@@ -71,9 +60,7 @@ def _options(path: Path, checkpoint: dict[str, Any]) -> dict[str, Any]:
     if isinstance(options, argparse.Namespace):
         options = vars(options)
     if not isinstance(options, dict):
-        raise UserError(
-            f"{path} is no checkpoint of fairseq: it needs args, or cfg with model",
-        )
+        raise UserError(f"{path} is no checkpoint of fairseq: it needs args, or cfg with model")
     return dict(options)
 
 
@@ -84,7 +71,7 @@ def _require_order(vocabulary: Vocabulary, path: Path) -> None:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError):
         raise UserError(
-            f"cannot read {path}; it names the words of the model, put it beside the checkpoint",
+            f"cannot read {path}; it names the words of the model, put it beside the checkpoint"
         ) from None
     # dict.txt has neither the four special pieces before nor <mask> behind.
     ours = vocabulary.pieces(range(4, vocabulary.size - 1))
@@ -94,9 +81,9 @@ def _require_order(vocabulary: Vocabulary, path: Path) -> None:
         if piece != word:
             raise UserError(
                 f"{path}: line {i + 1} is {word!r}, the tokenizer has {piece!r}; give files of one"
-                " model",
+                " model"
             )
     if len(theirs) != len(ours):
         raise UserError(
-            f"{path} has {len(theirs)} words, the tokenizer {len(ours)}; give files of one model",
+            f"{path} has {len(theirs)} words, the tokenizer {len(ours)}; give files of one model"
         )

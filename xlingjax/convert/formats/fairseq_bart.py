@@ -20,11 +20,7 @@ WITHOUT_MEANING = bart.WITHOUT_MEANING
 def config_of(fields: Fields, name: str) -> ModelConfig:
     """The model that `args` describe; words and positions are those of the tables. Raises UserError
     for what is not computed here."""
-    pre = fields.one_of(
-        "encoder_normalize_before",
-        {True: True, False: False},
-        False,
-    )
+    pre = fields.one_of("encoder_normalize_before", {True: True, False: False}, False)
     norm_order = "post"
     if pre:
         norm_order = "pre"
@@ -50,11 +46,7 @@ def config_of(fields: Fields, name: str) -> ModelConfig:
         gelu=fields.one_of("activation_fn", {"gelu": "exact"}, "gelu"),
         head="plain",
         # fairseq multiplies embeddings by the root of their width unless it is told not to.
-        embedding_scale=not fields.one_of(
-            "no_scale_embedding",
-            {True: True, False: False},
-            False,
-        ),
+        embedding_scale=not fields.one_of("no_scale_embedding", {True: True, False: False}, False),
         classifier="xlmr",
         dropout=fields.rate("dropout", 0.1),
         attention_dropout=fields.rate("attention_dropout", 0.0),

@@ -24,7 +24,7 @@ class Fields:
             self.values = parsed_json(path.read_text(encoding="utf-8"))
         except OSError as error:
             raise UserError(
-                f"cannot read {path}: {error.strerror}; give the folder of a Hugging Face model",
+                f"cannot read {path}: {error.strerror}; give the folder of a Hugging Face model"
             ) from None
         # Too many brackets are a RecursionError.
         except (ValueError, RecursionError):
@@ -36,21 +36,12 @@ class Fields:
         """A number of 1 or more; without a default it must be there."""
         return self.index(name, default, 1)
 
-    def index(
-        self,
-        name: str,
-        default: int | None = None,
-        least: int = 0,
-    ) -> int:
+    def index(self, name: str, default: int | None = None, least: int = 0) -> int:
         value = self.values.get(name, default)
         # To Python True is the number 1.
-        if (
-            isinstance(value, bool)
-            or not isinstance(value, int)
-            or value < least
-        ):
+        if isinstance(value, bool) or not isinstance(value, int) or value < least:
             raise UserError(
-                f"{self.path}: {name}={value!r}; it must be a whole number of at least {least}",
+                f"{self.path}: {name}={value!r}; it must be a whole number of at least {least}"
             )
         return value
 
@@ -61,7 +52,7 @@ class Fields:
         if first != second:
             raise UserError(
                 f"{self.path}: {name}={first} and {other}={second}; here encoder and decoder have"
-                " the same",
+                " the same"
             )
         return first
 
@@ -74,7 +65,7 @@ class Fields:
         name = str(named)
         if name not in known:
             raise UserError(
-                f"{self.path}: architecture {name} is not read (but {', '.join(known)})",
+                f"{self.path}: architecture {name} is not read (but {', '.join(known)})"
             )
         return known[name]
 
@@ -88,24 +79,19 @@ class Fields:
             count = self.count("num_labels", 2)
             # Before there is a name for each.
             if count > MOST["num_labels"]:
-                raise UserError(
-                    f"{self.path}: num_labels={count} is more than any model has",
-                )
+                raise UserError(f"{self.path}: num_labels={count} is more than any model has")
             named = {str(i): f"LABEL_{i}" for i in range(count)}
         numbers = [str(i) for i in range(len(named))]
         if not isinstance(named, dict) or {*named} != {*numbers}:
             raise UserError(
-                f"{self.path}: id2label={named!r} does not name the classes"
-                " 0, 1, 2, ...; repair it",
+                f"{self.path}: id2label={named!r} does not name the classes 0, 1, 2, ...; repair it"
             )
         return tuple(str(named[i]) for i in numbers)
 
     def rate(self, name: str, default: float) -> float:
         value = self.values.get(name, default)
         if isinstance(value, bool) or not isinstance(value, int | float):
-            raise UserError(
-                f"{self.path}: {name}={value!r}; it must be a number",
-            )
+            raise UserError(f"{self.path}: {name}={value!r}; it must be a number")
         return float(value)
 
     def one_of(self, name: str, meaning: dict[Any, Any], default: Any) -> Any:
@@ -116,7 +102,7 @@ class Fields:
             known = ", ".join(map(repr, meaning))
             raise UserError(
                 f"{self.path}: {name}={value!r} is not something xlingjax computes (it knows"
-                f" {known})",
+                f" {known})"
             )
         return meaning[value]
 

@@ -13,9 +13,7 @@ BEAMS = 5
 
 
 def start_of(
-    config: ModelConfig,
-    vocabulary: Vocabulary,
-    language: int | None = None,
+    config: ModelConfig, vocabulary: Vocabulary, language: int | None = None
 ) -> int | None:
     """What a decoder begins with, written in `language`; None: that depends on the language, and
     none is given."""
@@ -29,10 +27,7 @@ def start_of(
 
 
 def generation_config(
-    config: ModelConfig,
-    vocabulary: Vocabulary,
-    start: int | None,
-    never: Sequence[int],
+    config: ModelConfig, vocabulary: Vocabulary, start: int | None, never: Sequence[int]
 ) -> dict[str, Any]:
     """start: see `start_of`; never: ids that no text has."""
     decoding = Decoding()

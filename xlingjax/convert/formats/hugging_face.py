@@ -23,11 +23,7 @@ from xlingjax.convert.formats.tensors import open_tensors
 from xlingjax.data.vocabulary.fastbpe import FastBpeVocabulary
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.data.vocabulary.tokenizer import TokenizerVocabulary
-from xlingjax.data.vocabulary.tokenizer_files import (
-    PROPHETNET,
-    read_object,
-    special_of,
-)
+from xlingjax.data.vocabulary.tokenizer_files import PROPHETNET, read_object, special_of
 from xlingjax.errors import UserError
 from xlingjax.model.config import ModelConfig
 
@@ -62,18 +58,9 @@ class Foreign(Converted):
     """Where the rows of its table are in another order than ours."""
 
     @classmethod
-    def of(
-        cls,
-        model: Converted,
-        vocabulary: Vocabulary,
-        **more: Any,
-    ) -> "Foreign":
+    def of(cls, model: Converted, vocabulary: Vocabulary, **more: Any) -> "Foreign":
         notes = (*model.notes, *vocabulary.notes)
-        return cls(
-            **vars(model) | {"notes": notes},
-            vocabulary=vocabulary,
-            **more,
-        )
+        return cls(**vars(model) | {"notes": notes}, vocabulary=vocabulary, **more)
 
 
 def read(folder: Path) -> Foreign:
@@ -94,13 +81,7 @@ def read(folder: Path) -> Foreign:
         rows = language_rows(folder, config.vocab_size, vocabulary)
     if rows:
         codes = rows.codes
-    config, notes = _fitted(
-        config,
-        vocabulary,
-        len(codes),
-        model_type == "mbart",
-        folder,
-    )
+    config, notes = _fitted(config, vocabulary, len(codes), model_type == "mbart", folder)
     config = config.replace(language_tokens=len(in_order))
     notes += _other_roles(family, fields, vocabulary)
     model = converted(family, config, open_tensors(folder))
@@ -112,11 +93,7 @@ def read(folder: Path) -> Foreign:
         labels = fields.labels()
     if rows:
         return Foreign.of(
-            rows.reordered(model),
-            vocabulary,
-            languages=rows.languages,
-            labels=labels,
-            rows=rows,
+            rows.reordered(model), vocabulary, languages=rows.languages, labels=labels, rows=rows
         )
     languages = in_order
     if config.has_languages:
@@ -125,11 +102,7 @@ def read(folder: Path) -> Foreign:
 
 
 def _fitted(
-    config: ModelConfig,
-    vocabulary: Vocabulary,
-    codes: int,
-    of_languages: bool,
-    folder: Path,
+    config: ModelConfig, vocabulary: Vocabulary, codes: int, of_languages: bool, folder: Path
 ) -> tuple[ModelConfig, list[str]]:
     """The configuration with a row for each piece (and language code), its other rows kept beside;
     what is said of them. of_languages: other rows would be languages. Raises UserError for a table
@@ -146,7 +119,7 @@ def _fitted(
         where += f" and {codes} languages"
     if more < 0:
         raise UserError(
-            f"{where}: pieces without a row; give the tokenizer that the model was trained with",
+            f"{where}: pieces without a row; give the tokenizer that the model was trained with"
         )
     # Tables are padded for the speed of matrix products, or have rows for pieces to come.
     spare = more <= _SPARE
@@ -156,24 +129,17 @@ def _fitted(
     if of_languages or not (spare or padding):
         raise UserError(
             f"{where}: these are not of one model; give the tokenizer that it was trained with, or"
-            f" cut the table with transformers' resize_token_embeddings({vocabulary.size + codes})",
+            f" cut the table with transformers' resize_token_embeddings({vocabulary.size + codes})"
         )
     note = (
         f"{more} rows of the embedding table have no piece: kept, written by an export, never"
         " predicted"
     )
-    fitted = config.replace(
-        vocab_size=vocabulary.size + codes,
-        table_rows=config.vocab_size,
-    )
+    fitted = config.replace(vocab_size=vocabulary.size + codes, table_rows=config.vocab_size)
     return fitted, [note]
 
 
-def _other_roles(
-    family: ModuleType,
-    fields: Fields,
-    vocabulary: Vocabulary,
-) -> list[str]:
+def _other_roles(family: ModuleType, fields: Fields, vocabulary: Vocabulary) -> list[str]:
     """What is said of special ids that config.json and the tokenizer do not agree on: text is read
     with the tokenizer's."""
     notes = []
@@ -183,7 +149,7 @@ def _other_roles(
         if configured != ours:
             notes.append(
                 f"config.json has {key} {configured}, its tokenizer {ours}: the tokenizer's is"
-                " taken",
+                " taken"
             )
     return notes
 
@@ -226,17 +192,10 @@ def vocabulary_of(folder: Path, model_type: str = "") -> Vocabulary:
         return TokenizerVocabulary.read(folder, PROPHETNET)
     if model_type == "mbart" and (folder / "tokenizer.json").is_file():
         try:
-            return Vocabulary(
-                sentencepiece_model(folder / "tokenizer.json"),
-                "xlmr",
-            )
+            return Vocabulary(sentencepiece_model(folder / "tokenizer.json"), "xlmr")
         except UserError as error:
-            raise UserError(
-                f"{error}; mBART's is read from {TOKENIZER}: put it there",
-            ) from None
-    if (folder / "vocab.txt").is_file() or (
-        folder / "tokenizer.json"
-    ).is_file():
+            raise UserError(f"{error}; mBART's is read from {TOKENIZER}: put it there") from None
+    if (folder / "vocab.txt").is_file() or (folder / "tokenizer.json").is_file():
         return TokenizerVocabulary.read(folder)
     # Merges of XLM are of characters, with </w> at the
     # end of a word; those of RoBERTa are of bytes.
@@ -247,11 +206,11 @@ def vocabulary_of(folder: Path, model_type: str = "") -> Vocabulary:
     if model_type == "xlm":
         raise UserError(
             f"{folder} has no merges.txt beside vocab.json, and no tokenizer.json: fetch XLM's"
-            " vocabulary",
+            " vocabulary"
         )
     raise UserError(
         f"no {TOKENIZER} in {folder}, no tokenizer.json and no vocab.txt; take them from the model"
-        " that this one was continued from",
+        " that this one was continued from"
     )
 
 
@@ -262,9 +221,7 @@ def _added_beside(path: Path, vocabulary: Vocabulary) -> list[str]:
         tokens = read_object(path).get("added_tokens") or ()
         added = [token["content"] for token in tokens]
     except (OSError, ValueError, KeyError, TypeError):
-        raise UserError(
-            f"{path} is no whole tokenizer.json; fetch it again",
-        ) from None
+        raise UserError(f"{path} is no whole tokenizer.json; fetch it again") from None
     known = {*vocabulary.pieces(range(vocabulary.size))}
     if language_tokens.written(path.parent, vocabulary):
         return []

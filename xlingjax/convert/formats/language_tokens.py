@@ -34,7 +34,7 @@ def require_free(names: Sequence[str], vocabulary: Vocabulary) -> None:
         if name in pieces:
             raise UserError(
                 f"the vocabulary has a piece {name!r}, which would be the name of a language's"
-                " token: train a vocabulary without it",
+                " token: train a vocabulary without it"
             )
 
 
@@ -68,7 +68,7 @@ def _added(folder: Path) -> dict[int, str]:
         return {int(number): str(name) for number, name in found}
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         raise UserError(
-            f"{folder}: tokenizer.json or tokenizer_config.json is not whole; fetch it again",
+            f"{folder}: tokenizer.json or tokenizer_config.json is not whole; fetch it again"
         ) from None
 
 

@@ -51,10 +51,7 @@ class LanguageRows:
         # Theirs: pieces, codes, <mask>. Ours: pieces, <mask>, codes.
         last = self.pieces - 1
         codes = [last + self.codes.index(code) for code in self._sorted]
-        return np.array(
-            [*range(last), last + len(self.codes), *codes],
-            np.int32,
-        )
+        return np.array([*range(last), last + len(self.codes), *codes], np.int32)
 
     @property
     def _sorted(self) -> list[str]:
@@ -67,28 +64,12 @@ class LanguageRows:
         # A copy, since `model` keeps its own.
         table_VD = embeddings["tokens"]["embedding"].copy()
         table_VD[: config.vocab_size] = table_VD[self.theirs]
-        params = {
-            **model.params,
-            "embeddings": {**embeddings, "tokens": {"embedding": table_VD}},
-        }
-        note = NOTE.format(
-            count=len(self.codes),
-            first=self._sorted[0],
-            last=self._sorted[-1],
-        )
-        return dataclasses.replace(
-            model,
-            config=config,
-            params=params,
-            notes=(*model.notes, note),
-        )
+        params = {**model.params, "embeddings": {**embeddings, "tokens": {"embedding": table_VD}}}
+        note = NOTE.format(count=len(self.codes), first=self._sorted[0], last=self._sorted[-1])
+        return dataclasses.replace(model, config=config, params=params, notes=(*model.notes, note))
 
 
-def language_rows(
-    folder: Path,
-    rows: int,
-    vocabulary: Vocabulary,
-) -> LanguageRows | None:
+def language_rows(folder: Path, rows: int, vocabulary: Vocabulary) -> LanguageRows | None:
     """None where a table of so many rows is that of the vocabulary alone, or of none of mBART's.
     Raises UserError where the tokenizer that the folder names has other codes."""
     # config.json does not name the codes: how many rows
@@ -105,7 +86,7 @@ def language_rows(
     if named in CODES and named != fitting:
         raise UserError(
             f"{folder}: config.json has vocab_size={rows}, {count} rows behind the pieces, and the"
-            f" languages of its {named} are {len(CODES[named])}; give files that belong together",
+            f" languages of its {named} are {len(CODES[named])}; give files that belong together"
         )
     return LanguageRows(CODES[fitting], vocabulary.size)
 
@@ -117,9 +98,7 @@ def _options(path: Path) -> dict[str, Any]:
     try:
         options = parsed_json(path.read_text(encoding="utf-8"))
     except ValueError as error:
-        raise UserError(
-            f"{path} is no JSON ({error}); fetch it again",
-        ) from None
+        raise UserError(f"{path} is no JSON ({error}); fetch it again") from None
     if not isinstance(options, dict):
         return {}
     return options

@@ -19,12 +19,7 @@ from xlingjax.model.config import ModelConfig
 from xlingjax.model.params import flattened
 
 # PyTorch calls the scale of a norm and a table "weight", too.
-_PARTS = {
-    "kernel": "weight",
-    "embedding": "weight",
-    "scale": "weight",
-    "bias": "bias",
-}
+_PARTS = {"kernel": "weight", "embedding": "weight", "scale": "weight", "bias": "bias"}
 Row = tuple[str, tuple[int, ...] | None, tuple[int, ...] | None]
 """A name, the shape wanted of it (None: no such weight), the shape that it has (None: missing)."""
 OF_WORDS = ("tokens/embedding", "head/bias")
@@ -51,15 +46,11 @@ class Names:
 
 def below(ours: str, theirs: str, modules: Mapping[str, str]) -> dict[str, str]:
     """A table of modules with `ours` and `theirs` before its names."""
-    return {
-        f"{ours}{name}": f"{theirs}{other}" for name, other in modules.items()
-    }
+    return {f"{ours}{name}": f"{theirs}{other}" for name, other in modules.items()}
 
 
 def with_classifier(
-    modules: Mapping[str, str],
-    classifiers: Mapping[str, Mapping[str, str]],
-    config: ModelConfig,
+    modules: Mapping[str, str], classifiers: Mapping[str, Mapping[str, str]], config: ModelConfig
 ) -> Names:
     """The table of a model that may have one of a family's classifiers."""
     if not config.num_labels:
@@ -114,11 +105,7 @@ class Place:
         return tensors
 
 
-def places(
-    names: Names,
-    config: ModelConfig,
-    abstract: Any,
-) -> tuple[list[Place], list[str]]:
+def places(names: Names, config: ModelConfig, abstract: Any) -> tuple[list[Place], list[str]]:
     """(what of our parameters lies where in theirs, those that have no place there). abstract: ours
     as shapes."""
     table = []
@@ -157,9 +144,7 @@ def places(
 
 
 def to_ours(
-    table: Sequence[Place],
-    tensors: Tensors,
-    known: Sequence[str] = (),
+    table: Sequence[Place], tensors: Tensors, known: Sequence[str] = ()
 ) -> dict[str, np.ndarray]:
     """{our path: float32 array}.
 
@@ -178,15 +163,11 @@ def to_ours(
     rows = difference(wanted, shapes)
     if rows:
         raise Differing(tensors.origin, rows)
-    return {
-        place.ours: place.to_ours(map(tensors.read, place.theirs))
-        for place in table
-    }
+    return {place.ours: place.to_ours(map(tensors.read, place.theirs)) for place in table}
 
 
 def difference(
-    wanted: Mapping[str, tuple[int, ...]],
-    shapes: Mapping[str, tuple[int, ...]],
+    wanted: Mapping[str, tuple[int, ...]], shapes: Mapping[str, tuple[int, ...]]
 ) -> list[Row]:
     """(name, wanted shape, shape) of what is missing or of another shape, then of what is not
     wanted."""
@@ -204,15 +185,8 @@ class Differing(UserError):
     """Weights are not those that a configuration describes. The message names the first of them,
     `table` all."""
 
-    def __init__(
-        self,
-        origin: str,
-        rows: Sequence[Row],
-        description: str = "config.json",
-    ):
-        lines = [
-            (name, _size(wanted), _size(there)) for name, wanted, there in rows
-        ]
+    def __init__(self, origin: str, rows: Sequence[Row], description: str = "config.json"):
+        lines = [(name, _size(wanted), _size(there)) for name, wanted, there in rows]
         name, wanted, there = lines[0]
         # One of them in the message: the names of a whole model would hide what is to be done.
         more = ""
@@ -220,7 +194,7 @@ class Differing(UserError):
             more = f" (and {len(rows) - 1} more)"
         super().__init__(
             f"{origin}: its weights are not those that {description} describes: {name}: wanted"
-            f" {wanted}, found {there}{more}; give files that belong together",
+            f" {wanted}, found {there}{more}; give files that belong together"
         )
         lines = [("weight", "wanted", "found"), *lines]
         names_width = max(len(name) for name, _, _ in lines)

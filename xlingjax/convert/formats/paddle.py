@@ -18,9 +18,7 @@ from xlingjax.runtime.machine import first_line
 CONFIGS = ("config.json", "model_config.json")
 _NAMES = "StructuredToParameterName@@"
 """The key of Paddle's own names of the same tensors."""
-_TYPES = frozenset(
-    ["f2", "f4", "f8", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "b1"],
-)
+_TYPES = frozenset(["f2", "f4", "f8", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "b1"])
 
 
 def read(path: Path) -> Foreign:
@@ -31,7 +29,7 @@ def read(path: Path) -> Foreign:
     if vocabulary.size != model.config.vocab_size:
         raise UserError(
             f"{path}: its tokenizer has {vocabulary.size} pieces, it {model.config.vocab_size};"
-            " give the tokenizer that the model was trained with",
+            " give the tokenizer that the model was trained with"
         )
     # ERNIE-M was released without its language embedding.
     return Foreign(**vars(model), vocabulary=vocabulary, languages=())
@@ -43,9 +41,7 @@ def params_of(path: Path) -> Converted:
     configs = [path.parent / name for name in CONFIGS]
     present = [config for config in configs if config.is_file()]
     if not present:
-        raise UserError(
-            f"no {' or '.join(CONFIGS)} beside {path}; fetch it too",
-        )
+        raise UserError(f"no {' or '.join(CONFIGS)} beside {path}; fetch it too")
     fields = _flat(Fields(present[0]))
     fields.one_of("model_type", {"ernie_m": None}, None)
     return converted(
@@ -65,16 +61,14 @@ def open_arrays(path: Path) -> Tensors:
         raise UserError(f"{path} {error}") from None
     # Of many kinds: anything may stand in a pickle.
     except Exception as error:
-        raise UserError(
-            f"{path} cannot be read ({first_line(error)}); fetch it again",
-        ) from None
+        raise UserError(f"{path} cannot be read ({first_line(error)}); fetch it again") from None
     is_table = isinstance(arrays, dict)
     if is_table:
         # It is a table of names among arrays.
         arrays.pop(_NAMES, None)
     if not is_table or not all(isinstance(v, _Array) for v in arrays.values()):
         raise UserError(
-            f"{path} is no table of names and arrays; give the file of the weights alone",
+            f"{path} is no table of names and arrays; give the file of the weights alone"
         )
     shapes = {str(name): array.value.shape for name, array in arrays.items()}
     return Tensors(str(path), shapes, lambda name: arrays[name].value)
@@ -110,22 +104,14 @@ class _Array:
         order = "C"
         if by_column:
             order = "F"
-        self.value = np.frombuffer(content, kind.dtype).reshape(
-            shape,
-            order=order,
-        )
+        self.value = np.frombuffer(content, kind.dtype).reshape(shape, order=order)
 
 
 def _reconstruct(*_: Any) -> _Array:
     return _Array()
 
 
-def _frombuffer(
-    content: bytes,
-    kind: _Type,
-    shape: tuple,
-    order: str,
-) -> _Array:
+def _frombuffer(content: bytes, kind: _Type, shape: tuple, order: str) -> _Array:
     array = _Array()
     array.__setstate__((1, shape, kind, order == "F", content))
     return array
@@ -160,7 +146,7 @@ class _Unpickler(pickle.Unpickler):
         if (module, name) not in _KNOWN:
             raise UserError(
                 f"holds more than arrays ({module}.{name}), and what a pickle holds it can run:"
-                " refused",
+                " refused"
             )
         return _KNOWN[module, name]
 

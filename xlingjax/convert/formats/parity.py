@@ -83,7 +83,7 @@ def interop() -> Any:
     except ImportError:
         raise UserError(
             "comparing with transformers needs it: pip install 'xlingjax[interop]', or say"
-            " --unverified",
+            " --unverified"
         ) from None
     logging.set_verbosity_error()
     logging.disable_progress_bar()
@@ -120,19 +120,11 @@ def compare(
     kind = _compared(config, vocabulary_head)
     tokenizer, theirs = opened(folder, transformers, kind)
     most = config.max_positions - config.position_offset - bool(config.streams)
-    rows = _rows(
-        folder,
-        vocabulary,
-        tokenizer,
-        most,
-        bool(config.decoder_layers),
-    )
+    rows = _rows(folder, vocabulary, tokenizer, most, bool(config.decoder_layers))
     if order and tokenizer is not None:
         _require_codes(folder, vocabulary, tokenizer, order)
     # In float32 and with plain attention, as transformers computes.
-    model = build_model(
-        config.replace(dtype="float32", attention_backend="xla"),
-    )
+    model = build_model(config.replace(dtype="float32", attention_backend="xla"))
     run = compiled(_ours, model, None, kind)
     params = jax.device_put(params)
     difference = 0.0
@@ -167,7 +159,7 @@ def _require_computed_there(folder: Path, config: ModelConfig) -> None:
     if fields.index("pad_token_id", 0) or config.decoder_layers > config.layers:
         raise UserError(
             "transformers computes an n-stream decoder with padding 0 and no more layers than the"
-            " encoder has; say --unverified",
+            " encoder has; say --unverified"
         )
 
 
@@ -179,44 +171,28 @@ def opened(folder: Path, transformers: Any, kind: str) -> tuple[Any, Any]:
     auto, _ = _KINDS[kind]
     here = dict(local_files_only=True, trust_remote_code=False)
     # Of which transformers 5 has neither name nor tokenizer: the model is ProphetNet's.
-    cross_lingual = (
-        Fields(folder / "config.json").values.get("model_type") == CROSS_LINGUAL
-    )
-    has_tokenizer = not cross_lingual and any(
-        (folder / name).is_file() for name in _TOKENIZERS
-    )
+    cross_lingual = Fields(folder / "config.json").values.get("model_type") == CROSS_LINGUAL
+    has_tokenizer = not cross_lingual and any((folder / name).is_file() for name in _TOKENIZERS)
     try:
         tokenizer = None
         if has_tokenizer:
-            tokenizer = transformers.AutoTokenizer.from_pretrained(
-                folder,
-                **here,
-            )
+            tokenizer = transformers.AutoTokenizer.from_pretrained(folder, **here)
         if cross_lingual:
-            here["config"] = transformers.ProphetNetConfig.from_pretrained(
-                folder,
-                **here,
-            )
+            here["config"] = transformers.ProphetNetConfig.from_pretrained(folder, **here)
         model = (
-            getattr(transformers, auto)
-            .from_pretrained(folder, dtype=torch.float32, **here)
-            .eval()
+            getattr(transformers, auto).from_pretrained(folder, dtype=torch.float32, **here).eval()
         )
     except Exception as error:  # of many kinds
         why = f"{type(error).__name__}: {first_line(error)}"
         raise UserError(
             f"transformers cannot open {folder} to compare with ({why}); mend it, or say"
-            " --unverified",
+            " --unverified"
         ) from None
     return tokenizer, model
 
 
 def _batch(
-    rows: list[list[int]],
-    start: int,
-    config: ModelConfig,
-    vocabulary: Vocabulary,
-    kind: str,
+    rows: list[list[int]], start: int, config: ModelConfig, vocabulary: Vocabulary, kind: str
 ) -> dict[str, np.ndarray]:
     """Fields [`_ROWS`, length of the longest row] of the rows from `start` on; of a decoder, which
     reads the rows behind them, also `decoder_*`."""
@@ -231,16 +207,13 @@ def _batch(
     if config.segments:
         # Half of each row is a second text.
         batch["sides"] = np.broadcast_to(
-            np.arange(length) >= length // 2,
-            batch["input_ids"].shape,
+            np.arange(length) >= length // 2, batch["input_ids"].shape
         ).astype(np.int32)
     if kind == "decoder":
         other = (rows[start + 1 :] + rows)[:_ROWS]
         target = fields_of(other, length, vocabulary.pad_id, 0)
         if config.language_tokens:
-            target["input_ids"][:, 0] = (
-                vocabulary.size + number % config.language_tokens
-            )
+            target["input_ids"][:, 0] = vocabulary.size + number % config.language_tokens
         target["ids"] = target.pop("input_ids")
         batch |= {f"decoder_{name}": values for name, values in target.items()}
     return batch
@@ -275,10 +248,7 @@ def _theirs(
         for name in ("input_ids", "decoder_ids"):
             fields[name] = order.theirs[batch[name]]
     with torch.no_grad():
-        given = {
-            argument: torch.tensor(fields[name]).long()
-            for argument, name in names.items()
-        }
+        given = {argument: torch.tensor(fields[name]).long() for argument, name in names.items()}
         if config.streams:
             computed = _by_steps(theirs, given).numpy()
         elif kind == "states":
@@ -309,11 +279,7 @@ def _ours(model, kind: str, params, batch):
 
 
 def _rows(
-    folder: Path,
-    vocabulary: Vocabulary,
-    tokenizer: Any,
-    most: int,
-    alone: bool,
+    folder: Path, vocabulary: Vocabulary, tokenizer: Any, most: int, alone: bool
 ) -> list[list[int]]:
     """Ids of every sentence. alone: compared without what stands around them, where an
     encoder-decoder's source has its language or nothing. Raises UserError for one of which their
@@ -321,17 +287,10 @@ def _rows(
     rows = []
     normalize = _normalization(vocabulary, tokenizer)
     for sentence in SENTENCES:
-        ids = [
-            vocabulary.bos_id,
-            *vocabulary.encode(sentence),
-            vocabulary.eos_id,
-        ]
+        ids = [vocabulary.bos_id, *vocabulary.encode(sentence), vocabulary.eos_id]
         found = ids
         if tokenizer is not None:
-            found = tokenizer(
-                normalize(sentence),
-                add_special_tokens=not alone,
-            )["input_ids"]
+            found = tokenizer(normalize(sentence), add_special_tokens=not alone)["input_ids"]
             if alone:
                 found = [vocabulary.bos_id, *found, vocabulary.eos_id]
         # Which begins with </s>, theirs with <s>.
@@ -342,7 +301,7 @@ def _rows(
             raise UserError(
                 f"{folder}: its tokenizer and the vocabulary read here differ on {sentence!r}, from"
                 f" piece {at} on: {found[at : at + 3]} and {ids[at : at + 3]}; give files that"
-                " belong together",
+                " belong together"
             )
         rows.append(ids[:most])
     return rows
@@ -356,10 +315,7 @@ def first_difference(ids: list[int], found: list[int]) -> int:
     return 0
 
 
-def _normalization(
-    vocabulary: Vocabulary,
-    tokenizer: Any,
-) -> Callable[[str], str]:
+def _normalization(vocabulary: Vocabulary, tokenizer: Any) -> Callable[[str], str]:
     """What their tokenizer is to be given: transformers 5 makes an MBartTokenizer without the
     normalization table of the SentencePiece model, whose part is done here then."""
     backend = getattr(tokenizer, "backend_tokenizer", None)
@@ -373,10 +329,7 @@ def _normalization(
 
 
 def _require_codes(
-    folder: Path,
-    vocabulary: Vocabulary,
-    tokenizer: Any,
-    order: LanguageRows,
+    folder: Path, vocabulary: Vocabulary, tokenizer: Any, order: LanguageRows
 ) -> None:
     """Raises UserError where their tokenizer has other ids for MASK or a language."""
     theirs = order.theirs
@@ -388,15 +341,12 @@ def _require_codes(
         if found != theirs[row]:
             raise UserError(
                 f"{folder}: its tokenizer has {name} at {found}, and a table of {len(theirs)} rows"
-                f" at {theirs[row]}; give files that belong together",
+                f" at {theirs[row]}; give files that belong together"
             )
 
 
 def fields_of(
-    rows: list[list[int]],
-    length: int,
-    pad_id: int,
-    language: int,
+    rows: list[list[int]], length: int, pad_id: int, language: int
 ) -> dict[str, np.ndarray]:
     ids_BL = np.full((len(rows), length), pad_id, np.int32)
     for row, ids in zip(ids_BL, rows, strict=True):
@@ -406,10 +356,7 @@ def fields_of(
         "input_ids": ids_BL,
         "pack_ids": valid_BL.astype(np.int32),
         "language_ids": np.full_like(ids_BL, language),
-        "position_ids": np.broadcast_to(
-            np.arange(length, dtype=np.int32),
-            ids_BL.shape,
-        ),
+        "position_ids": np.broadcast_to(np.arange(length, dtype=np.int32), ids_BL.shape),
     }
 
 
@@ -432,21 +379,12 @@ def _by_steps(theirs: Any, given: dict[str, Any]) -> Any:
     ids = given.pop("decoder_input_ids")
     past = None
     logits = []
-    encoded = theirs.prophetnet.encoder(
-        given["input_ids"],
-        attention_mask=given["attention_mask"],
-    )
+    encoded = theirs.prophetnet.encoder(given["input_ids"], attention_mask=given["attention_mask"])
     for column in range(ids.shape[1]):
         step = dict(
-            decoder_input_ids=ids[:, column : column + 1],
-            past_key_values=past,
-            use_cache=True,
+            decoder_input_ids=ids[:, column : column + 1], past_key_values=past, use_cache=True
         )
-        found = theirs(
-            encoder_outputs=encoded,
-            attention_mask=given["attention_mask"],
-            **step,
-        )
+        found = theirs(encoder_outputs=encoded, attention_mask=given["attention_mask"], **step)
         past = found.past_key_values
         logits.append(found.logits[:, 0])
     return torch.stack(logits, dim=1)

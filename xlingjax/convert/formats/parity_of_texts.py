@@ -41,23 +41,17 @@ def compare_texts(
     transformers = parity.interop()
     tokenizer, theirs = parity.opened(folder, transformers, "decoder")
     _require_tokens(folder, tokenizer, vocabulary, languages)
-    model = build_model(
-        config.replace(dtype="float32", attention_backend="xla"),
-    )
+    model = build_model(config.replace(dtype="float32", attention_backend="xla"))
     longest = min(model.longest_target, LONGEST)
     most = config.max_positions - config.position_offset - bool(config.streams)
     rows = []
     for sentence in SENTENCES:
-        ids = [
-            vocabulary.bos_id,
-            *vocabulary.encode(sentence),
-            vocabulary.eos_id,
-        ]
+        ids = [vocabulary.bos_id, *vocabulary.encode(sentence), vocabulary.eos_id]
         found = tokenizer(sentence)["input_ids"]
         if found != ids:
             raise UserError(
                 f"{folder}: its tokenizer reads {sentence!r} as {found[:8]}..., and the run as"
-                f" {ids[:8]}...",
+                f" {ids[:8]}..."
             )
         rows.append(ids[:most])
     batch = parity.fields_of(rows, max(map(len, rows)), vocabulary.pad_id, 0)
@@ -76,7 +70,7 @@ def compare_texts(
         if not _as_likely(model, params, batch, row, start_B, one, other):
             raise UserError(
                 f"{folder}: of {SENTENCES[row]!r} transformers writes {other[:8]}..., and the run"
-                f" {one[:8]}...",
+                f" {one[:8]}..."
             )
         ties += 1
     told = f"texts written greedily: the same ids for {len(rows) - ties} of {len(rows)} sentences"
@@ -86,17 +80,12 @@ def compare_texts(
 
 
 def _require_tokens(
-    folder: Path,
-    tokenizer: Any,
-    vocabulary: Vocabulary,
-    languages: Sequence[str],
+    folder: Path, tokenizer: Any, vocabulary: Vocabulary, languages: Sequence[str]
 ) -> None:
     for number, name in enumerate(languages, vocabulary.size):
         found = tokenizer.convert_tokens_to_ids(name)
         if found != number:
-            raise UserError(
-                f"{folder}: transformers has {name} at {found}, not at {number}",
-            )
+            raise UserError(f"{folder}: transformers has {name} at {found}, not at {number}")
 
 
 def _written(model: Any, ids: Ids, columns: int, params, batch, start_B):
@@ -115,10 +104,7 @@ def _written(model: Any, ids: Ids, columns: int, params, batch, start_B):
 
 
 def _theirs(
-    theirs: Any,
-    batch: dict[str, np.ndarray],
-    start_B: np.ndarray,
-    columns: int,
+    theirs: Any, batch: dict[str, np.ndarray], start_B: np.ndarray, columns: int
 ) -> np.ndarray:
     """int32 [B, T], as the folder's generation_config.json has it but for the beams."""
     import torch

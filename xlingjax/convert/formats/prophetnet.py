@@ -24,19 +24,12 @@ ROLES = {"pad_id": ("pad_token_id", 0), "eos_id": ("eos_token_id", 2)}
 BODY, HEAD = "prophetnet.", None
 WORDS = f"{BODY}word_embeddings.weight"
 TIED = dict.fromkeys(
-    (
-        f"{BODY}encoder.word_embeddings.weight",
-        f"{BODY}decoder.word_embeddings.weight",
-    ),
-    WORDS,
+    (f"{BODY}encoder.word_embeddings.weight", f"{BODY}decoder.word_embeddings.weight"), WORDS
 )
 TIED["lm_head.weight"] = WORDS
 WITHOUT_MEANING = LEFT = ()
 
-_EMBEDDINGS = {
-    "positions": "position_embeddings",
-    "norm": "embeddings_layer_norm",
-}
+_EMBEDDINGS = {"positions": "position_embeddings", "norm": "embeddings_layer_norm"}
 _ATTENTION = {name: f"{name}_proj" for name in ("query", "key", "value", "out")}
 _LAYER = {
     **below("attention/", "self_attn.", _ATTENTION),
@@ -79,10 +72,7 @@ def config_of(fields: Fields, name: str) -> ModelConfig:
         decoder_layers=fields.count("num_decoder_layers"),
         decoder_embeddings="shared_tokens",
         dim=fields.count("hidden_size"),
-        heads=fields.same(
-            "num_encoder_attention_heads",
-            "num_decoder_attention_heads",
-        ),
+        heads=fields.same("num_encoder_attention_heads", "num_decoder_attention_heads"),
         ffn=fields.same("encoder_ffn_dim", "decoder_ffn_dim"),
         vocab_size=fields.count("vocab_size"),
         max_positions=fields.count("max_position_embeddings"),
@@ -133,9 +123,7 @@ def unfit(config: ModelConfig) -> str:
         others.append("decoder_embeddings='separate'")
     # transformers has room for the keys of as many layers as the encoder has.
     if config.decoder_layers > config.layers:
-        others.append(
-            f"decoder_layers={config.decoder_layers} above layers={config.layers}",
-        )
+        others.append(f"decoder_layers={config.decoder_layers} above layers={config.layers}")
     return ", ".join(filter(None, others))
 
 
@@ -143,11 +131,7 @@ def written_names(config: ModelConfig) -> Names:
     return names_of(config)
 
 
-def unfold(
-    theirs: dict[str, np.ndarray],
-    config: ModelConfig,
-    pad_id: int,
-) -> None:
+def unfold(theirs: dict[str, np.ndarray], config: ModelConfig, pad_id: int) -> None:
     """Positions that begin at row 1."""
     for side in ("encoder", "decoder"):
         name = f"{BODY}{side}.position_embeddings.weight"
@@ -177,9 +161,7 @@ def described(
         "num_decoder_attention_heads": config.heads,
         "encoder_ffn_dim": config.ffn,
         "decoder_ffn_dim": config.ffn,
-        "max_position_embeddings": (
-            config.max_positions - config.position_offset + 1
-        ),
+        "max_position_embeddings": (config.max_positions - config.position_offset + 1),
         "activation_function": "gelu",
         "ngram": config.streams,
         "num_buckets": config.relative_buckets,

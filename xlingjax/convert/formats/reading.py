@@ -36,11 +36,7 @@ class Converted:
     """What was made up or left behind."""
 
 
-def converted(
-    family: ModuleType,
-    config: ModelConfig,
-    tensors: Tensors,
-) -> Converted:
+def converted(family: ModuleType, config: ModelConfig, tensors: Tensors) -> Converted:
     """Raises `Differing` for weights that the configuration does not describe, UserError for NaN in
     them."""
     # First of all: everything below asks by the names in the family's table.
@@ -64,7 +60,7 @@ def converted(
     for name in without:
         if name not in fresh:
             raise UserError(
-                f"{tensors.origin}: such a model has no {name}, which {config.name} needs",
+                f"{tensors.origin}: such a model has no {name}, which {config.name} needs"
             )
     table = [place for place in table if place.ours not in fresh]
     wanted = set()
@@ -88,10 +84,7 @@ def _begin(names: Iterable[str], start: str | tuple[str, ...]) -> list[str]:
 
 
 def within(
-    tensors: Tensors,
-    body: str,
-    beside: tuple[str, ...],
-    tied: Mapping[str, str],
+    tensors: Tensors, body: str, beside: tuple[str, ...], tied: Mapping[str, str]
 ) -> Tensors:
     """`renamed`, with `body` before every name that does not begin with it or with one of `beside`:
     a bare model has its tensors without the name that a model with a head has for it."""
@@ -104,41 +97,28 @@ def within(
     return renamed(tensors, rename, tied)
 
 
-def renamed(
-    tensors: Tensors,
-    rename: Callable[[str], str],
-    tied: Mapping[str, str],
-) -> Tensors:
+def renamed(tensors: Tensors, rename: Callable[[str], str], tied: Mapping[str, str]) -> Tensors:
     """Each tensor under its usual name, and under one. tied: {another name of the same tensor: the
     usual one}. Raises UserError for names that are tied and tensors that are not."""
     own: dict[str, str] = {}
     for name in tensors.shapes:
         usual = rename(_today(name))
         if usual in own:
-            raise UserError(
-                f"{tensors.origin}: {name} and {own[usual]} are one weight; leave one",
-            )
+            raise UserError(f"{tensors.origin}: {name} and {own[usual]} are one weight; leave one")
         own[usual] = name
     # A pickle may hold a tied tensor under each of its names, safetensors under any one of them.
     for alias, name in tied.items():
         if alias in own and name in own:
-            if not np.array_equal(
-                tensors.fetch(own[alias]),
-                tensors.fetch(own[name]),
-            ):
+            if not np.array_equal(tensors.fetch(own[alias]), tensors.fetch(own[name])):
                 raise UserError(
                     f"{tensors.origin}: {alias} is not {name}; xlingjax has heads tied to the words"
-                    " alone",
+                    " alone"
                 )
             del own[alias]
         elif alias in own:
             own[name] = own.pop(alias)
     shapes = {name: tensors.shapes[there] for name, there in own.items()}
-    return dataclasses.replace(
-        tensors,
-        shapes=shapes,
-        fetch=lambda name: tensors.fetch(own[name]),
-    )
+    return dataclasses.replace(tensors, shapes=shapes, fetch=lambda name: tensors.fetch(own[name]))
 
 
 # Of weights that were converted from TensorFlow.
@@ -178,12 +158,7 @@ def unfused(tensors: Tensors) -> Tensors:
     return dataclasses.replace(tensors, shapes=shapes, fetch=fetch)
 
 
-def folded(
-    tensors: Tensors,
-    positions: str,
-    segments: str,
-    pairs: bool = False,
-) -> Tensors:
+def folded(tensors: Tensors, positions: str, segments: str, pairs: bool = False) -> Tensors:
     """The first row of the table `segments`, that of a text alone, becomes part of what the table
     `positions` gives. pairs: the table stays, as what each segment has beside the first; else every
     token is of that one. Raises `Differing`."""
@@ -208,17 +183,11 @@ def folded(
     del shapes[segments]
     notes = tensors.notes
     if there[0] > 1:
-        notes += (
-            f"left behind: rows of {segments} after the first, every token is of segment 0",
-        )
+        notes += (f"left behind: rows of {segments} after the first, every token is of segment 0",)
     return dataclasses.replace(tensors, shapes=shapes, fetch=fetch, notes=notes)
 
 
-def _random(
-    fresh: set[str],
-    config: ModelConfig,
-    abstract: Any,
-) -> dict[str, np.ndarray]:
+def _random(fresh: set[str], config: ModelConfig, abstract: Any) -> dict[str, np.ndarray]:
     # A fixed seed, so that every import of a model gives the same parameters.
     rng = np.random.default_rng(0)
     std = config.init_std or config.dim**-0.5

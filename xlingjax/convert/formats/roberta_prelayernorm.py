@@ -33,8 +33,7 @@ LEFT = ()
 _LAYER = BODY + "encoder.layer.{n}"
 MODULES = {
     **{
-        ours: theirs.replace(xlm_roberta.BODY, BODY)
-        for ours, theirs in xlm_roberta.MODULES.items()
+        ours: theirs.replace(xlm_roberta.BODY, BODY) for ours, theirs in xlm_roberta.MODULES.items()
     },
     "encoder/layers/attention_norm": f"{_LAYER}.attention.LayerNorm",
     "encoder/layers/ffn_norm": f"{_LAYER}.intermediate.LayerNorm",
@@ -42,10 +41,7 @@ MODULES = {
 }
 CLASSIFIERS = xlm_roberta.CLASSIFIERS
 _CLASS = "RobertaPreLayerNorm"
-_HEADS = {
-    name.replace("XLMRoberta", _CLASS): kind
-    for name, kind in xlm_roberta.HEADS.items()
-}
+_HEADS = {name.replace("XLMRoberta", _CLASS): kind for name, kind in xlm_roberta.HEADS.items()}
 
 
 def config_of(fields: Fields, name: str) -> ModelConfig:
@@ -53,10 +49,7 @@ def config_of(fields: Fields, name: str) -> ModelConfig:
     bare = f"{_CLASS}Model"
     kind = fields.architecture(_HEADS, bare)
     config = xlm_roberta.encoder_of(
-        fields,
-        name,
-        kind,
-        position_offset=fields.index("pad_token_id") + 1,
+        fields, name, kind, position_offset=fields.index("pad_token_id") + 1
     )
     head = "transform"
     if fields.values.get("architectures") == [bare]:
@@ -108,18 +101,10 @@ def _is_bare(config: ModelConfig) -> bool:
     return config.head == "tied" and kind_of(config, CLASSIFIERS) == "words"
 
 
-def unfold(
-    theirs: dict[str, np.ndarray],
-    config: ModelConfig,
-    pad_id: int,
-) -> None:
+def unfold(theirs: dict[str, np.ndarray], config: ModelConfig, pad_id: int) -> None:
     """As XLM-R's."""
     theirs[SEGMENTS] = np.zeros((1, config.dim), np.float32)
-    theirs[POSITIONS] = xlm_roberta.counted(
-        theirs[POSITIONS],
-        config.position_offset,
-        pad_id + 1,
-    )
+    theirs[POSITIONS] = xlm_roberta.counted(theirs[POSITIONS], config.position_offset, pad_id + 1)
 
 
 def described(

@@ -74,7 +74,7 @@ def read(
     """
     if layer is not None and not 0 <= layer <= config.layers:
         raise UserError(
-            f"--layer {layer}: this model has layers 0 (the embeddings) to {config.layers}",
+            f"--layer {layer}: this model has layers 0 (the embeddings) to {config.layers}"
         )
     has_modules = (folder / MODULES).is_file()
     is_described = has_modules or (folder / POOLING).is_file()
@@ -84,12 +84,7 @@ def read(
     length, unread = _length(folder, room)
     # Options for a model that is no sentence encoder by its files: they say all.
     if not is_described:
-        sentences = Sentences(
-            layer,
-            pooling or "mean",
-            prefix or "",
-            max_length=length,
-        )
+        sentences = Sentences(layer, pooling or "mean", prefix or "", max_length=length)
         reason = "as the options say"
         if not pooling:
             reason += ", pooled by the mean"
@@ -121,9 +116,7 @@ def read(
     elif why:
         sentences = dataclasses.replace(sentences, pooling=None, unread=why)
     if sentences.unread:
-        notes.append(
-            f"sentence vectors: not computed here, since {why}; --pooling sets others",
-        )
+        notes.append(f"sentence vectors: not computed here, since {why}; --pooling sets others")
     elif why:
         notes.append(_note(sentences, f"its own: {why}; not computed here"))
     else:
@@ -133,7 +126,7 @@ def read(
     if similarity != "cosine" and not normalize:
         notes.append(
             f"its sentence vectors are compared by {similarity}; retrieval and mining here, by"
-            " cosine",
+            " cosine"
         )
     return sentences, notes
 
@@ -157,7 +150,7 @@ def _modules(folder: Path) -> list[tuple[str, str]]:
             modules.append((_class_name(str(row["type"])), str(row["path"])))
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UserError(
-            f"{path} is no list of modules with type and path ({error!r}); fetch it again",
+            f"{path} is no list of modules with type and path ({error!r}); fetch it again"
         ) from None
     return modules
 
@@ -169,10 +162,7 @@ def _class_name(kind: str) -> str:
     return kind
 
 
-def _unfit(
-    modules: Sequence[tuple[str, str]],
-    description: Mapping[str, Any],
-) -> list[str]:
+def _unfit(modules: Sequence[tuple[str, str]], description: Mapping[str, Any]) -> list[str]:
     """What of the chain is not computed here, in words."""
     unfit = []
     for kind, path in modules:
@@ -187,16 +177,12 @@ def _unfit(
     if model_type != "SentenceTransformer":
         unfit.append(f"it is a {model_type}")
     if description.get("truncate_dim"):
-        unfit.append(
-            f"its vectors are cut at {description['truncate_dim']} dimensions",
-        )
+        unfit.append(f"its vectors are cut at {description['truncate_dim']} dimensions")
     return unfit
 
 
 def _pooling(
-    folder: Path,
-    modules: Sequence[tuple[str, str]],
-    prefix: str,
+    folder: Path, modules: Sequence[tuple[str, str]], prefix: str
 ) -> tuple[list[str], list[str]]:
     """(the modes of the pooling, what of it is not computed here)."""
     folders = [path for kind, path in modules if kind == "Pooling"]
@@ -204,9 +190,7 @@ def _pooling(
         return [], []
     path = folder / folders[0] / "config.json"
     if not path.is_file():
-        raise UserError(
-            f"missing file: {path}, which {MODULES} names; fetch it from the hub too",
-        )
+        raise UserError(f"missing file: {path}, which {MODULES} names; fetch it from the hub too")
     options = _object(path)
     mode = options.get("pooling_mode")
     modes = mode
@@ -215,11 +199,9 @@ def _pooling(
         modes = modes or ["mean"]
     elif isinstance(mode, str):
         modes = [mode]
-    if not isinstance(modes, list) or not all(
-        isinstance(name, str) for name in modes
-    ):
+    if not isinstance(modes, list) or not all(isinstance(name, str) for name in modes):
         raise UserError(
-            f"{path}: pooling_mode is {mode!r}, no name and no list of names; fetch it again",
+            f"{path}: pooling_mode is {mode!r}, no name and no list of names; fetch it again"
         )
     unread = []
     if prefix and not options.get("include_prompt", True):
@@ -251,36 +233,25 @@ def _length(folder: Path, room: int) -> tuple[int, list[str]]:
         return room, unread
     if (
         # Fewer than three tokens leave no room for a piece between the separators.
-        isinstance(length, bool)
-        or not isinstance(length, int | float)
-        or length < 3
+        isinstance(length, bool) or not isinstance(length, int | float) or length < 3
     ):
-        raise UserError(
-            f"{path}: a sentence cannot have {length!r} tokens at most; give 3 or more",
-        )
+        raise UserError(f"{path}: a sentence cannot have {length!r} tokens at most; give 3 or more")
     # transformers writes 1e30 where a tokenizer has no limit.
     return int(min(length, room)), unread
 
 
-def _prompts(
-    folder: Path,
-    description: Mapping[str, Any],
-) -> tuple[dict[str, str], str, list[str]]:
+def _prompts(folder: Path, description: Mapping[str, Any]) -> tuple[dict[str, str], str, list[str]]:
     """({name: prefix}, the one that every sentence gets, what is to be said)."""
     path = folder / PROMPTS
     named = description.get("prompts") or {}
     default = description.get("default_prompt_name")
     is_table = isinstance(named, dict)
-    if not is_table or not all(
-        isinstance(text, str | None) for text in named.values()
-    ):
-        raise UserError(
-            f"{path}: prompts is {named!r}, no names with their texts; fetch it again",
-        )
+    if not is_table or not all(isinstance(text, str | None) for text in named.values()):
+        raise UserError(f"{path}: prompts is {named!r}, no names with their texts; fetch it again")
     prompts = {name: text for name, text in named.items() if text}
     if default is not None and default not in named:
         raise UserError(
-            f"{path}: default_prompt_name {default!r} is none of its prompts {[*named]}",
+            f"{path}: default_prompt_name {default!r} is none of its prompts {[*named]}"
         )
     if default is not None or not prompts:
         return prompts, prompts.get(default, ""), []
@@ -293,13 +264,9 @@ def _object(path: Path) -> dict[str, Any]:
     try:
         content = parsed_json(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise UserError(
-            f"{path} is no JSON ({error}); fetch it again",
-        ) from None
+        raise UserError(f"{path} is no JSON ({error}); fetch it again") from None
     if not isinstance(content, dict):
-        raise UserError(
-            f"{path} is no object with names and values; fetch it again",
-        )
+        raise UserError(f"{path} is no object with names and values; fetch it again")
     return content
 
 

@@ -30,19 +30,11 @@ from xlingjax.runtime.files import parsed_json
 SPECIAL = ("<s>", "<pad>", "</s>", "<unk>")
 MASK = "<mask>"
 WHITE = "\t\n\v\f\r\u00a0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(
-    map(chr, range(0x2000, 0x200B)),
+    map(chr, range(0x2000, 0x200B))
 )
-METASPACE = {
-    "type": "Metaspace",
-    "replacement": SPACE,
-    "prepend_scheme": "always",
-    "split": True,
-}
+METASPACE = {"type": "Metaspace", "replacement": SPACE, "prepend_scheme": "always", "split": True}
 OWN_METASPACE = {**METASPACE, "prepend_scheme": "never"}
-WORDS = {
-    "type": "Sequence",
-    "pretokenizers": [{"type": "WhitespaceSplit"}, METASPACE],
-}
+WORDS = {"type": "Sequence", "pretokenizers": [{"type": "WhitespaceSplit"}, METASPACE]}
 
 
 def sentencepiece_model(path: Path) -> bytes:
@@ -61,17 +53,12 @@ def with_sentencepiece(vocabulary: Vocabulary) -> Vocabulary:
     cannot do."""
     if not isinstance(vocabulary, TokenizerVocabulary):
         return vocabulary
-    model = sentencepiece_model_of(
-        vocabulary.content,
-        "the run's tokenizer.json",
-    )
+    model = sentencepiece_model_of(vocabulary.content, "the run's tokenizer.json")
     made = Vocabulary(model, "xlmr")
-    if made.pieces(range(made.size)) != vocabulary.pieces(
-        range(vocabulary.size),
-    ):
+    if made.pieces(range(made.size)) != vocabulary.pieces(range(vocabulary.size)):
         raise UserError(
             "the run's tokenizer.json gives other ids than a SentencePiece model of its pieces"
-            " would",
+            " would"
         )
     return made
 
@@ -92,19 +79,15 @@ def sentencepiece_model_of(content: bytes, path: Path | str) -> bytes:
         elif kind == "BPE":
             names, scores = _bpe(model, path)
         else:
-            raise UserError(
-                f"{path}: a {kind} model; SentencePiece has Unigram and BPE",
-            )
+            raise UserError(f"{path}: a {kind} model; SentencePiece has Unigram and BPE")
         names, scores = _without_mask(tokenizer, names, scores, path)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise UserError(
-            f"{path} is no whole tokenizer.json ({type(error).__name__}: {error})",
+            f"{path} is no whole tokenizer.json ({type(error).__name__}: {error})"
         ) from None
-    if tuple(names[:4]) != SPECIAL or (
-        kind == "Unigram" and model["unk_id"] != 3
-    ):
+    if tuple(names[:4]) != SPECIAL or (kind == "Unigram" and model["unk_id"] != 3):
         raise UserError(
-            f"{path}: its first pieces are {names[:4]}, not XLM-R's {', '.join(SPECIAL)}",
+            f"{path}: its first pieces are {names[:4]}, not XLM-R's {', '.join(SPECIAL)}"
         )
     byte_fallback = bool(model.get("byte_fallback"))
     # fairseq's order of the first three; SentencePiece's models have no padding.
@@ -130,7 +113,7 @@ def sentencepiece_model_of(content: bytes, path: Path | str) -> bytes:
     if kind == "BPE" and _grouped(merges(proto)) != _grouped(_pairs(model)):
         raise UserError(
             f"{path}: its merges are not those of a SentencePiece model (all pairs that make a"
-            " piece, one piece after the other); give sentencepiece.bpe.model",
+            " piece, one piece after the other); give sentencepiece.bpe.model"
         )
     return proto.SerializeToString()
 
@@ -159,35 +142,28 @@ def _type(name: str, byte_fallback: bool) -> int:
 
 
 def _without_mask(
-    tokenizer: Any,
-    names: list[str],
-    scores: list[float],
-    path: Path | str,
+    tokenizer: Any, names: list[str], scores: list[float], path: Path | str
 ) -> tuple[list[str], list[float]]:
     """The pieces before `<mask>`, which has the last id, as a piece or an added token."""
     if names[-1] == MASK:
         names = names[:-1]
         scores = scores[:-1]
-    added = {
-        token["content"]: token["id"] for token in tokenizer["added_tokens"]
-    }
+    added = {token["content"]: token["id"] for token in tokenizer["added_tokens"]}
     foreign = sorted(added.keys() - {*SPECIAL, MASK})
     if foreign:
         raise UserError(
             f"{path}: the added token {foreign[0]!r} is none of XLM-R's; SentencePiece would cut"
-            " it up",
+            " it up"
         )
     wanted = {name: i for i, name in enumerate(SPECIAL)}
     wanted[MASK] = len(names)
     if added != wanted:
-        raise UserError(
-            f"{path}: its added tokens are {added}, not {wanted} as XLM-R's",
-        )
+        raise UserError(f"{path}: its added tokens are {added}, not {wanted} as XLM-R's")
     for token in tokenizer["added_tokens"]:
         # `lstrip` may be set: XLM-R's <mask> takes the space before it along.
         if token["rstrip"] or token["single_word"]:
             raise UserError(
-                f"{path}: {token['content']} takes the text around it along; XLM-R's does not",
+                f"{path}: {token['content']} takes the text around it along; XLM-R's does not"
             )
     return names, scores
 
@@ -198,10 +174,7 @@ def _normalization(tokenizer: Any, spec, path: Path | str) -> None:
     tables = [step for step in steps if step["type"] == "Precompiled"]
     table = b""
     if tables:
-        table = base64.b64decode(
-            tables[0]["precompiled_charsmap"],
-            validate=True,
-        )
+        table = base64.b64decode(tables[0]["precompiled_charsmap"], validate=True)
     spec.name = "tokenizer.json"
     spec.precompiled_charsmap = table
     spec.escape_whitespaces = True
@@ -210,16 +183,13 @@ def _normalization(tokenizer: Any, spec, path: Path | str) -> None:
     if before is not None and {**before, "split": True} == OWN_METASPACE:
         # Our normalizer is written from these two flags alone, so it is one of four.
         for prefix, collapse in itertools.product((True, False), repeat=2):
-            if (
-                normalizer(table, prefix, collapse, True)
-                == tokenizer["normalizer"]
-            ):
+            if normalizer(table, prefix, collapse, True) == tokenizer["normalizer"]:
                 spec.add_dummy_prefix = prefix
                 spec.remove_extra_whitespaces = collapse
                 return
         raise UserError(
             f"{path}: its normalizer is not one that SentencePiece has; give"
-            " sentencepiece.bpe.model",
+            " sentencepiece.bpe.model"
         )
     rest = [step for step in steps if step["type"] != "Precompiled"]
     foreign = [step["type"] for step in rest if not _collapses(step)]
@@ -227,14 +197,12 @@ def _normalization(tokenizer: Any, spec, path: Path | str) -> None:
         # A table that does not come first.
         foreign.append("Precompiled")
     if foreign:
-        raise UserError(
-            f"{path}: its normalizer {foreign[0]} is not one that SentencePiece has",
-        )
+        raise UserError(f"{path}: its normalizer {foreign[0]} is not one that SentencePiece has")
     stripped = {"Strip", "Replace"} == {step["type"] for step in rest}
     if before != WORDS and not (before == METASPACE and stripped):
         raise UserError(
             f"{path}: its pre-tokenizer does not split at white space and mark words with {SPACE}"
-            " (WhitespaceSplit, Metaspace), as XLM-R's does",
+            " (WhitespaceSplit, Metaspace), as XLM-R's does"
         )
     replacements = {}
     if table:
@@ -243,7 +211,7 @@ def _normalization(tokenizer: Any, spec, path: Path | str) -> None:
         if set(replacements.get(character, character)) - {" "}:
             raise UserError(
                 f"{path}: its normalizer leaves white space (tab, U+00A0) that its pre-tokenizer"
-                " splits at and SentencePiece does not",
+                " splits at and SentencePiece does not"
             )
     spec.add_dummy_prefix = True
     spec.remove_extra_whitespaces = True
@@ -264,9 +232,7 @@ def _usual(step: Any) -> Any:
         return None
     step = dict(step)
     if step["type"] == "Sequence":
-        step["pretokenizers"] = [
-            _usual(inner) for inner in step["pretokenizers"]
-        ]
+        step["pretokenizers"] = [_usual(inner) for inner in step["pretokenizers"]]
     elif step["type"] == "Metaspace":
         scheme = "never"
         if step.pop("add_prefix_space", True):
@@ -312,20 +278,16 @@ def _grouped(pairs: list[list[str]]) -> list[tuple[str, frozenset]]:
 def _bpe(model: Any, path: Path | str) -> tuple[list[str], list[float]]:
     """The pieces by id, and as scores minus the place at which the merges make them, characters
     last."""
-    for option in (
-        "continuing_subword_prefix",
-        "end_of_word_suffix",
-        "dropout",
-    ):
+    for option in ("continuing_subword_prefix", "end_of_word_suffix", "dropout"):
         if model.get(option):
             raise UserError(
                 f"{path}: a BPE model with prefixes, suffixes or dropout; SentencePiece has none"
-                " of them",
+                " of them"
             )
     if not model["fuse_unk"] or model.get("ignore_merges"):
         raise UserError(
             f"{path}: a BPE model with fuse_unk=false or ignore_merges=true; SentencePiece's is"
-            " neither",
+            " neither"
         )
     # By id: JSON keeps the order of writing, which need not be that of the ids.
     names = sorted(model["vocab"], key=model["vocab"].get)

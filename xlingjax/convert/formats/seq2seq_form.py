@@ -28,13 +28,7 @@ _TABLES = "embeddings/"
 _OF_DECODER = "decoder_embeddings/"
 _WORDS = ("tokens/", "languages/")
 # What reads a state where no norm stands before it.
-_READERS = (
-    "attention/query",
-    "attention/key",
-    "attention/value",
-    "attention/relative",
-    "ffn/in",
-)
+_READERS = ("attention/query", "attention/key", "attention/value", "attention/relative", "ffn/in")
 _WRITERS = ("attention/out", "ffn/out")
 _STATES = ("tokens", "positions", "norm", "streams")
 
@@ -46,11 +40,7 @@ def form_of(config: ModelConfig) -> ModelConfig:
     tables = config.decoder_embeddings
     if tables == "shared":
         tables = "shared_tokens"
-    return config.replace(
-        norm_eps=NORM_EPS,
-        tied_self_attention=False,
-        decoder_embeddings=tables,
-    )
+    return config.replace(norm_eps=NORM_EPS, tied_self_attention=False, decoder_embeddings=tables)
 
 
 def unlike(config: ModelConfig) -> str:
@@ -62,9 +52,7 @@ def unlike(config: ModelConfig) -> str:
 
 def formed(config: ModelConfig, params: Any) -> Any:
     """The parameters of `form_of(config)`, in NumPy."""
-    flat = {
-        name: np.asarray(value) for name, value in flattened(params).items()
-    }
+    flat = {name: np.asarray(value) for name, value in flattened(params).items()}
     if not config.decoder_layers:
         return nested(flat)
     for copy, name in _copies(config, flat).items():
@@ -80,13 +68,10 @@ def unformed(config: ModelConfig, params: Any) -> Any:
         return nested(flat)
     flat = _scaled(config, flat, 1 / _factor(config))
     for copy, name in _copies(config, flat).items():
-        if not np.array_equal(
-            flat.pop(copy),
-            _copied(config, copy, flat[name]),
-        ):
+        if not np.array_equal(flat.pop(copy), _copied(config, copy, flat[name])):
             raise UserError(
                 f"{copy} and {name} were one weight in the run that was exported, and differ:"
-                " delete xlingjax.json to read them as two",
+                " delete xlingjax.json to read them as two"
             )
     return nested(flat)
 
@@ -122,9 +107,7 @@ def _factor(config: ModelConfig) -> float:
 
 
 def _scaled(
-    config: ModelConfig,
-    flat: dict[str, np.ndarray],
-    factor: float,
+    config: ModelConfig, flat: dict[str, np.ndarray], factor: float
 ) -> dict[str, np.ndarray]:
     """All states `factor` times as large, logits as they are."""
     if factor == 1:
@@ -135,9 +118,7 @@ def _scaled(
         if exponent:
             value = value * np.float32(factor**exponent)
         # Its states meet the table of words, which is larger now, in the logits.
-        if config.norm_order == "post" and name.startswith(
-            "decoder/layers/ffn_norm/",
-        ):
+        if config.norm_order == "post" and name.startswith("decoder/layers/ffn_norm/"):
             value[-1] *= np.float32(factor**-2)
         scaled[name] = value
     return scaled

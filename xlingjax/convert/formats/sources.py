@@ -4,20 +4,11 @@ files beside it."""
 from pathlib import Path
 from types import ModuleType
 
-from xlingjax.convert.formats import (
-    fairseq,
-    hugging_face,
-    paddle,
-    xlm_checkpoint,
-)
+from xlingjax.convert.formats import fairseq, hugging_face, paddle, xlm_checkpoint
 from xlingjax.errors import UserError
 
 # By ending, since all three are pickles, which are not opened to be looked at.
-READERS: dict[str, ModuleType] = {
-    ".pt": fairseq,
-    ".pth": xlm_checkpoint,
-    ".pdparams": paddle,
-}
+READERS: dict[str, ModuleType] = {".pt": fairseq, ".pth": xlm_checkpoint, ".pdparams": paddle}
 
 
 def reader_of(source: Path) -> tuple[ModuleType, Path]:
@@ -26,8 +17,7 @@ def reader_of(source: Path) -> tuple[ModuleType, Path]:
     if source.is_file():
         if source.suffix not in READERS:
             raise UserError(
-                f"{source} is none of {', '.join(READERS)};"
-                " give the folder of a Hugging Face model",
+                f"{source} is none of {', '.join(READERS)}; give the folder of a Hugging Face model"
             )
         return READERS[source.suffix], source
     paths = sorted(source.iterdir())
@@ -39,6 +29,6 @@ def reader_of(source: Path) -> tuple[ModuleType, Path]:
         return hugging_face, source
     if len(files) > 1:
         raise UserError(
-            f"{source} holds {', '.join(path.name for path in files)}; give one of them",
+            f"{source} holds {', '.join(path.name for path in files)}; give one of them"
         )
     return READERS[files[0].suffix], files[0]

@@ -36,14 +36,14 @@ class Tensors:
         # bfloat16 is no floating-point number to NumPy: its kind is V.
         if value.dtype.kind not in "fV" and value.dtype.name != "bfloat16":
             raise UserError(
-                f"{self.origin}: {name} is {value.dtype}; weights are floating-point numbers",
+                f"{self.origin}: {name} is {value.dtype}; weights are floating-point numbers"
             )
         # Released weights may be in half precision; ours are float32 in training.
         value = np.asarray(value, np.float32)
         if not np.isfinite(value).all():
             raise UserError(
                 f"{self.origin}: {name} has {(~np.isfinite(value)).sum():,} values that are NaN or"
-                " infinite; the checkpoint is broken, take an earlier one",
+                " infinite; the checkpoint is broken, take an earlier one"
             )
         return value
 
@@ -64,21 +64,14 @@ def open_tensors(folder: Path) -> Tensors:
             shards = sorted({*shard_of.values()})
             parts = [reader(folder / shard) for shard in shards]
             return _joined(str(index), parts, shard_of)
-    there = (
-        ", ".join(sorted(path.name for path in folder.iterdir())[:8])
-        or "nothing"
-    )
+    there = ", ".join(sorted(path.name for path in folder.iterdir())[:8]) or "nothing"
     raise UserError(
         f"no weights in {folder}: looked for {SAFE} and {PICKLED}, whole or in shards; there is"
-        f" {there}",
+        f" {there}"
     )
 
 
-def _joined(
-    origin: str,
-    parts: list[Tensors],
-    index: dict[str, str] | None,
-) -> Tensors:
+def _joined(origin: str, parts: list[Tensors], index: dict[str, str] | None) -> Tensors:
     shapes = {}
     whose = {}
     for part in parts:
@@ -86,7 +79,7 @@ def _joined(
             if name in whose:
                 raise UserError(
                     f"{origin}: {name} stands in {whose[name].origin} and in {part.origin};"
-                    " leave one",
+                    " leave one"
                 )
             shapes[name] = shape
             whose[name] = part
@@ -95,7 +88,7 @@ def _joined(
         if name not in whose or Path(whose[name].origin).name != shard:
             raise UserError(
                 f"{origin}: it says that {name} lies in {shard}, where it is not; fetch the files"
-                " again",
+                " again"
             )
     return Tensors(origin, shapes, lambda name: whose[name].fetch(name))
 
@@ -107,19 +100,18 @@ def _shards(index: Path) -> dict[str, str]:
         shard_of = {str(name): str(shard) for name, shard in table.items()}
     except (OSError, ValueError, KeyError, AttributeError, TypeError):
         raise UserError(
-            f"{index} is no index of shards: it needs weight_map, {{name: file}}",
+            f"{index} is no index of shards: it needs weight_map, {{name: file}}"
         ) from None
     # A name with folders in it would read a file that nobody gave.
     for shard in {*shard_of.values()}:
         if Path(shard).name != shard or shard in ("", ".", ".."):
             raise UserError(
-                f"{index} names the shard {shard!r}, outside its own folder;"
-                " nothing of it was read",
+                f"{index} names the shard {shard!r}, outside its own folder; nothing of it was read"
             )
         if not (index.parent / shard).is_file():
             raise UserError(
                 f"{index} names the shard {shard}, which is not there; fetch all of the model's"
-                " files",
+                " files"
             )
     return shard_of
 
@@ -131,12 +123,10 @@ def safetensors(path: Path) -> Tensors:
     try:
         with safe_open(path, framework="numpy") as file:
             names = list(file.keys())
-            shapes = {
-                name: tuple(file.get_slice(name).get_shape()) for name in names
-            }
+            shapes = {name: tuple(file.get_slice(name).get_shape()) for name in names}
     except (SafetensorError, OSError, ValueError, struct.error) as error:
         raise UserError(
-            f"{path} is no whole safetensors file ({first_line(error)}); fetch it again",
+            f"{path} is no whole safetensors file ({first_line(error)}); fetch it again"
         ) from None
 
     # Opened for each tensor, so that no file stays open as long as the model is read.
@@ -153,12 +143,8 @@ def _pickled(path: Path) -> Tensors:
 
 # What PyTorch's restricted reader may import comes from these packages (argparse: options beside
 # the weights of fairseq and XLM).
-_TENSOR_PACKAGES = frozenset(
-    {"torch", "collections", "numpy", "_codecs", "argparse"},
-)
-_REFUSED = (
-    "holds more than tensors, and what a pickle holds it can run: refused"
-)
+_TENSOR_PACKAGES = frozenset({"torch", "collections", "numpy", "_codecs", "argparse"})
+_REFUSED = "holds more than tensors, and what a pickle holds it can run: refused"
 
 
 def _names_only_tensors(path: Path) -> bool:
@@ -188,10 +174,7 @@ def _imports_only_tensors(file: IO[bytes]) -> bool:
             # PyTorch writes protocol 2, whose imports are named in the open.
             if opcode.name in ("STACK_GLOBAL", "INST"):
                 return False
-            if (
-                opcode.name == "GLOBAL"
-                and re.split("[. ]", name)[0] not in _TENSOR_PACKAGES
-            ):
+            if opcode.name == "GLOBAL" and re.split("[. ]", name)[0] not in _TENSOR_PACKAGES:
                 return False
     return True
 
@@ -208,16 +191,13 @@ def unpickled(path: Path, known: Sequence[type] = ()) -> Any:
     except ImportError:
         raise UserError(
             f"{path} is a pickle of PyTorch: pip install 'xlingjax[interop]' to read it, or give"
-            f" its {SAFE}",
+            f" its {SAFE}"
         ) from None
     try:
         with torch.serialization.safe_globals([*known]):
             # Only the newer of PyTorch's formats, a zip file, can be mapped.
             return torch.load(
-                path,
-                map_location="cpu",
-                weights_only=True,
-                mmap=zipfile.is_zipfile(path),
+                path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path)
             )
     # PyTorch raises a dozen kinds, and has none for what its restricted reader refuses.
     except Exception as error:
@@ -235,11 +215,9 @@ def of_torch(origin: str, table: Any) -> Tensors:
     import torch
 
     is_table = isinstance(table, dict)
-    if not is_table or not all(
-        isinstance(v, torch.Tensor) for v in table.values()
-    ):
+    if not is_table or not all(isinstance(v, torch.Tensor) for v in table.values()):
         raise UserError(
-            f"{origin} is no table of names and tensors; give the file of the weights alone",
+            f"{origin} is no table of names and tensors; give the file of the weights alone"
         )
 
     def fetch(name: str) -> np.ndarray:

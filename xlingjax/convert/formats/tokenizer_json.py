@@ -29,9 +29,7 @@ NEVER = -1e6
 
 
 def tokenizer_files(
-    vocabulary: Vocabulary,
-    max_length: int,
-    languages: Sequence[str] | None = None,
+    vocabulary: Vocabulary, max_length: int, languages: Sequence[str] | None = None
 ) -> dict[str, bytes]:
     """{file name: content} of what transformers' AutoTokenizer opens; `max_length` in tokens,
     specials counted.
@@ -52,8 +50,7 @@ def tokenizer_files(
             # An encoder-decoder of transformers has no segments, and `generate` refuses them.
             config["model_input_names"] = ["input_ids", "attention_mask"]
             config["added_tokens_decoder"] = {
-                str(number): _added(name)
-                for number, name in enumerate(languages, vocabulary.size)
+                str(number): _added(name) for number, name in enumerate(languages, vocabulary.size)
             }
         return {**files, "tokenizer_config.json": _bytes(config, indent=2)}
     names = _names(vocabulary)
@@ -80,23 +77,15 @@ def tokenizer_files(
         tokens = list(content.get("added_tokens") or ())
         for number, name in enumerate(languages, vocabulary.size):
             tokens.append({"id": number, **_added(name)})
-        content |= {
-            "added_tokens": tokens,
-            "post_processor": _template(vocabulary, names),
-        }
-    files = {
-        "tokenizer.json": _bytes(content),
-        "tokenizer_config.json": _bytes(config, indent=2),
-    }
+        content |= {"added_tokens": tokens, "post_processor": _template(vocabulary, names)}
+    files = {"tokenizer.json": _bytes(content), "tokenizer_config.json": _bytes(config, indent=2)}
     if vocabulary.layout == "xlmr":
         files["sentencepiece.bpe.model"] = vocabulary.model_bytes
     return files
 
 
 def _bytes(content: Any, indent: int | None = None) -> bytes:
-    return (
-        json.dumps(content, ensure_ascii=False, indent=indent) + "\n"
-    ).encode()
+    return (json.dumps(content, ensure_ascii=False, indent=indent) + "\n").encode()
 
 
 def proto_of(model: bytes):
@@ -161,10 +150,7 @@ def tokenizer_json(vocabulary: Vocabulary) -> dict[str, Any]:
         ),
         "pre_tokenizer": metaspace,
         "post_processor": _template(vocabulary, names),
-        "decoder": {
-            "type": "Sequence",
-            "decoders": _decoders(spec, byte_fallback),
-        },
+        "decoder": {"type": "Sequence", "decoders": _decoders(spec, byte_fallback)},
         "model": model,
     }
 
@@ -179,11 +165,7 @@ def _template(vocabulary: Vocabulary, names: list[str]) -> dict[str, Any]:
     between = [end] * (vocabulary.pair_separators - 2)
     special_tokens = {}
     for name in sorted({names[vocabulary.bos_id], names[vocabulary.eos_id]}):
-        special_tokens[name] = {
-            "id": name,
-            "ids": [names.index(name)],
-            "tokens": [name],
-        }
+        special_tokens[name] = {"id": name, "ids": [names.index(name)], "tokens": [name]}
     return {
         "type": "TemplateProcessing",
         "single": [begin, first, end],
@@ -202,27 +184,18 @@ def _names(vocabulary: Vocabulary) -> list[str]:
         return names
     twice = [name for name in names if names.count(name) > 1]
     raise UserError(
-        f"the SentencePiece model has a piece {twice[0]!r}, which layout '{vocabulary.layout}'"
-        " adds",
+        f"the SentencePiece model has a piece {twice[0]!r}, which layout '{vocabulary.layout}' adds"
     )
 
 
 def _types(vocabulary: Vocabulary, proto) -> list[int]:
     types = [CONTROL] * vocabulary.size
-    for i, piece in zip(
-        vocabulary.to_model.tolist(),
-        proto.pieces,
-        strict=True,
-    ):
+    for i, piece in zip(vocabulary.to_model.tolist(), proto.pieces, strict=True):
         types[i] = piece.type
     return types
 
 
-def _added_tokens(
-    vocabulary: Vocabulary,
-    proto,
-    names: list[str],
-) -> list[dict[str, Any]]:
+def _added_tokens(vocabulary: Vocabulary, proto, names: list[str]) -> list[dict[str, Any]]:
     """Found in a text before the model sees it."""
     kinds = {CONTROL}
     if proto.trainer_spec.model_type == BPE:
@@ -235,20 +208,12 @@ def _added_tokens(
             # Special ones are left out when ids become text again; a user's own pieces are text.
             special = types[i] != USER_DEFINED
             # <mask> takes the space before it along, as XLM-R's does.
-            token = _added(
-                name,
-                lstrip=i == vocabulary.mask_id,
-                special=special,
-            )
+            token = _added(name, lstrip=i == vocabulary.mask_id, special=special)
             tokens.append({"id": i, **token})
     return tokens
 
 
-def _added(
-    content: str,
-    lstrip: bool = False,
-    special: bool = True,
-) -> dict[str, Any]:
+def _added(content: str, lstrip: bool = False, special: bool = True) -> dict[str, Any]:
     return {
         "content": content,
         "single_word": False,
@@ -275,18 +240,18 @@ def _require_sayable(proto) -> None:
     if trainer.model_type not in (UNIGRAM, BPE):
         raise UserError(
             "tokenizer.json needs a SentencePiece model of type unigram or bpe; this one is word or"
-            " char",
+            " char"
         )
     if trainer.treat_whitespace_as_suffix:
         raise UserError(
             "tokenizer.json cannot say a SentencePiece model that marks the ends of words, not"
-            " their starts",
+            " their starts"
         )
     for piece in proto.pieces:
         if piece.type == UNUSED:
             raise UserError(
                 "tokenizer.json cannot say the unused pieces of a SentencePiece model, as"
-                f" {piece.piece!r}",
+                f" {piece.piece!r}"
             )
     _require_sayable_pieces(proto)
     if trainer.model_type == BPE:
@@ -296,9 +261,7 @@ def _require_sayable(proto) -> None:
 def _require_sayable_pieces(proto) -> None:
     """Of those that the user of SentencePiece defined."""
     spec = proto.normalizer_spec
-    pieces = [
-        piece.piece for piece in proto.pieces if piece.type == USER_DEFINED
-    ]
+    pieces = [piece.piece for piece in proto.pieces if piece.type == USER_DEFINED]
     table = {}
     if pieces and spec.precompiled_charsmap:
         table = rules(spec.precompiled_charsmap)
@@ -306,14 +269,14 @@ def _require_sayable_pieces(proto) -> None:
     for piece in pieces:
         if " " in piece or any(text in piece for text in table):
             raise UserError(
-                f"the user-defined piece {piece!r} is text that the model's normalization rewrites",
+                f"the user-defined piece {piece!r} is text that the model's normalization rewrites"
             )
         # There they are added tokens, and what stands on their two sides is normalized alone.
         if proto.trainer_spec.model_type == BPE and moves_spaces:
             raise UserError(
                 f"tokenizer.json cannot say the user-defined piece {piece!r} of a bpe model that"
                 " puts a space before the text or removes spaces (add_dummy_prefix,"
-                " remove_extra_whitespaces)",
+                " remove_extra_whitespaces)"
             )
 
 
@@ -321,31 +284,20 @@ def _require_sayable_merges(score_of: dict[str, float]) -> None:
     long = [score for piece, score in score_of.items() if len(piece) > 1]
     if len({*long}) < len(long):
         raise UserError(
-            "the bpe model has pieces of the same score: tokenizer.json has a first and a"
-            " second",
+            "the bpe model has pieces of the same score: tokenizer.json has a first and a second"
         )
     for piece in score_of:
         if not score_of.keys() >= set(piece):
             raise UserError(
-                f"the bpe model has no piece for a character of its piece {piece!r}; train it"
-                " anew",
+                f"the bpe model has no piece for a character of its piece {piece!r}; train it anew"
             )
 
 
 def _normal_scores(proto) -> dict[str, float]:
-    return {
-        piece.piece: piece.score
-        for piece in proto.pieces
-        if piece.type == NORMAL
-    }
+    return {piece.piece: piece.score for piece in proto.pieces if piece.type == NORMAL}
 
 
-def _scores(
-    vocabulary: Vocabulary,
-    proto,
-    names: list[str],
-    normal: set[str],
-) -> list[list[Any]]:
+def _scores(vocabulary: Vocabulary, proto, names: list[str], normal: set[str]) -> list[list[Any]]:
     """[name, log probability] by id."""
     # tokenizers gives an unknown character the lowest score less 10, and would find special pieces
     # in a text. With a piece for every character that other pieces have, every cut has the same
@@ -355,11 +307,7 @@ def _scores(
         lowest = 0.0
     scores = [lowest] * len(names)
     highest = max(piece.score for piece in proto.pieces if piece.type == NORMAL)
-    for i, piece in zip(
-        vocabulary.to_model.tolist(),
-        proto.pieces,
-        strict=True,
-    ):
+    for i, piece in zip(vocabulary.to_model.tolist(), proto.pieces, strict=True):
         if piece.type == NORMAL:
             scores[i] = piece.score
         elif piece.type == USER_DEFINED:
@@ -396,15 +344,11 @@ def _split(proto, normal: set[str]) -> bool:
 def _decoders(spec, byte_fallback: bool) -> list[dict[str, Any]]:
     decoders = []
     if spec.escape_whitespaces:
-        decoders.append(
-            {"type": "Replace", "pattern": {"String": SPACE}, "content": " "},
-        )
+        decoders.append({"type": "Replace", "pattern": {"String": SPACE}, "content": " "})
     if byte_fallback:
         decoders.append({"type": "ByteFallback"})
     decoders.append({"type": "Fuse"})
     if spec.add_dummy_prefix:
         # The space that was put before the text.
-        decoders.append(
-            {"type": "Strip", "content": " ", "start": 1, "stop": 0},
-        )
+        decoders.append({"type": "Strip", "content": " ", "start": 1, "stop": 0})
     return decoders

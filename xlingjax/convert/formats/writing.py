@@ -35,10 +35,7 @@ def kind_of(config: ModelConfig, classifiers: Mapping[str, Modules]) -> str:
 
 
 def names_of_class(
-    config: ModelConfig,
-    modules: Modules,
-    classifiers: Mapping[str, Modules],
-    head: str,
+    config: ModelConfig, modules: Modules, classifiers: Mapping[str, Modules], head: str
 ) -> Names:
     """A class with a classifier has no vocabulary head. head: how the names of that begin."""
     kind = kind_of(config, classifiers)
@@ -59,7 +56,4 @@ def classes(config: ModelConfig, labels: Sequence[str]) -> dict[str, Any]:
         # The names that transformers gives to classes without one.
         names = [f"LABEL_{i}" for i in range(config.num_labels)]
     by_number = {str(i): name for i, name in enumerate(names)}
-    return {
-        "id2label": by_number,
-        "label2id": {name: i for i, name in enumerate(names)},
-    }
+    return {"id2label": by_number, "label2id": {name: i for i, name in enumerate(names)}}

@@ -36,16 +36,12 @@ class Writing:
             return [f"{named}; `generate` begins with {begun}"]
         return [
             f"{named}; `generate` wants one of them as decoder_start_token_id, or export it for a"
-            " language: --language CODE",
+            " language: --language CODE"
         ]
 
 
 def writing_of(
-    config: ModelConfig,
-    vocabulary: Vocabulary,
-    languages: Sequence[str],
-    language: str,
-    run: str,
+    config: ModelConfig, vocabulary: Vocabulary, languages: Sequence[str], language: str, run: str
 ) -> Writing:
     """languages: of the run, index = id; language: that it is exported for, or a direction. Raises
     UserError for a language that is not the run's, and for a piece with the name of a language
@@ -61,11 +57,7 @@ def writing_of(
     return Writing(start, tokens, vocabulary.size)
 
 
-def direction_of(
-    language: str,
-    languages: Sequence[str],
-    run: str,
-) -> tuple[int, int]:
+def direction_of(language: str, languages: Sequence[str], run: str) -> tuple[int, int]:
     """The numbers of the language that is read and of the one that is written. Raises UserError."""
     codes = list(languages)
     if language in codes:
@@ -76,5 +68,5 @@ def direction_of(
             return codes.index(source), codes.index(target)
     raise UserError(
         f"--language {language}: {run} has the languages {', '.join(codes)}; give one of them, or"
-        " two as en-de, read and written",
+        " two as en-de, read and written"
     )

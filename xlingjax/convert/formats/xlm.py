@@ -10,12 +10,7 @@ from xlingjax.convert.formats.fields import Fields
 from xlingjax.convert.formats.names import Names, with_classifier
 from xlingjax.convert.formats.reading import within
 from xlingjax.convert.formats.tensors import Tensors
-from xlingjax.convert.formats.writing import (
-    classes,
-    differing,
-    kind_of,
-    names_of_class,
-)
+from xlingjax.convert.formats.writing import classes, differing, kind_of, names_of_class
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
 from xlingjax.model.config import ModelConfig
@@ -61,9 +56,7 @@ _HEADS = {
     "XLMForQuestionAnsweringSimple": "spans",
 }
 # Of the two without a classifier the later one is written, which has the vocabulary head.
-_ARCHITECTURES = {
-    kind or "words": architecture for architecture, kind in _HEADS.items()
-}
+_ARCHITECTURES = {kind or "words": architecture for architecture, kind in _HEADS.items()}
 
 
 def config_of(fields: Fields, name: str) -> ModelConfig:
@@ -106,10 +99,7 @@ def config_of(fields: Fields, name: str) -> ModelConfig:
         # Where the answer begins, and where it ends.
         config = config.replace(classifier=kind, num_labels=2)
     elif kind:
-        config = config.replace(
-            classifier=kind,
-            num_labels=len(fields.labels()),
-        )
+        config = config.replace(classifier=kind, num_labels=len(fields.labels()))
     if kind == "xlm":
         fields.only("summary_type", "first")
         fields.only("summary_use_proj", True)
@@ -117,7 +107,7 @@ def config_of(fields: Fields, name: str) -> ModelConfig:
         fields.only("summary_activation", None)
         config = config.replace(
             # XLM's class has a rate of its own before the classifier.
-            classifier_dropout=fields.rate("summary_first_dropout", 0.1),
+            classifier_dropout=fields.rate("summary_first_dropout", 0.1)
         )
     return config
 
@@ -129,19 +119,16 @@ def languages_of(fields: Fields) -> tuple[str, ...]:
     named = fields.values.get("lang2id")
     numbers = sorted(range(count), key=repr)
     # By `repr`, since anything may stand there, and 1 and "1" cannot be compared.
-    if (
-        not isinstance(named, dict)
-        or sorted(named.values(), key=repr) != numbers
-    ):
+    if not isinstance(named, dict) or sorted(named.values(), key=repr) != numbers:
         raise UserError(
             f"{fields.path}: lang2id={named!r} does not name n_langs={count} languages; give their"
-            ' codes, {"ar": 0, "bg": 1, ...}',
+            ' codes, {"ar": 0, "bg": 1, ...}'
         )
     codes = sorted(named)
     if codes != sorted(named, key=named.__getitem__):
         raise UserError(
             f"{fields.path}: lang2id={named!r} is not in alphabetical order, as the languages of a"
-            " run are; reorder the rows of lang_embeddings and lang2id",
+            " run are; reorder the rows of lang_embeddings and lang2id"
         )
     return tuple(codes)
 
@@ -180,11 +167,7 @@ def written_names(config: ModelConfig) -> Names:
     return names_of_class(config, MODULES, CLASSIFIERS, HEAD)
 
 
-def unfold(
-    theirs: dict[str, np.ndarray],
-    config: ModelConfig,
-    pad_id: int,
-) -> None:
+def unfold(theirs: dict[str, np.ndarray], config: ModelConfig, pad_id: int) -> None:
     """Theirs has nothing that ours has not."""
 
 

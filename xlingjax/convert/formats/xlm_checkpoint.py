@@ -35,13 +35,11 @@ def read(path: Path) -> Foreign:
     """Raises UserError for a pickle that holds more than tensors and plain values, options that are
     not computed here, a folder without a vocabulary that is read."""
     model, fields, words = _converted(path)
-    vocabulary = FastBpeVocabulary.of_xlm(path.parent, words) or vocabulary_of(
-        path.parent,
-    )
+    vocabulary = FastBpeVocabulary.of_xlm(path.parent, words) or vocabulary_of(path.parent)
     if vocabulary.size != model.config.vocab_size or vocabulary.layout != "xlm":
         raise UserError(
             f"{path}: its vocabulary has {vocabulary.size} pieces (layout {vocabulary.layout}), it "
-            f"{model.config.vocab_size} words; give the vocabulary that the model was trained with",
+            f"{model.config.vocab_size} words; give the vocabulary that the model was trained with"
         )
     languages = ()
     if model.config.has_languages:
@@ -66,13 +64,8 @@ def _converted(path: Path) -> tuple[Converted, Fields, list[str]]:
     if isinstance(params, argparse.Namespace):
         params = vars(params)
     if not isinstance(params, dict):
-        raise UserError(
-            f"{path} is no checkpoint of XLM: it needs params, and model or encoder",
-        )
-    fields = Fields(
-        path,
-        {name: params[name] for name in _OPTIONS if name in params},
-    )
+        raise UserError(f"{path} is no checkpoint of XLM: it needs params, and model or encoder")
+    fields = Fields(path, {name: params[name] for name in _OPTIONS if name in params})
     # Product-key memories take the place of some feed-forward layers.
     fields.only("use_memory", False)
     decoder = {}
@@ -91,7 +84,7 @@ def _converted(path: Path) -> tuple[Converted, Fields, list[str]]:
         positions = tensors.shapes.get("position_embeddings.weight")
     if positions is None:
         raise UserError(
-            f"{path}: it has no position_embeddings.weight, and is no checkpoint of XLM",
+            f"{path}: it has no position_embeddings.weight, and is no checkpoint of XLM"
         )
     # Not among the options: XLM's code builds its table for 512 positions, whatever they say.
     fields.values["max_position_embeddings"] = positions[0]
@@ -101,19 +94,14 @@ def _converted(path: Path) -> tuple[Converted, Fields, list[str]]:
     try:
         return made, fields, sorted(ids, key=ids.__getitem__)
     except (TypeError, AttributeError):
-        raise UserError(
-            f"{path}: dico_word2id is no table of ids by word",
-        ) from None
+        raise UserError(f"{path}: dico_word2id is no table of ids by word") from None
 
 
 def _bare(table: Any) -> Any:
     """Without the "module." that training on several devices puts before every name."""
     if not isinstance(table, dict):
         return table
-    return {
-        str(name).removeprefix("module."): value
-        for name, value in table.items()
-    }
+    return {str(name).removeprefix("module."): value for name, value in table.items()}
 
 
 def _both(path: Path, checkpoint: dict[str, Any]) -> Tensors:

@@ -10,12 +10,7 @@ from xlingjax.convert.formats.fields import Fields
 from xlingjax.convert.formats.names import Names, with_classifier
 from xlingjax.convert.formats.reading import folded, within
 from xlingjax.convert.formats.tensors import Tensors
-from xlingjax.convert.formats.writing import (
-    classes,
-    differing,
-    kind_of,
-    names_of_class,
-)
+from xlingjax.convert.formats.writing import classes, differing, kind_of, names_of_class
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.model.config import ModelConfig
 
@@ -55,10 +50,7 @@ MODULES = {
     "head/norm": "lm_head.layer_norm",
 }
 CLASSIFIERS = {
-    "xlmr": {
-        "classifier/dense": "classifier.dense",
-        "classifier/out": "classifier.out_proj",
-    },
+    "xlmr": {"classifier/dense": "classifier.dense", "classifier/out": "classifier.out_proj"},
     "tagging": {"classifier/out": "classifier"},
     "spans": {"classifier/out": "qa_outputs"},
 }
@@ -71,28 +63,17 @@ HEADS = {
 }
 _ROBERTA = {name.removeprefix("XLM"): kind for name, kind in HEADS.items()}
 # Of the two without a classifier the later one is written, which has the vocabulary head.
-_ARCHITECTURES = {
-    kind or "words": architecture for architecture, kind in HEADS.items()
-}
+_ARCHITECTURES = {kind or "words": architecture for architecture, kind in HEADS.items()}
 
 
 def config_of(fields: Fields, name: str) -> ModelConfig:
     """The model that config.json describes. Raises UserError for what is not computed here."""
     kind = fields.architecture(HEADS | _ROBERTA, "XLMRobertaModel")
-    return encoder_of(
-        fields,
-        name,
-        kind,
-        position_offset=fields.index("pad_token_id") + 1,
-    )
+    return encoder_of(fields, name, kind, position_offset=fields.index("pad_token_id") + 1)
 
 
 def encoder_of(
-    fields: Fields,
-    name: str,
-    classifier: str | None,
-    position_offset: int,
-    norm_eps: float = 1e-12,
+    fields: Fields, name: str, classifier: str | None, position_offset: int, norm_eps: float = 1e-12
 ) -> ModelConfig:
     """Of the options that BERT, RoBERTa, XLM-R and ERNIE-M have in common. norm_eps: where none is
     named. Raises UserError for what is not computed here."""
@@ -126,9 +107,7 @@ def encoder_of(
         init_std=fields.rate("initializer_range", 0.02),
     )
     if classifier and fields.values.get("classifier_dropout") is not None:
-        config = config.replace(
-            classifier_dropout=fields.rate("classifier_dropout", 0.1),
-        )
+        config = config.replace(classifier_dropout=fields.rate("classifier_dropout", 0.1))
     return config
 
 
@@ -162,20 +141,12 @@ def written_names(config: ModelConfig) -> Names:
     return names_of_class(config, MODULES, CLASSIFIERS, HEAD)
 
 
-def unfold(
-    theirs: dict[str, np.ndarray],
-    config: ModelConfig,
-    pad_id: int,
-) -> None:
+def unfold(theirs: dict[str, np.ndarray], config: ModelConfig, pad_id: int) -> None:
     """What theirs has and ours has not: a row of segments; positions count from the row after that
     of `pad_id`."""
     # Zeros, so that what the class adds to every token is nothing.
     theirs[SEGMENTS] = np.zeros((1, config.dim), np.float32)
-    theirs[POSITIONS] = counted(
-        theirs[POSITIONS],
-        config.position_offset,
-        pad_id + 1,
-    )
+    theirs[POSITIONS] = counted(theirs[POSITIONS], config.position_offset, pad_id + 1)
 
 
 def counted(table: np.ndarray, rows: int, wanted: int) -> np.ndarray:
@@ -212,10 +183,7 @@ def described(
         "attention_probs_dropout_prob": config.attention_dropout,
         # Theirs counts from the row after that of padding, wherever ours begins.
         "max_position_embeddings": (
-            config.max_positions
-            - config.position_offset
-            + vocabulary.pad_id
-            + 1
+            config.max_positions - config.position_offset + vocabulary.pad_id + 1
         ),
         # The class has segments in any case; ours gives it a row of zeros.
         "type_vocab_size": 1,

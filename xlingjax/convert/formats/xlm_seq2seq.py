@@ -14,15 +14,9 @@ TIED = {
     "decoder.pred_layer.proj.weight": "decoder.embeddings.weight",
 }
 
-_BARE = {
-    ours: theirs.removeprefix(xlm.BODY) for ours, theirs in xlm.MODULES.items()
-}
+_BARE = {ours: theirs.removeprefix(xlm.BODY) for ours, theirs in xlm.MODULES.items()}
 _CROSS = {"query": "q_lin", "key": "k_lin", "value": "v_lin", "out": "out_lin"}
-_DECODER = {
-    "embeddings": "decoder_embeddings",
-    "encoder": "decoder",
-    "head": "decoder_head",
-}
+_DECODER = {"embeddings": "decoder_embeddings", "encoder": "decoder", "head": "decoder_head"}
 
 
 def _of_decoder(ours: str) -> str:
@@ -35,11 +29,7 @@ _BARE_DECODER = {_of_decoder(ours): theirs for ours, theirs in _BARE.items()}
 MODULES = {
     **below("", "encoder.", _BARE),
     **below("", "decoder.", _BARE_DECODER),
-    **below(
-        "decoder/layers/cross_attention/attention/",
-        "decoder.encoder_attn.{n}.",
-        _CROSS,
-    ),
+    **below("decoder/layers/cross_attention/attention/", "decoder.encoder_attn.{n}.", _CROSS),
     "decoder/layers/cross_attention/norm": "decoder.layer_norm15.{n}",
 }
 

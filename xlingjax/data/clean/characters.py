@@ -9,7 +9,7 @@ import unicodedata
 # U+200D): Persian, Hindi and emoji are written with them.
 _UNSEEN = re.compile(
     "[\u0000-\u0008\u000e-\u001f\u007f-\u009f\u00ad\u200b\u200e\u200f\u202a-\u202e\u2060-\u2064"
-    "\u2066-\u206f\ufeff\ufff9-\ufffb]",
+    "\u2066-\u206f\ufeff\ufff9-\ufffb]"
 )
 # What replaces bytes that a program could not decode.
 REPLACEMENT = "\ufffd"

@@ -49,10 +49,7 @@ def key_of(text: str) -> bytes:
 
 def pair_key(first: str, second: str) -> bytes:
     """Equal of pairs of which both sides are."""
-    return hashlib.blake2b(
-        key_of(first) + key_of(second),
-        digest_size=16,
-    ).digest()
+    return hashlib.blake2b(key_of(first) + key_of(second), digest_size=16).digest()
 
 
 def later(positions: Iterable[Position]) -> list[Position]:
@@ -74,9 +71,7 @@ def signature(text: str) -> np.ndarray:
     """datasketch's MinHash [PERMUTATIONS]. Raises UserError without datasketch."""
     permutations = _permutations()
     sketch = package("datasketch", "near duplicates").MinHash(
-        num_perm=PERMUTATIONS,
-        permutations=permutations,
-        scheme="affine32",
+        num_perm=PERMUTATIONS, permutations=permutations, scheme="affine32"
     )
     # Sorted, since sets of bytes have an order of each process's own.
     sketch.update_batch(sorted(shingles(text)))
@@ -87,8 +82,7 @@ def signature(text: str) -> np.ndarray:
 def _permutations():
     # Drawn once: drawing them costs more than hashing a sentence.
     sketch = package("datasketch", "near duplicates").MinHash(
-        num_perm=PERMUTATIONS,
-        scheme="affine32",
+        num_perm=PERMUTATIONS, scheme="affine32"
     )
     return sketch.permutations
 
@@ -100,10 +94,7 @@ def band(signature: np.ndarray, number: int) -> bytes:
     return bytes([number]) + values.tobytes()
 
 
-def near_later(
-    texts: Sequence[tuple[Position, np.ndarray]],
-    threshold: float,
-) -> list[Position]:
+def near_later(texts: Sequence[tuple[Position, np.ndarray]], threshold: float) -> list[Position]:
     """Of texts that share a band: each that is at least `threshold` similar, by its signature, to
     an earlier one that stays in this band."""
     kept: list[np.ndarray] = []
@@ -116,11 +107,7 @@ def near_later(
     return left_out
 
 
-def _is_near(
-    values: np.ndarray,
-    kept: Sequence[np.ndarray],
-    threshold: float,
-) -> bool:
+def _is_near(values: np.ndarray, kept: Sequence[np.ndarray], threshold: float) -> bool:
     if not kept:
         return False
     shares = (np.stack(kept) == values).mean(axis=1)

@@ -19,12 +19,7 @@ ForPart = Callable[[Part], None]
 
 
 class Engine(Protocol):
-    def each(
-        self,
-        work: Work,
-        function: ForPart,
-        parts: Sequence[Part],
-    ) -> None:
+    def each(self, work: Work, function: ForPart, parts: Sequence[Part]) -> None:
         """`function` of every part. Raises UserError: the first of those that it raised."""
 
     def group(
@@ -41,12 +36,7 @@ class Engine(Protocol):
 
 
 class OneProcess:
-    def each(
-        self,
-        work: Work,
-        function: ForPart,
-        parts: Sequence[Part],
-    ) -> None:
+    def each(self, work: Work, function: ForPart, parts: Sequence[Part]) -> None:
         for part in parts:
             function(part)
 
@@ -82,12 +72,7 @@ class Beam:
     def __init__(self, options: Any):
         self._options = options
 
-    def each(
-        self,
-        work: Work,
-        function: ForPart,
-        parts: Sequence[Part],
-    ) -> None:
+    def each(self, work: Work, function: ForPart, parts: Sequence[Part]) -> None:
         beam = _beam()
 
         with quiet_stderr(), beam.Pipeline(options=self._options) as pipeline:
@@ -119,13 +104,9 @@ class Beam:
                 | beam.Reshuffle()
                 | beam.FlatMap(functools.partial(_keys, work, keys))
                 | beam.GroupByKey()
-                | beam.FlatMap(
-                    functools.partial(_repetitions, work, repetitions),
-                )
+                | beam.FlatMap(functools.partial(_repetitions, work, repetitions))
             )
-            all_parts = pipeline | "parts" >> beam.Create(
-                [(part.number, part) for part in parts],
-            )
+            all_parts = pipeline | "parts" >> beam.Create([(part.number, part) for part in parts])
             _ = (
                 {"part": all_parts, "numbers": numbers}
                 | beam.CoGroupByKey()
@@ -140,7 +121,7 @@ def engine(runner: str, workers: int, more: Sequence[str]) -> Engine:
     if more:
         raise UserError(
             f"--runner {NO_RUNNER} is one process without Beam, and has none of its options"
-            f" ({more[0]})",
+            f" ({more[0]})"
         )
     return OneProcess()
 

@@ -8,11 +8,7 @@ from types import ModuleType
 from xlingjax.errors import UserError
 
 
-def package(
-    name: str,
-    step: str,
-    install: str = "xlingjax[clean]",
-) -> ModuleType:
+def package(name: str, step: str, install: str = "xlingjax[clean]") -> ModuleType:
     """The package, imported. Raises UserError that names the step that needs it, and how to
     install it."""
     try:
@@ -21,11 +17,5 @@ def package(
         raise missing(name, step, install) from None
 
 
-def missing(
-    name: str,
-    step: str,
-    install: str = "xlingjax[clean]",
-) -> UserError:
-    return UserError(
-        f"{step} needs the package {name}: `pip install '{install}'`",
-    )
+def missing(name: str, step: str, install: str = "xlingjax[clean]") -> UserError:
+    return UserError(f"{step} needs the package {name}: `pip install '{install}'`")

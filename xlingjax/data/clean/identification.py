@@ -38,17 +38,14 @@ class Identifier:
         if self._label(language) is None:
             raise UserError(
                 f"--identify {self.path} does not know the language {language!r}: leave --identify"
-                " out for it, or give a model that does",
+                " out for it, or give a model that does"
             )
 
     def probability(self, text: str, language: str) -> float:
         """That the text is in the language; 0 where others are all that is likely."""
         label = self._label(language)
         # As CCNet reads a document: on one line.
-        labels, probabilities = self._model.predict(
-            text.replace("\n", " "),
-            k=5,
-        )
+        labels, probabilities = self._model.predict(text.replace("\n", " "), k=5)
         for name, probability in zip(labels, probabilities, strict=True):
             if name.removeprefix(_LABEL) == label:
                 # fastText's own rounding goes a little above 1.
@@ -76,7 +73,7 @@ def _file(path: str) -> Path:
         if not Path(path).is_file():
             raise UserError(
                 f"--identify {path}: no such file; {PACKAGED} is the model that the extra clean"
-                " brings",
+                " brings"
             )
         return Path(path)
     # For its file alone: what the package itself does would fetch a larger model.

@@ -68,9 +68,7 @@ def kenlm_scorer(path: str) -> Scorer:
 
 
 def limits(
-    perplexities: np.ndarray,
-    keep: Sequence[str],
-    percentiles: tuple[float, float],
+    perplexities: np.ndarray, keep: Sequence[str], percentiles: tuple[float, float]
 ) -> list[tuple[float, float]]:
     """The half-open ranges of perplexity that stay: of head (the lowest), middle and tail those
     that are kept."""

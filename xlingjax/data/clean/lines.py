@@ -20,20 +20,14 @@ Line = tuple[str, ...]
 """Its sides: one of text, two of a pair. All empty: a document ends."""
 
 
-def clean_lines(
-    part: Part,
-    settings: CleanSettings,
-    counts: Counter[str],
-) -> Iterator[Line]:
+def clean_lines(part: Part, settings: CleanSettings, counts: Counter[str]) -> Iterator[Line]:
     """The lines of a part that stay, an empty one between documents. `counts` gets the number of
     lines read (`in`), of sentences they are (`sentences`), and of those that each step leaves
     out."""
     pending_end = False
     written = False
     for document in _documents(part, settings, counts):
-        stay = [
-            line for line in document if _stays(line, part, settings, counts)
-        ]
+        stay = [line for line in document if _stays(line, part, settings, counts)]
         stay = _identified(stay, part, settings, counts)
         for line in stay:
             if pending_end and written:
@@ -45,11 +39,7 @@ def clean_lines(
         pending_end = True
 
 
-def _documents(
-    part: Part,
-    settings: CleanSettings,
-    counts: Counter[str],
-) -> Iterator[list[Line]]:
+def _documents(part: Part, settings: CleanSettings, counts: Counter[str]) -> Iterator[list[Line]]:
     """The lines of each document, normalised and split."""
     document: list[Line] = []
     for raw in _raw_lines(part):
@@ -60,8 +50,7 @@ def _documents(
             continue
         counts["in"] += 1
         line = tuple(
-            _normal(side, code, settings)
-            for side, code in zip(raw, part.languages, strict=True)
+            _normal(side, code, settings) for side, code in zip(raw, part.languages, strict=True)
         )
         if part.is_pair or not settings.sentences:
             document.append(line)
@@ -93,12 +82,7 @@ def _normal(text: str, language: str, settings: CleanSettings) -> str:
     return text
 
 
-def _stays(
-    line: Line,
-    part: Part,
-    settings: CleanSettings,
-    counts: Counter[str],
-) -> bool:
+def _stays(line: Line, part: Part, settings: CleanSettings, counts: Counter[str]) -> bool:
     counts["sentences"] += 1
     reason = _reason(line, part, settings)
     if reason is None:
@@ -132,10 +116,7 @@ def _reason(line: Line, part: Part, settings: CleanSettings) -> str | None:
 
 
 def _identified(
-    document: list[Line],
-    part: Part,
-    settings: CleanSettings,
-    counts: Counter[str],
+    document: list[Line], part: Part, settings: CleanSettings, counts: Counter[str]
 ) -> list[Line]:
     """The lines whose language is the one they are said to be in."""
     if settings.identify is None or not document:
@@ -152,11 +133,7 @@ def _identified(
     return stay
 
 
-def _in_language(
-    unit: list[Line],
-    part: Part,
-    settings: CleanSettings,
-) -> bool:
+def _in_language(unit: list[Line], part: Part, settings: CleanSettings) -> bool:
     model = identifier(settings.identify)
     for side, code in enumerate(part.languages):
         text = "\n".join(line[side] for line in unit)

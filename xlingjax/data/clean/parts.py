@@ -44,9 +44,7 @@ class Part:
         stem = f"part-{self.index:05d}"
         if not self.is_pair:
             return [f"mono/{self.name}/{stem}.txt"]
-        return [
-            f"parallel/{stem}.{self.name}.{code}" for code in self.languages
-        ]
+        return [f"parallel/{stem}.{self.name}.{code}" for code in self.languages]
 
     def hash(self) -> str:
         """Of what is read, whatever its path."""
@@ -68,9 +66,7 @@ class Part:
 
 
 def find_parts(
-    mono: Sequence[str] = (),
-    parallel: Sequence[str] = (),
-    wikipedia: Sequence[str] = (),
+    mono: Sequence[str] = (), parallel: Sequence[str] = (), wikipedia: Sequence[str] = ()
 ) -> list[Part]:
     """All parts, sorted by language and path. Raises UserError: nothing to clean, what `find_text`,
     `find_pairs` and `wikipedia_language` raise, pairs within one language."""
@@ -87,25 +83,18 @@ def find_parts(
             if not pair.translates:
                 raise UserError(
                     f"{pair.first.path}: two texts of one language are no translations, and are"
-                    " not cleaned as such; leave them out",
+                    " not cleaned as such; leave them out"
                 )
             sources.append((pair.languages, str(pair.first.path), pair))
     if not sources:
-        raise UserError(
-            "nothing to clean; give --mono, --parallel or --wikipedia",
-        )
+        raise UserError("nothing to clean; give --mono, --parallel or --wikipedia")
     sources.sort(key=lambda entry: (len(entry[0]), *entry[:2]))
     parts = []
     counts: dict[str, int] = {}
     for number, (languages, _, source) in enumerate(sources):
         for code in languages:
             _require_code(code)
-        part = Part(
-            number,
-            source,
-            languages,
-            counts.get("-".join(languages), 0),
-        )
+        part = Part(number, source, languages, counts.get("-".join(languages), 0))
         counts[part.name] = part.index + 1
         parts.append(part)
     return parts
@@ -116,5 +105,5 @@ def _require_code(language: str) -> None:
     if not re.fullmatch(rf"{CODE}(?:-[A-Za-z]+)*", language):
         raise UserError(
             f"language {language!r} of a table is no code; write one before the pattern, like"
-            " de=FILE",
+            " de=FILE"
         )

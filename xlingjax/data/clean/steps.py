@@ -38,21 +38,14 @@ def write_lines(work: Work, part: Part) -> None:
     # The counts come last: where they are, the lines are too.
     if work.file("lines", part, ".json").exists():
         return
-    write_sides(
-        work.file("lines", part, ".txt"),
-        clean_lines(part, work.settings, counts),
-    )
+    write_sides(work.file("lines", part, ".txt"), clean_lines(part, work.settings, counts))
     write_record(work.file("lines", part, ".json"), dict(counts))
 
 
 # --- Exact repetitions ----------------------------------------------------------------------------
 
 
-def exact_keys(
-    work: Work,
-    part: Part,
-    _: int,
-) -> Iterator[tuple[bytes, tuple[Position]]]:
+def exact_keys(work: Work, part: Part, _: int) -> Iterator[tuple[bytes, tuple[Position]]]:
     for document in work.documents(part, EXACT):
         for number, line in document:
             if part.is_pair:
@@ -62,18 +55,11 @@ def exact_keys(
             yield _of(part) + key, ((part.number, number),)
 
 
-def exact_repetitions(
-    _: Work,
-    values: Iterable[tuple[Position]],
-) -> list[Position]:
+def exact_repetitions(_: Work, values: Iterable[tuple[Position]]) -> list[Position]:
     return duplicates.later(position for (position,) in values)
 
 
-def write_dropped_lines(
-    work: Work,
-    part: Part,
-    numbers: Iterable[int],
-) -> None:
+def write_dropped_lines(work: Work, part: Part, numbers: Iterable[int]) -> None:
     """Of the step `exact`, whose texts are lines."""
     write_array(work.file(DROPS[EXACT], part, ".npy"), _array(numbers))
 
@@ -94,11 +80,7 @@ def write_signatures(work: Work, part: Part) -> None:
     write_array(path, np.array(rows, np.uint64).reshape(-1, width))
 
 
-def near_keys(
-    work: Work,
-    part: Part,
-    band: int,
-) -> Iterator[tuple[bytes, tuple[Position, bytes]]]:
+def near_keys(work: Work, part: Part, band: int) -> Iterator[tuple[bytes, tuple[Position, bytes]]]:
     for row in read_array(work.file("signatures", part, ".npy")):
         position = (part.number, int(row[0]))
         values = row[1:].astype(np.uint32)
@@ -106,10 +88,7 @@ def near_keys(
         yield key, (position, values.tobytes())
 
 
-def near_repetitions(
-    work: Work,
-    values: Iterable[tuple[Position, bytes]],
-) -> list[Position]:
+def near_repetitions(work: Work, values: Iterable[tuple[Position, bytes]]) -> list[Position]:
     values = list(values)
     # Almost every band is of one text alone.
     if len(values) == 1:
@@ -122,11 +101,7 @@ def near_repetitions(
     return duplicates.near_later(texts, threshold)
 
 
-def write_dropped_units(
-    work: Work,
-    part: Part,
-    numbers: Iterable[int],
-) -> None:
+def write_dropped_units(work: Work, part: Part, numbers: Iterable[int]) -> None:
     """Of the step `near`: all lines of the units that begin with those of `numbers`."""
     first = set(numbers)
     dropped = []
@@ -139,11 +114,7 @@ def write_dropped_units(
 # --- Perplexity -----------------------------------------------------------------------------------
 
 
-def write_perplexities(
-    work: Work,
-    scorer: Callable[[str, str], Scorer],
-    part: Part,
-) -> None:
+def write_perplexities(work: Work, scorer: Callable[[str, str], Scorer], part: Part) -> None:
     """Of its units, where its language has a model. scorer: of (path, language)."""
     path = work.file("perplexity", part, ".npy")
     models = dict(work.settings.language_models)
@@ -165,11 +136,7 @@ def write_perplexities(
 # --- Output ---------------------------------------------------------------------------------------
 
 
-def write_output(
-    work: Work,
-    ranges: Mapping[str, list[tuple[float, float]]],
-    part: Part,
-) -> None:
+def write_output(work: Work, ranges: Mapping[str, list[tuple[float, float]]], part: Part) -> None:
     """The lines that stay, in the files that `pretrain` reads, and the counts of all steps.
 
     ranges: of the perplexities that stay, of languages with a model."""
@@ -204,10 +171,7 @@ def write_output(
 
 
 def _outside(
-    work: Work,
-    ranges: Mapping[str, list[tuple[float, float]]],
-    part: Part,
-    counts: Counter[str],
+    work: Work, ranges: Mapping[str, list[tuple[float, float]]], part: Part, counts: Counter[str]
 ) -> set[int]:
     """The numbers of the lines whose perplexity is in no range."""
     if part.name not in ranges:

@@ -53,7 +53,7 @@ def wikipedia_language(path: Path) -> str:
     if match is None:
         raise UserError(
             f"{path}: the name of a dump begins with the code of its language, like"
-            f" dewiki-20260101-pages-articles.xml.bz2; or write the code before it, de={path}",
+            f" dewiki-20260101-pages-articles.xml.bz2; or write the code before it, de={path}"
         )
     code = match["code"]
     return _CODES.get(code, code)
@@ -75,7 +75,7 @@ def articles(path: Path) -> Iterator[list[str]]:
     except Exception as error:
         reason = str(error).splitlines() or [type(error).__name__]
         raise UserError(
-            f"{path}: no readable dump of MediaWiki ({reason[0]}); fetch it again",
+            f"{path}: no readable dump of MediaWiki ({reason[0]}); fetch it again"
         ) from None
 
 

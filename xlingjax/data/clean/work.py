@@ -53,10 +53,7 @@ class Work:
                 dropped |= set(read_array(path).tolist())
         number = 0
         document: list[Numbered] = []
-        for line in read_sides(
-            self.file("lines", part, ".txt"),
-            len(part.languages),
-        ):
+        for line in read_sides(self.file("lines", part, ".txt"), len(part.languages)):
             if not any(line):
                 if document:
                     yield document
@@ -105,7 +102,7 @@ def write_whole(path: Path, pieces: Iterable[bytes]) -> None:
         os.replace(partial, path)
     except OSError as error:
         raise UserError(
-            f"cannot write {path}: {error.strerror or error}; make room, then go on",
+            f"cannot write {path}: {error.strerror or error}; make room, then go on"
         ) from None
     finally:
         partial.unlink(missing_ok=True)

@@ -45,34 +45,26 @@ class Pairs:
 
 
 def require_parallel(
-    name: str,
-    records: Sequence[Any],
-    pivot: Sequence[Any],
-    language: str,
-    there: str,
+    name: str, records: Sequence[Any], pivot: Sequence[Any], language: str, there: str
 ) -> None:
     """Raise UserError where `records` of a language and `pivot` do not correspond line by line.
     name: the task's; there: the pivot's language and place, for messages."""
     if len(records) != len(pivot):
         raise UserError(
             f"{name}: {len(records)} examples in {language!r} and {len(pivot)} in"
-            f" {there}: plug-in fine-tuning reads every example in two languages, line by line",
+            f" {there}: plug-in fine-tuning reads every example in two languages, line by line"
         )
     for first, second in zip(records, pivot, strict=True):
         if not _labels_agree(first, second):
             raise UserError(
                 f"{name}, line {first.line} in {language!r} is {first.label!r}, line"
                 f" {second.line} in {there} {second.label!r}: the two files must hold the same"
-                " examples in the same order",
+                " examples in the same order"
             )
 
 
 def paired(
-    name: str,
-    records: Sequence[Any],
-    pivot: Sequence[Any],
-    language: str,
-    there: str,
+    name: str, records: Sequence[Any], pivot: Sequence[Any], language: str, there: str
 ) -> Pairs:
     """The partner of each of `records` among `pivot`: one file translates the other.
 
@@ -104,18 +96,14 @@ def paired(
         raise UserError(
             f"{name}: {pairs.unpaired:,} of {len(records):,} examples in {language!r} have no"
             f" partner by {pairs.by} in {there}, and at most {MOST_UNPAIRED:.0%} may be left out:"
-            " get both files from one release",
+            " get both files from one release"
         )
     return pairs
 
 
 def _in_other_lines(pairs: Pairs) -> bool:
     """Whether most of those that have a partner have it in another line."""
-    found = [
-        (row, partner)
-        for row, partner in enumerate(pairs.partners)
-        if partner is not None
-    ]
+    found = [(row, partner) for row, partner in enumerate(pairs.partners) if partner is not None]
     moved = sum(row != partner for row, partner in found)
     return 2 * moved > len(found)
 
@@ -135,10 +123,7 @@ def _lines_agree(records: Sequence[Any], pivot: Sequence[Any]) -> bool:
 # ---- by id ---------------------------------------------------------------------------------------
 
 
-def _by_id(
-    records: Sequence[Question],
-    pivot: Sequence[Question],
-) -> Pairs:
+def _by_id(records: Sequence[Question], pivot: Sequence[Question]) -> Pairs:
     ids = [_key(question) for question in pivot]
     often = Counter(ids)
     rows = {key: row for row, key in enumerate(ids)}
@@ -158,8 +143,7 @@ def _key(question: Question) -> str:
 
 
 def _texts(
-    records: Sequence[Any],
-    pivot: Sequence[Any],
+    records: Sequence[Any], pivot: Sequence[Any]
 ) -> tuple[list[tuple[str, ...]], list[tuple[str, ...]]] | None:
     """What both files have of one text, row by row; None: neither holds the other's."""
     if not isinstance(records[0], Example):

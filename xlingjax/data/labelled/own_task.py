@@ -13,11 +13,7 @@ from xlingjax.data.labelled.text import read_own_table
 from xlingjax.data.labelled.words import read_tagged
 
 
-def _read_own_words(
-    paths: Sequence[Path],
-    task: Task,
-    language: str,
-) -> Sequence[Any]:
+def _read_own_words(paths: Sequence[Path], task: Task, language: str) -> Sequence[Any]:
     # Test files may have tags that are not learnt.
     return read_tagged(paths[0])
 

@@ -6,11 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from xlingjax.data.labelled.records import (
-    Bitext,
-    SourceTarget,
-    existing,
-)
+from xlingjax.data.labelled.records import Bitext, SourceTarget, existing
 from xlingjax.data.text_files import read_lines
 from xlingjax.errors import UserError
 from xlingjax.runtime.numerals import is_whole
@@ -19,11 +15,7 @@ ORDERED = 10
 """Lines from which an English side in alphabetical order is taken for sorted, not for aligned."""
 
 
-def read_source_target(
-    paths: Sequence[Path],
-    task,
-    language: str,
-) -> list[SourceTarget]:
+def read_source_target(paths: Sequence[Path], task, language: str) -> list[SourceTarget]:
     """Line n of the second file is to be written for line n of the first; the first alone: a test
     set. Raises UserError for an empty line and for files of unequal length."""
     sources, *others = [_texts(path) for path in paths]
@@ -60,9 +52,7 @@ def read_tatoeba(paths: Sequence[Path], task, language: str) -> list[Bitext]:
 
 
 def _gold(foreign_rows: Iterable[int]) -> frozenset[tuple[str, str]]:
-    return frozenset(
-        (str(row), str(line)) for line, row in enumerate(foreign_rows)
-    )
+    return frozenset((str(row), str(line)) for line, row in enumerate(foreign_rows))
 
 
 def _by_row(side: Sequence[tuple[int, str]]) -> tuple[tuple[str, str], ...]:
@@ -79,12 +69,10 @@ def read_bucc(paths: Sequence[Path], task, language: str) -> list[Bitext]:
             id_, tab, text = line.partition("\t")
             if not tab or not id_.strip() or not text.strip():
                 raise UserError(
-                    f"{path}, line {number}: {line[:60]!r} is not an id, a tab and a sentence",
+                    f"{path}, line {number}: {line[:60]!r} is not an id, a tab and a sentence"
                 )
             if id_ in sentences:
-                raise UserError(
-                    f"{path}, line {number}: the id {id_!r} comes twice",
-                )
+                raise UserError(f"{path}, line {number}: the id {id_!r} comes twice")
             sentences[id_] = text.strip()
         sides.append(sentences)
     foreign, english = sides
@@ -95,8 +83,7 @@ def read_bucc(paths: Sequence[Path], task, language: str) -> list[Bitext]:
 
 
 def _gold_of_bucc(
-    paths: Sequence[Path],
-    sides: Sequence[Mapping[str, str]],
+    paths: Sequence[Path], sides: Sequence[Mapping[str, str]]
 ) -> frozenset[tuple[str, str]]:
     path = paths[2]
     gold = set()
@@ -104,15 +91,12 @@ def _gold_of_bucc(
         pair = tuple(map(str.strip, line.split("\t")))
         if len(pair) != 2:
             raise UserError(
-                f"{path}, line {number}: {len(pair)} columns, expected 2: foreign id TAB"
-                " English id",
+                f"{path}, line {number}: {len(pair)} columns, expected 2: foreign id TAB English id"
             )
         # Columns in the other order would otherwise give a score of 0 and no error.
         for id_, side, file in zip(pair, sides, paths[:2], strict=True):
             if id_ not in side:
-                raise UserError(
-                    f"{path}, line {number}: no sentence {id_!r} in {file}",
-                )
+                raise UserError(f"{path}, line {number}: no sentence {id_!r} in {file}")
         gold.add(pair)
     return frozenset(gold)
 
@@ -122,26 +106,20 @@ def _permutation(path: Path, count: int) -> list[int]:
     for number, line in _lines(path):
         # Without a sign: a negative row would be read from the end.
         if not is_whole(line.strip()) or int(line) >= count:
-            raise UserError(
-                f"{path}, line {number}: {line!r} is not a row, 0 to {count - 1}",
-            )
+            raise UserError(f"{path}, line {number}: {line!r} is not a row, 0 to {count - 1}")
         rows.append(int(line))
     if len(rows) != count:
         raise UserError(
-            f"{path}: {len(rows)} lines for {count} English lines; expected a foreign row for each",
+            f"{path}: {len(rows)} lines for {count} English lines; expected a foreign row for each"
         )
     return rows
 
 
 def _texts(path: Path) -> list[tuple[int, str]]:
-    texts = [
-        (number, line.strip()) for number, line in read_lines(existing(path))
-    ]
+    texts = [(number, line.strip()) for number, line in read_lines(existing(path))]
     for number, text in texts:
         if not text:
-            raise UserError(
-                f"{path}, line {number}: the line is empty; every line is a text",
-            )
+            raise UserError(f"{path}, line {number}: the line is empty; every line is a text")
     if not texts:
         raise UserError(f"{path}: the file is empty")
     return texts
@@ -157,13 +135,9 @@ def _lines(path: Path) -> list[tuple[int, str]]:
     return lines
 
 
-def _same_length(
-    paths: Sequence[Path],
-    first: Sequence,
-    second: Sequence,
-) -> None:
+def _same_length(paths: Sequence[Path], first: Sequence, second: Sequence) -> None:
     if len(first) != len(second):
         raise UserError(
             f"{paths[0]} has {len(first)} lines, {paths[1]} {len(second)}: line n of one"
-            " belongs to line n of the other",
+            " belongs to line n of the other"
         )

@@ -15,12 +15,7 @@ from xlingjax.errors import UserError
 
 
 def read_squad(
-    paths: Sequence[Path],
-    task,
-    language: str,
-    *,
-    numbered: bool = False,
-    translated: bool = False,
+    paths: Sequence[Path], task, language: str, *, numbered: bool = False, translated: bool = False
 ) -> list[Question]:
     """The questions of one file. An answer with empty text is none: XTREME so blanks those of its
     test sets. numbered: the ids are the rows, from 0, whatever the file says (ids come twice), and
@@ -38,38 +33,17 @@ def read_squad(
     found: dict[str, Question] = {}
     for article in _field(_loaded(path), "data", path, "the file"):
         for paragraph in _field(article, "paragraphs", path, "an article"):
-            context = _text(
-                paragraph,
-                "context",
-                path,
-                "a paragraph",
-                translated,
-            )
+            context = _text(paragraph, "context", path, "a paragraph", translated)
             for qa in _field(paragraph, "qas", path, "a paragraph"):
-                question = checked_question(
-                    qa,
-                    context,
-                    path,
-                    translated=translated,
-                )
+                question = checked_question(qa, context, path, translated=translated)
                 if numbered:
                     # Before ids are compared, so that none comes twice.
-                    question = replace(
-                        question,
-                        id=str(len(found)),
-                        key=question.id,
-                    )
+                    question = replace(question, id=str(len(found)), key=question.id)
                 before = found.get(question.id)
                 if before is not None:
                     same_text = before.question == question.question
-                    if (
-                        not translated
-                        or not same_text
-                        or before.context != context
-                    ):
-                        raise UserError(
-                            f"{path}, question {question.id}: this id comes twice",
-                        )
+                    if not translated or not same_text or before.context != context:
+                        raise UserError(f"{path}, question {question.id}: this id comes twice")
                     question = replace(
                         question,
                         answers=before.answers + question.answers,
@@ -90,16 +64,12 @@ def _require_answers(path: Path, questions: Sequence[Question]) -> None:
         raise UserError(
             f"{path}: {len(without):,} of {len(questions):,} questions are without an answer, the"
             f" first is {without[0]} (SQuAD 2.0's is_impossible); answers are spans here, as in"
-            " SQuAD 1.1: remove these questions",
+            " SQuAD 1.1: remove these questions"
         )
 
 
 def checked_question(
-    qa: Any,
-    context: str,
-    path: str | Path,
-    *,
-    translated: bool = False,
+    qa: Any, context: str, path: str | Path, *, translated: bool = False
 ) -> Question:
     """The question of SQuAD's `qa`. path: where it stands, for messages. translated: see
     `read_squad`. Raises UserError as it does."""
@@ -119,9 +89,7 @@ def checked_question(
             if is_lost:
                 continue
         if not isinstance(text, str) or not isinstance(start, int):
-            raise UserError(
-                f"{where}: an answer is not an object with a text and an answer_start",
-            )
+            raise UserError(f"{where}: an answer is not an object with a text and an answer_start")
         if not text or translated and not text.strip():
             continue
         # A negative start would count from the end.
@@ -150,44 +118,31 @@ def _answers(qa: dict, where: str) -> list:
                 for text, start in zip(texts, starts, strict=True)
             ]
     if answers is not None and not isinstance(answers, list):
-        raise UserError(
-            f"{where}: answers are no list of objects with a text and an answer_start",
-        )
+        raise UserError(f"{where}: answers are no list of objects with a text and an answer_start")
     return answers or []
 
 
-def _misplaced(
-    where: str,
-    context: str,
-    answer: str,
-    start: int,
-    stands: str,
-) -> UserError:
+def _misplaced(where: str, context: str, answer: str, start: int, stands: str) -> UserError:
     other = context.find(answer)
     remedy = f"it stands at {other}"
     if other < 0:
         remedy = "it stands nowhere in the context"
     return UserError(
         f"{where}: the answer {answer!r} is not in its context at character {start},"
-        f" where {stands!r} stands; {remedy}",
+        f" where {stands!r} stands; {remedy}"
     )
 
 
 def _loaded(path: Path) -> Any:
     try:
-        return parse_json(
-            "\n".join(line for _, line in read_lines(path)),
-            str(path),
-        )
+        return parse_json("\n".join(line for _, line in read_lines(path)), str(path))
     except ValueError as error:
         if str(error).startswith("Extra data: line 2"):
             raise UserError(
                 f"{path}: JSON lines, not SQuAD's one object: write it with data, paragraphs and"
-                " qas",
+                " qas"
             ) from None
-        raise UserError(
-            f"{path}: not JSON ({error}); fetch the file again",
-        ) from None
+        raise UserError(f"{path}: not JSON ({error}); fetch the file again") from None
 
 
 def _value(record: Any, name: str, default: Any = None) -> Any:
@@ -201,18 +156,12 @@ def _field(record: Any, name: str, path: Path, what: str) -> list:
     value = _value(record, name)
     if not isinstance(value, list):
         raise UserError(
-            f"{path}: {what} has no list {name!r}; expected SQuAD's layout: data, paragraphs, qas",
+            f"{path}: {what} has no list {name!r}; expected SQuAD's layout: data, paragraphs, qas"
         )
     return value
 
 
-def _text(
-    record: Any,
-    name: str,
-    path: str | Path,
-    what: str,
-    may_be_lost: bool = False,
-) -> str:
+def _text(record: Any, name: str, path: str | Path, what: str, may_be_lost: bool = False) -> str:
     value = _value(record, name)
     if may_be_lost and isinstance(record, dict) and name in record:
         is_blank = value is None or not str(value).strip()

@@ -107,10 +107,7 @@ def learnable(records: Sequence[Any]) -> list[Any]:
     return kept
 
 
-def existing(
-    path: str | Path,
-    hint: str = "fetch it, or name the folder it lies in",
-) -> Path:
+def existing(path: str | Path, hint: str = "fetch it, or name the folder it lies in") -> Path:
     """The path, if a file is there. Raises UserError."""
     path = Path(path)
     if not path.is_file():

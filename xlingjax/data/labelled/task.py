@@ -40,14 +40,7 @@ TRAINED = ("classification", "ranking", "tagging", "span_qa", "generation")
 """Kinds that are fine-tuned; the others read the states of a model as it is."""
 
 
-SPLITS = (
-    "train",
-    "dev",
-    "test",
-    "translate_train",
-    "translate_dev",
-    "translate_test",
-)
+SPLITS = ("train", "dev", "test", "translate_train", "translate_dev", "translate_test")
 
 # The files of Tatoeba, as LASER and XTREME have them, are named by three letters.
 _LANGUAGE3 = """
@@ -154,17 +147,14 @@ class Task:
     `pieces_of_words`)."""
     overlap: str = ""
     """What the sets are known to share, said below their scores."""
-    prepared: Mapping[str, tuple[Prepared, ...]] = field(
-        default_factory=dict,
-        hash=False,
-    )
+    prepared: Mapping[str, tuple[Prepared, ...]] = field(default_factory=dict, hash=False)
     """Split -> where TensorFlow Datasets has it, as `files`; read where the folder is written
     tfds:DIR."""
 
     def __post_init__(self):
         if self.kind not in KINDS:
             raise UserError(
-                f"task {self.full_name}: kind {self.kind!r} is not one of {', '.join(KINDS)}",
+                f"task {self.full_name}: kind {self.kind!r} is not one of {', '.join(KINDS)}"
             )
 
     @property
@@ -187,7 +177,7 @@ def part_of(split: str) -> tuple[str, Callable[[int], slice]]:
     if not match:
         raise UserError(
             f"split {split!r} is not a name, or a part as in 'dev[:50%]', 'dev[50%:]' or"
-            " 'train[-400:]'",
+            " 'train[-400:]'"
         )
     name, begin, end = match.groups()
     for bound in (begin, end):
@@ -214,17 +204,10 @@ def share_rows(first: str, second: str, count: int) -> bool:
     _, rows_of_first = part_of(first)
     _, rows_of_second = part_of(second)
     every = range(count)
-    return not set(every[rows_of_first(count)]).isdisjoint(
-        every[rows_of_second(count)],
-    )
+    return not set(every[rows_of_first(count)]).isdisjoint(every[rows_of_second(count)])
 
 
-def find(
-    task: Task,
-    folder: str | Path,
-    split: str,
-    language: str,
-) -> Found | None:
+def find(task: Task, folder: str | Path, split: str, language: str) -> Found | None:
     """The first of the places of a split whose files all exist; None: there is none. folder: of the
     files, or tfds:DIR. Raises UserError: no such folder, or a split that is written wrongly."""
     name, _ = part_of(split)
@@ -253,17 +236,10 @@ def languages_present(task: Task, folder: str | Path, split: str) -> list[str]:
     if split.startswith("translate_"):
         # What a file of the training language holds is no translation.
         codes.pop(task.trained_on)
-    return [
-        language for language in codes if find(task, folder, split, language)
-    ]
+    return [language for language in codes if find(task, folder, split, language)]
 
 
-def read(
-    task: Task,
-    folder: str | Path,
-    split: str,
-    language: str,
-) -> list[Any]:
+def read(task: Task, folder: str | Path, split: str, language: str) -> list[Any]:
     """The records of one language (see `KINDS`); retrieval and mining: a list of one `Bitext`.
 
     Raises UserError: a split that the task does not have, missing files (the message names those
@@ -273,9 +249,7 @@ def read(
     """
     name, rows = part_of(split)
     if name not in task.files:
-        raise UserError(
-            f"{task.full_name} has no split {name!r}; it has {', '.join(task.files)}",
-        )
+        raise UserError(f"{task.full_name} has no split {name!r}; it has {', '.join(task.files)}")
     found = find(task, folder, split, language)
     if found is None:
         raise UserError(_missing(task, folder, name, language))
@@ -285,14 +259,12 @@ def read(
     if not may_lack_gold and not any(map(_has_gold, records)):
         raise UserError(
             f"{found.paths[0]}: no labels; the {name} set of {task.full_name} needs them, test sets"
-            " alone do not",
+            " alone do not"
         )
     if name == split:
         return records
     if KINDS[task.kind] == "Bitext":
-        raise UserError(
-            f"{task.full_name}, {split}: a bitext has no parts; read {name!r}",
-        )
+        raise UserError(f"{task.full_name}, {split}: a bitext has no parts; read {name!r}")
     if task.shared_ids and "%" in split:
         # By id, since the languages hold different questions of the same set.
         shares = range(_SHARES)[rows(_SHARES)]
@@ -300,9 +272,7 @@ def read(
     else:
         kept = records[rows(len(records))]
     if not kept:
-        raise UserError(
-            f"{task.full_name}, {language}: {split} of {len(records)} rows holds none",
-        )
+        raise UserError(f"{task.full_name}, {language}: {split} of {len(records)} rows holds none")
     return kept
 
 
@@ -315,24 +285,15 @@ def _share(id_: str) -> int:
     return int(hashlib.sha256(id_.encode()).hexdigest()[:12], 16) % _SHARES
 
 
-def require_gold(
-    task: Task,
-    folder: str | Path,
-    language: str,
-    records: Sequence[Any],
-) -> None:
+def require_gold(task: Task, folder: str | Path, language: str, records: Sequence[Any]) -> None:
     """Raise UserError where a translated training set, or a part of it, has nothing to learn."""
     if any(map(_has_gold, learnable(records))):
         return
     path = find(task, folder, "translate_train", language).paths[0]
     remedy = "leave it out"
     if task.labels:
-        remedy = (
-            "`--strategy teacher`, which labels them, alone can use this file"
-        )
-    raise UserError(
-        f"{path}: no labels to train {task.full_name} on in {language!r}; {remedy}",
-    )
+        remedy = "`--strategy teacher`, which labels them, alone can use this file"
+    raise UserError(f"{path}: no labels to train {task.full_name} on in {language!r}; {remedy}")
 
 
 def _has_gold(record: Any) -> bool:
@@ -364,16 +325,10 @@ def read_languages(
     if not present:
         name, _ = part_of(split)
         raise UserError(_missing(task, folder, name, wanted[0]))
-    return {
-        language: read(task, folder, split, language) for language in present
-    }
+    return {language: read(task, folder, split, language) for language in present}
 
 
-def hashes(
-    task: Task,
-    folder: str | Path,
-    parts: Iterable[tuple[str, str]],
-) -> dict[str, str]:
+def hashes(task: Task, folder: str | Path, parts: Iterable[tuple[str, str]]) -> dict[str, str]:
     """{path below `folder`: sha256 (hex)} of the files of (split, language) pairs, as far as there
     are any; of a set of TFDS of what describes it."""
     root = Path(folder)
@@ -412,15 +367,11 @@ def _missing(task: Task, folder: str | Path, split: str, language: str) -> str:
     for files in places_of_split:
         paths = files.paths(folder, language)
         if paths:
-            shown.append(
-                " with ".join(str(path.relative_to(folder)) for path in paths),
-            )
+            shown.append(" with ".join(str(path.relative_to(folder)) for path in paths))
     if not shown:
         # No path is made where nothing fits a `*`, or the language has no code.
         shown = [" with ".join(files.patterns) for files in places_of_split]
-    places = (
-        " or ".join(dict.fromkeys(shown)) or "nothing: it has no such split"
-    )
+    places = " or ".join(dict.fromkeys(shown)) or "nothing: it has no such split"
     return (
         f"{task.full_name}: no {split} files of {language!r} in {folder}: looked for {places};"
         " fetch them, or pass over languages without files with allow_missing"
@@ -428,9 +379,7 @@ def _missing(task: Task, folder: str | Path, split: str, language: str) -> str:
 
 
 def _unprepared(task: Task, folder: Path, split: str, language: str) -> str:
-    message = (
-        f"{task.full_name}: no {split} set of {language!r} in tfds:{folder}:"
-    )
+    message = f"{task.full_name}: no {split} set of {language!r} in tfds:{folder}:"
     sets = []
     for prepared in task.prepared.get(split, ()):
         if prepared.languages is None or language in prepared.languages:
@@ -442,6 +391,4 @@ def _unprepared(task: Task, folder: Path, split: str, language: str) -> str:
         )
     names = " or ".join(prepared.describe(language) for prepared in sets)
     command = sets[0].command(folder, language)
-    return (
-        f"{message} looked for {names}; `{command}` downloads and prepares it"
-    )
+    return f"{message} looked for {names}; `{command}` downloads and prepares it"

@@ -10,12 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from xlingjax.data.json_text import parse_object
-from xlingjax.data.labelled.records import (
-    Example,
-    Question,
-    SourceTarget,
-    Tagged,
-)
+from xlingjax.data.labelled.records import Example, Question, SourceTarget, Tagged
 from xlingjax.data.labelled.task import Task
 from xlingjax.data.labelled.text import known_label
 from xlingjax.data.labelled.words import known_tag
@@ -64,14 +59,10 @@ def read_labelled(path: Path, task: Task) -> list[Any]:
             record = _RECORDS[task.kind](**given)
             _check_texts(record)
         except (ValueError, TypeError, KeyError, AttributeError) as error:
-            raise UserError(
-                f"{where}: not a record of a {task.kind} task ({error})",
-            ) from None
+            raise UserError(f"{where}: not a record of a {task.kind} task ({error})") from None
         if isinstance(record, Tagged):
             if len(record.words) != len(record.tags):
-                raise UserError(
-                    f"{where}: {len(record.words)} words, but {len(record.tags)} tags",
-                )
+                raise UserError(f"{where}: {len(record.words)} words, but {len(record.tags)} tags")
             for tag in record.tags:
                 known_tag(tag, task.labels, where)
         elif isinstance(record, Example):

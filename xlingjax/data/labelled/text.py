@@ -24,10 +24,7 @@ _RENAMED = {"contradictory": "contradiction"}
 
 
 def read_labelled_tsv(
-    path: str | Path,
-    labels: Sequence[str] | None = None,
-    *,
-    quoted: bool | None = False,
+    path: str | Path, labels: Sequence[str] | None = None, *, quoted: bool | None = False
 ) -> list[Example]:
     """`premise TAB hypothesis TAB label` per line, no header.
 
@@ -36,10 +33,7 @@ def read_labelled_tsv(
     None: see `is_quoted`. Raises UserError naming file and line for a wrong number of columns, an
     empty text, invalid UTF-8 or an unknown label.
     """
-    path = existing(
-        path,
-        "in TRAIN_FILES, DEV_FILES and TEST_FILES {language} is the code",
-    )
+    path = existing(path, "in TRAIN_FILES, DEV_FILES and TEST_FILES {language} is the code")
     return Table(quoted=quoted, unlabelled=False).examples(path, labels)
 
 
@@ -56,7 +50,7 @@ def read_own_table(paths: Sequence[Path], task, language: str) -> list[Example]:
             raise UserError(
                 f"{paths[0]} has {len(examples)} examples and {paths[1]} has {len(pivot)}: plug-in"
                 " fine-tuning reads the same examples in two languages, line by line; translate the"
-                " rest or remove it",
+                " rest or remove it"
             )
         # Plug-in fine-tuning adds two texts into one
         # example: labels that differ show lines that moved.
@@ -64,7 +58,7 @@ def read_own_table(paths: Sequence[Path], task, language: str) -> list[Example]:
             if a.label != b.label:
                 raise UserError(
                     f"{paths[0]}, line {a.line}: label {a.label!r}, and {b.label!r} in {paths[1]},"
-                    f" line {b.line}: the two files must hold the same examples in the same order",
+                    f" line {b.line}: the two files must hold the same examples in the same order"
                 )
     return examples
 
@@ -101,19 +95,11 @@ class Table:
     original: tuple[str, ...] = ()
     """Columns of the text that was translated; empty: it is not there."""
 
-    def __call__(
-        self,
-        paths: Sequence[Path],
-        task,
-        language: str,
-    ) -> list[Example]:
+    def __call__(self, paths: Sequence[Path], task, language: str) -> list[Example]:
         return self.examples(existing(paths[0]), task.labels or None, language)
 
     def examples(
-        self,
-        path: Path,
-        labels: Sequence[str] | None,
-        language: str = "",
+        self, path: Path, labels: Sequence[str] | None, language: str = ""
     ) -> list[Example]:
         """Raises UserError naming file and line: a wrong number of columns, an empty text, invalid
         UTF-8, an unknown label, a label that is an id."""
@@ -131,13 +117,7 @@ class Table:
                 # Whether the column of labels is there is known from the first line.
                 names = self._names(path, number, len(cells))
             if len(cells) != len(names):
-                raise self._wrong_count(
-                    path,
-                    number,
-                    len(cells),
-                    len(names),
-                    self.header,
-                )
+                raise self._wrong_count(path, number, len(cells), len(names), self.header)
             row = dict(zip(names, map(str.strip, cells), strict=True))
             # Before the texts are looked at: rows of other
             # languages may be broken and are not read.
@@ -154,30 +134,20 @@ class Table:
             if label is not None:
                 label = known_label(_RENAMED.get(label, label), labels, where)
             original = tuple(row[name] for name in self.original)
-            examples.append(
-                Example(premise, hypothesis, label, number, original),
-            )
+            examples.append(Example(premise, hypothesis, label, number, original))
         if not examples and languages:
             raise UserError(
                 f"{path}: no rows of {language!r}; its column {self.language} has"
-                f" {', '.join(sorted(languages))}",
+                f" {', '.join(sorted(languages))}"
             )
         if not examples:
-            raise UserError(
-                f"{path}: no examples in this file; a line is {_shown(self.columns)}",
-            )
+            raise UserError(f"{path}: no examples in this file; a line is {_shown(self.columns)}")
         # A few lost texts are a machine's; all of them are a file with other columns.
         if all(map(is_lost, examples)):
-            raise UserError(
-                f"{path}: every line lacks a text; fetch the file again",
-            )
+            raise UserError(f"{path}: every line lacks a text; fetch the file again")
         return examples
 
-    def _header(
-        self,
-        path: Path,
-        rows: Iterator[tuple[int, list[str]]],
-    ) -> list[str]:
+    def _header(self, path: Path, rows: Iterator[tuple[int, list[str]]]) -> list[str]:
         number, names = next(rows, (1, []))
         needed = [*self.premise, *self.hypothesis]
         if self.language:
@@ -188,7 +158,7 @@ class Table:
             if name not in names:
                 raise UserError(
                     f"{path}, line {number}: no column {name!r} in the header; expected"
-                    f" {_shown(self.columns)}",
+                    f" {_shown(self.columns)}"
                 )
         return names
 
@@ -197,22 +167,11 @@ class Table:
         if self.unlabelled and label_is_last and count == len(self.columns) - 1:
             return self.columns[:-1]
         if count != len(self.columns):
-            raise self._wrong_count(
-                path,
-                number,
-                count,
-                len(self.columns),
-                False,
-            )
+            raise self._wrong_count(path, number, count, len(self.columns), False)
         return self.columns
 
     def _wrong_count(
-        self,
-        path: Path,
-        number: int,
-        count: int,
-        expected: int,
-        header: bool,
+        self, path: Path, number: int, count: int, expected: int, header: bool
     ) -> UserError:
         names = f": {_shown(self.columns[:expected])}"
         if header:
@@ -220,16 +179,9 @@ class Table:
         elif self.columns == Table.columns:
             # The user's own table, which may have been written for another program.
             names += "; a header or single texts cannot be read"
-        return UserError(
-            f"{path}, line {number}: {count} columns, expected {expected}{names}",
-        )
+        return UserError(f"{path}, line {number}: {count} columns, expected {expected}{names}")
 
-    def _text(
-        self,
-        where: str,
-        row: dict[str, str],
-        names: Sequence[str],
-    ) -> str:
+    def _text(self, where: str, row: dict[str, str], names: Sequence[str]) -> str:
         empty = [name for name in names if not row[name]]
         fault = ""
         for name in empty:
@@ -253,11 +205,7 @@ def _shown(columns: Sequence[str]) -> str:
     return " TAB ".join(columns)
 
 
-def read_translated(
-    paths: Sequence[Path],
-    task,
-    language: str,
-) -> list[Example]:
+def read_translated(paths: Sequence[Path], task, language: str) -> list[Example]:
     """XTREME's translations: `premise TAB hypothesis TAB label`, before them perhaps the text they
     were translated from; the first line tells. Texts may be lost (see `Table.translated`)."""
     path = existing(paths[0])
@@ -268,13 +216,7 @@ def read_translated(
     if len(first) == 5:
         original = ("original premise", "original hypothesis")
         columns = (*original, *columns)
-    table = Table(
-        columns,
-        quoted=quoted,
-        unlabelled=False,
-        translated=True,
-        original=original,
-    )
+    table = Table(columns, quoted=quoted, unlabelled=False, translated=True, original=original)
     return table.examples(path, task.labels or None)
 
 
@@ -310,11 +252,9 @@ def known_label(label: str, labels: Sequence[str] | None, where: str) -> str:
         order = ", ".join(f"{i} {known}" for i, known in enumerate(labels))
         raise UserError(
             f"{where}: the label {label!r} is an id, and code bases number the labels otherwise:"
-            f" write names; if the file keeps the order of this task, they are {order}",
+            f" write names; if the file keeps the order of this task, they are {order}"
         )
-    message = (
-        f"{where}: unknown label {label!r}, expected one of {', '.join(labels)}"
-    )
+    message = f"{where}: unknown label {label!r}, expected one of {', '.join(labels)}"
     for known in labels:
         if known.lower() == label.lower():
             raise UserError(f"{message}; write {known!r}")
@@ -364,7 +304,7 @@ def read_xcopa(paths: Sequence[Path], task, language: str) -> list[Example]:
     if not examples:
         raise UserError(
             f"{path}: no examples in this file; a line is a JSON object with premise, choice1,"
-            " choice2",
+            " choice2"
         )
     # Few lines may all be 0 by chance, hence the least number.
     labels = {example.label for example in examples}
@@ -373,11 +313,7 @@ def read_xcopa(paths: Sequence[Path], task, language: str) -> list[Example]:
     return examples
 
 
-def read_xsid_intents(
-    paths: Sequence[Path],
-    task,
-    language: str,
-) -> list[Example]:
+def read_xsid_intents(paths: Sequence[Path], task, language: str) -> list[Example]:
     """xSID: the `# text` of each block and its `# intent`."""
     path = existing(paths[0])
     examples = []
@@ -391,25 +327,19 @@ def read_xsid_intents(
         elif line.startswith("# intent ="):
             where = f"{path}, line {number}"
             if not text:
-                raise UserError(
-                    f"{where}: an intent without a '# text =' line before it",
-                )
+                raise UserError(f"{where}: an intent without a '# text =' line before it")
             label = known_label(value, task.labels or None, where)
             examples.append(Example(text, None, label, start))
             # So that a second intent is not taken for the same text's.
             text = None
     if not examples:
         raise UserError(
-            f"{path}: no utterances in this file; each has lines '# text =' and '# intent ='",
+            f"{path}: no utterances in this file; each has lines '# text =' and '# intent ='"
         )
     return examples
 
 
-def read_mtod_intents(
-    paths: Sequence[Path],
-    task,
-    language: str,
-) -> list[Example]:
+def read_mtod_intents(paths: Sequence[Path], task, language: str) -> list[Example]:
     """Facebook's multilingual task-oriented dialogues: `intent TAB start:end:slot,... TAB text TAB
     locale`, and in the full set a fifth column of tokens."""
     path = existing(paths[0])
@@ -421,7 +351,7 @@ def read_mtod_intents(
         where = f"{path}, line {number}"
         if len(cells) not in (4, 5):
             raise UserError(
-                f"{where}: {len(cells)} columns, expected 4: intent TAB slots TAB text TAB locale",
+                f"{where}: {len(cells)} columns, expected 4: intent TAB slots TAB text TAB locale"
             )
         intent, slots, text = cells[:3]
         if not text.strip():
@@ -432,12 +362,12 @@ def read_mtod_intents(
             if not match or not int(match[1]) < int(match[2]) <= len(text):
                 raise UserError(
                     f"{where}: the slot {slot!r} is not start:end:name within the {len(text)}"
-                    " characters",
+                    " characters"
                 )
         label = known_label(intent.strip(), task.labels or None, where)
         examples.append(Example(text.strip(), None, label, number))
     if not examples:
         raise UserError(
-            f"{path}: no utterances in this file; a line is intent TAB slots TAB text TAB locale",
+            f"{path}: no utterances in this file; a line is intent TAB slots TAB text TAB locale"
         )
     return examples

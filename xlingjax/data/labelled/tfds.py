@@ -17,13 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from xlingjax.data.labelled.questions import checked_question
-from xlingjax.data.labelled.records import (
-    Bitext,
-    Example,
-    Question,
-    Tagged,
-    is_lost,
-)
+from xlingjax.data.labelled.records import Bitext, Example, Question, Tagged, is_lost
 from xlingjax.data.labelled.text import known_label
 from xlingjax.data.labelled.words import bio
 from xlingjax.errors import UserError
@@ -87,12 +81,7 @@ class Prepared:
                 paths.append(path)
         return tuple(paths) or None
 
-    def read(
-        self,
-        paths: Sequence[Path],
-        task: Any,
-        language: str,
-    ) -> list[Any]:
+    def read(self, paths: Sequence[Path], task: Any, language: str) -> list[Any]:
         """The records of all sets. Raises UserError: TFDS cannot be imported or cannot read a set,
         a set without rows, an empty text, an unknown label, an answer that does not stand in its
         context where it is said to.
@@ -102,12 +91,10 @@ class Prepared:
         for path in paths:
             records += self.records(Rows(path.parent, split), task, language)
         if not records:
-            raise UserError(
-                f"{paths[0].parent}: its split {split} has no rows of {language!r}",
-            )
+            raise UserError(f"{paths[0].parent}: its split {split} has no rows of {language!r}")
         if all(map(is_lost, records)):
             raise UserError(
-                f"{paths[0].parent}: every row of its split {split} lacks a text in {language!r}",
+                f"{paths[0].parent}: every row of its split {split} lacks a text in {language!r}"
             )
         return records
 
@@ -134,7 +121,7 @@ def _splits(path: Path) -> set[str]:
         return names
     except (ValueError, KeyError, TypeError):
         raise UserError(
-            f"{path}: not the metadata of a TFDS set with splits; prepare the set again",
+            f"{path}: not the metadata of a TFDS set with splits; prepare the set again"
         ) from None
 
 
@@ -150,7 +137,7 @@ def _tfds() -> Any:
     except ImportError as error:
         raise UserError(
             f"tfds: TensorFlow Datasets cannot be imported ({error}): install tensorflow and"
-            " tensorflow-datasets, or give the folder of the official files",
+            " tensorflow-datasets, or give the folder of the official files"
         ) from None
     return tensorflow_datasets
 
@@ -179,25 +166,18 @@ class Rows:
                     columns[name] = _column(value, names[name])
                 for row in _transposed(columns):
                     number += 1
-                    yield (
-                        f"{self.folder}, {self.split}, row {number}",
-                        number,
-                        row,
-                    )
+                    yield (f"{self.folder}, {self.split}, row {number}", number, row)
         except (tf.errors.OpError, OSError) as error:
             # TensorFlow puts a stack of nodes behind the first line.
             reason = str(error).splitlines()[0][:200]
             raise UserError(
-                f"{self.folder}: TFDS cannot read it ({reason}); prepare it again",
+                f"{self.folder}: TFDS cannot read it ({reason}); prepare it again"
             ) from None
 
 
 # The languages of XNLI lie in one set, and building what reads it takes long.
 @functools.lru_cache(maxsize=64)
-def _opened(
-    folder: Path,
-    split: str,
-) -> tuple[Any, dict[str, Sequence[str] | None]]:
+def _opened(folder: Path, split: str) -> tuple[Any, dict[str, Sequence[str] | None]]:
     """What iterates over batches of rows (row by row it takes twice as long), and {feature: names
     of its classes}."""
     tfds = _tfds()
@@ -208,11 +188,7 @@ def _opened(
     names = {}
     for name, feature in builder.info.features.items():
         names[name] = _class_names(feature)
-    rows = builder.as_dataset(
-        split=split,
-        shuffle_files=False,
-        read_config=in_order,
-    )
+    rows = builder.as_dataset(split=split, shuffle_files=False, read_config=in_order)
     # Ragged, since texts and lists of words have no common length.
     return rows.ragged_batch(_BATCH), names
 
@@ -226,9 +202,7 @@ def _class_names(feature: Any) -> Sequence[str] | None:
 def _column(value: Any, names: Sequence[str] | None) -> list[Any]:
     """The rows of a feature of a batch; of a feature of several, {name: value} for each row."""
     if isinstance(value, dict):
-        return _transposed(
-            {name: _column(inner, None) for name, inner in value.items()},
-        )
+        return _transposed({name: _column(inner, None) for name, inner in value.items()})
     # Only a ragged tensor has the method.
     if hasattr(value, "to_list"):
         return _plain(value.to_list(), names)
@@ -272,27 +246,11 @@ def pairs(
     examples = []
     for where, number, row in rows:
         label = renamed.get(row["label"], row["label"])
-        examples.append(
-            _example(
-                where,
-                number,
-                row[first],
-                row[second],
-                label,
-                task,
-                translated,
-            ),
-        )
+        examples.append(_example(where, number, row[first], row[second], label, task, translated))
     return examples
 
 
-def parallel_pairs(
-    rows: Rows,
-    task,
-    language: str,
-    *,
-    translated: bool = False,
-) -> list[Example]:
+def parallel_pairs(rows: Rows, task, language: str, *, translated: bool = False) -> list[Example]:
     """XNLI: an example holds all languages. translated: as of `Table`."""
     examples = []
     for where, number, row in rows:
@@ -303,33 +261,19 @@ def parallel_pairs(
         by_language = dict(zip(codes, translations, strict=True))
         hypothesis = by_language.get(language, "")
         examples.append(
-            _example(
-                where,
-                number,
-                premise,
-                hypothesis,
-                row["label"],
-                task,
-                translated,
-            ),
+            _example(where, number, premise, hypothesis, row["label"], task, translated)
         )
     return examples
 
 
 def _example(
-    where: str,
-    number: int,
-    first: str,
-    second: str,
-    label: str | None,
-    task,
-    translated: bool,
+    where: str, number: int, first: str, second: str, label: str | None, task, translated: bool
 ) -> Example:
     first = first.strip()
     second = second.strip()
     if not translated and not (first and second):
         raise UserError(
-            f"{where}: a text is empty; read the official files, where the line can be removed",
+            f"{where}: a text is empty; read the official files, where the line can be removed"
         )
     if label:
         label = known_label(label, task.labels or None, where)
@@ -337,12 +281,7 @@ def _example(
 
 
 def tagged(
-    rows: Rows,
-    task,
-    language: str,
-    *,
-    tags: str,
-    first_class: bool = False,
+    rows: Rows, task, language: str, *, tags: str, first_class: bool = False
 ) -> list[Tagged]:
     """tags: the feature; first_class: they are made BIO (see `Columns`). Of CoNLL-U (sets that tell
     heads) words are read, neither tokens of several words nor empty nodes, which have no head."""
@@ -352,12 +291,7 @@ def tagged(
         heads = row.get("head") or [""] * len(row["tokens"])
         words = []
         marks = []
-        for word, tag, head in zip(
-            row["tokens"],
-            row[tags],
-            heads,
-            strict=True,
-        ):
+        for word, tag, head in zip(row["tokens"], row[tags], heads, strict=True):
             if head == "None":
                 continue
             words.append(word.strip())
@@ -385,14 +319,8 @@ def questions(
         if named and row["id"].partition("-")[0] != named[language]:
             continue
         # As SQuAD's files have it: TFDS keeps a list for each field, not a field for each answer.
-        qa = {
-            "id": row["id"],
-            "question": row["question"],
-            "answers": _transposed(row["answers"]),
-        }
-        checked.append(
-            checked_question(qa, row["context"], where, translated=translated),
-        )
+        qa = {"id": row["id"], "question": row["question"], "answers": _transposed(row["answers"])}
+        checked.append(checked_question(qa, row["context"], where, translated=translated))
     return checked
 
 

@@ -16,10 +16,7 @@ from xlingjax.errors import UserError
 def read_tagged(path: str | Path) -> list[Tagged]:
     """Sentences of lines `word TAB tag`, a blank line after each (XTREME's POS and NER). Raises
     UserError naming the line."""
-    path = existing(
-        path,
-        "in TRAIN_FILES, DEV_FILES and TEST_FILES {language} is the code",
-    )
+    path = existing(path, "in TRAIN_FILES, DEV_FILES and TEST_FILES {language} is the code")
     return Columns(unlabelled=False).sentences(path, None)
 
 
@@ -51,27 +48,13 @@ class Columns:
     """Lines of `width` columns may lack the word, if their tag is O, and are passed over (xSID's zh
     has one)."""
 
-    def __call__(
-        self,
-        paths: Sequence[Path],
-        task,
-        language: str,
-    ) -> list[Tagged]:
+    def __call__(self, paths: Sequence[Path], task, language: str) -> list[Tagged]:
         sentences = []
         for path in paths:
-            sentences += self.sentences(
-                existing(path),
-                task.labels or None,
-                language,
-            )
+            sentences += self.sentences(existing(path), task.labels or None, language)
         return sentences
 
-    def sentences(
-        self,
-        path: Path,
-        tags: Sequence[str] | None,
-        language: str = "",
-    ) -> list[Tagged]:
+    def sentences(self, path: Path, tags: Sequence[str] | None, language: str = "") -> list[Tagged]:
         """Raises UserError naming file and line: invalid UTF-8, a line that is not a word and its
         tag, an unknown tag."""
         sentences = []
@@ -107,7 +90,7 @@ class Columns:
         if not sentences:
             raise UserError(
                 f"{path}: no sentences in this file; a line is word, {self._between()}, tag, and a"
-                " blank line ends a sentence",
+                " blank line ends a sentence"
             )
         return sentences
 
@@ -124,49 +107,26 @@ class Columns:
     def _between(self) -> str:
         return {"\t": "tab", " ": "space", None: "space"}[self.separator]
 
-    def _check(
-        self,
-        path: Path,
-        number: int,
-        cells: list[str],
-        line: str,
-        labelled: bool,
-    ) -> None:
+    def _check(self, path: Path, number: int, cells: list[str], line: str, labelled: bool) -> None:
         where = f"{path}, line {number}"
         count = len(cells)
         may_be_alone = self.unlabelled and count < 2
         if self.width is not None and count != self.width and not may_be_alone:
-            raise UserError(
-                f"{where}: {count} columns, expected {self.width}: {line!r}",
-            )
+            raise UserError(f"{where}: {count} columns, expected {self.width}: {line!r}")
         if not labelled:
             if count != 1:
-                raise UserError(
-                    f"{where}: {line!r} is not a word alone, as the lines before it",
-                )
+                raise UserError(f"{where}: {line!r} is not a word alone, as the lines before it")
             return
         enough = count > max(self.word, self.tag, 1)
-        if (
-            not enough
-            or not cells[self.word].strip()
-            or not cells[self.tag].strip()
-        ):
-            raise UserError(
-                f"{where}: {line!r} is not a word, a {self._between()} and its tag",
-            )
+        if not enough or not cells[self.word].strip() or not cells[self.tag].strip():
+            raise UserError(f"{where}: {line!r} is not a word, a {self._between()} and its tag")
 
-    def _without_prefix(
-        self,
-        path: Path,
-        number: int,
-        word: str,
-        language: str,
-    ) -> str:
+    def _without_prefix(self, path: Path, number: int, word: str, language: str) -> str:
         code, _, rest = word.partition(":")
         if code != language or not rest:
             raise UserError(
                 f"{path}, line {number}: {word!r} does not begin with its language,"
-                f" {language + ':'!r}",
+                f" {language + ':'!r}"
             )
         return rest
 
@@ -187,11 +147,7 @@ def read_wikiann(paths: Sequence[Path], task, language: str) -> list[Tagged]:
 
 
 def read_tagged_lines(
-    paths: Sequence[Path],
-    task,
-    language: str,
-    *,
-    every_line: bool = False,
+    paths: Sequence[Path], task, language: str, *, every_line: bool = False
 ) -> list[Tagged]:
     """A sentence per line: its words, a tab, their tags, with single spaces between (XTREME's
     `.mt.tsv`); or in every line its words alone, for a teacher to tag. A line without words between
@@ -208,9 +164,7 @@ def read_tagged_lines(
         cells = line.rstrip("\t").split("\t")
         where = f"{path}, line {number}"
         if len(cells) > 2:
-            raise UserError(
-                f"{where}: {len(cells)} columns, expected 2: words TAB tags",
-            )
+            raise UserError(f"{where}: {len(cells)} columns, expected 2: words TAB tags")
         if not width:
             width = len(cells)
         if len(cells) != width:
@@ -219,16 +173,14 @@ def read_tagged_lines(
                 lines = "words TAB tags"
             raise UserError(
                 f"{where}: {len(cells)} columns, but the lines before it are {lines}: tag all or"
-                " none",
+                " none"
             )
         words = cells[0].split()
         tags = []
         if width == 2:
             tags = cells[1].split()
             if len(words) != len(tags):
-                raise UserError(
-                    f"{where}: {len(words)} words, but {len(tags)} tags",
-                )
+                raise UserError(f"{where}: {len(words)} words, but {len(tags)} tags")
         for tag in tags:
             known_tag(tag, task.labels or None, where)
         sentences.append(Tagged(tuple(words), tuple(tags), number))
@@ -236,9 +188,7 @@ def read_tagged_lines(
     while not every_line and sentences and is_lost(sentences[-1]):
         sentences.pop()
     if all(map(is_lost, sentences)):
-        raise UserError(
-            f"{path}: no sentences in this file; a line is words TAB tags",
-        )
+        raise UserError(f"{path}: no sentences in this file; a line is words TAB tags")
     return sentences
 
 
@@ -269,9 +219,7 @@ def read_conllu(paths: Sequence[Path], task, language: str) -> list[Tagged]:
                 cells = line.split("\t")
                 where = f"{path}, line {number}"
                 if len(cells) != 10:
-                    raise UserError(
-                        f"{where}: {len(cells)} columns, expected CoNLL-U's 10",
-                    )
+                    raise UserError(f"{where}: {len(cells)} columns, expected CoNLL-U's 10")
                 # "3-4" is a token of several words, "3.1" an empty node.
                 if re.fullmatch(r"\d+[-.]\d+", cells[0]):
                     continue
@@ -280,18 +228,16 @@ def read_conllu(paths: Sequence[Path], task, language: str) -> list[Tagged]:
                 if cells[0] != str(len(words) + 1):
                     raise UserError(
                         f"{where}: the id {cells[0]!r} is not {len(words) + 1}, the next of its"
-                        " sentence",
+                        " sentence"
                     )
                 words.append(cells[1].strip())
                 tags.append(known_tag(cells[3], task.labels or None, where))
             if words:
                 first_number, _ = block[0]
-                sentences.append(
-                    Tagged(tuple(words), tuple(tags), first_number),
-                )
+                sentences.append(Tagged(tuple(words), tuple(tags), first_number))
         if len(sentences) == before:
             raise UserError(
-                f"{path}: no sentences in this file; CoNLL-U has ten columns with tabs between",
+                f"{path}: no sentences in this file; CoNLL-U has ten columns with tabs between"
             )
     return sentences
 
@@ -300,14 +246,9 @@ def read_xsid_slots(paths: Sequence[Path], task, language: str) -> list[Tagged]:
     """xSID: `number TAB word TAB intent TAB slot`, with comments before each utterance; slots are
     BIO."""
     path = existing(paths[0])
-    return Columns(
-        word=1,
-        tag=3,
-        width=4,
-        comments=True,
-        unlabelled=False,
-        gaps=True,
-    ).sentences(path, task.labels or None)
+    return Columns(word=1, tag=3, width=4, comments=True, unlabelled=False, gaps=True).sentences(
+        path, task.labels or None
+    )
 
 
 def known_tag(tag: str, tags: Sequence[str] | None, where: str) -> str:
@@ -317,11 +258,9 @@ def known_tag(tag: str, tags: Sequence[str] | None, where: str) -> str:
     if tag.isdigit():
         raise UserError(
             f"{where}: the tag {tag!r} is an id, and code bases number the tags otherwise: write"
-            " names",
+            " names"
         )
-    raise UserError(
-        f"{where}: unknown tag {tag!r}, expected one of {', '.join(tags)}",
-    )
+    raise UserError(f"{where}: unknown tag {tag!r}, expected one of {', '.join(tags)}")
 
 
 def _blocks(path: Path, comments: bool) -> Iterator[list[tuple[int, str]]]:

@@ -58,9 +58,7 @@ def piece_vectors(vocabulary: Vocabulary, lines: Iterable[str]) -> np.ndarray:
 
 
 def most_alike(
-    vectors: np.ndarray,
-    new: Sequence[int],
-    known: np.ndarray,
+    vectors: np.ndarray, new: Sequence[int], known: np.ndarray
 ) -> dict[int, tuple[np.ndarray, np.ndarray]]:
     """{new row: (the rows of `known` most like it, weights)} by cosine, which is the weight before
     they sum to 1; rows that are like none are left out."""

@@ -21,11 +21,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from xlingjax.data.given_texts import require_list
-from xlingjax.data.vocabulary.sentencepiece import (
-    XLM_MASK_ID,
-    XLM_SPECIAL_PIECES,
-    PieceTable,
-)
+from xlingjax.data.vocabulary.sentencepiece import XLM_MASK_ID, XLM_SPECIAL_PIECES, PieceTable
 from xlingjax.errors import UserError
 from xlingjax.runtime.files import parsed_json
 
@@ -57,12 +53,7 @@ class FastBpeVocabulary(PieceTable):
 
     marks_ends = True
 
-    def __init__(
-        self,
-        ids: dict[str, int],
-        merges: Sequence[tuple[str, str]],
-        lowercase: bool,
-    ):
+    def __init__(self, ids: dict[str, int], merges: Sequence[tuple[str, str]], lowercase: bool):
         """ids: of the pieces; merges: the first goes first; lowercase: whether capitals and accents
         are removed. Raises UserError where the ids have gaps or do not begin with those of layout
         "xlm"."""
@@ -70,30 +61,23 @@ class FastBpeVocabulary(PieceTable):
             import sacremoses
         except ImportError:
             raise UserError(
-                "XLM's byte pair codes need sacremoses: pip install 'xlingjax[interop]'",
+                "XLM's byte pair codes need sacremoses: pip install 'xlingjax[interop]'"
             ) from None
         self._pieces = sorted(ids, key=ids.__getitem__)
         for i, piece in enumerate(self._pieces):
             # The table of embeddings has a row for each, so ids are places in it.
             if ids[piece] != i:
                 raise UserError(
-                    f"its vocabulary has no piece, or several, for id {i}; fetch it again",
+                    f"its vocabulary has no piece, or several, for id {i}; fetch it again"
                 )
         specials = len(XLM_SPECIAL_PIECES)
         if tuple(self._pieces[:specials]) != XLM_SPECIAL_PIECES:
             raise UserError(
                 f"its pieces do not begin with {', '.join(XLM_SPECIAL_PIECES[:5])}, ..., as those"
-                " of XLM do; other byte pair codes than XLM's are not read",
+                " of XLM do; other byte pair codes than XLM's are not read"
             )
         _check_merges(self._pieces[specials:], merges)
-        self._take(
-            range(specials),
-            bos=1,
-            eos=1,
-            pad=2,
-            unk=3,
-            mask=XLM_MASK_ID,
-        )
+        self._take(range(specials), bos=1, eos=1, pad=2, unk=3, mask=XLM_MASK_ID)
         self.layout = "xlm"
         self.lowercase = lowercase
         self.notes = NOTES
@@ -102,13 +86,10 @@ class FastBpeVocabulary(PieceTable):
         files = self.files()
         # Of the files as we write them: the same vocabulary
         # has one hash, whichever form it came in.
-        self.sha256 = hashlib.sha256(
-            b"\0".join(files[name] for name in sorted(files)),
-        ).hexdigest()
+        self.sha256 = hashlib.sha256(b"\0".join(files[name] for name in sorted(files))).hexdigest()
         # Unicode punctuation first, as XLM's script tokenize.sh has it.
         self._punctuation = sacremoses.MosesPunctNormalizer(
-            lang=LANGUAGE,
-            pre_replace_unicode_punct=True,
+            lang=LANGUAGE, pre_replace_unicode_punct=True
         )
         self._moses = sacremoses.MosesTokenizer(lang=LANGUAGE)
         self._cut = functools.lru_cache(_CACHED)(self._merged)
@@ -127,7 +108,7 @@ class FastBpeVocabulary(PieceTable):
             lowercase = config.get("do_lowercase_and_remove_accent", True)
             if not isinstance(lowercase, bool):
                 raise UserError(
-                    f"do_lowercase_and_remove_accent={lowercase!r} is neither true nor false",
+                    f"do_lowercase_and_remove_accent={lowercase!r} is neither true nor false"
                 )
             # Others would have other ids than those that a model of layout "xlm" expects.
             for role, token in _SPECIAL.items():
@@ -137,35 +118,21 @@ class FastBpeVocabulary(PieceTable):
                     given = given.get("content")
                 if given != token:
                     raise UserError(
-                        f"tokenizer_config.json has {role} {given!r}; XLM's is {token!r}",
+                        f"tokenizer_config.json has {role} {given!r}; XLM's is {token!r}"
                     )
-            ids = parsed_json(
-                (folder / "vocab.json").read_text(encoding="utf-8"),
-            )
-            if not isinstance(ids, dict) or not all(
-                isinstance(i, int) for i in ids.values()
-            ):
+            ids = parsed_json((folder / "vocab.json").read_text(encoding="utf-8"))
+            if not isinstance(ids, dict) or not all(isinstance(i, int) for i in ids.values()):
                 raise UserError("vocab.json is no table of ids by piece")
             # Whatever stands behind the last end of a line is no merge, as in transformers.
-            lines = (
-                (folder / "merges.txt")
-                .read_text(encoding="utf-8")
-                .split("\n")[:-1]
-            )
+            lines = (folder / "merges.txt").read_text(encoding="utf-8").split("\n")[:-1]
             return cls(ids, _pairs(lines), lowercase)
         except UserError as error:
             raise UserError(f"{folder}: {error}") from None
         except (OSError, ValueError, AttributeError) as error:
-            raise UserError(
-                f"{folder}: its vocabulary cannot be read: {error}",
-            ) from None
+            raise UserError(f"{folder}: its vocabulary cannot be read: {error}") from None
 
     @classmethod
-    def of_xlm(
-        cls,
-        folder: Path,
-        words: Sequence[str] = (),
-    ) -> FastBpeVocabulary | None:
+    def of_xlm(cls, folder: Path, words: Sequence[str] = ()) -> FastBpeVocabulary | None:
         """Of the files of XLM's own code, `codes*` and, where no `words` are given in the order of
         their ids, `vocab*`; None where `folder` has no codes. A vocabulary without capitals is of
         lower-cased text. Raises UserError.
@@ -176,10 +143,7 @@ class FastBpeVocabulary(PieceTable):
             codes = _lines(_only(folder, "codes"))
             if not words:
                 # A checkpoint of XLM's holds its words in order; its files beside it need not.
-                words = [
-                    *XLM_SPECIAL_PIECES,
-                    *_words(_lines(_only(folder, "vocab"))),
-                ]
+                words = [*XLM_SPECIAL_PIECES, *_words(_lines(_only(folder, "vocab")))]
             specials = len(XLM_SPECIAL_PIECES)
             pieces = [*words[:specials], *map(_piece, words[specials:])]
             # Nothing in the files says whether case was folded but the pieces themselves.
@@ -206,9 +170,7 @@ class FastBpeVocabulary(PieceTable):
         merges = "".join(f"{first} {second}\n" for first, second in by_rank)
         vocab = {piece: i for i, piece in enumerate(self._pieces)}
         return {
-            "vocab.json": (
-                json.dumps(vocab, ensure_ascii=False) + "\n"
-            ).encode(),
+            "vocab.json": (json.dumps(vocab, ensure_ascii=False) + "\n").encode(),
             "merges.txt": merges.encode(),
             "tokenizer_config.json": (json.dumps(config) + "\n").encode(),
         }
@@ -234,10 +196,7 @@ class FastBpeVocabulary(PieceTable):
         """What is made of a character by itself."""
         return "".join(self._folded(self._plain(character).split()))
 
-    def encode_with_spans(
-        self,
-        text: str,
-    ) -> tuple[list[int], list[tuple[int, int]]]:
+    def encode_with_spans(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
         """As of `Vocabulary`. Characters that Moses's rules rewrite in their context (`''`, `",`)
         are aligned by the longest runs that stayed; a piece that stands for nothing of `text` has
         an empty span."""
@@ -268,17 +227,12 @@ class FastBpeVocabulary(PieceTable):
     def begins_word(self) -> list[bool]:
         """Whether the piece after each id opens a word. `<unk>` does not tell, and is taken to end
         its word."""
-        return [
-            name.endswith(END) or i == self.unk_id
-            for i, name in enumerate(self._pieces)
-        ]
+        return [name.endswith(END) or i == self.unk_id for i, name in enumerate(self._pieces)]
 
     def _plain(self, text: str) -> str:
         """With Moses's punctuation, without characters that are not printed."""
         normalized = self._punctuation.normalize(text)
-        return "".join(
-            c for c in normalized if unicodedata.category(c)[0] != "C"
-        )
+        return "".join(c for c in normalized if unicodedata.category(c)[0] != "C")
 
     def _words(self, text: str) -> list[str]:
         # XLM's pieces are of plain text, without Moses's escapes as &quot;.
@@ -315,11 +269,7 @@ class FastBpeVocabulary(PieceTable):
         return tuple(pieces), tuple(ids)
 
 
-def aligned(
-    text: str,
-    made: str,
-    alone: Callable[[str], str],
-) -> list[tuple[int, int]]:
+def aligned(text: str, made: str, alone: Callable[[str], str]) -> list[tuple[int, int]]:
     """The characters `begin:end` of `text` that each one of `made` stands for. alone: what is made
     of a character by itself."""
     given = ""
@@ -352,10 +302,7 @@ def aligned(
     return found
 
 
-def _check_merges(
-    pieces: Sequence[str],
-    merges: Sequence[tuple[str, str]],
-) -> None:
+def _check_merges(pieces: Sequence[str], merges: Sequence[tuple[str, str]]) -> None:
     """Raises UserError where the merges make other pieces than these."""
     made = {first + second for first, second in merges}
     # Single characters are there without a merge.
@@ -365,16 +312,14 @@ def _check_merges(
     if len(missing) > 0.01 * len(longer):
         raise UserError(
             f"no merge makes {len(missing)} of its {len(longer)} longer pieces, {missing[0]!r}"
-            " for one; fetch the merges that belong to it",
+            " for one; fetch the merges that belong to it"
         )
 
 
 def _without_accents(word: str) -> str:
     """In lower case, as XLM's lowercase_and_remove_accent.py does it."""
     decomposed = unicodedata.normalize("NFD", word.lower())
-    return "".join(
-        c for c in decomposed if unicodedata.category(c) != "Mn"
-    ).lower()
+    return "".join(c for c in decomposed if unicodedata.category(c) != "Mn").lower()
 
 
 def _has_capital(piece: str) -> bool:
@@ -404,7 +349,7 @@ def _only(folder: Path, name: str) -> Path:
     if len(files) != 1:
         names = " and ".join(path.name for path in files) or f"no {name} file"
         raise UserError(
-            f"the folder has {names}; leave the one {name} file that belongs to the checkpoint",
+            f"the folder has {names}; leave the one {name} file that belongs to the checkpoint"
         )
     return files[0]
 
@@ -431,8 +376,6 @@ def _words(lines: Iterable[str]) -> list[str]:
         if "\u2028" in line or len(cells) != 2:
             continue
         if not cells[1].isdigit():
-            raise UserError(
-                f"line {number} is {line!r}, not a word and its count",
-            )
+            raise UserError(f"line {number} is {line!r}, not a word and its count")
         words.setdefault(cells[0])
     return [*words][len(XLM_SPECIAL_PIECES) :]

@@ -29,13 +29,7 @@ from xlingjax.errors import UserError
 from xlingjax.runtime.files import parsed_json
 
 LAYOUTS = ("xlm", "xlmr", "xprophetnet")
-XLM_SPECIAL_PIECES = (
-    "<s>",
-    "</s>",
-    "<pad>",
-    "<unk>",
-    *(f"<special{i}>" for i in range(10)),
-)
+XLM_SPECIAL_PIECES = ("<s>", "</s>", "<pad>", "<unk>", *(f"<special{i}>" for i in range(10)))
 XLM_MASK_ID = 5
 _FIRST = {
     "xlm": (),
@@ -77,9 +71,7 @@ def _written_layout(side: Path) -> tuple[str | None, str | None]:
 
 
 def _is_tokenizer(folder: Path) -> bool:
-    return (folder / "tokenizer.json").is_file() or (
-        folder / "vocab.txt"
-    ).is_file()
+    return (folder / "tokenizer.json").is_file() or (folder / "vocab.txt").is_file()
 
 
 def _flat(encoded: Sequence[Sequence[int]]) -> tuple[np.ndarray, np.ndarray]:
@@ -111,35 +103,27 @@ class Vocabulary:
 
         if layout not in LAYOUTS:
             raise UserError(
-                f"unknown vocabulary layout '{layout}'; use one of {', '.join(LAYOUTS)}",
+                f"unknown vocabulary layout '{layout}'; use one of {', '.join(LAYOUTS)}"
             )
         # SentencePiece takes no bytes for no model at all, and then ends the process.
         if not model:
-            raise UserError(
-                "an empty file is no SentencePiece model: `xlingjax vocab` makes one",
-            )
+            raise UserError("an empty file is no SentencePiece model: `xlingjax vocab` makes one")
         self.model_bytes = model
         self.layout = layout
         # With the layout: the same model gives other ids in another one.
         self.sha256 = hashlib.sha256(model + layout.encode()).hexdigest()
-        self._processor = sentencepiece.SentencePieceProcessor(
-            model_proto=model,
-        )
+        self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
         count = self._processor.get_piece_size()
         # Once, since every look at a name would call into C++.
         self._pieces = [self._processor.id_to_piece(i) for i in range(count)]
         if layout == "xlm":
             self._take_xlm(count)
             return
-        ids = (
-            self._processor.unk_id(),
-            self._processor.bos_id(),
-            self._processor.eos_id(),
-        )
+        ids = (self._processor.unk_id(), self._processor.bos_id(), self._processor.eos_id())
         if ids != (0, 1, 2):
             raise UserError(
                 f"layout '{layout}' needs a SentencePiece model with unk, bos, eos = 0, 1, 2;"
-                f" it has {ids}",
+                f" it has {ids}"
             )
         if layout == "xlmr":
             self._take_xlmr(count)
@@ -151,7 +135,7 @@ class Vocabulary:
         if tuple(self._pieces[:specials]) != XLM_SPECIAL_PIECES:
             raise UserError(
                 "the SentencePiece model does not begin with the pieces of layout 'xlm'; "
-                "load it with layout 'xlmr' or train one with `xlingjax vocab`",
+                "load it with layout 'xlmr' or train one with `xlingjax vocab`"
             )
         # Those that a vocabulary with sentinels has beyond the ten; learnt of a text they would be
         # ordinary pieces.
@@ -197,11 +181,7 @@ class Vocabulary:
         self.special_ids = frozenset(range(len(_FIRST["xprophetnet"])))
 
     @classmethod
-    def load(
-        cls,
-        path: str | os.PathLike,
-        layout: str | None = None,
-    ) -> Vocabulary:
+    def load(cls, path: str | os.PathLike, layout: str | None = None) -> Vocabulary:
         """Reads a SentencePiece `.model` file (or the folder that holds `vocab.model`).
 
         The layout is the argument, or that of `vocab.json` beside the model, or what the model's
@@ -216,15 +196,11 @@ class Vocabulary:
                 # tokenizer.json before merges.txt, which is often beside it and says less.
                 if _is_tokenizer(path):
                     # Here, since those modules import this one.
-                    from xlingjax.data.vocabulary.tokenizer import (
-                        TokenizerVocabulary,
-                    )
+                    from xlingjax.data.vocabulary.tokenizer import TokenizerVocabulary
 
                     return TokenizerVocabulary.read(path)
                 if (path / "merges.txt").is_file():
-                    from xlingjax.data.vocabulary.fastbpe import (
-                        FastBpeVocabulary,
-                    )
+                    from xlingjax.data.vocabulary.fastbpe import FastBpeVocabulary
 
                     return FastBpeVocabulary.read(path)
             path = path / "vocab.model"
@@ -236,7 +212,7 @@ class Vocabulary:
             if path.with_name("run.json").exists():
                 remedy = "put it back from a copy"
             raise UserError(
-                f"cannot read the vocabulary {path}: {error.strerror}; {remedy}",
+                f"cannot read the vocabulary {path}: {error.strerror}; {remedy}"
             ) from None
         side = path.with_name("vocab.json")
         written_sha256 = None
@@ -255,12 +231,12 @@ class Vocabulary:
         # What SentencePiece raises for bytes that are no model.
         except RuntimeError:
             raise UserError(
-                f"{path} is not a SentencePiece model: `xlingjax vocab` makes one",
+                f"{path} is not a SentencePiece model: `xlingjax vocab` makes one"
             ) from None
         if isinstance(written_sha256, str) and made.sha256 != written_sha256:
             raise UserError(
                 f"{path} is not the model that {side.name} beside it was written with: one of them"
-                " is damaged, or of another vocabulary; put both back from a copy",
+                " is damaged, or of another vocabulary; put both back from a copy"
             )
         return made
 
@@ -278,10 +254,7 @@ class Vocabulary:
             return []
         return self.to_model[self._processor.encode(text)].tolist()
 
-    def encode_with_spans(
-        self,
-        text: str,
-    ) -> tuple[list[int], list[tuple[int, int]]]:
+    def encode_with_spans(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
         """(ids, the characters `begin:end` of `text` that each piece stands for)."""
         if not text:
             return [], []
@@ -291,11 +264,7 @@ class Vocabulary:
         spans = [(piece.begin, piece.end) for piece in pieces]
         return ids, spans
 
-    def encode_lines(
-        self,
-        lines: Sequence[str],
-        threads: int = 1,
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def encode_lines(self, lines: Sequence[str], threads: int = 1) -> tuple[np.ndarray, np.ndarray]:
         """(ids of all lines one after the other, int32; number of pieces of each line, int32)."""
         require_list(lines, "lines")
         encoded = self._processor.encode(list(lines), num_threads=threads)
@@ -332,9 +301,7 @@ class Vocabulary:
 
     def _name(self, i: int) -> str:
         if not 0 <= i < self.size:
-            raise UserError(
-                f"id {i} is outside the vocabulary of {self.size} pieces",
-            )
+            raise UserError(f"id {i} is outside the vocabulary of {self.size} pieces")
         first = _FIRST[self.layout]
         if i < len(first):
             return first[i]
@@ -358,9 +325,7 @@ class Vocabulary:
         return hash(self.sha256)
 
     def __repr__(self) -> str:
-        return (
-            f"Vocabulary({self.layout}, {self.size} pieces, {self.sha256[:12]})"
-        )
+        return f"Vocabulary({self.layout}, {self.size} pieces, {self.sha256[:12]})"
 
 
 class PieceTable(Vocabulary, abc.ABC):
@@ -392,19 +357,13 @@ class PieceTable(Vocabulary, abc.ABC):
         require_list(words, "words")
         return self._encode_all(list(words))
 
-    def encode_lines(
-        self,
-        lines: Sequence[str],
-        threads: int = 1,
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def encode_lines(self, lines: Sequence[str], threads: int = 1) -> tuple[np.ndarray, np.ndarray]:
         """As `Vocabulary.encode_lines`; `threads` is not heeded."""
         return _flat(self._encode_all(list(lines)))
 
     def _name(self, i: int) -> str:
         if not 0 <= i < self.size:
-            raise UserError(
-                f"id {i} is outside the vocabulary of {self.size} pieces",
-            )
+            raise UserError(f"id {i} is outside the vocabulary of {self.size} pieces")
         return self._pieces[i]
 
     def __repr__(self) -> str:

@@ -51,9 +51,7 @@ class SeqioVocabulary(seqio.Vocabulary):
         if self.vocabulary.model_bytes is None:
             return self._encode_outside(s)
         # Made anew: a tokenizer resource belongs to the graph that made it.
-        pieces = tf_text.SentencepieceTokenizer(
-            self.vocabulary.model_bytes,
-        ).tokenize(s)
+        pieces = tf_text.SentencepieceTokenizer(self.vocabulary.model_bytes).tokenize(s)
         table = tf.constant(self.vocabulary.to_model)
         # A batch of texts gives a ragged tensor, one text a plain one.
         if isinstance(pieces, tf.RaggedTensor):
@@ -64,17 +62,10 @@ class SeqioVocabulary(seqio.Vocabulary):
         """By a call from the graph into Python: only SentencePiece has a TensorFlow operation."""
 
         def encode(lines):
-            return self.vocabulary.encode_lines(
-                [line.decode() for line in lines],
-            )
+            return self.vocabulary.encode_lines([line.decode() for line in lines])
 
         lines = tf.reshape(s, [-1])
-        flat, lengths = tf.numpy_function(
-            encode,
-            [lines],
-            (tf.int32, tf.int32),
-            stateful=False,
-        )
+        flat, lengths = tf.numpy_function(encode, [lines], (tf.int32, tf.int32), stateful=False)
         # What comes out of Python has no shape of its own.
         flat = tf.ensure_shape(flat, [None])
         lengths = tf.ensure_shape(lengths, [None])
@@ -89,10 +80,7 @@ class SeqioVocabulary(seqio.Vocabulary):
         return tf.numpy_function(decode, [ids], tf.string, stateful=False)
 
     def __eq__(self, other: object) -> bool:
-        return (
-            isinstance(other, SeqioVocabulary)
-            and self.vocabulary == other.vocabulary
-        )
+        return isinstance(other, SeqioVocabulary) and self.vocabulary == other.vocabulary
 
     def __hash__(self) -> int:
         return hash(self.vocabulary)

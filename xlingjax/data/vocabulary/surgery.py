@@ -18,11 +18,7 @@ import numpy as np
 
 from xlingjax.data.texts import Text
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
-from xlingjax.data.vocabulary.training import (
-    explain,
-    sentences_of,
-    smoothed_sample,
-)
+from xlingjax.data.vocabulary.training import explain, sentences_of, smoothed_sample
 from xlingjax.errors import UserError
 
 KINDS = {1: "unigram", 2: "bpe"}
@@ -56,15 +52,13 @@ def proto_of(vocabulary: Vocabulary) -> Any:
 
     if vocabulary.model_bytes is None:
         raise UserError(
-            f"the vocabulary is {vocabulary!r}; surgery is on SentencePiece models alone",
+            f"the vocabulary is {vocabulary!r}; surgery is on SentencePiece models alone"
         )
-    proto = sentencepiece_model_pb2.ModelProto.FromString(
-        vocabulary.model_bytes,
-    )
+    proto = sentencepiece_model_pb2.ModelProto.FromString(vocabulary.model_bytes)
     if proto.trainer_spec.model_type not in KINDS:
         raise UserError(
             "the vocabulary is a SentencePiece model of words or characters; give a unigram or"
-            " bpe one",
+            " bpe one"
         )
     return proto
 
@@ -94,7 +88,7 @@ class Splitter:
         proto.normalizer_spec.remove_extra_whitespaces = False
         proto.ClearField("self_test_data")
         self._processor = sentencepiece.SentencePieceProcessor(
-            model_proto=proto.SerializeToString(),
+            model_proto=proto.SerializeToString()
         )
         self._vocabulary = vocabulary
 
@@ -136,9 +130,7 @@ def source_rows(old: Vocabulary, new: Vocabulary) -> np.ndarray:
 
 
 def cut_otherwise(
-    old: Vocabulary,
-    new: Vocabulary,
-    by_language: Mapping[str, Iterable[str]],
+    old: Vocabulary, new: Vocabulary, by_language: Mapping[str, Iterable[str]]
 ) -> dict[str, list[int]]:
     """{language: [sentences of other pieces than before, sentences]}, of those without an unknown
     piece before."""
@@ -221,14 +213,14 @@ def extend(
         if characters > pieces:
             raise UserError(
                 f"--pieces {pieces}: the text has {characters} characters that the vocabulary"
-                " lacks; give at least so many, or lower --character_coverage",
+                " lacks; give at least so many, or lower --character_coverage"
             )
         pool = sorted(_without(learnt, left_out), key=_characters_first)
         # The trainer gave all that it could, so asking for more would go on for ever.
         if len(pool) < pieces and learner.gave < size:
             raise UserError(
                 f"--pieces {pieces}: the text gives {len(pool)} pieces that the vocabulary lacks;"
-                " ask for fewer, or give more text",
+                " ask for fewer, or give more text"
             )
         if len(pool) < pieces:
             size = learner.gave + pieces - len(pool)
@@ -250,10 +242,7 @@ def extend(
         left_out |= unwanted
 
 
-def _without(
-    learnt: Iterable[tuple[str, float]],
-    pieces: set[str],
-) -> list[tuple[str, float]]:
+def _without(learnt: Iterable[tuple[str, float]], pieces: set[str]) -> list[tuple[str, float]]:
     return [(piece, score) for piece, score in learnt if piece not in pieces]
 
 
@@ -264,11 +253,7 @@ def _characters_first(learnt: tuple[str, float]) -> tuple[bool, float]:
     return len(piece) > 1, -score
 
 
-def _never_made(
-    old: Vocabulary,
-    extended: Vocabulary,
-    pieces: Sequence[str],
-) -> set[str]:
+def _never_made(old: Vocabulary, extended: Vocabulary, pieces: Sequence[str]) -> set[str]:
     """The new pieces whose parts are not there, so that no merge comes to them."""
     # In layout "xlmr" the last row is <mask>, and new pieces come before it.
     first = old.size - (old.layout == "xlmr")
@@ -284,9 +269,7 @@ def _normalised(vocabulary: Vocabulary, lines: Iterable[str]) -> Iterator[str]:
     """As the vocabulary reads them, so that any rule of normalisation is the new pieces' too."""
     import sentencepiece
 
-    processor = sentencepiece.SentencePieceProcessor(
-        model_proto=vocabulary.model_bytes,
-    )
+    processor = sentencepiece.SentencePieceProcessor(model_proto=vocabulary.model_bytes)
     for chunk in chunks(lines):
         for line in processor.normalize(chunk):
             yield line.replace(SPACE, " ").strip()
@@ -310,9 +293,7 @@ class _Learner:
         unknown = 1
         # The trainer refuses a size that cannot hold the characters.
         smallest = len({*"".join(self.lines)}) + unknown
-        options = {
-            name: getattr(self.proto.trainer_spec, name) for name in OF_TRAINING
-        }
+        options = {name: getattr(self.proto.trainer_spec, name) for name in OF_TRAINING}
         if self.kind == "unigram":
             # Fewer than asked for are no failure: `gave` says how many there were.
             options["hard_vocab_limit"] = False
@@ -343,21 +324,13 @@ class _Learner:
         except RuntimeError as error:
             raise UserError(explain(str(error), size)) from None
         pieces = type(self.proto).FromString(model.getvalue()).pieces
-        learnt = [
-            (piece.piece, piece.score)
-            for piece in pieces
-            if piece.type == NORMAL
-        ]
+        learnt = [(piece.piece, piece.score) for piece in pieces if piece.type == NORMAL]
         self.gave = len(learnt)
         return learnt
 
 
 def _appended(
-    old: Vocabulary,
-    proto: Any,
-    kind: str,
-    chosen: Sequence[tuple[str, float]],
-    spelt: set[str],
+    old: Vocabulary, proto: Any, kind: str, chosen: Sequence[tuple[str, float]], spelt: set[str]
 ) -> Vocabulary:
     # Of ordinary pieces, since special ones have score 0, the best there is.
     lowest = min(piece.score for piece in proto.pieces if piece.type == NORMAL)
@@ -374,9 +347,7 @@ def _appended(
             if piece in spelt:
                 score += shift
             score = max(score, lowest)
-        pieces.append(
-            type(proto).SentencePiece(piece=piece, score=score, type=NORMAL),
-        )
+        pieces.append(type(proto).SentencePiece(piece=piece, score=score, type=NORMAL))
     return _rewritten(proto, pieces, old.layout)
 
 
@@ -422,10 +393,7 @@ def trim(
         must |= np.array([len(piece.piece) == 1 for piece in proto.pieces])
     needed = _itself
     if KINDS[proto.trainer_spec.model_type] == "unigram":
-        lowest = min(
-            np.flatnonzero(normal),
-            key=lambda i: proto.pieces[i].score,
-        )
+        lowest = min(np.flatnonzero(normal), key=lambda i: proto.pieces[i].score)
         must[lowest] = True
     else:
         needed = _Merges(proto)
@@ -439,7 +407,7 @@ def trim(
         if room < 0:
             raise UserError(
                 f"--size {size}: {size - room} rows are special pieces and characters, which stay;"
-                " give at least so many, or --drop_characters",
+                " give at least so many, or --drop_characters"
             )
         keep = must.copy()
         # Stable, so that of pieces equally frequent the one with the lower id stays.

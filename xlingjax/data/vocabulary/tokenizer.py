@@ -18,13 +18,7 @@ from typing import Any
 from tokenizers import Tokenizer
 
 from xlingjax.data.vocabulary.sentencepiece import PieceTable
-from xlingjax.data.vocabulary.tokenizer_files import (
-    BERT,
-    CONTINUED,
-    ROLES,
-    content_of,
-    special_of,
-)
+from xlingjax.data.vocabulary.tokenizer_files import BERT, CONTINUED, ROLES, content_of, special_of
 from xlingjax.errors import UserError
 from xlingjax.runtime.files import parsed_json
 
@@ -51,7 +45,7 @@ class TokenizerVocabulary(PieceTable):
             raise
         except Exception as error:  # tokenizers raises nothing narrower
             raise UserError(
-                f"tokenizer.json cannot be read: {str(error).splitlines()[0]}",
+                f"tokenizer.json cannot be read: {str(error).splitlines()[0]}"
             ) from None
         # A file may have been saved with settings of its last use, which would cut every text.
         self._tokenizer.no_truncation()
@@ -63,11 +57,7 @@ class TokenizerVocabulary(PieceTable):
         self.layout = LAYOUT
         self.pair_separators = _pair_separators(config)
         # The same file with other special tokens gives other ids.
-        hashed = (
-            content
-            + json.dumps(self.special, sort_keys=True).encode()
-            + LAYOUT.encode()
-        )
+        hashed = content + json.dumps(self.special, sort_keys=True).encode() + LAYOUT.encode()
         self.sha256 = hashlib.sha256(hashed).hexdigest()
         # Added tokens have rows of the table, too.
         ids = self._tokenizer.get_vocab(with_added_tokens=True)
@@ -75,19 +65,13 @@ class TokenizerVocabulary(PieceTable):
         roles = {}
         for role, token in self.special.items():
             if token not in ids:
-                raise UserError(
-                    f"tokenizer.json has no piece {token!r}, its {ROLES[role]}",
-                )
+                raise UserError(f"tokenizer.json has no piece {token!r}, its {ROLES[role]}")
             roles[role] = ids[token]
         added = self._tokenizer.get_added_tokens_decoder()
         self._take([i for i, token in added.items() if token.special], **roles)
 
     @classmethod
-    def read(
-        cls,
-        folder: Path,
-        pieces: str = "vocab.txt",
-    ) -> TokenizerVocabulary:
+    def read(cls, folder: Path, pieces: str = "vocab.txt") -> TokenizerVocabulary:
         """Of our folder or Hugging Face's. pieces: the file with one on each line, where there is
         no tokenizer.json. Raises UserError."""
         try:
@@ -95,32 +79,16 @@ class TokenizerVocabulary(PieceTable):
             return cls(content, special_of(folder, content))
         except UserError as error:
             raise UserError(f"{folder}: {error}") from None
-        except (
-            OSError,
-            ValueError,
-            AttributeError,
-            KeyError,
-            TypeError,
-        ) as error:
+        except (OSError, ValueError, AttributeError, KeyError, TypeError) as error:
             raise UserError(
-                f"{folder}: its tokenizer cannot be read ({error}); fetch it again",
+                f"{folder}: its tokenizer cannot be read ({error}); fetch it again"
             ) from None
 
     def files(self) -> dict[str, bytes]:
-        side = {
-            "layout": LAYOUT,
-            "sha256": self.sha256,
-            "special": self.special,
-        }
-        return {
-            "tokenizer.json": self.content,
-            "vocab.json": (json.dumps(side) + "\n").encode(),
-        }
+        side = {"layout": LAYOUT, "sha256": self.sha256, "special": self.special}
+        return {"tokenizer.json": self.content, "vocab.json": (json.dumps(side) + "\n").encode()}
 
-    def encode_with_spans(
-        self,
-        text: str,
-    ) -> tuple[list[int], list[tuple[int, int]]]:
+    def encode_with_spans(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
         encoding = self._tokenizer.encode(text, add_special_tokens=False)
         return encoding.ids, encoding.offsets
 
@@ -132,10 +100,7 @@ class TokenizerVocabulary(PieceTable):
     def _encode_all(self, lines: list[str]) -> list[list[int]]:
         # The number of threads is that of RAYON_NUM_THREADS.
         # The fast form makes no offsets, which lines do not need.
-        encodings = self._tokenizer.encode_batch_fast(
-            lines,
-            add_special_tokens=False,
-        )
+        encodings = self._tokenizer.encode_batch_fast(lines, add_special_tokens=False)
         return [encoding.ids for encoding in encodings]
 
     def decode(self, ids: Iterable[int]) -> str:
@@ -160,9 +125,7 @@ def _pieces_by_id(ids: dict[str, int]) -> list[str]:
     pieces = {i: piece for piece, i in ids.items()}
     for i in range(len(pieces)):
         if i not in pieces:
-            raise UserError(
-                f"tokenizer.json has no piece for id {i}; its ids must have no gaps",
-            )
+            raise UserError(f"tokenizer.json has no piece for id {i}; its ids must have no gaps")
     return [pieces[i] for i in range(len(pieces))]
 
 
@@ -176,30 +139,22 @@ def _marker(config: Any) -> str:
         if model.get("continuing_subword_prefix") != CONTINUED:
             raise UserError(
                 "tokenizer.json holds a WordPiece model whose pieces do not go on with"
-                f" '{CONTINUED}'",
+                f" '{CONTINUED}'"
             )
         return CONTINUED
     if kind not in ("Unigram", "BPE", "nameless"):
-        raise UserError(
-            f"tokenizer.json holds a {kind} model; read are Unigram, BPE and WordPiece",
-        )
-    steps = {
-        *_types(config.get("pre_tokenizer")),
-        *_types(config.get("decoder")),
-    }
+        raise UserError(f"tokenizer.json holds a {kind} model; read are Unigram, BPE and WordPiece")
+    steps = {*_types(config.get("pre_tokenizer")), *_types(config.get("decoder"))}
     # By its steps and not by its pieces: a text's own "Ġ" would look like a marker.
     for step, marker in MARKERS.items():
         if step in steps:
             return marker
     # What SentencePiece's models of other kinds become: the marker is put in by the normalizer.
-    if MARKERS["Metaspace"] in json.dumps(
-        config.get("normalizer"),
-        ensure_ascii=False,
-    ):
+    if MARKERS["Metaspace"] in json.dumps(config.get("normalizer"), ensure_ascii=False):
         return MARKERS["Metaspace"]
     raise UserError(
         f"tokenizer.json holds a {kind} model whose pieces do not tell where words begin (Metaspace"
-        " or ByteLevel do)",
+        " or ByteLevel do)"
     )
 
 
@@ -227,9 +182,7 @@ def _pair_separators(config: Any) -> int:
         if one["type"] == "RobertaProcessing":
             return 4
         if one["type"] == "TemplateProcessing":
-            texts = [
-                i for i, part in enumerate(one["pair"]) if "Sequence" in part
-            ]
+            texts = [i for i, part in enumerate(one["pair"]) if "Sequence" in part]
             first, second = texts
             between = second - first - 1
             # One before the first text and one behind the second.

@@ -11,20 +11,8 @@ from xlingjax.runtime.files import parsed_json
 
 CONTINUED = "##"
 PROPHETNET = "prophetnet.tokenizer"
-BERT = {
-    "bos": "[CLS]",
-    "eos": "[SEP]",
-    "pad": "[PAD]",
-    "unk": "[UNK]",
-    "mask": "[MASK]",
-}
-ROBERTA = {
-    "bos": "<s>",
-    "eos": "</s>",
-    "pad": "<pad>",
-    "unk": "<unk>",
-    "mask": "<mask>",
-}
+BERT = {"bos": "[CLS]", "eos": "[SEP]", "pad": "[PAD]", "unk": "[UNK]", "mask": "[MASK]"}
+ROBERTA = {"bos": "<s>", "eos": "</s>", "pad": "<pad>", "unk": "<unk>", "mask": "<mask>"}
 SPECIAL = (BERT, ROBERTA)
 """Special tokens by role of a folder that names none: the first whose tokens it all has."""
 ROLES = {
@@ -47,10 +35,7 @@ def content_of(folder: Path, pieces: str = "vocab.txt") -> bytes:
         content = (folder / "tokenizer.json").read_bytes()
         # transformers makes this class anew of its pieces and does not heed the rest of the file.
         if config.get("tokenizer_class") in _XLM_ROBERTA:
-            return _as_xlm_roberta(
-                content,
-                config.get("add_prefix_space", True),
-            )
+            return _as_xlm_roberta(content, config.get("add_prefix_space", True))
         return content
     # Pieces go first where both are there: they were asked for by name.
     if (folder / "merges.txt").is_file() and not (folder / pieces).is_file():
@@ -143,12 +128,7 @@ def _as_xlm_roberta(content: bytes, prefix: bool) -> bytes:
     scheme = "never"
     if prefix:
         scheme = "always"
-    words = {
-        "type": "Metaspace",
-        "replacement": "▁",
-        "prepend_scheme": scheme,
-        "split": True,
-    }
+    words = {"type": "Metaspace", "replacement": "▁", "prepend_scheme": scheme, "split": True}
     config["pre_tokenizer"] = {
         "type": "Sequence",
         "pretokenizers": [{"type": "WhitespaceSplit"}, words],
@@ -176,19 +156,12 @@ def _byte_level(folder: Path, config: dict[str, Any]) -> bytes:
         special = ROBERTA
     _check_special(special, vocab, "vocab.json")
     prefix = bool(config.get("add_prefix_space", False))
-    flags = {
-        "single_word": False,
-        "rstrip": False,
-        "normalized": False,
-        "special": True,
-    }
+    flags = {"single_word": False, "rstrip": False, "normalized": False, "special": True}
     added = []
     for role, token in special.items():
         # <mask> takes the space before it, as RobertaTokenizer's does.
         lstrip = role == "mask"
-        added.append(
-            {"id": vocab[token], "content": token, "lstrip": lstrip, **flags},
-        )
+        added.append({"id": vocab[token], "content": token, "lstrip": lstrip, **flags})
     added.sort(key=lambda token: token["id"])
     tokenizer = {
         "version": "1.0",
@@ -231,11 +204,7 @@ def _byte_level(folder: Path, config: dict[str, Any]) -> bytes:
     return json.dumps(tokenizer, ensure_ascii=False).encode()
 
 
-def _check_special(
-    special: dict[str, str],
-    pieces: Collection[str],
-    file: str,
-) -> None:
+def _check_special(special: dict[str, str], pieces: Collection[str], file: str) -> None:
     """Raises UserError for a special token that is no piece of the file."""
     for token in special.values():
         if token not in pieces:
@@ -243,10 +212,7 @@ def _check_special(
 
 
 def _wordpiece(
-    pieces: list[str],
-    config: dict[str, Any],
-    special: dict[str, str],
-    file: str,
+    pieces: list[str], config: dict[str, Any], special: dict[str, str], file: str
 ) -> bytes:
     """tokenizer.json of BERT's vocab.txt, a piece a line, as transformers' BertTokenizer reads
     it."""
@@ -257,7 +223,7 @@ def _wordpiece(
     if not isinstance(config.get("do_lower_case"), bool):
         raise UserError(
             f'{file} does not say whether case is folded: put {{"do_lower_case": false}} or true'
-            " into tokenizer_config.json beside it",
+            " into tokenizer_config.json beside it"
         )
     ids = {piece: i for i, piece in enumerate(pieces)}
     flags = {

@@ -22,10 +22,7 @@ from xlingjax.data.languages import check_spellings
 from xlingjax.data.sampling import smoothed
 from xlingjax.data.sources import find_pairs, find_text
 from xlingjax.data.texts import Text
-from xlingjax.data.vocabulary.sentencepiece import (
-    XLM_SPECIAL_PIECES,
-    Vocabulary,
-)
+from xlingjax.data.vocabulary.sentencepiece import XLM_SPECIAL_PIECES, Vocabulary
 from xlingjax.errors import UserError
 from xlingjax.runtime.files import write_bytes, write_text
 
@@ -36,8 +33,7 @@ REPORT_LINES = 5000
 
 
 def texts_by_language(
-    mono: str | Sequence[str] = (),
-    parallel: str | Sequence[str] = (),
+    mono: str | Sequence[str] = (), parallel: str | Sequence[str] = ()
 ) -> dict[str, list[Text]]:
     """The texts behind the patterns, sides of pairs included, by sorted language. Raises UserError
     if there is none."""
@@ -54,9 +50,7 @@ def texts_by_language(
     check_spellings(languages)
     by_language: dict[str, list[Text]] = {}
     for language in languages:
-        by_language[language] = [
-            text for text in texts if text.language == language
-        ]
+        by_language[language] = [text for text in texts if text.language == language]
     return by_language
 
 
@@ -68,10 +62,7 @@ def sentences_of(texts: Sequence[Text]) -> Iterator[str]:
 
 
 def _sample(
-    texts: Sequence[Text],
-    count: int,
-    wanted: int,
-    rng: np.random.Generator,
+    texts: Sequence[Text], count: int, wanted: int, rng: np.random.Generator
 ) -> Iterator[str]:
     """`wanted` of the `count` sentences in their order, each as often as any other give or take
     one."""
@@ -84,21 +75,16 @@ def _sample(
 
 
 def smoothed_sample(
-    by_language: Mapping[str, Sequence[Text]],
-    alpha: float,
-    sentences: int,
-    seed: int,
+    by_language: Mapping[str, Sequence[Text]], alpha: float, sentences: int, seed: int
 ) -> tuple[Iterator[str], dict[str, int]]:
     """(a sample of at most `sentences` sentences, language after language, how many are of each).
     Raises UserError for a language without any."""
     # Read once to count and once to draw: the text need not fit into memory.
-    counts = {
-        language: _count(texts) for language, texts in by_language.items()
-    }
+    counts = {language: _count(texts) for language, texts in by_language.items()}
     for language, count in counts.items():
         if count == 0:
             raise UserError(
-                f"empty corpus: no sentence of '{language}' in {by_language[language][0].path}",
+                f"empty corpus: no sentence of '{language}' in {by_language[language][0].path}"
             )
     shares = smoothed(list(counts.values()), alpha)
     total = min(sentences, sum(counts.values()))
@@ -151,9 +137,7 @@ def train_vocabulary(
     import sentencepiece
 
     if model_type not in ("unigram", "bpe"):
-        raise UserError(
-            f"unknown model_type '{model_type}'; use unigram or bpe",
-        )
+        raise UserError(f"unknown model_type '{model_type}'; use unigram or bpe")
     by_language = texts_by_language(mono, parallel)
     further = [f"<special{10 + i}>" for i in range(sentinels)]
 
@@ -222,7 +206,7 @@ def train_vocabulary(
     except OSError as error:
         raise UserError(
             f"cannot write the vocabulary to {out}: {error.strerror or error}; choose another"
-            " --output",
+            " --output"
         ) from None
     return vocabulary
 
@@ -237,7 +221,7 @@ def _require_short_line(by_language: Mapping[str, Sequence[Text]]) -> None:
         files += [str(text.path) for text in texts]
     raise UserError(
         f"{', '.join(files)}: every line is longer than {LONGEST_LINE:,} bytes, and none is learnt"
-        " from; give a text of one sentence a line",
+        " from; give a text of one sentence a line"
     )
 
 
@@ -256,10 +240,7 @@ def explain(message: str, size: int) -> str:
     most = most_pieces(message)
     if most is not None:
         return f"the text is too small for {size} pieces; set the size to at most {most}"
-    characters = re.search(
-        r"smaller than required_chars\. \d+ vs (\d+)",
-        message,
-    )
+    characters = re.search(r"smaller than required_chars\. \d+ vs (\d+)", message)
     if characters:
         return (
             f"{size} pieces cannot hold the characters of the text; set the size to more than"
@@ -269,8 +250,7 @@ def explain(message: str, size: int) -> str:
 
 
 def vocabulary_report(
-    vocabulary: Vocabulary,
-    by_language: Mapping[str, Sequence[Text]],
+    vocabulary: Vocabulary, by_language: Mapping[str, Sequence[Text]]
 ) -> dict[str, dict[str, Any]]:
     """How a vocabulary cuts each language, measured on up to `REPORT_LINES` lines spread over its
     text.
@@ -309,11 +289,11 @@ def format_report(report: Mapping[str, Mapping[str, Any]]) -> str:
     """The report as a table for the terminal."""
     lines = [
         f"{'language':<10}{'sentences':>11}{'pieces':>9}{'unknown':>10}"
-        f"{'fertility':>11}{'per char':>10}",
+        f"{'fertility':>11}{'per char':>10}"
     ]
     for language, row in report.items():
         lines.append(
             f"{language:<10}{row['sentences']:>11,}{row['pieces']:>9,}{row['unknown_rate']:>10.3%}"
-            f"{row['fertility']:>11.2f}{row['pieces_per_character']:>10.3f}",
+            f"{row['fertility']:>11.2f}{row['pieces_per_character']:>10.3f}"
         )
     return "\n".join(lines)

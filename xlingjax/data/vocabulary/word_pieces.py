@@ -27,11 +27,7 @@ def base_language(code: str) -> str:
 
 
 def pieces_of_words(
-    words: Sequence[str],
-    language: str,
-    vocabulary,
-    apart: bool = False,
-    marks: str = "kept",
+    words: Sequence[str], language: str, vocabulary, apart: bool = False, marks: str = "kept"
 ) -> tuple[list[int], list[int]]:
     """(ids, the word of each): the pieces that the vocabulary's tokenizer makes, none left out.
 
@@ -44,9 +40,7 @@ def pieces_of_words(
     is no piece. Raises UserError for other `marks`.
     """
     if marks not in MARKS:
-        raise UserError(
-            f"marks={marks!r} is not one of {', '.join(MARKS)}; set WORD_MARKS",
-        )
+        raise UserError(f"marks={marks!r} is not one of {', '.join(MARKS)}; set WORD_MARKS")
     if apart:
         ids, owners = _alone(words, vocabulary)
     else:
@@ -76,11 +70,7 @@ def _alone(words: Sequence[str], vocabulary) -> tuple[list[int], list[int]]:
     return ids, owners
 
 
-def _together(
-    words: Sequence[str],
-    language: str,
-    vocabulary,
-) -> tuple[list[int], list[int]]:
+def _together(words: Sequence[str], language: str, vocabulary) -> tuple[list[int], list[int]]:
     joiner = " "
     if base_language(language) in UNSPACED:
         joiner = ""
@@ -88,9 +78,7 @@ def _together(
     # Offsets are the tokenizer's, in the text; a search in these tells the word.
     begins = np.cumsum([0, *(len(word) + len(joiner) for word in words)])
     ids, spans = vocabulary.encode_with_spans(text)
-    word_at = (
-        np.searchsorted(begins, np.arange(len(text)), side="right") - 1
-    ).tolist()
+    word_at = (np.searchsorted(begins, np.arange(len(text)), side="right") - 1).tolist()
     # No piece is of a space, nor of a word that the tokenizer makes nothing of, though either may
     # lie in its span.
     silent = [not ids_of_word for ids_of_word in vocabulary.encode_words(words)]
@@ -110,11 +98,7 @@ def _together(
     return ids, owners
 
 
-def _unmarked(
-    ids: Sequence[int],
-    owners: Sequence[int],
-    vocabulary,
-) -> tuple[list[int], list[int]]:
+def _unmarked(ids: Sequence[int], owners: Sequence[int], vocabulary) -> tuple[list[int], list[int]]:
     id_of_piece = _ids_of_pieces(vocabulary)
     unmarked_ids = []
     unmarked_owners = []
@@ -129,7 +113,4 @@ def _unmarked(
 # The whole table takes long to make, and a task asks for it with every sentence.
 @functools.lru_cache(maxsize=4)
 def _ids_of_pieces(vocabulary) -> dict[str, int]:
-    return {
-        name: i
-        for i, name in enumerate(vocabulary.pieces(range(vocabulary.size)))
-    }
+    return {name: i for i, name in enumerate(vocabulary.pieces(range(vocabulary.size)))}

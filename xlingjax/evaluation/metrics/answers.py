@@ -18,9 +18,7 @@ _ENGLISH_ARTICLES = re.compile(r"\b(a|an|the)\b")
 _ARTICLES = {
     # The first half matches nothing, the second inside words too: as published.
     "ar": re.compile(r"\sال^|ال"),
-    "de": re.compile(
-        r"\b(ein|eine|einen|einem|eines|einer|der|die|das|den|dem|des)\b",
-    ),
+    "de": re.compile(r"\b(ein|eine|einen|einem|eines|einer|der|die|das|den|dem|des)\b"),
     "en": _ENGLISH_ARTICLES,
     "es": re.compile(r"\b(un|una|unos|unas|el|la|los|las)\b"),
     "hi": None,
@@ -47,7 +45,7 @@ def mlqa_tokens(text: str, language: str) -> list[str]:
         raise UserError(
             f"MLQA's metrics have no rules for the language {language!r}, only for"
             f" {', '.join(_ARTICLES)}; the metrics squad_f1 and squad_em read every language by"
-            " English rules",
+            " English rules"
         )
     kept = []
     for c in text.lower():
@@ -93,13 +91,11 @@ def answer_score(
     for question in gold:
         if not question.answers:
             raise UserError(
-                f"question {question.id}: no gold answer; score a split that has answers",
+                f"question {question.id}: no gold answer; score a split that has answers"
             )
         # An id without a prediction counts as wrong, as in the scripts.
         if question.id in predicted:
             made = tokens(predicted[question.id])
             # Any of the gold answers will do, as the scripts have it.
-            total += max(
-                compare(made, tokens(answer)) for answer in question.answers
-            )
+            total += max(compare(made, tokens(answer)) for answer in question.answers)
     return 100.0 * total / len(gold)

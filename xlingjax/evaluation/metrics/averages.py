@@ -56,9 +56,7 @@ def task_metrics(task: Task) -> tuple[str, ...]:
 
 
 def task_score(
-    task: Task,
-    scores: Mapping[str, Mapping[str, float]],
-    allow_missing: bool = False,
+    task: Task, scores: Mapping[str, Mapping[str, float]], allow_missing: bool = False
 ) -> float:
     """The task's official score of `scores` {metric: {language: 0..100}}. Raises UserError where a
     language is missing; with `allow_missing` only where all are."""
@@ -75,7 +73,7 @@ def task_score(
         if not there or (missing and not allow_missing):
             raise UserError(
                 f"{task.full_name}: no {name} of {', '.join(missing)}, and the task's score is a"
-                " mean over all",
+                " mean over all"
             )
         # First over languages and then over metrics, as
         # XTREME takes the mean of mean F1 and mean EM.
@@ -95,26 +93,18 @@ def groups(tasks: Sequence[Task]) -> dict[str, list[Task]]:
 def overall(tasks: Sequence[Task], scores: Mapping[str, float]) -> float:
     """Mean of the scores {full name: 0..100} of `tasks`: the benchmark's of all, a group's of its
     own. Raises UserError where one is missing."""
-    if missing := [
-        task.full_name for task in tasks if task.full_name not in scores
-    ]:
+    if missing := [task.full_name for task in tasks if task.full_name not in scores]:
         raise UserError(
-            f"no score of {', '.join(missing)}: the mean is over all {len(tasks)} tasks",
+            f"no score of {', '.join(missing)}: the mean is over all {len(tasks)} tasks"
         )
     if not tasks:
         raise UserError("no tasks to average over")
     return _mean([scores[task.full_name] for task in tasks])
 
 
-def group_score(
-    tasks: Sequence[Task],
-    group: str,
-    scores: Mapping[str, float],
-) -> float:
+def group_score(tasks: Sequence[Task], group: str, scores: Mapping[str, float]) -> float:
     """`overall` of one group of a suite's `tasks`. Raises UserError for an unknown group too."""
     found = groups(tasks)
     if group not in found:
-        raise UserError(
-            f"no group {group!r}: {', '.join(found) or 'this suite has none'}",
-        )
+        raise UserError(f"no group {group!r}: {', '.join(found) or 'this suite has none'}")
     return overall(found[group], scores)

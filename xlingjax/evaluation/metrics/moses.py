@@ -12,15 +12,7 @@ from typing import Any
 from xlingjax.errors import UserError
 from xlingjax.evaluation.metrics.text import tokenised_bleu
 
-STEPS = (
-    "punctuation",
-    "romanian",
-    "diacritics",
-    "tokenise",
-    "hyphens",
-    "compounds",
-    "lowercase",
-)
+STEPS = ("punctuation", "romanian", "diacritics", "tokenise", "hyphens", "compounds", "lowercase")
 """In the order in which they are taken. punctuation: normalize-punctuation.perl; romanian,
 diacritics: normalise-romanian.py and remove-diacritics.py of WMT16's scripts; tokenise:
 tokenizer.perl, hyphens: its -a; compounds: fairseq's compound_split_bleu.sh; lowercase:
@@ -37,13 +29,9 @@ def moses_steps(steps: Iterable[str], language: str) -> Callable[[str], str]:
     wanted = {*steps}
     unknown = sorted(wanted - {*STEPS})
     if unknown:
-        raise UserError(
-            f"Moses has no step {unknown[0]!r} here: choose among {', '.join(STEPS)}",
-        )
+        raise UserError(f"Moses has no step {unknown[0]!r} here: choose among {', '.join(STEPS)}")
     if "hyphens" in wanted and "tokenise" not in wanted:
-        raise UserError(
-            "the step hyphens is an option of Moses' tokeniser: add tokenise",
-        )
+        raise UserError("the step hyphens is an option of Moses' tokeniser: add tokenise")
     chosen: list[Callable[[str], str]] = []
     if "punctuation" in wanted:
         normalizer = _sacremoses().MosesPunctNormalizer(lang=language)
@@ -56,10 +44,8 @@ def moses_steps(steps: Iterable[str], language: str) -> Callable[[str], str]:
         tokenizer = _sacremoses().MosesTokenizer(lang=language)
         chosen.append(
             functools.partial(
-                tokenizer.tokenize,
-                return_str=True,
-                aggressive_dash_splits="hyphens" in wanted,
-            ),
+                tokenizer.tokenize, return_str=True, aggressive_dash_splits="hyphens" in wanted
+            )
         )
     if "compounds" in wanted:
         chosen.append(_compounds_split)
@@ -84,24 +70,20 @@ def _sacremoses() -> Any:
         import sacremoses
     except ImportError:
         raise UserError(
-            "Moses' steps need the package sacremoses: `pip install 'xlingjax[clean]'`",
+            "Moses' steps need the package sacremoses: `pip install 'xlingjax[clean]'`"
         ) from None
     return sacremoses
 
 
 def moses_bleu(
-    hypotheses: Sequence[str],
-    references: Sequence[str],
-    steps: Iterable[str],
-    language: str,
+    hypotheses: Sequence[str], references: Sequence[str], steps: Iterable[str], language: str
 ) -> tuple[float, str]:
     """(BLEU in 0..100 as multi-bleu.perl computes it after these steps on both sides, a signature
     that names them and sacreBLEU's). Raises UserError as `moses_steps` and `tokenised_bleu`."""
     chosen = [step for step in STEPS if step in {*steps}]
     taken = moses_steps(steps, language)
     value, signature = tokenised_bleu(
-        [taken(line) for line in hypotheses],
-        [taken(line) for line in references],
+        [taken(line) for line in hypotheses], [taken(line) for line in references]
     )
     told = "+".join(chosen) or "as-is"
     return value, f"moses:{told}|language:{language}|{signature}"

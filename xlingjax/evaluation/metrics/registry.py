@@ -12,13 +12,7 @@ from importlib.metadata import version
 from itertools import groupby
 from typing import Any
 
-from xlingjax.data.labelled.records import (
-    Bitext,
-    Example,
-    Question,
-    SourceTarget,
-    Tagged,
-)
+from xlingjax.data.labelled.records import Bitext, Example, Question, SourceTarget, Tagged
 from xlingjax.data.labelled.task import KINDS
 from xlingjax.errors import UserError
 from xlingjax.evaluation.metrics import answers
@@ -43,18 +37,13 @@ class Metric:
 def _labels(gold: Sequence[Example], predicted: Sequence[str]) -> list[str]:
     _check_number(len(gold), len(predicted), "example")
     labels = []
-    for number, (example, label) in enumerate(
-        zip(gold, predicted, strict=True),
-        1,
-    ):
+    for number, (example, label) in enumerate(zip(gold, predicted, strict=True), 1):
         if example.label is None:
             raise UserError(
-                f"example {number} has no gold label; score a split whose labels are distributed",
+                f"example {number} has no gold label; score a split whose labels are distributed"
             )
         if not isinstance(label, str):
-            raise UserError(
-                f"prediction {number} is {label!r}: give the label's text, not its id",
-            )
+            raise UserError(f"prediction {number} is {label!r}: give the label's text, not its id")
         labels.append(example.label)
     return labels
 
@@ -62,7 +51,7 @@ def _labels(gold: Sequence[Example], predicted: Sequence[str]) -> list[str]:
 def _check_number(wanted: int, given: int, what: str) -> None:
     if wanted != given:
         raise UserError(
-            f"{given} predictions for {wanted} {what}s: give one for each, in their order",
+            f"{given} predictions for {wanted} {what}s: give one for each, in their order"
         )
     if not wanted:
         raise UserError(f"0 {what}s: there is nothing to score")
@@ -71,11 +60,7 @@ def _check_number(wanted: int, given: int, what: str) -> None:
 # --- labels ---------------------------------------------------------------------------------------
 
 
-def accuracy(
-    gold: Sequence[Example],
-    predicted: Sequence[str],
-    language: str = "",
-) -> float:
+def accuracy(gold: Sequence[Example], predicted: Sequence[str], language: str = "") -> float:
     labels = _labels(gold, predicted)
     right = 0
     for made, label in zip(predicted, labels, strict=True):
@@ -83,23 +68,16 @@ def accuracy(
     return 100 * (right / len(labels))
 
 
-def ndcg_wpr(
-    gold: Sequence[Example],
-    predicted: Sequence[str],
-    language: str = "",
-) -> float:
+def ndcg_wpr(gold: Sequence[Example], predicted: Sequence[str], language: str = "") -> float:
     """The records are (query, page) and the rating, a whole number as text."""
     labels = _labels(gold, predicted)
     rows = []
-    for number, (example, label, made) in enumerate(
-        zip(gold, labels, predicted, strict=True),
-        1,
-    ):
+    for number, (example, label, made) in enumerate(zip(gold, labels, predicted, strict=True), 1):
         try:
             rows.append((example.premise, float(label), float(made)))
         except ValueError:
             raise UserError(
-                f"example {number}: {label!r}, {made!r}: nDCG needs ratings that are numbers",
+                f"example {number}: {label!r}, {made!r}: nDCG needs ratings that are numbers"
             ) from None
     queries = []
     # Runs of equal queries, as the script reads the
@@ -112,7 +90,7 @@ def ndcg_wpr(
     if not queries:
         raise UserError(
             "no query has two results in a row: nDCG has nothing to order; is the file sorted by"
-            " query?",
+            " query?"
         )
     # Here, since scikit-learn takes long to import and one task needs it.
     from sklearn.metrics import ndcg_score
@@ -128,63 +106,42 @@ def ndcg_wpr(
 # --- tags -----------------------------------------------------------------------------------------
 
 
-def _tags(
-    gold: Sequence[Tagged],
-    predicted: Sequence[Sequence[str]],
-) -> list[Sequence[str]]:
+def _tags(gold: Sequence[Tagged], predicted: Sequence[Sequence[str]]) -> list[Sequence[str]]:
     _check_number(len(gold), len(predicted), "sentence")
-    for number, (sentence, tags) in enumerate(
-        zip(gold, predicted, strict=True),
-        1,
-    ):
+    for number, (sentence, tags) in enumerate(zip(gold, predicted, strict=True), 1):
         if not sentence.tags:
             raise UserError(
-                f"sentence {number} has no gold tags; score a split whose tags are distributed",
+                f"sentence {number} has no gold tags; score a split whose tags are distributed"
             )
         if len(tags) != len(sentence.tags):
             raise UserError(
-                f"sentence {number}: {len(tags)} tags predicted for {len(sentence.tags)} words",
+                f"sentence {number}: {len(tags)} tags predicted for {len(sentence.tags)} words"
             )
         for tag in tags:
             if not isinstance(tag, str) or not tag:
                 raise UserError(
                     f"sentence {number}: the prediction {tag!r} is no tag; give the tag's text,"
-                    " not its id",
+                    " not its id"
                 )
     return [sentence.tags for sentence in gold]
 
 
 def token_accuracy(
-    gold: Sequence[Tagged],
-    predicted: Sequence[Sequence[str]],
-    language: str = "",
+    gold: Sequence[Tagged], predicted: Sequence[Sequence[str]], language: str = ""
 ) -> float:
-    return 100 * scores_tagging.token_accuracy(
-        predicted,
-        _tags(gold, predicted),
-    )
+    return 100 * scores_tagging.token_accuracy(predicted, _tags(gold, predicted))
 
 
 def conll_f1(
-    gold: Sequence[Tagged],
-    predicted: Sequence[Sequence[str]],
-    language: str = "",
+    gold: Sequence[Tagged], predicted: Sequence[Sequence[str]], language: str = ""
 ) -> float:
     return 100 * scores_tagging.entity_f1(predicted, _tags(gold, predicted))
 
 
 def _seqeval(
-    which: int,
-    gold: Sequence[Tagged],
-    predicted: Sequence[Sequence[str]],
-    language: str = "",
+    which: int, gold: Sequence[Tagged], predicted: Sequence[Sequence[str]], language: str = ""
 ) -> float:
-    return (
-        100
-        * scores_tagging.precision_recall_f1(predicted, _tags(gold, predicted))[
-            which
-        ]
-    )
+    return 100 * scores_tagging.precision_recall_f1(predicted, _tags(gold, predicted))[which]
 
 
 # --- answers --------------------------------------------------------------------------------------
@@ -212,26 +169,17 @@ def _answers(
 
 def _bitext(gold: Sequence[Bitext]) -> Bitext:
     if len(gold) != 1 or not gold[0].gold:
-        raise UserError(
-            "no gold pairs of one bitext; score a split whose answers are distributed",
-        )
+        raise UserError("no gold pairs of one bitext; score a split whose answers are distributed")
     return gold[0]
 
 
-def tatoeba_accuracy(
-    gold: Sequence[Bitext],
-    predicted: Sequence[int],
-    language: str = "",
-) -> float:
+def tatoeba_accuracy(gold: Sequence[Bitext], predicted: Sequence[int], language: str = "") -> float:
     """A bitext without foreign sentences, as XTREME's label files are, has the rows as ids. A row
     None finds nothing."""
     bitext = _bitext(gold)
     _check_number(len(bitext.target), len(predicted), "English sentence")
     right = 0
-    for number, ((english, _), row) in enumerate(
-        zip(bitext.target, predicted, strict=True),
-        1,
-    ):
+    for number, ((english, _), row) in enumerate(zip(bitext.target, predicted, strict=True), 1):
         # No answer.
         if row is None:
             continue
@@ -244,7 +192,7 @@ def tatoeba_accuracy(
         ):
             raise UserError(
                 f"prediction {number} is {row!r}: not a row of the foreign side, 0 to"
-                f" {len(bitext.source) - 1}",
+                f" {len(bitext.source) - 1}"
             )
         foreign = str(int(row))
         # Files of labels alone have no sentences, and rows are their ids.
@@ -255,10 +203,7 @@ def tatoeba_accuracy(
 
 
 def _bucc(
-    which: int,
-    gold: Sequence[Bitext],
-    predicted: Iterable[tuple[str, str]],
-    language: str = "",
+    which: int, gold: Sequence[Bitext], predicted: Iterable[tuple[str, str]], language: str = ""
 ) -> float:
     wanted = _bitext(gold).gold
     # Pairs may come as lists, out of JSON.
@@ -281,32 +226,23 @@ def _texts(gold: Sequence[SourceTarget], predicted: Sequence[str]) -> list[str]:
     for number, pair in enumerate(gold, 1):
         if pair.target is None:
             raise UserError(
-                f"text {number} has no gold target; score a split whose targets are distributed",
+                f"text {number} has no gold target; score a split whose targets are distributed"
             )
         targets.append(pair.target)
     return targets
 
 
-def xglue_bleu(
-    gold: Sequence[SourceTarget],
-    predicted: Sequence[str],
-    language: str = "",
-) -> float:
+def xglue_bleu(gold: Sequence[SourceTarget], predicted: Sequence[str], language: str = "") -> float:
     from sacrebleu import corpus_bleu
 
     # As the script reads lines.
-    references = [
-        text.split("\t")[-1].strip() for text in _texts(gold, predicted)
-    ]
+    references = [text.split("\t")[-1].strip() for text in _texts(gold, predicted)]
     made = [text.strip() for text in predicted]
     return corpus_bleu(made, [references], lowercase=True).score
 
 
 def _generated(
-    name: str,
-    gold: Sequence[SourceTarget],
-    predicted: Sequence[str],
-    language: str,
+    name: str, gold: Sequence[SourceTarget], predicted: Sequence[str], language: str
 ) -> float:
     # Here, since it imports sacreBLEU, which few tasks need.
     from xlingjax.evaluation.metrics import text as generation
@@ -324,9 +260,7 @@ def _generated(
 # --- the table ------------------------------------------------------------------------------------
 
 # With the version, as sacreBLEU's own signature has it.
-_SACREBLEU = (
-    f"sacreBLEU {version('sacrebleu')}, one reference, of all texts together"
-)
+_SACREBLEU = f"sacreBLEU {version('sacrebleu')}, one reference, of all texts together"
 _SEQEVAL = (
     "of chunks by the rules of seqeval 0.0.x (mark = first character of a tag, type = text after"
     " its last '-'; equal bare tags in a row are one chunk), micro over all sentences; words that"
@@ -371,12 +305,7 @@ _ROWS: Sequence[tuple[str, str, Callable, str]] = (
         "share of words, over all sentences, that have their gold tag",
     ),
     ("seqeval_f1", "tagging", partial(_seqeval, 2), f"F1 {_SEQEVAL}"),
-    (
-        "seqeval_precision",
-        "tagging",
-        partial(_seqeval, 0),
-        f"precision {_SEQEVAL}",
-    ),
+    ("seqeval_precision", "tagging", partial(_seqeval, 0), f"precision {_SEQEVAL}"),
     ("seqeval_recall", "tagging", partial(_seqeval, 1), f"recall {_SEQEVAL}"),
     (
         "conll_f1",
@@ -405,12 +334,7 @@ _ROWS: Sequence[tuple[str, str, Callable, str]] = (
         partial(_answers, answers.token_f1, True),
         f"F1 of bags of tokens, {_MLQA}",
     ),
-    (
-        "mlqa_em",
-        "span_qa",
-        partial(_answers, answers.exact_match, True),
-        f"exact match, {_MLQA}",
-    ),
+    ("mlqa_em", "span_qa", partial(_answers, answers.exact_match, True), f"exact match, {_MLQA}"),
     (
         "tatoeba_accuracy",
         "retrieval",
@@ -465,8 +389,7 @@ _ROWS: Sequence[tuple[str, str, Callable, str]] = (
 )
 
 METRICS: dict[str, Metric] = {
-    name: Metric(name, kind, text, compute)
-    for name, kind, compute, text in _ROWS
+    name: Metric(name, kind, text, compute) for name, kind, compute, text in _ROWS
 }
 """Name -> metric. The names are those that the tables of tasks use."""
 
@@ -480,15 +403,11 @@ def metrics_of(kind: str) -> tuple[str, ...]:
     # A rating is a class too.
     if kind == "ranking":
         kinds.append("classification")
-    return tuple(
-        name for name, metric in METRICS.items() if metric.kind in kinds
-    )
+    return tuple(name for name, metric in METRICS.items() if metric.kind in kinds)
 
 
 def find_metric(name: str, kind: str) -> Metric:
     """Raises UserError for an unknown name, or one that does not score this kind."""
     if name not in metrics_of(kind):
-        raise UserError(
-            f"{name!r} is no metric of a {kind} task: {', '.join(metrics_of(kind))}",
-        )
+        raise UserError(f"{name!r} is no metric of a {kind} task: {', '.join(metrics_of(kind))}")
     return METRICS[name]

@@ -28,7 +28,7 @@ def require_entities(labels: Sequence[str]) -> None:
     if strange or not any(label[0] != "O" for label in labels):
         raise UserError(
             f"LABELS {', '.join(strange or labels)}: METRIC f1 counts entities, whose tags are O,"
-            " B-X and I-X (also E-, L-, S-, U-, M-, W-): write them so, or set METRIC to accuracy",
+            " B-X and I-X (also E-, L-, S-, U-, M-, W-): write them so, or set METRIC to accuracy"
         )
 
 
@@ -78,19 +78,13 @@ def chunks(tags: Sequence[str]) -> set[tuple[int, int, str]]:
             or (mark_before not in "O." and other)
         ):
             found.add((begin, i - 1, kind_before))
-        if (
-            mark in "BS"
-            or (mark_before in "ESO" and mark in "EI")
-            or (mark not in "O." and other)
-        ):
+        if mark in "BS" or (mark_before in "ESO" and mark in "EI") or (mark not in "O." and other):
             begin = i
     return found
 
 
 def precision_recall_f1(
-    predicted: Tags,
-    gold: Tags,
-    spans: Callable[[Sequence[str]], set] = chunks,
+    predicted: Tags, gold: Tags, spans: Callable[[Sequence[str]], set] = chunks
 ) -> tuple[float, float, float]:
     """Micro precision, recall and F1 of the `spans` of all sentences; 0 where there are none."""
     right = made = wanted = 0

@@ -32,21 +32,17 @@ def _check(hypotheses: Sequence[str], references: Sequence[str]) -> None:
     if len(hypotheses) != len(references):
         raise UserError(
             f"{len(hypotheses)} hypotheses but {len(references)} references: give one of each per"
-            " line, in order",
+            " line, in order"
         )
     if not len(hypotheses):
-        raise UserError(
-            "0 hypotheses and 0 references: there is nothing to score",
-        )
+        raise UserError("0 hypotheses and 0 references: there is nothing to score")
 
 
 # --- BLEU and chrF --------------------------------------------------------------------------------
 
 
 def _corpus_score(
-    metric,
-    hypotheses: Sequence[str],
-    references: Sequence[str],
+    metric, hypotheses: Sequence[str], references: Sequence[str]
 ) -> tuple[float, str]:
     _check(hypotheses, references)
     # A list of lists, since sacreBLEU takes several references of each line.
@@ -55,10 +51,7 @@ def _corpus_score(
 
 
 def bleu(
-    hypotheses: Sequence[str],
-    references: Sequence[str],
-    language: str,
-    lowercase: bool = False,
+    hypotheses: Sequence[str], references: Sequence[str], language: str, lowercase: bool = False
 ) -> tuple[float, str]:
     """(sacreBLEU in 0..100, its signature) of running text, not tokenised (Post 2018).
 
@@ -80,19 +73,14 @@ def bleu(
 
 
 def chrf(
-    hypotheses: Sequence[str],
-    references: Sequence[str],
-    lowercase: bool = False,
+    hypotheses: Sequence[str], references: Sequence[str], lowercase: bool = False
 ) -> tuple[float, str]:
     """(chrF2 in 0..100, sacreBLEU's signature): character 1- to 6-grams without spaces (Popović
     2015)."""
     return _corpus_score(CHRF(lowercase=lowercase), hypotheses, references)
 
 
-def tokenised_bleu(
-    hypotheses: Sequence[str],
-    references: Sequence[str],
-) -> tuple[float, str]:
+def tokenised_bleu(hypotheses: Sequence[str], references: Sequence[str]) -> tuple[float, str]:
     """(BLEU in 0..100 as multi-bleu.perl computes it, sacreBLEU's signature): the caller has
     tokenised the texts.
 
@@ -141,11 +129,7 @@ class _Tokens:
         return words
 
 
-def rouge_l(
-    hypotheses: Sequence[str],
-    references: Sequence[str],
-    language: str,
-) -> float:
+def rouge_l(hypotheses: Sequence[str], references: Sequence[str], language: str) -> float:
     """Mean over the lines of ROUGE-L's F1 (beta 1, a line as one sentence), in 0..100 (Lin 2004,
     §3), by rouge_score.
 
@@ -176,26 +160,19 @@ def _grams(text: str) -> list[str]:
     return grams
 
 
-def _likeliest(
-    language: str,
-    texts: Mapping[str, Sequence[str]],
-) -> Callable[[str], bool]:
+def _likeliest(language: str, texts: Mapping[str, Sequence[str]]) -> Callable[[str], bool]:
     """Whether no other language of `texts` is likelier: naive Bayes on character 1- to 3-grams,
     add-one smoothing, uniform prior, n-grams that no text has left out."""
-    joined = {
-        code: " ".join(" ".join(lines).split()) for code, lines in texts.items()
-    }
+    joined = {code: " ".join(" ".join(lines).split()) for code, lines in texts.items()}
     if empty := [code for code, text in joined.items() if not text]:
         raise UserError(
             f"no text of {', '.join(empty)} to tell languages by: give its lines, or leave the"
-            " code out",
+            " code out"
         )
     # As much of each: add-one smoothing favours whichever has more.
     size = min(map(len, joined.values()))
     counts = [Counter(_grams(text[:size])) for text in joined.values()]
-    columns = {
-        gram: column for column, gram in enumerate(sorted(set().union(*counts)))
-    }
+    columns = {gram: column for column, gram in enumerate(sorted(set().union(*counts)))}
     rows = []
     for count in counts:
         rows.append([1.0 + count[gram] for gram in columns])
@@ -227,14 +204,12 @@ def wrong_language_rate(
     of two languages, where `language` is not among the texts, or where one of them is empty.
     """
     if not len(hypotheses):
-        raise UserError(
-            "0 hypotheses: there is nothing to tell the language of",
-        )
+        raise UserError("0 hypotheses: there is nothing to tell the language of")
     script, texts = script_of_language(language), references_by_language or {}
     if texts and language not in texts:
         raise UserError(
             f"no texts of {language} among those to tell languages by ({', '.join(texts)}): add"
-            " some",
+            " some"
         )
     # Text in another script is told apart already, and needs no classifier.
     rivals = {}
@@ -246,7 +221,7 @@ def wrong_language_rate(
         raise UserError(
             f"the script of {language!r} is unknown, or it has several: name it as in"
             f" {language}_Latn, or give texts of this and another language as"
-            " references_by_language",
+            " references_by_language"
         )
     likeliest = None
     if len(rivals) > 1:
@@ -267,10 +242,7 @@ def _written_in(script: str | None, text: str) -> bool:
         return any(c.isalpha() for c in text)
     # Names and numbers may be of another script: what most letters are of counts.
     main = main_script(text)
-    return main is not None and letters_in(script, text) >= letters_in(
-        main,
-        text,
-    )
+    return main is not None and letters_in(script, text) >= letters_in(main, text)
 
 
 def score(

@@ -29,10 +29,7 @@ def named_alike(task: Task, labels: Sequence[str]) -> tuple[str, ...]:
 
 def in_order_of(task: Task, labels: Sequence[str]) -> Task:
     """The task with its labels in the order of a head's outputs. labels: the head's."""
-    return dataclasses.replace(
-        task,
-        labels=named_alike(task, labels) or task.labels,
-    )
+    return dataclasses.replace(task, labels=named_alike(task, labels) or task.labels)
 
 
 def head_of(model, task: Task) -> str | None:
@@ -55,9 +52,7 @@ def head_fault(model, task: Task, labels: Sequence[str] | None = None) -> str:
     if not count and config.task_labels:
         return f"the model has heads of {', '.join(name for name, _ in config.task_labels)} alone"
     if not count:
-        return (
-            "the model has no head: fine-tune it (`xlingjax finetune --task`)"
-        )
+        return "the model has no head: fine-tune it (`xlingjax finetune --task`)"
     kind = _KIND_OF_CLASSIFIER.get(config.classifier, "classification")
     wanted = task.kind
     if wanted == "ranking":
@@ -84,8 +79,7 @@ def _other_labels(task: Task, labels: Sequence[str], count: int) -> str:
     # Of another number they cannot mean the same.
     if count == len(task.labels):
         fault += (
-            "; where they mean the same, give the task's in the order of the head's by"
-            " --labels"
+            "; where they mean the same, give the task's in the order of the head's by --labels"
         )
     return fault
 
@@ -93,6 +87,4 @@ def _other_labels(task: Task, labels: Sequence[str], count: int) -> str:
 def require_head(model, task: Task) -> None:
     """Raise UserError unless the model's head is one for the task."""
     if fault := head_fault(model, task):
-        raise UserError(
-            f"{task.full_name}: {fault}: give a run that was fine-tuned on this task",
-        )
+        raise UserError(f"{task.full_name}: {fault}: give a run that was fine-tuned on this task")

@@ -12,28 +12,15 @@ from xlingjax.errors import UserError
 from xlingjax.evaluation.classification import summarise
 from xlingjax.evaluation.metrics.answers import MLQA_LANGUAGES
 from xlingjax.evaluation.metrics.registry import METRICS
-from xlingjax.evaluation.metrics.tags import (
-    entity_f1,
-    require_entities,
-    token_accuracy,
-)
+from xlingjax.evaluation.metrics.tags import entity_f1, require_entities, token_accuracy
 from xlingjax.evaluation.task.predictions import predict_beside
 from xlingjax.evaluation.task.scores import TaskScore
 
-_KINDS = {
-    "classification": "accuracy",
-    "tagging": "tagging",
-    "span_qa": "span_qa",
-}
+_KINDS = {"classification": "accuracy", "tagging": "tagging", "span_qa": "span_qa"}
 _SHARES = {"token_accuracy": token_accuracy, "conll_f1": entity_f1}
 
 
-def _share(
-    name: str,
-    records: Sequence[Any],
-    predicted: Any,
-    language: str,
-) -> float:
+def _share(name: str, records: Sequence[Any], predicted: Any, language: str) -> float:
     """A metric in 0..1. A share is not the hundredth of its percentage, in the last bit."""
     if name == "accuracy":
         right = 0
@@ -97,9 +84,7 @@ class OwnScore(TaskScore):
                 for name in self.task.metrics:
                     values.append(_share(name, records, predicted, code))
                 found.setdefault(code, []).append(values)
-        values = self._over_languages(found, 0) | {
-            "kind": _KINDS[self.task.kind],
-        }
+        values = self._over_languages(found, 0) | {"kind": _KINDS[self.task.kind]}
         if self.metric:
             values["metric"] = self.metric
         if self.task.kind == "classification":
@@ -122,29 +107,19 @@ class OwnScore(TaskScore):
         return {"examples": examples, "commonest": commonest}
 
     def _over_languages(
-        self,
-        found: Mapping[str, list[list[float]]],
-        metric: int,
+        self, found: Mapping[str, list[list[float]]], metric: int
     ) -> dict[str, Any]:
         """`summarise` of the metric of this number. found: {language: one list of metrics for each
         set that it was measured on}."""
         by_language = {}
         for code in sorted(found):
             # The pivot of plug-in fine-tuning stands beside every language.
-            by_language[code] = float(
-                np.mean([values[metric] for values in found[code]]),
-            )
+            by_language[code] = float(np.mean([values[metric] for values in found[code]]))
         # The pivot stood beside the examples in training,
         # so it is no language that was transferred to.
         return summarise(by_language, {*self.trained_on, self.task.trained_on})
 
-    def _beside(
-        self,
-        model,
-        params,
-        language: str,
-        mesh,
-    ) -> dict[str, list[str]]:
+    def _beside(self, model, params, language: str, mesh) -> dict[str, list[str]]:
         own, beside = predict_beside(
             model,
             params,
@@ -162,16 +137,14 @@ class OwnScore(TaskScore):
 
     def _require_rules(self) -> None:
         if self.metric not in ("squad", "mlqa"):
-            raise UserError(
-                f"METRIC {self.metric!r}: answers are scored by squad or mlqa",
-            )
+            raise UserError(f"METRIC {self.metric!r}: answers are scored by squad or mlqa")
         # Before training: the metric would refuse them at the first evaluation.
         strange = sorted({*self.task.languages} - {*MLQA_LANGUAGES})
         if self.metric == "mlqa" and strange:
             path = find(self.task, self.data, self.split, strange[0]).paths[0]
             raise UserError(
                 f"{path}: METRIC mlqa has rules for {', '.join(MLQA_LANGUAGES)} and none for"
-                f" {', '.join(strange)}: set METRIC to squad or leave these languages out",
+                f" {', '.join(strange)}: set METRIC to squad or leave these languages out"
             )
 
     def _require_labels(self, model) -> None:
@@ -183,12 +156,12 @@ class OwnScore(TaskScore):
                 raise UserError(
                     f"{self.name}: the model has classifier={config.classifier!r} for"
                     f" {config.num_labels} labels; "
-                    f'it takes "plug_in" for the {len(labels)} of the files',
+                    f'it takes "plug_in" for the {len(labels)} of the files'
                 )
         elif plugged_in:
             raise UserError(
                 f"{self.name}: the model has classifier='plug_in', which reads every example in two"
-                " languages: measure it by plug_in_accuracy",
+                " languages: measure it by plug_in_accuracy"
             )
         ours = config.labels_of(self.head)
         if self.task.kind == "classification" and ours != len(labels):
@@ -197,5 +170,5 @@ class OwnScore(TaskScore):
                 whose = f" for {self.head!r}"
             raise UserError(
                 f"the model tells {ours} labels apart{whose}"
-                f" and the files have {len(labels)}: {', '.join(labels)}",
+                f" and the files have {len(labels)}: {', '.join(labels)}"
             )

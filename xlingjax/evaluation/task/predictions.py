@@ -64,19 +64,8 @@ def predict(
     # Not of spans: `predict_answers` refuses a model that is not for them.
     require_head(model, task)
     if task.kind == "generation":
-        decoding = Decoding(
-            reading.beams,
-            no_repeat_ngram=reading.no_repeat_ngram,
-        )
-        generator = Generator(
-            model,
-            params,
-            vocabulary,
-            languages,
-            decoding,
-            mesh,
-            truncate=True,
-        )
+        decoding = Decoding(reading.beams, no_repeat_ngram=reading.no_repeat_ngram)
+        generator = Generator(model, params, vocabulary, languages, decoding, mesh, truncate=True)
         sources = [record.source for record in records]
         # XGLUE's generation stays within a language.
         made = generator.generate(sources, language, language)
@@ -98,26 +87,12 @@ def predict(
         )
     if pivot is not None:
         own, _ = predict_beside(
-            model,
-            params,
-            task,
-            records,
-            pivot,
-            vocabulary,
-            languages,
-            language,
-            reading,
-            **how,
+            model, params, task, records, pivot, vocabulary, languages, language, reading, **how
         )
         return own
     if task.kind in ("classification", "ranking"):
         rows = classification_rows(
-            records,
-            vocabulary,
-            reading.length,
-            task.labels,
-            index,
-            reading.reset_positions,
+            records, vocabulary, reading.length, task.labels, index, reading.reset_positions
         )
         head = head_of(model, task)
         # By name where there are several heads, since outputs of another have other labels.
@@ -142,25 +117,13 @@ def predict_beside(
     `pivot`, the same examples in `Task.trained_on`. The rest: see `predict`."""
     first = language_index(language, languages, model)
     second = language_index(task.trained_on, languages, model)
-    rows = beside_rows(
-        task,
-        records,
-        pivot,
-        vocabulary,
-        reading,
-        language,
-        (first, second),
-    )
+    rows = beside_rows(task, records, pivot, vocabulary, reading, language, (first, second))
     own, beside = classification.predict(model, params, rows, **how)
     return [task.labels[i] for i in own], [task.labels[i] for i in beside]
 
 
 def translations(
-    model,
-    task: Task,
-    data: str | Path,
-    split: str,
-    language: str,
+    model, task: Task, data: str | Path, split: str, language: str
 ) -> Sequence[Any] | None:
     """What a model that is plugged in reads beside the examples of a language, in their order:
     their translations into `Task.trained_on` (see `standing_beside`). None: the model is not

@@ -16,23 +16,13 @@ from xlingjax.preprocessors.task_rows import Reading
 from xlingjax.training.evaluator import Evaluator
 
 
-def scored(
-    task: Task,
-    records: Sequence[Any],
-    predicted: Any,
-    language: str,
-) -> dict[str, float]:
+def scored(task: Task, records: Sequence[Any], predicted: Any, language: str) -> dict[str, float]:
     """{metric: 0..100}, the task's metrics."""
-    return {
-        name: METRICS[name].compute(records, predicted, language)
-        for name in task.metrics
-    }
+    return {name: METRICS[name].compute(records, predicted, language) for name in task.metrics}
 
 
 def means(
-    by_language: Mapping[str, Mapping[str, float]],
-    task: Task,
-    trained_on: Sequence[str],
+    by_language: Mapping[str, Mapping[str, float]], task: Task, trained_on: Sequence[str]
 ) -> dict[str, Any]:
     """Of the task's score (XTREME's questions: the mean of F1 and EM): `mean` over languages (those
     of the official average), `en`, `mean_other` over languages without training examples, and
@@ -44,36 +34,22 @@ def means(
         score[language] = float(np.mean([values[name] for name in names]))
     averaged = [*score.values()]
     if task.averaged is not None:
-        averaged = _values(
-            score,
-            [code for code in score if code in task.averaged],
-        )
+        averaged = _values(score, [code for code in score if code in task.averaged])
     # Where none of the official languages was measured, the mean of what was.
-    out: dict[str, Any] = {
-        "mean": float(np.mean(averaged or [*score.values()])),
-    }
+    out: dict[str, Any] = {"mean": float(np.mean(averaged or [*score.values()]))}
     if task.trained_on in score:
         out[task.trained_on] = score[task.trained_on]
-        others = _values(
-            score,
-            [code for code in score if code != task.trained_on],
-        )
+        others = _values(score, [code for code in score if code != task.trained_on])
         if others:
             out["gap"] = score[task.trained_on] - float(np.mean(others))
-    untrained = _values(
-        score,
-        [code for code in score if code not in trained_on],
-    )
+    untrained = _values(score, [code for code in score if code not in trained_on])
     # Of "all" it is not known here which languages had training examples.
     if untrained and ALL not in trained_on:
         out["mean_other"] = float(np.mean(untrained))
     return out
 
 
-def _values(
-    score: Mapping[str, float],
-    languages: Sequence[str],
-) -> list[float]:
+def _values(score: Mapping[str, float], languages: Sequence[str]) -> list[float]:
     return [score[language] for language in languages]
 
 
@@ -99,12 +75,7 @@ class TaskScore(Evaluator):
 
     def __post_init__(self):
         self._records = {}
-        names = chosen_languages(
-            self.task,
-            self.data,
-            self.split,
-            self.requested,
-        )
+        names = chosen_languages(self.task, self.data, self.split, self.requested)
         for name in names:
             # Once, and not at every evaluation.
             records = read(self.task, self.data, self.split, name)
@@ -114,29 +85,18 @@ class TaskScore(Evaluator):
             if not has_gold(self.task, records):
                 raise UserError(
                     f"{self.task.full_name}: the {self.split} set of {name} has no answers to score"
-                    " against",
+                    " against"
                 )
 
     def __call__(self, model, params, step: int, mesh=None) -> dict[str, Any]:
         by_language = {}
         for language, records in self._records.items():
-            pivot = translations(
-                model,
-                self.task,
-                self.data,
-                self.split,
-                language,
-            )
+            pivot = translations(model, self.task, self.data, self.split, language)
             if pivot is not None:
                 # The same examples: cut where the records are.
                 pivot = pivot[: self.limit or None]
             predicted = self.predicted(model, params, language, mesh, pivot)
-            by_language[language] = scored(
-                self.task,
-                records,
-                predicted,
-                language,
-            )
+            by_language[language] = scored(self.task, records, predicted, language)
         found = means(by_language, self.task, self.trained_on)
         return {
             "kind": "task",
@@ -146,12 +106,7 @@ class TaskScore(Evaluator):
         }
 
     def predicted(
-        self,
-        model,
-        params,
-        language: str,
-        mesh=None,
-        pivot: Sequence[Any] | None = None,
+        self, model, params, language: str, mesh=None, pivot: Sequence[Any] | None = None
     ) -> Any:
         """See `predict`."""
         return predict(
@@ -181,14 +136,10 @@ class TasksScore(Evaluator):
     name: str = "dev"
 
     def __call__(self, model, params, step: int, mesh=None) -> dict[str, Any]:
-        by_task = {
-            one.task.name: one(model, params, step, mesh) for one in self.tasks
-        }
+        by_task = {one.task.name: one(model, params, step, mesh) for one in self.tasks}
         found = {}
         for name in ("mean", self.tasks[0].task.trained_on):
-            measured = [
-                values[name] for values in by_task.values() if name in values
-            ]
+            measured = [values[name] for values in by_task.values() if name in values]
             # A mean over some of the tasks could not be compared with one over all.
             if len(measured) == len(by_task):
                 found[name] = float(np.mean(measured))

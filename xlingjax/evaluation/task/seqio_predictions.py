@@ -40,13 +40,10 @@ def seqio_predict_fn(
     if KINDS[task.kind] == "Bitext":
         raise UserError(
             f"{task.full_name}: a bitext is searched by sentence vectors and has no predictions;"
-            " use xlingjax evaluate",
+            " use xlingjax evaluate"
         )
 
-    def predict_fn(
-        dataset: Any,
-        model_feature_shapes: Any = None,
-    ) -> list[tuple[int, np.ndarray]]:
+    def predict_fn(dataset: Any, model_feature_shapes: Any = None) -> list[tuple[int, np.ndarray]]:
         numbers = []
         records = []
         codes = set()
@@ -57,16 +54,7 @@ def seqio_predict_fn(
         # SeqIO asks task by task, and each is of one language.
         (language,) = codes
         predicted = predict(
-            model,
-            params,
-            task,
-            records,
-            vocabulary,
-            languages,
-            language,
-            reading,
-            batch_size,
-            mesh,
+            model, params, task, records, vocabulary, languages, language, reading, batch_size, mesh
         )
         texts = _texts(task, records, predicted)
         ids = encoded(texts, output_vocabulary)
@@ -76,11 +64,7 @@ def seqio_predict_fn(
 
 
 def scores_of_predictions(
-    task: Task,
-    seqio_task: Any,
-    split: str,
-    records: Sequence[Any],
-    predicted: Any,
+    task: Task, seqio_task: Any, split: str, records: Sequence[Any], predicted: Any
 ) -> dict[str, float]:
     """{metric: value} that `seqio.Evaluator` gives of predictions that are made already.
 
@@ -94,21 +78,14 @@ def scores_of_predictions(
     vocabulary = seqio_task.output_features["targets"].vocabulary
     ids = encoded(_texts(task, records, predicted), vocabulary)
 
-    def predict_fn(
-        dataset: Any,
-        model_feature_shapes: Any = None,
-    ) -> list[tuple[int, np.ndarray]]:
+    def predict_fn(dataset: Any, model_feature_shapes: Any = None) -> list[tuple[int, np.ndarray]]:
         return list(enumerate(ids))
 
     converter = RecordConverter(task.kind)
     return evaluated(seqio_task, converter, split, predict_fn)
 
 
-def _texts(
-    task: Task,
-    records: Sequence[Any],
-    predicted: Any,
-) -> list[str]:
+def _texts(task: Task, records: Sequence[Any], predicted: Any) -> list[str]:
     """The text of each prediction, in the order of the records."""
     from xlingjax.tasks.text_to_text import text_of
 
@@ -138,34 +115,22 @@ class TextToText:
     """Texts that the task's own vocabulary cannot spell: its metrics see others."""
 
     def predict_fn(
-        self,
-        dataset: Any,
-        model_feature_shapes: Any = None,
+        self, dataset: Any, model_feature_shapes: Any = None
     ) -> list[tuple[int, np.ndarray]]:
         numbers, sources = self._sources(dataset)
         made = self.generator.generate(sources, self.source, self.target)
         best = [texts[0] for texts in made]
         self.texts = [one.text for one in best]
-        ids, self.unspelled = self.examples.written(
-            self.texts,
-            [one.ids for one in best],
-        )
+        ids, self.unspelled = self.examples.written(self.texts, [one.ids for one in best])
         return list(zip(numbers, ids, strict=True))
 
-    def score_fn(
-        self,
-        dataset: Any,
-        model_feature_shapes: Any = None,
-    ) -> list[tuple[int, float]]:
+    def score_fn(self, dataset: Any, model_feature_shapes: Any = None) -> list[tuple[int, float]]:
         """The log-probability of each target, its end included."""
         numbers, sources = self._sources(dataset)
         _, targets = self.examples.read("targets", dataset)
         end = self.generator.vocabulary.eos_id
         found = self.generator.score(
-            sources,
-            [[*ids, end] for ids in targets],
-            self.source,
-            self.target,
+            sources, [[*ids, end] for ids in targets], self.source, self.target
         )
         scores = [one.log_probability for one in found]
         return list(zip(numbers, scores, strict=True))

@@ -31,10 +31,7 @@ def has_gold(task: Task, records: Sequence[Any]) -> bool:
 
 
 def chosen_languages(
-    task: Task,
-    data: str | Path,
-    split: str,
-    requested: Sequence[str],
+    task: Task, data: str | Path, split: str, requested: Sequence[str]
 ) -> list[str]:
     """Those asked for, or of "all" those that have the split. Raises UserError where there are
     none."""
@@ -42,25 +39,15 @@ def chosen_languages(
     # "all" are those that are there; who names one has a reason, and a missing file is a mistake.
     if ALL in requested:
         if not present:
-            raise UserError(
-                f"{task.full_name}: no language has a {split} set below {data}",
-            )
+            raise UserError(f"{task.full_name}: no language has a {split} set below {data}")
         return [*present]
-    if missing := [
-        language for language in requested if language not in present
-    ]:
-        raise UserError(
-            f"{task.full_name}: {', '.join(missing)} have no {split} set below {data}",
-        )
+    if missing := [language for language in requested if language not in present]:
+        raise UserError(f"{task.full_name}: {', '.join(missing)} have no {split} set below {data}")
     return [*requested]
 
 
 def require_tested(
-    task: Task,
-    data: str | Path,
-    split: str,
-    requested: Sequence[str],
-    allow_missing: bool,
+    task: Task, data: str | Path, split: str, requested: Sequence[str], allow_missing: bool
 ) -> None:
     """Raise UserError where a language that is to be tested has no files: of those asked for, or
     without `allow_missing` of "all" the task's. Where dev is what is tested a test set will do:
@@ -80,5 +67,5 @@ def require_tested(
     if missing:
         raise UserError(
             f"{task.full_name}: no {part} set of {', '.join(missing)} below {data}:"
-            " get them, name others with --gin.TEST_LANGUAGES, or --allow-missing",
+            " get them, name others with --gin.TEST_LANGUAGES, or --allow-missing"
         )
