@@ -85,30 +85,30 @@ them again."""
 
 def pytest_terminal_summary(terminalreporter):
     """One line: what was skipped for want of what, and the remedies."""
-    wanted, remedies, again = Counter(), {}, []
+    missing, other, remedies, again = Counter(), Counter(), {}, []
     for report in terminalreporter.stats.get("skipped", ()):
-        reason = report.longrepr[2]
+        reason = report.longrepr[2].removeprefix("Skipped: ")
         for name, (words, remedy) in MISSING.items():
             if re.search(words, reason):
-                wanted[name] += 1
+                missing[name] += 1
                 remedies[remedy] = None
                 again.append(report.nodeid)
                 break
         else:
-            wanted[reason.removeprefix("Skipped: ")] += 1
-    if wanted:
-        counted = ", ".join(f"{name} {count}" for name, count in wanted.most_common())
-        line = f"skipped (tests, or files of tests), for want of: {counted}"
+            other[reason] += 1
+    parts = []
+    if missing:
+        counted = ", ".join(f"{name} {count}" for name, count in missing.most_common())
         makes = [remedy.removeprefix("make ") for remedy in remedies if remedy.startswith("make ")]
-        others = [remedy for remedy in remedies if not remedy.startswith("make ")]
+        steps = [remedy for remedy in remedies if not remedy.startswith("make ")]
         if makes:
-            others.insert(0, "make " + " ".join(makes))
-        if others:
-            line += f"; to run them: {'; '.join(others)}"
-        terminalreporter.write_line(line)
-    if WORKERS == 0:
-        SKIPPED.parent.mkdir(exist_ok=True)
-        SKIPPED.write_text("".join(f"{test}\n" for test in again), encoding="utf-8")
+            steps.insert(0, "make " + " ".join(makes))
+        parts += [f"for want of {counted} (files of tests count as one)", "; ".join(steps)]
+    parts += [f"{reason} {count}" for reason, count in other.items()]
+    if parts:
+        terminalreporter.write_line(f"skipped: {'; '.join(parts)}")
+    SKIPPED.parent.mkdir(exist_ok=True)
+    SKIPPED.write_text("".join(f"{test}\n" for test in again), encoding="utf-8")
 
 
 @pytest.fixture(scope="session")

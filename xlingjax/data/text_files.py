@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -152,12 +152,13 @@ def _why_nul(raw: bytes, number: int) -> str:
 
 def _numbered(file: Any, part: Part | None) -> Iterator[tuple[int, bytes]]:
     if part is None:
-        lines: Iterable[bytes] = file
         encoding = wide_encoding(file.peek(4)[:4])
-        if encoding:
-            wide = io.TextIOWrapper(file, encoding.lower(), newline="\n")
-            lines = (line.encode("utf-8") for line in wide)
-        yield from enumerate(lines, 1)
+        if not encoding:
+            yield from enumerate(file, 1)
+            return
+        with io.TextIOWrapper(file, encoding.lower(), newline="\n") as wide:
+            for number, line in enumerate(wide, 1):
+                yield number, line.encode("utf-8")
         return
     file.seek(part.begin)
     left = part.end - part.begin
