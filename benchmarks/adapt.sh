@@ -17,10 +17,10 @@ finished "$out/small" || run "$out/small.log" pretrain --gin_file gin/recipes/xl
   --gin.model.heads=3 --gin.model.ffn=768 --gin.DTYPE=float32 --gin.UNROLL=0 --gin.ATTENTION_DROPOUT=0 --gin.BATCH=16 --gin.LENGTH=64 \
   --gin.TRAIN_STEPS="$steps" --gin.LEARNING_RATE=1e-3 --gin.WARMUP_STEPS=200 --gin.EVAL_EVERY=0 --gin.CHECKPOINT_EVERY=1000
 wait
-[ -d "$out/hf" ] || "$xlingjax" export --from "$out/small" --to "$out/hf"
+[ -d "$out/hf" ] || "$xlingjax" export "$out/small" --to "$out/hf"
 
 SECONDS=0
-"$xlingjax" adapt --from "$out/hf" --to "$out/adapted" --mono "$data/mono/en/*.txt" "$data/mono/sw/*.txt" \
+"$xlingjax" adapt "$out/hf" --to "$out/adapted" --mono "$data/mono/en/*.txt" "$data/mono/sw/*.txt" \
   --parallel "$data/parallel/*/en-sw.*" --objectives mlm,tlm,camlm --hours "$hours" --batch 16 --length 64 \
   --gin.LEARNING_RATE=5e-4 --gin.ATTENTION_DROPOUT=0 | tee "$out/adapted.log"
 echo "adapt took $SECONDS s"

@@ -7,7 +7,7 @@ set -euo pipefail
 demo=$1 data=$2 out=$3 seeds=${4:-5}
 . "$(dirname "$0")/runs.sh"
 sweep() { # TO
-  exec "$xlingjax" finetune --task xtreme/xnli --from "$demo/mlm_tlm" --data "$data" --to "$out/$1" --strategy transfer --seeds "$seeds" \
+  exec "$xlingjax" finetune "$demo/mlm_tlm" --task xtreme/xnli --data "$data" --to "$out/$1" --strategy transfer --seeds "$seeds" \
     --allow-missing --gin.LENGTH=40 --gin.EPOCHS=2 --gin.LEARNING_RATE=1e-3 --gin.CLASSIFIER=difference --gin.RESET_POSITIONS=True
 }
 (sweep whole) > "$out/whole.log" 2>&1 &

@@ -64,7 +64,7 @@ finished "$veco" || run "$out/veco.log" pretrain --gin_file gin/recipes/veco_tin
   --gin.HELDOUT_TEXT=None --gin.HELDOUT_PAIRS=None --gin.VECO_RESET_POSITIONS=False --gin.VECO_FACTORS=None # as measured
 wait
 sweep() { # LOG TASK STRATEGIES, settings
-  run "$out/$1.log" finetune --task "xtreme/$2" --from "$veco" --data "$out/data" --to "$out/scores" --strategy $3 --seeds "$seeds" \
+  run "$out/$1.log" finetune "$veco" --task "xtreme/$2" --data "$out/data" --to "$out/scores" --strategy $3 --seeds "$seeds" \
     --allow-missing --gin.BATCH=32 --gin.LEARNING_RATE=1e-3 "${@:4}"
 }
 sweep questions xquad 'plug_in multi_language transfer' --gin.LENGTH=80 --gin.STRIDE=40 --gin.MAX_QUESTION=24 --gin.EPOCHS=3

@@ -27,20 +27,20 @@ encoder encoder --gin.TRAIN_STEPS="$steps" --gin.STAGE_1_STEPS="$((steps * 2 / 3
 encoder random --gin.TRAIN_STEPS=1 --gin.STAGE_1_STEPS=1 --gin.LEARNING_RATE=1e-12 --gin.WARMUP_STEPS=0 --gin.EVAL_EVERY=1 --gin.FLOORS=True
 wait
 for name in encoder random; do
-  run "$out/retrieval_$name.log" evaluate --mixture xtreme --tasks tatoeba bucc2018 --from "$out/$name" --data "$data/tasks" \
+  run "$out/retrieval_$name.log" evaluate "$out/$name" --mixture xtreme --tasks tatoeba bucc2018 --data "$data/tasks" \
     --to "$out/scores" --allow-missing
 done
 wait
-run "$out/layers.log" evaluate --mixture xtreme --tasks tatoeba --from "$out/encoder" --data "$data/tasks" --to "$out/layers" --allow-missing \
+run "$out/layers.log" evaluate "$out/encoder" --mixture xtreme --tasks tatoeba --data "$data/tasks" --to "$out/layers" --allow-missing \
   --layer all --pooling all
 for name in encoder random; do
   wait # one card
-  run "$out/layers_bucc_$name.log" evaluate --mixture xtreme --tasks bucc2018 --from "$out/$name" --data "$data/tasks" --to "$out/layers" \
+  run "$out/layers_bucc_$name.log" evaluate "$out/$name" --mixture xtreme --tasks bucc2018 --data "$data/tasks" --to "$out/layers" \
     --allow-missing --layer 3 --pooling mean
 done
 wait
 task() { # NAME LANGUAGES STRATEGIES, settings; into the folder CARD
-  run "$out/${1#*/}_$card.log" finetune --task "$1" --from "$out/encoder" --data "$data/tasks" --to "$out/$card" --strategy $3 \
+  run "$out/${1#*/}_$card.log" finetune "$out/encoder" --task "$1" --data "$data/tasks" --to "$out/$card" --strategy $3 \
     --seeds "$seeds" --gin.TEST_LANGUAGES="$2" --gin.DEV_LANGUAGES=en --gin.LEARNING_RATE=1e-3 "${@:4}"
 }
 card=scores
@@ -55,7 +55,7 @@ card=joined # words of Chinese as the text stands
 task xtreme/udpos 'en de es zh' transfer --gin.EPOCHS=2 --gin.LENGTH=64 --gin.WORDS_APART=False
 wait
 # MultiNLI's machine translations
-run "$out/xnli_translated.log" finetune --task xtreme/xnli --from "$out/encoder" --data "$data/tasks" --to "$out/scores" --strategy multi_language \
+run "$out/xnli_translated.log" finetune "$out/encoder" --task xtreme/xnli --data "$data/tasks" --to "$out/scores" --strategy multi_language \
   --languages en+de+es+zh --seeds "$seeds" --gin.TEST_LANGUAGES='en de es zh' --gin.DEV_LANGUAGES='en de es zh' --gin.LEARNING_RATE=1e-3 \
   --gin.EPOCHS=3 --gin.LENGTH=64
 wait

@@ -15,17 +15,17 @@ timed() { # NAME VERB ...
   "$xlingjax" "${@:2}" 2>&1 | tee "$out/$1.log"
   echo "$1 $(((SECONDS - start) / 60)) min $(((SECONDS - start) % 60)) s" | tee -a "$out/minutes"
 }
-[ -f "$out/encoder/run.json" ] || timed import import --from "$encoder" --to "$out/encoder" --pooling mean --prefix 'query: '
+[ -f "$out/encoder/run.json" ] || timed import import "$encoder" --to "$out/encoder" --pooling mean --prefix 'query: '
 task() { # NAME, settings
-  timed "${1#*/}" finetune --task "$1" --from "$out/encoder" --data "$data" --to "$out/scores" --allow-missing \
+  timed "${1#*/}" finetune "$out/encoder" --task "$1" --data "$data" --to "$out/scores" --allow-missing \
     --strategy majority random_initialisation transfer --gin.BATCH=16 --gin.DEV_LANGUAGES=en --gin.SELECT=last --gin.FROZEN='["embeddings/"]' "${@:2}"
   local cell=$out/scores/cells/$1/transfer/seed-0 exported=$out/exported/${1#*/}
-  [ -d "$exported" ] || "$xlingjax" export --from "$cell/run" --to "$exported"
+  [ -d "$exported" ] || "$xlingjax" export "$cell/run" --to "$exported"
   "$python" -m benchmarks.exported "$cell" "$exported" "$data" --limit "${LIMIT:-40}"
 }
 for name in ${TASKS:-tatoeba sib200 udpos xnli}; do
   case $name in
-    tatoeba) timed tatoeba evaluate --mixture xtreme --tasks tatoeba --from "$out/encoder" --data "$data" --to "$out/scores" --allow-missing ;;
+    tatoeba) timed tatoeba evaluate "$out/encoder" --mixture xtreme --tasks tatoeba --data "$data" --to "$out/scores" --allow-missing ;;
     sib200) task applications/sib200 --gin.TRAIN_STEPS=100 --gin.LEARNING_RATE=2e-4 ;;
     udpos) task xtreme/udpos --gin.LENGTH=64 --gin.TRAIN_STEPS=200 --gin.LEARNING_RATE=3e-4 --gin.DEV_SPLIT='"dev[:5%]"' --gin.TEST_SPLIT='"dev[90%:]"' ;;
     xnli) task xtreme/xnli --gin.LENGTH=64 --gin.TRAIN_STEPS=500 --gin.LEARNING_RATE=3e-5 --gin.DEV_SPLIT='"dev[:5%]"' --gin.TEST_SPLIT='"dev[80%:]"' ;;

@@ -132,9 +132,9 @@ def main() -> None:
         shutil.rmtree(folder, ignore_errors=True)
     more = ["--unverified"] * args.unverified
     rows = [
-        ("import", *measured("import", "--from", hf, "--to", first, *more)),
-        ("export", *measured("export", "--from", first, "--to", back, *more)),
-        ("import", *measured("import", "--from", back, "--to", again, *more)),
+        ("import", *measured("import", hf, "--to", first, *more)),
+        ("export", *measured("export", first, "--to", back, *more)),
+        ("import", *measured("import", back, "--to", again, *more)),
     ]
     how = "compared with transformers"
     if args.unverified:

@@ -57,7 +57,7 @@ finished "$out/veco" || run "$out/veco.log" pretrain --gin_file gin/recipes/veco
   --gin.INIT_FROM="$demo/mlm_tlm" --gin.MONO="$demo/data/mono" --gin.PARALLEL="$demo/data/parallel/tinyworld" --gin.VOCABULARY="$demo/vocab" \
   --gin.HELDOUT_TEXT=None --gin.HELDOUT_PAIRS=None --gin.VECO_RESET_POSITIONS=False --gin.VECO_FACTORS=None # as measured
 sweep() { # LOG FROM TASK HEAD STRATEGIES, settings
-  run "$out/$1.log" finetune --task "xtreme/$3" --from "$2" --data "$out/data" --to "$out/$4" --strategy $5 --seeds "$seeds" \
+  run "$out/$1.log" finetune "$2" --task "xtreme/$3" --data "$out/data" --to "$out/$4" --strategy $5 --seeds "$seeds" \
     --allow-missing --gin.BATCH=32 --gin.LENGTH=40 --gin.EPOCHS=3 --gin.LEARNING_RATE=1e-3 "${@:6}"
 }
 several='random_initialisation transfer translate_test translate_train multi_language teacher'

@@ -97,7 +97,7 @@ def perplexities(run: Path) -> list[tuple[int, dict[str, float]]]:
 def evaluated(out: Path, run: str, languages: list[str]) -> dict[str, float]:
     held_out = " ".join(str(out / "heldout" / f"{code}.txt") for code in languages)
     files = ["--gin_file", out / run / "config.gin", "--gin.LANGUAGES=" + " ".join(languages)]
-    xlingjax("evaluate", "--workdir", out / run, *files, f"--gin.HELDOUT_TEXT={held_out}")
+    xlingjax("evaluate", out / run, *files, f"--gin.HELDOUT_TEXT={held_out}")
     return perplexities(out / run)[-1][1]
 
 
@@ -120,9 +120,7 @@ def extension(out: Path, old: list[str], new: str, steps: int, continued: int) -
             given = ["--initialise", how, "--old_mono", *(out / "text" / code for code in old)]
             files = ["--mono", out / "text" / new, "--pieces", NEW_PIECES]
             print(
-                xlingjax(
-                    "vocab", "extend", "--from", out / "base", *files, *given, "--to", out / name
-                ),
+                xlingjax("vocab", "extend", out / "base", *files, *given, "--to", out / name),
                 flush=True,
             )
     record = json.loads((out / "extended" / "run.json").read_text("utf-8"))["surgery"][-1]
@@ -270,7 +268,7 @@ def trimming(out: Path) -> list[str]:
     said = ""
     if not (out / "trimmed").is_dir():
         given = ["--mono", f"en={out}/used.txt", "--size", ROWS // 2]
-        said = xlingjax("vocab", "trim", "--from", out / "large", *given, "--to", out / "trimmed")
+        said = xlingjax("vocab", "trim", out / "large", *given, "--to", out / "trimmed")
     took, peak = (
         time.perf_counter() - began,
         resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 2**20,

@@ -10,9 +10,7 @@ The names of `__all__` are imported when they are first used: TensorFlow alone t
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from xlingjax.runtime import moved
-
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 if TYPE_CHECKING:
     from xlingjax.data.mixture import mixture_source
@@ -62,8 +60,6 @@ __all__ = [
     "open_run",
     "train",
 ]
-
-moved.install()
 
 
 def __getattr__(name: str) -> Any:

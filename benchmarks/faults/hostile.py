@@ -38,7 +38,7 @@ def exported(place: Place) -> Path:
 def imported(place: Place, folder: Path) -> Said:
     """`import` of it; what ran is a fault."""
     words = ("--to", place.root / "imported", "--unverified")
-    return unrun(place, cli("import", "--from", folder, *words))
+    return unrun(place, cli("import", folder, *words))
 
 
 def unrun(place: Place, said: Said) -> Said:

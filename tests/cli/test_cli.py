@@ -341,12 +341,7 @@ def test_fine_tuning_on_answers(run, tmp_path, refused, capsys):
     (line,) = [json.loads(line) for line in (tuned / "evaluations.jsonl").read_text().splitlines()]
     assert line["name"] == "qa_test" and set(line["values"]["by_language"]) == {"de", "en"}
     assert all(0 <= line["values"][name] <= 1 for name in ("en", "mean_other_exact_match"))
-    assert (
-        main.main(
-            ["evaluate", "--workdir", str(tuned), "--gin.METRIC=mlqa", "--gin.EVAL_QUESTIONS=2"]
-        )
-        == 0
-    )
+    assert main.main(["evaluate", str(tuned), "--gin.METRIC=mlqa", "--gin.EVAL_QUESTIONS=2"]) == 0
     last = json.loads((tuned / "evaluations.jsonl").read_text().splitlines()[-1])
     assert last["values"]["metric"] == "mlqa"
     capsys.readouterr()
@@ -362,7 +357,7 @@ def test_fine_tuning_on_answers(run, tmp_path, refused, capsys):
 
 def test_evaluate_repeats_the_runs_own_values(run, tmp_path):
     copy = shutil.copytree(run, tmp_path / "copy")
-    assert main.main(["evaluate", "--workdir", str(copy)]) == 0
+    assert main.main(["evaluate", str(copy)]) == 0
     last = {}
     for line in (copy / "evaluations.jsonl").read_text().splitlines():
         record = json.loads(line)
@@ -526,10 +521,7 @@ def test_missing_files(corpus, refused, tmp_path):
         pretrain(corpus, tmp_path, INIT_FROM=f"{corpus}/none"), "no checkpoint", f"{corpus}/none"
     )
     refused(main.main(["report", f"{corpus}/none"]), f"{corpus}/none", "--workdir")
-    for words in (["--workdir", f"{corpus}/none"], [f"{corpus}/none"]):
-        refused(main.main(["evaluate", *words]), f"no run in {corpus}/none", "no config.gin")
-    both = ["evaluate", f"{corpus}/none", "--workdir", f"{corpus}/other"]
-    refused(main.main(both), "which run? Give one")
+    refused(main.main(["evaluate", f"{corpus}/none"]), f"no run in {corpus}/none", "no config.gin")
 
 
 def test_pairs_of_unequal_length(corpus, refused, tmp_path):
@@ -655,7 +647,7 @@ def test_continuing_with_another_vocabulary_or_model(run, corpus, refused, tmp_p
         f"{run}/checkpoints/4",
         "another vocabulary",
     )
-    evaluate = ["evaluate", "--workdir", str(copy), f"--gin.VOCABULARY={tmp_path / 'vocab'}"]
+    evaluate = ["evaluate", str(copy), f"--gin.VOCABULARY={tmp_path / 'vocab'}"]
     refused(main.main(evaluate), "another vocabulary", "set VOCABULARY")
     assert (copy / "config.gin").read_text() == before
 

@@ -124,7 +124,7 @@ VERBS = {
     "report": ["report", "RUN"],
     "words": ["words", "RUN", "Hund", "--language", "de"],
     "finetune": ["recipe", "RUN/config.gin"],
-    "evaluate": ["evaluate", "--workdir", "RUN"],
+    "evaluate": ["evaluate", "RUN"],
 }
 
 

@@ -395,7 +395,7 @@ def test_a_plugged_out_model_is_described_and_evaluated_as_what_it_is(run, tmp_p
     out, back = tmp_path / "out", tmp_path / "back"
     assert main.main(["plug", "out", str(run), "--output", str(out)]) == 0
     assert main.main(["plug", "in", str(out), "--output", str(back), "--source", str(run)]) == 0
-    assert main.main(["evaluate", "--workdir", str(out), "--gin.HELDOUT_PAIRS=None"]) == 0
+    assert main.main(["evaluate", str(out), "--gin.HELDOUT_PAIRS=None"]) == 0
     whole, plain, again = (json.loads((of / "run.json").read_text()) for of in (run, out, back))
     before, after = open_run(run), open_run(out)
     slot = jax.tree.leaves(before.params["encoder"]["layers"]["cross_attention"])
@@ -423,10 +423,7 @@ def test_a_run_is_opened_at_a_checkpoint_and_averaged(run, corpus, tmp_path, cap
     mean = jax.tree.map(lambda a, b: np.mean([a, b], axis=0), first, last)
     averaged = open_run(tmp_path / "mean")
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-7), averaged.params, mean)
-    assert (
-        main.main(["evaluate", "--workdir", str(tmp_path / "mean"), "--gin.HELDOUT_PAIRS=None"])
-        == 0
-    )
+    assert main.main(["evaluate", str(tmp_path / "mean"), "--gin.HELDOUT_PAIRS=None"]) == 0
     source, vectors = str(corpus / "heldout" / "en.txt"), []
     for which in ("@2", "@4", "/checkpoints/2"):
         words = ["--input", source, "--language", "en", "--output", str(tmp_path / "v.npy")]

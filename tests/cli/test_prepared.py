@@ -49,10 +49,9 @@ def test_a_task_is_fine_tuned_and_measured_on_prepared_sets(start, tmp_path, mon
     monkeypatch.chdir(tmp_path)
     words = [
         "finetune",
+        str(start),
         "--task",
         "xnli/xnli",
-        "--from",
-        str(start),
         "--data",
         "tfds:sets",
         "--to",
@@ -82,10 +81,9 @@ def test_a_task_is_fine_tuned_and_measured_on_prepared_sets(start, tmp_path, mon
     # the fine-tuned run as it is, from the SeqIO tasks of the same sets
     words = [
         "evaluate",
+        str(cell / "run"),
         "--mixture",
         "xnli",
-        "--from",
-        str(cell / "run"),
         "--data",
         "tfds:sets",
         "--to",
@@ -97,10 +95,9 @@ def test_a_task_is_fine_tuned_and_measured_on_prepared_sets(start, tmp_path, mon
     # a suite: what is not prepared is said
     words = [
         "evaluate",
+        str(start),
         "--suite",
         "xtreme",
-        "--from",
-        str(start),
         "--data",
         "tfds:sets",
         "--to",

@@ -34,7 +34,6 @@ def test_a_mixture_is_measured_by_what_the_head_fits(swept, files, tmp_path, cap
     cell = scores(swept, "xtreme", "xnli", "transfer", "seed-0")
     run = f"{swept}/cells/xtreme/xnli/transfer/seed-0/run@{cell['select']['step']}"
     more = [
-        "--from",
         run,
         "--data",
         files / "xtreme",
@@ -46,7 +45,7 @@ def test_a_mixture_is_measured_by_what_the_head_fits(swept, files, tmp_path, cap
         "udpos",
         "tatoeba",
     ]
-    assert evaluate("--mixture", "xtreme", *more) == 0
+    assert evaluate(*more, "--mixture", "xtreme") == 0
     told = capsys.readouterr().out
     assert "xtreme/udpos: passed over, the model's head is one of classification" in told
     (folder,) = (tmp_path / "cells/xtreme/xnli/as_it_is").glob(f"*-step-{cell['select']['step']}")
@@ -89,6 +88,7 @@ def test_a_mixture_is_measured_by_what_the_head_fits(swept, files, tmp_path, cap
 @pytest.mark.long
 def test_tatoeba_at_every_layer_and_pooling(start, files, tmp_path, capsys):
     more = [
+        start,
         "--mixture",
         "xtreme",
         "--tasks",
@@ -96,8 +96,6 @@ def test_tatoeba_at_every_layer_and_pooling(start, files, tmp_path, capsys):
         "--data",
         files / "xtreme",
         "--allow-missing",
-        "--from",
-        start,
     ]
     assert evaluate(*more, "--to", tmp_path, "--layer", "all", "--pooling", "all") == 0
     (folder,) = (tmp_path / "cells/xtreme/tatoeba/as_it_is").iterdir()
@@ -180,6 +178,7 @@ def test_a_run_with_sentence_vectors_of_its_own(start, files, tmp_path, capsys):
     }
     (run / "run.json").write_text(json.dumps(record | {"sentences": own}))
     more = [
+        run,
         "--mixture",
         "xtreme",
         "--tasks",
@@ -187,8 +186,6 @@ def test_a_run_with_sentence_vectors_of_its_own(start, files, tmp_path, capsys):
         "--data",
         files / "xtreme",
         "--allow-missing",
-        "--from",
-        run,
     ]
     assert evaluate(*more, "--to", tmp_path / "out") == 0
     said = "layer 0, pooled by mean_no_special, prefix 'aber: ', at most 40 tokens"
@@ -246,9 +243,9 @@ def test_a_run_with_sentence_vectors_of_its_own(start, files, tmp_path, capsys):
 def test_a_suite_goes_on_after_a_task_that_cannot_be_measured(start, files, tmp_path, capsys):
     shutil.copytree(files / "xtreme", tmp_path / "files")
     (tmp_path / "files/bucc2018/de-en.dev.gold").write_text("no tab\n")
-    paths = ["--from", start, "--data", tmp_path / "files", "--to", tmp_path / "out"]
+    paths = [start, "--data", tmp_path / "files", "--to", tmp_path / "out"]
     assert (
-        evaluate("--suite", "xtreme", "--tasks", "bucc2018", "tatoeba", *paths, "--allow-missing")
+        evaluate(*paths, "--suite", "xtreme", "--tasks", "bucc2018", "tatoeba", "--allow-missing")
         == 2
     )
     told = capsys.readouterr()
@@ -311,7 +308,6 @@ def test_a_followed_run_that_was_killed_leaves_its_card(swept, files, tmp_path, 
 @pytest.mark.long
 def test_a_suite_says_what_is_missing(start, files, tmp_path, capsys):
     more = [
-        "--from",
         start,
         "--data",
         files / "xtreme",
@@ -322,14 +318,14 @@ def test_a_suite_says_what_is_missing(start, files, tmp_path, capsys):
         "panx",
         "tatoeba",
     ]
-    assert evaluate("--suite", "xtreme", *more) == 2
+    assert evaluate(*more, "--suite", "xtreme") == 2
     told = capsys.readouterr()
     assert (
         "xtreme/xnli: no test or dev set of ar, bg" in told.out and "or --allow-missing" in told.err
     )
     assert not (tmp_path / "cells").exists()
     settings = ["--gin.LENGTH=24", "--gin.BATCH=8", "--gin.TRAIN_STEPS=1", "--gin.DROPOUT=0"]
-    assert evaluate("--suite", "xtreme", *more, "--allow-missing", *settings) == 0
+    assert evaluate(*more, "--suite", "xtreme", "--allow-missing", *settings) == 0
     tables = {
         table["task"]: table for table in json.loads((tmp_path / "card.json").read_text())["tables"]
     }
@@ -343,25 +339,24 @@ def test_a_suite_says_what_is_missing(start, files, tmp_path, capsys):
         (["--suite", "xtreme"], "RUN and --data and --to are needed"),
         (["--mixture", "xtreme", "--suite", "xtreme"], "give one of them"),
         (
-            ["--mixture", "xtreme", "--data", ".", "--to", "x", "--from", "y", "--tasks", "nli"],
+            ["y", "--mixture", "xtreme", "--data", ".", "--to", "x", "--tasks", "nli"],
             "--tasks nli: xtreme has",
         ),
         (
-            ["--mixture", "xtreme", "--from", "y", "--seeds", "2", "--data", ".", "--to", "x"],
+            ["y", "--mixture", "xtreme", "--seeds", "2", "--data", ".", "--to", "x"],
             "--mixture trains nothing",
         ),
-        (["--seeds", "2", "--workdir", "x"], "only --suite and --mixture read this"),
-        (["--layer", "2", "--workdir", "x"], "only --suite and --mixture read this"),
+        (["x", "--seeds", "2"], "only --suite and --mixture read this"),
+        (["x", "--layer", "2"], "only --suite and --mixture read this"),
         (
-            ["--mixture", "xtreme", "--from", "y", "--patience", "2", "--data", ".", "--to", "x"],
+            ["y", "--mixture", "xtreme", "--patience", "2", "--data", ".", "--to", "x"],
             "--patience: only --follow reads this",
         ),
         (
             [
+                "y",
                 "--mixture",
                 "xtreme",
-                "--from",
-                "y",
                 "--data",
                 ".",
                 "--to",
@@ -374,7 +369,7 @@ def test_a_suite_says_what_is_missing(start, files, tmp_path, capsys):
             "--layer: retrieval and mining alone read this, not xnli",
         ),
         (
-            ["--suite", "xtreme", "--from", "y", "--data", ".", "--to", "x", "--layer", "all"],
+            ["y", "--suite", "xtreme", "--data", ".", "--to", "x", "--layer", "all"],
             "--layer: bucc2018 is mined from one layer",
         ),
         (["--mixture", "xtreme", "--layer", "-1"], "no layer: a whole number from 0"),
@@ -446,8 +441,8 @@ def test_every_task_of_a_suite_from_its_official_files_to_its_submission(
         "--gin.DEV_LIMIT=12",
     ]
     more += ["--gin.TEST_BEAMS=1", "--gin.DROPOUT=0", "--gin.ATTENTION_DROPOUT=0"]
-    paths = ["--from", start, "--data", official / suite, "--to", tmp_path / "out"]
-    assert evaluate("--suite", suite, *paths, "--allow-missing", *more) == 0
+    paths = [start, "--data", official / suite, "--to", tmp_path / "out"]
+    assert evaluate(*paths, "--suite", suite, "--allow-missing", *more) == 0
     tasks, moved = suite_tasks(suite), 0
     assert len(tasks) == count
     for task in tasks:

@@ -65,7 +65,7 @@ def run_of(folder, vocabulary, languages=(), labels=(), **options):
 
 
 def command(verb, source, output, *more):
-    return main([verb, "--from", str(source), "--to", str(output), *more])
+    return main([verb, str(source), "--to", str(output), *more])
 
 
 def require_equal(found, wanted, config):

@@ -63,7 +63,7 @@ def run_of(folder, vocabulary, name, **options):
 
 
 def command(verb, source, output, *more):
-    return main([verb, "--from", str(source), "--to", str(output), *more])
+    return main([verb, str(source), "--to", str(output), *more])
 
 
 def rows_of_text(name, config):

@@ -51,7 +51,7 @@ def test_a_released_encoder_is_fine_tuned_exported_and_predicts_the_same(
     run = tmp_path / "out/cells/xtreme/xnli/transfer/seed-0/run"
     assert read_run_record(run)["languages"] == TESTED == [*open_run(run).languages]
     assert read_run_record(run)["model"]["dtype"] == "float32"
-    assert main.main(["export", "--from", str(run), "--to", str(tmp_path / "exported")]) == 0
+    assert main.main(["export", str(run), "--to", str(tmp_path / "exported")]) == 0
     tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "exported")
     model = transformers.AutoModelForSequenceClassification.from_pretrained(
         tmp_path / "exported"
@@ -88,7 +88,7 @@ def test_every_family_is_fine_tuned(folder, task, languages, files, tmp_path, ca
         assert sweeping.finetune(task, start, files, tmp_path / "refused", *SMALL) == 2
         assert "--unverified" in capsys.readouterr().err
         start = tmp_path / "imported"
-        assert main.main(["import", "--from", str(source), "--to", str(start), "--unverified"]) == 0
+        assert main.main(["import", str(source), "--to", str(start), "--unverified"]) == 0
     kind, more = task_named(task).kind, []
     if kind == "span_qa":
         more = ["--gin.MAX_QUESTION=12", "--gin.STRIDE=20", "--gin.SELECT=last"]
@@ -115,12 +115,11 @@ def test_every_family_is_fine_tuned(folder, task, languages, files, tmp_path, ca
             assert lines
     again = [
         "evaluate",
+        run,
         "--mixture",
         suite,
         "--tasks",
         name,
-        "--from",
-        run,
         "--data",
         files / suite,
     ]
@@ -139,7 +138,6 @@ def test_a_suite_and_a_table_begin_from_a_folder(folder, files, tmp_path, capsys
     _, source = folder
     settings = [*SMALL, "--gin.BATCH=8", "--gin.LEARNING_RATE=1e-2"]
     given = [
-        "--from",
         f"hf:{source}",
         "--data",
         files / "xtreme",
@@ -147,7 +145,7 @@ def test_a_suite_and_a_table_begin_from_a_folder(folder, files, tmp_path, capsys
         tmp_path / "suite",
         "--allow-missing",
     ]
-    suite = ["evaluate", "--suite", "xtreme", "--tasks", "panx", "tatoeba", *given, *settings]
+    suite = ["evaluate", *given, "--suite", "xtreme", "--tasks", "panx", "tatoeba", *settings]
     assert main.main([str(word) for word in suite]) == 0
     panx = sweeping.scores(tmp_path / "suite", "xtreme", "panx", "transfer", "seed-0")
     assert {*panx["test"]["by_language"]} == {*TESTED}

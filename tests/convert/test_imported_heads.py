@@ -36,13 +36,14 @@ def saved(path, family, kind, labels):
     return getattr(imported_folders, family)(path, kind, **more)
 
 
-def scored(capsys, output, files, *more):
+def scored(capsys, output, files, run, *more):
     """(status, what was said, {language: the labels predicted})."""
     status = main.main(
         [
             str(word)
             for word in (
                 "evaluate",
+                run,
                 "--mixture",
                 "xtreme",
                 "--tasks",
@@ -95,7 +96,7 @@ def test_a_published_classifier_is_scored_as_it_is(
 ):
     saved(tmp_path / "hf", family, kind, NLI)
     imported_folders.at_hand(monkeypatch, tmp_path / "cache")
-    status, _, found = scored(capsys, tmp_path / "out", files, "--from", f"hf:{tmp_path / 'hf'}")
+    status, _, found = scored(capsys, tmp_path / "out", files, f"hf:{tmp_path / 'hf'}")
     assert status == 0 and {*found} == {"de", "en", "ru"}
     task, told = task_named("xtreme/xnli"), []
     for language, predicted in found.items():
@@ -119,7 +120,7 @@ def test_names_that_do_not_tell_are_refused_and_can_be_given(files, tmp_path, mo
         {i: f"LABEL_{i}" for i in range(3)},
     )
     imported_folders.at_hand(monkeypatch, tmp_path / "cache")
-    given = "--from", f"hf:{tmp_path / 'hf'}"
+    given = (f"hf:{tmp_path / 'hf'}",)
     status, told, found = scored(capsys, tmp_path / "a", files, *given)
     assert status == 2 and not found
     assert (
@@ -138,14 +139,14 @@ def test_names_that_do_not_tell_are_refused_and_can_be_given(files, tmp_path, mo
 def test_an_order_that_the_names_contradict_is_refused(files, tmp_path, monkeypatch, capsys):
     saved(tmp_path / "hf", "xlm_roberta", "XLMRobertaForSequenceClassification", NLI)
     imported_folders.at_hand(monkeypatch, tmp_path / "cache")
-    given = "--from", f"hf:{tmp_path / 'hf'}", "--labels", *OURS[::-1]
+    given = f"hf:{tmp_path / 'hf'}", "--labels", *OURS[::-1]
     status, told, _ = scored(capsys, tmp_path / "out", files, *given)
     assert (
         status == 2
         and "the head's are NEUTRAL contradiction Entailment, in this order: leave it out" in told
     )
     assert (
-        main.main(["evaluate", "--suite", "xtreme", *map(str, given), "--data", "d", "--to", "o"])
+        main.main(["evaluate", *map(str, given), "--suite", "xtreme", "--data", "d", "--to", "o"])
         == 2
     )
     assert "--labels" in capsys.readouterr().err
@@ -155,7 +156,7 @@ def test_it_is_read_and_computed_as_the_command_line_says(files, tmp_path, monke
     """An import has no config.gin; macros that would change nothing are refused."""
     saved(tmp_path / "hf", "xlm_roberta", "XLMRobertaForSequenceClassification", NLI)
     imported_folders.at_hand(monkeypatch, tmp_path / "cache")
-    given, seen = ("--from", f"hf:{tmp_path / 'hf'}"), []
+    given, seen = [f"hf:{tmp_path / 'hf'}"], []
 
     def predict(model, params, task, records, vocabulary, languages, language, reading, **more):
         seen.append((model.config.dtype, reading.length, reading.apart, task.labels))

@@ -226,15 +226,12 @@ def test_text_of_the_old_languages_keeps_pieces_out_that_it_would_use(corpus, tm
     vocabulary = Vocabulary.load(corpus / "vocab")
     run = run_of(tmp_path / "run", vocabulary)
     mono = ["--mono", f"nl={corpus}/mono/de/a.txt", f"{corpus}/same", "--pieces", "20"]
-    assert main.main(["vocab", "extend", "--from", run, "--to", str(tmp_path / "free"), *mono]) == 0
+    assert main.main(["vocab", "extend", run, "--to", str(tmp_path / "free"), *mono]) == 0
     german = {"de": small_corpus.GERMAN}
     changed = surgery.cut_otherwise(vocabulary, Vocabulary.load(tmp_path / "free"), german)["de"]
     assert changed[0] > 0 and changed[1] == 4
     old = ["--old_mono", f"{corpus}/mono/de"]
-    assert (
-        main.main(["vocab", "extend", "--from", run, "--to", str(tmp_path / "kept"), *mono, *old])
-        == 0
-    )
+    assert main.main(["vocab", "extend", run, "--to", str(tmp_path / "kept"), *mono, *old]) == 0
     assert surgery.cut_otherwise(vocabulary, Vocabulary.load(tmp_path / "kept"), german)["de"] == [
         0,
         4,
@@ -426,7 +423,7 @@ def test_a_second_extension_and_its_record(extended, corpus, tmp_path):
 @pytest.mark.long
 def test_training_goes_on_with_the_rows_alone_and_then_with_everything(corpus, tmp_path, capsys):
     assert small_corpus.pretrain(corpus, tmp_path / "run", LANGUAGE_EMBEDDING=True) == 0
-    line = ["vocab", "extend", "--from", str(tmp_path / "run"), "--to", str(tmp_path / "new")]
+    line = ["vocab", "extend", str(tmp_path / "run"), "--to", str(tmp_path / "new")]
     line += ["--mono", f"{corpus}/new"]
     capsys.readouterr()
     assert main.main([*line, "--pieces", "45", "--old_mono", f"{corpus}/heldout"]) == 0
@@ -458,10 +455,7 @@ def test_training_goes_on_with_the_rows_alone_and_then_with_everything(corpus, t
     }
     assert not any(np.array_equal(all_[path], value) for path, value in rows.items())
     assert (
-        main.main(
-            ["evaluate", "--workdir", str(tmp_path / "new"), f"--gin.HELDOUT_TEXT={corpus}/heldout"]
-        )
-        == 0
+        main.main(["evaluate", str(tmp_path / "new"), f"--gin.HELDOUT_TEXT={corpus}/heldout"]) == 0
     )
     assert "perplexity" in capsys.readouterr().out
 
@@ -507,13 +501,13 @@ def test_what_cannot_be_done_is_said_and_nothing_written(
     (tmp_path / "other").mkdir()
     bpe(tmp_path / "other")
     more = [word.format(corpus=corpus, other=tmp_path / "other" / "spm.model") for word in more]
-    assert main.main(["vocab", verb, "--from", run, "--to", str(tmp_path / "new"), *more]) == 2
+    assert main.main(["vocab", verb, run, "--to", str(tmp_path / "new"), *more]) == 2
     error = capsys.readouterr().err.splitlines()[-1]
     assert re.search(message, error), error
     assert not (tmp_path / "new").exists() and not (tmp_path / "new.partial").exists()
 
 
 def test_a_folder_that_is_taken_is_refused_first(corpus, tmp_path, capsys):
-    line = ["vocab", "trim", "--from", "nowhere", "--mono", f"{corpus}/mono", "--to", str(corpus)]
+    line = ["vocab", "trim", "nowhere", "--mono", f"{corpus}/mono", "--to", str(corpus)]
     assert main.main(line) == 2
     assert "is not empty" in capsys.readouterr().err

@@ -61,10 +61,9 @@ def finetune(task, start, files, output, *more):
     suite = task.partition("/")[0]
     words = [
         "finetune",
+        start,
         "--task",
         task,
-        "--from",
-        start,
         "--data",
         files / suite,
         "--to",

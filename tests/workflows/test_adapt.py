@@ -62,7 +62,6 @@ def place(tmp_path_factory):
 
 def adapt(place, *more):
     given = [
-        "--from",
         str(place / "hf"),
         "--to",
         str(place / "out"),
@@ -258,7 +257,6 @@ def test_the_saved_recipe_gives_the_same_weights(adapted, tmp_path):
 )
 def test_what_cannot_be_meant_is_refused(more, message, place, tmp_path, capsys):
     given = [
-        "--from",
         str(place / "hf"),
         "--to",
         str(tmp_path / "out"),
@@ -283,7 +281,6 @@ def test_pairs_that_cannot_be_the_text_too_need_text(
 ):
     monkeypatch.chdir(place)
     given = [
-        "--from",
         str(place / "hf"),
         "--to",
         str(tmp_path / "out"),
@@ -309,13 +306,10 @@ def test_a_refusal_binds_no_option_and_what_cannot_be_exported_is_not_trained(
         str(first), str(tmp_path / "other"), 0, open_run(first).params, "test", {}, gelu="tanh"
     )
     given = ["--to", str(tmp_path / "out"), "--mono", f"lin={place / 'de-en.de'}", "--batch", "8"]
-    assert (
-        main(["adapt", "--from", str(tmp_path / "other"), *given, "--steps", "2", "--length", "32"])
-        == 2
-    )
+    assert main(["adapt", str(tmp_path / "other"), *given, "--steps", "2", "--length", "32"]) == 2
     said = capsys.readouterr()
     assert "no class of transformers computes" in said.err and "sentences" not in said.out
-    assert main(["adapt", "--from", str(first), *given, "--steps", "2", "--length", "32"]) == 0
+    assert main(["adapt", str(first), *given, "--steps", "2", "--length", "32"]) == 0
     said = capsys.readouterr().out
     assert "perplexity lin" in said and "held out: lin.txt 64 lines" in said
     assert "base_model:" not in (tmp_path / "out" / "model" / "README.md").read_text()
@@ -371,9 +365,7 @@ def test_hours_are_measured_by_a_trial(adapted, place, tmp_path, capsys):
         "32",
     ]
     more = ["--unverified", "--gin.DTYPE=bfloat16", "--gin.WARMUP_STEPS=2"]
-    assert (
-        main(["adapt", "--from", str(adapted / "start"), *given, "--hours", "0.00001", *more]) == 2
-    )
+    assert main(["adapt", str(adapted / "start"), *given, "--hours", "0.00001", *more]) == 2
     assert "--hours 1e-05 is too little" in capsys.readouterr().err
 
 
@@ -382,7 +374,6 @@ def test_rows_longer_than_the_models_positions_are_refused_before_the_text_is_re
     adapted, place, tmp_path, capsys
 ):
     given = [
-        "--from",
         str(place / "out" / "start"),
         "--to",
         str(tmp_path / "out"),

@@ -30,10 +30,9 @@ def test_a_file_that_is_not_there_is_named(start, files, tmp_path, capsys):
     """Also one that a file beside it includes."""
     words = [
         "finetune",
+        start,
         "--task",
         "xtreme/xnli",
-        "--from",
-        start,
         "--data",
         files / "xtreme",
         "--to",
@@ -61,10 +60,9 @@ def test_what_would_be_set_twice_is_refused(line, message, start, files, tmp_pat
     """Also where a file that is included says it."""
     words = [
         "finetune",
+        start,
         "--task",
         "xtreme/xnli",
-        "--from",
-        start,
         "--data",
         files / "xtreme",
         "--to",

@@ -326,10 +326,9 @@ def test_a_row_becomes_a_sweep():
     line = table.command("My encoder", "Row 1 (x)", "data", "out")
     assert line[:4] == [sys.executable, "-m", "xlingjax", "finetune"]
     assert line[4:] == [
+        "runs/x",
         "--task",
         "xnli/xnli",
-        "--from",
-        "runs/x",
         "--data",
         "data",
         "--to",
@@ -368,11 +367,10 @@ def test_several_tasks_and_a_layer_stand_in_the_command():
     line = table.command("e", "mt", "data", "out")
     assert line[3:] == [
         "finetune",
+        "runs/x",
         "--task",
         "xglue/xnli",
         "xglue/pawsx",
-        "--from",
-        "runs/x",
         "--data",
         "data",
         "--to",
@@ -385,13 +383,13 @@ def test_several_tasks_and_a_layer_stand_in_the_command():
     request = parser().parse_args(line[3:])
     assert (request.task, request.strategy) == (MERGED["task"], ["multi_task"])
     line = table.command("e", "layer", "data", "out")
-    assert line[3:8] == ["evaluate", "--mixture", "xtreme", "--tasks", "tatoeba"]
+    assert line[3:9] == ["evaluate", "runs/x", "--mixture", "xtreme", "--tasks", "tatoeba"]
     assert line[-3:] == ["--allow-missing", "--layer", "19"] and parser().parse_args(
         line[3:]
     ).layer == [19]
     assert table.command("e", "plain", "data", "out")[-1] == "--allow-missing"
     rows = {"mt": MERGED | {"task": ("xglue/nc", "xglue/qam")}}
-    assert Table(rows, {"e": "r"}).command("e", "mt", "d", "o")[5:7] == ["xglue/nc", "xglue/qam"]
+    assert Table(rows, {"e": "r"}).command("e", "mt", "d", "o")[6:8] == ["xglue/nc", "xglue/qam"]
 
 
 def test_rows_are_for_their_encoders():

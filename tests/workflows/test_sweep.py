@@ -293,10 +293,9 @@ def test_a_language_without_files_is_passed_over_only_where_asked(
     monkeypatch.setattr(cell_training, "launch", lambda *_: 7)
     words = [
         "finetune",
+        start,
         "--task",
         "xtreme/xnli",
-        "--from",
-        start,
         "--data",
         files / "xtreme",
         "--to",
@@ -443,7 +442,7 @@ def test_floors_without_a_model(files):
         (["--workdir", "x"], "--workdir: --task writes to --to"),
         (["--gin.SEED=7"], "SEED: a sweep has it from --seeds: say it there, and leave SEED out"),
         (["--grid", "SEED=1,2"], "SEED: a sweep has it from --seeds"),
-        (["--gin.INIT_FROM='x'"], "INIT_FROM: a sweep has it from --from"),
+        (["--gin.INIT_FROM='x'"], "INIT_FROM: a sweep has it from RUN"),
         (
             ["--gin.KEEP_BEST=0"],
             "KEEP_BEST=0: SELECT=mean takes the checkpoint that is best on dev",
@@ -492,7 +491,7 @@ def test_languages_that_an_embedding_lacks_are_known_before_the_training(files, 
     output, data = tmp_path / "out", tmp_path / "data"
     shutil.copytree(files / "xtreme" / "pawsx", data / "pawsx")
     shutil.copy(data / "pawsx" / "dev-en.tsv", data / "pawsx" / "dev-ko.tsv")
-    words = ["finetune", "--task", "xtreme/pawsx", "--from", start, "--data", data, "--to", output]
+    words = ["finetune", start, "--task", "xtreme/pawsx", "--data", data, "--to", output]
     words += ["--gin.TRAIN_STEPS=1", "--gin.LENGTH=24", "--gin.BATCH=8", "--gin.SELECT=mean"]
     words += ["--gin.TEST_LANGUAGES='de en'"]
     assert main.main([*map(str, words)]) == 2
@@ -546,10 +545,7 @@ def test_strategies_that_lack_files_are_passed_over_in_a_suite(files, tmp_path):
 def test_options_of_tasks_need_a_task(start, capsys):
     assert main.main(["finetune", "--workdir", "x", "--seeds", "2"]) == 2
     assert "--seeds: only --task reads this" in capsys.readouterr().err
-    assert (
-        main.main(["finetune", "--task", "xtreme/xnly", "--from", "x", "--data", "y", "--to", "z"])
-        == 2
-    )
+    assert main.main(["finetune", "x", "--task", "xtreme/xnly", "--data", "y", "--to", "z"]) == 2
     assert "xtreme/xnli" in capsys.readouterr().err
 
 

@@ -215,13 +215,12 @@ def test_a_suite_trains_the_other_tasks_and_writes_their_card(start, files, tmp_
     (data / "pawsx" / "dev-de.tsv").write_text("A\tB\tmaybe\n")
     words = [
         "evaluate",
+        start,
         "--suite",
         "xtreme",
         "--tasks",
         "pawsx",
         "xnli",
-        "--from",
-        start,
         "--data",
         data,
     ]

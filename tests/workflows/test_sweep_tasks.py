@@ -47,10 +47,9 @@ def start(tmp_path_factory, files):
 def finetune(start, files, output, *more, tasks=NAMES):
     words = [
         "finetune",
+        start,
         "--task",
         *(f"xglue/{name}" for name in tasks),
-        "--from",
-        start,
         "--data",
         files / "xglue",
     ]
@@ -186,10 +185,9 @@ def test_a_mixture_measures_each_task_by_its_head(swept, files, tmp_path, capsys
     run = f"{swept / CELL}/run@{scores(swept, 'qam')['select']['step']}"
     words = [
         "evaluate",
+        run,
         "--mixture",
         "xglue",
-        "--from",
-        run,
         "--data",
         files / "xglue",
         "--to",
@@ -318,7 +316,6 @@ def test_what_cannot_be_meant_is_refused(tasks, more, message, start, files, tmp
 
 def test_tasks_of_two_benchmarks_and_suites_are_refused(start, files, tmp_path, capsys):
     paths = [
-        "--from",
         str(start),
         "--data",
         str(files),
@@ -327,9 +324,9 @@ def test_tasks_of_two_benchmarks_and_suites_are_refused(start, files, tmp_path, 
         "--strategy",
         "multi_task",
     ]
-    assert main.main(["finetune", "--task", "xglue/qam", "xtreme/pawsx", *paths]) == 2
+    assert main.main(["finetune", *paths, "--task", "xglue/qam", "xtreme/pawsx"]) == 2
     assert "xtreme/pawsx and xglue/qam are of two benchmarks" in capsys.readouterr().err
-    assert main.main(["evaluate", "--suite", "xglue", *paths]) == 2
+    assert main.main(["evaluate", *paths, "--suite", "xglue"]) == 2
     assert (
         "name its tasks: `xlingjax finetune --task A B --strategy multi_task`"
         in capsys.readouterr().err

@@ -42,7 +42,7 @@ def test_what_counts_steps_grows_with_them():
 @pytest.mark.parametrize(
     "record, message",
     [
-        ('{"hours": 2, "macros": {}}', "was begun with --hours 2: give the same"),
+        ('{"hours": 2, "macros": {}, "settings": []}', "was begun with --hours 2: give the same"),
         ('{"hours": 1}', r"hours.json is damaged: delete it, leave --hours out"),
         ("[1", r"hours.json is damaged"),
         ('{"hours": 1, "macros": {}, "settings": "abc"}', r"hours.json is damaged"),

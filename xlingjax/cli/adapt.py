@@ -6,12 +6,11 @@ from argparse import Namespace
 from xlingjax.cli.arguments import card_options, text_options
 from xlingjax.cli.machine import machine_of, wandb_option
 from xlingjax.cli.types import above_zero, place, positive
-from xlingjax.cli.verb import FOREIGN, Verb, given_run, run_option
-from xlingjax.errors import UserError
+from xlingjax.cli.verb import FOREIGN, Verb
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    run_option(parser, "the model: a run, a Hugging Face folder or id")
+    parser.add_argument("run", metavar="RUN", help="the model: a run, a Hugging Face folder or id")
     parser.add_argument(
         "--to",
         dest="output",
@@ -63,14 +62,10 @@ def run(args: Namespace) -> int:
     from xlingjax.workflows.adapt import adapt
     from xlingjax.workflows.adapt_request import Request
 
-    source = given_run(args)
-    # argparse cannot require it, since the old --from gives it as well.
-    if source is None:
-        raise UserError("adapt: which model? Give a run, a Hugging Face folder or id")
     # The recipe that is written includes them by path, so names of recipes are looked up here.
     files = tuple(str(find_gin(file) or file) for file in args.gin_file)
     request = Request(
-        source.removeprefix(FOREIGN),
+        args.run.removeprefix(FOREIGN),
         tuple(args.mono),
         tuple(args.parallel),
         split_list(args.objectives),

@@ -6,13 +6,11 @@ from argparse import Namespace
 from xlingjax.cli import mixtures, tasks
 from xlingjax.cli.machine import machine_of
 from xlingjax.cli.types import POOLINGS, layer, not_negative
-from xlingjax.cli.verb import Verb, given_run, require_unread, workdir_of
+from xlingjax.cli.verb import Verb, require_unread, workdir_of
 from xlingjax.errors import UserError
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    # How RUN was once spelled.
-    parser.add_argument("--workdir", metavar="RUN", help=argparse.SUPPRESS)
     group = parser.add_argument_group("a benchmark, instead of the run's own evaluators")
     group.add_argument(
         "--suite",
@@ -73,10 +71,8 @@ def run(args: Namespace) -> int:
     if args.suite and args.mixture:
         raise UserError("--suite and --mixture: give one of them")
     if args.suite:
-        require_unread(args, ("workdir",), "--suite writes to --to")
         return tasks.suite(args)
     if args.mixture:
-        require_unread(args, ("workdir",), "--mixture writes to --to")
         return mixtures.mixture(args)
     require_unread(args, tasks.OF_SUITES, "only --suite and --mixture read this")
     return _own_evaluators(args)
@@ -87,14 +83,9 @@ def _own_evaluators(args: Namespace) -> int:
     from xlingjax.training.run_record import run_and_checkpoint
     from xlingjax.workflows.launch import evaluate
 
-    if args.workdir and given_run(args):
-        raise UserError(
-            f"evaluate: {given_run(args)} and --workdir {args.workdir}: which run? Give one"
-        )
-    run = args.workdir or given_run(args)
-    if not run:
+    if not args.run:
         raise UserError("evaluate: give RUN, or --suite or --mixture")
-    workdir = workdir_of(run)
+    workdir = workdir_of(args.run)
     files = args.gin_file
     # A run keeps its recipe, whose evaluators are meant where none is given.
     if not files:

@@ -5,11 +5,11 @@ from argparse import Namespace
 
 from xlingjax.cli.arguments import card_options
 from xlingjax.cli.types import place
-from xlingjax.cli.verb import Verb, named_run, run_option
+from xlingjax.cli.verb import Verb, workdir_of
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    run_option(parser, "a run; RUN@STEP, RUN@METRIC")
+    parser.add_argument("run", metavar="RUN", help="a run; RUN@STEP, RUN@METRIC")
     parser.add_argument(
         "--to", dest="output", type=place, required=True, metavar="DIR", help="a new folder"
     )
@@ -40,7 +40,9 @@ def run(args: Namespace) -> int:
         # Before the export: a missing token is told at once.
         upload = Upload(args.push)
     card = (args.language, args.license, args.base)
-    print(export_model(named_run(args), args.output, not args.unverified, *card, head=args.head))
+    print(
+        export_model(workdir_of(args.run), args.output, not args.unverified, *card, head=args.head)
+    )
     if upload:
         print(upload.send(args.output))
     return 0

@@ -5,7 +5,7 @@ from argparse import Namespace
 
 from xlingjax.cli import tasks
 from xlingjax.cli.machine import machine_of, process_options, wandb_option
-from xlingjax.cli.verb import Verb, given_run, require_unread
+from xlingjax.cli.verb import Verb, require_unread
 from xlingjax.errors import UserError
 
 
@@ -35,10 +35,8 @@ def run(args: Namespace) -> int:
         return tasks.finetune(args)
     require_unread(args, tasks.OF_TASKS, "only --task reads this")
     # The recipe says what it starts from, so RUN would be read by nothing.
-    if given_run(args):
-        raise UserError(
-            f"{given_run(args)}: only --task reads a RUN; a recipe has it as --gin.INIT_FROM"
-        )
+    if args.run:
+        raise UserError(f"{args.run}: only --task reads a RUN; a recipe has it as --gin.INIT_FROM")
     if not args.workdir:
         raise UserError("finetune: give --workdir, or --task")
     from xlingjax.config.recipe import read_recipe

@@ -4,12 +4,11 @@ import argparse
 from argparse import Namespace
 
 from xlingjax.cli.types import POOLINGS, place, whole
-from xlingjax.cli.verb import FOREIGN, Verb, given_run, run_option
-from xlingjax.errors import UserError
+from xlingjax.cli.verb import FOREIGN, Verb
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    run_option(parser, "folder, file or hub id of the model")
+    parser.add_argument("run", metavar="MODEL", help="its folder, file or hub id")
     parser.add_argument(
         "--to",
         dest="output",
@@ -36,11 +35,8 @@ def options(parser: argparse.ArgumentParser) -> None:
 def run(args: Namespace) -> int:
     from xlingjax.convert.import_model import import_model
 
-    source = given_run(args)
-    if source is None:
-        raise UserError("import: which model? Give its folder, file or hub id")
     # Other verbs name such a model by hf:, so it may be typed here too.
-    source = source.removeprefix(FOREIGN)
+    source = args.run.removeprefix(FOREIGN)
     print(
         import_model(
             source, args.output, not args.unverified, args.layer, args.pooling, args.prefix

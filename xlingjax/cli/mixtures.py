@@ -6,7 +6,7 @@ from typing import Any
 
 from xlingjax.cli.machine import machine_of
 from xlingjax.cli.tasks import measured, require, require_read
-from xlingjax.cli.verb import given_run, named_run, require_unread
+from xlingjax.cli.verb import require_unread, workdir_of
 from xlingjax.errors import UserError
 
 
@@ -28,8 +28,8 @@ def mixture(args: Namespace) -> int:
     from xlingjax.workflows.follow import follow
     from xlingjax.workflows.measure import measure
 
-    if args.follow and given_run(args):
-        raise UserError(f"--follow names the run; leave {given_run(args)} out")
+    if args.follow and args.run:
+        raise UserError(f"--follow names the run; leave {args.run} out")
     needed = ["output"]
     if not args.follow:
         require_unread(args, ("patience",), "only --follow reads this")
@@ -42,7 +42,7 @@ def mixture(args: Namespace) -> int:
         require(args, *needed)
         _check_registered(args)
     start(machine_of(args))
-    source = args.follow or named_run(args)
+    source = args.follow or workdir_of(args.run)
     overrides = gin_values(args.overrides)
     run, _ = run_and_checkpoint(source)
     config = run / "config.gin"

@@ -11,7 +11,7 @@ from typing import Any
 from xlingjax.cli.jobs import groups_of, jobs_options, run_beside
 from xlingjax.cli.machine import machine_of
 from xlingjax.cli.types import place, positive
-from xlingjax.cli.verb import given_run, named_run, require_unread, run_option
+from xlingjax.cli.verb import require_unread, workdir_of
 from xlingjax.errors import UserError
 
 OF_TASKS = ("data", "output", "strategy", "languages", "seeds", "grid", "jobs", "worker")
@@ -31,7 +31,8 @@ OF_SUITES = (
 def sweep_options(parser: argparse.ArgumentParser, group: Any) -> None:
     """RUN, and into `group` what sweeps over tasks read."""
     # No option has a default: what is given and not read is refused.
-    run_option(parser, "the pretrained run; RUN@STEP; hf:FOLDER_OR_ID")
+    text = "the pretrained run; RUN@STEP; hf:FOLDER_OR_ID"
+    parser.add_argument("run", nargs="?", metavar="RUN", help=text)
     text = "folder of the benchmark's files; tfds:DIR, sets that TensorFlow Datasets prepared there"
     group.add_argument("--data", metavar="DIR", help=text)
     text = "cells, predictions and the score card; shared by sweeps"
@@ -55,7 +56,7 @@ def sweep_options(parser: argparse.ArgumentParser, group: Any) -> None:
 
 def require(args: Namespace, *names: str) -> None:
     # argparse cannot require them: the verbs have uses that read none of them.
-    given = {"run": given_run(args), "data": args.data, "output": args.output}
+    given = {"run": args.run, "data": args.data, "output": args.output}
     flags = {"run": "RUN", "data": "--data", "output": "--to"}
     missing = [flags[name] for name in names if not given[name]]
     if not missing:
@@ -214,7 +215,7 @@ def _sweeps(args: Namespace, tasks: Sequence[Any], beside: Sequence[Any] = ()) -
     groups = groups_of(args)
     machine = machine_of(args)
     start(machine)
-    source = named_run(args)
+    source = workdir_of(args.run)
     # A layer that the run lacks is refused before anything is trained.
     for layer in getattr(args, "layer", None) or ():
         if layer != "all":

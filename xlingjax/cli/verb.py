@@ -28,32 +28,9 @@ class Verb:
 # ---- RUN: named alike by every verb --------------------------------------------------------------
 
 
-def run_option(parser: argparse.ArgumentParser, help: str, old: str = "--from") -> None:
-    """The positional RUN; `old`, how it was once spelled, is understood too."""
-    # Optional to argparse, since the old spelling gives it as well.
-    parser.add_argument("run", nargs="?", metavar="RUN", help=help)
-    parser.add_argument(old, dest="run_once", metavar="RUN", help=argparse.SUPPRESS)
-
-
-def given_run(args: Namespace) -> str | None:
-    """RUN as it is written, however it is spelled; None: it is not. Raises UserError where it is
-    given twice."""
-    if args.run and args.run_once:
-        raise UserError(f"{args.name}: {args.run} and {args.run_once}: which run? Give one")
-    return args.run or args.run_once
-
-
-def named_run(args: Namespace) -> str:
-    """RUN: a workdir, RUN@STEP, RUN@METRIC; of "hf:FOLDER_OR_ID" the workdir of its import. Raises
-    UserError."""
-    run = given_run(args)
-    if run is None:
-        raise UserError(f"{args.name}: which run? Give RUN (see xlingjax {args.name} --help)")
-    return workdir_of(run)
-
-
 def workdir_of(run: str) -> str:
-    """The run; of a model of Hugging Face its import."""
+    """The workdir of RUN: itself (a workdir, RUN@STEP, RUN@METRIC), or the import of a model of
+    Hugging Face, "hf:FOLDER_OR_ID". Raises UserError."""
     if not run.startswith(FOREIGN):
         return run
     from xlingjax.convert.import_model import imported
@@ -66,7 +43,7 @@ def require_unread(args: Namespace, names: tuple[str, ...], why: str) -> None:
     flags = {"run": "RUN"}
     # Other verbs have --source and --output where sweeps have these.
     if "data" in args:
-        flags |= {"source": "--from", "output": "--to"}
+        flags |= {"output": "--to"}
     given = []
     for name in names:
         if getattr(args, name) is not None:

@@ -16,7 +16,7 @@ from xlingjax.cli.types import (
     sentinels,
     vocabulary_size,
 )
-from xlingjax.cli.verb import Verb, named_run, run_option
+from xlingjax.cli.verb import Verb, workdir_of
 from xlingjax.errors import UserError
 from xlingjax.runtime.claim import alone_at
 from xlingjax.runtime.files import parsed_json
@@ -83,7 +83,7 @@ def _surgery(parser: argparse.ArgumentParser) -> None:
         sub.set_defaults(name=f"vocab {name}", run_verb=run)
         # They read no recipe and have no options for the machine: what JAX finds.
         sub.set_defaults(platform="", devices=None)
-        run_option(sub, "the trained model; RUN@STEP; hf:FOLDER_OR_ID")
+        sub.add_argument("run", metavar="RUN", help="the trained model; RUN@STEP; hf:FOLDER_OR_ID")
         sub.add_argument(
             "--to",
             dest="output",
@@ -179,7 +179,7 @@ def extend(args: Namespace) -> int:
 
     print(
         vocabulary.extend(
-            named_run(args),
+            workdir_of(args.run),
             args.output,
             mono=args.mono,
             parallel=args.parallel,
@@ -200,7 +200,7 @@ def trim(args: Namespace) -> int:
 
     print(
         vocabulary.trim(
-            named_run(args),
+            workdir_of(args.run),
             args.output,
             mono=args.mono,
             parallel=args.parallel,
@@ -217,7 +217,7 @@ def transplant(args: Namespace) -> int:
 
     print(
         vocabulary.transplant(
-            named_run(args),
+            workdir_of(args.run),
             args.output,
             args.vocabulary,
             mono=args.mono,

@@ -3,7 +3,6 @@
 import dataclasses
 from collections.abc import Iterator
 
-from xlingjax.config.old_bindings import SCATTERED
 from xlingjax.config.text import TextSource
 from xlingjax.data.sampling import Sampling
 from xlingjax.errors import UserError
@@ -40,7 +39,7 @@ def btmlm(
     length: int = 256,
     masking: Masking = Masking(),
     proportion: float = 0.15,
-    placement: str = SCATTERED,
+    placement: str = "behind",
     reset_positions: bool = False,
     decode: str = "argmax",
     special: bool = False,

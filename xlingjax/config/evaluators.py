@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from xlingjax.config.corpus import Corpus, Files
-from xlingjax.config.old_bindings import SCATTERED
 from xlingjax.data.sources import find_pairs, find_text, split_list, split_patterns
 from xlingjax.data.texts import Text
 from xlingjax.errors import UserError
@@ -255,7 +254,7 @@ def pseudo_samples(
     corpus: Corpus,
     text: str | None = None,
     proportion: float = 0.15,
-    placement: str = SCATTERED,
+    placement: str = "behind",
     reset_positions: bool = False,
     per_language: int = 2,
     length: int = 64,
@@ -289,7 +288,7 @@ def pseudo_perplexity(
     text: str | None = None,
     shares: str | Sequence[float] | None = None,
     most: float = 0.15,
-    placement: str = SCATTERED,
+    placement: str = "behind",
     reset_positions: bool = False,
     own_masks: str = "self",
     special: bool = False,

@@ -28,7 +28,6 @@ from xlingjax.config.gin_files import (
     require_read_macros,
     required_comment,
 )
-from xlingjax.config.old_bindings import renewed
 from xlingjax.config.overrides import (
     TASKS,
     checked_number,
@@ -108,12 +107,7 @@ def parse_gin(files: Sequence[str], overrides: Sequence[str]) -> None:
     if not files:
         known = ", ".join(recipes())
         raise UserError(f"no recipe: pass --gin_file gin/recipes/NAME.gin (there are {known})")
-    # config.gin of a run is read again by every verb,
-    # so what older versions wrote must be understood.
-    objectives = [name for name in registered() if _reads_text(name)]
-    parts = [
-        part._replace(text=renewed(part.text, objectives)) for part in parts_with_origin(files)
-    ]
+    parts = list(parts_with_origin(files))
     texts = [(part.text, part.where) for part in parts]
     # Before anything of a recipe is bound: nothing is imported of one that is refused.
     import_modules(parts, tasks_given(overrides))
@@ -131,9 +125,7 @@ def parse_gin(files: Sequence[str], overrides: Sequence[str]) -> None:
     _require_trusted_tasks(bound, parts, overrides)
     # Before values are required: an imported model may bring the vocabulary that is lacking.
     import_foreign(macros)
-    # Older runs read files beside mixtures, and go on as they began.
-    if "corpus.mixture" in bound:
-        put_mixtures_in_place(macros)
+    put_mixtures_in_place(macros)
     _require_values(macros, files)
     require_known_macros(macros, bound)
 

@@ -106,7 +106,7 @@ def imported(source: str) -> str:
     if not source or folder.is_file():
         raise UserError(
             f"hf:{source} names no folder and no hub id; a file of another program goes through"
-            " `xlingjax import --from FILE --to RUN --unverified`, and INIT_FROM=RUN"
+            " `xlingjax import FILE --to RUN --unverified`, and INIT_FROM=RUN"
         )
     files = []
     # The files of a sentence encoder's modules lie one folder further down.
@@ -129,7 +129,7 @@ def imported(source: str) -> str:
 def import_apart(folder: Path, run: Path) -> None:
     """`import_model` in a process of its own: JAX may not have begun here when several processes
     join, nor take an accelerator's memory."""
-    command = [sys.executable, "-m", "xlingjax", "import", "--from", str(folder), "--to", str(run)]
+    command = [sys.executable, "-m", "xlingjax", "import", str(folder), "--to", str(run)]
     done = subprocess.run(
         command, env=os.environ | {"JAX_PLATFORMS": "cpu"}, capture_output=True, text=True
     )

@@ -52,8 +52,6 @@ def held_out_of(
         held_lines = sum(masks[i].sum() for i in members)
         all_lines = sum(lines[i] for i in members)
         if held_lines >= share / 2 * all_lines:
-            # Where long files give enough, their lines stay those
-            # of older versions: published figures rest on them.
             continue
         first = 0
         # By place and name, so that both sides of a pair come in the same order.

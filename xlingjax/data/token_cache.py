@@ -18,7 +18,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
@@ -37,7 +37,6 @@ from xlingjax.data.sealed import (
 from xlingjax.data.tokens import Tokens, id_dtype
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
-from xlingjax.runtime import moved
 
 # Part of every name: another form of record leaves the old files alone.
 FORMAT = 3
@@ -285,8 +284,3 @@ def named_by_content(file: TokenFile, vocabulary: Vocabulary) -> TokenFile:
             os.replace(_ids_path(old), _ids_path(new))
         os.replace(_index_path(file.stem), _index_path(stem))
     return replace(file, stem=stem)
-
-
-def __getattr__(name: str) -> Any:
-    # `Records` stood here when pages first named it.
-    return moved.attribute(__name__, name)

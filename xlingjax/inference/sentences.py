@@ -63,5 +63,4 @@ def sentences_of(record: Mapping[str, Any]) -> Sentences | None:
     settings = record.get("sentences") or record.get("config", {}).get("sentences")
     if not settings:
         return None
-    # By name, since run.json may come from a version with fewer fields.
     return Sentences(**settings)

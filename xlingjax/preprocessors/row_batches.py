@@ -75,11 +75,8 @@ def shuffled_batches(
         "sha256": _hash_of(parts, rows, by_length),
         "batch_size": batch_size,
         "seed": seed,
+        "order": "by length" if by_length else "by part",
     }
-    # A run of an older version had another order, and must not go on in this one.
-    identity |= {"order": "by part"}
-    if by_length:
-        identity |= {"order": "by length"}
     return CountedSource(
         read,
         _ENDLESS,

@@ -317,7 +317,7 @@ def _by_language(runs: Sequence[Run], kind: str, note: str) -> list[str]:
         unit = "%"
         if "metric" in values:
             unit = units[values["metric"]]
-        # Older runs do not tell how many examples there were.
+        # Answers come without counts.
         examples = values.get("examples", {})
         column = {}
         for language, share in values["by_language"].items():

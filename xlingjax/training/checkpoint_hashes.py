@@ -53,13 +53,13 @@ def write_hashes(folder: Path) -> None:
 
 
 def damage(item: Path, process: int = 0, processes: int = 1) -> str:
-    """What is wrong with the files of a checkpoint's item; "": nothing, or it is of a version that
-    wrote no hashes. Of several processes each looks at its share of the files. Raises OSError where
-    the system does not let it look."""
+    """What is wrong with the files of a checkpoint's item; "": nothing, or no item of the
+    checkpoint has hashes. Of several processes each looks at its share of the files. Raises OSError
+    where the system does not let it look."""
     path = item / HASHES
     # A link that leads nowhere is there.
     if not os.path.lexists(path):
-        # A version that writes hashes writes those of all items.
+        # All items have them, or none.
         if item.is_dir() and any(item.parent.glob(f"*/{HASHES}")):
             return f"{path} is missing"
         return ""
@@ -85,11 +85,7 @@ def damage(item: Path, process: int = 0, processes: int = 1) -> str:
     share = {name: there[name] for name in sorted(written)[process::processes]}
     found = _hashes(share, sizes, _readable_hash)
     for name, values in found.items():
-        wanted = hashes[name]
-        # Earlier versions wrote one of the whole file.
-        if isinstance(wanted, str):
-            values = _readable_hash(share[name])
-        if values != wanted:
+        if values != hashes[name]:
             return f"{item / name} has other bytes than were written"
     return ""
 
@@ -116,7 +112,7 @@ def _hashes(
     return found
 
 
-def _readable_hash(path: Path, start: int = 0, size: int | None = None) -> str:
+def _readable_hash(path: Path, start: int, size: int) -> str:
     try:
         return file_hash(path, start, size)
     except OSError as error:

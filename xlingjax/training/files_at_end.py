@@ -49,7 +49,7 @@ def seal(workdir: Path) -> None:
 
 def say_changed(workdir: Path, names: Iterable[str] = FILES) -> None:
     """Warns of each of these files, and of result.json, that is not what it was when the run ended.
-    Nothing of a run that goes on or is of a version that wrote no hashes."""
+    Nothing of a run that goes on."""
     try:
         result = parsed_json((workdir / RESULT_FILE).read_bytes())
         own = result.pop(_HASH)

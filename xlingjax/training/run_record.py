@@ -132,10 +132,6 @@ def differences(saved: Any, ours: Any, path: str = "") -> Iterator[tuple[str, An
 
 def require_same(saved: dict[str, Any], ours: dict[str, Any], checkpoint: Any) -> None:
     """Raise UserError naming each field that differs with both values."""
-    if "switches" not in saved:
-        # Of a version that did not write them.
-        ours = dict(ours)
-        ours.pop("switches", None)
     differing = list(differences(saved, ours))
     if not differing:
         return

@@ -218,7 +218,7 @@ def _require_same_export(folder: Path, before: Mapping[str, Any], now: Mapping[s
     differing = _differing(before, now)
     if differing:
         raise UserError(
-            f"{folder / 'model'} was written with {differing}; another one: xlingjax export --from"
+            f"{folder / 'model'} was written with {differing}; another one: xlingjax export"
             f" {folder / 'run'} --to DIR, with the new options"
         )
 

@@ -127,8 +127,8 @@ def first_model(source: str, start: Path) -> None:
     files = import_model.located(source)
     if files.is_file():
         raise UserError(
-            f"--from {source}: run `xlingjax import --from {source} --to RUN --unverified`, then"
-            " --from RUN"
+            f"{source} is a file: run `xlingjax import {source} --to RUN --unverified`, then adapt"
+            " RUN"
         )
     # Imported once, and kept for every folder that adapts this model.
     imported = Path(import_model.imported(str(files)))

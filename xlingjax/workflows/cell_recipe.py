@@ -43,7 +43,7 @@ _WHOLE = (
     "NO_REPEAT_NGRAM",
     "DEV_LIMIT",
 )
-_OPTIONS = {"TASK": "--task", "DATA": "--data", "INIT_FROM": "--from", "SEED": "--seeds"}
+_OPTIONS = {"TASK": "--task", "DATA": "--data", "INIT_FROM": "RUN", "SEED": "--seeds"}
 """Macros that an option of the command line says."""
 
 

@@ -294,12 +294,12 @@ class Table:
         row = self.rows[name]
         tasks = split_list(row["task"])
         suite, _, task = tasks[0].partition("/")
-        where = ["--from", self.run_of(encoder, output), "--data", str(data)]
-        where += ["--to", str(_folder(output, encoder, name))]
+        run = self.run_of(encoder, output)
+        where = ["--data", str(data), "--to", str(_folder(output, encoder, name))]
         line = [sys.executable, "-m", "xlingjax"]
         if _is_trained(row):
-            return [*line, "finetune", "--task", *tasks, *where, *self._training(row)]
-        line += ["evaluate", "--mixture", suite, "--tasks", task, *where]
+            return [*line, "finetune", run, "--task", *tasks, *where, *self._training(row)]
+        line += ["evaluate", run, "--mixture", suite, "--tasks", task, *where]
         # Models differ in the languages that they know, and all are measured on what they do.
         line.append("--allow-missing")
         if "layer" in row:

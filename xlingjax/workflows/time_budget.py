@@ -124,8 +124,7 @@ def _begun(workdir: Path, hours: float) -> dict[str, Any] | None:
         record = parsed_json(path.read_text(encoding="utf-8"))
         before = float(record["hours"])
         dict(record["macros"])
-        # Earlier versions chose steps alone.
-        record["settings"] = [*map(_setting, record.get("settings", []))]
+        record["settings"] = [*map(_setting, record["settings"])]
     except (ValueError, TypeError, KeyError, OSError):
         raise UserError(
             f"{path} is damaged: delete it, leave --hours out, and give the steps of"

@@ -123,7 +123,7 @@ def test_an_encoder_decoder_is_imported_and_opened(tmp_path, capsys):
     (tmp_path / "hf" / "tokenizer_config.json").write_text(
         '{"tokenizer_class": "XLMRobertaTokenizer"}'
     )
-    assert main(["import", "--from", str(tmp_path / "hf"), "--to", str(tmp_path / "run")]) == 0
+    assert main(["import", str(tmp_path / "hf"), "--to", str(tmp_path / "run")]) == 0
     told = capsys.readouterr().out
     assert "logits of the next piece: largest difference" in told and "has no tokenizer" not in told
     opened, direct = open_run(tmp_path / "run"), params_of(tmp_path / "hf")
@@ -131,7 +131,7 @@ def test_an_encoder_decoder_is_imported_and_opened(tmp_path, capsys):
     foreign.changed(vocab_size=pieces + 129)(
         tmp_path / "hf"
     )  # as if languages stood behind the pieces
-    assert main(["import", "--from", str(tmp_path / "hf"), "--to", str(tmp_path / "other")]) == 2
+    assert main(["import", str(tmp_path / "hf"), "--to", str(tmp_path / "other")]) == 2
     assert (
         f"its tokenizer {pieces + 2} pieces: these are not of one model" in capsys.readouterr().err
     )

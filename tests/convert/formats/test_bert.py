@@ -218,9 +218,9 @@ def test_it_comes_with_its_wordpiece_and_goes_out_as_xlm_r(tmp_path, capsys):
     (tmp_path / "hf" / "vocab.txt").write_text("\n".join(pieces) + "\n", encoding="utf-8")
     told = {"tokenizer_class": "BertTokenizer", "do_lower_case": False, "strip_accents": False}
     (tmp_path / "hf" / "tokenizer_config.json").write_text(json.dumps(told))
-    assert main(["import", "--from", str(tmp_path / "hf"), "--to", str(tmp_path / "run")]) == 0
+    assert main(["import", str(tmp_path / "hf"), "--to", str(tmp_path / "run")]) == 0
     assert "logits of the pieces: largest difference" in capsys.readouterr().out
-    assert main(["export", "--from", str(tmp_path / "run"), "--to", str(tmp_path / "out")]) == 0
+    assert main(["export", str(tmp_path / "run"), "--to", str(tmp_path / "out")]) == 0
     assert "XLMRobertaForMaskedLM" in capsys.readouterr().out
     first, last = (
         transformers.AutoTokenizer.from_pretrained(tmp_path / name) for name in ("hf", "out")

@@ -285,7 +285,7 @@ def test_both_folders_are_imported_unverified(tmp_path, capsys):
     )
     opened = []
     for name in ("hf", "paddle"):
-        command = ["import", "--from", str(tmp_path / name), "--to", str(tmp_path / f"{name}-run")]
+        command = ["import", str(tmp_path / name), "--to", str(tmp_path / f"{name}-run")]
         assert main(command) == 2
         capsys.readouterr()
         assert main([*command, "--unverified"]) == 0

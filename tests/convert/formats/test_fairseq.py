@@ -143,9 +143,9 @@ def test_a_folder_is_imported_only_unverified(folder, tmp_path, capsys):
     from xlingjax.inference.run import open_run
 
     path, _, _ = folder
-    assert main(["import", "--from", str(path), "--to", str(tmp_path / "run")]) == 2
+    assert main(["import", str(path), "--to", str(tmp_path / "run")]) == 2
     assert "nothing to compare with; say --unverified" in capsys.readouterr().err
-    assert main(["import", "--from", str(path), "--to", str(tmp_path / "run"), "--unverified"]) == 0
+    assert main(["import", str(path), "--to", str(tmp_path / "run"), "--unverified"]) == 0
     opened, direct = open_run(tmp_path / "run"), fairseq.read(path / "model.pt")
     assert opened.vocabulary == direct.vocabulary and opened.model.config == direct.config
     jax.tree.map(np.testing.assert_array_equal, opened.params, direct.params)

@@ -94,7 +94,7 @@ def test_it_is_imported_and_translates(saved, tmp_path, capsys):
     from xlingjax.inference.run import open_run
 
     path, tokenizer = saved
-    assert main(["import", "--from", str(path), "--to", str(tmp_path / "run")]) == 0
+    assert main(["import", str(path), "--to", str(tmp_path / "run")]) == 0
     told = capsys.readouterr().out
     assert "logits of the next piece: largest difference" in told and "has no tokenizer" not in told
     assert f"{len(CODES[type(tokenizer).__name__])} language codes, a" in told
@@ -175,7 +175,7 @@ def test_files_that_do_not_belong_together_are_refused(of_25, spoil, message, tm
 def test_codes_at_other_places_than_the_tokenizer_has_are_seen(of_25, spoil, tmp_path, capsys):
     shutil.copytree(of_25, tmp_path / "hf")
     spoil(tmp_path / "hf")
-    assert main(["import", "--from", str(tmp_path / "hf"), "--to", str(tmp_path / "run")]) == 2
+    assert main(["import", str(tmp_path / "hf"), "--to", str(tmp_path / "run")]) == 2
     assert (
         "give files that belong together" in capsys.readouterr().err
         and not (tmp_path / "run").exists()

@@ -158,7 +158,7 @@ def test_xlm_prophetnet_is_imported_and_keeps_its_layout(short, cross_lingual, t
     """Transformers 5 has its model, under another name, and not its tokenizer."""
     from xlingjax.inference.run import open_run
 
-    assert main(["import", "--from", str(cross_lingual), "--to", str(tmp_path / "run")]) == 0
+    assert main(["import", str(cross_lingual), "--to", str(tmp_path / "run")]) == 0
     told = capsys.readouterr().out
     assert (
         "logits of the next piece: largest difference" in told
@@ -186,7 +186,7 @@ def test_english_prophetnet_is_word_piece(short, english, tmp_path, capsys):
     for text in (*SENTENCES, " The  WATER,\tof thé lake\u3000"):
         assert vocabulary.encode(text) == tokenizer(text, add_special_tokens=False)["input_ids"]
     assert vocabulary.pieces(vocabulary.encode("The water")) == ["the", "water"]
-    assert main(["import", "--from", str(english), "--to", str(tmp_path / "run")]) == 0
+    assert main(["import", str(english), "--to", str(tmp_path / "run")]) == 0
     told = capsys.readouterr().out
     assert "logits of the next piece: largest difference" in told and "no tokenizer" not in told
 

@@ -142,7 +142,7 @@ def beside(released, target, files):
 
 
 def run_from(folder, output, *more):
-    return main(["import", "--from", str(folder), "--to", str(output), "--unverified", *more])
+    return main(["import", str(folder), "--to", str(output), "--unverified", *more])
 
 
 def theirs(folder, texts, pooling, prefix, normalize, longest, layer=-1):
@@ -451,7 +451,6 @@ def test_the_way_back(released, tmp_path, capsys, monkeypatch):
         main(
             [
                 "export",
-                "--from",
                 str(tmp_path / "run"),
                 "--to",
                 str(tmp_path / "out"),
@@ -498,7 +497,6 @@ def test_what_the_library_has_not_is_not_written(released, tmp_path, capsys):
             main(
                 [
                     "export",
-                    "--from",
                     str(tmp_path / f"run{number}"),
                     "--to",
                     str(out),
@@ -516,7 +514,6 @@ def test_what_the_library_has_not_is_not_written(released, tmp_path, capsys):
         main(
             [
                 "export",
-                "--from",
                 str(tmp_path / "run"),
                 "--to",
                 str(tmp_path / "out"),

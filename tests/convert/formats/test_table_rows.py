@@ -83,9 +83,9 @@ def test_the_loss_and_the_best_ids_leave_them_out(folder):
 @pytest.mark.long
 def test_in_and_out_again(folder, tmp_path, capsys):
     run, out = str(tmp_path / "run"), tmp_path / "out"
-    assert main(["import", "--from", str(folder), "--to", run]) == 0
+    assert main(["import", str(folder), "--to", run]) == 0
     assert "35 rows of the embedding table" in capsys.readouterr().out
-    assert main(["export", "--from", run, "--to", str(out)]) == 0
+    assert main(["export", run, "--to", str(out)]) == 0
     assert (
         json.loads((out / "config.json").read_text())["vocab_size"]
         == read(folder).config.table_rows
@@ -105,7 +105,7 @@ def test_in_and_out_again(folder, tmp_path, capsys):
             states[:, i], torch.stack(wanted.hidden_states)[:, 0].mean(1).numpy(), atol=1e-4
         )
     again = str(tmp_path / "again")
-    assert main(["import", "--from", str(out), "--to", again]) == 0
+    assert main(["import", str(out), "--to", again]) == 0
     assert open_run(again).model.config.table_rows == open_run(run).model.config.table_rows
 
 
@@ -131,10 +131,8 @@ def test_trimmed_to_the_pieces_of_a_text(folder, tmp_path, capsys):
     same ids."""
     run, out = str(tmp_path / "run"), str(tmp_path / "out")
     (tmp_path / "de.txt").write_text(SENTENCES[1] + "\n", encoding="utf-8")
-    assert main(["import", "--from", str(folder), "--to", run, "--unverified"]) == 0
-    assert (
-        main(["vocab", "trim", "--from", run, "--to", out, "--mono", str(tmp_path / "de.txt")]) == 0
-    )
+    assert main(["import", str(folder), "--to", run, "--unverified"]) == 0
+    assert main(["vocab", "trim", run, "--to", out, "--mono", str(tmp_path / "de.txt")]) == 0
     assert "35 rows without a piece left behind" in capsys.readouterr().out
     trimmed, whole = open_run(out), open_run(run)
     assert (

@@ -237,7 +237,7 @@ def spoken(tmp_path_factory):
 def test_a_folder_with_our_vocabulary_is_imported_with_its_languages(spoken, tmp_path, capsys):
     from xlingjax.inference.run import open_run
 
-    assert main(["import", "--from", str(spoken), "--to", str(tmp_path / "run")]) == 0
+    assert main(["import", str(spoken), "--to", str(tmp_path / "run")]) == 0
     told = capsys.readouterr().out
     assert (
         "logits of the pieces: largest difference" in told
@@ -290,7 +290,7 @@ def test_a_folder_of_byte_pair_codes_is_imported_and_exported(of_fastbpe, tmp_pa
     from xlingjax.inference.run import open_run
 
     run, out = tmp_path / "run", tmp_path / "hf"
-    assert main(["import", "--from", str(of_fastbpe), "--to", str(run)]) == 0
+    assert main(["import", str(of_fastbpe), "--to", str(run)]) == 0
     told = capsys.readouterr().out
     assert (
         "no tokenizer of transformers" not in told
@@ -310,7 +310,7 @@ def test_a_folder_of_byte_pair_codes_is_imported_and_exported(of_fastbpe, tmp_pa
     (tmp_path / "text.txt").write_text("Das Wasser ist kalt.\n")
     check = ["data", "check", "--vocabulary", str(run), "--mono", f"de={tmp_path}/text.txt"]
     assert main(check) == 0
-    assert main(["export", "--from", str(run), "--to", str(out)]) == 0
+    assert main(["export", str(run), "--to", str(out)]) == 0
     assert "no tokenizer of transformers" not in capsys.readouterr().out
     assert {path.name for path in out.iterdir()} >= {
         "vocab.json",
@@ -333,7 +333,7 @@ def test_byte_pair_codes_that_are_not_theirs_are_found_out(
     from xlingjax.data.vocabulary.fastbpe import FastBpeVocabulary
 
     monkeypatch.setattr(FastBpeVocabulary, "_plain", lambda self, text: text)
-    assert main(["import", "--from", str(of_fastbpe), "--to", str(tmp_path / "run")]) == 2
+    assert main(["import", str(of_fastbpe), "--to", str(tmp_path / "run")]) == 2
     assert (
         "its tokenizer and the vocabulary read here differ on 'Das Wasser"
         in capsys.readouterr().err

@@ -261,16 +261,16 @@ def test_a_file_beside_our_vocabulary_is_imported(tmp_path, capsys):
     file = tmp_path / "mlm.pth"
     torch.save({"model": encoder(vocab_size=size)[1], "params": {**PARAMS, "n_words": size}}, file)
     run = str(tmp_path / "run")
-    assert main(["import", "--from", str(file), "--to", run, "--unverified"]) == 0
+    assert main(["import", str(file), "--to", run, "--unverified"]) == 0
     opened = open_run(run)
     assert opened.languages == ("ar", "de", "zh")
     jax.tree.map(
         np.testing.assert_array_equal, opened.params, xlm_checkpoint.params_of(file).params
     )
     (tmp_path / "other.pth").write_bytes(file.read_bytes())
-    assert main(["import", "--from", str(tmp_path), "--to", f"{run}2", "--unverified"]) == 2
+    assert main(["import", str(tmp_path), "--to", f"{run}2", "--unverified"]) == 2
     assert "holds mlm.pth, other.pth; give one of them" in capsys.readouterr().err
-    assert main(["import", "--from", str(tmp_path / "vocab.model"), "--to", f"{run}2"]) == 2
+    assert main(["import", str(tmp_path / "vocab.model"), "--to", f"{run}2"]) == 2
     assert "vocab.model is none of .pt, .pth, .pdparams" in capsys.readouterr().err
 
 
@@ -296,7 +296,7 @@ def test_a_file_beside_codes_is_imported(words, tmp_path, capsys):
         made["dico_word2id"] = {name: i for i, name in enumerate(names)}
         (folder / "vocab_xnli_15").write_text("another 1\n")
     torch.save(made, folder / "mlm.pth")
-    run = ["import", "--from", str(folder), "--to", str(tmp_path / "run"), "--unverified"]
+    run = ["import", str(folder), "--to", str(tmp_path / "run"), "--unverified"]
     assert main(run) == 0
     assert (
         "its vocabulary has no capitals: capitals and accents are removed"

@@ -94,7 +94,7 @@ def test_another_head_is_compared_and_the_random_vocabulary_head_said(
     kind, labels, compared, tmp_path, capsys
 ):
     small_xlmr.save(tmp_path / "hf", f"XLMRoberta{kind}", num_labels=labels)
-    assert main(["import", "--from", str(tmp_path / "hf"), "--to", str(tmp_path / "run")]) == 0
+    assert main(["import", str(tmp_path / "hf"), "--to", str(tmp_path / "run")]) == 0
     assert f"{compared}: largest difference" in capsys.readouterr().out
     found = read(tmp_path / "hf")
     assert found.config.num_labels == labels and not found.vocabulary_head
@@ -108,7 +108,7 @@ def test_another_head_is_compared_and_the_random_vocabulary_head_said(
 def test_an_imported_model_is_a_run_to_start_from(folder, tmp_path, capsys):
     from xlingjax.inference.run import open_run
 
-    assert main(["import", "--from", str(folder), "--to", str(tmp_path / "run")]) == 0
+    assert main(["import", str(folder), "--to", str(tmp_path / "run")]) == 0
     told = capsys.readouterr().out
     assert (
         "3 layers of 24" in told
@@ -120,7 +120,7 @@ def test_an_imported_model_is_a_run_to_start_from(folder, tmp_path, capsys):
     import jax
 
     jax.tree.map(np.testing.assert_array_equal, opened.params, direct.params)
-    assert main(["import", "--from", str(folder), "--to", str(tmp_path / "run")]) == 2
+    assert main(["import", str(folder), "--to", str(tmp_path / "run")]) == 2
     assert "is not empty" in capsys.readouterr().err
 
 
@@ -261,7 +261,7 @@ def test_what_is_broken_is_said_and_nothing_written(folder, spoil, message, tmp_
     before = sorted(tmp_path.rglob("*"))
     with pytest.raises(UserError, match=message):
         read(tmp_path / "hf")
-    assert main(["import", "--from", str(tmp_path / "hf"), "--to", str(tmp_path / "run")]) == 2
+    assert main(["import", str(tmp_path / "hf"), "--to", str(tmp_path / "run")]) == 2
     assert capsys.readouterr().err.splitlines()[-1].startswith("error: ")
     assert sorted(tmp_path.rglob("*")) == before
 
@@ -269,7 +269,7 @@ def test_what_is_broken_is_said_and_nothing_written(folder, spoil, message, tmp_
 def test_all_that_differs_stands_in_a_table(folder, tmp_path, capsys):
     shutil.copytree(folder, tmp_path / "hf")
     changed(intermediate_size=41, num_hidden_layers=2)(tmp_path / "hf")
-    assert main(["import", "--from", str(tmp_path / "hf"), "--to", str(tmp_path / "run")]) == 2
+    assert main(["import", str(tmp_path / "hf"), "--to", str(tmp_path / "run")]) == 2
     *table, line = capsys.readouterr().err.splitlines()
     rows = {tuple(row.split()[:1]): " ".join(row.split()[1:]) for row in table}
     assert rows["weight",] == "wanted found" and len(rows) == 1 + 2 * 3 + 16
@@ -290,7 +290,7 @@ def test_a_model_that_transformers_computes_otherwise_is_refused(
         return xlm_roberta.Names(modules)
 
     monkeypatch.setattr(xlm_roberta, "names_of", swapped)
-    assert main(["import", "--from", str(folder), "--to", str(tmp_path / "run")]) == 2
+    assert main(["import", str(folder), "--to", str(tmp_path / "run")]) == 2
     assert "is not what transformers computes: logits of the pieces" in capsys.readouterr().err
     assert not (tmp_path / "run").exists()
 
@@ -306,17 +306,17 @@ def overflowing(folder):
 def test_logits_that_are_no_numbers_are_not_the_same(folder, tmp_path, capsys):
     shutil.copytree(folder, tmp_path / "hf")
     overflowing(tmp_path / "hf")
-    assert main(["import", "--from", str(tmp_path / "hf"), "--to", str(tmp_path / "run")]) == 2
+    assert main(["import", str(tmp_path / "hf"), "--to", str(tmp_path / "run")]) == 2
     assert "largest difference nan" in capsys.readouterr().err and not (tmp_path / "run").exists()
 
 
 def test_a_hub_id_that_cannot_be_fetched_is_said(tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    assert main(["import", "--from", "nobody/no-such-model", "--to", str(tmp_path / "run")]) == 2
+    assert main(["import", "nobody/no-such-model", "--to", str(tmp_path / "run")]) == 2
     assert "nobody/no-such-model: no such folder" in capsys.readouterr().err
-    assert main(["import", "--from", "./nowhere", "--to", str(tmp_path / "run")]) == 2
+    assert main(["import", "./nowhere", "--to", str(tmp_path / "run")]) == 2
     assert "no folder ./nowhere" in capsys.readouterr().err
-    for verb in (["import", "--from", "a b/c"], ["export", "hf:a b/c"]):
+    for verb in (["import", "a b/c"], ["export", "hf:a b/c"]):
         assert main([*verb, "--to", str(tmp_path / "run")]) == 2
         said = "error: a b/c: no such folder, and no id of the hub: NAME or USER/NAME"
         assert capsys.readouterr().err.startswith(said)
