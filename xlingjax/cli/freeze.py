@@ -7,7 +7,7 @@ from pathlib import Path
 from xlingjax.cli.machine import machine_of
 from xlingjax.cli.types import place, positive
 from xlingjax.cli.verb import Verb
-from xlingjax.runtime.claim import alone_at
+from xlingjax.runtime.lock import alone_at
 
 
 def options(parser: argparse.ArgumentParser) -> None:

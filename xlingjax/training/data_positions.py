@@ -43,7 +43,12 @@ def read_positions(folder: Path, step: int, objectives: Collection[str]) -> Posi
     """Those of `step`. Raises ValueError where a file is damaged or an objective has none."""
     positions: Positions = {}
     of_step = folder / str(step)
-    for file in sorted(of_step.glob("*/*.bin")):
+    # Not by glob, which takes a folder that may not be read for an empty one.
+    folders = [of_step / objective for objective in sorted(objectives)]
+    files = [file for folder in folders if folder.is_dir() for file in sorted(folder.iterdir())]
+    for file in files:
+        if file.suffix != ".bin":
+            continue
         raw = file.read_bytes()
         digest = raw[:32]
         content = raw[32:]
