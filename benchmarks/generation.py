@@ -156,7 +156,7 @@ class Ours:
         return time.perf_counter() - started
 
     def peak_bytes(self) -> int:
-        from xlingjax.training.cost import peak_memory_bytes
+        from xlingjax.training.progress import peak_memory_bytes
 
         return peak_memory_bytes()
 

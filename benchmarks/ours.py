@@ -12,8 +12,8 @@ from xlingjax.model.encoder import Encoder
 from xlingjax.model.partition import MeshConfig, batch_sharding, make_mesh
 from xlingjax.objectives.xlm import MLM
 from xlingjax.runtime.machine import keep_freed_memory
-from xlingjax.training.cost import peak_memory_bytes
 from xlingjax.training.optimizer import OptimizerConfig, make_optimizer
+from xlingjax.training.progress import peak_memory_bytes
 from xlingjax.training.step import abstract_state, lower_state, make_train_step, run_key
 
 

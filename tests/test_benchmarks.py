@@ -1,7 +1,6 @@
 """What a step is said to cost is what XLA computes; the command that measures it needs little and
 runs."""
 
-import ast
 import json
 import math
 import re
@@ -11,7 +10,7 @@ import sys
 import numpy as np
 import pytest
 
-from benchmarks import mutants, objectives, plans
+from benchmarks import objectives, plans
 from benchmarks.cost import Pass, step_flops
 from benchmarks.shapes import Shape
 from xlingjax.data.features import FIELDS
@@ -134,54 +133,3 @@ def test_plans_of_a_recipe_outside_the_table_want_machines(tmp_path, capsys):
     with pytest.raises(SystemExit):
         plans.main([str(tmp_path), "xfnp_tiny"])
     assert "xfnp_tiny has no machines here: name them (--on)" in capsys.readouterr().err
-
-
-def test_mutants_change_what_runs_and_not_what_is_read():
-    source = (
-        "def f(x: int = 1) -> int:\n"
-        '    """Adds 1 + 1."""\n'
-        "    if x < 2 and not x:\n"
-        '        raise ValueError(f"{x + 1}")\n'
-        "    return -x\n"
-    )
-    found = {}
-    for number, (line, what) in enumerate(mutants.places(source)):
-        names = {}
-        exec(compile(mutants.mutant(ast.parse(source), number), "f", "exec"), names)
-        found[line, what] = names["f"]
-    assert found.keys() == {
-        (1, "1 + 1"),
-        (3, "the other branch"),
-        (3, "And becomes Or"),
-        (3, "Lt becomes LtE"),
-        (3, "2 + 1"),
-        (3, "without Not"),
-        (5, "without USub"),
-    }
-    assert found[1, "1 + 1"]() == -2 and found[5, "without USub"](3) == 3
-    # Each of the seven is another function.
-    with pytest.raises(ValueError, match="2"):
-        found[3, "without Not"](1)
-
-
-@pytest.mark.long
-def test_a_mutant_is_killed_by_the_tests_of_its_file(tmp_path):
-    """In a process of its own: here the package is imported."""
-    program = (
-        "from benchmarks import mutants\n"
-        "mutants._tests = lambda file: ['tests/data/test_sampling.py']\n"
-        f"mutants.main([{str(tmp_path)!r}, 'xlingjax/data/sampling.py', '--share', '0.01'])\n"
-    )
-    ended = subprocess.run(
-        [sys.executable, "-c", program], cwd=mutants.ROOT, capture_output=True, text=True
-    )
-    assert "| all | 1 | 1 (100.0%; 20.7% to 100.0%) |" in ended.stdout, ended.stderr
-    [line] = (tmp_path / "mutants.jsonl").read_text().splitlines()
-    one = json.loads(line)
-    assert one["killed"] and one["by"].startswith("tests/data/test_sampling.py")
-
-
-def test_a_larger_share_of_mutants_contains_a_smaller_one():
-    few, more = (mutants._drawn("xlingjax/data/sampling.py", share, 0) for share in (0.1, 0.3))
-    assert {*few} < {*more} and len(few) == 7
-    assert mutants._drawn("xlingjax/data/sampling.py", 0.1, 1) != few

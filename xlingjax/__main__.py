@@ -1,16 +1,26 @@
 """`xlingjax`, and `python -m xlingjax`."""
 
+import os
 import sys
 
-from xlingjax.runtime.interrupts import command_interrupts
+from xlingjax.errors import INTERRUPTED
 
 
 def main() -> int:
-    # Around the imports too, in which an interrupt is no traceback.
-    with command_interrupts():
+    try:
         from xlingjax.cli.main import main as command
 
-        return command()
+        status = command()
+    # In the imports.
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        status = INTERRUPTED
+    if status == INTERRUPTED:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        # Threads that compile or write would be waited for.
+        os._exit(status)
+    return status
 
 
 if __name__ == "__main__":

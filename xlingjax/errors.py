@@ -5,6 +5,8 @@ import re
 
 # EX_TEMPFAIL, "try again later": what a job script looks for to queue the run again.
 EXIT_CODE = 75
+# What a shell gives for Ctrl-C: 128 and the number of SIGINT.
+INTERRUPTED = 130
 # What gin appends to what passes through it, line by line, about its own call stack.
 _OF_GIN = re.compile(
     r"\n  (In call to configurable '|In file \"|In bindings string line |No values supplied ).*",

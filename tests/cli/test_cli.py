@@ -459,7 +459,7 @@ def test_tinyworld_by_counts(tmp_path, refused, capsys):
 
 @pytest.mark.long
 def test_a_preempted_run_saves_and_says_so_in_its_exit_status(corpus, tmp_path, monkeypatch):
-    monkeypatch.setattr("xlingjax.runtime.signals.Preemption.reached", lambda self, step: step == 1)
+    monkeypatch.setattr("xlingjax.runtime.shutdown.Shutdown.reached", lambda self, step: step == 1)
     assert pretrain(corpus, tmp_path) == 75
     assert (tmp_path / "checkpoints" / "1").is_dir()
 

@@ -12,6 +12,7 @@ from xlingjax.cli import main
 from xlingjax.model.build import build_model
 from xlingjax.model.config import preset
 from xlingjax.model.parameter_count import count_parameters
+from xlingjax.training.checkpoint_params import HashedPath
 
 pytest.importorskip("tensorflow_datasets")
 
@@ -32,7 +33,9 @@ def start(tmp_path_factory):
         "parameters": count_parameters(config),
     }
     (run / "run.json").write_text(json.dumps(record))
-    with ocp.Checkpointer(ocp.StandardCheckpointHandler()) as writer:
+    with ocp.Checkpointer(
+        ocp.StandardCheckpointHandler(), temporary_path_class=HashedPath
+    ) as writer:
         params = jax.jit(build_model(config).init)(jax.random.key(3))
         writer.save(run / "checkpoints/7/params", args=ocp.args.StandardSave(params))
     return run

@@ -22,6 +22,7 @@ from xlingjax.model.build import build_model
 from xlingjax.model.config import preset
 from xlingjax.model.decoding import Decoding
 from xlingjax.model.parameter_count import count_parameters
+from xlingjax.training.checkpoint_params import HashedPath
 from xlingjax.workflows import translate as generation
 from xlingjax.workflows import translate_input
 
@@ -72,7 +73,9 @@ def workdir(folder, vocabulary, languages=("de", "en"), **overrides):
     record = {"model": dataclasses.asdict(model.config), "languages": languages, "parameters": 0}
     record["parameters"] = count_parameters(model.config)
     (folder / "run.json").write_text(json.dumps(record))
-    with ocp.Checkpointer(ocp.StandardCheckpointHandler()) as writer:
+    with ocp.Checkpointer(
+        ocp.StandardCheckpointHandler(), temporary_path_class=HashedPath
+    ) as writer:
         writer.save(folder / "checkpoints" / "7" / "params", args=ocp.args.StandardSave(params))
     return str(folder)
 

@@ -14,7 +14,7 @@ from xlingjax.errors import UserError
 from xlingjax.model.build import build_model
 from xlingjax.model.config import preset
 from xlingjax.training.checkpoint_params import load_params
-from xlingjax.training.donors import Donor
+from xlingjax.training.initialisation import Donor
 
 MODEL = preset("tiny", layers=1, dim=16, heads=2, ffn=32, vocab_size=96, decoder_layers=1)
 STEPS = (2, 10, 30)

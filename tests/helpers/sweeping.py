@@ -14,6 +14,7 @@ from xlingjax.inference.run import open_run
 from xlingjax.model.build import build_model
 from xlingjax.model.config import preset
 from xlingjax.model.parameter_count import count_parameters
+from xlingjax.training.checkpoint_params import HashedPath
 from xlingjax.workflows.sweep import parameters_hash
 
 LANGUAGES = ("de", "en", "ru")
@@ -50,7 +51,9 @@ def random_run(root, files, languages=LANGUAGES, **changes):
         "parameters": count_parameters(config),
     }
     (root / "run" / "run.json").write_text(json.dumps(record))
-    with ocp.Checkpointer(ocp.StandardCheckpointHandler()) as writer:
+    with ocp.Checkpointer(
+        ocp.StandardCheckpointHandler(), temporary_path_class=HashedPath
+    ) as writer:
         writer.save(
             root / "run" / "checkpoints" / "7" / "params", args=ocp.args.StandardSave(params)
         )

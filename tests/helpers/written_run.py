@@ -5,6 +5,8 @@ import json
 
 import orbax.checkpoint as ocp
 
+from xlingjax.training.checkpoint_params import HashedPath
+
 
 def write(folder, model, params, step=7, languages=("de", "en", "zh"), vocabulary=None):
     """run.json, and the checkpoint of `step` beside those that are there. vocabulary: its hash."""
@@ -18,7 +20,9 @@ def write(folder, model, params, step=7, languages=("de", "en", "zh"), vocabular
     folder.mkdir(exist_ok=True)
     (folder / "run.json").write_text(json.dumps(record))
     checkpoint = folder / "checkpoints" / str(step)
-    with ocp.Checkpointer(ocp.StandardCheckpointHandler()) as writer:
+    with ocp.Checkpointer(
+        ocp.StandardCheckpointHandler(), temporary_path_class=HashedPath
+    ) as writer:
         writer.save(checkpoint / "params", args=ocp.args.StandardSave(params))
-    with ocp.Checkpointer(ocp.JsonCheckpointHandler()) as writer:
+    with ocp.Checkpointer(ocp.JsonCheckpointHandler(), temporary_path_class=HashedPath) as writer:
         writer.save(checkpoint / "run", args=ocp.args.JsonSave({"identity": identity}))

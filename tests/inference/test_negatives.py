@@ -17,7 +17,7 @@ from xlingjax.inference import nearest
 from xlingjax.inference.negatives import NegativesConfig, write_negatives
 from xlingjax.inference.search import unit_rows
 from xlingjax.inference.wrong_partners import choose, normalised
-from xlingjax.runtime.signals import Preemption
+from xlingjax.runtime.shutdown import Shutdown
 
 WORDS = [
     "dog",
@@ -221,7 +221,7 @@ def test_asked_to_stop_it_writes_no_table_and_the_same_command_goes_on(
         "4",
     ]
     argv += ["--output", str(output)]
-    reached = Preemption.reached
+    reached = Shutdown.reached
 
     def terminated(self, step):
         if step == 2:
@@ -229,7 +229,7 @@ def test_asked_to_stop_it_writes_no_table_and_the_same_command_goes_on(
         return reached(self, step)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Preemption, "reached", terminated)
+        patch.setattr(Shutdown, "reached", terminated)
         assert main.main(argv) == 75
     (run,) = output.glob(
         "dan/*/*"

@@ -95,7 +95,6 @@ def test_what_the_system_refuses_any_verb_is_a_line(number, remedy, monkeypatch,
         raise OSError(number, os.strerror(number), "/a/file")
 
     monkeypatch.setattr(main, "run", refuse)
-    monkeypatch.setattr(main, "leave_soon", lambda status: None)
     assert main.main(["doctor"]) == 2
     assert capsys.readouterr().err.startswith(f"error: /a/file: {remedy}")
 

@@ -14,7 +14,7 @@ from xlingjax.objectives.finetuning import Tagging
 from xlingjax.objectives.span_qa import SpanQA
 from xlingjax.objectives.translation import Translation
 from xlingjax.objectives.unicoder import DAN
-from xlingjax.training.cost import Stopwatch, peak_memory_bytes
+from xlingjax.training.progress import Stopwatch, peak_memory_bytes
 
 
 def test_stopwatch_leaves_pauses_out():

@@ -6,7 +6,7 @@ import pytest
 
 from xlingjax.report.run import read_run
 from xlingjax.runtime.files import write_json
-from xlingjax.training import files_at_end
+from xlingjax.training import run_record
 from xlingjax.training.run_record import read_result
 
 # By the command of the package, `xxhsum -H128`.
@@ -21,24 +21,24 @@ def run(tmp_path):
     text = "".join(f"{json.dumps(line)}\n" for line in lines)
     (tmp_path / "metrics.jsonl").write_text(text)
     result = {"steps": 2, "evaluations": {"x": {"y": 0.1}}}
-    write_json(tmp_path / "result.json", files_at_end.sealed(result, tmp_path))
-    files_at_end._warn.cache_clear()
+    write_json(tmp_path / "result.json", run_record.with_hashes(result, tmp_path))
+    run_record._warn.cache_clear()
     return tmp_path
 
 
 def said(capsys):
     lines = capsys.readouterr().err.splitlines()
-    files_at_end._warn.cache_clear()
+    run_record._warn.cache_clear()
     return [
         line.removesuffix(" when the run ended: edited, damaged or removed since") for line in lines
     ]
 
 
 def test_a_whole_run_says_nothing(run, capsys):
-    files_at_end.say_changed(run)
+    run_record.warn_of_changes(run)
     with open(run / "metrics.jsonl", "a") as file:
         file.write("more\n")
-    files_at_end.say_changed(run)
+    run_record.warn_of_changes(run)
     assert read_result(run)["evaluations"] == {"x": {"y": 0.1}}
     assert said(capsys) == []
     hashes = json.loads((run / "result.json").read_text())["hashes"]
@@ -48,13 +48,13 @@ def test_a_whole_run_says_nothing(run, capsys):
 def test_lines_that_are_written_behind_the_result_are_sealed_too(run, capsys):
     log = run / "log.txt"
     log.write_text("step 1\n")
-    files_at_end.seal(run)
+    run_record.write_hashes(run)
     log.write_text("step 1\nfinished\n")
-    files_at_end.seal(run)
-    files_at_end.say_changed(run)
+    run_record.write_hashes(run)
+    run_record.warn_of_changes(run)
     assert said(capsys) == [] and read_result(run)["steps"] == 2
     log.write_text("step 1\nfinishes\n")
-    files_at_end.say_changed(run)
+    run_record.warn_of_changes(run)
     assert said(capsys) == [f"warning: {log} is not what it was"]
 
 
@@ -66,11 +66,11 @@ def test_each_change_is_said_once(name, run, capsys):
         path.unlink()
         if changed is not None:
             path.write_bytes(changed)
-        files_at_end.say_changed(run)
-        files_at_end.say_changed(run)
+        run_record.warn_of_changes(run)
+        run_record.warn_of_changes(run)
         assert said(capsys) == [f"warning: {path} is not what it was"]
     path.mkdir()
-    files_at_end.say_changed(run)
+    run_record.warn_of_changes(run)
     assert said(capsys) == [f"warning: {path} is not what it was"]
 
 
@@ -101,5 +101,5 @@ def test_of_older_versions_nothing_is_known(run, capsys):
     ):
         (run / "result.json").write_text(result)
         (run / "run.json").unlink(missing_ok=True)
-        files_at_end.say_changed(run)
+        run_record.warn_of_changes(run)
     assert len(said(capsys)) == 0

@@ -18,9 +18,7 @@ from xlingjax.model.build import build_model
 from xlingjax.model.config import preset
 from xlingjax.model.masks import bidirectional
 from xlingjax.model.partition import MeshConfig, make_mesh, param_shardings
-from xlingjax.training.donor_plan import Plan
-from xlingjax.training.donors import numbers_of
-from xlingjax.training.initialisation import Initialisation
+from xlingjax.training.initialisation import Initialisation, Plan, numbers_of
 from xlingjax.training.loop import CheckpointConfig
 from xlingjax.training.optimizer import OptimizerConfig
 
@@ -196,7 +194,7 @@ def test_a_run_starts_from_several_and_goes_on_without_them(
     }
     assert f"weights: {session['weights']}" in told and "weights: random (seed 3)" in told
 
-    monkeypatch.setattr("xlingjax.training.donors.Donor.open", None)
+    monkeypatch.setattr("xlingjax.training.initialisation.Donor.open", None)
     gone = Initialisation(encoder=f"{tmp_path}/gone", decoder=f"{tmp_path}/gone")
     run(tmp_path / "run", pair(), gone)  # has its step: nothing to do
     assert f"weights: checkpoint 1 of {tmp_path / 'run'}" in capsys.readouterr().out

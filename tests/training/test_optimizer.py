@@ -16,11 +16,15 @@ from xlingjax.model.params import flattened, path_names
 from xlingjax.training.optimizer import (
     NAMES,
     OptimizerConfig,
+    decayed,
+    layer_rates,
     learning_rate_schedule,
     make_optimizer,
+    merge,
     optax_names,
+    split,
+    trainable_mask,
 )
-from xlingjax.training.parameter_groups import decayed, layer_rates, merge, split, trainable_mask
 
 PARAMS = {
     "embeddings": {"tokens": {"embedding": jnp.full((6, 2), 0.5)}},

@@ -5,13 +5,13 @@ import signal
 import pytest
 
 from tests.helpers import tiny_run
-from xlingjax.training import page
+from xlingjax.training import progress
 
 
 class Clock:
     def __init__(self, monkeypatch):
         self.now = 100.0
-        monkeypatch.setattr(page.time, "monotonic", lambda: self.now)
+        monkeypatch.setattr(progress.time, "monotonic", lambda: self.now)
 
 
 def test_a_page_takes_a_twentieth_of_the_time(monkeypatch, tmp_path):
@@ -23,7 +23,7 @@ def test_a_page_takes_a_twentieth_of_the_time(monkeypatch, tmp_path):
         clock.now += 3.0
         return tmp_path
 
-    kept = page.Page(write, pytest.fail)
+    kept = progress.Page(write, pytest.fail)
     for now in (100.0, 104.0, 162.0, 163.5):
         clock.now = now
         kept.refresh()
@@ -32,7 +32,7 @@ def test_a_page_takes_a_twentieth_of_the_time(monkeypatch, tmp_path):
     # At the end it is written whenever that is.
     assert kept.written() == tmp_path and len(written) == 3
     # Another process of the run has none.
-    assert page.Page(None, pytest.fail).written() is None
+    assert progress.Page(None, pytest.fail).written() is None
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_what_goes_wrong_in_a_page_is_one_line(error, said):
     def write():
         raise error
 
-    kept = page.Page(write, lines.append)
+    kept = progress.Page(write, lines.append)
     kept.refresh()
     assert kept.written() is None
     assert lines == [f"the report was not written: {said}"] * 2

@@ -21,6 +21,7 @@ from xlingjax.objectives.veco import VECO
 from xlingjax.objectives.xglue import XFNP
 from xlingjax.objectives.xlm import MLM
 from xlingjax.training.optimizer import OptimizerConfig, make_optimizer
+from xlingjax.training.progress import apart
 from xlingjax.training.step import (
     LOSS_SCALE_GROWTH_STEPS,
     abstract_state,
@@ -29,7 +30,6 @@ from xlingjax.training.step import (
     make_train_step,
     run_key,
 )
-from xlingjax.training.sums import apart
 
 OBJECTIVES = {name: tiny.objective(name) for name in (*tiny.OBJECTIVES, *tiny.LABELLED)}
 # Adam divides a gradient by its size: eps keeps rounding noise in gradients that are 0 in theory

@@ -6,7 +6,7 @@ import math
 import jax.numpy as jnp
 import numpy as np
 
-from xlingjax.training.sums import Interval, perplexity, summarise
+from xlingjax.training.progress import Interval, perplexity, summarise
 
 
 def sums(loss, weight, by_language, weights, good=1.0):

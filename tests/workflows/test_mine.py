@@ -20,6 +20,7 @@ from xlingjax.data.vocabulary.training import train_vocabulary
 from xlingjax.inference import vector_files
 from xlingjax.model.build import build_model
 from xlingjax.model.config import preset
+from xlingjax.training.checkpoint_params import HashedPath
 from xlingjax.workflows import mine as workflow
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -52,7 +53,9 @@ def folder(tmp_path_factory):
     params = jax.jit(model.init)(jax.random.key(3))
     record = {"model": dataclasses.asdict(model.config), "languages": ["de", "en"]}
     (root / "run" / "run.json").write_text(json.dumps(record))
-    with ocp.Checkpointer(ocp.StandardCheckpointHandler()) as writer:
+    with ocp.Checkpointer(
+        ocp.StandardCheckpointHandler(), temporary_path_class=HashedPath
+    ) as writer:
         target = root / "run" / "checkpoints" / "7" / "params"
         writer.save(target, args=ocp.args.StandardSave(params))
     return root

@@ -11,6 +11,7 @@ import pytest
 from tests.helpers import sweeping
 from tests.helpers.sweeping import finetune, random_run, scores
 from xlingjax.cli import main
+from xlingjax.training.checkpoint_params import HashedPath
 from xlingjax.workflows import cell_training
 
 files, start = sweeping.files, sweeping.start
@@ -259,7 +260,7 @@ def test_a_cell_goes_on_from_the_weights_that_it_began_from_alone(
     (
         output / "cells/xtreme/xnli/transfer/seed-0/scores.json"
     ).unlink()  # it was stopped before it was tested
-    with ocp.Checkpointer(ocp.StandardCheckpointHandler()) as io:
+    with ocp.Checkpointer(ocp.StandardCheckpointHandler(), temporary_path_class=HashedPath) as io:
         params = io.restore(start / "checkpoints/7/params")
         params = jax.tree.map(lambda x: x + 1, params)
         io.save(start / "checkpoints/9/params", args=ocp.args.StandardSave(params))

@@ -38,10 +38,8 @@ from xlingjax.cli import (
 )
 from xlingjax.cli.arguments import parser_of, unread
 from xlingjax.cli.machine import prepare_machine
-from xlingjax.errors import EXIT_CODE, Stopped, UserError, in_one_line
+from xlingjax.errors import EXIT_CODE, INTERRUPTED, Stopped, UserError, in_one_line
 from xlingjax.runtime.files import refused_by_system, require_unicode
-from xlingjax.runtime.interrupts import STATUS, command_interrupts
-from xlingjax.runtime.leaving import leave_soon
 from xlingjax.runtime.trust import trusting
 
 GIN_PREFIX = "--gin."
@@ -143,11 +141,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             stream.reconfigure(errors="backslashreplace")
     gc.set_threshold(GARBAGE_AFTER)
     try:
-        with command_interrupts():
-            return run(argv)
+        return run(argv)
     except UserError as error:
         print(f"error: {in_one_line(error)}", file=sys.stderr)
-        leave_soon(2)
         # As argparse's own status for wrong usage.
         return 2
     except BrokenPipeError:
@@ -162,11 +158,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         if not line:
             raise
         print(f"error: {line}", file=sys.stderr)
-        leave_soon(2)
         return 2
     except Stopped as stopped:
         print(stopped, file=sys.stderr)
         return EXIT_CODE
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
-        return STATUS
+        return INTERRUPTED

@@ -17,8 +17,12 @@ from xlingjax.model.build import build_model
 from xlingjax.model.encoder import Encoder
 from xlingjax.model.partition import param_shardings
 from xlingjax.training.checkpoint_params import load_params
-from xlingjax.training.files_at_end import say_changed
-from xlingjax.training.run_record import model_of, read_run_record, run_and_checkpoint
+from xlingjax.training.run_record import (
+    model_of,
+    read_run_record,
+    run_and_checkpoint,
+    warn_of_changes,
+)
 
 
 @dataclass(frozen=True)
@@ -98,7 +102,7 @@ def open_run(
     language_embedding: False leaves the model's behind, as of one that was of training alone
     (ERNIE-M). Raises UserError: no such run, no readable checkpoint, one that is not of the model
     that the run describes."""
-    say_changed(run_and_checkpoint(workdir)[0], ("run.json",))
+    warn_of_changes(run_and_checkpoint(workdir)[0], ("run.json",))
     record = read_run_record(str(workdir))
     # The copy in the workdir, since the original may have moved or changed.
     vocabulary = Vocabulary.load(run_and_checkpoint(workdir)[0])

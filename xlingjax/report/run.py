@@ -15,8 +15,7 @@ import numpy as np
 
 from xlingjax.errors import UserError
 from xlingjax.runtime.records import read_lines, read_record
-from xlingjax.training.files_at_end import say_changed
-from xlingjax.training.run_record import RESULT, RUN
+from xlingjax.training.run_record import RESULT, RUN, warn_of_changes
 from xlingjax.training.tracker import EVALUATION, METRICS
 
 
@@ -128,7 +127,7 @@ def read_run(path: str | Path) -> Run:
             f"{path}: not a run folder (neither run.json nor metrics.jsonl): give the --workdir of"
             " a run"
         )
-    say_changed(path)
+    warn_of_changes(path)
     log = _text(path / "log.txt").splitlines()
     result = _json(path / "result.json", RESULT)
     if not result and log and " finished at step " in log[-1]:

@@ -14,9 +14,7 @@ from jax.experimental import multihost_utils
 
 from xlingjax.errors import UserError
 from xlingjax.runtime.files import FULL
-from xlingjax.runtime.leaving import leave_after_errors
 from xlingjax.runtime.lock import alone_in
-from xlingjax.runtime.survivor import explain_deaths
 
 HEARTBEAT = 100
 """Seconds without a sign of life after which a process of several counts as dead."""
@@ -129,8 +127,8 @@ def number_in(variable: str, default: int) -> int:
 
 def join_processes(config: RuntimeConfig) -> None:
     """Join the processes of one run: by the configuration, by XLINGJAX_* variables, or as SLURM and
-    TPU pods announce them. If one dies all end within XLINGJAX_HEARTBEAT seconds, with a line that
-    names it."""
+    TPU pods announce them. If one dies or ends in an error, JAX ends the others within twice
+    XLINGJAX_HEARTBEAT seconds, and its message names it."""
     if jax.distributed.is_initialized():
         return
     coordinator = config.coordinator or os.environ.get("XLINGJAX_COORDINATOR", "")
@@ -152,15 +150,16 @@ def join_processes(config: RuntimeConfig) -> None:
     heartbeat = number_in("XLINGJAX_HEARTBEAT", HEARTBEAT)
     # Only used where the devices are CPUs.
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
-    explain_deaths()
-    leave_after_errors(heartbeat)
+    timeouts = {
+        "heartbeat_timeout_seconds": heartbeat,
+        # A process that ends in an error waits so long for the others, which wait for it.
+        "shutdown_timeout_seconds": heartbeat,
+    }
     try:
         if coordinator:
-            jax.distributed.initialize(
-                coordinator, count, index, heartbeat_timeout_seconds=heartbeat
-            )
+            jax.distributed.initialize(coordinator, count, index, **timeouts)
         else:
-            jax.distributed.initialize(heartbeat_timeout_seconds=heartbeat)
+            jax.distributed.initialize(**timeouts)
     except RuntimeError as error:
         raise UserError(
             f"process {index} could not join coordinator {coordinator or 'of the cluster'}:"

@@ -23,7 +23,6 @@ from xlingjax.runtime.checked_file import Damaged, file_hash, read_index, write_
 from xlingjax.runtime.files import is_of_system
 from xlingjax.runtime.machine import first_line
 from xlingjax.runtime.quiet import forget_abandoned_reads
-from xlingjax.runtime.records import ANY, misfit
 from xlingjax.training.checkpoint_paths import find_checkpoint
 from xlingjax.training.run_record import languages_of, vocabulary_of
 
@@ -32,8 +31,6 @@ _LATE = ("_CHECKPOINT_METADATA", "commit_success.txt")
 """Orbax writes them once more, with the time, when a checkpoint gets its name."""
 _THREADS = 4
 """That read at a time: neither reading nor hashing holds Python's lock."""
-_RECORD = {"identity": {"data?": {str: {str: ANY}}}}
-"""The item "run" of a checkpoint, as far as it is read here."""
 
 
 class HashedPath(atomicity.AtomicRenameTemporaryPath):
@@ -174,27 +171,20 @@ def saved_params(checkpoint: Path) -> tuple[dict[str, tuple[int, ...]], dict[str
     """({path of a parameter: its shape}, the identity of its run or nothing) of a checkpoint, whose
     files are checked first. Raises UserError when it is damaged or cannot be read."""
     forget_abandoned_reads()
-    run = checkpoint / "run"
-    for item in (checkpoint / "params", run):
-        wrong = damage(item)
-        if wrong:
+    params, run = checkpoint / "params", checkpoint / "run"
+    # Not there in a checkpoint that did not come from training.
+    items = [params, run] if run.is_dir() else [params]
+    for item in items:
+        if wrong := damage(item):
             raise UserError(f"checkpoint {checkpoint} is damaged: {wrong}; {_other(checkpoint)}")
     try:
         # Shapes alone, so that a checkpoint that does not fit is refused before it is read.
         # By the handler, which looks for no description of a whole checkpoint and warns of none.
-        metadata = ocp.PyTreeCheckpointHandler().metadata(checkpoint / "params")
-        shapes = {}
-        for name, leaf in flattened(metadata.tree).items():
-            shapes[name] = tuple(leaf.shape)
-        # Not there in a checkpoint that did not come from training.
-        if not run.is_dir():
+        metadata = ocp.PyTreeCheckpointHandler().metadata(params)
+        shapes = {name: tuple(leaf.shape) for name, leaf in flattened(metadata.tree).items()}
+        if run not in items:
             return shapes, {}
-        record = ocp.Checkpointer(ocp.JsonCheckpointHandler()).restore(run)
-        if not record:
-            return shapes, {}
-        if wrong := misfit(record, _RECORD):
-            raise ValueError(wrong)
-        return shapes, record["identity"]
+        return shapes, ocp.Checkpointer(ocp.JsonCheckpointHandler()).restore(run)["identity"]
     except Exception as error:
         raise _unreadable(checkpoint, error) from error
 

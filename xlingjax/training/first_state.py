@@ -15,9 +15,8 @@ from xlingjax.errors import UserError
 from xlingjax.model.config import ModelConfig
 from xlingjax.training.checkpoint import Checkpoints
 from xlingjax.training.checkpoint_params import load_params
-from xlingjax.training.donor_plan import Loaded, Plan
 from xlingjax.training.feed import Feed
-from xlingjax.training.initialisation import Initialisation
+from xlingjax.training.initialisation import Initialisation, Loaded, Plan
 from xlingjax.training.run_record import labels_of, read_run_record, task_of_head, vocabulary_of
 from xlingjax.training.step import TrainState
 

@@ -1,9 +1,238 @@
-"""Which trained runs give a new one its first weights, as a user says it."""
+"""Where a new run's weights come from: which trained runs give which of its parameters, and what
+stays random.
+
+XLM's grid of encoders and decoders and its lookup tables (§5.2), XLM-R in both sides, VECO with its
+cross-attention (§3.3). A donor is an encoder or an encoder-decoder. Nothing is left out in silence:
+every group of parameters has a line that says where it comes from, and a donor that does not fit is
+refused.
+"""
 
 import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+from jax.sharding import NamedSharding, PartitionSpec
 
 from xlingjax.errors import UserError
-from xlingjax.training.donors import LAYERS, MACROS, Layers, numbers_of
+from xlingjax.model.config import ModelConfig
+from xlingjax.model.params import flattened, nested
+from xlingjax.runtime.numerals import is_whole
+from xlingjax.training.checkpoint_params import (
+    read_params,
+    require_languages,
+    require_vocabulary,
+    saved_params,
+)
+from xlingjax.training.checkpoint_paths import find_checkpoint
+from xlingjax.training.run_record import languages_of, model_of, read_run_record, vocabulary_of
+
+MACROS = {"embeddings": "INIT_EMBEDDINGS", "encoder": "INIT_ENCODER", "decoder": "INIT_DECODER"}
+LAYERS = {"encoder": "ENCODER_LAYERS_FROM", "decoder": "DECODER_LAYERS_FROM"}
+
+Layers = str | int | Sequence[int]
+Rows = tuple[tuple[Any, Any], ...]
+
+
+def numbers_of(layers: Layers, macro: str) -> list[int] | None:
+    """The numbers of layers, None for "first" and "last". Raises UserError."""
+    if layers in ("first", "last"):
+        return None
+    if isinstance(layers, str):
+        # gin gives a number, a list or a text, by what was typed.
+        numbers = layers.replace(",", " ").split()
+    elif isinstance(layers, list | tuple):
+        numbers = list(layers)
+    else:
+        numbers = [layers]
+    if not numbers or not all(map(is_whole, map(str, numbers))):
+        raise UserError(
+            f"{macro}={layers}: give first, last, or numbers of layers from 0 with commas between"
+        )
+    return list(map(int, numbers))
+
+
+@dataclasses.dataclass(frozen=True)
+class Donor:
+    """A trained run, as its files describe it."""
+
+    run: str
+    checkpoint: Path
+    shapes: dict[str, tuple[int, ...]]
+    vocabulary: Any
+    config: ModelConfig
+    languages: tuple[str, ...]
+
+    @classmethod
+    def open(cls, run: str) -> "Donor":
+        """Reads no parameter. Raises UserError: no such run, no readable checkpoint."""
+        # First: it says best that a folder is no run.
+        record = read_run_record(run)
+        checkpoint = find_checkpoint(run)
+        shapes, identity = saved_params(checkpoint)
+        vocabulary = vocabulary_of(identity)
+        config = model_of(run)
+        languages = tuple(record["languages"])
+        require_languages(checkpoint, languages_of(identity), languages)
+        return cls(str(run), checkpoint, shapes, vocabulary, config, languages)
+
+    @property
+    def pieces(self) -> int:
+        return self.config.vocab_size - self.config.language_tokens
+
+    def source(self, name: str, side: str) -> str | None:
+        """What this run calls the parameter `name` of a new model when its encoder or decoder gives
+        it; None where it has none."""
+        part, _, rest = name.partition("/")
+        kind = part.removeprefix("decoder_")
+        of_decoder = side == "decoder" and self.config.decoder_layers > 0
+        # A tied decoder has no self-attention of its own: the encoder's stands for it.
+        tied = self.config.tied_self_attention and rest.startswith("layers/attention/")
+        names = [f"{kind}/{rest}"]
+        if part == "decoder":
+            # An encoder's layers may begin a decoder: they have the same names.
+            names = [f"encoder/{rest}"]
+            if of_decoder and not tied:
+                names = [f"decoder/{rest}"]
+        elif of_decoder:
+            # Before those that its sides share.
+            names.insert(0, f"decoder_{kind}/{rest}")
+        for known in names:
+            if known in self.shapes:
+                return known
+        return None
+
+    def layers(self, chosen: Layers, side: str, count: int) -> list[int]:
+        """Its `count` layers that the option chooses, numbered within its encoder or decoder.
+        Raises UserError."""
+        macro = LAYERS[side]
+        depth = self.config.layers
+        if side == "decoder" and self.config.decoder_layers:
+            depth = self.config.decoder_layers
+        numbers = numbers_of(chosen, macro)
+        if numbers is None:
+            if depth < count:
+                # For the message: layers spread evenly are a likely choice.
+                spread = [str(i * depth // count) for i in range(count)]
+                raise UserError(
+                    f"{MACROS[side]}={self.run} has {depth} layers, the new {side} {count}: say"
+                    f" which layer each is, {macro}={','.join(spread)}"
+                )
+            if chosen == "first":
+                return list(range(count))
+            return list(range(depth - count, depth))
+        if len(numbers) != count or max(numbers) >= depth:
+            raise UserError(
+                f"{macro}={','.join(map(str, numbers))}: the new {side} has {count} layers,"
+                f" {self.run} {depth}; give {count} numbers from 0 to {depth - 1}"
+            )
+        return numbers
+
+
+@dataclasses.dataclass(frozen=True)
+class Copy:
+    """A parameter of the new model that a donor's fills."""
+
+    donor: Donor
+    source: str
+    rows: Rows | None
+    """(ours, theirs) of axis 0, slices or lists; None: all."""
+    origin: str
+    """Where it comes from, for the log."""
+    languages: tuple[range, range] | None = None
+    """Rows of the languages, ours and theirs; whose they are is found by the codes."""
+
+    def named(self, languages: Sequence[str]) -> "Copy | None":
+        """With the rows of the run's languages that the donor has too; None where nothing is left
+        to copy."""
+        if self.languages is None:
+            return self
+        our_rows, their_rows = self.languages
+        # Either may have fewer rows than languages.
+        # By code, since the same language may have another number in either run.
+        ours = dict(zip(languages, our_rows, strict=False))
+        theirs = dict(zip(self.donor.languages, their_rows, strict=False))
+        known = []
+        new = []
+        for code in languages:
+            if code in ours and code in theirs:
+                known.append(code)
+            else:
+                new.append(code)
+        rows = self.rows or ()
+        if not rows and not known:
+            return None
+        said = ", ".join(known)
+        random = f"; random: {', '.join(new)}"
+        if self.rows:
+            # Behind the pieces of a token table or a bias.
+            said = "language tokens too"
+            random = f", but random: {', '.join(new)}"
+        if new:
+            said += random
+        if known:
+            of_known = ([ours[code] for code in known], [theirs[code] for code in known])
+            rows = (*rows, of_known)
+        return dataclasses.replace(self, rows=rows, origin=f"{self.origin} ({said})")
+
+
+def layer_names(numbers: list[int]) -> str:
+    if len(numbers) == 1:
+        return f"layer {numbers[0]}"
+    if numbers == list(range(numbers[0], numbers[-1] + 1)):
+        return f"layers {numbers[0]}..{numbers[-1]}"
+    return f"layers {', '.join(map(str, numbers))}"
+
+
+def read(taken: dict[str, Copy], ours: dict[str, jax.Array]) -> dict[str, dict[str, jax.Array]]:
+    """{run: {its name of a parameter: array}}, each lying as what it fills does where it divides as
+    that does."""
+    wanted: dict[str, dict[str, Any]] = {}
+    checkpoints = {}
+    for name, copy in taken.items():
+        shape = copy.donor.shapes[copy.source]
+        sharding = ours[name].sharding
+        try:
+            sharding.shard_shape(shape)
+        except ValueError:
+            # The donor's number of rows may not divide; whole on each device it is only for now.
+            sharding = NamedSharding(sharding.mesh, PartitionSpec())
+        one = jax.ShapeDtypeStruct(shape, ours[name].dtype, sharding=sharding)
+        wanted.setdefault(copy.donor.run, {})[copy.source] = one
+        # Found once, when the donor was opened: a run that trains on may have a newer one by now.
+        checkpoints[copy.donor.run] = copy.donor.checkpoint
+    read = {}
+    for run, leaves in wanted.items():
+        # Each run once, whatever it gives: reading is what takes long.
+        read[run] = flattened(read_params(checkpoints[run], nested(leaves)))
+    return read
+
+
+def grouped(origins: dict[str, str]) -> Iterator[str]:
+    """Lines "GROUP: ORIGIN" of the largest groups of parameters of one origin; what stands together
+    has one line."""
+
+    def origins_of(tree: Any) -> set[str]:
+        if isinstance(tree, str):
+            return {tree}
+        return set().union(*map(origins_of, tree.values()))
+
+    def lines(tree: dict[str, Any], above: str) -> Iterator[str]:
+        whole: dict[str, list[str]] = {}
+        for name, below in tree.items():
+            origin = origins_of(below)
+            if len(origin) > 1:
+                yield from lines(below, f"{above}{name}/")
+            else:
+                whole.setdefault(*origin, []).append(name)
+        for origin, names in whole.items():
+            group = ", ".join(names)
+            if len(names) > 1 and above:
+                group = f"{{{group}}}"
+            yield f"{above}{group}: {origin}"
+
+    yield from lines(nested(origins), "")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,3 +289,268 @@ class Initialisation:
             if run:
                 parts[part] = run
         return parts
+
+
+RANDOM = "random"
+SLOT = "decoder/layers/cross_attention/"
+
+# Fields that change what the same weights compute: of the embeddings, and of the layers.
+_OF_EMBEDDINGS = ("embedding_norm", "embedding_scale", "position_offset", "norm_eps")
+_OF_LAYERS = ("norm_order", "gelu")
+# Fields that change the shapes of parameters; a misfit names those that differ.
+_SIZES = ("dim", "heads", "ffn", "streams", "relative_buckets")
+
+Loaded = tuple[Any, str, list[str]]
+"""(parameters, who gave them in words, a line per group of them)."""
+
+
+class Plan:
+    """What is copied from where, found and checked before anything expensive."""
+
+    def __init__(self, initialisation: Initialisation, config: ModelConfig, abstract: Any):
+        """abstract: shapes of the new model's parameters. Raises UserError for a donor that does
+        not fit."""
+        self._config = config
+        self._donors = {}
+        for part, run in initialisation.parts.items():
+            self._donors[part] = Donor.open(run)
+        if "decoder" in self._donors and not config.decoder_layers:
+            raise UserError(
+                f"INIT_DECODER={initialisation.decoder}: model {config.name} has no decoder; leave"
+                " it out, or set model.decoder_layers"
+            )
+        chosen = {
+            "encoder": initialisation.encoder_layers,
+            "decoder": initialisation.decoder_layers,
+        }
+        counts = {"encoder": config.layers, "decoder": config.decoder_layers}
+        for part, donor in self._donors.items():
+            self._require_alike(part, donor)
+        self._layers = {}
+        for side in LAYERS:
+            if side in self._donors:
+                donor = self._donors[side]
+                self._layers[side] = donor.layers(chosen[side], side, counts[side])
+        self._copies: dict[str, Copy | None] = {}
+        for name, leaf in flattened(abstract).items():
+            self._copies[name] = None
+            is_cross_attention = name.startswith(SLOT)
+            if is_cross_attention and initialisation.cross_attention is False:
+                continue
+            for part, donor, source in self._candidates(name):
+                self._copies[name] = self._copy(name, leaf.shape, part, donor, source)
+                break
+            missing = self._copies[name] is None
+            if missing and is_cross_attention and initialisation.cross_attention:
+                raise UserError(
+                    f"INIT_CROSS_ATTENTION=True: INIT_DECODER={initialisation.decoder} has no"
+                    " cross-attention; give a VECO run or an encoder-decoder, or leave it out"
+                )
+
+    def _require_alike(self, part: str, donor: Donor) -> None:
+        ours = self._config
+        theirs = donor.config
+        where = f"{MACROS[part]}={donor.run} does not fit the model"
+        fields = _OF_EMBEDDINGS
+        if part != "embeddings":
+            fields = _OF_LAYERS + _OF_EMBEDDINGS
+        for field in fields:
+            here = getattr(ours, field)
+            there = getattr(theirs, field)
+            if here != there:
+                raise UserError(
+                    f"{where}: {field} is {here} here and {there} there; set model.{field}={there}"
+                )
+        # Tokens of languages are compared by code, later; here only the pieces.
+        pieces = ours.vocab_size - ours.language_tokens
+        if donor.pieces != pieces:
+            raise UserError(
+                f"{where}: embeddings/tokens/embedding has rows for {pieces} pieces here,"
+                f" {donor.pieces} there (shapes {(ours.padded_vocab_size, ours.dim)} and"
+                f" {donor.shapes['embeddings/tokens/embedding']}); set VOCABULARY={donor.run}"
+            )
+
+    def _candidates(self, name: str) -> Iterator[tuple[str, Donor, str]]:
+        """(part of `Initialisation`, its donor, the donor's name of the parameter), best first."""
+        part, _, rest = name.partition("/")
+        givers = {
+            "embeddings": ("encoder", "decoder", "embeddings"),
+            "decoder_embeddings": ("decoder", "embeddings"),
+            "head": ("encoder", "decoder"),
+            "decoder_head": ("decoder",),
+            "decoder": ("decoder",),
+        }.get(part, ("encoder",))
+        # Which of the encoder's parameters the decoder reads too, so that its donor may give them.
+        shared = self._config.decoder_embeddings
+        of_both = shared == "shared"
+        if shared == "shared_tokens":
+            of_both = part == "head" or rest.startswith("tokens/")
+        for giver in givers:
+            if giver not in self._donors:
+                continue
+            if giver == "decoder" and not part.startswith("decoder") and not of_both:
+                continue
+            # From which side of the donor: an encoder-decoder may have embeddings of each.
+            side = giver
+            if giver == "embeddings":
+                side = "encoder"
+                if part == "decoder_embeddings":
+                    side = "decoder"
+            donor = self._donors[giver]
+            source = donor.source(name, side)
+            if source is not None:
+                yield giver, donor, source
+
+    def _copy(
+        self, name: str, shape: tuple[int, ...], part: str, donor: Donor, source: str
+    ) -> Copy:
+        if "/layers/" in name:
+            copy = self._copy_of_layers(name, part, donor, source)
+        elif name.endswith("positions/embedding"):
+            copy = self._copy_of_positions(name, shape, part, donor, source)
+        elif name.endswith("tokens/embedding") or name in ("head/bias", "decoder_head/bias"):
+            copy = self._copy_of_pieces(donor, source)
+        elif name.endswith("languages/embedding"):
+            languages = (range(self._config.num_languages), range(donor.config.num_languages))
+            copy = Copy(donor, source, (), donor.run, languages)
+        else:
+            copy = Copy(donor, source, None, donor.run)
+        # Where rows are chosen the numbers of rows may differ, and nothing else.
+        first_axis = int(copy.rows is not None)
+        if shape[first_axis:] != donor.shapes[source][first_axis:]:
+            raise self._misfit(name, shape, part, donor, source)
+        return copy
+
+    def _copy_of_layers(self, name: str, part: str, donor: Donor, source: str) -> Copy:
+        theirs = donor.config
+        stack, _, _ = source.partition("/")
+        numbers = self._layers[part]
+        origin = f"{stack} {layer_names(numbers)} of {donor.run}"
+        is_cross_attention = name.startswith(SLOT)
+        plugged = theirs.cross_attention_query == "input" and not theirs.decoder_layers
+        if is_cross_attention and plugged:
+            origin += ", which asked by the input of their layer there"
+        if part == "decoder" and theirs.decoder_layers and stack == "encoder":
+            # The donor's decoder is tied to the last layers of its encoder.
+            numbers = [theirs.layers - theirs.decoder_layers + i for i in numbers]
+            origin = f"encoder {layer_names(numbers)} of {donor.run} (tied there)"
+        # A stack is one array, its layers the first axis.
+        return Copy(donor, source, ((slice(None), numbers),), origin)
+
+    def _copy_of_positions(
+        self, name: str, shape: tuple[int, ...], part: str, donor: Donor, source: str
+    ) -> Copy:
+        positions, width = donor.shapes[source]
+        if positions < shape[0] and width == shape[1]:
+            raise UserError(
+                f"{MACROS[part]}={donor.run} does not fit the model: {name} has shape {shape},"
+                f" {source} there {donor.shapes[source]}; set model.max_positions={positions}"
+            )
+        # Positions that the model has no row for are cut; missing ones are refused above.
+        if positions > shape[0]:
+            rows = ((slice(None), slice(shape[0])),)
+            return Copy(donor, source, rows, f"the first {shape[0]} rows of {donor.run}")
+        return Copy(donor, source, None, donor.run)
+
+    def _copy_of_pieces(self, donor: Donor, source: str) -> Copy:
+        # Behind the pieces stand language tokens, and rows that fill up, which stay as they are.
+        rows = ((slice(donor.pieces), slice(donor.pieces)),)
+        ours = self._config
+        theirs = donor.config
+        if not ours.language_tokens:
+            return Copy(donor, source, rows, donor.run)
+        if not theirs.language_tokens:
+            return Copy(donor, source, rows, f"{donor.run} (language tokens random)")
+        languages = (range(donor.pieces, ours.vocab_size), range(donor.pieces, theirs.vocab_size))
+        return Copy(donor, source, rows, donor.run, languages)
+
+    def _misfit(
+        self, name: str, shape: tuple[int, ...], part: str, donor: Donor, source: str
+    ) -> UserError:
+        settings = []
+        for field in _SIZES:
+            there = getattr(donor.config, field)
+            if getattr(self._config, field) != there:
+                settings.append(f"model.{field}={there}")
+        if not settings:
+            settings = ["the model of its run.json"]
+        return UserError(
+            f"{MACROS[part]}={donor.run} does not fit the model: {name} has shape {shape},"
+            f" {source} there {donor.shapes[source]}; set {', '.join(settings)}"
+        )
+
+    def load(self, params: Any, languages: Sequence[str], identity: Mapping[str, Any]) -> Loaded:
+        """(`params` with what is given, on their shardings; who gives, in words; a line per group
+        of parameters).
+
+        Several processes call it equally. languages: of the new run, index = id; identity: see
+        `run_identity`. Raises UserError for a donor of another vocabulary or an unreadable
+        checkpoint.
+        """
+        vocabulary = vocabulary_of(identity)
+        for donor in self._donors.values():
+            require_vocabulary(donor.checkpoint, donor.vocabulary, vocabulary)
+        origins = {}
+        taken = {}
+        for name, planned in self._copies.items():
+            origins[name] = RANDOM
+            copy = None
+            if planned is not None:
+                # The languages of a run are known once its text is open.
+                copy = planned.named(tuple(languages))
+            if copy is not None:
+                origins[name] = copy.origin
+                taken[name] = copy
+        ours = flattened(params)
+        given = read(taken, ours)
+
+        def fill(ours, given):
+            filled = {}
+            for name, copy in taken.items():
+                value = given[copy.donor.run][copy.source]
+                if copy.rows is not None:
+                    theirs = value
+                    value = ours[name]
+                    for to, of in copy.rows:
+                        value = value.at[_index(to)].set(theirs[_index(of)])
+                filled[name] = value
+            return filled
+
+        replaced = {name: ours[name] for name in taken}
+        shardings = jax.tree.map(lambda leaf: leaf.sharding, replaced)
+        # Jitted, so that each is made where its parameter lies.
+        filled = jax.jit(fill, out_shardings=shardings)(replaced, given)
+        if self._config.tied_self_attention:
+            origins["decoder/layers/attention"] = "the encoder's (tied_self_attention)"
+        givers = []
+        for part, donor in self._donors.items():
+            givers.append(f"{part} of {donor.run} (checkpoint {donor.checkpoint.name})")
+        leaves = (ours | filled).values()
+        params = jax.tree.unflatten(jax.tree.structure(params), leaves)
+        return (params, ", ".join(givers), [*grouped(origins), *self._left(taken)])
+
+    def _left(self, taken: dict[str, Copy]) -> Iterator[str]:
+        """What of the donors of a side stands nowhere in the model."""
+        # Of a donor of embeddings nothing else was wanted.
+        shapes_of = {}
+        for part, donor in self._donors.items():
+            if part != "embeddings":
+                shapes_of[donor.run] = donor.shapes
+        for run, shapes in shapes_of.items():
+            origins = dict.fromkeys(shapes, "left")
+            for copy in taken.values():
+                if copy.donor.run == run:
+                    origins[copy.source] = ""
+            left = []
+            for line in grouped(origins):
+                if line.endswith(": left"):
+                    left.append(line.removesuffix(": left"))
+            if left:
+                yield f"left behind of {run}: {', '.join(left)}"
+
+
+def _index(rows: Any) -> Any:
+    if isinstance(rows, slice):
+        return rows
+    # JAX takes no list as an index.
+    return jax.numpy.array(rows)

@@ -25,20 +25,18 @@ from xlingjax.runtime.machine import (
     out_of_memory_explained,
     start,
 )
-from xlingjax.runtime.signals import Preemption
+from xlingjax.runtime.shutdown import Shutdown
 from xlingjax.training.checkpoint import CheckpointConfig, Checkpoints
 from xlingjax.training.checkpoint_paths import checkpoint_steps, last_step, require_not_lost
 from xlingjax.training.evaluator import Evaluator
 from xlingjax.training.feed import Feed, ObjectiveRun
-from xlingjax.training.files_at_end import seal
 from xlingjax.training.first_state import TokenVectors, first_weights, new_run, restored
 from xlingjax.training.guard import Guard
 from xlingjax.training.initialisation import Initialisation
 from xlingjax.training.optimizer import OptimizerConfig, make_optimizer
-from xlingjax.training.page import Page
 from xlingjax.training.programs import Programs
-from xlingjax.training.progress import Progress, Timetable
-from xlingjax.training.run_record import run_identity, write_run
+from xlingjax.training.progress import Page, Progress, Timetable
+from xlingjax.training.run_record import run_identity, write_hashes, write_run
 from xlingjax.training.schedule import check as check_schedule
 from xlingjax.training.step import abstract_state, run_key
 from xlingjax.training.step_memory import Needs, what_fits
@@ -158,7 +156,8 @@ def train(
         tracker = Tracker(workdir, steps, is_primary(), wandb=runtime.wandb)
         stack.callback(tracker.close)
         # From here on a signal ends the run at the next step and not within one.
-        preemption = stack.enter_context(Preemption())
+        shutdown = Shutdown()
+        stack.enter_context(shutdown.listen())
         guard = Guard(workdir, max_bad_steps, tracker.say)
         tracker.say(f"xlingjax on {machine}; mesh {_axes(device_mesh)}")
 
@@ -244,7 +243,7 @@ def train(
 
         # ---- the loop ----------------------------------------------------------------------------
         stopping = False
-        stack.enter_context(preemption.interrupts(step, lambda: last_step(workdir)))
+        stack.enter_context(shutdown.interrupts(lambda: last_step(workdir)))
         while step < early.last_step(steps) and not stopping:
             if step in feed.starts:
                 # An objective's terms may be others from here on, and a line is of one stage.
@@ -258,7 +257,7 @@ def train(
             progress.add(step, turn, rows, sums)
             step += 1
             # All processes stop at the same step, so they agree on it here.
-            stopping = preemption.reached(step)
+            stopping = shutdown.reached(step)
             progress.after(step, state, stopping)
             if on_start and not stopping:
                 progress.beside(functools.partial(on_start, tracker.say))
@@ -286,7 +285,7 @@ def train(
         tracker.say(line)
         # The log has its last line only now.
         if took_steps and is_primary():
-            seal(workdir)
+            write_hashes(workdir)
     return Result(state.params, step, reason, progress.lines, progress.values)
 
 

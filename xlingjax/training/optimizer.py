@@ -1,4 +1,5 @@
-"""The optimizer: its settings, the update rules by name, learning-rate schedules.
+"""The optimizer: its settings, the update rules by name, learning-rate schedules; which parameters
+it trains and decays, and at which rates.
 
 Clipping and the finite check stand in `step.py`, because they need the gradient's global norm,
 which is also logged.
@@ -7,30 +8,282 @@ which is also logged.
 import dataclasses
 import difflib
 import inspect
+import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
+import optax.contrib
 
 from xlingjax.errors import UserError
-from xlingjax.training.muon import muon_or_adam, scale_by_muon
-from xlingjax.training.optimizer_chain import (
-    chain_links,
-    correct_late_starts,
-    frozen_in_stages,
-    scale_by_rate,
-    scale_by_tree,
-)
-from xlingjax.training.parameter_groups import (
-    decayed,
-    first_steps,
-    layer_rates,
-    split,
-    trainable_mask,
-)
+from xlingjax.model.params import flattened, path_name, path_names
 from xlingjax.training.stages import at, latest, starts
+
+
+def decayed(params: Any) -> Any:
+    """True where weight decay applies: everything but biases and LayerNorm scales. By name, since a
+    scanned stack's biases have two axes."""
+
+    def decays(path, _):
+        return path_name(path).split("/")[-1] not in ("bias", "scale")
+
+    return jax.tree_util.tree_map_with_path(decays, params)
+
+
+def layer_rates(params: Any, decay: float) -> Any:
+    """What each parameter's update is multiplied with; a vector over axis 0 for the stacked blocks.
+
+    Block i of the N of its stack (0: the bottom one) decay^(N - i), the tables of words, positions
+    and languages beneath it decay^(N + 1), all else 1: the LayerNorm of the embeddings, poolers and
+    heads (the released code of ERNIE-M). Weight decay beside the gradient is not multiplied. A
+    decoder counts its own layers, as do the tables that are its own; tables that both sides read
+    count the encoder's.
+    """
+    if decay == 1.0:
+        return jax.tree.map(lambda _: 1.0, params)
+    layers: dict[str, int] = {}
+    for name, leaf in flattened(params).items():
+        if "/layers/" in name:
+            layers[name.split("/")[0]] = leaf.shape[0]
+
+    def rate(path, leaf):
+        part, _, rest = path_name(path).partition("/")
+        inner = rest.split("/")[0]
+        # Of a scanned stack, one array for all blocks, each block has a factor of its own.
+        if inner == "layers":
+            powers = np.arange(layers[part], 0, -1, dtype=np.float32)
+            # One number per block, spread over the axes of the rest.
+            shape = (-1, *[1] * (len(leaf.shape) - 1))
+            return np.float32(decay) ** powers.reshape(shape)
+        if part in ("embeddings", "decoder_embeddings") and inner != "norm":
+            side = "encoder"
+            if part.startswith("decoder"):
+                side = "decoder"
+            return decay ** (layers.get(side, 0) + 1)
+        return 1.0
+
+    return jax.tree_util.tree_map_with_path(rate, params)
+
+
+def trainable_mask(params: Any, frozen: Sequence[str]) -> Any:
+    """Tree of bools: False where a regular expression of `frozen` is found in the path. Raises
+    UserError for an expression that matches nothing, and when nothing would be left to train."""
+    names = path_names(params)
+    for pattern in frozen:
+        if not any(re.search(pattern, name) for name in names):
+            raise UserError(
+                f"frozen={pattern!r} matches no parameter; paths are like {', '.join(names[:3])}"
+            )
+    mask = []
+    for name in names:
+        mask.append(not any(re.search(pattern, name) for pattern in frozen))
+    if not any(mask):
+        raise UserError(f"frozen={tuple(frozen)} freezes every parameter; nothing is left to train")
+    return jax.tree.unflatten(jax.tree.structure(params), mask)
+
+
+def first_steps(masks: Mapping[int, Any]) -> Any:
+    """Tree of the steps from which each parameter is trained; 0 for one that never is. masks:
+    {first step of a stage: tree of bools}, in order."""
+
+    def first(*trained):
+        for start, on in zip(masks, trained, strict=True):
+            if on:
+                return start
+        return 0
+
+    return jax.tree.map(first, *masks.values())
+
+
+def moments_mask(opt_state: Any, trainable: Any) -> Any:
+    """Tree of bools like the optimizer state: False where a path ends in that of a parameter not
+    `trainable`."""
+    known = dict(jax.tree_util.tree_flatten_with_path(trainable)[0])
+
+    def is_trained(path, _):
+        # A moment has the path of its parameter behind its own; a count ends in none.
+        for start in range(len(path)):
+            if path[start:] in known:
+                return known[path[start:]]
+        return True
+
+    return jax.tree_util.tree_map_with_path(is_trained, opt_state)
+
+
+def split(params: Any, trainable: Any) -> tuple[Any, Any]:
+    """(trainable, frozen): two trees, each with None where the other has the leaf, so that frozen
+    leaves get neither gradient nor moments. None stays None in both."""
+    kept = jax.tree.map(lambda p, keep: p if keep else None, params, trainable, is_leaf=_is_none)
+    rest = jax.tree.map(lambda p, keep: None if keep else p, params, trainable, is_leaf=_is_none)
+    return kept, rest
+
+
+def merge(trainable: Any, frozen: Any) -> Any:
+    """The inverse of `split`."""
+    return jax.tree.map(lambda t, f: f if t is None else t, trainable, frozen, is_leaf=_is_none)
+
+
+def _is_none(leaf: Any) -> bool:
+    return leaf is None
+
+
+def scale_by_muon() -> optax.GradientTransformation:
+    """Momentum of the blocks' matrices, orthogonalised by Newton-Schulz (Jordan 2024), all heads of
+    a projection as one matrix; scaled to the size of Adam's updates, so that one learning rate and
+    decay serve both (Liu et al. 2025).
+    """
+
+    def scaled(updates, _):
+        return jax.tree.map(_to_the_size_of_adams, updates, matrix_axes(updates))
+
+    # `scale_by_muon` leaves the size of an orthogonal matrix, so the factor comes behind it.
+    return optax.chain(
+        optax.contrib.scale_by_muon(beta=0.95, weight_dimension_numbers=matrix_axes),
+        optax.stateless(scaled),
+    )
+
+
+def _to_the_size_of_adams(update: jax.Array, axes: optax.contrib.MuonDimensionNumbers):
+    # An orthogonal update has entries of about 1 / sqrt(larger side), Adam's of about 0.2.
+    rows = math.prod(update.shape[axis] for axis in axes.reduction_axis)
+    columns = math.prod(update.shape[axis] for axis in axes.output_axis)
+    return update * (0.2 * math.sqrt(max(rows, columns)))
+
+
+def muon_or_adam(params: Any) -> Any:
+    """Per leaf "muon" (the kernels of the stacked blocks) or "adam" (embeddings, heads, biases,
+    LayerNorm)."""
+
+    def label(path, _):
+        name = path_name(path)
+        # Rows of a table are looked up one by one: to orthogonalise them would mix pieces.
+        if "/layers/" in name and name.endswith("/kernel"):
+            return "muon"
+        return "adam"
+
+    return jax.tree_util.tree_map_with_path(label, params)
+
+
+def matrix_axes(kernels: Any) -> Any:
+    """Which axes of a stack of kernels are the rows and which the columns of its matrices: [N, D,
+    F], [N, D, H, K], and [N, H, K, D] of the attention's output."""
+
+    def axes(path, kernel):
+        columns_from = 2
+        # There the heads are what it reads, elsewhere what it writes.
+        if path_name(path).endswith("attention/out/kernel"):
+            columns_from = kernel.ndim - 1
+        return optax.contrib.MuonDimensionNumbers(
+            reduction_axis=tuple(range(1, columns_from)),
+            output_axis=tuple(range(columns_from, kernel.ndim)),
+        )
+
+    return jax.tree_util.tree_map_with_path(axes, kernels)
+
+
+class Link(optax.GradientTransformationExtraArgs):
+    """A link of the chain that keeps nothing from step to step."""
+
+    @classmethod
+    def of(cls, update: Callable[..., Any]) -> "Link":
+        """update: (updates, step) -> updates."""
+
+        def update_and_state(updates, state, params=None, *, step, **_):
+            return update(updates, step), state
+
+        return cls(lambda params: optax.EmptyState(), update_and_state)
+
+
+def chain_links(*links: optax.GradientTransformation) -> optax.GradientTransformationExtraArgs:
+    """`optax.chain`, in whose state a `Link` leaves nothing: checkpoints are the same with and
+    without it."""
+    chain = optax.chain(*links)
+    kept = [number for number, link in enumerate(links) if not isinstance(link, Link)]
+
+    def init(params):
+        state = chain.init(params)
+        return tuple(state[number] for number in kept)
+
+    def update(updates, state, params=None, **arguments):
+        whole = [optax.EmptyState()] * len(links)
+        for number, own in zip(kept, state, strict=True):
+            whole[number] = own
+        updates, whole = chain.update(updates, tuple(whole), params, **arguments)
+        return updates, tuple(whole[number] for number in kept)
+
+    return optax.GradientTransformationExtraArgs(init, update)
+
+
+def frozen_in_stages(
+    inner: optax.GradientTransformationExtraArgs, trainable_at: Callable[[int], Any], ever: Any
+) -> optax.GradientTransformationExtraArgs:
+    """`inner`, whose state is that of the parameters trained at some step (`ever`, a tree of
+    bools). What other stages train keeps its value and moments."""
+
+    def init(params):
+        return inner.init(split(params, ever)[0])
+
+    def update(updates, state, params, *, stage=0, **arguments):
+        now = trainable_at(stage)
+        params, _ = split(params, ever)
+        # One chain serves all stages, so the others' parameters go through it, with gradient 0.
+        gradients = merge(updates, jax.tree.map(jnp.zeros_like, params))
+        updates, after = inner.update(gradients, state, params, **arguments)
+        # Their moments would shrink with gradient 0.
+        after = jax.tree.map(
+            lambda new, old, trained: new if trained else old,
+            after,
+            state,
+            moments_mask(state, now),
+        )
+        # Updates of the others would be 0 and decay: they are dropped, not applied.
+        return split(updates, now)[0], after
+
+    return optax.GradientTransformationExtraArgs(init, update)
+
+
+def scale_by_tree(factors: Any) -> Link:
+    """Multiplies each parameter's update with its factor."""
+
+    def update(updates, step):
+        return jax.tree.map(lambda u, factor: factor * u, updates, factors)
+
+    return Link.of(update)
+
+
+def scale_by_rate(rate: Callable[[Any], jax.Array]) -> Link:
+    """Multiplies with the learning rate at the step, and turns the direction downhill."""
+
+    def update(updates, step):
+        down = -rate(step)
+        return jax.tree.map(lambda u: down * u, updates)
+
+    return Link.of(update)
+
+
+def correct_late_starts(b1: float, b2: float, first_steps: Any) -> Link:
+    """Behind Adam: its correction for moments that begin at 0 counts all steps of the run, and
+    those of a parameter that is trained from a later step on began there. first_steps: tree of
+    numbers."""
+
+    def factor(step, first):
+        if first == 0:
+            return 1.0
+        all_steps = jnp.float32(step + 1)
+        # At least 1 where the stage has not begun: its update is dropped, but must not be NaN.
+        own = jnp.float32(jnp.maximum(step + 1 - first, 1))
+        mean = (1 - b1**all_steps) / (1 - b1**own)
+        return mean * jnp.sqrt((1 - b2**own) / (1 - b2**all_steps))
+
+    def update(updates, step):
+        return jax.tree.map(lambda u, first: factor(step, first) * u, updates, first_steps)
+
+    return Link.of(update)
+
 
 NAMES = ("adamw", "adam", "adafactor", "muon")
 # Arguments of optax's optimizers that the chain sets.

@@ -1,25 +1,241 @@
-"""What a run does now and then between its steps: log lines, evaluations, checkpoints."""
+"""What a run does now and then between its steps: log lines, evaluations, checkpoints, its page."""
 
 import contextlib
+import hashlib
+import math
+import resource
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
 
 from xlingjax.runtime.files import write_json
 from xlingjax.runtime.machine import is_primary
 from xlingjax.training.checkpoint import Checkpoints
-from xlingjax.training.cost import Stopwatch, peak_memory_bytes
 from xlingjax.training.evaluator import Evaluator
 from xlingjax.training.feed import Feed, Turn
-from xlingjax.training.files_at_end import sealed
 from xlingjax.training.guard import Guard
-from xlingjax.training.page import Page
+from xlingjax.training.run_record import with_hashes
 from xlingjax.training.stages import stage_of
 from xlingjax.training.step import TrainState
 from xlingjax.training.stopping import Stopping
-from xlingjax.training.sums import Interval, apart
 from xlingjax.training.tracker import Tracker, evaluated_at, finite, flatten
+
+
+@partial(jax.jit, donate_argnums=0)
+def _add(total: Any, more: Any) -> Any:
+    return jax.tree.map(jnp.add, total, more)
+
+
+class Interval:
+    """What one objective's steps add up to between two log lines. Adding does not wait for the
+    device."""
+
+    def __init__(self):
+        self._total: Any = None
+        self._hashes: list[str] = []
+        self._steps = 0
+        self._tokens = 0
+
+    def tokens_per_step(self) -> float:
+        """Mean over all steps that were closed."""
+        return self._tokens / max(1, self._steps)
+
+    def add(self, sums: dict[str, Any], batch_hash: str = "") -> None:
+        """`sums`: what `step.train_step` returns; `batch_hash`: of the step's batch, if it is to be
+        logged."""
+        if self._total is None:
+            self._total = sums
+        else:
+            # On the device: the host would have to wait for the numbers to add them.
+            self._total = _add(self._total, sums)
+        if batch_hash:
+            self._hashes.append(batch_hash)
+
+    def close(self, languages: Sequence[str]) -> tuple[dict[str, Any], int] | None:
+        """(log line, tokens) and start again from nothing; None if nothing was added. Waits for the
+        device.
+
+        The line's `loss` is the mean over predictions, `total` and `grad_norm` the mean over steps
+        that were not skipped, `batch_hash` the batch's hash, or with several steps the SHA-256 of
+        all of theirs in order.
+        """
+        if self._total is None:
+            return None
+        # The one place where the host waits for them, once for all.
+        total = jax.tree.map(np.asarray, self._total)
+        hashes = self._hashes
+        self._total = None
+        self._hashes = []
+        steps = int(total["steps"])
+        good = int(total["good"])
+        tokens = int(total["tokens"])
+        self._steps += steps
+        self._tokens += tokens
+        line = summarise(total["metrics"], languages)
+        # By good steps: one that was skipped adds nothing to either.
+        for key in ("total", "grad_norm"):
+            line[key] = ratio(total[key], good)
+        line["steps"] = steps
+        line["skipped"] = steps - good
+        if len(hashes) == 1:
+            line["batch_hash"] = hashes[0]
+        elif hashes:
+            line["batch_hash"] = hashlib.sha256("".join(hashes).encode()).hexdigest()
+        return line, tokens
+
+
+def apart(sums: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """{objective: its part} of what a step of several adds up to: its metrics and tokens, and a
+    copy of what all share (`Interval` gives buffers away)."""
+    shared = dict(sums)
+    for name in ("metrics", "tokens"):
+        shared.pop(name, None)
+    parts = {}
+    for name, metrics in sums["metrics"].items():
+        part = jax.tree.map(jnp.copy, shared)
+        part["metrics"] = metrics
+        part["tokens"] = sums["tokens"][name]
+        parts[name] = part
+    return parts
+
+
+def ratio(total: Any, weight: Any) -> float | None:
+    """total / weight, or None where nothing was counted."""
+    if float(weight) > 0:
+        return float(total) / float(weight)
+    return None
+
+
+def perplexity(nll: float) -> float:
+    """exp of a mean negative log-likelihood in nats; infinite instead of an overflow."""
+    if nll < 700:
+        return math.exp(nll)
+    return math.inf
+
+
+def summarise(metrics: dict[str, tuple[Any, Any]], languages: Sequence[str]) -> dict[str, Any]:
+    """Means from (sum, weight) pairs. The name of the term is cut from "mlm/loss"; of several terms
+    "loss" is the mean over all their predictions, and each has its own "veco_plug_in_x/loss" beside
+    it. An array over languages becomes {language: mean} of those that were seen; a metric that
+    counted nothing is left out. `perplexity` stands beside the `loss`."""
+    terms: dict[str, dict[str, tuple[Any, Any]]] = {}
+    for name, pair in metrics.items():
+        term, _, key = name.rpartition("/")
+        terms.setdefault(key, {})[term] = pair
+    means: dict[str, Any] = {}
+    for key, of_terms in terms.items():
+        totals, weights = zip(*of_terms.values(), strict=True)
+        pairs = {key: (sum(totals), sum(weights))}
+        # Of one term the mean is that of all; per language only the mean of all is kept.
+        if len(of_terms) > 1 and np.ndim(pairs[key][0]) == 0:
+            for term, pair in of_terms.items():
+                pairs[f"{term}/{key}"] = pair
+        for name, (total, weight) in pairs.items():
+            value = _mean(total, weight, languages)
+            if value is None or value == {}:
+                continue
+            means[name] = value
+            if name == "loss":
+                means["perplexity"] = perplexity(value)
+    return means
+
+
+def _mean(total: Any, weight: Any, languages: Sequence[str]) -> Any:
+    if np.ndim(total) == 0:
+        return ratio(total, weight)
+    means = {}
+    for language, t, w in zip(languages, total, weight, strict=True):
+        # A language that was not seen in the interval has no mean, rather than 0.
+        if w > 0:
+            means[language] = ratio(t, w)
+    return means
+
+
+class Stopwatch:
+    """Seconds of training, without what happens inside `paused()` (compilation, evaluation)."""
+
+    def __init__(self):
+        self._total = 0.0
+        self._since = time.perf_counter()
+        self._lap = 0.0
+
+    def seconds(self) -> float:
+        """Counted seconds since the start."""
+        return self._total + time.perf_counter() - self._since
+
+    def lap(self) -> float:
+        """Counted seconds since the last lap."""
+        before = self._lap
+        self._lap = self.seconds()
+        return self._lap - before
+
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        # What has been counted so far is put by; counting begins again behind the pause.
+        self._total += time.perf_counter() - self._since
+        try:
+            yield
+        finally:
+            self._since = time.perf_counter()
+
+
+def peak_memory_bytes() -> int:
+    """The largest peak over this process's devices; on CPU, where devices keep no count, the
+    process's own peak."""
+    peaks = []
+    for device in jax.local_devices():
+        # CPU devices have None.
+        stats = device.memory_stats() or {}
+        if "peak_bytes_in_use" in stats:
+            peaks.append(stats["peak_bytes_in_use"])
+    if peaks:
+        return max(peaks)
+    # Linux counts in KiB, macOS in bytes.
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+
+
+SHARE = 0.05
+"""Of a run's time that its page may take."""
+
+
+class Page:
+    """Calls `write`, which gives the page's path, where that is due. What goes wrong in it is one
+    line and no more. Of several processes one has a page that is written: `write` is None in the
+    others."""
+
+    def __init__(self, write: Callable[[], Path] | None, say: Callable[[str], None]):
+        self._write = write
+        self._say = say
+        self._rested_until = 0.0
+
+    def refresh(self) -> None:
+        """After an evaluation. Where these follow each other closely, some are left out."""
+        if time.monotonic() >= self._rested_until:
+            self.written()
+
+    def written(self) -> Path | None:
+        """Writes the page and returns its path; None where there is none."""
+        if self._write is None:
+            return None
+        started = time.monotonic()
+        try:
+            return self._write()
+        # Whatever it is: a picture is no reason to lose a training.
+        except Exception as error:
+            reason = str(error) or type(error).__name__
+            self._say(f"the report was not written: {reason.splitlines()[0]}")
+            return None
+        finally:
+            ended = time.monotonic()
+            self._rested_until = ended + (ended - started) / SHARE
 
 
 class Timetable:
@@ -254,7 +470,7 @@ class Progress:
         # A finished run that was started again did nothing, and keeps the result that it has.
         if is_primary() and (self.lines or not path.exists()):
             totals = self._totals(step, exit_reason, skipped)
-            write_json(path, sealed(finite(totals), workdir))
+            write_json(path, with_hashes(finite(totals), workdir))
 
     def _totals(self, step: int, exit_reason: str, skipped: int) -> dict[str, Any]:
         seconds = self._clock.seconds()

@@ -1,11 +1,13 @@
-"""What a run is: the values that must stay the same for it to be continued, and its description in
-run.json."""
+"""What a run is: the values that must stay the same for it to be continued, its description in
+run.json, and what its files were when it ended, in result.json."""
 
 import dataclasses
+import functools
 import json
 import platform
+import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -15,9 +17,84 @@ from xlingjax.data.features import FIELDS
 from xlingjax.errors import UserError
 from xlingjax.model.config import ModelConfig
 from xlingjax.model.parameter_count import count_parameters
-from xlingjax.runtime.files import write_json
+from xlingjax.runtime.checked_file import hash_of
+from xlingjax.runtime.files import parsed_json, write_json
 from xlingjax.runtime.records import ANY, NUMBER, read_record
-from xlingjax.training.files_at_end import say_changed
+
+RESULT_FILE = "result.json"
+FILES = (
+    "run.json",
+    "config.gin",
+    "best.json",
+    "metrics.jsonl",
+    "evaluations.jsonl",
+    "log.txt",
+    "rows.html",
+)
+"""Those whose lines or values are shown or computed with."""
+_HASHES, _HASH = "hashes", "hash"
+
+
+def with_hashes(result: Mapping[str, Any], workdir: Path) -> dict[str, Any]:
+    """A result with the hashes of the run's files, and with its own."""
+    hashes = {}
+    for name in FILES:
+        path = workdir / name
+        if path.is_file():
+            content = path.read_bytes()
+            hashes[name] = [len(content), hash_of(content)]
+    # As it will be read.
+    value = parsed_json(json.dumps({**result, _HASHES: hashes}, default=str))
+    return value | {_HASH: _hash_of(value)}
+
+
+def write_hashes(workdir: Path) -> None:
+    """Hashes the run's files anew: what was written since result.json was. Raises OSError."""
+    path = workdir / RESULT_FILE
+    result = parsed_json(path.read_bytes())
+    del result[_HASH]
+    write_json(path, with_hashes(result, workdir))
+
+
+def warn_of_changes(workdir: Path, names: Iterable[str] = FILES) -> None:
+    """Warns of each of these files, and of result.json, that is not what it was when the run ended.
+    Nothing of a run that goes on or is of goes on."""
+    try:
+        result = parsed_json((workdir / RESULT_FILE).read_bytes())
+        own = result.pop(_HASH)
+        hashes = {name: (int(size), str(value)) for name, (size, value) in result[_HASHES].items()}
+    # What is no result at all its readers refuse.
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        return
+    if own != _hash_of(result):
+        _warn(workdir / RESULT_FILE)
+        return
+    for name in names:
+        if name in hashes and _differs(workdir / name, *hashes[name]):
+            _warn(workdir / name)
+
+
+def _differs(path: Path, size: int, value: str) -> bool:
+    try:
+        with open(path, "rb") as file:
+            # What was added since is lines of `evaluate`.
+            return hash_of(file.read(size)) != value
+    except OSError:
+        return True
+
+
+def _hash_of(value: Any) -> str:
+    return hash_of(json.dumps(value, sort_keys=True).encode())
+
+
+# Once a process: a record is read several times.
+@functools.lru_cache
+def _warn(path: Path) -> None:
+    print(
+        f"warning: {path} is not what it was when the run ended: edited, damaged or removed since",
+        file=sys.stderr,
+    )
+
 
 # Fields of the model that a continued run may change: they alter how fast or how noisily it learns,
 # not what its parameters are.
@@ -356,7 +433,7 @@ def model_of(run: str | Path) -> ModelConfig:
 def read_result(workdir: Path) -> dict[str, Any]:
     """result.json of a run; {}: it has not ended. Raises UserError: damaged."""
     remedy = "remove it, and start the run again: it writes it anew"
-    say_changed(workdir, ())
+    warn_of_changes(workdir, ())
     try:
         return read_record(workdir / "result.json", RESULT, remedy)
     except FileNotFoundError:

@@ -16,8 +16,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from xlingjax.model.partition import ROW_AXES, param_shardings, replicated, state_shardings
 from xlingjax.objectives.ramp import Ramp
-from xlingjax.training.optimizer import Optimizer, OptimizerConfig
-from xlingjax.training.parameter_groups import merge, split
+from xlingjax.training.optimizer import Optimizer, OptimizerConfig, merge, split
 
 LOSS_SCALE_GROWTH_STEPS = 2000
 

@@ -30,9 +30,13 @@ from xlingjax.training.checkpoint_params import load_params
 from xlingjax.training.checkpoint_paths import find_checkpoint, step_of
 from xlingjax.training.evaluator import Evaluator
 from xlingjax.training.feed import in_stages
-from xlingjax.training.files_at_end import say_changed
 from xlingjax.training.optimizer import OptimizerConfig
-from xlingjax.training.run_record import read_run_record, run_and_checkpoint, schedule_record
+from xlingjax.training.run_record import (
+    read_run_record,
+    run_and_checkpoint,
+    schedule_record,
+    warn_of_changes,
+)
 from xlingjax.training.schedule import check
 from xlingjax.training.stages import at, stage_name, starts
 from xlingjax.training.tracker import finite, scalars
@@ -84,7 +88,7 @@ def evaluate(recipe: Recipe, workdir: str | Path, machine: RuntimeConfig) -> Non
     workdir = str(workdir)
     checkpoint = find_checkpoint(workdir)
     log = run_and_checkpoint(workdir)[0] / "evaluations.jsonl"
-    say_changed(log.parent, ("config.gin", "run.json"))
+    warn_of_changes(log.parent, ("config.gin", "run.json"))
     require_appended(log, "copy the run to where you may write, and name the copy")
     evaluators = evaluators_of(recipe)
     if not evaluators:

@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from xlingjax.errors import Stopped, UserError
-from xlingjax.runtime.signals import stop_requested
+from xlingjax.runtime.shutdown import stop_requested
 
 
 class Job(abc.ABC):

@@ -18,7 +18,7 @@ from xlingjax.evaluation.metrics.text import bleu, chrf, rouge_l, wrong_language
 from xlingjax.inference.generate import Generator
 from xlingjax.inference.run import open_run
 from xlingjax.model.partition import mesh_of_all
-from xlingjax.runtime.signals import stopped_by
+from xlingjax.runtime.shutdown import stopped_by
 from xlingjax.training.run_record import read_run_record
 from xlingjax.workflows.translate_input import checked, chunks, spooled, texts
 from xlingjax.workflows.translate_output import Partial, Pipe, made_with, scored, shown, text_of

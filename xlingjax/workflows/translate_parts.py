@@ -23,7 +23,7 @@ from xlingjax.errors import UserError
 from xlingjax.inference.generate import Generator
 from xlingjax.runtime.files import require_file, require_folder, write_json
 from xlingjax.runtime.records import ANY, read_record
-from xlingjax.runtime.signals import stopped_by
+from xlingjax.runtime.shutdown import stopped_by
 from xlingjax.workflows.translate import opened
 from xlingjax.workflows.translate_input import chunks, texts
 from xlingjax.workflows.translate_output import Partial, differences, made_with, shown

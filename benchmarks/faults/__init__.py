@@ -1,1 +1,0 @@
-"""Inputs that are wrong, files that are damaged or hostile, disks that are full: what each gets."""

@@ -1,0 +1,99 @@
+"""Signals that end a run: the first Ctrl-C, SIGTERM (or a cluster's preemption notice) and SIGHUP
+of a closed terminal end it at a step that all processes agree on; a second Ctrl-C ends it now."""
+
+import contextlib
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from types import FrameType
+
+import jax
+from jax.experimental import multihost_utils
+
+from xlingjax.errors import Stopped
+
+Handler = Callable[[int, FrameType | None], None]
+
+
+@contextlib.contextmanager
+def handled(handler: Handler, *signals: signal.Signals) -> Iterator[None]:
+    """These signals call `handler`, unless they are ignored (as under nohup), or this is a thread:
+    Python sets handlers in the main thread only."""
+    in_main = threading.current_thread() is threading.main_thread()
+    heard = [one for one in signals if in_main and signal.getsignal(one) != signal.SIG_IGN]
+    before = {number: signal.signal(number, handler) for number in heard}
+    try:
+        yield
+    finally:
+        for number, previous in before.items():
+            signal.signal(number, previous)
+
+
+def stop_requested(
+    requested: threading.Event, *signals: signal.Signals
+) -> contextlib.AbstractContextManager[None]:
+    """These signals only set `requested`."""
+    return handled(lambda *_: requested.set(), *signals)
+
+
+def stopped_by(*signals: signal.Signals) -> contextlib.AbstractContextManager[None]:
+    """These signals raise `Stopped`."""
+
+    def stop(*_):
+        raise Stopped("stopped")
+
+    return handled(stop, *signals)
+
+
+class Shutdown:
+    """Hears that a run is to end; `reached(step)` says whether to save and leave.
+
+    With several processes JAX's coordination service catches SIGTERM in any one of them and makes
+    all leave after the same step.
+    """
+
+    def __init__(self):
+        self._requested = threading.Event()
+        self._interrupted = False
+        self._saved: Callable[[], int] = lambda: 0
+
+    def listen(self) -> contextlib.AbstractContextManager[None]:
+        """SIGTERM and SIGHUP end the run after the step that it is at, or its first."""
+        signals = [signal.SIGTERM, signal.SIGHUP]
+        # The coordination service has a handler of its own, which must stay.
+        if jax.process_count() > 1:
+            signals.remove(signal.SIGTERM)
+        return handled(self._hear, *signals)
+
+    def interrupts(self, saved: Callable[[], int]) -> contextlib.AbstractContextManager[None]:
+        """Around the steps: the first Ctrl-C is heard as SIGTERM is, the second raises
+        KeyboardInterrupt. saved: gives the last step on disk; 0: none."""
+        self._saved = saved
+        return handled(self._hear, signal.SIGINT)
+
+    def reached(self, step: int) -> bool:
+        """To be called by every process after every step."""
+        if jax.process_count() > 1:
+            return multihost_utils.reached_preemption_sync_point(step)
+        return self._requested.is_set()
+
+    def _hear(self, number: int, frame: FrameType | None) -> None:
+        if number == signal.SIGINT:
+            if self._interrupted:
+                raise KeyboardInterrupt
+            self._interrupted = True
+            lost = "all steps, of which none is saved yet,"
+            if saved := self._saved():
+                lost = f"the steps since checkpoint {saved}"
+            line = (
+                "interrupted: the run saves after this step and ends; Ctrl-C once more ends it at"
+                f" once, and {lost} are lost\n"
+            )
+            # Not by print, which the signal may have come in the middle of.
+            with contextlib.suppress(OSError):
+                os.write(2, line.encode())
+        if jax.process_count() > 1:
+            os.kill(os.getpid(), signal.SIGTERM)
+        else:
+            self._requested.set()
