@@ -1,5 +1,4 @@
-"""What vocabulary surgery costs and gives: a language in a script that a trained model's vocabulary
-lacks, and half of a table of 250 002 rows dropped.
+"""What vocabulary surgery gives: a language in a script that a trained model's vocabulary lacks.
 
     python -m benchmarks.vocabulary_surgery OUT DATA [--new hi] [--old de en ru] [--steps 1800]
     [--continued 700]
@@ -8,23 +7,20 @@ DATA: a folder of one folder (or file CODE.txt) per language. A small masked LM 
 languages, `xlingjax vocab extend` adds pieces for the new one, and a run goes on with all of them,
 at first with nothing trained but the rows of the vocabulary. Beside it, with the same steps: new
 rows as in an untrained model and no such stage; and the
-old model on its old languages alone. Prints Markdown, and writes OUT/trim.md and OUT/extend.md;
-what is there already is not done again.
+old model on its old languages alone. Prints Markdown, and writes OUT/extend.md; runs that are there
+already are not done again.
 """
 
 import argparse
 import json
-import resource
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 PIECES, NEW_PIECES, HELD_OUT, LINES = 3000, 1200, 800, 20_000
 MODEL = {"model.layers": 2, "BATCH": 8, "LENGTH": 64, "MASK_RATE": 0.3, "model.dropout": 0.0}
 RATE = {"LEARNING_RATE": 4e-3, "WARMUP_STEPS": 50, "LOG_EVERY": 100, "CHECKPOINT_EVERY": 0}
 MEASURED = {"perplexity.limit": 200}  # rows of each language
-ROWS = 250_002
 
 
 def xlingjax(*line: object) -> str:
@@ -177,118 +173,6 @@ def extension(out: Path, old: list[str], new: str, steps: int, continued: int) -
     return ["; ".join(told), "", *table]
 
 
-def large_run(out: Path, words: int) -> tuple[list[str], list[str]]:
-    """OUT/large: a run of one layer over 250 002 rows in layout `xlmr`, random weights: pieces of
-    real text and invented words. Returns those words and sentences of real text."""
-    import dataclasses
-    import itertools
-
-    import jax
-    import sentencepiece
-    from sentencepiece import sentencepiece_model_pb2
-
-    from xlingjax.data.vocabulary.sentencepiece import Vocabulary
-    from xlingjax.model.build import build_model
-    from xlingjax.model.config import preset
-    from xlingjax.model.parameter_count import count_parameters
-    from xlingjax.training.workdir import write_trained
-
-    files = sorted((out / "text").glob("*/text.txt"))
-    sentences = []
-    for file in files:
-        sentences += file.read_text("utf-8").splitlines()[:4000]
-    stem = str(out / "real")
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(sentences),
-        model_prefix=stem,
-        vocab_size=16_000,
-        unk_id=0,
-        bos_id=1,
-        eos_id=2,
-        pad_id=-1,
-        minloglevel=2,
-    )
-    proto = sentencepiece_model_pb2.ModelProto.FromString(Path(stem + ".model").read_bytes())
-    known = {piece.piece for piece in proto.pieces}
-    syllables = ["".join(pair) for pair in itertools.product("bdfgklmnprstvz", "aeiou")]
-    made = ("\u2581q" + "".join(parts) for parts in itertools.product(syllables, repeat=3))
-    invented = list(
-        itertools.islice(
-            (piece for piece in made if piece not in known), ROWS - 2 - len(proto.pieces)
-        )
-    )
-    lowest = min(piece.score for piece in proto.pieces)
-    proto.pieces.extend(type(proto).SentencePiece(piece=piece, score=lowest) for piece in invented)
-    vocabulary = Vocabulary(proto.SerializeToString(), "xlmr")
-    config = preset("xlmr_base", layers=1, attention_dropout=0.0, vocab_size=vocabulary.size)
-    model = dataclasses.asdict(config)
-    record = {
-        "model": model,
-        "identity": {"model": model, "data": {"made": {"vocabulary": vocabulary.sha256}}},
-    }
-    record |= {"languages": [], "parameters": count_parameters(config)}
-    if not (out / "large").is_dir():
-        params = jax.jit(build_model(config).init)(jax.random.key(0))
-        write_trained(str(out / "large"), record, 0, params, vocabulary.files())
-    return [piece[1:] for piece in invented[:words]], sentences
-
-
-def logits(run: Path, sentences: list[str]):
-    """(vocabulary, float32 [B, L, V]) of the sentences."""
-    import jax
-    import numpy as np
-
-    from xlingjax.evaluation.perplexity import sentence_rows
-    from xlingjax.inference.run import open_run
-    from xlingjax.model.attention import AttentionSpec
-    from xlingjax.model.masks import bidirectional
-
-    opened = open_run(run)
-    batch = sentence_rows(sentences, opened.vocabulary, 64, 0)
-
-    def compute(params):
-        g, table, bias = opened.model.vocab_head(
-            params, opened.model.encode(params, batch, AttentionSpec(bidirectional))
-        )
-        return g @ table.T + bias
-
-    return opened.vocabulary, np.asarray(jax.jit(compute)(opened.params))
-
-
-def trimming(out: Path) -> list[str]:
-    import numpy as np
-
-    from xlingjax.data.vocabulary.surgery import source_rows
-
-    words, sentences = large_run(out, words=ROWS)
-    used = words[: ROWS // 2 - 17_000]
-    lines = sentences + [" ".join(used[i : i + 20]) for i in range(0, len(used), 20)]
-    (out / "used.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    began = time.perf_counter()
-    said = ""
-    if not (out / "trimmed").is_dir():
-        given = ["--mono", f"en={out}/used.txt", "--size", ROWS // 2]
-        said = xlingjax("vocab", "trim", out / "large", *given, "--to", out / "trimmed")
-    took, peak = (
-        time.perf_counter() - began,
-        resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 2**20,
-    )
-    old, was = logits(out / "large", sentences[::2000])
-    new, now = logits(out / "trimmed", sentences[::2000])
-    difference = np.abs(was[..., source_rows(old, new)] - now[..., : new.size]).max()
-    told = (
-        f"{old.size:,} -> {new.size:,} rows in {took:.0f} s, at most {peak:.1f} GiB; logits of the"
-        " pieces that stay: "
-    )
-    return [
-        said,
-        (
-            f"{told}largest difference {difference:.1e} of values up to"
-            f" {np.abs(now[..., : new.size]).max():.1f}"
-        ),
-    ]
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -301,16 +185,9 @@ def main() -> None:
     parser.add_argument("--continued", type=int, default=700)
     args = parser.parse_args()
     lay_out(args.data, args.out, [*args.old, args.new])
-    for name, lines in (
-        ("trim", lambda: trimming(args.out)),
-        (
-            "extend",
-            lambda: extension(args.out, sorted(args.old), args.new, args.steps, args.continued),
-        ),
-    ):
-        if not (path := args.out / f"{name}.md").is_file():
-            path.write_text("\n".join(lines()) + "\n", encoding="utf-8")
-        print(path.read_text("utf-8"), flush=True)
+    lines = extension(args.out, sorted(args.old), args.new, args.steps, args.continued)
+    (args.out / "extend.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    print(*lines, sep="\n")
 
 
 if __name__ == "__main__":

@@ -221,11 +221,12 @@ def grouped(origins: dict[str, str]) -> Iterator[str]:
     def lines(tree: dict[str, Any], above: str) -> Iterator[str]:
         whole: dict[str, list[str]] = {}
         for name, below in tree.items():
-            origin = origins_of(below)
-            if len(origin) > 1:
+            found = origins_of(below)
+            if len(found) > 1:
                 yield from lines(below, f"{above}{name}/")
             else:
-                whole.setdefault(*origin, []).append(name)
+                (origin,) = found
+                whole.setdefault(origin, []).append(name)
         for origin, names in whole.items():
             group = ", ".join(names)
             if len(names) > 1 and above:
