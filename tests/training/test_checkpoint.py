@@ -273,15 +273,7 @@ def test_what_else_lies_among_checkpoints_is_none(tmp_path):
         ({"run.json": '{"sessions": [{"step": 0}, {"step": 9}]}'}, True),
         # That of step 9 was whole when those of step 12 were written.
         ({"data_state/9/mlm/a.bin": "", "data_state/12/mlm/a.bin": ""}, True),
-        ({"best.json": '{"x/y": {"step": 9, "value": 1.5}}'}, True),
-        # Killed before its first checkpoint was whole, or while it wrote it: best.json may name it.
-        (
-            {
-                "best.json": '{"x/y": {"step": 9, "value": 1.5}}',
-                "run.json": '{"sessions": [{"step": 0}]}',
-            },
-            False,
-        ),
+        # Killed before its first checkpoint was whole, or while it wrote it.
         ({"run.json": '{"sessions": [{"step": 0}]}', "metrics.jsonl": '{"step": 9}\n'}, False),
         ({"data_state/9/mlm/a.bin": ""}, False),
         (

@@ -45,7 +45,7 @@ def take(path: Path) -> Lock | None:
     Raises UserError where it cannot be written."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(path)
+        lock = FileLock(path, thread_local=False)
         lock.acquire(blocking=False)
         # Where the file system has no flock, the file is the lock, and what it says is filelock's.
         if isinstance(lock, FileLock):

@@ -182,16 +182,16 @@ def require_platform(platform: str) -> None:
         # JAX would fall back to the CPU in silence where a GPU cannot be used.
         jax.config.update("jax_platforms", BACKENDS[platform])
     try:
-        found = jax.default_backend()
+        backend = jax.default_backend()
     except NO_PLATFORM as error:
         raise UserError(
             f"platform {platform or os.environ.get('JAX_PLATFORMS')!r} is not available:"
             f" {why_no_platform(error)}; {INSTALL.get(platform, 'unset JAX_PLATFORMS')} or choose"
             " another platform"
         ) from error
-    if platform and found != platform:
+    if platform and backend != platform:
         raise UserError(
-            f"platform {platform!r} was asked for, JAX runs on {found!r}; {INSTALL[platform]}"
+            f"platform {platform!r} was asked for, JAX runs on {backend!r}; {INSTALL[platform]}"
         )
 
 

@@ -33,5 +33,5 @@ def _cause(name: str, error: BaseException) -> str:
     frames = traceback.extract_tb(error.__traceback__)
     if frames and not isinstance(error, SyntaxError):
         place = f" ({frames[-1].filename}, line {frames[-1].lineno})"
-    said = (str(error).splitlines() or [""])[0]
-    return f"module {name} cannot be imported: {type(error).__name__}: {said}{place}"
+    message = (str(error).splitlines() or [""])[0]
+    return f"module {name} cannot be imported: {type(error).__name__}: {message}{place}"

@@ -73,8 +73,8 @@ def forget_abandoned_reads() -> None:
     half_made = "has no attribute '_ssock'"
 
     def unraisable_but_late(one):
-        said = str(one.exc_value)
-        if said != late and not said.endswith(half_made):
+        message = str(one.exc_value)
+        if message != late and not message.endswith(half_made):
             unraisable(one)
 
     def uncaught_but_late(kind, value, trace):

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from xlingjax.errors import UserError
+from xlingjax.runtime.files import is_of_system
 
 ANY = object
 """A shape that any value has."""
@@ -76,14 +77,16 @@ def _below(where: str, name: str) -> str:
     return f"{where}.{name}"
 
 
-def read_text(path: Path, remedy: str) -> str:
-    """Raises UserError: a folder, not readable, not UTF-8 (with the line); FileNotFoundError."""
+def _read(path: Path, remedy: str) -> bytes:
     try:
-        content = path.read_bytes()
-    except FileNotFoundError:
-        raise
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read ({error.strerror or error}); {remedy}") from None
+        return path.read_bytes()
+    except (IsADirectoryError, NotADirectoryError) as error:
+        raise UserError(f"{path}: cannot be read ({error.strerror}); {remedy}") from None
+
+
+def read_text(path: Path, remedy: str) -> str:
+    """Raises UserError: a folder, not UTF-8 (with the line); OSError, as FileNotFoundError."""
+    content = _read(path, remedy)
     try:
         return content.decode()
     except UnicodeDecodeError as error:
@@ -128,12 +131,7 @@ def numbered_lines(
     """(value, line as it stands) of `read_lines`."""
     if not path.exists():
         return
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise UserError(
-            f"{path}: cannot be read ({error.strerror or error}); move it away"
-        ) from None
+    content = _read(path, "move it away")
     for number, line in enumerate(content.splitlines(keepends=True), 1):
         if not line.endswith(b"\n"):
             continue
@@ -162,6 +160,8 @@ def read_npy(path: Path, remedy: str) -> np.ndarray:
     except (EOFError, ValueError, TypeError, SyntaxError, ArithmeticError) as error:
         why = f"{error}"
     except OSError as error:
+        if is_of_system(error):
+            raise
         why = f"{error.strerror or error}"
     why = (why.splitlines() or [""])[0]
     raise UserError(f"{path} is missing or damaged ({why}); {remedy}")

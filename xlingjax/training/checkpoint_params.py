@@ -139,13 +139,13 @@ def load_params(
             f"checkpoint {checkpoint} does not fit the model: {'; '.join(problems)}; {remedy}"
         )
     # Read onto the shardings of the model: no host ever holds all of a large one.
-    wanted: list[jax.ShapeDtypeStruct | None] = []
+    abstract: list[jax.ShapeDtypeStruct | None] = []
     for name, leaf in model.items():
         if name in kept:
-            wanted.append(None)
+            abstract.append(None)
         else:
-            wanted.append(jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=leaf.sharding))
-    loaded = flattened(read_params(checkpoint, jax.tree.unflatten(tree, wanted)))
+            abstract.append(jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=leaf.sharding))
+    loaded = flattened(read_params(checkpoint, jax.tree.unflatten(tree, abstract)))
     # What is kept was not read: a None is no leaf.
     return jax.tree.unflatten(tree, (model | loaded).values()), kept
 
@@ -189,8 +189,8 @@ def saved_params(checkpoint: Path) -> tuple[dict[str, tuple[int, ...]], dict[str
         raise _unreadable(checkpoint, error) from error
 
 
-def read_params(checkpoint: Path, wanted: Any) -> Any:
-    """The parameters of `wanted`, a tree of `jax.ShapeDtypeStruct` with shardings that may lack
+def read_params(checkpoint: Path, abstract: Any) -> Any:
+    """The parameters of `abstract`, a tree of `jax.ShapeDtypeStruct` with shardings that may lack
     some or hold None for them. `saved_params` has looked whether they are whole. Raises UserError
     when they cannot be read."""
     forget_abandoned_reads()
@@ -198,8 +198,8 @@ def read_params(checkpoint: Path, wanted: Any) -> Any:
         return ocp.Checkpointer(ocp.PyTreeCheckpointHandler()).restore(
             checkpoint / "params",
             args=ocp.args.PyTreeRestore(
-                item=wanted,
-                restore_args=ocp.checkpoint_utils.construct_restore_args(wanted),
+                item=abstract,
+                restore_args=ocp.checkpoint_utils.construct_restore_args(abstract),
                 # Orbax wants every parameter of the checkpoint otherwise.
                 partial_restore=True,
             ),

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 from xlingjax.errors import UserError
-from xlingjax.runtime.files import parsed_json
 from xlingjax.runtime.records import NUMBER, read_record
 from xlingjax.training.run_record import run_and_checkpoint
 
@@ -52,40 +51,24 @@ def require_not_lost(workdir: Path) -> None:
 
 def _steps_saved(workdir: Path) -> int:
     """The last step of which a run's other files tell that its checkpoint was whole; 0: none."""
-    steps = [0]
-    # Of a run that ended, behind its last checkpoint.
-    steps.append(_number(_read(workdir / "result.json"), "steps"))
-    # Each start tells from which checkpoint it went on.
-    sessions = _read(workdir / "run.json").get("sessions")
-    if isinstance(sessions, list):
-        steps += [_number(session, "step") for session in sessions]
-    else:
-        # It is written before its checkpoint is whole, so that it counts only where nothing else
-        # tells.
-        best = _read(workdir / BEST)
-        steps += [_number(one, "step") for one in best.values()]
-    # One that was cut off while it wrote its first checkpoint has lost none.
+    # Of a run that ended, behind its last checkpoint; and each start tells where it went on from.
+    records = [_read(workdir / "result.json").get("steps")]
+    for session in _read(workdir / "run.json").get("sessions", ()):
+        records.append(session.get("step"))
+    # Positions are written before their checkpoint: the last may be without one.
+    positions = sorted(step_of(path.name) or 0 for path in workdir.glob("data_state/*"))
+    # A run that was cut off while it wrote its first checkpoint has lost none.
     if not any((workdir / "checkpoints").glob("*-tmp*")):
-        positions = [step_of(path.name) or 0 for path in workdir.glob("data_state/*")]
-        # They are written before their checkpoint: the last may be without one.
-        steps += sorted(positions)[:-1]
-    return max(steps)
+        records += positions[:-1]
+    return max((step for step in records if isinstance(step, int)), default=0)
 
 
 def _read(path: Path) -> dict[str, Any]:
+    """A record as far as it can be read."""
     try:
-        record = parsed_json(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        return read_record(path, {"steps?": int, "sessions?": [{"step?": int}]}, "")
+    except (FileNotFoundError, UserError):
         return {}
-    if isinstance(record, dict):
-        return record
-    return {}
-
-
-def _number(record: Any, name: str) -> int:
-    if isinstance(record, dict) and isinstance(record.get(name), int):
-        return record[name]
-    return 0
 
 
 def read_best(workdir: Path) -> dict[str, dict[str, Any]]:
@@ -137,8 +120,8 @@ def _named_checkpoint(run: Path, which: str) -> Path:
         step = best[which]["step"]
     elif step is None and re.match(r"[-+]?[.]?\d", which):
         # A step is written in one way alone: 4, and neither 04 nor 4.0.
-        there = ", ".join(map(str, steps)) or "none"
-        raise UserError(f"{run} has no checkpoint {which} (there are: {there}); name one of these")
+        names = ", ".join(map(str, steps)) or "none"
+        raise UserError(f"{run} has no checkpoint {which} (there are: {names}); name one of these")
     elif step is None:
         raise UserError(
             f"{run} kept no best checkpoint by {which} (but by {', '.join(best) or 'nothing'});"
@@ -146,9 +129,9 @@ def _named_checkpoint(run: Path, which: str) -> Path:
         )
     # Named by number or by metric, it may have been removed since.
     if step not in steps:
-        there = ", ".join(map(str, steps)) or "none"
+        names = ", ".join(map(str, steps)) or "none"
         raise UserError(
-            f"{run} has no checkpoint {step} (there are: {there}); KEEP_CHECKPOINTS keeps more of"
+            f"{run} has no checkpoint {step} (there are: {names}); KEEP_CHECKPOINTS keeps more of"
             " them"
         )
     return run / "checkpoints" / str(step)

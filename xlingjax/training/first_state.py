@@ -87,9 +87,9 @@ def new_run(
     if load is None:
         weights = f"random (seed {seed})"
         if token_vectors is not None:
-            params, said = _with_tokens(state.params, token_vectors, texts)
+            params, origin = _with_tokens(state.params, token_vectors, texts)
             state = dataclasses.replace(state, params=params)
-            weights += f"; {said}"
+            weights += f"; {origin}"
         return First(state, weights)
     params, weights, donated = load(state.params, languages, identity)
     state = dataclasses.replace(state, params=params)
@@ -98,7 +98,7 @@ def new_run(
 
 def _with_tokens(params: Any, vectors: TokenVectors, texts: Sequence[BlockText]) -> tuple[Any, str]:
     table_VD = params["embeddings"]["tokens"]["embedding"]
-    rows_SD, said = vectors(texts, table_VD.shape[1])
+    rows_SD, origin = vectors(texts, table_VD.shape[1])
     # The table has rows beyond the vocabulary, and they stay as they are.
     padded_VD = np.zeros(table_VD.shape, np.float32)
     padded_VD[: len(rows_SD)] = rows_SD
@@ -112,7 +112,7 @@ def _with_tokens(params: Any, vectors: TokenVectors, texts: Sequence[BlockText])
     made = jax.jit(replaced, out_shardings=table_VD.sharding)
     embeddings = {**params["embeddings"]}
     embeddings["tokens"] = {"embedding": made(table_VD, padded_VD)}
-    return {**params, "embeddings": embeddings}, said
+    return {**params, "embeddings": embeddings}, origin
 
 
 def first_weights(
@@ -128,17 +128,17 @@ def first_weights(
         return None
 
     def load(params: Any, languages: Sequence[str], identity: Mapping[str, Any]) -> Loaded:
-        there: Sequence[str] = ()
+        saved: Sequence[str] = ()
         if config.tells_languages():
-            there = read_run_record(init_from)["languages"]
-            _require_first(init_from, there, languages)
+            saved = read_run_record(init_from)["languages"]
+            _require_first(init_from, saved, languages)
         for objective, data in identity["data"].items():
             if "labels" in data:
                 require_labels(
                     f"INIT_FROM={init_from}", init_from, data["labels"], task_of_head(objective)
                 )
         params, added = load_params(
-            init_from, params, new, vocabulary_of(identity), languages=there
+            init_from, params, new, vocabulary_of(identity), languages=saved
         )
         origin = f"{init_from}"
         if added:
@@ -148,15 +148,15 @@ def first_weights(
     return load
 
 
-def _require_first(run: str, there: Sequence[str], languages: Sequence[str]) -> None:
+def _require_first(run: str, saved: Sequence[str], languages: Sequence[str]) -> None:
     """Raise UserError where a whole run's language tokens, or rows of its language embedding, would
     become those of other languages."""
     # A run may have fewer languages if they are the donor's first: those keep their ids.
-    if list(languages) != there[: len(languages)]:
+    if list(languages) != saved[: len(languages)]:
         raise UserError(
-            f"INIT_FROM={run} has parameters of the languages {' '.join(there)}, and the data"
+            f"INIT_FROM={run} has parameters of the languages {' '.join(saved)}, and the data"
             f" {' '.join(languages)}, "
-            f'numbered otherwise; set LANGUAGES="{" ".join(there)}"'
+            f'numbered otherwise; set LANGUAGES="{" ".join(saved)}"'
         )
 
 

@@ -163,18 +163,18 @@ class Copy:
         rows = self.rows or ()
         if not rows and not known:
             return None
-        said = ", ".join(known)
+        names = ", ".join(known)
         random = f"; random: {', '.join(new)}"
         if self.rows:
             # Behind the pieces of a token table or a bias.
-            said = "language tokens too"
+            names = "language tokens too"
             random = f", but random: {', '.join(new)}"
         if new:
-            said += random
+            names += random
         if known:
             of_known = ([ours[code] for code in known], [theirs[code] for code in known])
             rows = (*rows, of_known)
-        return dataclasses.replace(self, rows=rows, origin=f"{self.origin} ({said})")
+        return dataclasses.replace(self, rows=rows, origin=f"{self.origin} ({names})")
 
 
 def layer_names(numbers: list[int]) -> str:
@@ -188,22 +188,22 @@ def layer_names(numbers: list[int]) -> str:
 def read(taken: dict[str, Copy], ours: dict[str, jax.Array]) -> dict[str, dict[str, jax.Array]]:
     """{run: {its name of a parameter: array}}, each lying as what it fills does where it divides as
     that does."""
-    wanted: dict[str, dict[str, Any]] = {}
+    abstract: dict[str, dict[str, Any]] = {}
     checkpoints = {}
     for name, copy in taken.items():
         shape = copy.donor.shapes[copy.source]
-        sharding = ours[name].sharding
+        sharding: Any = ours[name].sharding
         try:
             sharding.shard_shape(shape)
         except ValueError:
             # The donor's number of rows may not divide; whole on each device it is only for now.
             sharding = NamedSharding(sharding.mesh, PartitionSpec())
         one = jax.ShapeDtypeStruct(shape, ours[name].dtype, sharding=sharding)
-        wanted.setdefault(copy.donor.run, {})[copy.source] = one
+        abstract.setdefault(copy.donor.run, {})[copy.source] = one
         # Found once, when the donor was opened: a run that trains on may have a newer one by now.
         checkpoints[copy.donor.run] = copy.donor.checkpoint
     read = {}
-    for run, leaves in wanted.items():
+    for run, leaves in abstract.items():
         # Each run once, whatever it gives: reading is what takes long.
         read[run] = flattened(read_params(checkpoints[run], nested(leaves)))
     return read
@@ -356,11 +356,11 @@ class Plan:
         if part != "embeddings":
             fields = _OF_LAYERS + _OF_EMBEDDINGS
         for field in fields:
-            here = getattr(ours, field)
-            there = getattr(theirs, field)
-            if here != there:
+            own = getattr(ours, field)
+            given = getattr(theirs, field)
+            if own != given:
                 raise UserError(
-                    f"{where}: {field} is {here} here and {there} there; set model.{field}={there}"
+                    f"{where}: {field} is {own} here and {given} there; set model.{field}={given}"
                 )
         # Tokens of languages are compared by code, later; here only the pieces.
         pieces = ours.vocab_size - ours.language_tokens
@@ -470,9 +470,9 @@ class Plan:
     ) -> UserError:
         settings = []
         for field in _SIZES:
-            there = getattr(donor.config, field)
-            if getattr(self._config, field) != there:
-                settings.append(f"model.{field}={there}")
+            given = getattr(donor.config, field)
+            if getattr(self._config, field) != given:
+                settings.append(f"model.{field}={given}")
         if not settings:
             settings = ["the model of its run.json"]
         return UserError(

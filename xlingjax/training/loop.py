@@ -268,7 +268,7 @@ def train(
         checkpoints.close()
         reason = _exit_reason(step, early.last_step(steps))
         took_steps = step > first.step
-        progress.finish(workdir, step, reason, int(state.skipped))
+        has_result = progress.finish(workdir, step, reason, int(state.skipped))
         tracker.end_live()
         # Of what this start measured: a run that was asked to stop may have measured nothing yet.
         if reason == "finished" and progress.values:
@@ -284,7 +284,7 @@ def train(
                 line += f"; its report: {written}"
         tracker.say(line)
         # The log has its last line only now.
-        if took_steps and is_primary():
+        if has_result:
             write_hashes(workdir)
     return Result(state.params, step, reason, progress.lines, progress.values)
 

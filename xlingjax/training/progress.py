@@ -21,7 +21,6 @@ from xlingjax.training.checkpoint import Checkpoints
 from xlingjax.training.evaluator import Evaluator
 from xlingjax.training.feed import Feed, Turn
 from xlingjax.training.guard import Guard
-from xlingjax.training.run_record import with_hashes
 from xlingjax.training.stages import stage_of
 from xlingjax.training.step import TrainState
 from xlingjax.training.stopping import Stopping
@@ -463,14 +462,15 @@ class Progress:
         self.evaluate(step, state)
         self._checkpoints.measured(step, flatten(self.values))
 
-    def finish(self, workdir: Path, step: int, exit_reason: str, skipped: int) -> None:
-        """Writes result.json of a run that ended after `step` steps. skipped: its updates that
-        were."""
+    def finish(self, workdir: Path, step: int, exit_reason: str, skipped: int) -> bool:
+        """Writes result.json of a run that ended after `step` steps; whether it did. skipped: its
+        updates that were."""
         path = workdir / "result.json"
         # A finished run that was started again did nothing, and keeps the result that it has.
-        if is_primary() and (self.lines or not path.exists()):
-            totals = self._totals(step, exit_reason, skipped)
-            write_json(path, with_hashes(finite(totals), workdir))
+        if not is_primary() or (not self.lines and path.exists()):
+            return False
+        write_json(path, finite(self._totals(step, exit_reason, skipped)))
+        return True
 
     def _totals(self, step: int, exit_reason: str, skipped: int) -> dict[str, Any]:
         seconds = self._clock.seconds()

@@ -33,27 +33,20 @@ FILES = (
 )
 """Those whose lines or values are shown or computed with."""
 _HASHES, _HASH = "hashes", "hash"
-
-
-def with_hashes(result: Mapping[str, Any], workdir: Path) -> dict[str, Any]:
-    """A result with the hashes of the run's files, and with its own."""
-    hashes = {}
-    for name in FILES:
-        path = workdir / name
-        if path.is_file():
-            content = path.read_bytes()
-            hashes[name] = [len(content), hash_of(content)]
-    # As it will be read.
-    value = parsed_json(json.dumps({**result, _HASHES: hashes}, default=str))
-    return value | {_HASH: _hash_of(value)}
+_MISSING = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
 
 
 def write_hashes(workdir: Path) -> None:
-    """Hashes the run's files anew: what was written since result.json was. Raises OSError."""
+    """Puts the hashes of the run's files into result.json, and its own. Raises OSError."""
     path = workdir / RESULT_FILE
     result = parsed_json(path.read_bytes())
-    del result[_HASH]
-    write_json(path, with_hashes(result, workdir))
+    result.pop(_HASH, None)
+    result[_HASHES] = {}
+    for name in FILES:
+        if (workdir / name).is_file():
+            content = (workdir / name).read_bytes()
+            result[_HASHES][name] = [len(content), hash_of(content)]
+    write_json(path, result | {_HASH: _hash_of(result)})
 
 
 def warn_of_changes(workdir: Path, names: Iterable[str] = FILES) -> None:
@@ -64,7 +57,7 @@ def warn_of_changes(workdir: Path, names: Iterable[str] = FILES) -> None:
         own = result.pop(_HASH)
         hashes = {name: (int(size), str(value)) for name, (size, value) in result[_HASHES].items()}
     # What is no result at all its readers refuse.
-    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+    except (*_MISSING, ValueError, LookupError, TypeError, AttributeError):
         return
     if own != _hash_of(result):
         _warn(workdir / RESULT_FILE)
@@ -79,7 +72,7 @@ def _differs(path: Path, size: int, value: str) -> bool:
         with open(path, "rb") as file:
             # What was added since is lines of `evaluate`.
             return hash_of(file.read(size)) != value
-    except OSError:
+    except _MISSING:
         return True
 
 
@@ -366,7 +359,7 @@ def write_run(
         written = read_record(path, RUN, "")
         sessions = written.get("sessions", [])
     # A first start, or a file that was damaged: history is no reason to stop.
-    except (OSError, UserError):
+    except (FileNotFoundError, UserError):
         sessions = []
     session = {"time": time.strftime("%Y-%m-%d %H:%M:%S"), **session, "versions": versions()}
     write_json(path, {**record, "sessions": [*sessions, session]})

@@ -5,6 +5,7 @@ alone: of any objective, however many passes it takes.
 """
 
 import dataclasses
+import functools
 import itertools
 import math
 from collections.abc import Mapping, Sequence
@@ -73,11 +74,11 @@ class Needs:
             for run in in_stages(entry).values():
                 if run.batches.shapes:
                     self._runs.append(run)
-        # Traces of seconds each, asked for once.
-        self._kept_before: dict[tuple[int, str], Kept] = {}
-        self._predictions_before: dict[int, list[int]] = {}
-        self._lookups_before: dict[int, int] = {}
-        self._states: dict[tuple[int, ...], TrainState] = {}
+        # Traces of seconds each, made once.
+        self._state = functools.cache(self._abstract_state)
+        self._kept = functools.cache(lambda number, remat: _kept(config, self._runs[number], remat))
+        self._predictions = functools.cache(lambda number: _predictions(config, self._runs[number]))
+        self._lookups = functools.cache(lambda number: _lookups(config, self._runs[number]))
 
     def on(
         self,
@@ -166,56 +167,37 @@ class Needs:
         gradients of the rows of all that share it, on each of them, of each pass."""
         if self._platform != "tpu" or mesh.shape["fsdp"] == 1:
             return 0
-        if number not in self._lookups_before:
-            found = _lookups(self.config, self._runs[number])
-            self._lookups_before[number] = found
         _, length = self._runs[number].batches.shapes["input_ids"]
         states = rows * mesh.shape["fsdp"] * length * self.config.dim
-        return 4 * states * self._lookups_before[number]
+        return 4 * states * self._lookups(number)
 
-    def _predictions(self, number: int) -> list[int]:
-        """Room for so many in a row, of each term that predicts tokens."""
-        if number not in self._predictions_before:
-            found = _predictions(self.config, self._runs[number])
-            self._predictions_before[number] = found
-        return self._predictions_before[number]
+    def _abstract_state(self, mesh: Mesh | AbstractMesh) -> TrainState:
+        model = build_model(self.config)
+        # Of any length: its state has the same arrays.
+        rule = make_optimizer(self._optimizer, 10**9, model.abstract())
+        return abstract_state(mesh, model, rule, self._optimizer)
 
-    def _state(self, mesh: Mesh | AbstractMesh) -> TrainState:
-        sizes = tuple(mesh.shape.values())
-        if sizes not in self._states:
-            model = build_model(self.config)
-            # Of any length: its state has the same arrays.
-            rule = make_optimizer(self._optimizer, 10**9, model.abstract())
-            found = abstract_state(mesh, model, rule, self._optimizer)
-            self._states[sizes] = found
-        return self._states[sizes]
 
-    def _kept(self, number: int, remat: str) -> Kept:
-        if (number, remat) not in self._kept_before:
-            found = self._traced(self._runs[number], remat)
-            self._kept_before[number, remat] = found
-        return self._kept_before[number, remat]
-
-    def _traced(self, run: ObjectiveRun, remat: str) -> Kept:
-        config = self.config.replace(remat=remat, attention_backend="xla")
-        if self.config.attention_backend != "xla":
-            # No other keeps scores, and this one is traced whatever the device.
-            config = config.replace(attention_backend="chunked")
-        try:
-            one, two = (_residuals(config, run, rows) for rows in (1, 2))
-        except Refused:
-            # Rows that are not cut into blocks: with the scores, which is too much.
-            config = config.replace(attention_backend="xla")
-            one, two = (_residuals(config, run, rows) for rows in (1, 2))
-        whole = split = 0.0
-        # What does not grow with the rows is no activation: parameters, and what is made of them.
-        for few, many in zip(one, two, strict=True):
-            size = _bytes(many) - _bytes(few)
-            if {config.heads, config.ffn} & {*few.shape}:
-                split += size
-            else:
-                whole += size
-        return Kept(whole, split)
+def _kept(config: ModelConfig, run: ObjectiveRun, remat: str) -> Kept:
+    """What the forward pass of an objective keeps of a row."""
+    # No backend but "xla" keeps scores, and "chunked" is traced whatever the device.
+    backend = "xla" if config.attention_backend == "xla" else "chunked"
+    config = config.replace(remat=remat, attention_backend=backend)
+    try:
+        one, two = (_residuals(config, run, rows) for rows in (1, 2))
+    except Refused:
+        # Rows that are not cut into blocks: with the scores, which is too much.
+        config = config.replace(attention_backend="xla")
+        one, two = (_residuals(config, run, rows) for rows in (1, 2))
+    whole = split = 0.0
+    # What does not grow with the rows is no activation: parameters, and what is made of them.
+    for few, many in zip(one, two, strict=True):
+        size = _bytes(many) - _bytes(few)
+        if {config.heads, config.ffn} & {*few.shape}:
+            split += size
+        else:
+            whole += size
+    return Kept(whole, split)
 
 
 def predictions_of_row(run: ObjectiveRun) -> int:
@@ -227,15 +209,15 @@ def predictions_of_row(run: ObjectiveRun) -> int:
     return shapes["input_ids"][1]
 
 
-def chunk_of(run: ObjectiveRun, asked: int | None) -> int:
+def chunk_of(run: ObjectiveRun, requested: int | None) -> int:
     """Predictions of a chunk of its loss, 0: all at once. asked: in place of the objective's."""
     own = getattr(run.objective, "chunk", None)
     # One that has none is not cut.
     if own is None:
         return 0
-    if asked is None:
+    if requested is None:
         return own
-    return asked
+    return requested
 
 
 def _rows(run: ObjectiveRun, rows: int) -> dict[str, jax.ShapeDtypeStruct]:

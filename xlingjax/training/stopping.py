@@ -79,10 +79,10 @@ class Stopping:
             )
         names = [one.name for one in evaluators if not one.at_end]
         if self.evaluator not in names:
-            there = ", ".join(names) or "none: set HELDOUT_TEXT or DEV_FILES"
+            known = ", ".join(names) or "none: set HELDOUT_TEXT or DEV_FILES"
             raise UserError(
                 f"{what}: STOP_METRIC={self._config.metric} is of no evaluator of this run (there"
-                f" is {there}); correct it, or set PATIENCE=0"
+                f" is {known}); correct it, or set PATIENCE=0"
             )
 
     @property
@@ -104,11 +104,11 @@ class Stopping:
         """values: of the evaluator, measured before the first step. Raises UserError where the
         metric is not among them."""
         metric = self._config.metric
-        there = flatten({self.evaluator: values})
-        if metric not in there:
+        known = flatten({self.evaluator: values})
+        if metric not in known:
             raise UserError(
                 f"STOP_METRIC={metric}: evaluator {self.evaluator} does not give it; there is"
-                f" {', '.join(sorted(there))}"
+                f" {', '.join(sorted(known))}"
             )
 
     def recall(self, workdir: Path, step: int) -> None:
@@ -179,9 +179,9 @@ class Stopping:
 
 def _evaluated(workdir: Path, step: int, name: str) -> list[tuple[int, Mapping[str, Any]]]:
     """(step, values) of an evaluator up to `step`."""
-    found = []
+    evaluations = []
     # When a run stops goes by them, so none is passed over.
     for record in read_lines(workdir / "evaluations.jsonl", EVALUATION):
         if record["name"] == name and record["step"] <= step:
-            found.append((record["step"], record["values"]))
-    return found
+            evaluations.append((record["step"], record["values"]))
+    return evaluations
