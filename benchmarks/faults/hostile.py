@@ -110,7 +110,7 @@ def _zipped_pickle(place: Place, folder: Path) -> None:
 
 @case(GROUP, "`import` of a model_state.pdparams with a program", "array")
 def _paddle(place: Place) -> Said:
-    from xlingjax.convert.formats.paddle import open_arrays
+    from xlingjax.convert.formats.checkpoints import open_arrays
 
     path = place.root / "model_state.pdparams"
     write(path, pickle.dumps({"a": Program(place.root / "ran")}))

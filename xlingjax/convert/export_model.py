@@ -10,7 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from xlingjax.convert.formats import hugging_face, parity, parity_of_texts, sentence_transformers
+from xlingjax.convert.formats import hugging_face, parity, sentence_transformers
 from xlingjax.convert.formats.exported import (
     BESIDE,
     DESCRIPTION,
@@ -23,11 +23,15 @@ from xlingjax.convert.formats.exported import (
     restored,
     without_beside,
 )
-from xlingjax.convert.formats.generation_config import generation_config
 from xlingjax.convert.formats.hugging_face import OURS, TOKENIZER_OF_RUN
+from xlingjax.convert.formats.language_tokens import (
+    Writing,
+    direction_of,
+    generation_config,
+    writing_of,
+)
 from xlingjax.convert.formats.names import OF_WORDS
 from xlingjax.convert.formats.tokenizer_json import tokenizer_files
-from xlingjax.convert.formats.writing_languages import Writing, direction_of, writing_of
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
 from xlingjax.inference.run import TrainedRun, open_run
@@ -296,9 +300,7 @@ def _compare_texts(
     writing: Writing,
 ) -> str:
     plain, known = without_beside(config, params, made)
-    return parity_of_texts.compare_texts(
-        folder, plain, known, vocabulary, writing.starts, writing.tokens
-    )
+    return parity.compare_texts(folder, plain, known, vocabulary, writing.starts, writing.tokens)
 
 
 def _write_card(

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from xlingjax.convert.formats.sentencepiece_model import with_sentencepiece
+from xlingjax.convert.formats.tokenizer_json import with_sentencepiece
 from xlingjax.convert.vocabulary_rows import Rows, Texts, moved, rows_between
 from xlingjax.data.vocabulary import surgery
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary

@@ -49,15 +49,6 @@ def below(ours: str, theirs: str, modules: Mapping[str, str]) -> dict[str, str]:
     return {f"{ours}{name}": f"{theirs}{other}" for name, other in modules.items()}
 
 
-def with_classifier(
-    modules: Mapping[str, str], classifiers: Mapping[str, Mapping[str, str]], config: ModelConfig
-) -> Names:
-    """The table of a model that may have one of a family's classifiers."""
-    if not config.num_labels:
-        return Names(modules)
-    return Names({**modules, **classifiers[config.classifier]})
-
-
 @dataclasses.dataclass(frozen=True)
 class Place:
     """A parameter of ours, and the tensors that it is there."""
