@@ -3,30 +3,31 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
+import json
 import shutil
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from xlingjax.data.clean import duplicates, steps
-from xlingjax.data.clean.engine import Engine, engine
-from xlingjax.data.clean.extras import package
-from xlingjax.data.clean.identification import PACKAGED, identifier
-from xlingjax.data.clean.language_model import is_kenlm, kenlm_scorer, limits
+from xlingjax.data.beam import NO_RUNNER, pipeline_options
+from xlingjax.data.clean.models import PACKAGED, identifier, is_kenlm, kenlm_scorer
+from xlingjax.data.clean.packages import package
 from xlingjax.data.clean.parts import Part, find_parts
+from xlingjax.data.clean.pipeline import Work, read_record, run_steps, write_record
 from xlingjax.data.clean.settings import CleanSettings
-from xlingjax.data.clean.work import DROPS, Work, read_array, read_record, write_record
 from xlingjax.data.text_files import content_hash
 from xlingjax.errors import UserError
 from xlingjax.runtime.claim import IN_USE
-from xlingjax.workflows.clean_report import COLUMNS, table
 
-REPORT = "report.json"
+STEPS = (
+    *("empty", "characters", "length", "tokens", "script", "copies", "ratio", "identify"),
+    *("exact", "near", "perplexity"),
+)
+"""In their order: a line is counted by the first that leaves it out."""
+COLUMNS = ("in", "sentences", *STEPS, "out", "documents")
+Counts = Mapping[str, Mapping[str, int]]
 
 
 @dataclass(frozen=True)
@@ -42,22 +43,28 @@ class CleanRequest:
     """Beam's own options."""
 
 
-def clean(request: CleanRequest, tell: Callable[[str], None] = print) -> dict[str, dict[str, int]]:
+def clean(request: CleanRequest, tell: Callable[[str], None] = print) -> Counts:
     """{language or pair: counts}, which OUTPUT/report.json holds too. An interrupted cleaning goes
     on when it is called again; parts that are finished are kept.
 
     Raises UserError, before anything is read: no or unreadable input, a package that a step needs,
     a language that a step does not know, an output of another cleaning.
     """
-    settings = request.settings
-    runner = engine(request.runner, request.workers, request.beam)
+    options = None
+    if request.runner != NO_RUNNER:
+        options = pipeline_options(request.runner, request.workers, request.beam)
+    elif request.beam:
+        raise UserError(
+            f"--runner {NO_RUNNER} is one process without Beam, and has none of its options"
+            f" ({request.beam[0]})"
+        )
     parts = find_parts(request.mono, request.parallel, request.wikipedia)
-    require_steps(settings, parts)
-    work = Work(Path(request.output), settings)
-    made_of = _made_of(settings, parts)
-    report = work.output / REPORT
+    _require_steps(request.settings, parts)
+    work = Work(Path(request.output), request.settings, options)
+    made_of = _made_of(request.settings, parts)
+    report = work.output / "report.json"
     if report.exists():
-        finished = read_record(report, ("made_of", "texts"))
+        finished = read_record(report)
         _require_same(work, finished["made_of"], made_of)
         return finished["texts"]
     begun = work.folder / "begun.json"
@@ -66,63 +73,15 @@ def clean(request: CleanRequest, tell: Callable[[str], None] = print) -> dict[st
     elif work.output.exists() and {path.name for path in work.output.iterdir()} - {IN_USE}:
         raise UserError(f"--output {work.output}: there are other files; give a new folder")
     write_record(begun, made_of)
-    _run(work, runner, parts, tell)
-    texts = _sums(work, parts)
+    run_steps(work, parts, scorer_of, tell)
+    sums: dict[str, Counter[str]] = {}
+    for part in parts:
+        counts = sums.setdefault(part.name, Counter())
+        counts.update(read_record(work.file("output", part.number, ".json")))
+    texts = {name: {column: counts[column] for column in COLUMNS} for name, counts in sums.items()}
     write_record(report, {"texts": texts, "made_of": made_of})
     shutil.rmtree(work.folder)
     return texts
-
-
-def _run(work: Work, runner: Engine, parts: Sequence[Part], tell: Callable[[str], None]) -> None:
-    settings = work.settings
-    tell(f"lines of {len(parts)} files")
-    runner.each(work, functools.partial(steps.write_lines, work), parts)
-    if settings.exact and not _all_done(work, "exact", parts):
-        tell("repetitions")
-        runner.group(
-            work, steps.exact_keys, steps.exact_repetitions, steps.write_dropped_lines, parts
-        )
-    if settings.near is not None and not _all_done(work, "near", parts):
-        tell("near repetitions")
-        runner.each(work, functools.partial(steps.write_signatures, work), parts)
-        runner.group(
-            work,
-            steps.near_keys,
-            steps.near_repetitions,
-            steps.write_dropped_units,
-            parts,
-            duplicates.BANDS,
-        )
-    ranges: dict[str, list[tuple[float, float]]] = {}
-    if settings.language_models:
-        tell("perplexities")
-        score = functools.partial(steps.write_perplexities, work, scorer_of)
-        runner.each(work, score, parts)
-        ranges = _ranges(work, parts)
-    tell("output")
-    write = functools.partial(steps.write_output, work, ranges)
-    runner.each(work, write, parts)
-
-
-def _all_done(work: Work, step: str, parts: Sequence[Part]) -> bool:
-    return all(work.file(step, part, ".npy").exists() for part in parts)
-
-
-def _ranges(work: Work, parts: Sequence[Part]) -> dict[str, list[tuple[float, float]]]:
-    """Of the perplexities that stay, by language: percentiles are those of all of its parts."""
-    settings = work.settings
-    ranges = {}
-    for language, _ in settings.language_models:
-        values = []
-        for part in parts:
-            if part.name == language:
-                values.append(read_array(work.file("perplexity", part, ".npy")))
-        together = np.concatenate(values)
-        # Nothing is left of this language, and nothing has to be kept.
-        if not len(together):
-            together = np.ones(1)
-        ranges[language] = limits(together, settings.keep, settings.percentiles)
-    return ranges
 
 
 def scorer_of(path: str, language: str):
@@ -135,25 +94,22 @@ def scorer_of(path: str, language: str):
     return run_scorer(path, language)
 
 
-# --- Before anything is read ----------------------------------------------------------------------
-
-
-def require_steps(settings: CleanSettings, parts: Sequence[Part]) -> None:
+def _require_steps(settings: CleanSettings, parts: Sequence[Part]) -> None:
     """Raises UserError: a package that a step needs, a language that it does not know, a model that
     cannot be read."""
-    languages = sorted({code for part in parts for code in part.languages})
     monolingual = {part.name for part in parts if not part.is_pair}
-    if any(isinstance(part.source, Path) for part in parts):
-        package("mwxml", "--wikipedia")
-        package("mwparserfromhell", "--wikipedia")
-    if settings.sentences and monolingual:
-        package("sentencex", "splitting sentences")
-    if settings.punctuation:
-        package("sacremoses", "--punctuation")
-    if settings.near is not None:
-        package("datasketch", "near duplicates")
+    needs = {
+        "mwxml": ("--wikipedia", any(isinstance(part.source, Path) for part in parts)),
+        "mwparserfromhell": ("--wikipedia", any(isinstance(part.source, Path) for part in parts)),
+        "sentencex": ("splitting sentences", settings.sentences and monolingual),
+        "sacremoses": ("--punctuation", settings.punctuation),
+        "datasketch": ("near duplicates", settings.near is not None),
+    }
+    for name, (step, needed) in needs.items():
+        if needed:
+            package(name, step)
     if settings.identify is not None:
-        for language in languages:
+        for language in sorted({code for part in parts for code in part.languages}):
             identifier(settings.identify).require(language)
     for language, path in settings.language_models:
         if language not in monolingual:
@@ -165,33 +121,29 @@ def require_steps(settings: CleanSettings, parts: Sequence[Part]) -> None:
 
 def _made_of(settings: CleanSettings, parts: Sequence[Part]) -> dict[str, Any]:
     """All that the output depends on, as JSON gives it back."""
-    files = {}
-    for _, path in settings.language_models:
-        if is_kenlm(path):
-            files[path] = content_hash(path)
-    if settings.identify is not None and settings.identify != PACKAGED:
-        files[settings.identify] = content_hash(settings.identify)
-    values = {}
-    for name, value in dataclasses.asdict(settings).items():
-        if isinstance(value, tuple):
-            value = [list(one) if isinstance(one, tuple) else one for one in value]
-        values[name] = value
-    return {
-        "settings": values,
-        "models": files,
+    models = [path for _, path in settings.language_models if is_kenlm(path)]
+    if settings.identify not in (None, PACKAGED):
+        models.append(settings.identify)
+    made_of = {
+        "settings": dataclasses.asdict(settings),
+        "models": {path: content_hash(path) for path in models},
         "input": [[part.name, part.shown(), part.hash()] for part in parts],
     }
+    return json.loads(json.dumps(made_of))
 
 
 def _require_same(work: Work, begun: Any, now: Any) -> None:
     """Raises UserError where the folder is of another cleaning."""
-    differ = [
-        name for name, value in now["settings"].items() if begun["settings"].get(name) != value
-    ]
-    if begun["models"] != now["models"]:
-        differ.append("models")
-    if [entry[2] for entry in begun["input"]] != [entry[2] for entry in now["input"]]:
-        differ.append("input")
+    try:
+        differ = [
+            name for name, value in now["settings"].items() if begun["settings"].get(name) != value
+        ]
+        if begun["models"] != now["models"]:
+            differ.append("models")
+        if [entry[2] for entry in begun["input"]] != [entry[2] for entry in now["input"]]:
+            differ.append("input")
+    except (KeyError, TypeError, AttributeError, IndexError):
+        differ = ["records, which are damaged"]
     if differ:
         raise UserError(
             f"--output {work.output} is of a cleaning with other {', '.join(differ)}: give another"
@@ -199,18 +151,7 @@ def _require_same(work: Work, begun: Any, now: Any) -> None:
         )
 
 
-# --- Counts ---------------------------------------------------------------------------------------
-
-
-def _sums(work: Work, parts: Sequence[Part]) -> dict[str, dict[str, int]]:
-    texts: dict[str, Counter[str]] = {}
-    for part in parts:
-        counts = texts.setdefault(part.name, Counter())
-        counts.update(read_record(work.file("output", part, ".json")))
-    return {name: {column: counts[column] for column in COLUMNS} for name, counts in texts.items()}
-
-
-def summary(request: CleanRequest, texts: dict[str, dict[str, int]]) -> str:
+def summary(request: CleanRequest, texts: Counts) -> str:
     """For the terminal: the table, and how the output is read."""
     output = Path(request.output)
     lines = [table(texts), ""]
@@ -220,4 +161,18 @@ def summary(request: CleanRequest, texts: dict[str, dict[str, int]]) -> str:
     return "\n".join(lines)
 
 
-assert set(DROPS) < set(COLUMNS)
+def table(texts: Counts) -> str:
+    """A line per language and pair; steps that left nothing out have no column."""
+    columns = []
+    for column in COLUMNS:
+        if column not in STEPS or any(counts[column] for counts in texts.values()):
+            columns.append(column)
+    rows = [["text", *columns]]
+    for name, counts in texts.items():
+        rows.append([name, *[f"{counts[column]:,}" for column in columns]])
+    widths = [max(map(len, cells)) for cells in zip(*rows, strict=True)]
+    lines = []
+    for first, *rest in rows:
+        numbers = [cell.rjust(width) for cell, width in zip(rest, widths[1:], strict=True)]
+        lines.append("  ".join([first.ljust(widths[0]), *numbers]))
+    return "\n".join(lines)

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from xlingjax.data.clean.extras import package
+from xlingjax.data.clean.packages import package
 from xlingjax.data.text_files import open_bytes
 from xlingjax.errors import UserError
 
