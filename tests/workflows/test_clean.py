@@ -17,7 +17,7 @@ from xlingjax.data.check import check
 from xlingjax.data.clean.settings import CleanSettings
 from xlingjax.data.sources import find_pairs, find_text
 from xlingjax.errors import UserError
-from xlingjax.workflows.clean import CleanRequest, clean
+from xlingjax.workflows.files.clean import CleanRequest, clean
 
 for name in ("mwxml", "mwparserfromhell", "sentencex", "datasketch"):
     pytest.importorskip(name)

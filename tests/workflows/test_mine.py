@@ -20,7 +20,7 @@ from xlingjax.data.vocabulary.training import train_vocabulary
 from xlingjax.inference import vector_files
 from xlingjax.model.build import build_model
 from xlingjax.model.config import preset
-from xlingjax.workflows import mine as workflow
+from xlingjax.workflows.files import mine as workflow
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -89,7 +89,7 @@ def scorer_of(path: str, language: str):
     if is_kenlm(path):
         return kenlm_scorer(path)
     # JAX takes seconds to import, in each process of a runner.
-    from xlingjax.workflows.clean_model import run_scorer
+    from xlingjax.workflows.files.clean_model import run_scorer
 
     return run_scorer(path, language)
 

@@ -12,7 +12,7 @@ from xlingjax.errors import UserError
 from xlingjax.evaluation import word_embeddings
 from xlingjax.inference.run import open_run
 from xlingjax.runtime.files import require_apart, write_text
-from xlingjax.workflows.encode import write
+from xlingjax.workflows.files.encode import write
 
 
 def words(

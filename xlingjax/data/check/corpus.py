@@ -7,13 +7,16 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from xlingjax.data.check_sizes import pair_sizes, text_sizes
+from xlingjax.data.blocks import pair_blocks, text_blocks
+from xlingjax.data.check.findings import Findings, counted_lines
 from xlingjax.data.compressed import ENDINGS, open_bytes
 from xlingjax.data.file_names import file_format
-from xlingjax.data.findings import Findings, counted_lines
 from xlingjax.data.languages import spelled_twice, standard_code, twice
+from xlingjax.data.left_out import LeftOut
 from xlingjax.data.other_formats import doubts, is_header
 from xlingjax.data.overlap import HeldOut, Overlap, normalised
+from xlingjax.data.row_plans import side_bases
+from xlingjax.data.rows import Rows, pair_rows, stream_rows
 from xlingjax.data.sampling import Sampling, sampling_table
 from xlingjax.data.scripts import letters_in, main_script, script_of_language
 from xlingjax.data.sources import find_pairs, find_text
@@ -65,20 +68,20 @@ def check(
         findings.add("warning", Path(file), None, message)
     if vocabulary is None:
         return findings
-    good_files = [*good_texts]
-    for pair in good_pairs:
-        good_files += pair.sides
+    good_files = [*good_texts, *(side for pair in good_pairs for side in pair.sides)]
     _check_pieces(good_files, vocabulary, findings)
     sizes = {
-        "text": text_sizes(good_texts, vocabulary, length),
-        "pairs": pair_sizes(good_pairs, vocabulary, findings, length, max_pieces),
+        "text": _text_sizes(good_texts, vocabulary, length),
+        "pairs": _pair_sizes(good_pairs, vocabulary, findings, length, max_pieces),
     }
-    if sampling is None:
-        sampling = Sampling()
-    for name, sizes_of_kind in sizes.items():
-        table = _sampling_table(sizes_of_kind, sampling, batch)
-        if table:
-            findings.tables[name] = table
+    sampling = sampling or Sampling()
+    for name, of_kind in sizes.items():
+        # Epochs are a division by rows. A run refuses such text, and the check has said why.
+        of_kind = {code: size for code, size in of_kind.items() if size["rows"]}
+        if of_kind:
+            unit = "tokens" if sampling.counts == "tokens" else "sentences"
+            shares = sampling.shares({code: size[unit] for code, size in of_kind.items()})
+            findings.tables[name] = sampling_table(of_kind, shares, rows_per_step=batch)
     return findings
 
 
@@ -108,13 +111,11 @@ def _check_languages(texts: Sequence[Text], pairs: Sequence[Pair], findings: Fin
         findings.add("error", file_of[codes[-1]], None, twice(codes))
     for codes in spelled_twice(file_of, macro=True):
         if codes not in certain:
-            findings.add(
-                "warning",
-                file_of[codes[-1]],
-                None,
+            message = (
                 f"{' and '.join(codes)} may be one language,"
-                f" {standard_code(codes[0], macro=True)}; if they are, give both one code",
+                f" {standard_code(codes[0], macro=True)}; if they are, give both one code"
             )
+            findings.add("warning", file_of[codes[-1]], None, message)
 
 
 def _as_what(text: Text) -> str:
@@ -128,11 +129,10 @@ def _as_what(text: Text) -> str:
         how = f"a table, column {text.column + 1}"
     else:
         how = f"a table, column {text.column!r}"
-    encoding = "UTF-8"
     if path.suffix in ENDINGS:
         how += f", {path.suffix}"
     with open_bytes(path) as file:
-        encoding = wide_encoding(file.read(4)) or encoding
+        encoding = wide_encoding(file.read(4)) or "UTF-8"
     return f"{text.language}, {how}, {encoding}"
 
 
@@ -182,29 +182,27 @@ def _check_text(text: Text, findings: Findings) -> bool:
         return False
     if doubt := doubts(text.path, lines):
         findings.add("warning", text.path, None, doubt)
-    _check_length(text, numbered, findings)
-    _check_line_ends(text, numbered, findings)
+    _check_lines(text, numbered, findings)
     _check_repeats(text.path, numbered, findings)
     _check_script(text, numbered, findings)
     _check_overlap((text.language,), ((line,) for _, line in numbered), findings)
     return True
 
 
-def _check_length(text: Text, numbered: Sequence[tuple[int, str]], findings: Findings) -> None:
-    long = [number for number, line in numbered if len(line) > LONG_LINE]
-    if long:
-        message = f"{counted_lines(long)} of over {LONG_LINE:,} characters; one sentence per line"
-        findings.add("warning", text.path, long[0], message)
-
-
-def _check_line_ends(text: Text, numbered: Sequence[tuple[int, str]], findings: Findings) -> None:
-    within = [number for number, line in numbered if "\r" in line]
-    if within:
-        message = (
-            f"{counted_lines(within)} with a CR within, which ends no line here; if it should, `tr"
-            " '\\r' '\\n'`"
-        )
-        findings.add("warning", text.path, within[0], message)
+def _check_lines(text: Text, numbered: Sequence[tuple[int, str]], findings: Findings) -> None:
+    for is_odd, message in (
+        (
+            lambda line: len(line) > LONG_LINE,
+            f"of over {LONG_LINE:,} characters; one sentence per line",
+        ),
+        (
+            lambda line: "\r" in line,
+            "with a CR within, which ends no line here; if it should, `tr '\\r' '\\n'`",
+        ),
+    ):
+        odd = [number for number, line in numbered if is_odd(line)]
+        if odd:
+            findings.add("warning", text.path, odd[0], f"{counted_lines(odd)} {message}")
 
 
 def _check_repeats(path: Path, numbered: Sequence[tuple[int, Any]], findings: Findings) -> None:
@@ -214,10 +212,8 @@ def _check_repeats(path: Path, numbered: Sequence[tuple[int, Any]], findings: Fi
         if line in seen:
             repeated.append(number)
         seen.add(line)
-    if repeated:
-        _add_share(
-            findings, "repeated", path, repeated, len(numbered), "repeated from an earlier line"
-        )
+    what = "repeated from an earlier line"
+    _add_share(findings, "repeated", path, repeated, len(numbered), what)
 
 
 def _check_script(text: Text, numbered: Sequence[tuple[int, str]], findings: Findings) -> None:
@@ -237,11 +233,10 @@ def _check_script(text: Text, numbered: Sequence[tuple[int, str]], findings: Fin
 def _add_share(
     findings: Findings, kind: str, path: Path, lines: Sequence[int], total: int, what: str
 ) -> None:
-    severity = "note"
-    if len(lines) > MANY[kind] * total:
-        severity = "warning"
-    message = f"{what}: {counted_lines(lines)} ({len(lines) / total:.1%})"
-    findings.add(severity, path, lines[0], message)
+    if lines:
+        severity = "warning" if len(lines) > MANY[kind] * total else "note"
+        message = f"{what}: {counted_lines(lines)} ({len(lines) / total:.1%})"
+        findings.add(severity, path, lines[0], message)
 
 
 def _check_pair(pair: Pair, findings: Findings) -> bool:
@@ -261,35 +256,26 @@ def _check_pair(pair: Pair, findings: Findings) -> bool:
     if len(first) != len(second):
         findings.add("error", path, None, str(pair.mismatch(len(first), len(second))))
         return False
-    numbered: list[tuple[int, tuple[str, str]]] = []
-    numbered_first = []
-    numbered_second = []
-    one_sided = []
-    for number, (x, y) in enumerate(zip(first, second, strict=True), 1):
-        # Lines empty on both sides part documents, so they are no fault.
-        if x and y:
-            numbered.append((number, (x, y)))
-            numbered_first.append((number, x))
-            numbered_second.append((number, y))
-        elif x or y:
-            one_sided.append(number)
+    both = list(enumerate(zip(first, second, strict=True), 1))
+    # Lines empty on both sides part documents, so they are no fault.
+    numbered = [(number, sides) for number, sides in both if all(sides)]
+    one_sided = [number for number, sides in both if any(sides) and not all(sides)]
     if not numbered:
         findings.add("error", path, None, f"no pair of {'-'.join(pair.languages)} text in it")
         return False
-    if one_sided:
-        _add_share(
-            findings, "empty", path, one_sided, len(first), "text on one side only, left out"
-        )
-    same = [(number, x) for number, (x, y) in numbered if x == y]
-    copied = [number for number, text in same if _has_letters(text)]
-    if copied:
-        _add_share(findings, "copied", path, copied, len(numbered), "the same on both sides")
-    for side, lines in ((pair.first, numbered_first), (pair.second, numbered_second)):
-        _check_length(side, lines, findings)
-        _check_line_ends(side, lines, findings)
+    what = "text on one side only, left out"
+    _add_share(findings, "empty", path, one_sided, len(first), what)
+    copied = []
+    for number, (x, y) in numbered:
+        # A number or a sign is rightly the same in both languages.
+        if x == y and any(map(str.isalpha, x)):
+            copied.append(number)
+    _add_share(findings, "copied", path, copied, len(numbered), "the same on both sides")
+    for i, side in enumerate(pair.sides):
+        _check_lines(side, [(number, sides[i]) for number, sides in numbered], findings)
     _check_repeats(path, numbered, findings)
     _check_swapped(pair, numbered, findings)
-    _check_overlap(pair.languages, (both for _, both in numbered), findings)
+    _check_overlap(pair.languages, (sides for _, sides in numbered), findings)
     return True
 
 
@@ -311,11 +297,6 @@ def _check_overlap(
             findings.overlap.see(languages, tuple(map(normalised, sides)))
 
 
-def _has_letters(line: str) -> bool:
-    # A number or a sign is rightly the same in both languages.
-    return any(character.isalpha() for character in line)
-
-
 def _check_swapped(
     pair: Pair, numbered: Sequence[tuple[int, tuple[str, str]]], findings: Findings
 ) -> None:
@@ -333,11 +314,8 @@ def _check_swapped(
             swapped.append(number)
     if not swapped:
         return
-    severity = "warning"
-    if len(swapped) > len(numbered) / 2:
-        # More than half: the names of the files are
-        # swapped, and every row would bear wrong languages.
-        severity = "error"
+    # More than half: the names of the files are swapped, and every row would bear wrong languages.
+    severity = "error" if len(swapped) > len(numbered) / 2 else "warning"
     codes = " and ".join(pair.languages)
     message = f"{codes} look swapped in {counted_lines(swapped)} of {len(numbered):,}"
     findings.add(severity, pair.first.path, swapped[0], message)
@@ -353,31 +331,65 @@ def _check_pieces(texts: Sequence[Text], vocabulary: Vocabulary, findings: Findi
         findings.cache_bytes += sum(file.lines) * LENGTH_BYTES
         # The `</s>` behind each sentence is no piece of it.
         pieces[text.language] += tokens - sum(file.sentences)
-        unknown_ids = 0
-        for shard in file.shards():
-            unknown_ids += int((shard.ids == vocabulary.unk_id).sum())
-        unknown[text.language] += unknown_ids
-        rate = 0.0
-        if tokens:
-            rate = unknown_ids / tokens
-        if rate > MANY["unknown"]:
-            message = f"{rate:.1%} of the pieces are unknown to the vocabulary"
+        ids = sum(int((shard.ids == vocabulary.unk_id).sum()) for shard in file.shards())
+        unknown[text.language] += ids
+        if ids > MANY["unknown"] * tokens:
+            message = f"{ids / tokens:.1%} of the pieces are unknown to the vocabulary"
             findings.add("warning", text.path, None, message)
     # Over all files of a language, since that is what a run reads of it.
     for code in sorted(pieces):
         findings.unknown_rate[code] = unknown[code] / max(pieces[code], 1)
 
 
-def _sampling_table(
-    sizes: dict[str, dict[str, Any]], sampling: Sampling, batch: int
-) -> list[dict[str, Any]]:
-    """The table that a run prints, of the languages that fill at least a row."""
-    # Epochs are a division by rows. A run refuses such text, and the check has said why.
-    sizes = {code: size for code, size in sizes.items() if size["rows"]}
-    if not sizes:
-        return []
-    unit = "sentences"
-    if sampling.counts == "tokens":
-        unit = "tokens"
-    shares = sampling.shares({code: size[unit] for code, size in sizes.items()})
-    return sampling_table(sizes, shares, rows_per_step=batch)
+# --- How much of it a run would read --------------------------------------------------------------
+
+
+def _text_sizes(
+    texts: Sequence[Text], vocabulary: Vocabulary, length: int
+) -> dict[str, dict[str, Any]]:
+    """{language: sentences, tokens and rows} of a run on the texts."""
+    # As the rows of a run: in layout "xlm" the `</s>`
+    # before a text opens it, and no column is needed.
+    bos = vocabulary.bos_id != vocabulary.eos_id
+    sizes = {}
+    for language in sorted({text.language for text in texts}):
+        of_language = [text for text in texts if text.language == language]
+        # The ids of a block begin with a `</s>`, hence 1.
+        records = text_blocks(of_language, vocabulary).each()
+        sizes[language] = _total(stream_rows(block, 1, length, bos=bos) for block in records)
+    return sizes
+
+
+def _pair_sizes(
+    pairs: Sequence[Pair], vocabulary: Vocabulary, findings: Findings, length: int, max_pieces: int
+) -> dict[str, dict[str, Any]]:
+    """{pair of languages: sentences, tokens and rows} of a run on the pairs; pairs that no row has
+    room for are a finding."""
+    sizes = {}
+    for languages in sorted({pair.languages for pair in pairs}):
+        # All files of two languages together, as a run reads them.
+        of_languages = [pair for pair in pairs if pair.languages == languages]
+        text = pair_blocks(of_languages, vocabulary)
+        rows = [
+            pair_rows(block, side_bases(block), length, max_pieces=max_pieces)
+            for block in text.each()
+        ]
+        sizes[text.name] = _total(rows)
+        # Lines empty on a side have a finding of their own and are not counted again.
+        left_out = sum((of_block.left_out for of_block in rows), LeftOut())
+        if left_out.left:
+            severity = "error" if left_out.left == left_out.pairs else "note"
+            message = (
+                f"{left_out.left:,} of {left_out.pairs:,} {text.name} pairs are longer than"
+                f" {max_pieces} pieces a side or {length} tokens and are left out"
+            )
+            findings.add(severity, of_languages[0].first.path, None, message)
+    return sizes
+
+
+def _total(rows: Iterable[Rows]) -> dict[str, Any]:
+    """The sizes of all blocks of a text."""
+    total: Counter[str] = Counter()
+    for of_block in rows:
+        total.update(of_block.sizes)
+    return dict(total)

@@ -32,10 +32,8 @@ class Finding:
         # The message of a UserError names its place itself.
         if self.message.startswith(self.file):
             return f"{self.severity:<8} {self.message}"
-        where = self.file
-        if self.line:
-            where = f"{self.file}, line {self.line}"
-        return f"{self.severity:<8} {where}: {self.message}"
+        line = f", line {self.line}" if self.line else ""
+        return f"{self.severity:<8} {self.file}{line}: {self.message}"
 
 
 @dataclass
@@ -97,31 +95,20 @@ class Findings:
 
     def _total(self) -> str:
         """What was read of all files together."""
-        files = "1 file"
-        if len(self.read) != 1:
-            files = f"{len(self.read):,} files"
         lines = sum(lines for _, lines in self.read.values())
-        codes = ", ".join(sorted(self.languages))
-        return f"read {files}, {counted_lines(lines)}, in {codes or 'no language'}"
+        codes = ", ".join(sorted(self.languages)) or "no language"
+        return f"read {_counted(len(self.read), 'file')}, {counted_lines(lines)}, in {codes}"
 
     def _counts(self) -> str:
         """How many findings of each severity: "1 error, 0 warnings, 2 notes"."""
         counts = Counter(item.severity for item in self.items)
-        parts = []
-        for severity in SHOWN:
-            count = counts[severity]
-            ending = "s"
-            if count == 1:
-                ending = ""
-            parts.append(f"{count} {severity}{ending}")
-        return ", ".join(parts)
+        return ", ".join(_counted(counts[severity], severity) for severity in SHOWN)
 
 
 def counted_lines(lines: int | Sequence[int]) -> str:
     """lines: how many, or their numbers."""
-    count = lines
-    if not isinstance(count, int):
-        count = len(count)
-    if count == 1:
-        return "1 line"
-    return f"{count:,} lines"
+    return _counted(lines if isinstance(lines, int) else len(lines), "line")
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count:,} {what}{'' if count == 1 else 's'}"

@@ -14,7 +14,7 @@ from xlingjax.report import attention, html
 from xlingjax.report.inspector import write_page
 from xlingjax.report.terminal import print_table
 from xlingjax.training.run_record import read_run_record
-from xlingjax.workflows.encode import language_of
+from xlingjax.workflows.files.encode import language_of
 
 
 def _restart_at_the_second(record: Mapping[str, Any]) -> bool:

@@ -22,13 +22,21 @@ from xlingjax.data.text_files import content_hash, open_bytes, plain_name, read_
 from xlingjax.errors import UserError
 from xlingjax.inference.generate import Generator
 from xlingjax.runtime.files import require_file, require_folder, write_json
-from xlingjax.runtime.records import ANY, read_record
 from xlingjax.runtime.signals import stopped_by
-from xlingjax.workflows.translate import opened
-from xlingjax.workflows.translate_input import chunks, texts
-from xlingjax.workflows.translate_output import Partial, differences, made_with, shown
-from xlingjax.workflows.translate_progress import Meter
-from xlingjax.workflows.translate_request import Request, apart
+from xlingjax.workflows.files.translate import (
+    Meter,
+    Partial,
+    Request,
+    apart,
+    chunks,
+    made_with,
+    opened,
+    require_same,
+    shown,
+    texts,
+    writing,
+    written_for,
+)
 
 LINES = 65536
 MADE_WITH = "made_with.json"
@@ -62,11 +70,14 @@ def write_parts(request: Request, corpus: Corpus) -> None:
     outputs = _outputs(request, corpus)
     generator, source = opened(request)
     folder = Path(f"{os.path.normpath(str(request.output))}.parts")
-    record = _record(request, corpus, source)
-    _require_same(folder, record)
-    parts: list[list[Part]] = []
-    for path in corpus.inputs:
-        parts.append(_parts_of(path, folder, corpus.lines))
+    # All that the parts depend on.
+    record = made_with(request, source, corpus.inputs[0]) | {
+        "input": [content_hash(path) for path in corpus.inputs],
+        "part_lines": corpus.lines,
+    }
+    with contextlib.suppress(FileNotFoundError):
+        require_same(folder / MADE_WITH, record, folder)
+    parts = [_parts_of(path, folder, corpus.lines) for path in corpus.inputs]
     # Over all files, so that machines have equally many where files are small.
     every = list(itertools.chain.from_iterable(parts))
     own = every
@@ -76,7 +87,9 @@ def write_parts(request: Request, corpus: Corpus) -> None:
     left = {part for part in own if not part.done()}
     total = _check(generator, corpus.inputs, parts, left)
     # Behind the check: a line that is repaired makes another text.
-    _begin(folder, record)
+    with writing(folder, "choose another --output"):
+        folder.mkdir(parents=True, exist_ok=True)
+        write_json(folder / MADE_WITH, record)
     with contextlib.ExitStack() as stack:
         stack.enter_context(stopped_by(signal.SIGTERM, signal.SIGHUP))
         meter = stack.enter_context(Meter(total, 0))
@@ -106,14 +119,12 @@ def _outputs(request: Request, corpus: Corpus) -> list[Path]:
     for path in corpus.inputs:
         open_bytes(path).close()
         refuse_no_lines(path)
-    if len(corpus.inputs) > 1:
-        require_folder(request.output)
-    else:
-        require_file(request.output)
     outputs = [Path(request.output)]
     if len(corpus.inputs) > 1:
-        folder = Path(request.output)
-        outputs = [folder / plain_name(Path(path)) for path in corpus.inputs]
+        require_folder(request.output)
+        outputs = [outputs[0] / plain_name(Path(path)) for path in corpus.inputs]
+    else:
+        require_file(request.output)
     names = [path.name for path in outputs]
     for name in names:
         if names.count(name) > 1:
@@ -126,46 +137,12 @@ def _outputs(request: Request, corpus: Corpus) -> list[Path]:
     return outputs
 
 
-def _record(request: Request, corpus: Corpus, source: str) -> dict[str, Any]:
-    """All that the parts depend on."""
-    record = made_with(request, source, corpus.inputs[0])
-    record["input"] = [content_hash(path) for path in corpus.inputs]
-    record["part_lines"] = corpus.lines
-    return record
-
-
-def _require_same(folder: Path, record: dict[str, Any]) -> None:
-    """Raises UserError where the folder was begun with another record."""
-    try:
-        remedy = f"remove {folder} and start again"
-        before = read_record(folder / MADE_WITH, {str: ANY}, remedy)
-    except FileNotFoundError:
-        return
-    differ = differences(before, record)
-    if differ:
-        raise UserError(
-            f"{folder} was begun with other {', '.join(differ)}: repeat the command that began it,"
-            f" or remove {folder}"
-        )
-
-
-def _begin(folder: Path, record: dict[str, Any]) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        write_json(folder / MADE_WITH, record)
-    except OSError as error:
-        raise UserError(
-            f"cannot write {folder}: {error.strerror or error}; choose another --output"
-        ) from None
-
-
 def _parts_of(path: str, folder: Path, lines: int) -> list[Part]:
     total = sum(1 for _ in read_raw_lines(path))
     count = -(-total // lines)
     name = plain_name(Path(path))
     parts = []
-    for number in range(count):
-        start = number * lines
+    for number, start in enumerate(range(0, total, lines)):
         of_part = folder / f"{name}-{number:05d}-of-{count:05d}"
         parts.append(Part(of_part, start, min(start + lines, total)))
     return parts
@@ -218,13 +195,8 @@ def _write(
         number = part.start + output.keep(request.decoding.n_best)
         rest = itertools.islice(lines, number - part.start, None)
         for chunk in chunks(rest):
-            found = generator.generate(
-                chunk, source, request.target, first=number + 1, progress=meter.batch
-            )
-            written: list[str] = []
-            for i, of_line in enumerate(found, number):
-                written += shown(i, of_line)
-            output.write(written)
+            written = written_for(generator, chunk, source, request.target, number, meter)
+            output.write(shown(number, written))
             number += len(chunk)
         output.finish()
     return part.stop - part.start

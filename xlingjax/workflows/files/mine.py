@@ -35,7 +35,7 @@ from xlingjax.inference.wrong_partners import first_of_equal_keys
 from xlingjax.runtime.files import require_apart, write_json
 from xlingjax.runtime.records import read_npy
 from xlingjax.training.checkpoint_paths import find_checkpoint
-from xlingjax.workflows.encode import (
+from xlingjax.workflows.files.encode import (
     cell,
     chosen,
     cut_of_file,
