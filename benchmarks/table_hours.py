@@ -16,7 +16,7 @@ from typing import Any
 
 from xlingjax.config.gin_files import gin_folder
 from xlingjax.config.recipe import Recipe, bindings, read_part, read_recipe
-from xlingjax.data.sources import split_list
+from xlingjax.data.text.sources import split_list
 from xlingjax.model.config import ModelConfig, preset
 from xlingjax.model.flops import decoder_flops_per_token, flops_per_token
 from xlingjax.tasks import task_named

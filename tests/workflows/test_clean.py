@@ -15,7 +15,7 @@ from tests.helpers.mediawiki import write_dump
 from xlingjax.cli.main import main
 from xlingjax.data.check import check
 from xlingjax.data.clean.settings import CleanSettings
-from xlingjax.data.sources import find_pairs, find_text
+from xlingjax.data.text.sources import find_pairs, find_text
 from xlingjax.errors import UserError
 from xlingjax.workflows.files.clean import CleanRequest, clean
 

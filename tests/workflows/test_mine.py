@@ -15,7 +15,7 @@ import pytest
 
 from tests.helpers.small_corpus import ENGLISH, GERMAN, write
 from xlingjax.cli import main
-from xlingjax.data.sources import find_pairs
+from xlingjax.data.text.sources import find_pairs
 from xlingjax.data.vocabulary.training import train_vocabulary
 from xlingjax.inference import vector_files
 from xlingjax.model.build import build_model

@@ -13,10 +13,9 @@ import pytest
 
 from tests.helpers import toy
 from xlingjax.cli import main
-from xlingjax.data.compressed import ENDINGS, write_as_named
-from xlingjax.data.given_texts import require_texts
-from xlingjax.data.other_formats import refuse_no_lines
-from xlingjax.data.text_files import read_lines
+from xlingjax.data.text.files import ENDINGS, read_lines, write_as_named
+from xlingjax.data.text.given import require_texts
+from xlingjax.data.text.other_formats import refuse_no_lines
 from xlingjax.errors import UserError
 from xlingjax.inference.encode import embed_texts, token_ids
 from xlingjax.inference.run import TrainedRun

@@ -344,7 +344,7 @@ def _clean(args: Namespace) -> int:
 def _iwslt(args: Namespace) -> int:
     from pathlib import Path
 
-    from xlingjax.data.iwslt import read_iwslt
+    from xlingjax.data.text.iwslt import read_iwslt
     from xlingjax.evaluation.metrics.moses import moses_steps
 
     languages = ("de", "en")

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from xlingjax.data.features import special_row
-from xlingjax.data.texts import Text
+from xlingjax.data.text.texts import Text
 from xlingjax.evaluation.perplexity import Rows, joined, sentence_rows
 from xlingjax.inference.encode import language_index
 from xlingjax.inference.forward import by_row, compiled

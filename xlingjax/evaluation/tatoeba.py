@@ -2,6 +2,7 @@
 vectors that no training has fitted to the task (`evaluate_retrieval.py`, `utils_retrieve.py`)."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from jax.sharding import Mesh
@@ -120,31 +121,17 @@ def predict_retrieval(
     *,
     layer: int | None = None,
     pooling: str = "mean",
-    mesh: Mesh | None = None,
-    prefix: str = "",
-    max_length: int = LONGEST,
+    **options: Any,
 ) -> list[int]:
     """The foreign line, from 0, that each English line finds: the lines of XTREME's prediction
     file.
 
     layer: 0 is the embeddings; None: `paper_layer`. pooling: see `pooling_weights`; XTREME's is
-    "mean", over all tokens with the separators. prefix, max_length: see `embed_texts`. Raises
-    UserError as `predict_layers`.
+    "mean", over all tokens with the separators. options, errors: see `predict_layers`.
     """
     layer = chosen_layer(layer, model.config.layers)
-    found = predict_layers(
-        model,
-        params,
-        bitext,
-        vocabulary,
-        language,
-        languages,
-        poolings=(pooling,),
-        layers=(layer,),
-        mesh=mesh,
-        prefix=prefix,
-        max_length=max_length,
-    )
+    of = model, params, bitext, vocabulary, language, languages
+    found = predict_layers(*of, poolings=(pooling,), layers=(layer,), **options)
     return found[pooling][layer]
 
 

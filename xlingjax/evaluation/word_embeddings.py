@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from xlingjax.data.text_files import read_lines
+from xlingjax.data.text.files import read_lines
 from xlingjax.errors import UserError
 from xlingjax.inference.search import neighbours, unit_rows
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 import jax.numpy as jnp
 import numpy as np
 
-from xlingjax.data.given_texts import require_list
+from xlingjax.data.text.given import require_list
 from xlingjax.errors import UserError
 from xlingjax.inference.forward import compiled, place, row_multiple
 from xlingjax.inference.sentences import LONGEST

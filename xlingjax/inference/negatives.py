@@ -21,8 +21,8 @@ import jax
 import numpy as np
 
 from xlingjax.data.mixture import BatchSettings
-from xlingjax.data.sources import NEGATIVE, find_pairs
-from xlingjax.data.texts import Pair
+from xlingjax.data.text.sources import NEGATIVE, find_pairs
+from xlingjax.data.text.texts import Pair
 from xlingjax.data.tokenise import CHUNK_LINES
 from xlingjax.data.tokens import end_sentences
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from xlingjax.data.clean.packages import package
-from xlingjax.data.text_files import open_bytes
+from xlingjax.data.text.files import open_bytes
 from xlingjax.errors import UserError
 
 _STEM = re.compile(r"^(?P<code>simple|[a-z]{2,3}(?:_[a-z]+)*)wiki(?:-|\.)")

@@ -17,7 +17,7 @@ from xlingjax.data.clean.packages import package
 from xlingjax.data.clean.parts import Part, find_parts
 from xlingjax.data.clean.pipeline import Work, read_record, run_steps, write_record
 from xlingjax.data.clean.settings import CleanSettings
-from xlingjax.data.text_files import content_hash
+from xlingjax.data.text.files import content_hash
 from xlingjax.errors import UserError
 from xlingjax.runtime.claim import IN_USE
 

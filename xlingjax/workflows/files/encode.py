@@ -9,10 +9,10 @@ from typing import Any
 import langcodes
 import numpy as np
 
-from xlingjax.data.compressed import ENDINGS, write_as_named
 from xlingjax.data.held_out_pairs import aligned_lines, lines_of
 from xlingjax.data.languages import known_as
-from xlingjax.data.other_formats import refuse_no_lines
+from xlingjax.data.text.files import ENDINGS, write_as_named
+from xlingjax.data.text.other_formats import refuse_no_lines
 from xlingjax.errors import UserError
 from xlingjax.evaluation import alignment
 from xlingjax.inference.encode import longest_row, require_room, said_cut

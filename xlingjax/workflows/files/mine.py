@@ -16,9 +16,9 @@ from typing import Any
 import jax
 import numpy as np
 
-from xlingjax.data.other_formats import refuse_no_lines
-from xlingjax.data.sources import pair_table
-from xlingjax.data.text_files import content_hash, read_lines
+from xlingjax.data.text.files import content_hash, read_lines
+from xlingjax.data.text.other_formats import refuse_no_lines
+from xlingjax.data.text.sources import pair_table
 from xlingjax.inference import mine as mining
 from xlingjax.inference.nearest import LARGEST_EXACT, Rows, Search, chosen_search
 from xlingjax.inference.run import TrainedRun, open_run

@@ -21,9 +21,8 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from xlingjax.data.compressed import ENDINGS, pieces_of, write_as_named
-from xlingjax.data.other_formats import refuse_no_lines
-from xlingjax.data.text_files import content_hash, read_lines
+from xlingjax.data.text.files import ENDINGS, content_hash, pieces_of, read_lines, write_as_named
+from xlingjax.data.text.other_formats import refuse_no_lines
 from xlingjax.errors import UserError
 from xlingjax.evaluation.metrics.text import bleu, chrf, rouge_l, wrong_language_rate
 from xlingjax.inference.generate import Generated, Generator

@@ -16,9 +16,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from xlingjax.data.compressed import pieces_of, write_as_named
-from xlingjax.data.other_formats import refuse_no_lines
-from xlingjax.data.text_files import content_hash, open_bytes, plain_name, read_raw_lines
+from xlingjax.data.text.files import (
+    content_hash,
+    open_bytes,
+    pieces_of,
+    plain_name,
+    read_raw_lines,
+    write_as_named,
+)
+from xlingjax.data.text.other_formats import refuse_no_lines
 from xlingjax.errors import UserError
 from xlingjax.inference.generate import Generator
 from xlingjax.runtime.files import require_file, require_folder, write_json

@@ -1,20 +1,211 @@
-"""Files of text, compressed or not: their bytes, lines and hashes."""
+"""Files of text, compressed or not: what a file is by its first bytes, its bytes, lines and
+hashes."""
 
 from __future__ import annotations
 
+import bz2
+import gzip
 import io
+import lzma
 import os
-from collections.abc import Iterator
+import zlib
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from xlingjax.data.compressed import ENDINGS, is_damage
-from xlingjax.data.compressed import open_bytes as open_bytes
 from xlingjax.data.content_hashes import content_hash as content_hash
 from xlingjax.errors import UserError
+
+# --- Compressed files as the bytes in them ---
+
+ENDINGS = (".gz", ".zst", ".xz", ".bz2")
+"""Of the compressed files that are read as what is in them."""
+DAMAGE = (OSError, EOFError, zlib.error, lzma.LZMAError)
+"""What reading a damaged one raises; zstandard has an error of its own."""
+
+_ZST_BYTES = 1 << 13
+"""Of a .zst that are decompressed at once: what a few bytes grow to stays bounded."""
+_FIRST_BYTES = {
+    b"\x1f\x8b": ".gz",
+    b"\x28\xb5\x2f\xfd": ".zst",
+    b"\xfd7zXZ\x00": ".xz",
+    # Followed by a level, and by a block or by the end of the stream.
+    b"BZh": ".bz2",
+    b"PK\x03\x04": ".zip",
+    b"PK\x05\x06": ".zip",
+    b"7z\xbc\xaf\x27\x1c": ".7z",
+    b"Rar!\x1a\x07": ".rar",
+    b"\x04\x22\x4d\x18": ".lz4",
+    b"\x1f\x9d": ".Z",
+    b"PAR1": ".parquet",
+    b"ARROW1": ".arrow",
+    b"%PDF-": ".pdf",
+    b"\x93NUMPY": ".npy",
+    b"SQLite format 3\x00": ".sqlite",
+}
+_BZ2_BLOCKS = (b"1AY&SY", b"\x17\x72\x45\x38\x50\x90")
+_ZST_SKIPPABLE = b"\x2a\x4d\x18"
+"""Behind a byte 0x50 to 0x5f: what some writers of .zst begin a file with."""
+
+
+def open_bytes(path: str | os.PathLike) -> io.BufferedIOBase:
+    """Opens a file for reading bytes, compressed ones (`ENDINGS`) uncompressed.
+
+    Raises UserError if it cannot be opened, and where its first bytes are those of another format
+    than its name says.
+    """
+    path = Path(path)
+    try:
+        _check_first_bytes(path)
+        if path.suffix == ".zst":
+            return io.BufferedReader(_ZstFile(path), 1 << 17)
+        return _OPENERS.get(path.suffix, open)(path, "rb")
+    # A name with a NUL in it, or one that the file system cannot write.
+    except ValueError as error:
+        raise UserError(f"cannot read {str(path)!r}: {error}") from None
+    except IsADirectoryError:
+        raise UserError(f"cannot read {path}: it is a folder; give a file in it") from None
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror or error}") from None
+
+
+def write_as_named(path: Path, content: Iterable[bytes]) -> None:
+    """Writes a file whole or not at all, compressed as its ending says. Raises OSError."""
+    # By its process, since several may write one file.
+    partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
+    try:
+        with open(partial, "wb") as file:
+            if path.suffix in ENDINGS:
+                compressor = _COMPRESSORS[path.suffix]()
+                file.writelines(map(compressor.compress, content))
+                file.write(compressor.flush())
+            else:
+                file.writelines(content)
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def pieces_of(file: io.BufferedIOBase) -> Iterator[bytes]:
+    """What is left of a file, 1 MiB at a time."""
+    while piece := file.read(1 << 20):
+        yield piece
+
+
+def _zst_compressor() -> Any:
+    import zstandard
+
+    return zstandard.ZstdCompressor().compressobj()
+
+
+_OPENERS: dict[str, Callable] = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
+_COMPRESSORS: dict[str, Callable] = {
+    # 16 more than the window asks zlib for gzip's header.
+    ".gz": lambda: zlib.compressobj(wbits=16 + zlib.MAX_WBITS),
+    ".xz": lzma.LZMACompressor,
+    ".bz2": bz2.BZ2Compressor,
+    ".zst": _zst_compressor,
+}
+
+
+def is_damage(error: BaseException) -> bool:
+    """Whether reading a compressed file raised this since the file is damaged."""
+    # zstandard's is only known where it is installed.
+    return isinstance(error, DAMAGE) or type(error).__name__ == "ZstdError"
+
+
+def format_of(head: bytes) -> str:
+    """The ending of the format that begins with these bytes, at least 10 of them; "" of others,
+    text among them."""
+    for first, ending in _FIRST_BYTES.items():
+        # "BZh" alone may begin a text.
+        if head.startswith(first) and (ending != ".bz2" or head[4:].startswith(_BZ2_BLOCKS)):
+            return ending
+    if head[1:4] == _ZST_SKIPPABLE and head[0] >> 4 == 5:
+        return ".zst"
+    return ""
+
+
+def _check_first_bytes(path: Path) -> None:
+    # Of a pipe, what is read here would be missing below.
+    if not path.is_file():
+        return
+    with open(path, "rb") as file:
+        head = file.read(16)
+    ending = format_of(head)
+    fault = ""
+    if path.suffix in ENDINGS and not head:
+        fault = f"an empty file is no {path.suffix} file; fetch or write it again"
+    elif path.suffix in ENDINGS and ending != path.suffix:
+        what = f"those of a {ending} file" if ending else "no compressed file's"
+        fault = (
+            f"its name says {path.suffix}, its first bytes are {what}; give it the ending of what"
+            " it is, or fetch it again"
+        )
+    elif ending != path.suffix and ending in ENDINGS:
+        fault = f"its first bytes are those of a {ending} file; name it {path.name}{ending}"
+    elif ending and path.suffix not in ENDINGS:
+        fault = (
+            f"its first bytes are those of a {ending} file, which is not read; unpack or convert it"
+            " to UTF-8 text, a sentence per line"
+        )
+    if fault:
+        raise UserError(f"{path}: {fault}")
+
+
+class _ZstFile(io.RawIOBase):
+    """The bytes of all frames of a .zst; one that is cut off is an EOFError, as of the other
+    formats. (zstandard's own reader ends there in silence.)"""
+
+    def __init__(self, path: Path):
+        try:
+            import zstandard
+        except ImportError:
+            raise UserError(
+                f"{path}: reading .zst needs the package zstandard; `pip install zstandard`"
+            ) from None
+        self._decompressor = zstandard.ZstdDecompressor()
+        self._frame = self._decompressor.decompressobj()
+        self._in_frame = False
+        self._unread = b""
+        self._made = memoryview(b"")
+        self._file = open(path, "rb")  # noqa: SIM115 - closed with the object
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer) -> int:
+        while not self._made:
+            compressed = self._unread or self._file.read(_ZST_BYTES)
+            if not compressed:
+                if self._in_frame:
+                    raise EOFError("it ends within a frame")
+                return 0
+            self._decompress(compressed)
+        count = min(len(buffer), len(self._made))
+        buffer[:count] = self._made[:count]
+        self._made = self._made[count:]
+        return count
+
+    def _decompress(self, compressed: bytes) -> None:
+        self._made = memoryview(self._frame.decompress(compressed))
+        self._unread = b""
+        self._in_frame = not self._frame.eof
+        if self._frame.eof:
+            # What follows is another frame, as of files written one behind the other.
+            self._unread = self._frame.unused_data
+            self._frame = self._decompressor.decompressobj()
+
+    def close(self) -> None:
+        if not self.closed:
+            self._file.close()
+        super().close()
+
+
+# --- Lines ---
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _WIDE = {
@@ -140,9 +331,7 @@ def _why_nul(raw: bytes, number: int) -> str:
     odd = raw[1::2].count(0)
     # Of letters below U+0100 every other byte is 0, and of no other text.
     if max(even, odd) > len(raw) / 4 and min(even, odd) < len(raw) / 16:
-        encoding = "UTF-16LE"
-        if even > odd:
-            encoding = "UTF-16BE"
+        encoding = "UTF-16BE" if even > odd else "UTF-16LE"
         return (
             f"NUL bytes as of {encoding} without a byte order mark; convert the file: `iconv -f"
             f" {encoding} -t UTF-8`"

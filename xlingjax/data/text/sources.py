@@ -19,14 +19,16 @@ import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
-from xlingjax.data.file_names import CODE, PAIR_STEM, file_format, language_from_path
-from xlingjax.data.other_formats import refuse_other_formats
-from xlingjax.data.remote_files import fetched, is_remote
-from xlingjax.data.text_files import find_file, plain_name, refuse_lost_link
-from xlingjax.data.texts import Pair, Text, Triple, languages_in, table_header
+from xlingjax.data.cache_folder import cache_root
+from xlingjax.data.text.files import find_file, plain_name, refuse_lost_link
+from xlingjax.data.text.names import CODE, PAIR_STEM, file_format, language_from_path
+from xlingjax.data.text.other_formats import refuse_other_formats
+from xlingjax.data.text.texts import Pair, Text, Triple, languages_in, table_header
 from xlingjax.errors import UserError
 from xlingjax.runtime.files import require_unicode
+from xlingjax.runtime.machine import first_line
 
 
 def expand(patterns: str | Sequence[str], what: str = "text") -> list[tuple[Path, str | None]]:
@@ -46,10 +48,7 @@ def expand(patterns: str | Sequence[str], what: str = "text") -> list[tuple[Path
         explicit = re.fullmatch(rf"({CODE}(?:-[A-Za-z0-9]+)*)=(.+)", pattern, re.DOTALL)
         if explicit:
             code, pattern = explicit.groups()
-        find = _files
-        if is_remote(pattern):
-            find = fetched
-        paths = find(pattern)
+        paths = fetched(pattern) if is_remote(pattern) else _files(pattern)
         if not paths:
             wanted = f"{what} file"
             if code:
@@ -171,9 +170,7 @@ def _columns(path: Path, source: str, target: str) -> list[str] | list[int]:
     if source != target and table_header(path) is not None:
         return sorted((source, target))
     # Equal codes keep the order of the columns: source, then rewording.
-    if source <= target:
-        return [0, 1]
-    return [1, 0]
+    return [0, 1] if source <= target else [1, 0]
 
 
 def stem_pairs(stem: str, languages: Sequence[str]) -> list[Pair]:
@@ -301,3 +298,65 @@ def split_list(value: str | Sequence[str] | None) -> tuple[str, ...]:
     if isinstance(value, str):
         return tuple(value.replace(",", " ").split())
     return tuple(value)
+
+
+# --- Files of stores --------------------------------------------------------------------------
+
+# `gs://`, `s3://` and whatever else fsspec opens. A file is fetched once, and again where the store
+# says that it changed. Its copy beside the token cache keeps its folders and its name, which tell
+# its language; so both sides of a pair lie beside each other.
+
+_PACKAGES = {"gs": "gcsfs", "gcs": "gcsfs", "s3": "s3fs", "abfs": "adlfs"}
+"""What fsspec needs for a store."""
+
+
+def is_remote(pattern: str) -> bool:
+    return "://" in pattern
+
+
+def fetched(pattern: str) -> list[Path]:
+    """The local copies of the files that a pattern or a folder of a store means, sorted.
+
+    Raises UserError: no such store, a package of its own is missing, it refuses.
+    """
+    # Here: most runs read no store.
+    import fsspec
+
+    protocol = pattern.split("://")[0]
+    try:
+        store, path = fsspec.core.url_to_fs(pattern)
+        names = set(store.glob(path))
+        folders = [name for name in names if store.isdir(name)]
+        if store.isdir(path):
+            folders.append(path)
+        for folder in folders:
+            names.update(store.find(folder))
+        files = sorted(name for name in names if store.isfile(name))
+        return [_copy(store, protocol, name) for name in files]
+    except ImportError:
+        package = _PACKAGES.get(protocol, f"what fsspec needs for {protocol}")
+        raise UserError(
+            f"{pattern}: reading {protocol}:// needs a package: `pip install {package}`"
+        ) from None
+    # Each store has errors of its own, of rights, names and networks.
+    except Exception as error:
+        raise UserError(
+            f"{pattern} cannot be read: {type(error).__name__}: {first_line(error)}"
+        ) from None
+
+
+def _copy(store: Any, protocol: str, name: str) -> Path:
+    local = cache_root() / "remote" / protocol / name.strip("/")
+    stamp = local.with_name(f".{local.name}.version")
+    # What the store tells of a file: its size and time, or a hash where it has one.
+    version = str(store.ukey(name))
+    if local.is_file() and stamp.is_file() and stamp.read_text() == version:
+        return local
+    local.parent.mkdir(parents=True, exist_ok=True)
+    partial = local.with_name(f".{local.name}.{os.getpid()}")
+    store.get_file(name, str(partial))
+    # First the old stamp: a crash between the two leaves a file that is fetched again.
+    stamp.unlink(missing_ok=True)
+    os.replace(partial, local)
+    stamp.write_text(version)
+    return local

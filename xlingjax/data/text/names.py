@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from xlingjax.data.text_files import plain_name
+from xlingjax.data.text.files import plain_name
 from xlingjax.errors import UserError
 
 # ISO 639-1, and longer codes only with a script or region: three letters alone are too often an

@@ -10,7 +10,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 from xlingjax.data.languages import ENGLISH_NAMES, standard_code
-from xlingjax.data.text_files import plain_name, read_lines
+from xlingjax.data.text.files import plain_name, read_lines
 from xlingjax.errors import UserError
 from xlingjax.runtime.files import parsed_json
 

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from xlingjax.data.file_names import PAIR_STEM, file_format
-from xlingjax.data.json_text import parse_object
 from xlingjax.data.languages import known_as
-from xlingjax.data.text_files import Part, content_hash, plain_name, read_lines
+from xlingjax.data.text.files import Part, content_hash, plain_name, read_lines
+from xlingjax.data.text.given import parse_object
+from xlingjax.data.text.names import PAIR_STEM, file_format
 from xlingjax.errors import UserError
 
 _LANGUAGE_COLUMNS = ("language", "lang")

@@ -1,9 +1,10 @@
-"""JSON that users bring: what it holds is Unicode text, or an error that says where it is not."""
+"""What users and their programs bring, JSON and lists of texts: Unicode text, or an error that says
+where it is not."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from xlingjax.errors import UserError
@@ -57,3 +58,27 @@ def _texts(value: Any) -> Iterator[str]:
     elif isinstance(value, list):
         for member in value:
             yield from _texts(member)
+
+
+def require_list(texts: Iterable[object], name: str) -> None:
+    """Raises UserError for one text in place of a list: a string is a sequence, too, and each of
+    its letters would be taken for a text. name: of the argument."""
+    if isinstance(texts, str | bytes):
+        raise UserError(f"{name} is one text, {texts[:40]!r}: give a list of texts, [text]")
+
+
+def require_texts(texts: Iterable[object], name: str) -> None:
+    """As `require_list`, and for what is no text or no Unicode among them."""
+    require_list(texts, name)
+    for number, text in enumerate(texts):
+        if not isinstance(text, str):
+            raise UserError(
+                f"{name}[{number}] is {type(text).__name__}, not text: {str(text)[:40]!r}"
+            )
+        try:
+            text.encode("utf-8")
+        except UnicodeEncodeError:
+            raise UserError(
+                f"{name}[{number}] has half of a surrogate pair, which is no character:"
+                f" {text[:40]!r}"
+            ) from None
