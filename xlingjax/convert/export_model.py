@@ -227,9 +227,7 @@ def _write(
 ) -> None:
     from safetensors.numpy import save_file
 
-    languages = None
-    if writing:
-        languages = writing.tokens
+    languages = writing.tokens if writing else None
 
     # Of this layout tokenizer.json tells transformers, and we read the model itself.
     if vocabulary.layout == "xlm" and vocabulary.model_bytes:
@@ -323,9 +321,7 @@ def _write_card(
     # An imported model has no recipe.
     if workdir.config:
         (folder / "config.gin").write_text(workdir.config, encoding="utf-8")
-    languages = workdir.languages
-    if language:
-        languages = [language]
+    languages = [language] if language else workdir.languages
     start = ""
     if writing:
         # One that depends on the language is said in the call; that of the first, as an example.

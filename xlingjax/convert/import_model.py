@@ -50,9 +50,7 @@ def import_model(
         )
     try:
         foreign = reader.read(folder)
-        ours = foreign
-        if reader is hugging_face:
-            ours = restored(folder, foreign)
+        ours = restored(folder, foreign) if reader is hugging_face else foreign
     except Differing as error:
         # The whole table too: one name of hundreds rarely tells what is wrong.
         print(error.table, file=sys.stderr)

@@ -79,9 +79,7 @@ def read_gold(task: Task, folder: str | Path, split: str, language: str) -> list
     """Gold records of one language, from XTREME's label files or the official layout. Raises
     UserError as `read`."""
     path = label_file(task, folder, language, split)
-    if path:
-        return read_labels(path, task, language)
-    return read(task, folder, split, language)
+    return read_labels(path, task, language) if path else read(task, folder, split, language)
 
 
 # --- scores ---------------------------------------------------------------------------------------
@@ -139,9 +137,7 @@ def summarise(
                 whole[task.full_name] = score
 
     def mean(of: Sequence[Task]) -> float | None:
-        if {task.full_name for task in of} <= whole.keys():
-            return overall(of, whole)
-        return None
+        return overall(of, whole) if {task.full_name for task in of} <= whole.keys() else None
 
     used = {name for task in tasks for name in scores.get(task.full_name, {})}
     suite = tasks[0].suite if tasks else ""

@@ -20,9 +20,7 @@ def paper_layer(layers: int) -> int:
     """The layer whose states are read, of a model of so many: the 8th of 12 and the 14th of 24
     (indices 7 and 13 in XTREME's scripts, which count from 0), of other models two thirds of the
     way up."""
-    if layers == 24:
-        return 14
-    return max(1, round(layers * 2 / 3))
+    return 14 if layers == 24 else max(1, round(layers * 2 / 3))
 
 
 def chosen_layer(layer: int | None, layers: int) -> int:

@@ -155,11 +155,10 @@ def embed(
         chosen = [sentences[i] for i in members]
         batch = rows_of(chosen, language_id, vocabulary.pad_id, rows, length)
         valid_BL = batch["pack_ids"] > 0
-        weights = []
-        for pooling in poolings:
-            weights.append(
-                pooling_weights(batch["input_ids"], valid_BL, vocabulary.special_ids, pooling)
-            )
+        weights = [
+            pooling_weights(batch["input_ids"], valid_BL, vocabulary.special_ids, pooling)
+            for pooling in poolings
+        ]
         pooled_PNBD = np.asarray(run(params, place(batch, mesh), np.stack(weights)))
         if out is None:
             P, N, _, D = pooled_PNBD.shape

@@ -217,9 +217,7 @@ class Generator:
         sizes = []
         for source_ids, target_ids in zip(sources, targets, strict=True):
             # An empty line is left out, whatever its reference.
-            size = 0
-            if source_ids:
-                size = max(len(source_ids), len(target_ids))
+            size = max(len(source_ids), len(target_ids)) if source_ids else 0
             sizes.append(size)
         run = compiled(_forced, self.model, self.mesh)
         for members, length, rows in self._batches(sizes):
@@ -259,9 +257,10 @@ class Generator:
 
     def _best(self, ids_WT, lengths_W, scores_W) -> list[Generated]:
         """The texts of one line."""
-        found = []
-        for ids_T, count, score in zip(ids_WT, lengths_W, scores_W, strict=True):
-            found.append(self._read(ids_T[:count], float(score)))
+        found = [
+            self._read(ids_T[:count], float(score))
+            for ids_T, count, score in zip(ids_WT, lengths_W, scores_W, strict=True)
+        ]
         return found
 
     def _read(self, ids_T: np.ndarray, score: float) -> Generated:
@@ -289,9 +288,7 @@ class Generator:
         limit = self.longest_source
         found = []
         for number, line in enumerate(lines, first):
-            pieces = line
-            if isinstance(line, str):
-                pieces = self.vocabulary.encode(line)
+            pieces = self.vocabulary.encode(line) if isinstance(line, str) else line
             if len(pieces) + 2 > limit and not self.truncate:
                 raise UserError(
                     f"line {number}: {len(pieces) + 2} tokens, and the model's position table takes"

@@ -116,9 +116,7 @@ class Unit:
         return len(self), self.rows.shape[1]
 
     def __len__(self) -> int:
-        if self.numbers is None:
-            return len(self.rows)
-        return len(self.numbers)
+        return len(self.rows) if self.numbers is None else len(self.numbers)
 
     def __getitem__(self, chosen: Any) -> np.ndarray:
         if self.numbers is not None:

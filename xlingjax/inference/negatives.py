@@ -101,9 +101,7 @@ def _of_languages(languages, pairs, vocabulary, output, config, runtime, say) ->
     name = "-".join(languages)
     table, folder = output / f"{name}.tsv", output / "dan" / name
     # By the content of the files: a table of text that has changed is made anew.
-    keys = []
-    for pair in pairs:
-        keys.append([side.key for side in pair.sides])
+    keys = [[side.key for side in pair.sides] for pair in pairs]
     identity = {"text": keys, "vocabulary": vocabulary.sha256, **asdict(config)}
     stamp = folder / "finished.json"
     if table.is_file() and _made_from(stamp) == identity:
@@ -134,9 +132,7 @@ def _of_languages(languages, pairs, vocabulary, output, config, runtime, say) ->
         )
     made = {"search": search.record(count), "pairs": written}
     write_json(stamp, {**identity, "made": made})
-    similarity = ""
-    if mean is not None:
-        similarity = f", mean similarity of the hard ones {mean:.3f}"
+    similarity = f", mean similarity of the hard ones {mean:.3f}" if mean is not None else ""
     say(
         f"{table}: {written} of {len(lines[0])} pairs with a negative, {search.said(count)}"
         f"{similarity}"

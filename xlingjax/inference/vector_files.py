@@ -91,9 +91,7 @@ class ShardedLines:
     def __getitem__(self, number: int) -> str:
         shard, row = divmod(int(number), self.rows)
         ends = self._ends[shard]
-        start = 0
-        if row:
-            start = int(ends[row - 1]) + 1
+        start = int(ends[row - 1]) + 1 if row else 0
         raw = self._open(self.paths[shard]).read(start, int(ends[row]))
         return raw.decode("utf-8")
 

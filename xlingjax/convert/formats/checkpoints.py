@@ -134,9 +134,7 @@ def _of_xlm(path: Path) -> tuple[Converted, Fields, list[str]]:
     """(the model, its options, the words in the order of their ids where the checkpoint has
     them)."""
     checkpoint = unpickled(path, [argparse.Namespace])
-    params = None
-    if isinstance(checkpoint, dict):
-        params = _table(checkpoint.get("params"))
+    params = _table(checkpoint.get("params")) if isinstance(checkpoint, dict) else None
     if params is None:
         raise UserError(f"{path} is no checkpoint of XLM: it needs params, and model or encoder")
     fields = Fields(path, {name: params[name] for name in _OPTIONS if name in params})

@@ -300,9 +300,7 @@ def within(
     a bare model has its tensors without the name that a model with a head has for it."""
 
     def rename(name: str) -> str:
-        if name.startswith((body, *beside)):
-            return name
-        return body + name
+        return name if name.startswith((body, *beside)) else body + name
 
     return renamed(tensors, rename, tied)
 
@@ -339,9 +337,7 @@ _NORMS = ("LayerNorm", "layer_norm", "layernorm_embedding")
 def _today(name: str) -> str:
     """The name of a tensor as transformers writes it today and renames older ones."""
     start, _, part = name.rpartition(".")
-    if part in _OLD_PARTS and start.endswith(_NORMS):
-        return f"{start}.{_OLD_PARTS[part]}"
-    return name
+    return f"{start}.{_OLD_PARTS[part]}" if part in _OLD_PARTS and start.endswith(_NORMS) else name
 
 
 def unfused(tensors: Tensors) -> Tensors:

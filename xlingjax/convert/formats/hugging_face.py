@@ -88,9 +88,7 @@ def read(folder: Path) -> Foreign:
         return Foreign.of(
             rows.reordered(model), vocabulary, languages=rows.languages, labels=labels, rows=rows
         )
-    languages = in_order
-    if config.has_languages:
-        languages = XLM.languages_of(fields)
+    languages = XLM.languages_of(fields) if config.has_languages else in_order
     return Foreign.of(model, vocabulary, languages=languages, labels=labels)
 
 

@@ -48,10 +48,7 @@ def require_free(names: Sequence[str], vocabulary: Vocabulary) -> None:
 def written(folder: Path, vocabulary: Vocabulary) -> tuple[str, ...]:
     """The languages, index = id, whose tokens an export of ours wrote behind the vocabulary; none
     where it is another folder."""
-    names = []
-    for number, name in sorted(_added(folder).items()):
-        if number >= vocabulary.size:
-            names.append(name)
+    names = [name for number, name in sorted(_added(folder).items()) if number >= vocabulary.size]
     codes = []
     for name in names:
         of_ours = name.startswith("__") and name.endswith("__")
@@ -168,9 +165,7 @@ def start_of(
         return vocabulary.eos_id
     if config.language_tokens == 1:
         language = 0
-    if language is None:
-        return None
-    return vocabulary.size + language
+    return None if language is None else vocabulary.size + language
 
 
 def generation_config(

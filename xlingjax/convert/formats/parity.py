@@ -289,9 +289,7 @@ def _theirs(
             if "start_logits" in output:
                 # Where an answer begins and ends, beside each other.
                 computed = torch.stack([output.start_logits, output.end_logits], -1)
-    if order:
-        return computed.numpy()[..., order.theirs]
-    return computed.numpy()
+    return computed.numpy()[..., order.theirs] if order else computed.numpy()
 
 
 def _ours(model, kind: str, params, batch):

@@ -272,9 +272,7 @@ def _require_sayable_pieces(proto) -> None:
     """Of those that the user of SentencePiece defined."""
     spec = proto.normalizer_spec
     pieces = [piece.piece for piece in proto.pieces if piece.type == USER_DEFINED]
-    table = {}
-    if pieces and spec.precompiled_charsmap:
-        table = rules(spec.precompiled_charsmap)
+    table = rules(spec.precompiled_charsmap) if pieces and spec.precompiled_charsmap else {}
     moves_spaces = spec.add_dummy_prefix or spec.remove_extra_whitespaces
     for piece in pieces:
         if " " in piece or any(text in piece for text in table):
@@ -312,9 +310,7 @@ def _scores(vocabulary: Vocabulary, proto, names: list[str], normal: set[str]) -
     # tokenizers gives an unknown character the lowest score less 10, and would find special pieces
     # in a text. With a piece for every character that other pieces have, every cut has the same
     # unknown characters, and their score may be anything.
-    lowest = NEVER
-    if not normal.issuperset("".join(normal)):
-        lowest = 0.0
+    lowest = 0.0 if not normal.issuperset("".join(normal)) else NEVER
     scores = [lowest] * len(names)
     highest = max(piece.score for piece in proto.pieces if piece.type == NORMAL)
     for i, piece in zip(vocabulary.to_model.tolist(), proto.pieces, strict=True):
@@ -475,9 +471,7 @@ def _type(name: str, byte_fallback: bool) -> int:
         return CONTROL
     is_byte = len(name) == 6 and name.startswith("<0x") and name.endswith(">")
     # Without fallback to bytes such a piece is text.
-    if byte_fallback and is_byte:
-        return BYTE
-    return NORMAL
+    return BYTE if byte_fallback and is_byte else NORMAL
 
 
 def _without_mask(
@@ -511,9 +505,7 @@ def _fill_normalization(tokenizer: Any, spec, path: Path | str) -> None:
     """Fills SentencePiece's NormalizerSpec."""
     steps = _steps(tokenizer["normalizer"])
     tables = [step for step in steps if step["type"] == "Precompiled"]
-    table = b""
-    if tables:
-        table = base64.b64decode(tables[0]["precompiled_charsmap"], validate=True)
+    table = base64.b64decode(tables[0]["precompiled_charsmap"], validate=True) if tables else b""
     spec.name = "tokenizer.json"
     spec.precompiled_charsmap = table
     spec.escape_whitespaces = True
@@ -543,9 +535,7 @@ def _fill_normalization(tokenizer: Any, spec, path: Path | str) -> None:
             f"{path}: its pre-tokenizer does not split at white space and mark words with {SPACE}"
             " (WhitespaceSplit, Metaspace), as XLM-R's does"
         )
-    replacements = {}
-    if table:
-        replacements = rules(table)
+    replacements = rules(table) if table else {}
     for character in WHITE:
         if set(replacements.get(character, character)) - {" "}:
             raise UserError(
@@ -573,9 +563,7 @@ def _usual(step: Any) -> Any:
     if step["type"] == "Sequence":
         step["pretokenizers"] = [_usual(inner) for inner in step["pretokenizers"]]
     elif step["type"] == "Metaspace":
-        scheme = "never"
-        if step.pop("add_prefix_space", True):
-            scheme = "always"
+        scheme = "always" if step.pop("add_prefix_space", True) else "never"
         step.pop("str_rep", None)
         step.setdefault("prepend_scheme", scheme)
         step.setdefault("split", True)

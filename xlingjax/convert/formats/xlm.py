@@ -101,9 +101,7 @@ class Xlm(Family):
     def config_of(self, fields: Fields, name: str) -> ModelConfig:
         kind = fields.architecture(self.architectures, self.bare)
         settings = self.read_settings(fields)
-        languages = 0
-        if fields.one_of("use_lang_emb", SWITCH, True):
-            languages = fields.count("n_langs", 1)
+        languages = fields.count("n_langs", 1) if fields.one_of("use_lang_emb", SWITCH, True) else 0
         # The first releases have XLM's own name, transformers writes the other.
         words = "vocab_size" if "vocab_size" in fields.values else "n_words"
         config = ModelConfig(

@@ -86,9 +86,10 @@ class Findings:
 
     def _files(self) -> list[str]:
         """ "read a.de.txt: de, a line per sentence, UTF-8, 8 lines" of the first files."""
-        shown = []
-        for path, (what, lines) in list(self.read.items())[:READ_SHOWN]:
-            shown.append(f"read {path}: {what}, {counted_lines(lines)}")
+        shown = [
+            f"read {path}: {what}, {counted_lines(lines)}"
+            for path, (what, lines) in list(self.read.items())[:READ_SHOWN]
+        ]
         if len(self.read) > READ_SHOWN:
             shown.append(f"... and {len(self.read) - READ_SHOWN:,} more files")
         return shown

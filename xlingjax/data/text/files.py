@@ -124,9 +124,7 @@ def format_of(head: bytes) -> str:
         # "BZh" alone may begin a text.
         if head.startswith(first) and (ending != ".bz2" or head[4:].startswith(_BZ2_BLOCKS)):
             return ending
-    if head[1:4] == _ZST_SKIPPABLE and head[0] >> 4 == 5:
-        return ".zst"
-    return ""
+    return ".zst" if head[1:4] == _ZST_SKIPPABLE and head[0] >> 4 == 5 else ""
 
 
 def _check_first_bytes(path: Path) -> None:
@@ -376,9 +374,7 @@ def read_lines(path: str | os.PathLike, part: Part | None = None) -> Iterator[tu
 def plain_name(path: Path) -> str:
     """The file name without a compression ending."""
     # So that a name tells language and format, compressed or not.
-    if path.suffix in ENDINGS:
-        return path.name.removesuffix(path.suffix)
-    return path.name
+    return path.name.removesuffix(path.suffix) if path.suffix in ENDINGS else path.name
 
 
 def refuse_lost_link(path: Path) -> None:

@@ -42,9 +42,9 @@ def read_iwslt(
         sides.append([*_training_lines(path)])
     kept = []
     for pair in _aligned(sides, folder / f"train.tags.{direction}"):
-        counts = []
-        for line, tokenise in zip(pair, tokenisers, strict=True):
-            counts.append(len(tokenise(line).split()))
+        counts = [
+            len(tokenise(line).split()) for line, tokenise in zip(pair, tokenisers, strict=True)
+        ]
         if _is_clean(*counts):
             kept.append(pair)
     train, valid = [], []

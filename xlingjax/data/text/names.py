@@ -45,9 +45,7 @@ def pair_side(path: Path) -> str:
 def file_format(path: Path) -> str:
     """ "tsv", "jsonl" or "lines", which is any other ending."""
     ending = plain_name(path).rpartition(".")[2]
-    if ending in ("tsv", "jsonl"):
-        return ending
-    return "lines"
+    return ending if ending in ("tsv", "jsonl") else "lines"
 
 
 def is_language_code(text: str) -> bool:

@@ -192,9 +192,7 @@ def table_header(path: Path) -> list[str] | None:
     for cell in cells:
         # As the file is named: DE for de would make a header a pair of sentences.
         header.append(known_as(cell.strip(), match.group("src", "tgt")) or cell)
-    if {match["src"], match["tgt"]} <= set(header):
-        return header
-    return None
+    return header if {match["src"], match["tgt"]} <= set(header) else None
 
 
 def _cell(cells: dict | list[str], column: int | str, where: str) -> str:

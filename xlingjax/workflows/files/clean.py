@@ -163,10 +163,11 @@ def summary(request: CleanRequest, texts: Counts) -> str:
 
 def table(texts: Counts) -> str:
     """A line per language and pair; steps that left nothing out have no column."""
-    columns = []
-    for column in COLUMNS:
-        if column not in STEPS or any(counts[column] for counts in texts.values()):
-            columns.append(column)
+    columns = [
+        column
+        for column in COLUMNS
+        if column not in STEPS or any(counts[column] for counts in texts.values())
+    ]
     rows = [["text", *columns]]
     for name, counts in texts.items():
         rows.append([name, *[f"{counts[column]:,}" for column in columns]])

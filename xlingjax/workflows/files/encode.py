@@ -173,9 +173,10 @@ def _gold_links(path: Path, pairs: Sequence[Any], turned: bool) -> list[Any]:
     one."""
     if not turned:
         return alignment.read_links(path, pairs)
-    links = []
-    for of_pair in alignment.read_links(path, [pair[::-1] for pair in pairs]):
-        links.append({(j, i) for i, j in of_pair})
+    links = [
+        {(j, i) for i, j in of_pair}
+        for of_pair in alignment.read_links(path, [pair[::-1] for pair in pairs])
+    ]
     return links
 
 

@@ -81,9 +81,7 @@ def write(request: Request) -> None:
         # Nothing but a pipe into a pipe goes on without knowing all lines.
         if path is None and (request.output or request.score or request.references):
             path = stack.enter_context(spooled())
-        total = None
-        if path is not None:
-            total = checked(request, generator, path)
+        total = checked(request, generator, path) if path is not None else None
         if request.output:
             # Raised where it stands, so that the partial file is closed and named.
             stack.enter_context(stopped_by(signal.SIGTERM, signal.SIGHUP))
@@ -292,9 +290,7 @@ def text_of(line: str, lines_each: int) -> str:
 
 def scored(one: Generated) -> str:
     # An empty line of input has no score.
-    if not one.ids:
-        return ""
-    return f"{one.score:.6f}\t{one.log_probability:.6f}\t{len(one.ids)}"
+    return "" if not one.ids else f"{one.score:.6f}\t{one.log_probability:.6f}\t{len(one.ids)}"
 
 
 class Pipe:
@@ -485,9 +481,7 @@ class Meter:
         return self._tokens / (time.monotonic() - self._started)
 
     def summary(self, number: int) -> str:
-        before = ""
-        if self._done:
-            before = f" and {self._done:,} before"
+        before = f" and {self._done:,} before" if self._done else ""
         seconds = time.monotonic() - self._started
         lines = f"{number - self._done:,} lines{before}"
         return f"{lines}, {seconds:.1f} s, {self._rate():,.0f} tokens/s"

@@ -58,9 +58,7 @@ def words(
         for name, (languages, rows) in entries.items():
             values = scores[kind](rows, languages, trained.vocabulary, table_VD, pieces)
             result[kind][name] = values
-            figures = []
-            for key, value in values.items():
-                figures.append(f"{key} {_shown(value)}")
+            figures = [f"{key} {_shown(value)}" for key, value in values.items()]
             summary.append(f"{kind} {name}: {', '.join(figures)}")
     if output:
         text = json.dumps(result, ensure_ascii=False, indent=1) + "\n"
