@@ -199,6 +199,7 @@ def embed_texts(
     prefix: str = "",
     max_length: int = LONGEST,
     cut: list[int] | None = None,
+    tokens_per_batch: int = 4096,
 ) -> np.ndarray:
     """`embed` of sentences in one language, each with the text `prefix` before it; cut at
     `max_length` tokens or at the model's positions. languages: the run's; cut: see `token_ids`.
@@ -218,6 +219,7 @@ def embed_texts(
         vocabulary,
         poolings=poolings,
         buckets=buckets,
+        tokens_per_batch=tokens_per_batch,
         layers=layers,
         mesh=mesh,
     )

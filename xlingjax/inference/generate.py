@@ -214,11 +214,11 @@ class Generator:
         sources = self.tokens(lines, first)
         targets = self._target_ids(references, first)
         found = [Generated() for _ in lines]
-        sizes = []
-        for source_ids, target_ids in zip(sources, targets, strict=True):
-            # An empty line is left out, whatever its reference.
-            size = max(len(source_ids), len(target_ids)) if source_ids else 0
-            sizes.append(size)
+        # An empty line is left out, whatever its reference.
+        sizes = [
+            max(len(source_ids), len(target_ids)) if source_ids else 0
+            for source_ids, target_ids in zip(sources, targets, strict=True)
+        ]
         run = compiled(_forced, self.model, self.mesh)
         for members, length, rows in self._batches(sizes):
             chosen = [sources[i] for i in members]
@@ -257,11 +257,10 @@ class Generator:
 
     def _best(self, ids_WT, lengths_W, scores_W) -> list[Generated]:
         """The texts of one line."""
-        found = [
+        return [
             self._read(ids_T[:count], float(score))
             for ids_T, count, score in zip(ids_WT, lengths_W, scores_W, strict=True)
         ]
-        return found
 
     def _read(self, ids_T: np.ndarray, score: float) -> Generated:
         # The search gives no total: it divides by the length, which is undone here.
@@ -334,11 +333,8 @@ class Generator:
         # Texts of like length end at about the same column, where a batch's search stops.
         order = np.argsort(sizes, kind="stable")[::-1].tolist()
         for bucket, length in enumerate(lengths):
-            members = []
-            for i in order:
-                # An empty line has nothing to be read, and size 0.
-                if bucket_of[i] == bucket and sizes[i]:
-                    members.append(i)
+            # An empty line has nothing to be read, and size 0.
+            members = [i for i in order if bucket_of[i] == bucket and sizes[i]]
             if not members:
                 continue
             # Each beam is a row of its own in the decoder.

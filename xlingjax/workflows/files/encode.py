@@ -173,11 +173,8 @@ def _gold_links(path: Path, pairs: Sequence[Any], turned: bool) -> list[Any]:
     one."""
     if not turned:
         return alignment.read_links(path, pairs)
-    links = [
-        {(j, i) for i, j in of_pair}
-        for of_pair in alignment.read_links(path, [pair[::-1] for pair in pairs])
-    ]
-    return links
+    turned_links = alignment.read_links(path, [pair[::-1] for pair in pairs])
+    return [{(j, i) for i, j in of_pair} for of_pair in turned_links]
 
 
 def cell(text: str) -> str:
