@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from xlingjax.data.held_out_pairs import Pairs
-from xlingjax.errors import UserError
 from xlingjax.evaluation.retrieval import score_layer
+from xlingjax.runtime.packages import package
 from xlingjax.training.evaluator import Evaluator
 
 FLOORS = {"char_tfidf": "TF-IDF", "lsi": "LSI"}
@@ -24,11 +24,8 @@ FEW_PAIRS = 1_000
 
 
 def _vectoriser(**options):
-    try:
-        from sklearn.feature_extraction.text import TfidfVectorizer
-    except ImportError:
-        raise UserError("retrieval floors need scikit-learn: pip install scikit-learn") from None
-    return TfidfVectorizer(analyzer="char", ngram_range=(1, 4), sublinear_tf=True, **options)
+    module = package("sklearn.feature_extraction.text", "retrieval floors", "scikit-learn")
+    return module.TfidfVectorizer(analyzer="char", ngram_range=(1, 4), sublinear_tf=True, **options)
 
 
 def char_tfidf(test: Pairs) -> dict[str, float]:

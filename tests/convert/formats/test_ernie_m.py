@@ -16,6 +16,7 @@ from xlingjax.errors import UserError
 torch = pytest.importorskip("torch")
 from tests.helpers import foreign_models as foreign  # noqa: E402 - needs torch
 from tests.helpers import small_xlmr  # noqa: E402
+from tests.helpers.foreign_models import Payload  # noqa: E402 - needs transformers
 
 CONFIG = dict(
     hidden_size=24,
@@ -212,16 +213,6 @@ def test_a_classifier_is_the_references(reference, tmp_path):
         states_BLD = model.encode(found.params, batch, AttentionSpec(bidirectional))
         ours = model.classify(found.params, states_BLD, batch)
         np.testing.assert_allclose(np.asarray(ours), wanted.numpy(), atol=1e-4)
-
-
-class Payload:
-    """Writes a file when it is unpickled."""
-
-    def __init__(self, path):
-        self.path = str(path)
-
-    def __reduce__(self):
-        return open, (self.path, "w")
 
 
 @pytest.mark.parametrize("kind", ["value", "dtype", "cut", "list", "state"])

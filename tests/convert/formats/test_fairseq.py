@@ -16,6 +16,7 @@ from xlingjax.errors import UserError
 torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
 from tests.helpers import foreign_models as foreign  # noqa: E402 - needs torch
 from tests.helpers import small_xlmr  # noqa: E402
+from tests.helpers.foreign_models import Payload  # noqa: E402 - needs transformers
 
 OF_XLMR = {
     "roberta.embeddings.word_embeddings": "embed_tokens",
@@ -151,16 +152,6 @@ def test_a_folder_is_imported_only_unverified(folder, tmp_path, capsys):
     opened, direct = open_run(tmp_path / "run"), checkpoints.read(path / "model.pt")
     assert opened.vocabulary == direct.vocabulary and opened.model.config == direct.config
     jax.tree.map(np.testing.assert_array_equal, opened.params, direct.params)
-
-
-class Payload:
-    """Writes a file when it is unpickled."""
-
-    def __init__(self, path):
-        self.path = str(path)
-
-    def __reduce__(self):
-        return open, (self.path, "w")
 
 
 def test_a_payload_is_refused_and_not_run(folder, tmp_path):

@@ -13,6 +13,7 @@ from xlingjax.errors import UserError
 
 torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
 from tests.helpers import foreign_models as foreign  # noqa: E402 - needs torch
+from tests.helpers.foreign_models import Payload  # noqa: E402 - needs transformers
 
 PARAMS = dict(
     emb_dim=24,
@@ -174,16 +175,6 @@ def test_a_decoder_has_its_own_tables_and_its_logits_are_the_references(tmp_path
         if not name.endswith("pred_layer.proj.weight")
     }
     foreign.assert_same_bits(foreign.back(XLM_SEQ2SEQ, found), names)
-
-
-class Payload:
-    """Writes a file when it is unpickled."""
-
-    def __init__(self, path):
-        self.path = str(path)
-
-    def __reduce__(self):
-        return open, (self.path, "w")
 
 
 def test_a_payload_is_refused_and_not_run(tmp_path):

@@ -15,6 +15,7 @@ from xlingjax.errors import UserError
 
 torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
 from tests.helpers import small_xlmr  # noqa: E402 - needs transformers
+from tests.helpers.foreign_models import Payload  # noqa: E402 - needs transformers
 
 SHAPES = {
     "odd": dict(hidden_size=21, num_hidden_layers=1, num_attention_heads=7, intermediate_size=5),
@@ -145,16 +146,6 @@ def test_shards_pickles_and_half_precision_are_the_same_weights(folder, tmp_path
     half = read(tmp_path / "half").params
     wanted = model.state_dict()["roberta.encoder.layer.1.output.dense.weight"].float().numpy().T
     np.testing.assert_array_equal(half["encoder"]["layers"]["ffn"]["out"]["kernel"][1], wanted)
-
-
-class Payload:
-    """Writes a file when it is unpickled."""
-
-    def __init__(self, path):
-        self.path = str(path)
-
-    def __reduce__(self):
-        return open, (self.path, "w")
 
 
 def truncated(folder):

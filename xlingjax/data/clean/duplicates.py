@@ -16,7 +16,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from xlingjax.data.clean.packages import package
+from xlingjax.runtime.packages import package
 
 Position = tuple[int, int, int]
 """Of a text in the corpus: the number of its part, those of its first and last line in it."""

@@ -15,11 +15,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from xlingjax.data.clean.models import identifier
-from xlingjax.data.clean.packages import package
 from xlingjax.data.clean.parts import Part
 from xlingjax.data.clean.settings import CleanSettings
 from xlingjax.data.clean.wikipedia import articles
 from xlingjax.data.scripts import letters_in, script_of_language
+from xlingjax.runtime.packages import package
 
 Line = tuple[str, ...]
 """Its sides: one of text, two of a pair. All empty: a document ends."""

