@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from xlingjax.data.sources import find_pairs
+from xlingjax.data.text.sources import find_pairs
 from xlingjax.data.vocabulary.training import train_vocabulary
 from xlingjax.inference import mine
 from xlingjax.inference.nearest import Search, nearest

@@ -16,7 +16,7 @@ import sys
 import time
 from pathlib import Path
 
-from xlingjax.convert.formats.sentences import SENTENCES
+from xlingjax.convert.formats.parity import SENTENCES
 
 ROWS = 250_002
 
@@ -56,9 +56,9 @@ def make(folder: Path, name: str) -> None:
     import numpy as np
     from safetensors.numpy import save_file
 
-    from xlingjax.convert.formats import xlm_roberta
     from xlingjax.convert.formats.names import places
     from xlingjax.convert.formats.tokenizer_json import tokenizer_files
+    from xlingjax.convert.formats.xlm_roberta import XLM_ROBERTA
     from xlingjax.model.build import build_model
     from xlingjax.model.config import preset
 
@@ -66,18 +66,18 @@ def make(folder: Path, name: str) -> None:
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)
     vocabulary, config = vocabulary_of(partial), preset(name)
-    found, _ = places(xlm_roberta.written_names(config), config, build_model(config).abstract())
+    found, _ = places(XLM_ROBERTA.written_names(config), config, build_model(config).abstract())
     rng = np.random.default_rng(0)
     tensors = {}
     for place in found:
         for theirs in place.theirs:
             values = rng.normal(0, 0.05, place.shape)
             tensors[theirs] = values.astype(np.float32)
-    xlm_roberta.unfold(tensors, config, vocabulary.pad_id)
+    XLM_ROBERTA.unfold(tensors, config, vocabulary.pad_id)
     save_file(tensors, partial / "model.safetensors", metadata={"format": "pt"})
     for file, content in tokenizer_files(vocabulary, 512).items():
         (partial / file).write_bytes(content)
-    (partial / "config.json").write_text(json.dumps(xlm_roberta.described(config, vocabulary)))
+    (partial / "config.json").write_text(json.dumps(XLM_ROBERTA.described(config, vocabulary)))
     partial.rename(folder)
 
 

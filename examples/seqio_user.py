@@ -83,7 +83,7 @@ def register_tasks(folder):
         output_features=monolingual,
     )
     from xlingjax.data.seqio_adapters import TextFiles
-    from xlingjax.data.sources import find_text
+    from xlingjax.data.text.sources import find_text
 
     # Over files of ours, with a preprocessor of one's own before the tokenizer.
     seqio.TaskRegistry.add(
@@ -238,7 +238,7 @@ def own_preprocessors(folder, vocabulary):
 
 def many_files(folder, vocabulary):
     from xlingjax.data.blocks import text_blocks
-    from xlingjax.data.sources import find_text
+    from xlingjax.data.text.sources import find_text
 
     for i in range(1300):
         (folder / f"many/de/{i}.txt").parent.mkdir(parents=True, exist_ok=True)

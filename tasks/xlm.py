@@ -13,8 +13,8 @@ from xlingjax.data.first_import import import_tensorflow
 from xlingjax.data.loader import BatchSource
 from xlingjax.data.mixture import BatchSettings, open_mixture
 from xlingjax.data.preprocessor import Preprocessor
-from xlingjax.data.sources import find_negatives, find_pairs, find_text
-from xlingjax.data.texts import Pair, Text, Triple
+from xlingjax.data.text.sources import find_negatives, find_pairs, find_text
+from xlingjax.data.text.texts import Pair, Text, Triple
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
 

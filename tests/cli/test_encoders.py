@@ -12,7 +12,7 @@ import pytest
 from tests.helpers.small_corpus import ENGLISH, GERMAN, arguments, build, options, write
 from xlingjax.cli import main
 from xlingjax.convert import cross_attention
-from xlingjax.data.sources import find_pairs
+from xlingjax.data.text.sources import find_pairs
 from xlingjax.errors import UserError
 from xlingjax.inference.run import open_run
 from xlingjax.model.attention import AttentionSpec

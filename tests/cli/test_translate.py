@@ -23,8 +23,8 @@ from xlingjax.model.config import preset
 from xlingjax.model.decoding import Decoding
 from xlingjax.model.parameter_count import count_parameters
 from xlingjax.training.checkpoint_params import HashedPath
-from xlingjax.workflows import translate as generation
-from xlingjax.workflows import translate_input
+from xlingjax.workflows.files import translate as generation
+from xlingjax.workflows.files import translate as translate_input
 
 SHAPE = dict(
     layers=1,

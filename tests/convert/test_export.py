@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from xlingjax.cli.main import main
-from xlingjax.convert.formats.sentences import SENTENCES
+from xlingjax.convert.formats.parity import SENTENCES
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.model.build import build_model
 from xlingjax.model.config import preset
@@ -419,14 +419,14 @@ def test_a_model_that_no_class_computes_is_refused(
 def test_nothing_is_written_where_transformers_computes_something_else(
     vocabularies, tmp_path, capsys, monkeypatch
 ):
-    from xlingjax.convert.formats import xlm_roberta
+    from xlingjax.convert.formats.xlm_roberta import XLM_ROBERTA
 
     def described(*given):
         return {**true(*given), "layer_norm_eps": 0.5}
 
-    true = xlm_roberta.described
+    true = XLM_ROBERTA.described
     run_of(tmp_path / "run", vocabularies["xlmr"])
-    monkeypatch.setattr(xlm_roberta, "described", described)
+    monkeypatch.setattr(XLM_ROBERTA, "described", described)
     assert command("export", tmp_path / "run", tmp_path / "hf") == 2
     assert "as exported is not" in capsys.readouterr().err
     assert sorted(path.name for path in tmp_path.iterdir()) == ["run"]

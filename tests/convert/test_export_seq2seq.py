@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from xlingjax.cli.main import main
-from xlingjax.convert.formats.sentences import SENTENCES
+from xlingjax.convert.formats.parity import SENTENCES
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.model.build import build_model
 from xlingjax.model.config import preset

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from xlingjax.convert.formats.sentences import SENTENCES
+from xlingjax.convert.formats.parity import SENTENCES
 from xlingjax.data.labelled.records import Tagged
 from xlingjax.data.labelled.words import read_tagged
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary

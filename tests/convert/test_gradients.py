@@ -14,7 +14,7 @@ def test_a_step_of_sgd_is_theirs(tmp_path):
 
     from xlingjax.convert.formats.hugging_face import read
     from xlingjax.convert.formats.names import places, to_theirs
-    from xlingjax.convert.formats.xlm_roberta import SEGMENTS, written_names
+    from xlingjax.convert.formats.xlm_roberta import XLM_ROBERTA
     from xlingjax.model.build import build_model
     from xlingjax.objectives.xlm import MLM
 
@@ -62,16 +62,16 @@ def test_a_step_of_sgd_is_theirs(tmp_path):
     torch.optim.SGD(theirs.parameters(), RATE).step()
 
     assert abs(float(value) - wanted.item()) < 1e-5 * wanted.item()
-    placed, _ = places(written_names(found.config), found.config, found.params)
+    placed, _ = places(XLM_ROBERTA.written_names(found.config), found.config, found.params)
     ours = to_theirs(placed, after)
     # They keep a second sum in every position: the row of the segment, which ours has in the
     # positions.
-    others = (SEGMENTS, "lm_head.decoder.weight", "lm_head.decoder.bias")  # tied
+    others = (XLM_ROBERTA.segments, "lm_head.decoder.weight", "lm_head.decoder.bias")  # tied
     moved = {
         name: weight.numpy() for name, weight in theirs.state_dict().items() if name not in others
     }
     assert {*ours} == {*moved}
-    segment = before[SEGMENTS][0]
+    segment = before[XLM_ROBERTA.segments][0]
     for name, weight in moved.items():
         folded = segment if name.endswith("position_embeddings.weight") else 0
         change, wanted_change = ours[name] - (before[name] + folded), weight - before[name]

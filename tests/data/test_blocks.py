@@ -17,8 +17,8 @@ from xlingjax.data.mixture import BatchSettings
 from xlingjax.data.row_order import BLOCKS_TOGETHER, LANES, RowOrder
 from xlingjax.data.row_plans import RowPlan
 from xlingjax.data.sampling import Sampling
-from xlingjax.data.sources import find_pairs, find_text
-from xlingjax.data.texts import Text
+from xlingjax.data.text.sources import find_pairs, find_text
+from xlingjax.data.text.texts import Text
 from xlingjax.errors import UserError
 from xlingjax.preprocessors.unicoder import ClpcFeatures, ClwrFeatures
 from xlingjax.preprocessors.xlm import MlmFeatures, TlmFeatures

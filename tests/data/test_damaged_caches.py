@@ -14,7 +14,7 @@ from xlingjax.data.features import batch_hash
 from xlingjax.data.frozen import frozen_source, read_header, write_frozen
 from xlingjax.data.loader import array_source
 from xlingjax.data.row_plans import RowPlan
-from xlingjax.data.sources import find_text
+from xlingjax.data.text.sources import find_text
 from xlingjax.errors import UserError
 from xlingjax.preprocessors.xlm import MlmFeatures
 

@@ -22,7 +22,7 @@ from xlingjax.data.labelled import text as labelled_text
 from xlingjax.data.labelled import words as labelled_words
 from xlingjax.data.labelled.questions import read_squad
 from xlingjax.data.labelled.teacher import read_labelled
-from xlingjax.data.sources import find_negatives, find_pairs, find_text
+from xlingjax.data.text.sources import find_negatives, find_pairs, find_text
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
 from xlingjax.evaluation import submissions

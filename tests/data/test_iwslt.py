@@ -6,7 +6,7 @@ import subprocess
 import pytest
 
 from xlingjax.cli import main
-from xlingjax.data.iwslt import TEST
+from xlingjax.data.text.iwslt import TEST
 
 pytest.importorskip("sacremoses", reason="needs the extra clean")
 

@@ -12,7 +12,7 @@ from xlingjax.data.check import check
 from xlingjax.data.held_out_pairs import given_pairs, given_text, read_pairs
 from xlingjax.data.holdout import held_out
 from xlingjax.data.overlap import HeldOut, overlap_of_texts
-from xlingjax.data.sources import find_pairs, find_text
+from xlingjax.data.text.sources import find_pairs, find_text
 
 pytestmark = pytest.mark.usefixtures("own_cache")
 

@@ -4,7 +4,7 @@ import fsspec
 import pytest
 
 from tests.helpers.records import pair_records
-from xlingjax.data.sources import find_pairs, find_text
+from xlingjax.data.text.sources import find_pairs, find_text
 from xlingjax.errors import UserError
 
 pytestmark = pytest.mark.usefixtures("own_cache")

@@ -8,9 +8,9 @@ import zstandard
 from tests.helpers.files import write
 from xlingjax.config.labelled_files import labelled_files, languages_of_files
 from xlingjax.data.check import check
-from xlingjax.data.file_names import is_language_code, language_from_path
-from xlingjax.data.sources import expand, find_pairs, find_text, split_patterns, stem_pairs
-from xlingjax.data.text_files import content_hash, read_lines
+from xlingjax.data.text.files import content_hash, read_lines
+from xlingjax.data.text.names import is_language_code, language_from_path
+from xlingjax.data.text.sources import expand, find_pairs, find_text, split_patterns, stem_pairs
 from xlingjax.errors import UserError
 
 

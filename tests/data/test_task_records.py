@@ -13,7 +13,7 @@ from tests.helpers.records import task_records
 from xlingjax.data.mixture import mixture_source
 from xlingjax.data.seqio_adapters import LanguageFeature, TextFiles
 from xlingjax.data.task_records import lines_of
-from xlingjax.data.texts import Text
+from xlingjax.data.text.texts import Text
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.data.vocabulary.seqio import SeqioVocabulary
 from xlingjax.errors import UserError
@@ -240,7 +240,7 @@ def test_a_language_may_lie_in_more_files_than_a_process_may_open(tmp_path, voca
     import resource
 
     from tests.helpers.records import text_records
-    from xlingjax.data.texts import Text
+    from xlingjax.data.text.texts import Text
 
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     # Each above what is read whole, as a map of it would hold its file open.

@@ -5,8 +5,8 @@ import pytest
 
 from tests.helpers.files import write
 from tests.helpers.records import pair_records, text_records
-from xlingjax.data.sources import find_pairs, find_text
-from xlingjax.data.texts import Text
+from xlingjax.data.text.sources import find_pairs, find_text
+from xlingjax.data.text.texts import Text
 from xlingjax.data.token_cache import cache_folder
 from xlingjax.data.tokenise import is_cached, tokens
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary

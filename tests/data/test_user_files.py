@@ -12,13 +12,13 @@ import tarfile
 import pytest
 import zstandard
 
-from xlingjax.data import compressed
 from xlingjax.data.check import check
-from xlingjax.data.json_text import parse_json
 from xlingjax.data.labelled.questions import read_squad
 from xlingjax.data.languages import check_spellings, known_as, spelled_twice
-from xlingjax.data.sources import find_pairs, find_text, split_patterns
-from xlingjax.data.text_files import find_file, read_lines
+from xlingjax.data.text import files as compressed
+from xlingjax.data.text.files import find_file, read_lines
+from xlingjax.data.text.given import parse_json
+from xlingjax.data.text.sources import find_pairs, find_text, split_patterns
 from xlingjax.errors import UserError
 
 LINES = ["Der Bus hält.", "", "Äpfel 苹果 \U0001f600", "Ende"]

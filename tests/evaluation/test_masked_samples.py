@@ -4,7 +4,7 @@ import pytest
 
 from tests.helpers import toy
 from xlingjax.data.held_out_pairs import Pairs
-from xlingjax.data.texts import Text
+from xlingjax.data.text.texts import Text
 from xlingjax.evaluation.masked_samples import MaskedSamples
 
 

@@ -10,7 +10,7 @@ import pytest
 from tests.helpers import toy
 from xlingjax.config import evaluators
 from xlingjax.data.held_out_pairs import Pairs
-from xlingjax.data.texts import Text
+from xlingjax.data.text.texts import Text
 from xlingjax.errors import UserError
 from xlingjax.evaluation import perplexity as ppl
 from xlingjax.objectives.xlm import CLM, MLM, TLM

@@ -5,7 +5,7 @@ import pytest
 
 from tests.helpers import toy
 from xlingjax.config.evaluators import pseudo_perplexity
-from xlingjax.data.texts import Text
+from xlingjax.data.text.texts import Text
 from xlingjax.errors import UserError
 from xlingjax.evaluation.perplexity import TextPerplexity
 from xlingjax.evaluation.pseudo_perplexity import PseudoPerplexity

@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 
 from tests.helpers import toy
-from xlingjax.data.texts import Text
+from xlingjax.data.text.texts import Text
 from xlingjax.errors import UserError
 from xlingjax.evaluation.pseudo_tokens import PseudoSamples, with_placeholders
 from xlingjax.model.attention import AttentionSpec

@@ -190,7 +190,7 @@ def test_refusals_of_the_command(arguments, message, capsys):
 def test_the_command(tmp_path, monkeypatch, capsys):
     from types import SimpleNamespace
 
-    from xlingjax.workflows import words
+    from xlingjax.workflows.files import words
 
     run = SimpleNamespace(
         params={"embeddings": {"tokens": {"embedding": TABLE}}}, vocabulary=Words()

@@ -100,6 +100,16 @@ def assert_same_bits(ours, theirs):
         np.testing.assert_array_equal(value, theirs[name], err_msg=name)
 
 
+class Payload:
+    """Writes a file when it is unpickled."""
+
+    def __init__(self, path):
+        self.path = str(path)
+
+    def __reduce__(self):
+        return open, (self.path, "w")
+
+
 def changed(**values):
     """Changes config.json in a folder; None takes an option away."""
 

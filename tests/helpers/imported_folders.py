@@ -5,7 +5,7 @@ import json
 import unicodedata
 
 from tests.helpers import small_fastbpe, small_xlmr
-from xlingjax.convert.formats.sentences import SENTENCES
+from xlingjax.convert.formats.parity import SENTENCES
 from xlingjax.data.vocabulary.tokenizer_files import PROPHETNET
 
 XLM_CODES = ("ar", "de", "en", "ru")

@@ -5,7 +5,7 @@ import json
 
 import sentencepiece
 
-from xlingjax.convert.formats.sentences import SENTENCES
+from xlingjax.convert.formats.parity import SENTENCES
 
 CONFIG = dict(
     hidden_size=24,

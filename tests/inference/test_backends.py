@@ -5,7 +5,7 @@ import pytest
 
 from tests.helpers import own_files, toy
 from xlingjax.data.held_out_pairs import Pairs
-from xlingjax.data.texts import Text
+from xlingjax.data.text.texts import Text
 from xlingjax.evaluation.masked_samples import MaskedSamples
 from xlingjax.evaluation.perplexity import TextPerplexity, TranslationPerplexity
 from xlingjax.evaluation.retrieval import RetrievalEvaluator

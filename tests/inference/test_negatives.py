@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from xlingjax.cli import main
-from xlingjax.data.sources import find_negatives
+from xlingjax.data.text.sources import find_negatives
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
 from xlingjax.inference import nearest

@@ -16,7 +16,7 @@ from tests.data.conftest import write_lines
 from xlingjax.cli import main
 from xlingjax.convert.formats.fields import Fields
 from xlingjax.convert.formats.tensors import open_tensors, unpickled
-from xlingjax.data.sources import expand
+from xlingjax.data.text.sources import expand
 from xlingjax.errors import UserError
 from xlingjax.model.config import preset
 from xlingjax.runtime import files

@@ -15,9 +15,9 @@ from tests.helpers.mediawiki import write_dump
 from xlingjax.cli.main import main
 from xlingjax.data.check import check
 from xlingjax.data.clean.settings import CleanSettings
-from xlingjax.data.sources import find_pairs, find_text
+from xlingjax.data.text.sources import find_pairs, find_text
 from xlingjax.errors import UserError
-from xlingjax.workflows.clean import CleanRequest, clean
+from xlingjax.workflows.files.clean import CleanRequest, clean
 
 for name in ("mwxml", "mwparserfromhell", "sentencex", "datasketch"):
     pytest.importorskip(name)
@@ -346,10 +346,10 @@ def test_bad_input_is_one_line(tmp_path, capsys, monkeypatch, words, message):
 def test_a_missing_package_is_named_before_anything_is_read(
     tmp_path, monkeypatch, package, options
 ):
-    from xlingjax.data.clean import identification, language_model
+    from xlingjax.data.clean import models
 
-    identification.identifier.cache_clear()
-    language_model.kenlm_scorer.cache_clear()
+    models.identifier.cache_clear()
+    models.kenlm_scorer.cache_clear()
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(UserError, match=rf"needs the package {package}: `pip install '"):
         clean(request(tmp_path, settings=CleanSettings(**options)), quiet)

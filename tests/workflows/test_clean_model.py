@@ -8,7 +8,7 @@ from xlingjax.cli.main import main
 from xlingjax.evaluation.perplexity import mask_for_validation, scores, sentence_rows
 from xlingjax.inference.run import open_run
 from xlingjax.objectives.xlm import CLM, MLM
-from xlingjax.workflows.clean_model import RunScorer
+from xlingjax.workflows.files.clean_model import RunScorer
 
 TEXTS = [*ENGLISH, "The dog drinks milk in the house.", "A long book of a cat " * 3]
 

@@ -15,13 +15,13 @@ import pytest
 
 from tests.helpers.small_corpus import ENGLISH, GERMAN, write
 from xlingjax.cli import main
-from xlingjax.data.sources import find_pairs
+from xlingjax.data.text.sources import find_pairs
 from xlingjax.data.vocabulary.training import train_vocabulary
 from xlingjax.inference import vector_files
 from xlingjax.model.build import build_model
 from xlingjax.model.config import preset
 from xlingjax.training.checkpoint_params import HashedPath
-from xlingjax.workflows import mine as workflow
+from xlingjax.workflows.files import mine as workflow
 
 ROOT = Path(__file__).resolve().parents[2]
 

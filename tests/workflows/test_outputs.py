@@ -13,20 +13,19 @@ import pytest
 
 from tests.helpers import toy
 from xlingjax.cli import main
-from xlingjax.data.compressed import ENDINGS, write_as_named
-from xlingjax.data.given_texts import require_texts
-from xlingjax.data.other_formats import refuse_no_lines
-from xlingjax.data.text_files import read_lines
+from xlingjax.data.text.files import ENDINGS, read_lines, write_as_named
+from xlingjax.data.text.given import require_texts
+from xlingjax.data.text.other_formats import refuse_no_lines
 from xlingjax.errors import UserError
 from xlingjax.inference.encode import embed_texts, token_ids
 from xlingjax.inference.run import TrainedRun
 from xlingjax.inference.sentences import Sentences
 from xlingjax.runtime.files import require_file, require_folder
-from xlingjax.workflows import encode as encoding
-from xlingjax.workflows import mine as mining
-from xlingjax.workflows.encode import language_of
-from xlingjax.workflows.mine import mine
-from xlingjax.workflows.translate_output import Partial
+from xlingjax.workflows.files import encode as encoding
+from xlingjax.workflows.files import mine as mining
+from xlingjax.workflows.files.encode import language_of
+from xlingjax.workflows.files.mine import mine
+from xlingjax.workflows.files.translate import Partial
 
 LINES = ["Äpfel ||| 1", "", "苹果"]
 

@@ -18,7 +18,7 @@ from xlingjax.cli.main import parser
 from xlingjax.config import gin_files
 from xlingjax.config import recipe as recipes
 from xlingjax.data.labelled.task import part_of
-from xlingjax.data.sources import split_list
+from xlingjax.data.text.sources import split_list
 from xlingjax.errors import Stopped, UserError
 from xlingjax.model.build import build_model
 from xlingjax.model.partition import make_mesh

@@ -33,7 +33,7 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: Namespace) -> int:
-    from xlingjax.workflows.encode import align
+    from xlingjax.workflows.files.encode import align
 
     how = {"layer": args.layer, "method": args.method, "picture": args.picture}
     with alone_at(args.output):

@@ -311,7 +311,7 @@ def _check(args: Namespace) -> int:
 def _clean(args: Namespace) -> int:
     from xlingjax.data.beam import NO_RUNNER, has_beam
     from xlingjax.data.clean.settings import CleanSettings
-    from xlingjax.workflows.clean import CleanRequest, clean, summary
+    from xlingjax.workflows.files.clean import CleanRequest, clean, summary
 
     runner = args.runner
     if runner is None:
@@ -344,7 +344,7 @@ def _clean(args: Namespace) -> int:
 def _iwslt(args: Namespace) -> int:
     from pathlib import Path
 
-    from xlingjax.data.iwslt import read_iwslt
+    from xlingjax.data.text.iwslt import read_iwslt
     from xlingjax.evaluation.metrics.moses import moses_steps
 
     languages = ("de", "en")
@@ -369,7 +369,7 @@ def _iwslt(args: Namespace) -> int:
 
 def _moses(args: Namespace) -> int:
     from xlingjax.evaluation.metrics.moses import moses_steps
-    from xlingjax.workflows.translate_input import texts
+    from xlingjax.workflows.files.translate import texts
 
     taken = moses_steps(args.steps, args.language)
     for line in texts(None):

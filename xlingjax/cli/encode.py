@@ -30,7 +30,7 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: Namespace) -> int:
-    from xlingjax.workflows.encode import encode
+    from xlingjax.workflows.files.encode import encode
 
     how = {"layer": args.layer, "pooling": args.pooling, "prefix": args.prefix}
     with alone_at(args.output):

@@ -99,7 +99,7 @@ def _attention(args: Namespace) -> int:
                 " --languages de en"
             )
     from xlingjax.runtime.machine import start
-    from xlingjax.workflows.attention import attention_of_pair
+    from xlingjax.workflows.files.attention import attention_of_pair
 
     start(machine_of(args))
     attention_of_pair(

@@ -82,7 +82,7 @@ def run(args: Namespace) -> int:
     if args.negatives:
         with alone_at(args.output):
             return _negatives(args)
-    from xlingjax.workflows.mine import mine
+    from xlingjax.workflows.files.mine import mine
 
     if not args.run or not args.files or not args.languages:
         raise UserError(

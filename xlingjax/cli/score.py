@@ -47,8 +47,8 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 def _of_lines(args: Namespace) -> int:
     """Two files of lines by one metric."""
-    from xlingjax.data.other_formats import refuse_no_lines
-    from xlingjax.data.text_files import read_lines
+    from xlingjax.data.text.files import read_lines
+    from xlingjax.data.text.other_formats import refuse_no_lines
     from xlingjax.evaluation.metrics.moses import moses_bleu
     from xlingjax.evaluation.metrics.text import bleu, chrf
     from xlingjax.runtime.files import write_json

@@ -32,7 +32,7 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: Namespace) -> int:
-    from xlingjax.data.sources import split_list
+    from xlingjax.data.text.sources import split_list
     from xlingjax.data.tinyworld import write
 
     # `write` takes a name, or counts.

@@ -138,8 +138,7 @@ def run(args: Namespace) -> int:
             raise UserError("parts are of files: give --input")
     start(machine_of(args))
     from xlingjax.model.decoding import Decoding
-    from xlingjax.workflows.translate import write
-    from xlingjax.workflows.translate_request import Request
+    from xlingjax.workflows.files.translate import Request, write
 
     names = (
         "length_penalty",
@@ -175,7 +174,7 @@ def run(args: Namespace) -> int:
         args.seed or 0,
     )
     if in_parts:
-        from xlingjax.workflows.translate_parts import LINES, Corpus, write_parts
+        from xlingjax.workflows.files.translate_parts import LINES, Corpus, write_parts
 
         corpus = Corpus(inputs, args.part_lines or LINES, args.shard)
         write_parts(request, corpus)

@@ -24,7 +24,7 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: Namespace) -> int:
-    from xlingjax.workflows.words import words
+    from xlingjax.workflows.files.words import words
 
     print(words(workdir_of(args.run), args.dictionary, args.similarity, args.pieces, args.output))
     return 0

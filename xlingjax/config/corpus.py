@@ -8,7 +8,7 @@ from pathlib import Path
 
 from xlingjax.data.first_import import import_tensorflow
 from xlingjax.data.frozen import read_header
-from xlingjax.data.sources import split_list, split_patterns
+from xlingjax.data.text.sources import split_list, split_patterns
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
 from xlingjax.runtime.modules import imported

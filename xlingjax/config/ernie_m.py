@@ -105,7 +105,7 @@ def _translations(
     text: TextSource, pairs: TextSource | None
 ) -> Iterator[tuple[tuple[str, ...], int]]:
     """(the languages, the number of pairs) of each parallel text."""
-    from xlingjax.data.sources import find_pairs
+    from xlingjax.data.text.sources import find_pairs
     from xlingjax.data.tokenise import tokenise
 
     if pairs is not None and pairs.mixture:

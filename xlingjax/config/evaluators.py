@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from xlingjax.config.corpus import Corpus, Files
-from xlingjax.data.sources import find_pairs, find_text, split_list, split_patterns
-from xlingjax.data.texts import Text
+from xlingjax.data.text.sources import find_pairs, find_text, split_list, split_patterns
+from xlingjax.data.text.texts import Text
 from xlingjax.errors import UserError
 
 Evaluators = Callable[[], list[Any]]

@@ -9,7 +9,7 @@ from xlingjax.config.labelled_files import labelled_files, languages_of_files, p
 from xlingjax.config.task import on_rows
 from xlingjax.data.labelled.own_task import own_task
 from xlingjax.data.labelled.task import Task
-from xlingjax.data.sources import split_list
+from xlingjax.data.text.sources import split_list
 from xlingjax.objectives.finetuning import Classification, PlugIn, Tagging
 from xlingjax.objectives.span_qa import SpanQA
 from xlingjax.preprocessors.task_rows import Reading

@@ -5,8 +5,8 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from xlingjax.data.file_names import is_language_code
-from xlingjax.data.text_files import refuse_lost_link
+from xlingjax.data.text.files import refuse_lost_link
+from xlingjax.data.text.names import is_language_code
 from xlingjax.errors import UserError
 
 

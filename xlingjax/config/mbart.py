@@ -4,7 +4,7 @@ and translation of masked pairs."""
 from xlingjax.config.evaluators import Files
 from xlingjax.config.text import TextSource
 from xlingjax.config.translation import translation_batches
-from xlingjax.data.sources import split_list
+from xlingjax.data.text.sources import split_list
 from xlingjax.objectives.translation import Translation
 from xlingjax.preprocessors.mbart import (
     ALL_SHOWN_AS_MASK,

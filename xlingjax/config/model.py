@@ -6,7 +6,7 @@ from typing import TypedDict, Unpack
 
 from xlingjax.config.corpus import Corpus
 from xlingjax.config.evaluators import Files
-from xlingjax.data.sources import split_list
+from xlingjax.data.text.sources import split_list
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
 from xlingjax.model.config import ModelConfig, preset

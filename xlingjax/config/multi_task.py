@@ -10,7 +10,7 @@ from xlingjax.config.evaluators import Evaluators, Files
 from xlingjax.config.finetuning import classification
 from xlingjax.config.scores import own_score
 from xlingjax.data.labelled.task import Task
-from xlingjax.data.sources import split_list
+from xlingjax.data.text.sources import split_list
 from xlingjax.errors import UserError
 from xlingjax.evaluation.task.scores import TasksScore
 from xlingjax.objectives.finetuning import Classification

@@ -38,7 +38,7 @@ from xlingjax.config.overrides import (
 )
 from xlingjax.config.statements import gin_value, statements
 from xlingjax.convert import import_model
-from xlingjax.data.sources import split_list
+from xlingjax.data.text.sources import split_list
 from xlingjax.errors import UserError, in_one_line
 from xlingjax.runtime.trust import trusting
 

@@ -10,7 +10,7 @@ from xlingjax.config.corpus import Corpus, Files
 from xlingjax.config.evaluators import Evaluators, unless_missing
 from xlingjax.config.labelled_files import labelled_files, paired_files
 from xlingjax.data.labelled.own_task import own_task
-from xlingjax.data.sources import expand, find_pairs, split_list, split_patterns, stem_pairs
+from xlingjax.data.text.sources import expand, find_pairs, split_list, split_patterns, stem_pairs
 from xlingjax.errors import UserError
 from xlingjax.preprocessors.task_rows import Reading
 

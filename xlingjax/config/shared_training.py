@@ -9,7 +9,7 @@ from xlingjax.config.corpus import Corpus
 from xlingjax.config.evaluators import Evaluators, Files
 from xlingjax.config.task import task_score
 from xlingjax.data.labelled.task import Task, find
-from xlingjax.data.sources import split_list
+from xlingjax.data.text.sources import split_list
 from xlingjax.errors import UserError
 from xlingjax.preprocessors.task_rows import Reading
 from xlingjax.preprocessors.training_set import Training

@@ -14,7 +14,7 @@ from xlingjax.data.features import batch_shapes
 from xlingjax.data.labelled.task import TRAINED, Task, find, languages_present, part_of, read
 from xlingjax.data.loader import Batches, BatchSource
 from xlingjax.data.row_lengths import row_lengths
-from xlingjax.data.sources import split_list
+from xlingjax.data.text.sources import split_list
 from xlingjax.errors import UserError
 from xlingjax.evaluation.task.scores import TaskScore
 from xlingjax.objectives.finetuning import Classification, PlugIn, Tagging

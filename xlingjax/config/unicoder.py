@@ -3,7 +3,7 @@ two languages."""
 
 from xlingjax.config.corpus import Corpus
 from xlingjax.config.text import TextSource
-from xlingjax.data.sources import find_pairs
+from xlingjax.data.text.sources import find_pairs
 from xlingjax.data.token_cache import TokenFile
 from xlingjax.data.tokenise import tokenise
 from xlingjax.errors import UserError

@@ -2,7 +2,6 @@
 open, an encoder-decoder as one that `AutoModelForSeq2SeqLM` opens."""
 
 import dataclasses
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from xlingjax.convert.formats import hugging_face, parity, parity_of_texts, sentence_transformers
+from xlingjax.convert.formats import hugging_face, parity, sentence_transformers
 from xlingjax.convert.formats.exported import (
     BESIDE,
     DESCRIPTION,
@@ -23,11 +22,15 @@ from xlingjax.convert.formats.exported import (
     restored,
     without_beside,
 )
-from xlingjax.convert.formats.generation_config import generation_config
 from xlingjax.convert.formats.hugging_face import OURS, TOKENIZER_OF_RUN
+from xlingjax.convert.formats.language_tokens import (
+    Writing,
+    direction_of,
+    generation_config,
+    writing_of,
+)
 from xlingjax.convert.formats.names import OF_WORDS
 from xlingjax.convert.formats.tokenizer_json import tokenizer_files
-from xlingjax.convert.formats.writing_languages import Writing, direction_of, writing_of
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
 from xlingjax.inference.run import TrainedRun, open_run
@@ -37,6 +40,7 @@ from xlingjax.model.config import ModelConfig
 from xlingjax.model.params import flattened
 from xlingjax.report.card import model_card
 from xlingjax.report.run import read_run
+from xlingjax.runtime.files import write_json
 from xlingjax.training.checkpoint_paths import find_checkpoint, step_of
 from xlingjax.training.run_record import labels_of, read_run_record, run_and_checkpoint
 from xlingjax.training.workdir import require_empty, whole
@@ -96,11 +100,16 @@ def export_model(
         _require_same(read_back, params, config)
         del read_back
         if verify:
-            notes.append(_compare(folder, config, params, made, trained.vocabulary, run))
-            if writing:
-                notes.append(
-                    _compare_texts(folder, config, params, made, trained.vocabulary, writing)
+            # transformers computes nothing of what lies beside its files.
+            of_class = (folder, *without_beside(config, params, made), trained.vocabulary)
+            compared = parity.compare(*of_class, made.vocabulary_head)
+            if not compared.same:
+                raise UserError(
+                    f"what transformers computes of {run} as exported is not {run}: {compared}"
                 )
+            notes.append(str(compared))
+            if writing:
+                notes.append(parity.compare_texts(*of_class, writing.starts, writing.tokens))
         else:
             notes.append("not compared with transformers (--unverified)")
         _write_card(
@@ -223,9 +232,7 @@ def _write(
 ) -> None:
     from safetensors.numpy import save_file
 
-    languages = None
-    if writing:
-        languages = writing.tokens
+    languages = writing.tokens if writing else None
 
     # Of this layout tokenizer.json tells transformers, and we read the model itself.
     if vocabulary.layout == "xlm" and vocabulary.model_bytes:
@@ -245,12 +252,12 @@ def _write(
         described = described | {"decoder_start_token_id": writing.start}
         never = sorted({*vocabulary.special_ids} - {vocabulary.eos_id})
         never += range(vocabulary.size, config.true_rows)
-        _write_json(
+        write_json(
             folder / "generation_config.json",
             generation_config(config, vocabulary, writing.start, never),
         )
-    _write_json(folder / "config.json", described)
-    _write_json(folder / DESCRIPTION, made.description)
+    write_json(folder / "config.json", described)
+    write_json(folder / DESCRIPTION, made.description)
     # transformers refuses a file that does not say whose tensors it holds.
     save_file(made.tensors, folder / WEIGHTS, metadata={"format": "pt"})
     if made.beside:
@@ -270,35 +277,8 @@ def _write_sentences(folder: Path, own: Sentences | None, config: ModelConfig) -
         ]
     for name, value in sentence_transformers.files(own, config).items():
         (folder / name).parent.mkdir(exist_ok=True)
-        _write_json(folder / name, value)
+        write_json(folder / name, value)
     return [f"sentence-transformers opens it: the last layer, {own.said()}"]
-
-
-def _compare(
-    folder: Path, config: ModelConfig, params: Any, made: Exported, vocabulary: Vocabulary, run: str
-) -> str:
-    """What the comparison with transformers found. Raises UserError where it computes another
-    model."""
-    # transformers computes nothing of what lies beside its files.
-    plain, known = without_beside(config, params, made)
-    compared = parity.compare(folder, plain, known, vocabulary, made.vocabulary_head)
-    if not compared.same:
-        raise UserError(f"what transformers computes of {run} as exported is not {run}: {compared}")
-    return str(compared)
-
-
-def _compare_texts(
-    folder: Path,
-    config: ModelConfig,
-    params: Any,
-    made: Exported,
-    vocabulary: Vocabulary,
-    writing: Writing,
-) -> str:
-    plain, known = without_beside(config, params, made)
-    return parity_of_texts.compare_texts(
-        folder, plain, known, vocabulary, writing.starts, writing.tokens
-    )
 
 
 def _write_card(
@@ -321,9 +301,7 @@ def _write_card(
     # An imported model has no recipe.
     if workdir.config:
         (folder / "config.gin").write_text(workdir.config, encoding="utf-8")
-    languages = workdir.languages
-    if language:
-        languages = [language]
+    languages = [language] if language else workdir.languages
     start = ""
     if writing:
         # One that depends on the language is said in the call; that of the first, as an example.
@@ -347,11 +325,6 @@ def _write_card(
         start,
     )
     (folder / "README.md").write_text(text, encoding="utf-8")
-
-
-def _write_json(path: Path, value: Any) -> None:
-    text = json.dumps(value, indent=2, ensure_ascii=False)
-    path.write_text(text + "\n", encoding="utf-8")
 
 
 def _require_same(read_back: Any, written: Any, config: ModelConfig) -> None:

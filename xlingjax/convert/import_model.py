@@ -2,18 +2,19 @@
 beforehand."""
 
 import dataclasses
-import fcntl
 import hashlib
 import os
 import subprocess
 import sys
 from pathlib import Path
 
+from filelock import FileLock
+
 from xlingjax import __version__
 from xlingjax.convert.formats import hugging_face, parity, sentence_transformers
+from xlingjax.convert.formats.checkpoints import reader_of
 from xlingjax.convert.formats.exported import restored
 from xlingjax.convert.formats.names import Differing
-from xlingjax.convert.formats.sources import reader_of
 from xlingjax.data.cache_folder import cache_root
 from xlingjax.data.vocabulary.tokenizer_files import PROPHETNET
 from xlingjax.errors import UserError
@@ -50,9 +51,7 @@ def import_model(
         )
     try:
         foreign = reader.read(folder)
-        ours = foreign
-        if reader is hugging_face:
-            ours = restored(folder, foreign)
+        ours = restored(folder, foreign) if reader is hugging_face else foreign
     except Differing as error:
         # The whole table too: one name of hundreds rarely tells what is wrong.
         print(error.table, file=sys.stderr)
@@ -108,19 +107,16 @@ def imported(source: str) -> str:
             f"hf:{source} names no folder and no hub id; a file of another program goes through"
             " `xlingjax import FILE --to RUN --unverified`, and INIT_FROM=RUN"
         )
-    files = []
     # The files of a sentence encoder's modules lie one folder further down.
-    for path in (*folder.iterdir(), *folder.glob("*/*")):
-        stat = path.stat()
-        files.append((str(path), stat.st_size, stat.st_mtime_ns))
+    paths = (*folder.iterdir(), *folder.glob("*/*"))
+    files = [(str(path), path.stat().st_size, path.stat().st_mtime_ns) for path in paths]
     # By version, too, since a later one may read the same files otherwise.
     identity = repr((str(folder), sorted(files), __version__))
     mark = hashlib.sha256(identity.encode()).hexdigest()[:12]
     run = cache_root() / "imported" / f"{folder.name}-{mark}"
     run.parent.mkdir(parents=True, exist_ok=True)
     # Several processes of one machine begin a run at the same time.
-    with open(run.with_suffix(".lock"), "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with FileLock(run.with_suffix(".lock")):
         if not run.is_dir():
             import_apart(folder, run)
     return str(run)

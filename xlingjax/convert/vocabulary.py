@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from xlingjax.convert.formats.sentencepiece_model import with_sentencepiece
+from xlingjax.convert.formats.tokenizer_json import with_sentencepiece
 from xlingjax.convert.vocabulary_rows import Rows, Texts, moved, rows_between
 from xlingjax.data.vocabulary import surgery
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
@@ -49,9 +49,7 @@ def extend(
     """
     require_empty(output)
     texts = texts_by_language(mono, parallel)
-    old_texts = {}
-    if old_mono:
-        old_texts = texts_by_language(old_mono)
+    old_texts = texts_by_language(old_mono) if old_mono else {}
     trained = _of_pieces(open_run(run))
     # Every second sentence decides on the pieces, the others show what came of it.
     old_lines = []
@@ -125,9 +123,7 @@ def transplant(
     `initialise="overlap"`. Returns what was done. Raises UserError."""
     require_empty(output)
     new = Vocabulary.load(vocabulary)
-    texts = {}
-    if mono or parallel:
-        texts = texts_by_language(mono, parallel)
+    texts = texts_by_language(mono, parallel) if mono or parallel else {}
     trained = open_run(run)
     # By content: a copy of the run's own file is the same.
     if new == trained.vocabulary:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from xlingjax.data.texts import Text
+from xlingjax.data.text.texts import Text
 from xlingjax.data.vocabulary import surgery
 from xlingjax.data.vocabulary.cooccurrence import LINES, most_alike, piece_vectors
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary

@@ -32,7 +32,7 @@ from xlingjax.data.sealed import (
     write_array,
     write_index,
 )
-from xlingjax.data.texts import Pair, Text
+from xlingjax.data.text.texts import Pair, Text
 from xlingjax.data.token_cache import (
     SHARD_LINES,
     TokenFile,

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from xlingjax.data.overlap import HeldOut
-from xlingjax.data.sources import find_pairs, find_text
-from xlingjax.data.text_files import find_file, plain_name, read_lines
+from xlingjax.data.text.files import find_file, plain_name, read_lines
+from xlingjax.data.text.sources import find_pairs, find_text
 from xlingjax.errors import UserError
 
 PIVOT = "en"

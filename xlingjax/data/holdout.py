@@ -8,9 +8,9 @@ from pathlib import Path
 
 import numpy as np
 
-from xlingjax.data.file_names import pair_side
-from xlingjax.data.text_files import plain_name
-from xlingjax.data.texts import Pair, Text
+from xlingjax.data.text.files import plain_name
+from xlingjax.data.text.names import pair_side
+from xlingjax.data.text.texts import Pair, Text
 from xlingjax.errors import UserError
 
 BLOCK = 32

@@ -79,9 +79,7 @@ class LeftOut:
 
 def of_source(stage: str, source: Any) -> str:
     """The `message` of an open `BatchSource` of text."""
-    if not source.left_out:
-        return ""
-    return message(stage, source.identity["length"], source.left_out)
+    return "" if not source.left_out else message(stage, source.identity["length"], source.left_out)
 
 
 def message(stage: str, length: int, left_out: Mapping[str, LeftOut]) -> str:

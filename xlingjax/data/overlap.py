@@ -131,9 +131,7 @@ def overlap_of_texts(
 
     def key(line: str) -> bytes:
         pieces = vocabulary.encode(line.strip())
-        if not pieces:
-            return b""
-        return np.array([*pieces, *end], np.int32).tobytes()
+        return b"" if not pieces else np.array([*pieces, *end], np.int32).tobytes()
 
     overlap = Overlap(held, key)
     chosen = {}

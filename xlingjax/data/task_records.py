@@ -14,9 +14,9 @@ import seqio
 import tensorflow as tf
 
 from xlingjax.data.blocks import BlockText, blocks_of_files
-from xlingjax.data.file_names import is_language_code
 from xlingjax.data.fingerprint import fingerprint
 from xlingjax.data.seqio_adapters import LanguageFeature, TextFiles
+from xlingjax.data.text.names import is_language_code
 from xlingjax.data.token_cache import (
     ShardWriter,
     TokenFile,

@@ -20,9 +20,9 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 
-from xlingjax.data.file_names import file_format
-from xlingjax.data.text_files import Part, is_divisible, line_parts
-from xlingjax.data.texts import Text
+from xlingjax.data.text.files import Part, is_divisible, line_parts
+from xlingjax.data.text.names import file_format
+from xlingjax.data.text.texts import Text
 from xlingjax.data.token_cache import (
     SHARD_LINES,
     ShardWriter,

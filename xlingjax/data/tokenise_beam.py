@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from xlingjax.data.cache_folder import cache_root
-from xlingjax.data.texts import Text
+from xlingjax.data.text.texts import Text
 from xlingjax.data.tokenise import Work, do, work_of
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError

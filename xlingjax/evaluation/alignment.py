@@ -127,9 +127,7 @@ def error_rate(found: Iterable[Links], gold: Iterable[Links]) -> float:
         # so that long ones weigh more, as published.
         both += len(made & sure)
         total += len(made) + len(sure)
-    if not total:
-        return 0.0
-    return 1 - 2 * both / total
+    return 0.0 if not total else 1 - 2 * both / total
 
 
 def pharaoh(links: Links) -> str:

@@ -31,9 +31,7 @@ def _attention(model, layer: int, reset_positions: bool, params, batch):
     head. The batch has pairs as `pair_rows` gives them, positions restarting."""
     config = model.config
     # The pair as one text, as TLM reads it.
-    one_text = batch
-    if not reset_positions:
-        one_text = as_one_text(batch)
+    one_text = as_one_text(batch) if not reset_positions else batch
     weights = model.attention_weights(params, one_text, AttentionSpec(bidirectional))
     found = {SELF: weights[SELF][layer - 1]}
     two_texts = as_two_texts(batch)

@@ -3,6 +3,7 @@ set's gold gave (`utils_retrieve.py`: mine_bitext, bucc_optimize, bucc_extract).
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from jax.sharding import Mesh
 
@@ -57,10 +58,7 @@ def mine_pairs(
     here.
     """
     layers = model.config.layers
-    if layer is None:
-        layer = paper_layer(layers)
-    else:
-        layer = chosen_layer(layer, layers)
+    layer = paper_layer(layers) if layer is None else chosen_layer(layer, layers)
     # As XTREME's script: a sentence that is there twice would be its own nearest rival.
     source_ids, source = _unified(bitext.source)
     target_ids, target = _unified(bitext.target)
@@ -146,24 +144,12 @@ def predict_mining(
     vocabulary,
     language: str,
     languages: Sequence[str],
-    *,
-    layer: int | None = None,
-    pooling: str = "first",
-    mesh: Mesh | None = None,
-    prefix: str = "",
-    max_length: int = LONGEST,
+    **options: Any,
 ) -> Mining:
     """The pairs of `test` from the threshold on that is best on `dev`, which has gold; where both
-    are one set, its F1 flatters. layer ... max_length, errors: see `mine_pairs`."""
+    are one set, its F1 flatters. options, errors: see `mine_pairs`."""
     if not dev.gold:
         raise UserError(f"{language}: the dev set has no gold pairs to tune the threshold on")
-    options = {
-        "layer": layer,
-        "pooling": pooling,
-        "mesh": mesh,
-        "prefix": prefix,
-        "max_length": max_length,
-    }
     on_dev = mine_pairs(model, params, dev, vocabulary, language, languages, **options)
     threshold = tune_threshold(on_dev, dev.gold)
     # Where both are one set it is not embedded twice.
@@ -171,19 +157,3 @@ def predict_mining(
     if test is not dev:
         mined = mine_pairs(model, params, test, vocabulary, language, languages, **options)
     return Mining(kept(mined, threshold), threshold)
-
-
-def scores(pairs: Collection[Pair], gold: Collection[Pair]) -> dict[str, float]:
-    """{precision, recall, f1} in 0..1 of sets of pairs: a pair that is predicted twice counts
-    once."""
-    found = set(pairs)
-    gold = set(gold)
-    right = len(found & gold)
-    # Without a right pair all three are 0, also where a set is empty.
-    if not right:
-        return {"precision": 0.0, "recall": 0.0, "f1": 0.0}
-    return {
-        "precision": right / len(found),
-        "recall": right / len(gold),
-        "f1": 2 * right / (len(found) + len(gold)),
-    }

@@ -46,11 +46,8 @@ def predict(
     fields = {name: values for name, values in rows.items() if name not in GOLD}
     # Rows in and out on axis 0, as batches are cut and joined; sides come first again below.
     run = compiled(_likeliest, model, mesh, _objective(model.config, task))
-    texts = 1
-    if model.config.classifier == "plug_in":
-        texts = 2
-    found = by_length(run, params, fields, batch_size, mesh, texts=texts)
-    return found.T
+    texts = 1 + (model.config.classifier == "plug_in")
+    return by_length(run, params, fields, batch_size, mesh, texts=texts).T
 
 
 def summarise(accuracy: Mapping[str, float], trained_on: Sequence[str] = ("en",)) -> dict[str, Any]:

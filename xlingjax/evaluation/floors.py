@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from xlingjax.data.held_out_pairs import Pairs
-from xlingjax.errors import UserError
 from xlingjax.evaluation.retrieval import score_layer
+from xlingjax.runtime.packages import package
 from xlingjax.training.evaluator import Evaluator
 
 FLOORS = {"char_tfidf": "TF-IDF", "lsi": "LSI"}
@@ -24,11 +24,8 @@ FEW_PAIRS = 1_000
 
 
 def _vectoriser(**options):
-    try:
-        from sklearn.feature_extraction.text import TfidfVectorizer
-    except ImportError:
-        raise UserError("retrieval floors need scikit-learn: pip install scikit-learn") from None
-    return TfidfVectorizer(analyzer="char", ngram_range=(1, 4), sublinear_tf=True, **options)
+    module = package("sklearn.feature_extraction.text", "retrieval floors", "scikit-learn")
+    return module.TfidfVectorizer(analyzer="char", ngram_range=(1, 4), sublinear_tf=True, **options)
 
 
 def char_tfidf(test: Pairs) -> dict[str, float]:
@@ -65,9 +62,7 @@ def lsi(
 
     chosen = np.random.default_rng(seed).permutation(len(train))[:limit]
     # Of much text an n-gram of one document alone would only cost memory.
-    rarest = 1
-    if len(chosen) > 500:
-        rarest = 2
+    rarest = 2 if len(chosen) > 500 else 1
     foreign, english = _vectoriser(min_df=rarest), _vectoriser(min_df=rarest)
     foreign_side = foreign.fit_transform([train.foreign[i] for i in chosen])
     english_side = english.fit_transform([train.english[i] for i in chosen])
@@ -116,29 +111,20 @@ def _with_means(
     spelling: Mapping[str, Mapping[str, float]], linear: Mapping[str, Mapping[str, float]]
 ) -> dict[str, Any]:
     out: dict[str, Any] = {"char_tfidf": spelling, "lsi": linear}
-    means = {}
-    for name, by_language in out.items():
-        if by_language:
-            means[name] = _mean(by_language)
-    return out | {"mean": means}
+    return out | {"mean": {name: _mean(scores) for name, scores in out.items() if scores}}
 
 
 def _mean(by_language: Mapping[str, Mapping[str, float]]) -> float:
-    values = [scores["raw_en_to_xx"] for scores in by_language.values()]
-    return float(np.mean(values))
+    return float(np.mean([scores["raw_en_to_xx"] for scores in by_language.values()]))
 
 
 def verdict(retrieval: float, means: Mapping[str, float]) -> str:
     """A line: which floors a run's retrieval is above. retrieval: raw en to xx at the best layer,
     mean over languages, 0..1; means: that of each floor."""
     said = f"retrieval {100 * retrieval:.1f} %"
-    passed, missed = [], []
-    for floor, value in means.items():
-        named = f"{FLOORS[floor]} {100 * value:.1f} %"
-        if retrieval > value:
-            passed.append(named)
-        else:
-            missed.append(named)
+    names = {floor: f"{FLOORS[floor]} {100 * value:.1f} %" for floor, value in means.items()}
+    passed = [names[floor] for floor, value in means.items() if retrieval > value]
+    missed = [names[floor] for floor, value in means.items() if retrieval <= value]
     if retrieval <= means["char_tfidf"]:
         return (
             f"{said} is not above {', '.join(missed)}: these vectors find fewer translations than"

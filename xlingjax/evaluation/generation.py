@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from xlingjax.data.overlap import HeldOut
-from xlingjax.data.texts import Pair
+from xlingjax.data.text.texts import Pair
 from xlingjax.data.tokens import name_of
 from xlingjax.errors import UserError
 from xlingjax.evaluation.metrics.text import score, wrong_language_rate
@@ -33,9 +33,7 @@ class Heldout:
     @property
     def name(self) -> str:
         """The direction, "de-en"; within a language its code."""
-        if self.source == self.target:
-            return self.source
-        return f"{self.source}-{self.target}"
+        return self.source if self.source == self.target else f"{self.source}-{self.target}"
 
 
 def heldout(
@@ -56,9 +54,7 @@ def heldout(
             continue
         files.setdefault(name_of(pair.languages), str(pair.first.path))
         there = sides.setdefault(pair.languages, [])
-        back = []
-        if pair.translates:
-            back = sides.setdefault(pair.languages[::-1], [])
+        back = sides.setdefault(pair.languages[::-1], []) if pair.translates else []
         for first, second in pair.lines():
             # A source without a reference cannot be scored, and a blank one writes nothing.
             if first and second:
@@ -84,9 +80,7 @@ def heldout(
             "held-out pairs: no line with text on both sides in the run's languages,"
             f" {', '.join(languages)}; the files' are {', '.join(sorted(found)) or 'none'}"
         )
-    if not directions:
-        return sets
-    return [one for one in sets if one.name in directions]
+    return sets if not directions else [one for one in sets if one.name in directions]
 
 
 @dataclass

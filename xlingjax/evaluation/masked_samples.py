@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from xlingjax.data.held_out_pairs import PIVOT, Pairs
-from xlingjax.data.texts import Text
+from xlingjax.data.text.texts import Text
 from xlingjax.errors import UserError
 from xlingjax.evaluation.perplexity import (
     Rows,

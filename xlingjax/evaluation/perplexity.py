@@ -16,7 +16,7 @@ import numpy as np
 
 from xlingjax.data.held_out_pairs import PIVOT, Pairs, held_out
 from xlingjax.data.overlap import HeldOut
-from xlingjax.data.texts import Text
+from xlingjax.data.text.texts import Text
 from xlingjax.errors import UserError
 from xlingjax.inference.forward import by_batch, compiled
 from xlingjax.objectives.xlm import CLM, MLM, TLM
@@ -36,9 +36,7 @@ def text_rows(
     every `length` tokens; every row opens with `<s>`, but in layout "xlm". The rest that fills no
     row is dropped, unless it is all there is. Blank lines are skipped. `limit` > 0 bounds the rows.
     """
-    start = []
-    if vocabulary.layout != "xlm":
-        start = [vocabulary.bos_id]
+    start = [] if vocabulary.layout == "xlm" else [vocabulary.bos_id]
     step = length - len(start)
     stream: list[int] = []
     for sentence in sentences:
@@ -51,6 +49,20 @@ def text_rows(
     count = max(1, min(len(stream) // step, limit or len(stream)))
     chunks = [start + stream[i * step : (i + 1) * step] for i in range(count)]
     return _rows(chunks, None, vocabulary, length, (language_id, 0))
+
+
+def rows_of_text(
+    text: Text, language: str, languages: Sequence[str], vocabulary, length: int, limit: int
+) -> Rows:
+    """`text_rows` of a file. Raises UserError: not a language of the run, no sentences."""
+    if language not in languages:
+        raise UserError(
+            f"{text.path}: language {language!r} is not one of the run's ({', '.join(languages)})"
+        )
+    sentences = list(text.lines())
+    if not any(sentences):
+        raise UserError(f"{text.path}: no sentences to measure perplexity on")
+    return text_rows(sentences, vocabulary, length, list(languages).index(language), limit)
 
 
 def sentence_rows(
@@ -87,9 +99,7 @@ def pair_rows(
     with. each_opens: y too begins with the token that opens a text, as in word recovery.
     """
     # XLM-R opens the second text of a pair with `</s>`; word recovery reads each as one alone.
-    opens = vocabulary.eos_id
-    if each_opens:
-        opens = vocabulary.bos_id
+    opens = vocabulary.bos_id if each_opens else vocabulary.eos_id
     first, second = [], []
     for foreign, english in zip(pairs.foreign, pairs.english, strict=True):
         if limit and len(first) >= limit:
@@ -287,43 +297,26 @@ class TextPerplexity(Evaluator):
     def __post_init__(self):
         parts = []
         for language, text in sorted(self.texts.items()):
-            if language not in self.languages:
-                raise UserError(
-                    f"{text.path}: language {language!r} is not one of the run's"
-                    f" ({', '.join(self.languages)})"
-                )
-            sentences = list(text.lines())
-            if not any(sentences):
-                raise UserError(f"{text.path}: no sentences to measure perplexity on")
-            index = list(self.languages).index(language)
-            rows = text_rows(sentences, self.vocabulary, self.length, index, self.limit)
+            rows = rows_of_text(
+                text, language, self.languages, self.vocabulary, self.length, self.limit
+            )
             if not self.causal:
                 rows = mask_for_validation(rows, self.vocabulary.mask_id, self.seed)
             parts.append(rows)
         self._rows = joined(same_slots(parts))
 
     def held_out(self) -> list[HeldOut]:
-        found = []
-        for language, text in self.texts.items():
-            lines = tuple(text.lines())
-            found.append(HeldOut(str(text.path), (language,), (lines,)))
-        return found
+        return [
+            HeldOut(str(text.path), (language,), (tuple(text.lines()),))
+            for language, text in self.texts.items()
+        ]
 
     def __call__(self, model, params, step: int, mesh=None) -> dict[str, Any]:
         # Made here: a run may have trained by another objective, and figures must compare.
-        if self.causal:
-            objective = CLM()
-        else:
-            objective = MLM()
-        values, right = scores(
-            model,
-            params,
-            objective,
-            self._rows,
-            self.languages,
-            batch_size=self.batch_size,
-            mesh=mesh,
-        )
+        objective = CLM() if self.causal else MLM()
+        options = {"batch_size": self.batch_size, "mesh": mesh}
+        of = model, params, objective, self._rows, self.languages
+        values, right = scores(*of, **options)
         return {
             "kind": "perplexity",
             "by_language": values,

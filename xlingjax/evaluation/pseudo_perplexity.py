@@ -7,16 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from xlingjax.data.texts import Text
+from xlingjax.data.text.texts import Text
 from xlingjax.errors import UserError
 from xlingjax.evaluation.perplexity import (
     Rows,
     joined,
     mask_for_validation,
     mean,
+    rows_of_text,
     same_slots,
     scores,
-    text_rows,
 )
 from xlingjax.evaluation.pseudo_tokens import offsets_of, placeholder_count, with_placeholders
 from xlingjax.objectives.ernie_m import BTMLM
@@ -72,7 +72,7 @@ class PseudoPerplexity(Evaluator):
         self._draws: list[tuple[np.ndarray, int]] = []
         parts, masked = [], []
         for language, lines in sorted(self.texts.items()):
-            rows = self._rows_of(language, lines, text)
+            rows = rows_of_text(lines, language, self.languages, self.vocabulary, text, self.limit)
             parts.append(rows)
             masked.append(mask_for_validation(rows, self.vocabulary.mask_id, self.seed))
             self._draw(language, rows)
@@ -80,19 +80,6 @@ class PseudoPerplexity(Evaluator):
             raise UserError("PSEUDO_SHARES: HELDOUT_TEXT has no text in a language of the run")
         self._text = joined(parts)
         self._masked = joined(same_slots(masked))
-
-    def _rows_of(self, language: str, text: Text, length: int) -> Rows:
-        if language not in self.languages:
-            raise UserError(
-                f"{text.path}: language {language!r} is not one of the run's"
-                f" ({', '.join(self.languages)})"
-            )
-        sentences = list(text.lines())
-        if not any(sentences):
-            raise UserError(f"{text.path}: no sentences to measure perplexity on")
-        return text_rows(
-            sentences, self.vocabulary, length, list(self.languages).index(language), self.limit
-        )
 
     def _draw(self, language: str, rows: Rows) -> None:
         """For each row the order in which its places are taken, and the language."""
@@ -124,9 +111,8 @@ class PseudoPerplexity(Evaluator):
         width = self._text["input_ids"].shape[1]
         ids_BL = row["input_ids"].copy()
         ids_BL[:, :width] = self._masked["input_ids"]
-        slots = {}
-        for name in ("masked_positions", "masked_targets", "masked_weights"):
-            slots[name] = self._masked[name]
+        names = ("masked_positions", "masked_targets", "masked_weights")
+        slots = {name: self._masked[name] for name in names}
         return {**row, "input_ids": ids_BL, **slots}
 
     def __call__(self, model, params, step: int, mesh=None) -> dict[str, Any]:

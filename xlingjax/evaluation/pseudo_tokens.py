@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from xlingjax.data.features import special_row
-from xlingjax.data.texts import Text
+from xlingjax.data.text.texts import Text
 from xlingjax.evaluation.perplexity import Rows, joined, sentence_rows
 from xlingjax.inference.encode import language_index
 from xlingjax.inference.forward import by_row, compiled
@@ -75,9 +75,7 @@ class PseudoSamples(Evaluator):
         ids_BP = by_row(run, params, batch, len(samples), mesh)
         for sample, places, ids_P in zip(samples, offsets, ids_BP, strict=True):
             pieces = self.vocabulary.pieces(ids_P[: len(places)].tolist())
-            pseudo = []
-            for at, piece in zip(places, pieces, strict=True):
-                pseudo.append([int(at), piece])
+            pseudo = [[int(at), piece] for at, piece in zip(places, pieces, strict=True)]
             sample["pseudo"] = pseudo
         return {"kind": "pseudo_samples", "samples": samples}
 
@@ -150,9 +148,7 @@ def with_placeholders(
 def offsets_of(order: np.ndarray, count: int, placement: str) -> np.ndarray:
     """Of so many pseudo tokens, sorted, as `BtmlmFeatures` places them; of scattered ones the first
     places of an order drawn before."""
-    if placement == "behind":
-        return np.arange(count)
-    return np.sort(order[:count])
+    return np.arange(count) if placement == "behind" else np.sort(order[:count])
 
 
 def placeholder_count(proportion: float, tokens: int) -> int:

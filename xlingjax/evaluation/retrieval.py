@@ -17,14 +17,7 @@ from jax.sharding import Mesh
 from xlingjax.data.held_out_pairs import PIVOT, Pairs, held_out
 from xlingjax.data.overlap import HeldOut
 from xlingjax.errors import UserError
-from xlingjax.inference.encode import (
-    BUCKETS,
-    embed,
-    language_index,
-    longest_row,
-    require_room,
-    token_ids,
-)
+from xlingjax.inference.encode import BUCKETS, embed_texts, longest_row
 from xlingjax.inference.search import CHUNK, neighbours, unit_rows
 from xlingjax.runtime.machine import is_primary
 from xlingjax.training.evaluator import Evaluator
@@ -132,9 +125,6 @@ def evaluate_retrieval(
     """
     if not pairs:
         raise UserError("retrieval: no pairs to search")
-    longest = longest_row(model, max_length or BUCKETS[-1])
-    require_room(prefix, vocabulary, longest)
-    buckets = _buckets(longest)
     tables: dict[str, dict] = {pooling: {} for pooling in poolings}
     sums: dict[str, np.ndarray] = {}
     counts: dict[str, int] = {}
@@ -143,17 +133,15 @@ def evaluate_retrieval(
         sides = []
         cut: list[int] = []
         for name, texts in ((PIVOT, aligned.english), (language, aligned.foreign)):
-            texts = [prefix + text for text in texts]
-            states_PNSD = embed(
-                model,
-                params,
-                token_ids(texts, vocabulary, longest, cut),
-                language_index(name, languages, model),
-                vocabulary,
-                poolings=poolings,
-                buckets=buckets,
-                tokens_per_batch=tokens_per_batch,
+            of = model, params, texts, name, languages, vocabulary
+            states_PNSD = embed_texts(
+                *of,
+                poolings,
                 mesh=mesh,
+                prefix=prefix,
+                max_length=max_length or BUCKETS[-1],
+                cut=cut,
+                tokens_per_batch=tokens_per_batch,
             )
             # Only sums are kept of the states, which may fill the memory.
             sums[name] = sums.get(name, 0) + states_PNSD[0].sum(axis=1)
@@ -210,12 +198,6 @@ def _best_of_scores(by_layer: Mapping[str, Mapping[str, float]]) -> dict[str, di
         at = best_layer(by_layer, score)
         best[score] = {"layer": int(at), "value": by_layer[at][score]}
     return best
-
-
-def _buckets(longest: int) -> list[int]:
-    """Lengths of rows up to the longest."""
-    # The longest ends the list, or rows longer than the last bucket would be cut.
-    return [length for length in BUCKETS if length < longest] + [longest]
 
 
 @dataclass

@@ -1,7 +1,6 @@
 """Prediction files of a benchmark against its gold files: `xlingjax score`."""
 
 import json
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ from xlingjax.data.labelled.questions import read_squad
 from xlingjax.data.labelled.records import Bitext, Example, Tagged
 from xlingjax.data.labelled.task import Task, find, read
 from xlingjax.data.labelled.tfds import is_tfds
-from xlingjax.data.text_files import read_lines
+from xlingjax.data.text.files import read_lines
 from xlingjax.errors import UserError
 from xlingjax.evaluation.metrics.averages import (
     AVERAGES,
@@ -28,6 +27,7 @@ from xlingjax.evaluation.submissions import (
     read_predictions,
     read_rows,
     read_tag_lines,
+    write_result,
 )
 
 # --- gold -----------------------------------------------------------------------------------------
@@ -60,10 +60,7 @@ def read_labels(path: str | Path, task: Task, language: str) -> list[Any]:
         sentences = read_tag_lines(path)
         for line, tags in sentences:
             check_labels(path, tags, task.labels, line)
-        records = []
-        for line, tags in sentences:
-            records.append(Tagged(("",) * len(tags), tuple(tags), line))
-        return records
+        return [Tagged(("",) * len(tags), tuple(tags), line) for line, tags in sentences]
     if task.kind == "mining":
         return [Bitext((), (), frozenset(read_pairs(path)))]
     if task.kind == "retrieval":
@@ -82,9 +79,7 @@ def read_gold(task: Task, folder: str | Path, split: str, language: str) -> list
     """Gold records of one language, from XTREME's label files or the official layout. Raises
     UserError as `read`."""
     path = label_file(task, folder, language, split)
-    if path:
-        return read_labels(path, task, language)
-    return read(task, folder, split, language)
+    return read_labels(path, task, language) if path else read(task, folder, split, language)
 
 
 # --- scores ---------------------------------------------------------------------------------------
@@ -95,11 +90,10 @@ def score_language(
 ) -> dict[str, float]:
     """{metric: 0..100} by every metric of the task. Raises UserError naming task and language."""
     try:
-        values = {}
-        for name in task.metrics:
-            metric = find_metric(name, task.kind)
-            values[name] = metric.compute(gold, predicted, language)
-        return values
+        return {
+            name: find_metric(name, task.kind).compute(gold, predicted, language)
+            for name in task.metrics
+        }
     except UserError as error:
         raise UserError(f"{task.full_name}, {language}: {error}") from None
 
@@ -143,21 +137,12 @@ def summarise(
                 whole[task.full_name] = score
 
     def mean(of: Sequence[Task]) -> float | None:
-        if {task.full_name for task in of} <= whole.keys():
-            return overall(of, whole)
-        return None
+        return overall(of, whole) if {task.full_name for task in of} <= whole.keys() else None
 
-    used: set[str] = set()
-    for task in tasks:
-        used.update(scores.get(task.full_name, {}))
-    suite = ""
-    if tasks:
-        suite = tasks[0].suite
-    signatures = {}
+    used = {name for task in tasks for name in scores.get(task.full_name, {})}
+    suite = tasks[0].suite if tasks else ""
     # In the order of the table of metrics, whatever the tasks'.
-    for name, metric in METRICS.items():
-        if name in used:
-            signatures[name] = metric.signature
+    signatures = {name: metric.signature for name, metric in METRICS.items() if name in used}
     return {
         "tasks": result,
         "groups": {name: mean(of) for name, of in groups(tasks).items()},
@@ -169,13 +154,9 @@ def summarise(
 
 def task_mean(task: Task, by_language: Mapping[str, float]) -> float | None:
     """Mean over the languages of the official average that are there; None: none is."""
-    values = []
-    for language in averaged_languages(task):
-        if language in by_language:
-            values.append(by_language[language])
-    if not values:
-        return None
-    return sum(values) / len(values)
+    languages = averaged_languages(task)
+    values = [by_language[language] for language in languages if language in by_language]
+    return sum(values) / len(values) if values else None
 
 
 def score_files(
@@ -261,18 +242,7 @@ def _files_to_score(
 def write_scores(result: Mapping[str, Any], path: str | Path) -> Path:
     """As JSON, whole or not at all. Raises UserError where it cannot be written."""
     path = Path(path)
-    # Written beside and renamed: a score card that is cut short would look like one of fewer tasks.
-    partial = path.with_name(path.name + ".partial")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        partial.write_text(
-            json.dumps(result, ensure_ascii=False, indent=1) + "\n", encoding="utf-8"
-        )
-        os.replace(partial, path)
-    except OSError as error:
-        raise UserError(
-            f"{path} cannot be written: {error.strerror or error}; choose another place"
-        ) from None
+    write_result(path, json.dumps(result, ensure_ascii=False, indent=1) + "\n")
     return path
 
 
@@ -294,19 +264,14 @@ def score_table(result: Mapping[str, Any], title: str):
         for row, (metric, values) in enumerate(task["metrics"].items()):
             cells = [f"{language} {value:.2f}" for language, value in values.items()]
             # A task's name stands in its first row alone.
-            first = name
-            if row:
-                first = ""
             mean = shown(task["means"][metric])
-            table.add_row(first, metric, mean, "  ".join(cells))
+            table.add_row("" if row else name, metric, mean, "  ".join(cells))
         score = shown(task["score"])
         table.add_row("", "score", score, _score_is(task), end_section=True)
-    for name, value in result["groups"].items():
-        note = _lacking(value, "not all of its tasks and languages")
-        table.add_row(name, "group", shown(value), note)
-    value = result["overall"]
-    note = _lacking(value, "not all tasks and languages")
-    table.add_row("overall", "", shown(value), note)
+    means = [(name, "group", value) for name, value in result["groups"].items()]
+    for name, what, value in [*means, ("overall", "", result["overall"])]:
+        lacking = "not all tasks and languages" if value is None else ""
+        table.add_row(name, what, shown(value), lacking)
     return table
 
 
@@ -322,16 +287,8 @@ def _score_is(task: Mapping[str, Any]) -> str:
     return text
 
 
-def _lacking(value: float | None, why: str) -> str:
-    if value is None:
-        return why
-    return ""
-
-
 def shown(value: float | None) -> str:
-    if value is None:
-        return "-"
-    return f"{value:.2f}"
+    return "-" if value is None else f"{value:.2f}"
 
 
 def footnotes(result: Mapping[str, Any]) -> Iterable[str]:

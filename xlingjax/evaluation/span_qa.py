@@ -20,9 +20,7 @@ CANDIDATES = 20
 
 
 def _objective(config) -> SpanQA | PlugInSpans:
-    if config.plugged_in:
-        return PlugInSpans()
-    return SpanQA()
+    return PlugInSpans() if config.plugged_in else SpanQA()
 
 
 def _logits(model, params, batch):
@@ -34,11 +32,9 @@ def predict(
 ) -> np.ndarray:
     """float32[N, L, 2]: logits of first and last column (see `span_rows`, `paired_span_rows`). The
     last batch is filled up with empty rows."""
-    fields = {}
-    for name in _objective(model.config).reads:
-        # Gold answers, one number a row, are not read.
-        if name in rows and rows[name].ndim == 2:
-            fields[name] = rows[name]
+    # Gold answers, one number a row, are not read.
+    reads = _objective(model.config).reads
+    fields = {name: rows[name] for name in reads if name in rows and rows[name].ndim == 2}
     run = compiled(_logits, model, mesh)
     return by_length(
         run, params, fields, batch_size, mesh, texts=1 + model.config.plugged_in, of_tokens=True

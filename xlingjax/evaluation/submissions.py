@@ -12,17 +12,17 @@ text, never as ids.
 """
 
 import json
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from xlingjax.data.json_text import parse_json
 from xlingjax.data.labelled.task import Task
-from xlingjax.data.text_files import read_lines
+from xlingjax.data.text.files import read_lines
+from xlingjax.data.text.given import parse_json
 from xlingjax.errors import UserError
 from xlingjax.evaluation.metrics.tags import FILL
+from xlingjax.runtime.files import write_text
 from xlingjax.runtime.numerals import is_whole
 
 
@@ -57,17 +57,19 @@ def write_predictions(
     path = prediction_path(task, folder, language, split)
     # Before the file is touched: what it cannot hold leaves an older one as it is.
     text = _as_text(task, predicted)
-    partial = path.with_name(path.name + ".partial")
+    write_result(path, text)
+    return path
+
+
+def write_result(path: Path, text: str) -> None:
+    """Whole or not at all. Raises UserError where it cannot be written."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        # "\n" on every system: the official scripts compare lines as they are.
-        partial.write_text(text, encoding="utf-8", newline="\n")
-        os.replace(partial, path)
+        write_text(path, text)
     except OSError as error:
         raise UserError(
             f"{path} cannot be written: {error.strerror or error}; choose another folder"
         ) from None
-    return path
 
 
 def _as_text(task: Task, predicted: Any) -> str:
@@ -177,10 +179,8 @@ def check_labels(
 
 def read_rows(path: str | Path) -> list[int]:
     """A row per line. Raises UserError naming the line."""
-    rows = []
-    for number, text in read_lines(path):
-        rows.append(_row(f"{path}, line {number}", text.strip()))
-    return rows
+    lines = read_lines(path)
+    return [_row(f"{path}, line {number}", text.strip()) for number, text in lines]
 
 
 def read_pairs(path: str | Path) -> list[tuple[str, str]]:
@@ -234,10 +234,7 @@ def _read_tags(path: Path, task: Task, gold: Sequence[Any]) -> Predictions:
             )
         filled += short
         values.append(tags + [FILL] * short)
-    notes = {}
-    if filled:
-        notes["filled"] = filled
-    return Predictions(values, notes)
+    return Predictions(values, {"filled": filled} if filled else {})
 
 
 def _read_answers(path: Path, gold: Sequence[Any]) -> Predictions:
@@ -259,7 +256,4 @@ def _read_answers(path: Path, gold: Sequence[Any]) -> Predictions:
             " split?"
         )
     unanswered = len(ids - answers.keys())
-    notes = {}
-    if unanswered:
-        notes["unanswered"] = unanswered
-    return Predictions(answers, notes)
+    return Predictions(answers, {"unanswered": unanswered} if unanswered else {})

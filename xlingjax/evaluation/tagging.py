@@ -20,19 +20,15 @@ def _likeliest(model, objective: Tagging, params, batch):
 
 
 def _objective(config) -> Tagging:
-    if config.plugged_in:
-        return PlugInTagging(config.num_labels)
-    return Tagging(config.num_labels)
+    kind = PlugInTagging if config.plugged_in else Tagging
+    return kind(config.num_labels)
 
 
 def predict(
     model, params, rows: Mapping[str, np.ndarray], *, batch_size: int = 64, mesh=None
 ) -> np.ndarray:
     """int[N, L]: the likeliest tag at every piece (see `tagged_rows`, `paired_tagged_rows`)."""
-    fields = {}
-    for name, values in rows.items():
-        if not name.startswith("tag_"):
-            fields[name] = values
+    fields = {name: values for name, values in rows.items() if not name.startswith("tag_")}
     run = compiled(_likeliest, model, mesh, _objective(model.config))
     return by_length(
         run, params, fields, batch_size, mesh, texts=1 + model.config.plugged_in, of_tokens=True

@@ -2,6 +2,7 @@
 vectors that no training has fitted to the task (`evaluate_retrieval.py`, `utils_retrieve.py`)."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from jax.sharding import Mesh
@@ -19,9 +20,7 @@ def paper_layer(layers: int) -> int:
     """The layer whose states are read, of a model of so many: the 8th of 12 and the 14th of 24
     (indices 7 and 13 in XTREME's scripts, which count from 0), of other models two thirds of the
     way up."""
-    if layers == 24:
-        return 14
-    return max(1, round(layers * 2 / 3))
+    return 14 if layers == 24 else max(1, round(layers * 2 / 3))
 
 
 def chosen_layer(layer: int | None, layers: int) -> int:
@@ -120,31 +119,17 @@ def predict_retrieval(
     *,
     layer: int | None = None,
     pooling: str = "mean",
-    mesh: Mesh | None = None,
-    prefix: str = "",
-    max_length: int = LONGEST,
+    **options: Any,
 ) -> list[int]:
     """The foreign line, from 0, that each English line finds: the lines of XTREME's prediction
     file.
 
     layer: 0 is the embeddings; None: `paper_layer`. pooling: see `pooling_weights`; XTREME's is
-    "mean", over all tokens with the separators. prefix, max_length: see `embed_texts`. Raises
-    UserError as `predict_layers`.
+    "mean", over all tokens with the separators. options, errors: see `predict_layers`.
     """
     layer = chosen_layer(layer, model.config.layers)
-    found = predict_layers(
-        model,
-        params,
-        bitext,
-        vocabulary,
-        language,
-        languages,
-        poolings=(pooling,),
-        layers=(layer,),
-        mesh=mesh,
-        prefix=prefix,
-        max_length=max_length,
-    )
+    of = model, params, bitext, vocabulary, language, languages
+    found = predict_layers(*of, poolings=(pooling,), layers=(layer,), **options)
     return found[pooling][layer]
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from xlingjax.data.text_files import read_lines
+from xlingjax.data.text.files import read_lines
 from xlingjax.errors import UserError
 from xlingjax.inference.search import neighbours, unit_rows
 
@@ -53,9 +53,7 @@ def read_similarity(path: str | Path) -> list[Similarity]:
     number; no pairs; another number of scores.
     """
     path = Path(path)
-    lines = []
-    for number, line in _written_lines(path):
-        lines.append((number, line.strip("\r\n").split("\t")))
+    lines = [(number, line.strip("\r\n").split("\t")) for number, line in _written_lines(path)]
     if not lines:
         raise UserError(
             f"{path} is empty: it has a word, a tab, a word, a tab and a score on each line"
@@ -159,10 +157,7 @@ def score_dictionary(
     """
     sides = _both_sides(pairs, languages, vocabulary, table_VD, pieces)
     # Figures are over the covered pairs alone, so `coverage` stands beside them.
-    kept = []
-    for first, second in pairs:
-        if first in sides[0] and second in sides[1]:
-            kept.append((first, second))
+    kept = [(first, second) for first, second in pairs if first in sides[0] and second in sides[1]]
     counts = {"pairs": len(pairs), "covered": len(kept), "coverage": len(kept) / len(pairs)}
     if not kept:
         names = ("cosine", "l2", "spelled_alike", "p_at_1_nearest", "p_at_1_csls")

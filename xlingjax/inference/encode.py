@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 import jax.numpy as jnp
 import numpy as np
 
-from xlingjax.data.given_texts import require_list
+from xlingjax.data.text.given import require_list
 from xlingjax.errors import UserError
 from xlingjax.inference.forward import compiled, place, row_multiple
 from xlingjax.inference.sentences import LONGEST
@@ -155,11 +155,10 @@ def embed(
         chosen = [sentences[i] for i in members]
         batch = rows_of(chosen, language_id, vocabulary.pad_id, rows, length)
         valid_BL = batch["pack_ids"] > 0
-        weights = []
-        for pooling in poolings:
-            weights.append(
-                pooling_weights(batch["input_ids"], valid_BL, vocabulary.special_ids, pooling)
-            )
+        weights = [
+            pooling_weights(batch["input_ids"], valid_BL, vocabulary.special_ids, pooling)
+            for pooling in poolings
+        ]
         pooled_PNBD = np.asarray(run(params, place(batch, mesh), np.stack(weights)))
         if out is None:
             P, N, _, D = pooled_PNBD.shape
@@ -200,6 +199,7 @@ def embed_texts(
     prefix: str = "",
     max_length: int = LONGEST,
     cut: list[int] | None = None,
+    tokens_per_batch: int = 4096,
 ) -> np.ndarray:
     """`embed` of sentences in one language, each with the text `prefix` before it; cut at
     `max_length` tokens or at the model's positions. languages: the run's; cut: see `token_ids`.
@@ -219,6 +219,7 @@ def embed_texts(
         vocabulary,
         poolings=poolings,
         buckets=buckets,
+        tokens_per_batch=tokens_per_batch,
         layers=layers,
         mesh=mesh,
     )

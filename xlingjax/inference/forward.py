@@ -153,6 +153,4 @@ def place(batch: Rows, mesh: Mesh | None) -> Any:
 
 def row_multiple(mesh: Mesh | None) -> int:
     """A batch must have a multiple of this many rows."""
-    if mesh is None:
-        return 1
-    return mesh.shape["data"] * mesh.shape["fsdp"]
+    return 1 if mesh is None else mesh.shape["data"] * mesh.shape["fsdp"]

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
 
-from xlingjax.data.given_texts import require_list
+from xlingjax.data.text.given import require_list
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
 from xlingjax.inference.encode import rows_of
@@ -214,13 +214,11 @@ class Generator:
         sources = self.tokens(lines, first)
         targets = self._target_ids(references, first)
         found = [Generated() for _ in lines]
-        sizes = []
-        for source_ids, target_ids in zip(sources, targets, strict=True):
-            # An empty line is left out, whatever its reference.
-            size = 0
-            if source_ids:
-                size = max(len(source_ids), len(target_ids))
-            sizes.append(size)
+        # An empty line is left out, whatever its reference.
+        sizes = [
+            max(len(source_ids), len(target_ids)) if source_ids else 0
+            for source_ids, target_ids in zip(sources, targets, strict=True)
+        ]
         run = compiled(_forced, self.model, self.mesh)
         for members, length, rows in self._batches(sizes):
             chosen = [sources[i] for i in members]
@@ -259,10 +257,10 @@ class Generator:
 
     def _best(self, ids_WT, lengths_W, scores_W) -> list[Generated]:
         """The texts of one line."""
-        found = []
-        for ids_T, count, score in zip(ids_WT, lengths_W, scores_W, strict=True):
-            found.append(self._read(ids_T[:count], float(score)))
-        return found
+        return [
+            self._read(ids_T[:count], float(score))
+            for ids_T, count, score in zip(ids_WT, lengths_W, scores_W, strict=True)
+        ]
 
     def _read(self, ids_T: np.ndarray, score: float) -> Generated:
         # The search gives no total: it divides by the length, which is undone here.
@@ -289,9 +287,7 @@ class Generator:
         limit = self.longest_source
         found = []
         for number, line in enumerate(lines, first):
-            pieces = line
-            if isinstance(line, str):
-                pieces = self.vocabulary.encode(line)
+            pieces = self.vocabulary.encode(line) if isinstance(line, str) else line
             if len(pieces) + 2 > limit and not self.truncate:
                 raise UserError(
                     f"line {number}: {len(pieces) + 2} tokens, and the model's position table takes"
@@ -337,11 +333,8 @@ class Generator:
         # Texts of like length end at about the same column, where a batch's search stops.
         order = np.argsort(sizes, kind="stable")[::-1].tolist()
         for bucket, length in enumerate(lengths):
-            members = []
-            for i in order:
-                # An empty line has nothing to be read, and size 0.
-                if bucket_of[i] == bucket and sizes[i]:
-                    members.append(i)
+            # An empty line has nothing to be read, and size 0.
+            members = [i for i in order if bucket_of[i] == bucket and sizes[i]]
             if not members:
                 continue
             # Each beam is a row of its own in the decoder.

@@ -63,9 +63,7 @@ def mine(
     ways: list[tuple[Rows, Rows]] = []
     # Both ways: a sentence's neighbours are those on the other side.
     for name, queries, index in (("forward", source, target), ("backward", target, source)):
-        where = None
-        if folder is not None:
-            where = folder / name
+        where = folder / name if folder is not None else None
         ways.append(nearest(queries, index, k, search, mesh, where))
     (forward_Sk, targets_Sk), (backward_Tk, sources_Tk) = ways
     left, right = _means(forward_Sk), _means(backward_Tk)
@@ -79,9 +77,7 @@ def mine(
 
 
 def _unit(rows: Rows) -> Rows:
-    if isinstance(rows, np.ndarray):
-        return unit_rows(rows)
-    return Unit(rows)
+    return unit_rows(rows) if isinstance(rows, np.ndarray) else Unit(rows)
 
 
 def _means(products_Sk: Rows) -> np.ndarray:

@@ -18,6 +18,7 @@ from jax.sharding import Mesh
 from xlingjax.errors import UserError
 from xlingjax.inference.search import neighbours, unit_rows
 from xlingjax.inference.vector_files import DiskRows
+from xlingjax.runtime.packages import package
 
 KINDS = ("exact", "ivf")
 LARGEST_EXACT = 200_000**2
@@ -95,13 +96,7 @@ def chosen_search(
 
 def library():
     """faiss. Raises UserError where it is not installed."""
-    try:
-        import faiss
-    except ImportError:
-        raise UserError(
-            "--search ivf needs the package faiss: `pip install 'xlingjax[search]'`"
-        ) from None
-    return faiss
+    return package("faiss", "--search ivf", "xlingjax[search]")
 
 
 @dataclass(frozen=True)
@@ -116,9 +111,7 @@ class Unit:
         return len(self), self.rows.shape[1]
 
     def __len__(self) -> int:
-        if self.numbers is None:
-            return len(self.rows)
-        return len(self.numbers)
+        return len(self.rows) if self.numbers is None else len(self.numbers)
 
     def __getitem__(self, chosen: Any) -> np.ndarray:
         if self.numbers is not None:

@@ -21,8 +21,8 @@ import jax
 import numpy as np
 
 from xlingjax.data.mixture import BatchSettings
-from xlingjax.data.sources import NEGATIVE, find_pairs
-from xlingjax.data.texts import Pair
+from xlingjax.data.text.sources import NEGATIVE, find_pairs
+from xlingjax.data.text.texts import Pair
 from xlingjax.data.tokenise import CHUNK_LINES
 from xlingjax.data.tokens import end_sentences
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
@@ -101,9 +101,7 @@ def _of_languages(languages, pairs, vocabulary, output, config, runtime, say) ->
     name = "-".join(languages)
     table, folder = output / f"{name}.tsv", output / "dan" / name
     # By the content of the files: a table of text that has changed is made anew.
-    keys = []
-    for pair in pairs:
-        keys.append([side.key for side in pair.sides])
+    keys = [[side.key for side in pair.sides] for pair in pairs]
     identity = {"text": keys, "vocabulary": vocabulary.sha256, **asdict(config)}
     stamp = folder / "finished.json"
     if table.is_file() and _made_from(stamp) == identity:
@@ -134,9 +132,7 @@ def _of_languages(languages, pairs, vocabulary, output, config, runtime, say) ->
         )
     made = {"search": search.record(count), "pairs": written}
     write_json(stamp, {**identity, "made": made})
-    similarity = ""
-    if mean is not None:
-        similarity = f", mean similarity of the hard ones {mean:.3f}"
+    similarity = f", mean similarity of the hard ones {mean:.3f}" if mean is not None else ""
     say(
         f"{table}: {written} of {len(lines[0])} pairs with a negative, {search.said(count)}"
         f"{similarity}"

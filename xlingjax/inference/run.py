@@ -9,7 +9,7 @@ import jax
 import numpy as np
 from jax.sharding import Mesh, SingleDeviceSharding
 
-from xlingjax.data.given_texts import require_texts
+from xlingjax.data.text.given import require_texts
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.inference.encode import embed_texts
 from xlingjax.inference.sentences import Sentences, sentences_of

@@ -76,9 +76,7 @@ def _program(k: int, mesh: Mesh | None) -> Callable:
 
     def local(queries_QD, blocks_NCD, size):
         count, block, _ = blocks_NCD.shape
-        device = 0
-        if mesh is not None:
-            device = jax.lax.axis_index(mesh.axis_names)
+        device = jax.lax.axis_index(mesh.axis_names) if mesh is not None else 0
 
         def step(best, entry):
             block_CD, first = entry

@@ -4,9 +4,7 @@ A side `de` of a folder is `de-00000.npy` (float32 [rows, D]) and `de-00000.txt`
 the last shard have the same number of rows. A shard that is whole is never made again.
 """
 
-import functools
 import itertools
-import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -49,27 +47,14 @@ class ShardedRows:
 
     def __getitem__(self, chosen: slice | np.ndarray) -> np.ndarray:
         if isinstance(chosen, slice):
-            start, stop, _ = chosen.indices(len(self))
-            return self._of_slice(start, stop)
-        found = np.empty((len(chosen), self.shape[1]), np.float32)
+            chosen = np.arange(*chosen.indices(len(self)))
+        rows = np.empty((len(chosen), self.shape[1]), np.float32)
         shards = chosen // self.rows
         for shard in np.unique(shards).tolist():
             of_shard = shards == shard
             # Opened for this alone: pages of a map that is kept count as memory, and maps as files.
-            rows = _vectors(self.paths[shard])
-            found[of_shard] = rows[chosen[of_shard] - shard * self.rows]
-        return found
-
-    def _of_slice(self, start: int, stop: int) -> np.ndarray:
-        found = np.empty((max(stop - start, 0), self.shape[1]), np.float32)
-        at = start
-        while at < stop:
-            shard, row = divmod(at, self.rows)
-            end = min(stop, (shard + 1) * self.rows)
-            rows = _vectors(self.paths[shard])
-            found[at - start : end - start] = rows[row : row + end - at]
-            at = end
-        return found
+            rows[of_shard] = _vectors(self.paths[shard])[chosen[of_shard] - shard * self.rows]
+        return rows
 
 
 class ShardedLines:
@@ -82,8 +67,6 @@ class ShardedLines:
             text = np.fromfile(path, np.uint8)
             self._ends.append(np.flatnonzero(text == ord("\n")))
         self.rows = len(self._ends[0])
-        # A few files at a time: a process may not open any number.
-        self._open = functools.lru_cache(maxsize=64)(_Opened)
 
     def __len__(self) -> int:
         return sum(map(len, self._ends))
@@ -91,25 +74,17 @@ class ShardedLines:
     def __getitem__(self, number: int) -> str:
         shard, row = divmod(int(number), self.rows)
         ends = self._ends[shard]
-        start = 0
-        if row:
-            start = int(ends[row - 1]) + 1
-        raw = self._open(self.paths[shard]).read(start, int(ends[row]))
-        return raw.decode("utf-8")
+        start = int(ends[row - 1]) + 1 if row else 0
+        # Opened for this alone: a process may not open any number of files.
+        with open(self.paths[shard], "rb") as file:
+            file.seek(start)
+            return file.read(int(ends[row]) - start).decode("utf-8")
 
     def __iter__(self) -> Iterator[str]:
         for path in self.paths:
             with open(path, "rb") as file:
                 for raw in file:
                     yield raw.removesuffix(b"\n").decode("utf-8")
-
-
-class _Opened:
-    def __init__(self, path: Path):
-        self._file = open(path, "rb")  # noqa: SIM115 - closed with the object
-
-    def read(self, start: int, stop: int) -> bytes:
-        return os.pread(self._file.fileno(), stop - start, start)
 
 
 def write_shards(

@@ -70,9 +70,10 @@ def choose(
     rng = np.random.default_rng(config.seed)
     for start in range(0, len(first), PART):
         candidates_Pk = near[start : start + PART]
-        drawn = []
-        for i, nearest_k in enumerate(candidates_Pk, start):
-            drawn.append(_drawn(i, nearest_k, meanings, distinct, config, rng))
+        drawn = [
+            _drawn(i, nearest_k, meanings, distinct, config, rng)
+            for i, nearest_k in enumerate(candidates_Pk, start)
+        ]
         chosen = np.array([j for j, _ in drawn])
         own = unit_rows(first[start : start + PART])
         others = unit_rows(second[np.maximum(chosen, 0)])
@@ -130,9 +131,7 @@ def nearest_wrong(
     width = k + 8
     # Wider for those of which right ones took the places.
     while left.size:
-        asked = queries
-        if left.size < len(queries):
-            asked = queries[left]
+        asked = queries[left] if left.size < len(queries) else queries
         _, rows = nearest(asked, index, width, search, folder=folder, middles=middles)
         for start in range(0, len(left), PART):
             part = left[start : start + PART]

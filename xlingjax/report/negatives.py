@@ -4,9 +4,9 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from xlingjax.data.sources import find_negatives
-from xlingjax.data.text_files import read_lines
-from xlingjax.data.texts import Text
+from xlingjax.data.text.files import read_lines
+from xlingjax.data.text.sources import find_negatives
+from xlingjax.data.text.texts import Text
 from xlingjax.errors import UserError
 from xlingjax.report import html
 

@@ -5,11 +5,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from xlingjax.data.findings import Findings
+from xlingjax.data.check import Findings
 from xlingjax.data.held_out_pairs import PIVOT
 from xlingjax.data.holdout import BLOCK, held_out_of
-from xlingjax.data.sources import find_pairs, find_text
-from xlingjax.data.texts import Pair, Text
+from xlingjax.data.text.sources import find_pairs, find_text
+from xlingjax.data.text.texts import Pair, Text
 from xlingjax.workflows.adapt_request import Request
 
 HELDOUT_LINES = 200

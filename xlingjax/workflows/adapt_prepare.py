@@ -14,7 +14,7 @@ from xlingjax.config.recipe import read_recipe
 from xlingjax.convert import import_model
 from xlingjax.data.check import Findings, check
 from xlingjax.data.sampling import Sampling, format_table
-from xlingjax.data.sources import find_pairs, find_text
+from xlingjax.data.text.sources import find_pairs, find_text
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
 from xlingjax.inference.run import open_run

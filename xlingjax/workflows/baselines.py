@@ -6,7 +6,7 @@ from typing import Any
 
 from xlingjax.config.recipe import bindings
 from xlingjax.data.labelled.task import Task, read
-from xlingjax.data.sources import split_list
+from xlingjax.data.text.sources import split_list
 from xlingjax.errors import UserError
 from xlingjax.evaluation.task.scores import means, scored
 from xlingjax.evaluation.task.tested import chosen_languages, has_gold, require_tested

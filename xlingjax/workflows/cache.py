@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable, Sequence
 
 from xlingjax.data.beam import NO_RUNNER, pipeline_options
-from xlingjax.data.sources import find_pairs, find_text
-from xlingjax.data.texts import Text
+from xlingjax.data.text.sources import find_pairs, find_text
+from xlingjax.data.text.texts import Text
 from xlingjax.data.token_cache import TokenFile, cache_folder
 from xlingjax.data.tokenise import tokenise
 from xlingjax.data.tokens import id_dtype

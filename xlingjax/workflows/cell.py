@@ -9,7 +9,7 @@ from typing import Any
 from xlingjax.config.gin_files import macros_set
 from xlingjax.config.shared_training import dev_name
 from xlingjax.data.labelled.task import Task, languages_present, part_of
-from xlingjax.data.sources import split_list
+from xlingjax.data.text.sources import split_list
 from xlingjax.evaluation.task.tested import chosen_languages
 from xlingjax.preprocessors.task_rows import Reading
 from xlingjax.preprocessors.training_set import Training

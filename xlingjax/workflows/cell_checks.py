@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from xlingjax.data.labelled.task import Task, find, languages_present, part_of, read, share_rows
-from xlingjax.data.sources import split_list
+from xlingjax.data.text.sources import split_list
 from xlingjax.errors import UserError
 from xlingjax.evaluation.task.tested import chosen_languages
 from xlingjax.training.run_record import read_run_record, run_and_checkpoint

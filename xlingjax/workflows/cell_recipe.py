@@ -12,7 +12,7 @@ from xlingjax.config.recipe import bindings
 from xlingjax.config.shared_training import require_one_training
 from xlingjax.data.labelled.task import find, part_of
 from xlingjax.data.labelled.tfds import located
-from xlingjax.data.sources import split_list
+from xlingjax.data.text.sources import split_list
 from xlingjax.errors import UserError
 from xlingjax.evaluation.task.tested import chosen_languages, require_tested
 from xlingjax.training.run_record import run_and_checkpoint

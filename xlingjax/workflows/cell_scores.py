@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from xlingjax.data.labelled.task import Task, languages_present, read
-from xlingjax.data.sources import split_list
+from xlingjax.data.text.sources import split_list
 from xlingjax.errors import UserError
 from xlingjax.evaluation.submissions import write_predictions
 from xlingjax.evaluation.task.predictions import translations

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from xlingjax.data.labelled.task import Task, languages_present, read
-from xlingjax.data.sources import split_list
+from xlingjax.data.text.sources import split_list
 from xlingjax.errors import UserError
 from xlingjax.evaluation.task.tested import chosen_languages, has_gold
 from xlingjax.preprocessors.training_set import ALL

@@ -14,7 +14,7 @@ from typing import Any
 from xlingjax.config.multi_task import merged
 from xlingjax.config.shared_training import require_alike
 from xlingjax.data.labelled.task import TRAINED
-from xlingjax.data.sources import split_list
+from xlingjax.data.text.sources import split_list
 from xlingjax.errors import UserError
 from xlingjax.evaluation.tatoeba import chosen_layer
 from xlingjax.tasks import task_named

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from xlingjax.data.labelled.task import Task, part_of, read, share_rows
-from xlingjax.data.sources import split_list
+from xlingjax.data.text.sources import split_list
 from xlingjax.errors import UserError
 from xlingjax.preprocessors.training_set import ALL, Training
 from xlingjax.tasks import task_named

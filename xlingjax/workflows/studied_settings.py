@@ -4,7 +4,7 @@
 import itertools
 from collections.abc import Mapping, Sequence
 
-from xlingjax.data.sources import find_pairs
+from xlingjax.data.text.sources import find_pairs
 
 STUDIED = {
     "MODEL": "'mini'",

@@ -23,7 +23,7 @@ from xlingjax.config.gin_files import find_gin
 from xlingjax.config.recipe import Recipe, config_lines, read_recipe
 from xlingjax.config.shared_training import require_alike
 from xlingjax.data.labelled.task import Task, find, read
-from xlingjax.data.sources import split_list
+from xlingjax.data.text.sources import split_list
 from xlingjax.errors import UserError
 from xlingjax.evaluation.task.tested import chosen_languages
 from xlingjax.inference.run import open_run

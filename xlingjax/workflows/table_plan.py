@@ -15,7 +15,7 @@ from xlingjax.config.recipe import FOREIGN, Recipe, read_recipe
 from xlingjax.config.statements import gin_values
 from xlingjax.convert.import_model import imported
 from xlingjax.data.labelled.task import languages_present
-from xlingjax.data.sources import find_negatives, find_pairs, find_text, split_list
+from xlingjax.data.text.sources import find_negatives, find_pairs, find_text, split_list
 from xlingjax.errors import UserError
 from xlingjax.model.partition import check_shares, mesh_sizes
 from xlingjax.tasks import task_named

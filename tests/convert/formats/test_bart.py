@@ -6,7 +6,7 @@ import jax
 import numpy as np
 import pytest
 
-from xlingjax.convert.formats import bart
+from xlingjax.convert.formats.bart import BART
 from xlingjax.convert.formats.hugging_face import params_of
 from xlingjax.errors import UserError
 
@@ -162,7 +162,7 @@ def test_the_names_lead_back_to_the_same_bits(family, tmp_path):
     save(tmp_path, family)
     theirs = foreign.weights(tmp_path)
     assert not theirs.pop("final_logits_bias").any()
-    foreign.assert_same_bits(foreign.back(bart, params_of(tmp_path)), theirs)
+    foreign.assert_same_bits(foreign.back(BART, params_of(tmp_path)), theirs)
 
 
 def test_a_body_without_prefix_and_pickles_with_every_name_are_the_same(folder, tmp_path):

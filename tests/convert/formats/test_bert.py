@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from xlingjax.cli.main import main
-from xlingjax.convert.formats import bert
+from xlingjax.convert.formats.bert import BERT
 from xlingjax.convert.formats.hugging_face import params_of, read
-from xlingjax.convert.formats.sentences import SENTENCES
+from xlingjax.convert.formats.parity import SENTENCES
 from xlingjax.errors import UserError
 
 torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
@@ -74,7 +74,7 @@ def test_logits_and_the_states_of_every_layer_are_theirs(shape, tmp_path):
 def test_the_names_lead_back_to_the_same_bits_and_what_is_left_is_said(folder):
     found, theirs = params_of(folder), foreign.weights(folder)
     assert found.notes == (SEGMENTS, "left behind: bert.pooler, cls.seq_relationship")
-    theirs["bert.embeddings.position_embeddings.weight"] += theirs.pop(bert.SEGMENTS)[
+    theirs["bert.embeddings.position_embeddings.weight"] += theirs.pop(BERT.segments)[
         0
     ]  # where that row went
     left = {
@@ -83,7 +83,7 @@ def test_the_names_lead_back_to_the_same_bits_and_what_is_left_is_said(folder):
         if "pooler" in name or "seq_relationship" in name
     }
     assert len(left) == 4
-    foreign.assert_same_bits(foreign.back(bert, found), theirs)
+    foreign.assert_same_bits(foreign.back(BERT, found), theirs)
 
 
 @pytest.mark.parametrize(
@@ -145,11 +145,11 @@ def untied(found):
 
 
 def narrow(found):
-    found[bert.SEGMENTS] = found[bert.SEGMENTS][:, :-1].copy()
+    found[BERT.segments] = found[BERT.segments][:, :-1].copy()
 
 
 def with_nan(found):
-    found[bert.SEGMENTS][0, 3] = np.nan
+    found[BERT.segments][0, 3] = np.nan
 
 
 def without_norm(found):

@@ -9,13 +9,14 @@ import numpy as np
 import pytest
 
 from xlingjax.cli.main import main
-from xlingjax.convert.formats import ernie_m, ernie_m_paddle, paddle
+from xlingjax.convert.formats import checkpoints, ernie_m
 from xlingjax.convert.formats.hugging_face import params_of
 from xlingjax.errors import UserError
 
 torch = pytest.importorskip("torch")
 from tests.helpers import foreign_models as foreign  # noqa: E402 - needs torch
 from tests.helpers import small_xlmr  # noqa: E402
+from tests.helpers.foreign_models import Payload  # noqa: E402 - needs transformers
 
 CONFIG = dict(
     hidden_size=24,
@@ -155,7 +156,7 @@ def test_published_names_are_the_reference(reference, tmp_path):
     assert_is(found, reference)
     from xlingjax.convert.formats.names import places, to_theirs
 
-    there, without = places(ernie_m.names_of(found.config), found.config, found.params)
+    there, without = places(ernie_m.ERNIE_M.names_of(found.config), found.config, found.params)
     assert without and all(name.startswith("head/") for name in without)
     back = {name: value for name, value in theirs.items() if "pooler" not in name}
     foreign.assert_same_bits(to_theirs(there, found.params), back)
@@ -165,11 +166,11 @@ def test_published_names_are_the_reference(reference, tmp_path):
 def test_paddles_names_are_the_reference(protocol, reference, tmp_path):
     table = of_paddle(table_of(reference, "self_attn"))
     table["ernie_m.embeddings.position_ids"] = np.arange(40)[None]
-    found = paddle.params_of(written(tmp_path, table, protocol))
+    found = checkpoints.params_of(written(tmp_path, table, protocol))
     assert_is(found, reference)
     from xlingjax.convert.formats.names import places, to_theirs
 
-    there, _ = places(ernie_m_paddle.names_of(found.config), found.config, found.params)
+    there, _ = places(ernie_m.PADDLE_ERNIE_M.names_of(found.config), found.config, found.params)
     back = {
         name: value
         for name, value in table.items()
@@ -203,22 +204,15 @@ def test_a_classifier_is_the_references(reference, tmp_path):
     batch = foreign.batch_of(50, 38, pad=1, ends=2)
     with torch.no_grad():
         _, wanted = reference(**foreign.tensors(batch, ids="input_ids", mask="pack_ids"))
-    for found in (params_of(tmp_path), paddle.params_of(written(tmp_path, table, config=outer))):
+    for found in (
+        params_of(tmp_path),
+        checkpoints.params_of(written(tmp_path, table, config=outer)),
+    ):
         assert found.config.num_labels == 5 and "left behind: ernie_m.pooler" not in found.notes
         model = Encoder(found.config)
         states_BLD = model.encode(found.params, batch, AttentionSpec(bidirectional))
         ours = model.classify(found.params, states_BLD, batch)
         np.testing.assert_allclose(np.asarray(ours), wanted.numpy(), atol=1e-4)
-
-
-class Payload:
-    """Writes a file when it is unpickled."""
-
-    def __init__(self, path):
-        self.path = str(path)
-
-    def __reduce__(self):
-        return open, (self.path, "w")
 
 
 @pytest.mark.parametrize("kind", ["value", "dtype", "cut", "list", "state"])
@@ -245,7 +239,7 @@ def test_a_pickle_of_more_than_arrays_is_refused_and_not_run(kind, reference, tm
     else:
         path.write_bytes(pickle.dumps([1] if kind == "list" else {**table, "a": "text"}))
     with pytest.raises(UserError, match=messages[kind]):
-        paddle.params_of(path)
+        checkpoints.params_of(path)
     assert not (tmp_path / "ran").exists()
 
 
@@ -259,13 +253,13 @@ def test_weights_that_are_no_floats_and_other_shapes_are_refused(reference, tmp_
     ):
         path = written(tmp_path, {**table, name: value})
         with pytest.raises(UserError, match=message):
-            paddle.params_of(path)
+            checkpoints.params_of(path)
     (tmp_path / "model_config.json").unlink()
     with pytest.raises(UserError, match="no config.json or model_config.json beside"):
-        paddle.params_of(path)
+        checkpoints.params_of(path)
     path = written(tmp_path, table, config={**CONFIG, "init_class": "ErnieModel"})
     with pytest.raises(UserError, match="architecture ErnieModel is not read"):
-        paddle.params_of(path)
+        checkpoints.params_of(path)
 
 
 def test_both_folders_are_imported_unverified(tmp_path, capsys):

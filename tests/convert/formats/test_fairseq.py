@@ -8,12 +8,15 @@ import numpy as np
 import pytest
 
 from xlingjax.cli.main import main
-from xlingjax.convert.formats import fairseq, fairseq_bart, fairseq_xlm_roberta
+from xlingjax.convert.formats import checkpoints
+from xlingjax.convert.formats.bart import FAIRSEQ_BART
+from xlingjax.convert.formats.xlm_roberta import FAIRSEQ_XLM_ROBERTA
 from xlingjax.errors import UserError
 
 torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
 from tests.helpers import foreign_models as foreign  # noqa: E402 - needs torch
 from tests.helpers import small_xlmr  # noqa: E402
+from tests.helpers.foreign_models import Payload  # noqa: E402 - needs transformers
 
 OF_XLMR = {
     "roberta.embeddings.word_embeddings": "embed_tokens",
@@ -105,7 +108,7 @@ def folder(tmp_path_factory):
 
 def test_states_and_logits_of_xlmr_are_those_of_transformers(folder):
     path, theirs, _ = folder
-    found = fairseq.params_of(path / "model.pt")
+    found = checkpoints.params_of(path / "model.pt")
     assert found.vocabulary_head and found.notes == () and found.config.position_offset == 2
     batch = foreign.batch_of(found.config.vocab_size, 68, pad=1, ends=2)
     states, logits = foreign.states_and_logits(found, batch)
@@ -119,7 +122,7 @@ def test_states_and_logits_of_xlmr_are_those_of_transformers(folder):
 
 def test_new_names_fused_projections_and_newer_options_are_the_same(folder, tmp_path):
     path, _, table = folder
-    whole = fairseq.params_of(path / "model.pt").params
+    whole = checkpoints.params_of(path / "model.pt").params
     save(tmp_path / "new.pt", newer(table))
     save(tmp_path / "fused.pt", fused(table))
     torch.save(
@@ -128,15 +131,15 @@ def test_new_names_fused_projections_and_newer_options_are_the_same(folder, tmp_
     )
     assert "decoder.sentence_encoder.layers.0.self_attn.in_proj_weight" in fused(table)
     for name in ("new", "fused", "cfg"):
-        found = fairseq.params_of(tmp_path / f"{name}.pt")
+        found = checkpoints.params_of(tmp_path / f"{name}.pt")
         jax.tree.map(np.testing.assert_array_equal, found.params, whole)
-    found = fairseq.params_of(tmp_path / "fused.pt")
+    found = checkpoints.params_of(tmp_path / "fused.pt")
     wanted = {
         name: value.numpy()
         for name, value in newer(table).items()
         if name != "encoder.lm_head.weight"
     }
-    foreign.assert_same_bits(foreign.back(fairseq_xlm_roberta, found), wanted)
+    foreign.assert_same_bits(foreign.back(FAIRSEQ_XLM_ROBERTA, found), wanted)
 
 
 def test_a_folder_is_imported_only_unverified(folder, tmp_path, capsys):
@@ -146,19 +149,9 @@ def test_a_folder_is_imported_only_unverified(folder, tmp_path, capsys):
     assert main(["import", str(path), "--to", str(tmp_path / "run")]) == 2
     assert "nothing to compare with; say --unverified" in capsys.readouterr().err
     assert main(["import", str(path), "--to", str(tmp_path / "run"), "--unverified"]) == 0
-    opened, direct = open_run(tmp_path / "run"), fairseq.read(path / "model.pt")
+    opened, direct = open_run(tmp_path / "run"), checkpoints.read(path / "model.pt")
     assert opened.vocabulary == direct.vocabulary and opened.model.config == direct.config
     jax.tree.map(np.testing.assert_array_equal, opened.params, direct.params)
-
-
-class Payload:
-    """Writes a file when it is unpickled."""
-
-    def __init__(self, path):
-        self.path = str(path)
-
-    def __reduce__(self):
-        return open, (self.path, "w")
 
 
 def test_a_payload_is_refused_and_not_run(folder, tmp_path):
@@ -167,10 +160,10 @@ def test_a_payload_is_refused_and_not_run(folder, tmp_path):
     with pytest.raises(
         UserError, match="holds more than tensors, and what a pickle holds it can run: refused"
     ):
-        fairseq.params_of(tmp_path / "model.pt")
+        checkpoints.params_of(tmp_path / "model.pt")
     save(tmp_path / "model.pt", table, {**ARGS, "hidden": Payload(tmp_path / "ran")})
     with pytest.raises(UserError, match="refused"):
-        fairseq.params_of(tmp_path / "model.pt")
+        checkpoints.params_of(tmp_path / "model.pt")
     assert not (tmp_path / "ran").exists()
 
 
@@ -192,25 +185,25 @@ def test_what_does_not_fit_is_said(folder, tmp_path):
     ):
         save(place, table, {**ARGS, **args})
         with pytest.raises(UserError, match=message):
-            fairseq.read(place)
+            checkpoints.read(place)
     save(place, {**table, "decoder.lm_head.weight": table["decoder.lm_head.weight"] + 1})
     with pytest.raises(
         UserError,
         match="encoder.lm_head.weight is not encoder.sentence_encoder.embed_tokens.weight",
     ):
-        fairseq.read(place)
+        checkpoints.read(place)
     torch.save({"model": table}, place)
     with pytest.raises(UserError, match="it needs args, or cfg with model"):
-        fairseq.read(place)
+        checkpoints.read(place)
     save(place, table)
     lines = (tmp_path / "dict.txt").read_text().splitlines()
     lines[4], lines[5] = lines[5], lines[4]
     (tmp_path / "dict.txt").write_text("\n".join(lines) + "\n")
     with pytest.raises(UserError, match="dict.txt: line 5 is .*; give files of one model"):
-        fairseq.read(place)
+        checkpoints.read(place)
     (tmp_path / "dict.txt").unlink()
     with pytest.raises(UserError, match="cannot read .*dict.txt"):
-        fairseq.read(place)
+        checkpoints.read(place)
 
 
 # --- mBART ---
@@ -271,7 +264,7 @@ def test_logits_of_mbart_are_those_of_transformers(mbart):
     from xlingjax.model.seq2seq import Seq2Seq
 
     path, theirs, table = mbart
-    found = fairseq.params_of(path / "model.pt")
+    found = checkpoints.params_of(path / "model.pt")
     assert (
         found.config.embedding_scale
         and found.config.norm_order == "pre"
@@ -298,7 +291,7 @@ def test_logits_of_mbart_are_those_of_transformers(mbart):
     left = ("encoder.version", "decoder.output_projection.weight", "decoder.embed_tokens.weight")
     wanted = {f"model.{name}": value.numpy() for name, value in table.items() if name not in left}
     wanted["model.shared.weight"] = wanted.pop("model.encoder.embed_tokens.weight")
-    foreign.assert_same_bits(foreign.back(fairseq_bart, found), wanted)
+    foreign.assert_same_bits(foreign.back(FAIRSEQ_BART, found), wanted)
 
 
 @pytest.mark.parametrize(
@@ -316,4 +309,4 @@ def test_logits_of_mbart_are_those_of_transformers(mbart):
 def test_an_mbart_that_is_not_computed_is_refused(mbart, change, message, tmp_path):
     save(tmp_path / "model.pt", mbart[2], {**BART_ARGS, **change})
     with pytest.raises(UserError, match=message):
-        fairseq.params_of(tmp_path / "model.pt")
+        checkpoints.params_of(tmp_path / "model.pt")

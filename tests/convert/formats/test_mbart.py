@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from xlingjax.cli.main import main
+from xlingjax.convert.formats.bart import CODES
 from xlingjax.convert.formats.hugging_face import params_of, read
-from xlingjax.convert.formats.mbart import CODES
-from xlingjax.convert.formats.sentences import SENTENCES
+from xlingjax.convert.formats.parity import SENTENCES
 from xlingjax.errors import UserError
 
 torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")

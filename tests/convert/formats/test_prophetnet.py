@@ -7,8 +7,8 @@ import jax
 import numpy as np
 import pytest
 
-from xlingjax.convert.formats import prophetnet
 from xlingjax.convert.formats.hugging_face import params_of
+from xlingjax.convert.formats.prophetnet import PROPHETNET
 from xlingjax.errors import UserError
 
 torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
@@ -115,7 +115,7 @@ def test_states_of_both_sides_and_logits_of_all_streams_are_theirs(shape, tmp_pa
 
 
 def test_the_names_lead_back_to_the_same_bits(folder):
-    foreign.assert_same_bits(foreign.back(prophetnet, params_of(folder)), foreign.weights(folder))
+    foreign.assert_same_bits(foreign.back(PROPHETNET, params_of(folder)), foreign.weights(folder))
 
 
 def test_xlm_prophetnet_and_a_body_without_prefix_are_the_same(folder, tmp_path):

@@ -10,8 +10,8 @@ import pytest
 
 from xlingjax.cli.main import main
 from xlingjax.convert.formats.hugging_face import params_of, vocabulary_of
+from xlingjax.convert.formats.parity import SENTENCES
 from xlingjax.convert.formats.prophetnet import CROSS_LINGUAL
-from xlingjax.convert.formats.sentences import SENTENCES
 from xlingjax.convert.formats.tokenizer_json import tokenizer_json
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.data.vocabulary.tokenizer_files import PROPHETNET

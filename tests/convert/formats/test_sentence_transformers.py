@@ -10,7 +10,7 @@ import pytest
 
 from xlingjax.cli.main import main
 from xlingjax.convert import import_model
-from xlingjax.convert.formats.sentences import SENTENCES
+from xlingjax.convert.formats.parity import SENTENCES
 from xlingjax.evaluation.retrieval import RetrievalEvaluator
 from xlingjax.inference.run import TrainedRun, open_run
 from xlingjax.inference.sentences import Sentences

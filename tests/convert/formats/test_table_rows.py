@@ -9,7 +9,7 @@ import pytest
 from tests.helpers import small_xlmr
 from xlingjax.cli.main import main
 from xlingjax.convert.formats.hugging_face import read
-from xlingjax.convert.formats.sentences import SENTENCES
+from xlingjax.convert.formats.parity import SENTENCES
 from xlingjax.errors import UserError
 from xlingjax.inference.run import open_run
 from xlingjax.model.build import build_model

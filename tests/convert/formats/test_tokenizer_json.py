@@ -13,9 +13,12 @@ import sentencepiece
 from sentencepiece.sentencepiece_model_pb2 import ModelProto
 
 from xlingjax.convert.formats import charsmap
-from xlingjax.convert.formats.sentencepiece_model import sentencepiece_model
-from xlingjax.convert.formats.sentences import SENTENCES
-from xlingjax.convert.formats.tokenizer_json import tokenizer_files, tokenizer_json
+from xlingjax.convert.formats.parity import SENTENCES
+from xlingjax.convert.formats.tokenizer_json import (
+    sentencepiece_model,
+    tokenizer_files,
+    tokenizer_json,
+)
 from xlingjax.data.vocabulary.sentencepiece import XLM_SPECIAL_PIECES, Vocabulary
 from xlingjax.errors import UserError
 

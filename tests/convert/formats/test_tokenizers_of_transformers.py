@@ -12,7 +12,7 @@ from tokenizers import ByteLevelBPETokenizer
 
 from tests.helpers import released
 from xlingjax.convert.formats.hugging_face import vocabulary_of
-from xlingjax.convert.formats.sentences import SENTENCES
+from xlingjax.convert.formats.parity import SENTENCES
 from xlingjax.convert.formats.tokenizer_json import tokenizer_files
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.data.vocabulary.tokenizer import TokenizerVocabulary

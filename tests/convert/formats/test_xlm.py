@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from xlingjax.cli.main import main
-from xlingjax.convert.formats import xlm
 from xlingjax.convert.formats.hugging_face import params_of, read
+from xlingjax.convert.formats.xlm import XLM
 from xlingjax.errors import UserError
 
 torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
@@ -70,7 +70,7 @@ def test_logits_and_the_states_of_every_layer_are_theirs(shape, tmp_path):
 
 
 def test_the_names_lead_back_to_the_same_bits(folder):
-    foreign.assert_same_bits(foreign.back(xlm, params_of(folder)), foreign.weights(folder))
+    foreign.assert_same_bits(foreign.back(XLM, params_of(folder)), foreign.weights(folder))
 
 
 def test_a_body_without_prefix_is_the_same_and_has_no_bias(folder, tmp_path):
@@ -83,9 +83,9 @@ def test_a_body_without_prefix_is_the_same_and_has_no_bias(folder, tmp_path):
     )
     assert not found.vocabulary_head and not found.params["head"]["bias"].any()
     assert whole.params["head"]["bias"][: whole.config.vocab_size].all()
-    for name, value in foreign.back(xlm, found).items():
+    for name, value in foreign.back(XLM, found).items():
         if not name.startswith("pred_layer."):
-            np.testing.assert_array_equal(value, foreign.back(xlm, whole)[name])
+            np.testing.assert_array_equal(value, foreign.back(XLM, whole)[name])
 
 
 @pytest.mark.parametrize(
@@ -175,13 +175,13 @@ def test_config_json_describes_the_model_it_was_made_for(folder):
     config = params_of(folder).config
     roles = SimpleNamespace(pad_id=2, bos_id=0, eos_id=1, unk_id=3, mask_id=5)
     theirs = json.loads((folder / "config.json").read_text())
-    ours = xlm.described(config.replace(init_std=0.02), roles, (), CODES)
+    ours = XLM.described(config.replace(init_std=0.02), roles, (), CODES)
     said = {name for name in ours if name in theirs and name not in ("embed_init_std", "id2lang")}
     assert {name: ours[name] for name in said} == {name: theirs[name] for name in said}
     assert {"vocab_size", "emb_dim", "n_langs", "lang2id", "mask_index", "model_type"} <= said
     assert (
-        xlm.unfit(config) == ""
-        and xlm.unfit(config.replace(ffn=40, norm_order="pre")) == "norm_order='pre', ffn=40"
+        XLM.unfit(config) == ""
+        and XLM.unfit(config.replace(ffn=40, norm_order="pre")) == "norm_order='pre', ffn=40"
     )
 
 
@@ -190,9 +190,9 @@ def test_what_is_written_back_is_read_by_transformers_and_by_us_bit_by_bit(folde
     from safetensors.numpy import save_file
 
     found = params_of(folder)
-    save_file(foreign.back(xlm, found), tmp_path / "model.safetensors", {"format": "pt"})
+    save_file(foreign.back(XLM, found), tmp_path / "model.safetensors", {"format": "pt"})
     roles = SimpleNamespace(pad_id=2, bos_id=0, eos_id=1, unk_id=3, mask_id=5)
-    (tmp_path / "config.json").write_text(json.dumps(xlm.described(found.config, roles, (), CODES)))
+    (tmp_path / "config.json").write_text(json.dumps(XLM.described(found.config, roles, (), CODES)))
     model, told = transformers.XLMWithLMHeadModel.from_pretrained(
         tmp_path, output_loading_info=True
     )
@@ -209,7 +209,7 @@ def spoken(tmp_path_factory):
     """With a vocabulary as `xlingjax vocab` makes it, under its name."""
     import sentencepiece
 
-    from xlingjax.convert.formats.sentences import SENTENCES
+    from xlingjax.convert.formats.parity import SENTENCES
     from xlingjax.data.vocabulary.sentencepiece import XLM_SPECIAL_PIECES
 
     path = tmp_path_factory.mktemp("spoken")
@@ -276,7 +276,7 @@ def of_fastbpe(tmp_path_factory):
     """With byte pair codes, as `xlm-mlm-*` have them."""
     pytest.importorskip("sacremoses")
     from tests.helpers import small_fastbpe
-    from xlingjax.convert.formats.sentences import SENTENCES
+    from xlingjax.convert.formats.parity import SENTENCES
 
     path = tmp_path_factory.mktemp("fastbpe")
     size = small_fastbpe.write(path, SENTENCES, fold=False)

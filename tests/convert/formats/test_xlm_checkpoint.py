@@ -7,11 +7,13 @@ import jax
 import numpy as np
 import pytest
 
-from xlingjax.convert.formats import xlm_checkpoint, xlm_seq2seq
+from xlingjax.convert.formats import checkpoints
+from xlingjax.convert.formats.xlm import XLM_SEQ2SEQ
 from xlingjax.errors import UserError
 
 torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
 from tests.helpers import foreign_models as foreign  # noqa: E402 - needs torch
+from tests.helpers.foreign_models import Payload  # noqa: E402 - needs transformers
 
 PARAMS = dict(
     emb_dim=24,
@@ -66,7 +68,7 @@ def test_states_and_logits_of_an_encoder_are_those_of_transformers(kind, tmp_pat
     if kind == "of a Namespace":
         made["params"] = argparse.Namespace(**PARAMS)
     torch.save(made, tmp_path / "mlm.pth")
-    found = xlm_checkpoint.params_of(tmp_path / "mlm.pth")
+    found = checkpoints.params_of(tmp_path / "mlm.pth")
     assert (
         found.config.num_languages == 3
         and found.config.ffn == 96
@@ -133,7 +135,7 @@ def test_a_decoder_has_its_own_tables_and_its_logits_are_the_references(tmp_path
     from xlingjax.model.seq2seq import Seq2Seq
 
     path, source, target = with_decoder(tmp_path)
-    found = xlm_checkpoint.params_of(path)
+    found = checkpoints.params_of(path)
     assert found.config.decoder_layers == 3 and found.config.decoder_embeddings == "separate"
     batch = foreign.batch_of(50, 30, pad=2, ends=1, languages=3)
     batch |= foreign.batch_of(50, 21, pad=2, ends=1, languages=3, prefix="decoder_")
@@ -172,17 +174,7 @@ def test_a_decoder_has_its_own_tables_and_its_logits_are_the_references(tmp_path
         for name, value in names.items()
         if not name.endswith("pred_layer.proj.weight")
     }
-    foreign.assert_same_bits(foreign.back(xlm_seq2seq, found), names)
-
-
-class Payload:
-    """Writes a file when it is unpickled."""
-
-    def __init__(self, path):
-        self.path = str(path)
-
-    def __reduce__(self):
-        return open, (self.path, "w")
+    foreign.assert_same_bits(foreign.back(XLM_SEQ2SEQ, found), names)
 
 
 def test_a_payload_is_refused_and_not_run(tmp_path):
@@ -190,7 +182,7 @@ def test_a_payload_is_refused_and_not_run(tmp_path):
     with pytest.raises(
         UserError, match="holds more than tensors, and what a pickle holds it can run: refused"
     ):
-        xlm_checkpoint.params_of(tmp_path / "x.pth")
+        checkpoints.params_of(tmp_path / "x.pth")
     assert not (tmp_path / "ran").exists()
 
 
@@ -207,7 +199,7 @@ def test_a_payload_is_refused_and_not_run(tmp_path):
 def test_what_is_not_computed_is_said(params, message, tmp_path):
     torch.save({"model": encoder()[1], "params": {**PARAMS, **params}}, tmp_path / "x.pth")
     with pytest.raises(UserError, match=message):
-        xlm_checkpoint.params_of(tmp_path / "x.pth")
+        checkpoints.params_of(tmp_path / "x.pth")
 
 
 def test_untied_heads_tables_of_something_else_and_lost_vocabularies_are_refused(tmp_path):
@@ -226,19 +218,19 @@ def test_untied_heads_tables_of_something_else_and_lost_vocabularies_are_refused
     ):
         torch.save(made, tmp_path / "x.pth")
         with pytest.raises(UserError, match=message):
-            xlm_checkpoint.params_of(tmp_path / "x.pth")
+            checkpoints.params_of(tmp_path / "x.pth")
     torch.save({"model": table, "params": PARAMS}, tmp_path / "x.pth")
     with pytest.raises(
         UserError, match="no sentencepiece.bpe.model in .*, no tokenizer.json and no vocab.txt"
     ):
-        xlm_checkpoint.read(tmp_path / "x.pth")
+        checkpoints.read(tmp_path / "x.pth")
 
 
 def test_a_file_beside_our_vocabulary_is_imported(tmp_path, capsys):
     import sentencepiece
 
     from xlingjax.cli.main import main
-    from xlingjax.convert.formats.sentences import SENTENCES
+    from xlingjax.convert.formats.parity import SENTENCES
     from xlingjax.data.vocabulary.sentencepiece import XLM_SPECIAL_PIECES
     from xlingjax.inference.run import open_run
 
@@ -264,9 +256,7 @@ def test_a_file_beside_our_vocabulary_is_imported(tmp_path, capsys):
     assert main(["import", str(file), "--to", run, "--unverified"]) == 0
     opened = open_run(run)
     assert opened.languages == ("ar", "de", "zh")
-    jax.tree.map(
-        np.testing.assert_array_equal, opened.params, xlm_checkpoint.params_of(file).params
-    )
+    jax.tree.map(np.testing.assert_array_equal, opened.params, checkpoints.params_of(file).params)
     (tmp_path / "other.pth").write_bytes(file.read_bytes())
     assert main(["import", str(tmp_path), "--to", f"{run}2", "--unverified"]) == 2
     assert "holds mlm.pth, other.pth; give one of them" in capsys.readouterr().err
@@ -279,7 +269,7 @@ def test_a_file_beside_codes_is_imported(words, tmp_path, capsys):
     pytest.importorskip("sacremoses")
     from tests.helpers import small_fastbpe
     from xlingjax.cli.main import main
-    from xlingjax.convert.formats.sentences import SENTENCES
+    from xlingjax.convert.formats.parity import SENTENCES
     from xlingjax.data.vocabulary.sentencepiece import XLM_SPECIAL_PIECES, Vocabulary
     from xlingjax.inference.run import open_run
 
@@ -310,6 +300,6 @@ def test_a_file_beside_codes_is_imported(words, tmp_path, capsys):
     (folder / "vocab_xnli_15").write_text("".join(f"{line}\n" for line in lines))
     torch.save({**made, "model": encoder(vocab_size=size + 1)[1]}, folder / "mlm.pth")
     with pytest.raises(
-        UserError, match=f"its vocabulary has {size} pieces .layout xlm., it {size + 1} words"
+        UserError, match=f"its tokenizer has {size} pieces .layout xlm., the model {size + 1}"
     ):
-        xlm_checkpoint.read(folder / "mlm.pth")
+        checkpoints.read(folder / "mlm.pth")

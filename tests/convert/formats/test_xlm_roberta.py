@@ -15,6 +15,7 @@ from xlingjax.errors import UserError
 
 torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
 from tests.helpers import small_xlmr  # noqa: E402 - needs transformers
+from tests.helpers.foreign_models import Payload  # noqa: E402 - needs transformers
 
 SHAPES = {
     "odd": dict(hidden_size=21, num_hidden_layers=1, num_attention_heads=7, intermediate_size=5),
@@ -69,13 +70,13 @@ def test_the_names_lead_back_to_the_same_bits(folder):
     from safetensors.numpy import load_file
 
     from xlingjax.convert.formats.names import places, to_theirs
-    from xlingjax.convert.formats.xlm_roberta import SEGMENTS, names_of
+    from xlingjax.convert.formats.xlm_roberta import XLM_ROBERTA
 
     found, theirs = read(folder), load_file(folder / "model.safetensors")
-    there, without = places(names_of(found.config), found.config, found.params)
+    there, without = places(XLM_ROBERTA.names_of(found.config), found.config, found.params)
     back = to_theirs(there, found.params)
-    assert without == [] and {*back} == {*theirs} - {SEGMENTS}
-    theirs["roberta.embeddings.position_embeddings.weight"] += theirs[SEGMENTS][
+    assert without == [] and {*back} == {*theirs} - {XLM_ROBERTA.segments}
+    theirs["roberta.embeddings.position_embeddings.weight"] += theirs[XLM_ROBERTA.segments][
         0
     ]  # where that row went
     for name, value in back.items():
@@ -145,16 +146,6 @@ def test_shards_pickles_and_half_precision_are_the_same_weights(folder, tmp_path
     half = read(tmp_path / "half").params
     wanted = model.state_dict()["roberta.encoder.layer.1.output.dense.weight"].float().numpy().T
     np.testing.assert_array_equal(half["encoder"]["layers"]["ffn"]["out"]["kernel"][1], wanted)
-
-
-class Payload:
-    """Writes a file when it is unpickled."""
-
-    def __init__(self, path):
-        self.path = str(path)
-
-    def __reduce__(self):
-        return open, (self.path, "w")
 
 
 def truncated(folder):
@@ -281,15 +272,16 @@ def test_all_that_differs_stands_in_a_table(folder, tmp_path, capsys):
 def test_a_model_that_transformers_computes_otherwise_is_refused(
     folder, tmp_path, capsys, monkeypatch
 ):
-    from xlingjax.convert.formats import xlm_roberta
+    from xlingjax.convert.formats.names import Names
+    from xlingjax.convert.formats.xlm_roberta import XLM_ROBERTA
 
     def swapped(config):
-        modules = dict(xlm_roberta.MODULES)
+        modules = dict(XLM_ROBERTA.modules)
         query, key = (f"encoder/layers/attention/{name}" for name in ("query", "value"))
         modules[query], modules[key] = modules[key], modules[query]
-        return xlm_roberta.Names(modules)
+        return Names(modules)
 
-    monkeypatch.setattr(xlm_roberta, "names_of", swapped)
+    monkeypatch.setattr(XLM_ROBERTA, "names_of", swapped)
     assert main(["import", str(folder), "--to", str(tmp_path / "run")]) == 2
     assert "is not what transformers computes: logits of the pieces" in capsys.readouterr().err
     assert not (tmp_path / "run").exists()

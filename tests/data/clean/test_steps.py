@@ -5,7 +5,6 @@ import unicodedata
 import numpy as np
 import pytest
 
-from xlingjax.data.clean.characters import normal_characters
 from xlingjax.data.clean.duplicates import (
     BANDS,
     PERMUTATIONS,
@@ -16,11 +15,16 @@ from xlingjax.data.clean.duplicates import (
     shingles,
     signature,
 )
-from xlingjax.data.clean.filters import balanced, copied, in_script, words_in
-from xlingjax.data.clean.identification import PACKAGED, Identifier
-from xlingjax.data.clean.language_model import KenLm, limits
-from xlingjax.data.clean.punctuation import normalizer
-from xlingjax.data.clean.sentences import split_sentences
+from xlingjax.data.clean.lines import (
+    balanced,
+    copied,
+    in_script,
+    normal_characters,
+    normalizer,
+    split_sentences,
+    words_in,
+)
+from xlingjax.data.clean.models import PACKAGED, Identifier, KenLm, limits
 from xlingjax.errors import UserError
 
 
@@ -153,9 +157,9 @@ def test_the_earliest_of_near_texts_stays_in_any_order():
     near[:10] = 999
     far = base.copy()
     far[:40] = 999
-    texts = [((0, 5), base), ((1, 0), near), ((1, 1), far)]
+    texts = [((0, 5, 5), base), ((1, 0, 0), near), ((1, 1, 1), far)]
     for order in (texts, texts[::-1], [texts[1], texts[2], texts[0]]):
-        assert near_later(order, 0.8) == [(1, 0)]
+        assert near_later(order, 0.8) == [(1, 0, 0)]
 
 
 # --- Perplexity -----------------------------------------------------------------------------------

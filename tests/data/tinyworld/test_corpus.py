@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from xlingjax.data.sources import find_pairs
+from xlingjax.data.text.sources import find_pairs
 from xlingjax.data.tinyworld import available_languages, write
 from xlingjax.data.tinyworld.concepts import HELD_OUT, concepts, in_category
 from xlingjax.data.tinyworld.corpus import DEMO

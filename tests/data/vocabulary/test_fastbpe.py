@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("sacremoses")
 from tests.helpers import small_fastbpe  # noqa: E402 - needs sacremoses
-from xlingjax.convert.formats.sentences import SENTENCES
+from xlingjax.convert.formats.parity import SENTENCES
 from xlingjax.convert.formats.tokenizer_json import tokenizer_files
 from xlingjax.data.vocabulary.fastbpe import FastBpeVocabulary, aligned
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary

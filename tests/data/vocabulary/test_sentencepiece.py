@@ -170,7 +170,7 @@ def test_a_sample_takes_every_sentence_equally_often_give_or_take_one():
 def test_report_figures(vocabulary, tmp_path):
     path = tmp_path / "en.txt"
     path.write_text("The dog Ω sleeps.\n\nThe cat.\n", encoding="utf-8")
-    from xlingjax.data.sources import find_text
+    from xlingjax.data.text.sources import find_text
 
     row = vocabulary_report(vocabulary, {"en": find_text(str(path))})["en"]
     ids = vocabulary.encode("The dog Ω sleeps.") + vocabulary.encode("The cat.")

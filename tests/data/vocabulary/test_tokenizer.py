@@ -6,7 +6,7 @@ import json
 import numpy as np
 import pytest
 
-from xlingjax.convert.formats.sentences import SENTENCES
+from xlingjax.convert.formats.parity import SENTENCES
 from xlingjax.convert.formats.tokenizer_json import tokenizer_files
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.data.vocabulary.tokenizer import TokenizerVocabulary

@@ -1,229 +1,334 @@
-"""Hugging Face BART and mBART (`Bart*`, `MBart*`): encoder-decoders with one table of words, each
-side its own positions (from row 2 on) and norms. BART is post-LN, mBART pre-LN.
+"""BART and mBART, of Hugging Face (`Bart*`, `MBart*`) and of fairseq (`BARTModel`).
 
-A run whose sides have tables of words of their own is written as a model that ties none."""
+Encoder-decoders with one table of words, each side its own positions (from row 2 on) and norms.
+BART is post-LN, mBART pre-LN. fairseq's names are Hugging Face's without "model." before them.
+A run whose sides have tables of words of their own is written as a model that ties none. The last
+part is mBART's language codes: rows of its table between the last piece and `<mask>`. In ours they
+are the last ones, in the order of a run's languages (`ModelConfig.language_tokens`): the code of a
+target's language is what its decoder begins with.
+"""
 
 import dataclasses
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from xlingjax.convert.formats import seq2seq_form
+from xlingjax.convert.formats.family import (
+    GELU,
+    SWITCH,
+    Converted,
+    Family,
+    counted,
+    projections,
+    renamed,
+    unfused,
+    within,
+)
 from xlingjax.convert.formats.fields import Fields
 from xlingjax.convert.formats.names import Names, below
-from xlingjax.convert.formats.reading import within
 from xlingjax.convert.formats.tensors import Tensors
-from xlingjax.convert.formats.writing import differing
-from xlingjax.convert.formats.xlm_roberta import counted
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
+from xlingjax.data.vocabulary.tokenizer_files import read_object
+from xlingjax.errors import UserError
 from xlingjax.model.config import ModelConfig
 
-MODEL_TYPE = "bart"
-MODEL_TYPES = (MODEL_TYPE, "mbart")
-ROLES = {"pad_id": ("pad_token_id", 1), "eos_id": ("eos_token_id", 2)}
-BODY, HEAD = "model.", None
-WORDS, BIAS = f"{BODY}shared.weight", "final_logits_bias"
-_OF_ENCODER = f"{BODY}encoder.embed_tokens"
-_OF_DECODER = f"{BODY}decoder.embed_tokens"
+WORDS, BIAS = "model.shared.weight", "final_logits_bias"
+_OF_ENCODER = "model.encoder.embed_tokens"
+_OF_DECODER = "model.decoder.embed_tokens"
 _PROJECTION = "lm_head.weight"
-TIED = dict.fromkeys((f"{_OF_ENCODER}.weight", f"{_OF_DECODER}.weight", _PROJECTION), WORDS)
 # Under the name that our table of names makes of it.
 _BIAS_OF_HEAD = f"{BIAS}.bias"
 OUT = -1e9
 """Bias of rows that no text has: languages, and rows without a piece. Training leaves them out of
 the softmax, and so must whoever searches there."""
-WITHOUT_MEANING = (f"{BODY}encoder.version", f"{BODY}decoder.version")
-LEFT = ()
 # fairseq's positions begin behind the index of padding, 1, and transformers kept its rows.
 OFFSET = 2
 
 _EMBEDDINGS = {"positions": "embed_positions", "norm": "layernorm_embedding"}
-_ATTENTION = {"query": "q_proj", "key": "k_proj", "value": "v_proj", "out": "out_proj"}
 _LAYER = {
-    **below("attention/", "self_attn.", _ATTENTION),
+    **projections("attention", "self_attn.*_proj"),
     "attention_norm": "self_attn_layer_norm",
     "ffn/in": "fc1",
     "ffn/out": "fc2",
     "ffn_norm": "final_layer_norm",
 }
 _CROSS = {
-    **below("cross_attention/attention/", "encoder_attn.", _ATTENTION),
+    **projections("cross_attention/attention", "encoder_attn.*_proj"),
     "cross_attention/norm": "encoder_attn_layer_norm",
 }
-MODULES = {
-    "embeddings/tokens": f"{BODY}shared",
-    **below("embeddings/", f"{BODY}encoder.", _EMBEDDINGS),
-    **below("decoder_embeddings/", f"{BODY}decoder.", _EMBEDDINGS),
-    **below("encoder/layers/", f"{BODY}encoder.layers.{{n}}.", _LAYER),
-    **below("decoder/layers/", f"{BODY}decoder.layers.{{n}}.", _LAYER | _CROSS),
-    "encoder/final_norm": f"{BODY}encoder.layer_norm",
-    "decoder/final_norm": f"{BODY}decoder.layer_norm",
-}
-_HEADS = {
-    "BartModel": None,
-    "BartForConditionalGeneration": None,
-    "MBartModel": None,
-    "MBartForConditionalGeneration": None,
-}
 
 
-def config_of(fields: Fields, name: str) -> ModelConfig:
-    """The model that config.json describes. Raises UserError for what is not computed here."""
-    pre = fields.values["model_type"] == "mbart"
-    norm_order = "post"
-    if pre:
-        norm_order = "pre"
-    # Looked up for its error alone: none of the classes has a head that is read.
-    fields.architecture(_HEADS, "BartModel")
-    fields.only("is_encoder_decoder", True)
-    tables = fields.one_of("tie_word_embeddings", {True: "shared_tokens", False: "separate"}, True)
-    fields.only("static_position_embeddings", False)
-    # Older files say in fields of their own what the class computes in any case: both must agree.
-    fields.only("normalize_before", pre)
-    fields.only("add_final_layer_norm", pre)
-    fields.only("normalize_embedding", True)
-    return ModelConfig(
-        name=name,
-        layers=fields.count("encoder_layers"),
-        decoder_layers=fields.count("decoder_layers"),
-        decoder_embeddings=tables,
-        dim=fields.count("d_model"),
-        heads=fields.same("encoder_attention_heads", "decoder_attention_heads"),
-        ffn=fields.same("encoder_ffn_dim", "decoder_ffn_dim"),
-        vocab_size=fields.count("vocab_size"),
-        max_positions=fields.count("max_position_embeddings") + OFFSET,
-        position_offset=OFFSET,
-        norm_order=norm_order,
-        norm_eps=1e-5,
-        gelu=fields.one_of("activation_function", {"gelu": "exact"}, "gelu"),
-        head="plain",
-        embedding_scale=fields.one_of("scale_embedding", {True: True, False: False}, False),
-        classifier="xlmr",
-        dropout=fields.rate("dropout", 0.1),
-        attention_dropout=fields.rate("attention_dropout", 0.0),
-        init_std=fields.rate("init_std", 0.02),
+class Bart(Family):
+    types = ("bart", "mbart")
+    roles = {"pad_id": ("pad_token_id", 1), "eos_id": ("eos_token_id", 2)}
+    architectures = dict.fromkeys(
+        (
+            "BartModel",
+            "BartForConditionalGeneration",
+            "MBartModel",
+            "MBartForConditionalGeneration",
+        )
     )
-
-
-def names_of(config: ModelConfig) -> Names:
-    names = dict(MODULES)
-    head = "head"
-    if config.decoder_embeddings == "separate":
-        names["embeddings/tokens"] = _OF_ENCODER
-        names["decoder_embeddings/tokens"] = _OF_DECODER
-        # The encoder's own head has no place there.
-        head = "decoder_head"
-    if config.head == "tied":
-        names[head] = BIAS
-    return Names(names)
-
-
-def prepared(config: ModelConfig, tensors: Tensors) -> tuple[ModelConfig, Tensors]:
-    """(the model whose head is as the bias there is, the tensors with the names of
-    `MBartForConditionalGeneration`). Raises UserError for a head that is not tied to the words that
-    the decoder reads."""
-    tied = TIED
-    if config.decoder_embeddings == "separate":
-        tied = {_PROJECTION: f"{_OF_DECODER}.weight"}
-    tensors = within(tensors, BODY, ("lm_head.", BIAS), tied)
-    shapes = dict(tensors.shapes)
-    if config.decoder_embeddings == "separate":
-        # Neither side reads it.
-        shapes.pop(WORDS, None)
-    bias_V = np.zeros(config.true_rows, np.float32)
-    # A buffer of zeros in the class of transformers, which saves it with the weights.
-    if BIAS in shapes:
-        del shapes[BIAS]
-        bias_V = tensors.read(BIAS).reshape(-1).copy()
-        bias_V[bias_V == OUT] = 0
-    if bias_V.any():
-        config = config.replace(head="tied")
-        shapes[_BIAS_OF_HEAD] = bias_V.shape
-
-    def fetch(name: str) -> np.ndarray:
-        if name == _BIAS_OF_HEAD:
-            return bias_V
-        return tensors.fetch(name)
-
-    return config, dataclasses.replace(tensors, shapes=shapes, fetch=fetch)
-
-
-# ---- and back ------------------------------------------------------------------------------------
-
-
-def unfit(config: ModelConfig) -> str:
-    """Why their classes do not compute this model; "": they do. config: as our run has it, see
-    `seq2seq_form`."""
-    others = [
-        differing(config, embedding_norm=True, gelu="exact", streams=0, segments=None),
-        seq2seq_form.unlike(config),
-    ]
-    if config.head == "transform":
-        others.append("head='transform'")
-    return ", ".join(filter(None, others))
-
-
-def written_names(config: ModelConfig) -> Names:
-    return names_of(config)
-
-
-def unfold(theirs: dict[str, np.ndarray], config: ModelConfig, pad_id: int) -> None:
-    """What theirs has and ours has not: positions from row 2 on, a bias of the head in any case,
-    and of tables that are not tied the decoder's by its other names."""
-    for side in ("encoder", "decoder"):
-        name = f"{BODY}{side}.embed_positions.weight"
-        theirs[name] = counted(theirs[name], config.position_offset, OFFSET)
-    bias_V = theirs.pop(_BIAS_OF_HEAD, np.zeros(config.true_rows, np.float32))
-    bias_V = bias_V.copy()
-    bias_V[config.vocab_size - config.language_tokens :] = OUT
-    theirs[BIAS] = bias_V[None]
-    if config.decoder_embeddings == "separate":
-        words_VD = theirs[f"{_OF_DECODER}.weight"]
-        theirs[_PROJECTION] = words_VD.copy()
-        # The class wants it, and reads nothing of it.
-        theirs[WORDS] = words_VD.copy()
-
-
-def described(
-    config: ModelConfig,
-    vocabulary: Vocabulary,
-    labels: Sequence[str] = (),
-    languages: Sequence[str] = (),
-) -> dict[str, Any]:
-    """Their config.json. Their classes embed no languages."""
-    architecture = "BartForConditionalGeneration"
-    model_type = MODEL_TYPE
-    if config.norm_order == "pre":
-        architecture = "MBartForConditionalGeneration"
-        model_type = "mbart"
-    init_std = config.init_std
-    if init_std is None:
-        init_std = 0.02
-    return {
-        "architectures": [architecture],
-        "model_type": model_type,
-        "is_encoder_decoder": True,
-        "vocab_size": config.true_rows,
-        "d_model": config.dim,
-        "encoder_layers": config.layers,
-        "decoder_layers": config.decoder_layers,
-        "encoder_attention_heads": config.heads,
-        "decoder_attention_heads": config.heads,
-        "encoder_ffn_dim": config.ffn,
-        "decoder_ffn_dim": config.ffn,
-        "max_position_embeddings": (config.max_positions - config.position_offset),
-        "activation_function": "gelu",
-        "scale_embedding": config.embedding_scale,
-        "dropout": config.dropout,
-        "attention_dropout": config.attention_dropout,
-        "activation_dropout": 0.0,
-        "init_std": init_std,
-        "tie_word_embeddings": config.decoder_embeddings != "separate",
-        "pad_token_id": vocabulary.pad_id,
-        "bos_token_id": vocabulary.bos_id,
-        "eos_token_id": vocabulary.eos_id,
-        # BART's would be forced at the longest length.
-        "forced_eos_token_id": None,
-        "dtype": "float32",
+    settings = {
+        "layers": ("encoder_layers", None),
+        "decoder_layers": ("decoder_layers", None),
+        "decoder_embeddings": (
+            "tie_word_embeddings",
+            True,
+            {True: "shared_tokens", False: "separate"},
+        ),
+        "dim": ("d_model", None),
+        "heads": (("encoder_attention_heads", "decoder_attention_heads"), None),
+        "ffn": (("encoder_ffn_dim", "decoder_ffn_dim"), None),
+        "vocab_size": ("vocab_size", None),
+        "max_positions": ("max_position_embeddings", None),
+        "gelu": ("activation_function", "gelu", GELU),
+        "embedding_scale": ("scale_embedding", False, SWITCH),
+        "dropout": ("dropout", 0.1),
+        "attention_dropout": ("attention_dropout", 0.0),
+        "init_std": ("init_std", 0.02),
     }
+    fixed = {"is_encoder_decoder": True, "static_position_embeddings": False}
+    computed = {"embedding_norm": True, "gelu": "exact", "streams": 0, "segments": None}
+    body = "model."
+    beside = ("lm_head.", BIAS)
+    tied = dict.fromkeys((f"{_OF_ENCODER}.weight", f"{_OF_DECODER}.weight", _PROJECTION), WORDS)
+    without_meaning = ("model.encoder.version", "model.decoder.version")
+    modules = {
+        "embeddings/tokens": "model.shared",
+        **below("embeddings/", "model.encoder.", _EMBEDDINGS),
+        **below("decoder_embeddings/", "model.decoder.", _EMBEDDINGS),
+        **below("encoder/layers/", "model.encoder.layers.{n}.", _LAYER),
+        **below("decoder/layers/", "model.decoder.layers.{n}.", _LAYER | _CROSS),
+        "encoder/final_norm": "model.encoder.layer_norm",
+        "decoder/final_norm": "model.decoder.layer_norm",
+    }
+
+    def config_of(self, fields: Fields, name: str) -> ModelConfig:
+        pre = fields.values["model_type"] == "mbart"
+        # Looked up for its error alone: none of the classes has a head that is read.
+        fields.architecture(self.architectures, "BartModel")
+        # Older files say in fields of their own what the class computes in any case.
+        for field in ("normalize_before", "add_final_layer_norm"):
+            fields.only(field, pre)
+        fields.only("normalize_embedding", True)
+        config = self._config(name, pre, self.read_settings(fields))
+        return config.replace(max_positions=config.max_positions + OFFSET)
+
+    def _config(self, name: str, pre: bool, settings: dict[str, Any]) -> ModelConfig:
+        return ModelConfig(
+            name=name,
+            position_offset=OFFSET,
+            norm_order="pre" if pre else "post",
+            norm_eps=1e-5,
+            head="plain",
+            classifier="xlmr",
+            **settings,
+        )
+
+    def names_of(self, config: ModelConfig) -> Names:
+        names = dict(self.modules)
+        head = "head"
+        if config.decoder_embeddings == "separate":
+            names["embeddings/tokens"] = _OF_ENCODER
+            names["decoder_embeddings/tokens"] = _OF_DECODER
+            # The encoder's own head has no place there.
+            head = "decoder_head"
+        if config.head == "tied":
+            names[head] = BIAS
+        return Names(names)
+
+    def prepared(self, config: ModelConfig, tensors: Tensors) -> tuple[ModelConfig, Tensors]:
+        """The model whose head is as the bias there is. Raises UserError for a head that is not
+        tied to the words that the decoder reads."""
+        separate = config.decoder_embeddings == "separate"
+        tied = {_PROJECTION: f"{_OF_DECODER}.weight"} if separate else self.tied
+        tensors = within(tensors, self.body, self.beside, tied)
+        shapes = dict(tensors.shapes)
+        if separate:
+            # Neither side reads it.
+            shapes.pop(WORDS, None)
+        bias_V = np.zeros(config.true_rows, np.float32)
+        # A buffer of zeros in the class of transformers, which saves it with the weights.
+        if BIAS in shapes:
+            del shapes[BIAS]
+            bias_V = tensors.read(BIAS).reshape(-1).copy()
+            bias_V[bias_V == OUT] = 0
+        if bias_V.any():
+            config = config.replace(head="tied")
+            shapes[_BIAS_OF_HEAD] = bias_V.shape
+
+        def fetch(name: str) -> np.ndarray:
+            return bias_V if name == _BIAS_OF_HEAD else tensors.fetch(name)
+
+        return config, dataclasses.replace(tensors, shapes=shapes, fetch=fetch)
+
+    def unfit(self, config: ModelConfig) -> str:
+        """config: as our run has it, see `seq2seq_form`."""
+        others = [super().unfit(config), seq2seq_form.unlike(config)]
+        if config.head == "transform":
+            others.append("head='transform'")
+        return ", ".join(filter(None, others))
+
+    def unfold(self, theirs: dict[str, np.ndarray], config: ModelConfig, pad_id: int) -> None:
+        """Positions from row 2 on, a bias of the head in any case, and of tables that are not tied
+        the decoder's by its other names."""
+        for side in ("encoder", "decoder"):
+            name = f"model.{side}.embed_positions.weight"
+            theirs[name] = counted(theirs[name], config.position_offset, OFFSET)
+        bias_V = theirs.pop(_BIAS_OF_HEAD, np.zeros(config.true_rows, np.float32)).copy()
+        bias_V[config.vocab_size - config.language_tokens :] = OUT
+        theirs[BIAS] = bias_V[None]
+        if config.decoder_embeddings == "separate":
+            words_VD = theirs[f"{_OF_DECODER}.weight"]
+            theirs[_PROJECTION] = words_VD.copy()
+            # The class wants it, and reads nothing of it.
+            theirs[WORDS] = words_VD.copy()
+
+    def described(
+        self,
+        config: ModelConfig,
+        vocabulary: Vocabulary,
+        labels: Sequence[str] = (),
+        languages: Sequence[str] = (),
+    ) -> dict[str, Any]:
+        kind = {"post": "Bart", "pre": "MBart"}[config.norm_order]
+        return super().described(config, vocabulary) | {
+            "architectures": [f"{kind}ForConditionalGeneration"],
+            "model_type": kind.lower(),
+            "activation_dropout": 0.0,
+            # BART's would be forced at the longest length.
+            "forced_eos_token_id": None,
+        }
+
+
+class FairseqBart(Bart):
+    """`words` and `positions` are those of its tables."""
+
+    settings = {
+        "layers": ("encoder_layers", None),
+        "decoder_layers": ("decoder_layers", None),
+        "heads": (("encoder_attention_heads", "decoder_attention_heads"), None),
+        "dim": (("encoder_embed_dim", "decoder_embed_dim"), None),
+        "ffn": (("encoder_ffn_embed_dim", "decoder_ffn_embed_dim"), None),
+        "vocab_size": ("words", None),
+        "max_positions": ("positions", None),
+        "gelu": ("activation_fn", "gelu", GELU),
+        # fairseq multiplies embeddings by the root of their width unless it is told not to.
+        "embedding_scale": ("no_scale_embedding", False, {True: False, False: True}),
+        "dropout": ("dropout", 0.1),
+        "attention_dropout": ("attention_dropout", 0.0),
+    }
+    fixed = {
+        "share_all_embeddings": True,
+        "encoder_learned_pos": True,
+        "decoder_learned_pos": True,
+        "layernorm_embedding": True,
+    }
+    words = WORDS
+    positions = "model.encoder.embed_positions.weight"
+    tied = {**Bart.tied, "model.decoder.output_projection.weight": WORDS}
+
+    def config_of(self, fields: Fields, name: str) -> ModelConfig:
+        pre = fields.one_of("encoder_normalize_before", SWITCH, False)
+        fields.only("decoder_normalize_before", pre)
+        settings = self.read_settings(fields)
+        return self._config(
+            name, pre, settings | {"decoder_embeddings": "shared_tokens", "init_std": 0.02}
+        )
+
+    def usual(self, tensors: Tensors) -> Tensors:
+        return renamed(unfused(tensors), lambda name: self.body + name, self.tied)
+
+    def prepared(self, config: ModelConfig, tensors: Tensors) -> tuple[ModelConfig, Tensors]:
+        return config, self.usual(tensors)
+
+
+BART = Bart()
+FAIRSEQ_BART = FairseqBart()
+
+
+# ---- mBART's language codes ----------------------------------------------------------------------
+
+_CC25 = (
+    "ar_AR cs_CZ de_DE en_XX es_XX et_EE fi_FI fr_XX gu_IN hi_IN it_IT ja_XX kk_KZ ko_KR lt_LT"
+    " lv_LV my_MM ne_NP nl_XX ro_RO ru_RU si_LK tr_TR vi_VN zh_CN"
+)
+_MORE_OF_50 = (
+    "af_ZA az_AZ bn_IN fa_IR he_IL hr_HR id_ID ka_GE km_KH mk_MK ml_IN mn_MN mr_IN pl_PL ps_AF"
+    " pt_XX sv_SE sw_KE ta_IN te_IN th_TH tl_XX uk_UA ur_PK xh_ZA gl_ES sl_SI"
+)
+CODES = {
+    "MBartTokenizer": tuple(_CC25.split()),
+    "MBart50Tokenizer": (*_CC25.split(), *_MORE_OF_50.split()),
+}
+"""By transformers' tokenizer, in the order of their rows."""
+NOTE = (
+    "{count} language codes, {first} to {last}, are the language tokens (LANGUAGE_TOKENS=True);"
+    " sources are read between <s> and </s>, without the code that mBART has there"
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class LanguageRows:
+    """codes: in the order of their rows; pieces: of the vocabulary, which ends with `<mask>`."""
+
+    codes: tuple[str, ...]
+    pieces: int
+
+    @property
+    def languages(self) -> tuple[str, ...]:
+        """Of the run, index = id: `en` of `en_XX`."""
+        # Without the region: runs name languages by the code alone.
+        return tuple(code.partition("_")[0] for code in self._sorted)
+
+    @property
+    def theirs(self) -> np.ndarray:
+        """int32 [V]: the row there of each of ours."""
+        # Theirs: pieces, codes, <mask>. Ours: pieces, <mask>, codes.
+        last = self.pieces - 1
+        codes = [last + self.codes.index(code) for code in self._sorted]
+        return np.array([*range(last), last + len(self.codes), *codes], np.int32)
+
+    @property
+    def _sorted(self) -> list[str]:
+        return sorted(self.codes)
+
+    def reordered(self, model: Converted) -> Converted:
+        """With the rows of its table of words as ours are."""
+        config = model.config.replace(language_tokens=len(self.codes))
+        embeddings: dict[str, Any] = model.params["embeddings"]
+        # A copy, since `model` keeps its own.
+        table_VD = embeddings["tokens"]["embedding"].copy()
+        table_VD[: config.vocab_size] = table_VD[self.theirs]
+        params = {**model.params, "embeddings": {**embeddings, "tokens": {"embedding": table_VD}}}
+        note = NOTE.format(count=len(self.codes), first=self._sorted[0], last=self._sorted[-1])
+        return dataclasses.replace(model, config=config, params=params, notes=(*model.notes, note))
+
+
+def language_rows(folder: Path, rows: int, vocabulary: Vocabulary) -> LanguageRows | None:
+    """None where a table of so many rows is that of the vocabulary alone, or of none of mBART's.
+    Raises UserError where the tokenizer that the folder names has other codes."""
+    # config.json does not name the codes: how many rows
+    # stand behind the pieces tells which they are.
+    count = rows - vocabulary.size
+    by_count = {len(codes): name for name, codes in CODES.items()}
+    if vocabulary.layout != "xlmr" or count not in by_count:
+        return None
+    fitting = by_count[count]
+    path = folder / "tokenizer_config.json"
+    try:
+        named = read_object(path).get("tokenizer_class") or fitting
+    except ValueError as error:
+        raise UserError(f"{path} is no JSON ({error}); fetch it again") from None
+    # The fast tokenizer has the codes of the other one.
+    named = named.removesuffix("Fast")
+    if named in CODES and named != fitting:
+        raise UserError(
+            f"{folder}: config.json has vocab_size={rows}, {count} rows behind the pieces, and the"
+            f" languages of its {named} are {len(CODES[named])}; give files that belong together"
+        )
+    return LanguageRows(CODES[fitting], vocabulary.size)

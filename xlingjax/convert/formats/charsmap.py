@@ -133,9 +133,7 @@ def _pattern(texts) -> str:
                 groups.setdefault(written(child), []).append(character)
         if not groups:
             return ""
-        branches = []
-        for tail, characters in sorted(groups.items()):
-            branches.append(_class(characters) + tail)
+        branches = [_class(characters) + tail for tail, characters in sorted(groups.items())]
         group = f"(?:{'|'.join(branches)})"
         if "" in node:
             # One of the texts ends here, and others go on.
@@ -225,9 +223,7 @@ def normalizer(
     """The normalizer for the fields of SentencePiece's NormalizerSpec: `precompiled_charsmap`,
     `add_dummy_prefix`, `remove_extra_whitespaces`, `escape_whitespaces`. Raises UserError for a
     table it cannot say."""
-    space = " "
-    if escape:
-        space = SPACE
+    space = SPACE if escape else " "
     steps: list[dict[str, Any]] = []
     if prefix:
         steps.append({"type": "Prepend", "prepend": space})
@@ -244,6 +240,4 @@ def normalizer(
         steps.append(replace(rf"[{space} ]+\z", ""))
     if escape:
         steps.append({"type": "Replace", "pattern": {"String": " "}, "content": SPACE})
-    if not steps:
-        return None
-    return {"type": "Sequence", "normalizers": steps}
+    return None if not steps else {"type": "Sequence", "normalizers": steps}

@@ -1,67 +1,70 @@
 """ERNIE-M under the names that transformers published it with (`ErnieM*`; it has the code no
-longer). No vocabulary head was released."""
+longer), and under Paddle's. No vocabulary head was released."""
 
 import dataclasses
 
-from xlingjax.convert.formats import xlm_roberta
+from xlingjax.convert.formats.family import TAGS_AND_SPANS, moved
 from xlingjax.convert.formats.fields import Fields
-from xlingjax.convert.formats.names import Names, with_classifier
-from xlingjax.convert.formats.reading import within
+from xlingjax.convert.formats.names import below
 from xlingjax.convert.formats.tensors import Tensors
-from xlingjax.model.config import ModelConfig
-
-MODEL_TYPE = "ernie_m"
-ROLES = {"pad_id": ("pad_token_id", 1)}
-BODY, HEAD = "ernie_m.", None
-WITHOUT_MEANING = (f"{BODY}embeddings.position_ids",)
-LEFT = (f"{BODY}pooler.",)
-OFFSET = 2
-"""Row of the first position: they add it to any position they are given."""
+from xlingjax.convert.formats.xlm_roberta import XlmRoberta, architectures
 
 TEXT = (
     "ERNIE-M's own tokenizer also rewrites curly quotes and dashes and cuts commas off digits; here"
     " text stays as it is"
 )
 
-_LAYER = BODY + "encoder.layers.{n}"
-_SELF = _LAYER + ".self_attn.self_attn"
-MODULES = {
-    "embeddings/tokens": f"{BODY}embeddings.word_embeddings",
-    "embeddings/positions": f"{BODY}embeddings.position_embeddings",
-    "embeddings/norm": f"{BODY}embeddings.layer_norm",
-    "encoder/layers/attention/query": f"{_SELF}.q_proj",
-    "encoder/layers/attention/key": f"{_SELF}.k_proj",
-    "encoder/layers/attention/value": f"{_SELF}.v_proj",
-    "encoder/layers/attention/out": f"{_LAYER}.self_attn.out_proj",
-    "encoder/layers/attention_norm": f"{_LAYER}.norm1",
-    "encoder/layers/ffn/in": f"{_LAYER}.linear1",
-    "encoder/layers/ffn/out": f"{_LAYER}.linear2",
-    "encoder/layers/ffn_norm": f"{_LAYER}.norm2",
-}
-CLASSIFIERS = {
-    "xlmr": {"classifier/dense": f"{BODY}pooler.dense", "classifier/out": "classifier"},
-    "tagging": {"classifier/out": "classifier"},
-    "spans": {"classifier/out": "qa_outputs"},
-}
-_HEADS = {
-    "ErnieMModel": None,
-    "ErnieMForSequenceClassification": "xlmr",
-    "ErnieMForTokenClassification": "tagging",
-    "ErnieMForQuestionAnswering": "spans",
-}
+
+class ErnieM(XlmRoberta):
+    types = ("ernie_m",)
+    architectures = architectures("ErnieM", "Model")
+    bare = "ErnieMModel"
+    settings = {**XlmRoberta.settings, "norm_eps": ("layer_norm_eps", 1e-5)}
+    body, head = "ernie_m.", None
+    beside = ("classifier.", "qa_outputs.")
+    positions = segments = ""
+    tied = {}
+    without_meaning = ("ernie_m.embeddings.position_ids",)
+    left = ("ernie_m.pooler.",)
+    modules = {
+        "embeddings/tokens": "ernie_m.embeddings.word_embeddings",
+        "embeddings/positions": "ernie_m.embeddings.position_embeddings",
+        "embeddings/norm": "ernie_m.embeddings.layer_norm",
+        **below(
+            "encoder/layers/",
+            "ernie_m.encoder.layers.{n}.",
+            {
+                "attention/query": "self_attn.self_attn.q_proj",
+                "attention/key": "self_attn.self_attn.k_proj",
+                "attention/value": "self_attn.self_attn.v_proj",
+                "attention/out": "self_attn.out_proj",
+                "attention_norm": "norm1",
+                "ffn/in": "linear1",
+                "ffn/out": "linear2",
+                "ffn_norm": "norm2",
+            },
+        ),
+    }
+    classifiers = {
+        "xlmr": {"classifier/dense": "ernie_m.pooler.dense", "classifier/out": "classifier"},
+        **TAGS_AND_SPANS,
+    }
+
+    def offset_of(self, fields: Fields) -> int:
+        # They add 2 to any position they are given.
+        return 2
+
+    def usual(self, tensors: Tensors) -> Tensors:
+        tensors = super().usual(tensors)
+        return dataclasses.replace(tensors, notes=(*tensors.notes, TEXT))
 
 
-def config_of(fields: Fields, name: str) -> ModelConfig:
-    """The model that config.json describes. Raises UserError for what is not computed here."""
-    kind = fields.architecture(_HEADS, "ErnieMModel")
-    return xlm_roberta.encoder_of(fields, name, kind, OFFSET, norm_eps=1e-5)
+class PaddleErnieM(ErnieM):
+    """As PaddleNLP publishes it."""
+
+    transposed = False
+    modules = moved(ErnieM.modules, ".self_attn.self_attn.", ".self_attn.")
 
 
-def names_of(config: ModelConfig) -> Names:
-    return with_classifier(MODULES, CLASSIFIERS, config)
-
-
-def usual(tensors: Tensors) -> Tensors:
-    """With the names of `ErnieMModel` in a model with a head."""
-    tensors = within(tensors, BODY, ("classifier.", "qa_outputs."), {})
-    return dataclasses.replace(tensors, notes=(*tensors.notes, TEXT))
+ERNIE_M = ErnieM()
+PADDLE_ERNIE_M = PaddleErnieM()

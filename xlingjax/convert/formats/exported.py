@@ -9,11 +9,16 @@ from typing import Any
 import jax
 import numpy as np
 
-from xlingjax.convert.formats import bart, prophetnet, roberta_prelayernorm, xlm, xlm_roberta
+from xlingjax.convert.formats.bart import BART
+from xlingjax.convert.formats.family import Family
 from xlingjax.convert.formats.hugging_face import Foreign
 from xlingjax.convert.formats.names import Differing, difference, places, to_theirs
+from xlingjax.convert.formats.prophetnet import PROPHETNET
+from xlingjax.convert.formats.roberta_prelayernorm import ROBERTA_PRELAYERNORM
 from xlingjax.convert.formats.seq2seq_form import form_of, formed, unformed
 from xlingjax.convert.formats.tensors import safetensors
+from xlingjax.convert.formats.xlm import XLM
+from xlingjax.convert.formats.xlm_roberta import XLM_ROBERTA
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
 from xlingjax.model.build import build_model
@@ -21,8 +26,6 @@ from xlingjax.model.config import ModelConfig
 from xlingjax.model.params import flattened, nested
 from xlingjax.runtime.files import parsed_json
 
-# The first that fits is written.
-FAMILIES = (xlm_roberta, xlm, roberta_prelayernorm)
 WEIGHTS = "model.safetensors"
 BESIDE = "xlingjax.safetensors"
 DESCRIPTION = "xlingjax.json"
@@ -88,13 +91,17 @@ def exported(
     )
 
 
-def _family(config: ModelConfig) -> Any:
+def _family(config: ModelConfig) -> Family:
+    """The first that computes the model."""
+    families: tuple[Family, ...] = (XLM_ROBERTA, XLM, ROBERTA_PRELAYERNORM)
+    if config.decoder_layers:
+        families = (PROPHETNET,) if config.streams else (BART,)
     reasons = []
-    for family in _families(config):
+    for family in families:
         unfit = family.unfit(config)
         if not unfit:
             return family
-        reasons.append(f"{family.MODEL_TYPE} has another {unfit}")
+        reasons.append(f"{family.types[0]} has another {unfit}")
     remedy = ""
     if config.decoder_layers:
         remedy = (
@@ -106,17 +113,9 @@ def _family(config: ModelConfig) -> Any:
     )
 
 
-def _families(config: ModelConfig) -> Sequence[Any]:
-    if config.streams:
-        return (prophetnet,)
-    if config.decoder_layers:
-        return (bart,)
-    return FAMILIES
-
-
 def embeds_languages(config: ModelConfig) -> bool:
     """Whether their class does. Raises UserError for a model that no class computes."""
-    return "embeddings/languages" in _family(config).MODULES
+    return "embeddings/languages" in _family(config).modules
 
 
 def in_language(

@@ -2,40 +2,33 @@
 
 import dataclasses
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
-from xlingjax.convert.formats import (
-    bart,
-    bert,
-    ernie_m,
-    language_tokens,
-    prophetnet,
-    roberta_prelayernorm,
-    xlm,
-    xlm_roberta,
-)
+from xlingjax.convert.formats import language_tokens
+from xlingjax.convert.formats.bart import BART, LanguageRows, language_rows
+from xlingjax.convert.formats.bert import BERT
+from xlingjax.convert.formats.ernie_m import ERNIE_M
+from xlingjax.convert.formats.family import Converted, Family, converted
 from xlingjax.convert.formats.fields import Fields
-from xlingjax.convert.formats.mbart import LanguageRows, language_rows
-from xlingjax.convert.formats.reading import Converted, converted
-from xlingjax.convert.formats.sentencepiece_model import sentencepiece_model
+from xlingjax.convert.formats.prophetnet import CROSS_LINGUAL, PROPHETNET
+from xlingjax.convert.formats.roberta_prelayernorm import ROBERTA_PRELAYERNORM
 from xlingjax.convert.formats.tensors import open_tensors
+from xlingjax.convert.formats.tokenizer_json import sentencepiece_model
+from xlingjax.convert.formats.xlm import XLM
+from xlingjax.convert.formats.xlm_roberta import XLM_ROBERTA
 from xlingjax.data.vocabulary.fastbpe import FastBpeVocabulary
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.data.vocabulary.tokenizer import TokenizerVocabulary
-from xlingjax.data.vocabulary.tokenizer_files import PROPHETNET, read_object, special_of
+from xlingjax.data.vocabulary.tokenizer_files import PROPHETNET as PROPHETNET_FILE
+from xlingjax.data.vocabulary.tokenizer_files import read_object, special_of
 from xlingjax.errors import UserError
 from xlingjax.model.config import ModelConfig
 
 # By config.json's model_type, which transformers itself goes by.
-FAMILIES: dict[str, ModuleType] = {
-    **dict.fromkeys(xlm_roberta.MODEL_TYPES, xlm_roberta),
-    roberta_prelayernorm.MODEL_TYPE: roberta_prelayernorm,
-    xlm.MODEL_TYPE: xlm,
-    bert.MODEL_TYPE: bert,
-    **dict.fromkeys(bart.MODEL_TYPES, bart),
-    **dict.fromkeys(prophetnet.MODEL_TYPES, prophetnet),
-    ernie_m.MODEL_TYPE: ernie_m,
+FAMILIES: dict[str, Family] = {
+    name: family
+    for family in (XLM_ROBERTA, ROBERTA_PRELAYERNORM, XLM, BERT, BART, PROPHETNET, ERNIE_M)
+    for name in family.types
 }
 TOKENIZER = "sentencepiece.bpe.model"
 OURS = "vocab.model"
@@ -95,9 +88,7 @@ def read(folder: Path) -> Foreign:
         return Foreign.of(
             rows.reordered(model), vocabulary, languages=rows.languages, labels=labels, rows=rows
         )
-    languages = in_order
-    if config.has_languages:
-        languages = family.languages_of(fields)
+    languages = XLM.languages_of(fields) if config.has_languages else in_order
     return Foreign.of(model, vocabulary, languages=languages, labels=labels)
 
 
@@ -139,11 +130,11 @@ def _fitted(
     return fitted, [note]
 
 
-def _other_roles(family: ModuleType, fields: Fields, vocabulary: Vocabulary) -> list[str]:
+def _other_roles(family: Family, fields: Fields, vocabulary: Vocabulary) -> list[str]:
     """What is said of special ids that config.json and the tokenizer do not agree on: text is read
     with the tokenizer's."""
     notes = []
-    for role, (key, default) in family.ROLES.items():
+    for role, (key, default) in family.roles.items():
         configured = fields.values.get(key, default)
         ours = getattr(vocabulary, role)
         if configured != ours:
@@ -162,7 +153,7 @@ def params_of(folder: Path) -> Converted:
     return converted(family, config, open_tensors(folder))
 
 
-def _family(folder: Path) -> tuple[ModuleType, Fields]:
+def _family(folder: Path) -> tuple[Family, Fields]:
     fields = Fields(folder / "config.json")
     return fields.one_of("model_type", FAMILIES, None), fields
 
@@ -186,10 +177,10 @@ def vocabulary_of(folder: Path, model_type: str = "") -> Vocabulary:
         if _added_beside(folder / "tokenizer.json", vocabulary):
             return TokenizerVocabulary.read(folder)
         return vocabulary
-    if model_type in prophetnet.MODEL_TYPES and (folder / PROPHETNET).is_file():
-        if model_type == prophetnet.CROSS_LINGUAL:
-            return Vocabulary.load(folder / PROPHETNET, "xprophetnet")
-        return TokenizerVocabulary.read(folder, PROPHETNET)
+    if model_type in PROPHETNET.types and (folder / PROPHETNET_FILE).is_file():
+        if model_type == CROSS_LINGUAL:
+            return Vocabulary.load(folder / PROPHETNET_FILE, "xprophetnet")
+        return TokenizerVocabulary.read(folder, PROPHETNET_FILE)
     if model_type == "mbart" and (folder / "tokenizer.json").is_file():
         try:
             return Vocabulary(sentencepiece_model(folder / "tokenizer.json"), "xlmr")

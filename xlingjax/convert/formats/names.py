@@ -39,23 +39,12 @@ class Names:
         """What they call our parameter; None: their model has no place for it."""
         module, _, part = name.rpartition("/")
         # Asked by module, since the parts of one (kernel and bias) stand or fall together.
-        if module not in self.modules:
-            return None
-        return f"{self.modules[module]}.{_PARTS[part]}"
+        return None if module not in self.modules else f"{self.modules[module]}.{_PARTS[part]}"
 
 
 def below(ours: str, theirs: str, modules: Mapping[str, str]) -> dict[str, str]:
     """A table of modules with `ours` and `theirs` before its names."""
     return {f"{ours}{name}": f"{theirs}{other}" for name, other in modules.items()}
-
-
-def with_classifier(
-    modules: Mapping[str, str], classifiers: Mapping[str, Mapping[str, str]], config: ModelConfig
-) -> Names:
-    """The table of a model that may have one of a family's classifiers."""
-    if not config.num_labels:
-        return Names(modules)
-    return Names({**modules, **classifiers[config.classifier]})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -171,10 +160,11 @@ def difference(
 ) -> list[Row]:
     """(name, wanted shape, shape) of what is missing or of another shape, then of what is not
     wanted."""
-    rows = []
-    for name, shape in wanted.items():
-        if shapes.get(name) != shape:
-            rows.append((name, shape, shapes.get(name)))
+    rows = [
+        (name, shape, shapes.get(name))
+        for name, shape in wanted.items()
+        if shapes.get(name) != shape
+    ]
     for name, shape in shapes.items():
         if name not in wanted:
             rows.append((name, None, shape))
@@ -189,9 +179,7 @@ class Differing(UserError):
         lines = [(name, _size(wanted), _size(there)) for name, wanted, there in rows]
         name, wanted, there = lines[0]
         # One of them in the message: the names of a whole model would hide what is to be done.
-        more = ""
-        if len(rows) > 1:
-            more = f" (and {len(rows) - 1} more)"
+        more = f" (and {len(rows) - 1} more)" if len(rows) > 1 else ""
         super().__init__(
             f"{origin}: its weights are not those that {description} describes: {name}: wanted"
             f" {wanted}, found {there}{more}; give files that belong together"
@@ -206,9 +194,7 @@ class Differing(UserError):
 
 
 def _size(shape: tuple[int, ...] | None) -> str:
-    if shape is None:
-        return "none"
-    return " x ".join(map(str, shape)) or "a number"
+    return "none" if shape is None else " x ".join(map(str, shape)) or "a number"
 
 
 def to_theirs(table: Sequence[Place], params: Any) -> dict[str, np.ndarray]:

@@ -1,7 +1,7 @@
 """Is a converted model the one that transformers computes? (extra `interop`)"""
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,20 +9,41 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from xlingjax.convert.formats.bart import LanguageRows
 from xlingjax.convert.formats.fields import Fields
-from xlingjax.convert.formats.mbart import LanguageRows
 from xlingjax.convert.formats.prophetnet import CROSS_LINGUAL
-from xlingjax.convert.formats.sentences import SENTENCES
 from xlingjax.data.vocabulary.fastbpe import FastBpeVocabulary
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
 from xlingjax.inference.forward import compiled
+from xlingjax.inference.generate import Generator
 from xlingjax.model.attention import AttentionSpec
 from xlingjax.model.build import build_model
 from xlingjax.model.config import ModelConfig
+from xlingjax.model.decoding import Decoding, Ids
+from xlingjax.model.generation import generate
 from xlingjax.model.masks import bidirectional
 from xlingjax.runtime.machine import first_line
 
+SENTENCES = (
+    "The water of the lake is cold this morning, isn't it?",
+    "Das Wasser des Sees ist heute Morgen kalt – nicht wahr?",
+    "Вода в озере сегодня утром холодная, не правда ли?",
+    "Το νερό της λίμνης είναι κρύο σήμερα το πρωί.",
+    "ماء البحيرة بارد هذا الصباح.",
+    "המים באגם קרים הבוקר.",
+    "आज सुबह झील का पानी ठंडा है।",
+    "আজ সকালে হ্রদের জল ঠান্ডা।",
+    "இன்று காலை ஏரியின் நீர் குளிர்ச்சியாக உள்ளது.",
+    "น้ำในทะเลสาบเย็นเช้านี้",
+    "今天早上湖里的水很冷。",
+    "今朝は湖の水が冷たいですね。",
+    "오늘 아침 호수의 물이 차갑습니다.",
+    "დღეს დილით ტბის წყალი ცივია.",
+    "Այս առավոտ լճի ջուրը սառն է։",
+    "ዛሬ ጠዋት የሐይቁ ውሃ ቀዝቃዛ ነው።",
+)
+"""One in each of many scripts, on which a converted model is compared with its original."""
 TOLERANCE = 1e-4
 """Of the largest number, at least of 1: float32 sums in another order."""
 _KINDS = {
@@ -136,9 +157,8 @@ def compare(
             ours = np.asarray(run(params, batch))
         wanted = _theirs(theirs, batch, config, kind, order)
         if ours.ndim > 2:
-            valid_BL = _valid(batch, kind)
-            ours = ours[valid_BL]
-            wanted = wanted[valid_BL]
+            valid_BL = batch["decoder_pack_ids" if kind == "decoder" else "pack_ids"] > 0
+            ours, wanted = ours[valid_BL], wanted[valid_BL]
         if kind == "decoder":
             # Languages, and rows without a piece, are put out of reach where texts are searched.
             pieces = config.vocab_size - config.language_tokens
@@ -198,32 +218,40 @@ def _batch(
     reads the rows behind them, also `decoder_*`."""
     length = max(map(len, rows))
     number = start // _ROWS
-    batch = fields_of(
-        rows[start : start + _ROWS],
-        length,
-        vocabulary.pad_id,
-        number % max(config.num_languages, 1),
-    )
+    language = number % max(config.num_languages, 1)
+    batch = _fields_of(rows[start : start + _ROWS], length, vocabulary.pad_id, language)
     if config.segments:
         # Half of each row is a second text.
-        batch["sides"] = np.broadcast_to(
-            np.arange(length) >= length // 2, batch["input_ids"].shape
-        ).astype(np.int32)
+        second_L = np.arange(length) >= length // 2
+        batch["sides"] = np.broadcast_to(second_L, batch["input_ids"].shape).astype(np.int32)
     if kind == "decoder":
         other = (rows[start + 1 :] + rows)[:_ROWS]
-        target = fields_of(other, length, vocabulary.pad_id, 0)
+        batch |= _read_by_decoder(other, length, vocabulary.pad_id)
         if config.language_tokens:
-            target["input_ids"][:, 0] = vocabulary.size + number % config.language_tokens
-        target["ids"] = target.pop("input_ids")
-        batch |= {f"decoder_{name}": values for name, values in target.items()}
+            token = vocabulary.size + number % config.language_tokens
+            batch["decoder_ids"][:, 0] = token
     return batch
 
 
-def _valid(batch: dict[str, np.ndarray], kind: str) -> np.ndarray:
-    """bool [B, L]: where there is no padding, of what is compared."""
-    if kind == "decoder":
-        return batch["decoder_pack_ids"] > 0
-    return batch["pack_ids"] > 0
+def _fields_of(
+    rows: list[list[int]], length: int, pad_id: int, language: int = 0
+) -> dict[str, np.ndarray]:
+    ids_BL = np.full((len(rows), length), pad_id, np.int32)
+    for row, ids in zip(ids_BL, rows, strict=True):
+        row[: len(ids)] = ids
+    valid_BL = np.arange(length) < np.array([[len(ids)] for ids in rows])
+    return {
+        "input_ids": ids_BL,
+        "pack_ids": valid_BL.astype(np.int32),
+        "language_ids": np.full_like(ids_BL, language),
+        "position_ids": np.broadcast_to(np.arange(length, dtype=np.int32), ids_BL.shape),
+    }
+
+
+def _read_by_decoder(rows: list[list[int]], length: int, pad_id: int) -> dict[str, np.ndarray]:
+    fields = _fields_of(rows, length, pad_id)
+    fields["ids"] = fields.pop("input_ids")
+    return {f"decoder_{name}": values for name, values in fields.items()}
 
 
 def _theirs(
@@ -243,22 +271,25 @@ def _theirs(
         names["token_type_ids"] = "sides"
     if kind == "decoder":
         names["decoder_input_ids"] = "decoder_ids"
-    fields = dict(batch)
-    if order:
-        for name in ("input_ids", "decoder_ids"):
-            fields[name] = order.theirs[batch[name]]
+    given = {}
+    for argument, name in names.items():
+        values = batch[name]
+        if order and argument.endswith("input_ids"):
+            values = order.theirs[values]
+        given[argument] = torch.tensor(values).long()
     with torch.no_grad():
-        given = {argument: torch.tensor(fields[name]).long() for argument, name in names.items()}
         if config.streams:
-            computed = _by_steps(theirs, given).numpy()
+            computed = _by_steps(theirs, given)
         elif kind == "states":
-            found = theirs(**given, output_hidden_states=True).hidden_states
-            computed = torch.stack(found, dim=2).numpy()
+            states = theirs(**given, output_hidden_states=True).hidden_states
+            computed = torch.stack(states, dim=2)
         else:
-            computed = _logits(theirs(**given)).numpy()
-    if order:
-        return computed[..., order.theirs]
-    return computed
+            output = theirs(**given)
+            computed = output[0]
+            if "start_logits" in output:
+                # Where an answer begins and ends, beside each other.
+                computed = torch.stack([output.start_logits, output.end_logits], -1)
+    return computed.numpy()[..., order.theirs] if order else computed.numpy()
 
 
 def _ours(model, kind: str, params, batch):
@@ -345,30 +376,6 @@ def _require_codes(
             )
 
 
-def fields_of(
-    rows: list[list[int]], length: int, pad_id: int, language: int
-) -> dict[str, np.ndarray]:
-    ids_BL = np.full((len(rows), length), pad_id, np.int32)
-    for row, ids in zip(ids_BL, rows, strict=True):
-        row[: len(ids)] = ids
-    valid_BL = np.arange(length) < np.array([[len(ids)] for ids in rows])
-    return {
-        "input_ids": ids_BL,
-        "pack_ids": valid_BL.astype(np.int32),
-        "language_ids": np.full_like(ids_BL, language),
-        "position_ids": np.broadcast_to(np.arange(length, dtype=np.int32), ids_BL.shape),
-    }
-
-
-def _logits(found: Any) -> Any:
-    """Those of where an answer begins and ends beside each other."""
-    import torch
-
-    if "start_logits" in found:
-        return torch.stack([found.start_logits, found.end_logits], -1)
-    return found[0]
-
-
 def _by_steps(theirs: Any, given: dict[str, Any]) -> Any:
     """Logits of stream 0 of their n-stream decoder, a piece at a time. All at once transformers 5
     adds biases of other columns to a query's scores, wherever there is more than one stream or head
@@ -388,3 +395,115 @@ def _by_steps(theirs: Any, given: dict[str, Any]) -> Any:
         past = found.past_key_values
         logits.append(found.logits[:, 0])
     return torch.stack(logits, dim=1)
+
+
+# ---- texts that an encoder-decoder writes ----
+
+LONGEST = 24
+"""Tokens of a text that is compared."""
+
+
+def compare_texts(
+    folder: Path,
+    config: ModelConfig,
+    params: Any,
+    vocabulary: Vocabulary,
+    starts: Sequence[int],
+    languages: Sequence[str] = (),
+) -> str:
+    """What was found. Every sentence is read by their tokenizer and written to greedily by both,
+    begun with `starts` in turn. languages: the names of language tokens, in order. Raises UserError
+    where the ids differ, unless the two next tokens are as likely within the tolerance."""
+    tokenizer, theirs = opened(folder, interop(), "decoder")
+    for number, name in enumerate(languages, vocabulary.size):
+        token = tokenizer.convert_tokens_to_ids(name)
+        if token != number:
+            raise UserError(f"{folder}: transformers has {name} at {token}, not at {number}")
+    model = build_model(config.replace(dtype="float32", attention_backend="xla"))
+    longest = min(model.longest_target, LONGEST)
+    most = config.max_positions - config.position_offset - bool(config.streams)
+    rows = _rows(folder, vocabulary, tokenizer, most, False)
+    batch = _fields_of(rows, max(map(len, rows)), vocabulary.pad_id)
+    start_B = np.resize(np.array(starts, np.int32), len(rows))
+    params = jax.device_put(params)
+    ids = Generator(model, params, vocabulary, ()).ids
+    # An accelerator may take fewer bits of float32.
+    with jax.default_matmul_precision("highest"):
+        run = compiled(_written, model, None, ids, longest)
+        ours = _ended(np.asarray(run(params, batch, start_B)), vocabulary)
+    written = _ended(_written_there(theirs, batch, start_B, longest), vocabulary)
+    ties = 0
+    for row, (one, other) in enumerate(zip(ours, written, strict=True)):
+        if one == other:
+            continue
+        if not _as_likely(model, params, batch, row, start_B, one, other):
+            raise UserError(
+                f"{folder}: of {SENTENCES[row]!r} transformers writes {other[:8]}..., and the run"
+                f" {one[:8]}..."
+            )
+        ties += 1
+    message = (
+        f"texts written greedily: the same ids for {len(rows) - ties} of {len(rows)} sentences"
+    )
+    if ties:
+        message += ", for the others until two tokens are as likely"
+    return message
+
+
+def _written(model: Any, ids: Ids, columns: int, params, batch, start_B):
+    """int32 [B, T]"""
+    decoding = Decoding(max_length=(0.0, columns))
+    texts = generate(model, params, batch, start_B, start_B * 0, ids, decoding, columns)
+    return texts.ids[:, 0]
+
+
+def _written_there(
+    theirs: Any, batch: dict[str, np.ndarray], start_B: np.ndarray, columns: int
+) -> np.ndarray:
+    """int32 [B, T], as the folder's generation_config.json has it but for the beams."""
+    import torch
+
+    with torch.no_grad():
+        ids = theirs.generate(
+            input_ids=torch.tensor(batch["input_ids"]).long(),
+            attention_mask=torch.tensor(batch["pack_ids"]).long(),
+            decoder_start_token_id=start_B.tolist(),
+            num_beams=1,
+            max_new_tokens=columns,
+        )
+    return ids.numpy()[:, 1:]
+
+
+def _ended(ids_BT: np.ndarray, vocabulary: Vocabulary) -> list[list[int]]:
+    """Each up to its end."""
+    texts = []
+    for ids in ids_BT.tolist():
+        if vocabulary.eos_id in ids:
+            ids = ids[: ids.index(vocabulary.eos_id) + 1]
+        texts.append(ids)
+    return texts
+
+
+def _as_likely(
+    model: Any,
+    params: Any,
+    batch: dict[str, np.ndarray],
+    row: int,
+    start_B: np.ndarray,
+    one: list[int],
+    other: list[int],
+) -> bool:
+    """Whether the first two tokens that differ have the same logit within rounding: either may then
+    be the highest."""
+    shorter = min(len(one), len(other))
+    # Where one text goes on behind the other's end there are no two tokens.
+    if one[:shorter] == other[:shorter]:
+        return False
+    at = first_difference(one, other)
+    before = [int(start_B[row]), *one[:at]]
+    alone = {name: values[row : row + 1] for name, values in batch.items()}
+    alone |= _read_by_decoder([before], len(before), 0)
+    with jax.default_matmul_precision("highest"):
+        logits_V = np.asarray(compiled(_ours, model, None, "decoder")(params, alone))[0, -1]
+    difference = abs(float(logits_V[one[at]] - logits_V[other[at]]))
+    return difference <= TOLERANCE * max(1.0, float(np.abs(logits_V).max()))

@@ -93,17 +93,13 @@ def read(
     modules = [("Pooling", "1_Pooling")]
     if has_modules:
         modules = _modules(folder)
-    description = {}
-    if (folder / PROMPTS).is_file():
-        description = _object(folder / PROMPTS)
+    description = _object(folder / PROMPTS) if (folder / PROMPTS).is_file() else {}
     prompts, default, notes = _prompts(folder, description)
     if prefix is None:
         prefix = default
     modes, unread_of_pooling = _pooling(folder, modules, prefix)
     unread = [*_unfit(modules, description), *unread_of_pooling, *unread]
-    mode = None
-    if len(modes) == 1:
-        mode = THEIRS.get(modes[0])
+    mode = THEIRS.get(modes[0]) if len(modes) == 1 else None
     if not mode:
         unread.insert(0, f"it pools by {' and '.join(modes) or 'nothing'}")
     normalize = "Normalize" in [kind for kind, _ in modules]
@@ -132,9 +128,7 @@ def read(
 
 
 def _note(sentences: Sentences, reason: str = "") -> str:
-    layer = "the last layer"
-    if sentences.layer is not None:
-        layer = f"layer {sentences.layer}"
+    layer = f"layer {sentences.layer}" if sentences.layer is not None else "the last layer"
     note = f"sentence vectors: {layer}, {sentences.said()}"
     if reason:
         note += f" ({reason})"
@@ -157,17 +151,12 @@ def _modules(folder: Path) -> list[tuple[str, str]]:
 
 def _class_name(kind: str) -> str:
     # The library has moved its classes between its own modules from version to version.
-    if kind.startswith("sentence_transformers."):
-        return kind.rpartition(".")[2]
-    return kind
+    return kind.rpartition(".")[2] if kind.startswith("sentence_transformers.") else kind
 
 
 def _unfit(modules: Sequence[tuple[str, str]], description: Mapping[str, Any]) -> list[str]:
     """What of the chain is not computed here, in words."""
-    unfit = []
-    for kind, path in modules:
-        if kind not in NEUTRAL:
-            unfit.append(f"{path or kind} is a module {kind}")
+    unfit = [f"{path or kind} is a module {kind}" for kind, path in modules if kind not in NEUTRAL]
     kinds = [kind for kind, _ in modules]
     chain = [kind for kind in kinds if kind in ("Pooling", "Normalize")]
     if chain not in (["Pooling"], ["Pooling", "Normalize"]) and not unfit:
@@ -310,9 +299,7 @@ def files(own: Sentences, config: ModelConfig) -> dict[str, Any]:
             prompts["query"] = own.prefix
             prompts["document"] = own.prefix
     names = [name for name, text in prompts.items() if text == own.prefix]
-    default = None
-    if names:
-        default = names[0]
+    default = names[0] if names else None
     return {
         MODULES: modules,
         POOLING: pooling,

@@ -95,15 +95,11 @@ def _words_of(tables: str) -> tuple[str, ...]:
 
 def _copied(config: ModelConfig, copy: str, value: np.ndarray) -> np.ndarray:
     # A tied decoder has the attention of the encoder's last layers.
-    if copy.startswith(_ATTENTION):
-        return value[-config.decoder_layers :]
-    return value
+    return value[-config.decoder_layers :] if copy.startswith(_ATTENTION) else value
 
 
 def _factor(config: ModelConfig) -> float:
-    if config.norm_eps == NORM_EPS:
-        return 1.0
-    return _FACTOR
+    return 1.0 if config.norm_eps == NORM_EPS else _FACTOR
 
 
 def _scaled(
@@ -130,9 +126,7 @@ def _exponent(config: ModelConfig, name: str) -> int:
     in_layers = _LAYERS.match(name)
     if not in_layers:
         tables = name.startswith((_TABLES, _OF_DECODER, "decoder/streams"))
-        if tables and module.endswith(_STATES):
-            return 1
-        return -int(module == "decoder/final_norm")
+        return 1 if tables and module.endswith(_STATES) else -int(module == "decoder/final_norm")
     if module.endswith(_WRITERS):
         return 1
     # Of pre-LN, norms take the factor out before anything is read.

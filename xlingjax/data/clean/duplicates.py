@@ -12,14 +12,14 @@ import functools
 import hashlib
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
-from xlingjax.data.clean.extras import package
+from xlingjax.runtime.packages import package
 
-Position = tuple[int, int]
-"""Of a text in the corpus: the number of its part, its number in it."""
+Position = tuple[int, int, int]
+"""Of a text in the corpus: the number of its part, those of its first and last line in it."""
 
 PERMUTATIONS = 64
 BANDS = 8
@@ -33,28 +33,23 @@ _DIGIT = re.compile(r"\d")
 def key_of(text: str) -> bytes:
     """16 bytes, equal of texts that are the same to CCNet; of texts without letters that of the
     text itself."""
-    decomposed = unicodedata.normalize("NFD", text.casefold())
-    kept = []
-    for character in decomposed:
+    kept = ""
+    for character in unicodedata.normalize("NFD", text.casefold()):
         category = unicodedata.category(character)
         # Accents: "Mn" in scripts of vowel signs is part of the word, and combining class 0 there.
-        if category == "Mn" and unicodedata.combining(character) == 230:
-            continue
-        if category[0] in "PSZC":
-            continue
-        kept.append(character)
-    normal = _DIGIT.sub("0", "".join(kept)) or text
-    return hashlib.blake2b(normal.encode(), digest_size=16).digest()
+        is_accent = category == "Mn" and unicodedata.combining(character) == 230
+        if not is_accent and category[0] not in "PSZC":
+            kept += character
+    return _digest((_DIGIT.sub("0", kept) or text).encode())
+
+
+def _digest(content: bytes) -> bytes:
+    return hashlib.blake2b(content, digest_size=16).digest()
 
 
 def pair_key(first: str, second: str) -> bytes:
     """Equal of pairs of which both sides are."""
-    return hashlib.blake2b(key_of(first) + key_of(second), digest_size=16).digest()
-
-
-def later(positions: Iterable[Position]) -> list[Position]:
-    """All but the first in the corpus, sorted."""
-    return sorted(positions)[1:]
+    return _digest(key_of(first) + key_of(second))
 
 
 # --- Near -----------------------------------------------------------------------------------------
@@ -69,10 +64,8 @@ def shingles(text: str) -> set[bytes]:
 
 def signature(text: str) -> np.ndarray:
     """datasketch's MinHash [PERMUTATIONS]. Raises UserError without datasketch."""
-    permutations = _permutations()
-    sketch = package("datasketch", "near duplicates").MinHash(
-        num_perm=PERMUTATIONS, permutations=permutations, scheme="affine32"
-    )
+    minhash = package("datasketch", "near duplicates").MinHash
+    sketch = minhash(num_perm=PERMUTATIONS, permutations=_permutations(), scheme="affine32")
     # Sorted, since sets of bytes have an order of each process's own.
     sketch.update_batch(sorted(shingles(text)))
     return sketch.hashvalues
@@ -81,10 +74,8 @@ def signature(text: str) -> np.ndarray:
 @functools.cache
 def _permutations():
     # Drawn once: drawing them costs more than hashing a sentence.
-    sketch = package("datasketch", "near duplicates").MinHash(
-        num_perm=PERMUTATIONS, scheme="affine32"
-    )
-    return sketch.permutations
+    minhash = package("datasketch", "near duplicates").MinHash
+    return minhash(num_perm=PERMUTATIONS, scheme="affine32").permutations
 
 
 def band(signature: np.ndarray, number: int) -> bytes:
@@ -98,17 +89,10 @@ def near_later(texts: Sequence[tuple[Position, np.ndarray]], threshold: float) -
     """Of texts that share a band: each that is at least `threshold` similar, by its signature, to
     an earlier one that stays in this band."""
     kept: list[np.ndarray] = []
-    left_out = []
+    repetitions = []
     for position, values in sorted(texts, key=lambda entry: entry[0]):
-        if _is_near(values, kept, threshold):
-            left_out.append(position)
+        if kept and (np.stack(kept) == values).mean(axis=1).max() >= threshold:
+            repetitions.append(position)
         else:
             kept.append(values)
-    return left_out
-
-
-def _is_near(values: np.ndarray, kept: Sequence[np.ndarray], threshold: float) -> bool:
-    if not kept:
-        return False
-    shares = (np.stack(kept) == values).mean(axis=1)
-    return bool(shares.max() >= threshold)
+    return repetitions

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from xlingjax.data.clean.wikipedia import wikipedia_language
-from xlingjax.data.file_names import CODE
-from xlingjax.data.sources import expand, find_pairs, find_text
-from xlingjax.data.text_files import content_hash
-from xlingjax.data.texts import Pair, Text
+from xlingjax.data.text.files import content_hash
+from xlingjax.data.text.names import CODE
+from xlingjax.data.text.sources import expand, find_pairs, find_text
+from xlingjax.data.text.texts import Pair, Text
 from xlingjax.errors import UserError
 
 

@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from xlingjax.data.clean.extras import package
-from xlingjax.data.text_files import open_bytes
+from xlingjax.data.text.files import open_bytes
 from xlingjax.errors import UserError
+from xlingjax.runtime.packages import package
 
 _STEM = re.compile(r"^(?P<code>simple|[a-z]{2,3}(?:_[a-z]+)*)wiki(?:-|\.)")
 # Wikipedias that are not named by the code of their language.

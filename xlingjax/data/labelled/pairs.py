@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from xlingjax.data.labelled.records import Bitext, SourceTarget, existing
-from xlingjax.data.text_files import read_lines
+from xlingjax.data.text.files import read_lines
 from xlingjax.errors import UserError
 from xlingjax.runtime.numerals import is_whole
 

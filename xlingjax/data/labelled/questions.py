@@ -8,9 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from xlingjax.data.json_text import parse_json
 from xlingjax.data.labelled.records import Question, existing
-from xlingjax.data.text_files import read_lines
+from xlingjax.data.text.files import read_lines
+from xlingjax.data.text.given import parse_json
 from xlingjax.errors import UserError
 
 

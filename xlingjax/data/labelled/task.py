@@ -20,7 +20,7 @@ from typing import Any
 
 from xlingjax.data.labelled.records import GOLD, learnable
 from xlingjax.data.labelled.tfds import Prepared, data_dir, is_tfds
-from xlingjax.data.text_files import content_hash
+from xlingjax.data.text.files import content_hash
 from xlingjax.errors import UserError
 
 KINDS = {

@@ -9,12 +9,12 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
-from xlingjax.data.json_text import parse_object
 from xlingjax.data.labelled.records import Example, Question, SourceTarget, Tagged
 from xlingjax.data.labelled.task import Task
 from xlingjax.data.labelled.text import known_label
 from xlingjax.data.labelled.words import known_tag
-from xlingjax.data.text_files import read_lines
+from xlingjax.data.text.files import read_lines
+from xlingjax.data.text.given import parse_object
 from xlingjax.errors import UserError
 
 _RECORDS = {

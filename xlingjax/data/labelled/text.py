@@ -9,9 +9,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from xlingjax.data.json_text import parse_object
 from xlingjax.data.labelled.records import Example, existing, is_lost
-from xlingjax.data.text_files import read_lines
+from xlingjax.data.text.files import read_lines
+from xlingjax.data.text.given import parse_object
 from xlingjax.errors import UserError
 
 _REMEDY = (

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from xlingjax.data.labelled.records import Tagged, existing, is_lost
-from xlingjax.data.text_files import read_lines
+from xlingjax.data.text.files import read_lines
 from xlingjax.errors import UserError
 
 

@@ -20,7 +20,7 @@ import unicodedata
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from xlingjax.data.given_texts import require_list
+from xlingjax.data.text.given import require_list
 from xlingjax.data.vocabulary.sentencepiece import XLM_MASK_ID, XLM_SPECIAL_PIECES, PieceTable
 from xlingjax.errors import UserError
 from xlingjax.runtime.files import parsed_json

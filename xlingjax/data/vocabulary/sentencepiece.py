@@ -24,7 +24,7 @@ from pathlib import Path
 
 import numpy as np
 
-from xlingjax.data.given_texts import require_list
+from xlingjax.data.text.given import require_list
 from xlingjax.errors import UserError
 from xlingjax.runtime.files import parsed_json
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from xlingjax.data.texts import Text
+from xlingjax.data.text.texts import Text
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.data.vocabulary.training import explain, sentences_of, smoothed_sample
 from xlingjax.errors import UserError

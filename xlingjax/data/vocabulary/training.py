@@ -20,8 +20,8 @@ import numpy as np
 
 from xlingjax.data.languages import check_spellings
 from xlingjax.data.sampling import smoothed
-from xlingjax.data.sources import find_pairs, find_text
-from xlingjax.data.texts import Text
+from xlingjax.data.text.sources import find_pairs, find_text
+from xlingjax.data.text.texts import Text
 from xlingjax.data.vocabulary.sentencepiece import XLM_SPECIAL_PIECES, Vocabulary
 from xlingjax.errors import UserError
 from xlingjax.runtime.files import write_bytes, write_text

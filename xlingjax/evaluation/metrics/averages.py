@@ -42,9 +42,7 @@ def _mean(values: Sequence[float]) -> float:
 
 def averaged_languages(task: Task) -> tuple[str, ...]:
     """Those whose mean is the task's score (XQA: without en)."""
-    if task.averaged is None:
-        return task.languages
-    return task.averaged
+    return task.languages if task.averaged is None else task.averaged
 
 
 def task_metrics(task: Task) -> tuple[str, ...]:
@@ -64,12 +62,8 @@ def task_score(
     for name in task_metrics(task):
         of_metric = scores.get(name, {})
         languages = averaged_languages(task)
-        there, missing = [], []
-        for language in languages:
-            if language in of_metric:
-                there.append(of_metric[language])
-            else:
-                missing.append(language)
+        there = [of_metric[language] for language in languages if language in of_metric]
+        missing = [language for language in languages if language not in of_metric]
         if not there or (missing and not allow_missing):
             raise UserError(
                 f"{task.full_name}: no {name} of {', '.join(missing)}, and the task's score is a"
@@ -100,11 +94,3 @@ def overall(tasks: Sequence[Task], scores: Mapping[str, float]) -> float:
     if not tasks:
         raise UserError("no tasks to average over")
     return _mean([scores[task.full_name] for task in tasks])
-
-
-def group_score(tasks: Sequence[Task], group: str, scores: Mapping[str, float]) -> float:
-    """`overall` of one group of a suite's `tasks`. Raises UserError for an unknown group too."""
-    found = groups(tasks)
-    if group not in found:
-        raise UserError(f"no group {group!r}: {', '.join(found) or 'this suite has none'}")
-    return overall(found[group], scores)

@@ -11,6 +11,7 @@ from typing import Any
 
 from xlingjax.errors import UserError
 from xlingjax.evaluation.metrics.text import tokenised_bleu
+from xlingjax.runtime.packages import package
 
 STEPS = ("punctuation", "romanian", "diacritics", "tokenise", "hyphens", "compounds", "lowercase")
 """In the order in which they are taken. punctuation: normalize-punctuation.perl; romanian,
@@ -66,13 +67,7 @@ def _compounds_split(line: str) -> str:
 
 
 def _sacremoses() -> Any:
-    try:
-        import sacremoses
-    except ImportError:
-        raise UserError(
-            "Moses' steps need the package sacremoses: `pip install 'xlingjax[clean]'`"
-        ) from None
-    return sacremoses
+    return package("sacremoses", "Moses' normalisation")
 
 
 def moses_bleu(

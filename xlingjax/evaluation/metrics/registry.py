@@ -62,9 +62,7 @@ def _check_number(wanted: int, given: int, what: str) -> None:
 
 def accuracy(gold: Sequence[Example], predicted: Sequence[str], language: str = "") -> float:
     labels = _labels(gold, predicted)
-    right = 0
-    for made, label in zip(predicted, labels, strict=True):
-        right += made == label
+    right = sum(made == label for made, label in zip(predicted, labels, strict=True))
     return 100 * (right / len(labels))
 
 
@@ -79,14 +77,10 @@ def ndcg_wpr(gold: Sequence[Example], predicted: Sequence[str], language: str = 
             raise UserError(
                 f"example {number}: {label!r}, {made!r}: nDCG needs ratings that are numbers"
             ) from None
-    queries = []
-    # Runs of equal queries, as the script reads the
-    # file: a query that comes back later is another one.
-    for _, results in groupby(rows, key=lambda row: row[0]):
-        run = list(results)
-        # One result is in order whatever its rating.
-        if len(run) > 1:
-            queries.append(run)
+    # Runs of equal queries, as the script reads the file: a query that comes back later is another
+    # one. One result is in order whatever its rating.
+    runs = [list(results) for _, results in groupby(rows, key=lambda row: row[0])]
+    queries = [run for run in runs if len(run) > 1]
     if not queries:
         raise UserError(
             "no query has two results in a row: nDCG has nothing to order; is the file sorted by"

@@ -108,9 +108,9 @@ def entity_f1(predicted: Tags, gold: Tags) -> float:
 
 def token_accuracy(predicted: Tags, gold: Tags) -> float:
     """Share of the words, of all sentences together, that have their gold tag."""
-    right = total = 0
-    for predicted_tags, gold_tags in zip(predicted, gold, strict=True):
-        for made, true in zip(predicted_tags, gold_tags, strict=True):
-            right += made == true
-            total += 1
-    return right / total
+    right = [
+        made == true
+        for tags in zip(predicted, gold, strict=True)
+        for made, true in zip(*tags, strict=True)
+    ]
+    return sum(right) / len(right)

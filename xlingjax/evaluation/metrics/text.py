@@ -142,9 +142,10 @@ def rouge_l(hypotheses: Sequence[str], references: Sequence[str], language: str)
     _check(hypotheses, references)
     tokens = _Tokens(characters=base_language(language) in UNSPACED)
     scorer = RougeScorer(["rougeL"], tokenizer=tokens)
-    values = []
-    for reference, made in zip(references, hypotheses, strict=True):
-        values.append(scorer.score(reference, made)["rougeL"].fmeasure)
+    values = [
+        scorer.score(reference, made)["rougeL"].fmeasure
+        for reference, made in zip(references, hypotheses, strict=True)
+    ]
     return 100 * float(np.mean(values))
 
 
@@ -173,9 +174,7 @@ def _likeliest(language: str, texts: Mapping[str, Sequence[str]]) -> Callable[[s
     size = min(map(len, joined.values()))
     counts = [Counter(_grams(text[:size])) for text in joined.values()]
     columns = {gram: column for column, gram in enumerate(sorted(set().union(*counts)))}
-    rows = []
-    for count in counts:
-        rows.append([1.0 + count[gram] for gram in columns])
+    rows = [[1.0 + count[gram] for gram in columns] for count in counts]
     table = np.array(rows)
     table = np.log(table / table.sum(1, keepdims=True))
     row = list(joined).index(language)
@@ -223,9 +222,7 @@ def wrong_language_rate(
             f" {language}_Latn, or give texts of this and another language as"
             " references_by_language"
         )
-    likeliest = None
-    if len(rivals) > 1:
-        likeliest = _likeliest(language, rivals)
+    likeliest = _likeliest(language, rivals) if len(rivals) > 1 else None
     wrong = 0
     for text in hypotheses:
         # The classifier is asked last: what has no letters would be any language to it.

@@ -35,9 +35,7 @@ def in_order_of(task: Task, labels: Sequence[str]) -> Task:
 def head_of(model, task: Task) -> str | None:
     """The name of the task's head in a model that has one for each of several tasks; None: the head
     that stands alone."""
-    if model.config.labels_of(task.name):
-        return task.name
-    return None
+    return task.name if model.config.labels_of(task.name) else None
 
 
 def head_fault(model, task: Task, labels: Sequence[str] | None = None) -> str:
@@ -45,9 +43,7 @@ def head_fault(model, task: Task, labels: Sequence[str] | None = None) -> str:
     known."""
     config = model.config
     if task.kind == "generation":
-        if config.decoder_layers:
-            return ""
-        return "the model has no decoder"
+        return "" if config.decoder_layers else "the model has no decoder"
     count = config.labels_of(head_of(model, task))
     if not count and config.task_labels:
         return f"the model has heads of {', '.join(name for name, _ in config.task_labels)} alone"

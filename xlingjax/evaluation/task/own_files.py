@@ -80,9 +80,7 @@ class OwnScore(TaskScore):
             else:
                 made = self._beside(model, params, language, mesh)
             for code, predicted in made.items():
-                values = []
-                for name in self.task.metrics:
-                    values.append(_share(name, records, predicted, code))
+                values = [_share(name, records, predicted, code) for name in self.task.metrics]
                 found.setdefault(code, []).append(values)
         values = self._over_languages(found, 0) | {"kind": _KINDS[self.task.kind]}
         if self.metric:
@@ -165,9 +163,7 @@ class OwnScore(TaskScore):
             )
         ours = config.labels_of(self.head)
         if self.task.kind == "classification" and ours != len(labels):
-            whose = ""
-            if self.head:
-                whose = f" for {self.head!r}"
+            whose = f" for {self.head!r}" if self.head else ""
             raise UserError(
                 f"the model tells {ours} labels apart{whose}"
                 f" and the files have {len(labels)}: {', '.join(labels)}"

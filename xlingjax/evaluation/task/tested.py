@@ -25,9 +25,7 @@ def has_gold(task: Task, records: Sequence[Any]) -> bool:
     # The first record tells for the file: benchmarks hide all of its answers or none.
     gold = getattr(records[0], _GOLD[task.kind])
     # Tags and answers are lists, and an empty one tells nothing.
-    if task.kind in ("tagging", "span_qa"):
-        return bool(gold)
-    return gold is not None
+    return bool(gold) if task.kind in ("tagging", "span_qa") else gold is not None
 
 
 def chosen_languages(

@@ -1,0 +1,407 @@
+"""What is known of a family of foreign models, once for both ways: its names, settings and quirks.
+
+A family is an object of a subclass of `Family`, beside the others of its layout in one file of this
+folder. `converted` reads tensors by it; `exported.py` writes by it.
+"""
+
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from xlingjax.convert.formats.fields import Fields
+from xlingjax.convert.formats.names import Differing, Names, places, to_ours
+from xlingjax.convert.formats.tensors import Tensors
+from xlingjax.data.vocabulary.sentencepiece import Vocabulary
+from xlingjax.errors import UserError
+from xlingjax.model.build import build_model
+from xlingjax.model.config import ModelConfig
+from xlingjax.model.params import flattened, nested
+
+Modules = Mapping[str, str]
+Settings = Mapping[str, tuple]
+GELU = {"gelu": "exact"}
+SWITCH = {True: True, False: False}
+TAGS_AND_SPANS: Mapping[str, Modules] = {
+    "tagging": {"classifier/out": "classifier"},
+    "spans": {"classifier/out": "qa_outputs"},
+}
+
+
+class Family:
+    """A family that only reads leaves what is said of writing as it is."""
+
+    types: ClassVar[tuple[str, ...]] = ()
+    """config.json's model_type; the first is written."""
+    roles: ClassVar[Mapping[str, tuple[str, int]]] = {}
+    """{our name of a special id: (config.json's, its default)}."""
+    architectures: ClassVar[Mapping[str, str | None]] = {}
+    """{class: its classifier}. The last without one, which has the vocabulary head, is written."""
+    bare = ""
+    """The class that is meant where config.json names none."""
+
+    settings: ClassVar[Settings] = {}
+    """{our setting: (theirs, default)}: a count, or a rate where the default is a float; with two
+    of theirs, both have it; with a third, {their value: ours}, one of these."""
+    fixed: ClassVar[Mapping[str, Any]] = {}
+    """{their setting: the only value that is computed here}, meant where none is named."""
+    computed: ClassVar[Mapping[str, Any]] = {}
+    """{our setting: the only value that their classes compute}."""
+
+    body = ""
+    """How the names of tensors begin that a bare model has without it."""
+    beside: tuple[str, ...] = ()
+    """How the names of all other tensors begin."""
+    head: str | None = None
+    """How the names of the vocabulary head begin; None: it has no weights of its own."""
+    modules: ClassVar[Modules] = {}
+    classifiers: ClassVar[Mapping[str, Modules]] = {}
+    transposed = True
+    """Linear layers are [out, in]."""
+    tied: ClassVar[Mapping[str, str]] = {}
+    """{another name of a tensor: the usual one}."""
+    left: tuple[str, ...] = ()
+    """How the names begin of what is left behind, with a word about it."""
+    without_meaning: tuple[str, ...] = ()
+    """The same, without a word."""
+    positions = segments = ""
+    """Tables: the first row of segments becomes part of what positions give."""
+
+    # ---- reading
+
+    def config_of(self, fields: Fields, name: str) -> ModelConfig:
+        """The model that config.json describes. Raises UserError for what is not computed here."""
+        raise NotImplementedError
+
+    def read_settings(self, fields: Fields) -> dict[str, Any]:
+        """The values of `settings`. Raises UserError for another value of one of `fixed`."""
+        for theirs, value in self.fixed.items():
+            fields.only(theirs, value)
+        values: dict[str, Any] = {}
+        for ours, (theirs, default, *meaning) in self.settings.items():
+            if meaning:
+                values[ours] = fields.one_of(theirs, meaning[0], default)
+            elif isinstance(theirs, tuple):
+                values[ours] = fields.same(*theirs)
+            elif isinstance(default, float):
+                values[ours] = fields.rate(theirs, default)
+            else:
+                values[ours] = fields.count(theirs, default)
+        return values
+
+    def labels_of(self, fields: Fields, kind: str | None) -> int:
+        if kind == "spans":
+            # Where the answer begins, and where it ends.
+            return 2
+        return len(fields.labels()) if kind else 0
+
+    def names_of(self, config: ModelConfig) -> Names:
+        """The table of names of a model that may have one of the family's classifiers."""
+        modules = self.modules
+        if config.num_labels:
+            modules = {**modules, **self.classifiers[config.classifier]}
+        return Names(modules, self.transposed)
+
+    def usual(self, tensors: Tensors) -> Tensors:
+        """Each tensor under its name in that table. Raises UserError for a head that is not
+        tied."""
+        tensors = within(tensors, self.body, self.beside, self.tied)
+        return folded(tensors, self.positions, self.segments)
+
+    def prepared(self, config: ModelConfig, tensors: Tensors) -> tuple[ModelConfig, Tensors]:
+        """`usual`, and the configuration, of which the tensors may tell more."""
+        return config, self.usual(tensors)
+
+    # ---- writing
+
+    def unfit(self, config: ModelConfig) -> str:
+        """Why their classes do not compute a model of ours; "": they do."""
+        return differing(config, **self.computed)
+
+    def kind_of(self, config: ModelConfig) -> str | None:
+        """The classifier that a class has a place for; None: the vocabulary head."""
+        if config.num_labels and config.classifier in self.classifiers:
+            return config.classifier
+        return None
+
+    def architecture(self, config: ModelConfig) -> str:
+        by_kind = {kind: name for name, kind in self.architectures.items()}
+        return by_kind[self.kind_of(config)]
+
+    def written_names(self, config: ModelConfig) -> Names:
+        """Of the class that `described` names: one with a classifier has no vocabulary head."""
+        kind = self.kind_of(config)
+        if not kind:
+            return self.names_of(config.replace(num_labels=0))
+        return Names({**self.modules_without_head(), **self.classifiers[kind]})
+
+    def modules_without_head(self) -> dict[str, str]:
+        # With a dot, since the head's own module is named without one.
+        return {
+            ours: theirs
+            for ours, theirs in self.modules.items()
+            if not f"{theirs}.".startswith(self.head or " ")
+        }
+
+    def unfold(self, theirs: dict[str, np.ndarray], config: ModelConfig, pad_id: int) -> None:
+        """Adds what theirs has and ours has not: a row of zeros as segments, and as many rows of
+        positions before the first as theirs counts."""
+        if self.segments:
+            theirs[self.segments] = np.zeros((1, config.dim), np.float32)
+        if self.positions:
+            theirs[self.positions] = counted(
+                theirs[self.positions], config.position_offset, self.rows_before(pad_id)
+            )
+
+    def rows_before(self, pad_id: int) -> int:
+        """Rows of their table of positions before that of the first."""
+        return 0
+
+    def described(
+        self,
+        config: ModelConfig,
+        vocabulary: Vocabulary,
+        labels: Sequence[str] = (),
+        languages: Sequence[str] = (),
+    ) -> dict[str, Any]:
+        """Their config.json. labels: names of the classes, in order; languages: the codes, index =
+        id, for classes that embed them."""
+        fields: dict[str, Any] = {
+            "architectures": [self.architecture(config)],
+            "model_type": self.types[0],
+            **self.fixed,
+        }
+        for ours, (theirs, default, *meaning) in self.settings.items():
+            value = getattr(config, ours)
+            if meaning:
+                value = {known: name for name, known in meaning[0].items()}[value]
+            elif value is None:
+                value = default
+            names = theirs if isinstance(theirs, tuple) else (theirs,)
+            fields.update(dict.fromkeys(names, value))
+        rows = self.rows_before(vocabulary.pad_id)
+        fields |= {
+            "vocab_size": config.true_rows,
+            "max_position_embeddings": config.max_positions - config.position_offset + rows,
+            "pad_token_id": vocabulary.pad_id,
+            "bos_token_id": vocabulary.bos_id,
+            "eos_token_id": vocabulary.eos_id,
+            "dtype": "float32",
+        }
+        # The two outputs of spans have no names.
+        if self.kind_of(config) not in (None, "spans"):
+            fields |= classes(config, labels)
+        return fields
+
+
+def differing(config: ModelConfig, **fixed: Any) -> str:
+    """The fields that have another value than the one a class knows; "": none."""
+    others = []
+    for name, value in fixed.items():
+        own = getattr(config, name)
+        if own != value:
+            others.append(f"{name}={own!r}")
+    return ", ".join(others)
+
+
+def classes(config: ModelConfig, labels: Sequence[str]) -> dict[str, Any]:
+    """id2label and label2id; LABEL_0, ... where the run does not name as many."""
+    names = labels
+    if len(labels) != config.num_labels:
+        # The names that transformers gives to classes without one.
+        names = [f"LABEL_{i}" for i in range(config.num_labels)]
+    by_number = {str(i): name for i, name in enumerate(names)}
+    return {"id2label": by_number, "label2id": {name: i for i, name in enumerate(names)}}
+
+
+def counted(table: np.ndarray, rows: int, wanted: int) -> np.ndarray:
+    """A table of positions with `wanted` in place of `rows` rows in front of the first position's,
+    which no sentence reads."""
+    if rows == wanted:
+        return table.copy()
+    before = np.zeros((wanted, table.shape[1]), np.float32)
+    return np.concatenate([before, table[rows:]])
+
+
+def moved(value: Any, body: str, other: str) -> Any:
+    """A name, or all names of a table or tuple, with another `body`."""
+    if isinstance(value, str):
+        return value.replace(body, other)
+    if isinstance(value, tuple):
+        return tuple(name.replace(body, other) for name in value)
+    return {ours: name.replace(body, other) for ours, name in value.items()}
+
+
+def projections(ours: str, theirs: str) -> dict[str, str]:
+    """The four of an attention. theirs: with "*" for q, k, v, out."""
+    names = {"query": "q", "key": "k", "value": "v", "out": "out"}
+    return {f"{ours}/{name}": theirs.replace("*", short) for name, short in names.items()}
+
+
+# ---- tensors of theirs as our parameters ---------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class Converted:
+    config: ModelConfig
+    params: Any
+    vocabulary_head: bool
+    """Came with it; else it is random."""
+    notes: tuple[str, ...]
+    """What was made up or left behind."""
+
+
+def converted(family: Family, config: ModelConfig, tensors: Tensors) -> Converted:
+    """Raises `Differing` for weights that the configuration does not describe, UserError for NaN in
+    them."""
+    # First of all: everything below asks by the names in the family's table.
+    config, tensors = family.prepared(config, tensors)
+    abstract = build_model(config).abstract()
+    table, without = places(family.names_of(config), config, abstract)
+    notes = list(tensors.notes)
+    # The class of such a checkpoint has no head, or it was saved without the one it had.
+    fresh = {name for name in without if name.startswith("head/")}
+    if family.head and not _begin(tensors.shapes, family.head):
+        fresh.update(_begin([place.ours for place in table], "head/"))
+    if fresh:
+        what = "the words' alone, without a bias"
+        if any(name.endswith("kernel") for name in fresh):
+            what = "random"
+        notes.append(f"the vocabulary head is {what}: the checkpoint has none")
+    # Only heads may be made up: a body with random parts would look like the model and not be it.
+    for name in without:
+        if name not in fresh:
+            raise UserError(
+                f"{tensors.origin}: such a model has no {name}, which {config.name} needs"
+            )
+    table = [place for place in table if place.ours not in fresh]
+    wanted = {name for place in table for name in place.theirs}
+    free = [name for name in tensors.shapes if name not in wanted]
+    # Only what is there is said to be left behind.
+    left = [start.removesuffix(".") for start in family.left if _begin(free, start)]
+    if left:
+        notes.append(f"left behind: {', '.join(left)}")
+    known = _begin(free, (*family.left, *family.without_meaning))
+    # Shapes are compared before any tensor is read, so a wrong folder fails in no time.
+    params = to_ours(table, tensors, known)
+    params.update(_random(fresh, config, abstract))
+    return Converted(config, nested(params), not fresh, tuple(notes))
+
+
+def _begin(names: Iterable[str], start: str | tuple[str, ...]) -> list[str]:
+    return [name for name in names if name.startswith(start)]
+
+
+def within(
+    tensors: Tensors, body: str, beside: tuple[str, ...], tied: Mapping[str, str]
+) -> Tensors:
+    """`renamed`, with `body` before every name that does not begin with it or with one of `beside`:
+    a bare model has its tensors without the name that a model with a head has for it."""
+
+    def rename(name: str) -> str:
+        return name if name.startswith((body, *beside)) else body + name
+
+    return renamed(tensors, rename, tied)
+
+
+def renamed(tensors: Tensors, rename: Callable[[str], str], tied: Mapping[str, str]) -> Tensors:
+    """Each tensor under its usual name, and under one. tied: {another name of the same tensor: the
+    usual one}. Raises UserError for names that are tied and tensors that are not."""
+    own: dict[str, str] = {}
+    for name in tensors.shapes:
+        usual = rename(_today(name))
+        if usual in own:
+            raise UserError(f"{tensors.origin}: {name} and {own[usual]} are one weight; leave one")
+        own[usual] = name
+    # A pickle may hold a tied tensor under each of its names, safetensors under any one of them.
+    for alias, name in tied.items():
+        if alias in own and name in own:
+            if not np.array_equal(tensors.fetch(own[alias]), tensors.fetch(own[name])):
+                raise UserError(
+                    f"{tensors.origin}: {alias} is not {name}; xlingjax has heads tied to the words"
+                    " alone"
+                )
+            del own[alias]
+        elif alias in own:
+            own[name] = own.pop(alias)
+    shapes = {name: tensors.shapes[there] for name, there in own.items()}
+    return dataclasses.replace(tensors, shapes=shapes, fetch=lambda name: tensors.fetch(own[name]))
+
+
+# Of weights that were converted from TensorFlow.
+_OLD_PARTS = {"gamma": "weight", "beta": "bias"}
+_NORMS = ("LayerNorm", "layer_norm", "layernorm_embedding")
+
+
+def _today(name: str) -> str:
+    """The name of a tensor as transformers writes it today and renames older ones."""
+    start, _, part = name.rpartition(".")
+    return f"{start}.{_OLD_PARTS[part]}" if part in _OLD_PARTS and start.endswith(_NORMS) else name
+
+
+def unfused(tensors: Tensors) -> Tensors:
+    """`in_proj_weight` and `in_proj_bias`, query, key and value below each other, as three tensors
+    each."""
+    thirds: dict[str, tuple[str, int]] = {}
+    shapes = {}
+    for name, shape in tensors.shapes.items():
+        start, _, part = name.rpartition(".in_proj_")
+        if start and part in ("weight", "bias") and shape and shape[0] % 3 == 0:
+            for third, projection in enumerate("qkv"):
+                unfused_name = f"{start}.{projection}_proj.{part}"
+                thirds[unfused_name] = (name, third)
+                shapes[unfused_name] = (shape[0] // 3, *shape[1:])
+        else:
+            shapes[name] = shape
+
+    def fetch(name: str) -> np.ndarray:
+        if name not in thirds:
+            return tensors.fetch(name)
+        fused, third = thirds[name]
+        return np.split(tensors.fetch(fused), 3)[third]
+
+    return dataclasses.replace(tensors, shapes=shapes, fetch=fetch)
+
+
+def folded(tensors: Tensors, positions: str, segments: str, pairs: bool = False) -> Tensors:
+    """The first row of the table `segments`, that of a text alone, becomes part of what the table
+    `positions` gives. pairs: the table stays, as what each segment has beside the first; else every
+    token is of that one. Raises `Differing`."""
+    shape = tensors.shapes.get(segments)
+    beside = tensors.shapes.get(positions)
+    if shape is None or beside is None or len(beside) != 2:
+        return tensors
+    if len(shape) != 2 or shape[0] < 1 or shape[1] != beside[1]:
+        raise Differing(tensors.origin, [(segments, (1, beside[1]), shape)])
+
+    def fetch(name: str) -> np.ndarray:
+        if name == segments:
+            # What the first row gives is part of the positions already.
+            return tensors.read(segments) - tensors.read(segments)[0]
+        if name != positions:
+            return tensors.fetch(name)
+        return tensors.read(positions) + tensors.read(segments)[0]
+
+    if pairs and shape[0] > 1:
+        return dataclasses.replace(tensors, fetch=fetch)
+    shapes = {name: value for name, value in tensors.shapes.items() if name != segments}
+    notes = tensors.notes
+    if shape[0] > 1:
+        notes += (f"left behind: rows of {segments} after the first, every token is of segment 0",)
+    return dataclasses.replace(tensors, shapes=shapes, fetch=fetch, notes=notes)
+
+
+def _random(fresh: set[str], config: ModelConfig, abstract: Any) -> dict[str, np.ndarray]:
+    # A fixed seed, so that every import of a model gives the same parameters.
+    rng = np.random.default_rng(0)
+    std = config.init_std or config.dim**-0.5
+    params = {}
+    for name, leaf in flattened(abstract).items():
+        if name not in fresh:
+            continue
+        if name.endswith("/kernel"):
+            params[name] = rng.normal(0, std, leaf.shape).astype(np.float32)
+        else:
+            params[name] = np.full(leaf.shape, name.endswith("/scale"), np.float32)
+    return params

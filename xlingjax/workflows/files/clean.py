@@ -1,0 +1,179 @@
+"""`xlingjax data clean`: raw files in, files that `pretrain` reads out."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shutil
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from xlingjax.data.beam import NO_RUNNER, pipeline_options
+from xlingjax.data.clean.models import PACKAGED, identifier, is_kenlm, kenlm_scorer
+from xlingjax.data.clean.parts import Part, find_parts
+from xlingjax.data.clean.pipeline import Work, read_record, run_steps, write_record
+from xlingjax.data.clean.settings import CleanSettings
+from xlingjax.data.text.files import content_hash
+from xlingjax.errors import UserError
+from xlingjax.runtime.lock import IN_USE
+from xlingjax.runtime.packages import package
+
+STEPS = (
+    *("empty", "characters", "length", "tokens", "script", "copies", "ratio", "identify"),
+    *("exact", "near", "perplexity"),
+)
+"""In their order: a line is counted by the first that leaves it out."""
+COLUMNS = ("in", "sentences", *STEPS, "out", "documents")
+Counts = Mapping[str, Mapping[str, int]]
+
+
+@dataclass(frozen=True)
+class CleanRequest:
+    output: str
+    mono: tuple[str, ...] = ()
+    parallel: tuple[str, ...] = ()
+    wikipedia: tuple[str, ...] = ()
+    settings: CleanSettings = CleanSettings()
+    runner: str = "none"
+    workers: int = 1
+    beam: tuple[str, ...] = ()
+    """Beam's own options."""
+
+
+def clean(request: CleanRequest, tell: Callable[[str], None] = print) -> Counts:
+    """{language or pair: counts}, which OUTPUT/report.json holds too. An interrupted cleaning goes
+    on when it is called again; parts that are finished are kept.
+
+    Raises UserError, before anything is read: no or unreadable input, a package that a step needs,
+    a language that a step does not know, an output of another cleaning.
+    """
+    options = None
+    if request.runner != NO_RUNNER:
+        options = pipeline_options(request.runner, request.workers, request.beam)
+    elif request.beam:
+        raise UserError(
+            f"--runner {NO_RUNNER} is one process without Beam, and has none of its options"
+            f" ({request.beam[0]})"
+        )
+    parts = find_parts(request.mono, request.parallel, request.wikipedia)
+    _require_steps(request.settings, parts)
+    work = Work(Path(request.output), request.settings, options)
+    made_of = _made_of(request.settings, parts)
+    report = work.output / "report.json"
+    if report.exists():
+        finished = read_record(report)
+        _require_same(work, finished["made_of"], made_of)
+        return finished["texts"]
+    begun = work.folder / "begun.json"
+    if begun.exists():
+        _require_same(work, read_record(begun), made_of)
+    elif work.output.exists() and {path.name for path in work.output.iterdir()} - {IN_USE}:
+        raise UserError(f"--output {work.output}: there are other files; give a new folder")
+    write_record(begun, made_of)
+    run_steps(work, parts, scorer_of, tell)
+    sums: dict[str, Counter[str]] = {}
+    for part in parts:
+        counts = sums.setdefault(part.name, Counter())
+        counts.update(read_record(work.file("output", part.number, ".json")))
+    texts = {name: {column: counts[column] for column in COLUMNS} for name, counts in sums.items()}
+    write_record(report, {"texts": texts, "made_of": made_of})
+    shutil.rmtree(work.folder)
+    return texts
+
+
+def scorer_of(path: str, language: str):
+    """The language model of a file of KenLM or of a run."""
+    if is_kenlm(path):
+        return kenlm_scorer(path)
+    # JAX takes seconds to import, in each process of a runner.
+    from xlingjax.workflows.files.clean_model import run_scorer
+
+    return run_scorer(path, language)
+
+
+def _require_steps(settings: CleanSettings, parts: Sequence[Part]) -> None:
+    """Raises UserError: a package that a step needs, a language that it does not know, a model that
+    cannot be read."""
+    monolingual = {part.name for part in parts if not part.is_pair}
+    needs = {
+        "mwxml": ("--wikipedia", any(isinstance(part.source, Path) for part in parts)),
+        "mwparserfromhell": ("--wikipedia", any(isinstance(part.source, Path) for part in parts)),
+        "sentencex": ("splitting sentences", settings.sentences and monolingual),
+        "sacremoses": ("--punctuation", settings.punctuation),
+        "datasketch": ("near duplicates", settings.near is not None),
+    }
+    for name, (step, needed) in needs.items():
+        if needed:
+            package(name, step)
+    if settings.identify is not None:
+        for language in sorted({code for part in parts for code in part.languages}):
+            identifier(settings.identify).require(language)
+    for language, path in settings.language_models:
+        if language not in monolingual:
+            raise UserError(
+                f"--language_model {language}={path}: there is no monolingual text in {language}"
+            )
+        scorer_of(path, language)
+
+
+def _made_of(settings: CleanSettings, parts: Sequence[Part]) -> dict[str, Any]:
+    """All that the output depends on, as JSON gives it back."""
+    models = [path for _, path in settings.language_models if is_kenlm(path)]
+    if settings.identify not in (None, PACKAGED):
+        models.append(settings.identify)
+    made_of = {
+        "settings": dataclasses.asdict(settings),
+        "models": {path: content_hash(path) for path in models},
+        "input": [[part.name, part.shown(), part.hash()] for part in parts],
+    }
+    return json.loads(json.dumps(made_of))
+
+
+def _require_same(work: Work, begun: Any, now: Any) -> None:
+    """Raises UserError where the folder is of another cleaning."""
+    try:
+        differ = [
+            name for name, value in now["settings"].items() if begun["settings"].get(name) != value
+        ]
+        if begun["models"] != now["models"]:
+            differ.append("models")
+        if [entry[2] for entry in begun["input"]] != [entry[2] for entry in now["input"]]:
+            differ.append("input")
+    except (KeyError, TypeError, AttributeError, IndexError):
+        differ = ["records, which are damaged"]
+    if differ:
+        raise UserError(
+            f"--output {work.output} is of a cleaning with other {', '.join(differ)}: give another"
+            " folder, or delete it"
+        )
+
+
+def summary(request: CleanRequest, texts: Counts) -> str:
+    """For the terminal: the table, and how the output is read."""
+    output = Path(request.output)
+    lines = [table(texts), ""]
+    for folder, macro in (("mono", "MONO"), ("parallel", "PARALLEL")):
+        if (output / folder).is_dir():
+            lines.append(f"--gin.{macro}='{output / folder}'")
+    return "\n".join(lines)
+
+
+def table(texts: Counts) -> str:
+    """A line per language and pair; steps that left nothing out have no column."""
+    columns = [
+        column
+        for column in COLUMNS
+        if column not in STEPS or any(counts[column] for counts in texts.values())
+    ]
+    rows = [["text", *columns]]
+    for name, counts in texts.items():
+        rows.append([name, *[f"{counts[column]:,}" for column in columns]])
+    widths = [max(map(len, cells)) for cells in zip(*rows, strict=True)]
+    lines = []
+    for first, *rest in rows:
+        numbers = [cell.rjust(width) for cell, width in zip(rest, widths[1:], strict=True)]
+        lines.append("  ".join([first.ljust(widths[0]), *numbers]))
+    return "\n".join(lines)
