@@ -6,9 +6,8 @@ from collections.abc import Mapping
 
 from xlingjax.config import task as single_task
 from xlingjax.config.corpus import Corpus
-from xlingjax.config.evaluators import Evaluators, Files
+from xlingjax.config.evaluators import Evaluators, Files, own_score
 from xlingjax.config.finetuning import classification
-from xlingjax.config.scores import own_score
 from xlingjax.data.labelled.task import Task
 from xlingjax.data.sources import split_list
 from xlingjax.errors import UserError

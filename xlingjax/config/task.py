@@ -15,7 +15,7 @@ from xlingjax.data.labelled.task import TRAINED, Task, find, languages_present, 
 from xlingjax.data.loader import Batches, BatchSource
 from xlingjax.data.row_lengths import row_lengths
 from xlingjax.data.sources import split_list
-from xlingjax.errors import UserError
+from xlingjax.errors import UserError, require_numbers
 from xlingjax.evaluation.task.scores import TaskScore
 from xlingjax.objectives.finetuning import Classification, PlugIn, Tagging
 from xlingjax.objectives.plug_in import PlugInSpans, PlugInTagging
@@ -70,6 +70,10 @@ class Swept:
     test_split: str
     test_languages: Files
     test_beams: int
+
+    def __post_init__(self):
+        require_numbers(self, "(0, inf)", "epochs")
+        require_numbers(self, "[1, inf)", "evaluations test_beams")
 
 
 def task_languages(
