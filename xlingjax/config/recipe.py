@@ -15,7 +15,7 @@ from typing import Any
 import gin
 
 from xlingjax import config
-from xlingjax.config.bindings import checked
+from xlingjax.config.bindings import checked, fits, in_words
 from xlingjax.config.foreign import import_modules, require_trusted_tasks
 from xlingjax.config.gin_files import (
     BINDING,
@@ -91,7 +91,7 @@ _places: dict[str, str] = {}
 def parse_gin(files: Sequence[str], overrides: Sequence[str]) -> None:
     """Read recipes, then `NAME=VALUE` overrides. Raises UserError: a missing file, bad syntax, an
     unknown name, a module that cannot be imported, or that only the file of a run names (see
-    `foreign`). Types and ranges are checked by what is built."""
+    `foreign`), a literal of another type. Ranges are checked by what is built."""
     registered()
     # gin keeps its bindings for the whole process: those of the recipe before would hold on.
     gin.clear_config()
@@ -118,6 +118,8 @@ def parse_gin(files: Sequence[str], overrides: Sequence[str]) -> None:
     for part, statement in _statements(parts):
         if statement.kind == BINDING:
             _places[statement.name] = part.named(statement.line, statement.name)
+    # Before anything is converted or trained: a mistyped number should not cost that.
+    _require_types()
     require_trusted_tasks(parts, typed)
     # Before values are required: an imported model may bring the vocabulary that is lacking.
     import_foreign(macros)
@@ -266,6 +268,52 @@ def _require_known_scopes(parts: Sequence[Part]) -> None:
             raise UserError(f"{where}: nothing is read in scope {scope!r}{near}")
 
 
+def _require_types() -> None:
+    """Raise UserError for a literal of another type than the parameter that reads it declares. What
+    references give is checked when it is built."""
+    lines = config_lines()
+    for bound in lines:
+        name, _, parameter = bound.rpartition("/")[2].rpartition(".")
+        function = registered().get(name)
+        # A macro, whose readers are checked; what gin alone knows declares no types.
+        if function is None:
+            continue
+        value = gin.query_parameter(bound)
+        key = _followed(bound, lines)
+        if key != bound and key in lines:
+            value = _value(key)
+        annotation = _signature(function).parameters[parameter].annotation
+        if not _has_reference(value) and not fits(value, annotation):
+            raise UserError(_refusal(bound, in_words(annotation), lines))
+
+
+@functools.cache
+def _signature(function: Callable) -> inspect.Signature:
+    return inspect.signature(function, eval_str=True)
+
+
+def _has_reference(value: Any) -> bool:
+    if isinstance(value, dict):
+        value = [*value, *value.values()]
+    if isinstance(value, list | tuple):
+        return any(map(_has_reference, value))
+    return isinstance(value, gin.config.ConfigurableReference)
+
+
+def _followed(bound: str, lines: Mapping[str, str]) -> str:
+    """The macro at the end, or `bound` itself. lines: as of `config_lines`."""
+    while macro := re.fullmatch(r"%(\w+)", lines.get(bound, "")):
+        bound = macro[1]
+    return bound
+
+
+def _refusal(bound: str, needed: str, lines: Mapping[str, str]) -> str:
+    """One line with where the value is written, and what reads it."""
+    key = _followed(bound, lines)
+    reader = "" if key == bound else f" ({bound.rpartition('/')[2]})"
+    return f"{_places.get(key, key)}={lines[key]}: {needed} is needed{reader}"
+
+
 def _value(macro: str) -> Any:
     return gin.query_parameter(f"{macro}/macro.value")
 
@@ -358,15 +406,9 @@ def _located(error: SettingError) -> str:
     if called:
         scopes = (called[2] or "").split("/")
         for depth in range(len(scopes), -1, -1):
-            reader = f"{called[1]}.{error.name}"
-            bound = "/".join([*filter(None, scopes[:depth]), reader])
-            if bound not in lines:
-                continue
-            key = bound
-            while macro := re.fullmatch(r"%(\w+)", lines[key]):
-                key = macro[1]
-            by = f" ({reader})" if key != bound else ""
-            return f"{_places.get(key, key)}={lines[key]}: {error.needed} is needed{by}"
+            bound = "/".join([*filter(None, scopes[:depth]), f"{called[1]}.{error.name}"])
+            if bound in lines:
+                return _refusal(bound, error.needed, lines)
     return in_one_line(error)
 
 
