@@ -187,6 +187,9 @@ def on_rows(
     """The objective on the rows of a task. task: gives it, the folder of its files and what of them
     is trained on, when training starts. paired, by_length: see `task_source`."""
 
+    require_numbers({"batch": batch}, "[1, 16777216]", "batch")
+    require_numbers({"seed": seed}, "[0, inf)", "seed")
+
     def opened() -> BatchSource:
         return task_source(
             *task(),
