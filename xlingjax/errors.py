@@ -1,7 +1,12 @@
 """What ends a command without a traceback: bad input that its user can repair, and being asked to
 stop."""
 
+import difflib
+import math
+import numbers
 import re
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 # EX_TEMPFAIL, "try again later": what a job script looks for to queue the run again.
 EXIT_CODE = 75
@@ -33,3 +38,81 @@ class Stopped(Exception):
 
     The command line exits with `EXIT_CODE`.
     """
+
+
+# ---- values of settings --------------------------------------------------------------------------
+
+LARGEST = 2**31 - 1
+"""Of whole numbers: what an int32 of JAX and of files holds."""
+
+
+class SettingError(UserError):
+    """A value that a setting cannot have. A recipe that binds it adds the file, line and macro."""
+
+    def __init__(self, name: str, value: Any, needed: str, where: str = ""):
+        super().__init__(f"{where}{name}={value!r}: {needed} is needed")
+        self.name = name
+        self.needed = needed
+
+
+def require_numbers(settings: Any, interval: str, names: str, where: str = "") -> None:
+    """Raises SettingError unless the numbers of these settings lie in `interval`, "[0, 1)".
+
+    settings: a dataclass, or {name: value}. A name may be missing; a value may be a number, a
+    collection or a mapping of numbers, or None.
+    """
+    low, high = map(float, interval[1:-1].split(","))
+    for name in names.split():
+        for number in _numbers(_value(settings, name)):
+            highest = high
+            if isinstance(number, int) and number > LARGEST:
+                highest = min(high, LARGEST)
+            holds = low < number if interval[0] == "(" else low <= number
+            holds &= number < highest if interval[-1] == ")" else number <= highest
+            if not holds or math.isinf(number):
+                needed = _in_words(interval, low, highest)
+                raise SettingError(name, _value(settings, name), needed, where)
+
+
+def require_choice(settings: Any, choices: Iterable[str], names: str, where: str = "") -> None:
+    """Raises SettingError unless each of these settings is one of `choices`, or None."""
+    choices = list(choices)
+    for name in names.split():
+        value = _value(settings, name)
+        if value is None or value in choices:
+            continue
+        needed = f"{', '.join(map(repr, choices[:-1]))} or {choices[-1]!r}"
+        near = difflib.get_close_matches(str(value), choices, 1, 0.7)
+        if near:
+            needed += f" (did you mean {near[0]!r}?)"
+        raise SettingError(name, value, needed, where)
+
+
+def _value(settings: Any, name: str) -> Any:
+    if isinstance(settings, Mapping):
+        return settings.get(name)
+    return getattr(settings, name)
+
+
+def _numbers(value: Any) -> list[Any]:
+    if isinstance(value, Mapping):
+        value = list(value.values())
+    if isinstance(value, list | tuple):
+        return [number for one in value for number in _numbers(one)]
+    # Python counts True as an integer.
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        return []
+    return [value]
+
+
+def _in_words(interval: str, low: float, high: float) -> str:
+    if math.isinf(low) and math.isinf(high):
+        return "a number that is finite"
+    if math.isinf(high):
+        if interval[0] == "(":
+            return f"a number above {low:.9g}"
+        return f"a number of {low:.9g} or more"
+    limit = f"below {high:.10g}" if interval[-1] == ")" else f"{high:.10g}"
+    if interval[0] == "[":
+        return f"a number from {low:.9g} to {limit}"
+    return f"a number above {low:.9g} and {limit if interval[-1] == ')' else f'at most {limit}'}"

@@ -91,9 +91,9 @@ def test_every_option_that_is_a_number_has_a_kind_of_this_project():
         ("BATCH=1_000", "--gin.BATCH=1_000: write a finite number, in the digits 0 to 9 alone"),
         ("mlm.batch=1_0", "--gin.mlm.batch=1_0: write a finite number"),
         ("LEARNING_RATE=1e999", "write a finite number"),
-        ("BATCH=²", "--gin.BATCH=²: a number is needed"),
+        ("BATCH=²", "--gin.BATCH='²': a whole number is needed"),
         ("BATCH=١٢", "write a finite number"),
-        ("MASK_RATE=nan", "--gin.MASK_RATE=nan: a number is needed"),
+        ("MASK_RATE=nan", "--gin.MASK_RATE='nan': a number is needed"),
     ],
 )
 def test_numbers_of_settings_too(override, said):

@@ -9,9 +9,7 @@ import pytest
 from xlingjax.cli import main
 from xlingjax.config import recipe as recipes
 from xlingjax.config.corpus import import_tasks
-from xlingjax.config.gin_files import parts_of
-from xlingjax.config.macros import set_anew
-from xlingjax.config.statements import statements
+from xlingjax.config.gin_files import parts_of, set_anew, statements
 from xlingjax.errors import UserError
 from xlingjax.runtime.trust import is_trusted, trusting
 
@@ -77,7 +75,7 @@ def test_line_ends_and_marks_of_other_systems(here):
     objective = recipes.read_recipe(["mine.gin"], ()).bound["objectives"][0]
     assert objective.source.shapes["input_ids"] == (4, 64)
     (here / "mine.gin").write_text(f"{text}  length = 0\n")
-    assert said().startswith("mine.gin, line 8: mlm.length=0: a whole number from 1 to 1048576 is")
+    assert said().startswith("mine.gin, line 8: mlm.length=0: a number from 1 to 1048576 is")
 
 
 @pytest.mark.parametrize(
@@ -222,7 +220,7 @@ def test_the_option_is_asked_for_and_given(came, capsys, here):
 def test_text_of_parts_keeps_its_lines(here):
     (here / "inner.gin").write_text("B = 2\n")
     (here / "outer.gin").write_text("A = 1\ninclude 'inner.gin'\nC = 3\n")
-    assert [text.rstrip("\n") for text, _ in parts_of(["outer.gin"])] == [
+    assert [part.text.rstrip("\n") for part in parts_of(["outer.gin"])] == [
         "A = 1",
         "B = 2",
         "\n\nC = 3",

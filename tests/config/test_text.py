@@ -22,8 +22,6 @@ LINES = {
     "de": ["Der Hund liest.", "Milch schläft im Haus.", "Die Katze regnet ein Buch."] * 9,
     "en": ["The dog reads.", "Milk sleeps in the house.", "The cat rains a book."] * 9,
 }
-OLD = ("corpus", "sampling", "seed", "mixture", "tasks", "use_cached", "holdout")
-OLD += ("data_shards", "threads", "prefetch")
 OF_TEXT = ("mlm", "clm", "veco_text", "btmlm", "xfnp", "denoising", "back_translation")
 OF_TEXT += ("span_corruption", "masked_words")
 OF_PAIRS = ("tlm", "clwr", "clpc", "camlm", "veco", "translation", "generation")
@@ -286,19 +284,6 @@ def test_a_setting_of_text_holds_for_pairs_that_have_none_of_their_own(corpus):
     assert held["mlm"] < whole["mlm"] and held["tlm"] < whole["tlm"]
     apart = shares(**{"text.holdout": 0.5, "pairs/text.holdout": 0.0})
     assert apart == {"mlm": held["mlm"], "tlm": whole["tlm"]}
-
-
-@pytest.mark.parametrize("setting", OLD)
-def test_what_objectives_once_had_is_refused_with_the_name_of_today(setting):
-    recipes.parse_gin(["recipes/xlm_text.gin"], ["MONO=m", "PARALLEL=p", "VOCABULARY=v"])
-    for name in (*OF_TEXT, *OF_PAIRS, "cl_mlm"):
-        scope = ""  # of one that this recipe has not
-        if name == "tlm":
-            scope = "pairs/"
-        with pytest.raises(UserError) as error:
-            recipes.parse_text(f"{name}.{setting} = None", "mine.gin")
-        said = f"mine.gin: '{name}' has no parameter '{setting}'; its text has: "
-        assert str(error.value) == f"{said}{scope}text.{setting}"
 
 
 @pytest.mark.parametrize("name", [*OF_TEXT, *OF_PAIRS])

@@ -42,12 +42,14 @@ def test_modes():
         Sampling(alpha=0.5, uniform=True)
     with pytest.raises(UserError, match="unknown: fr, missing: en"):
         Sampling(weights={"de": 1, "fr": 1}).shares(counts)
-    with pytest.raises(UserError, match="counts must be sentences, tokens or mixture"):
+    with pytest.raises(
+        UserError, match="counts='bytes': 'sentences', 'tokens' or 'mixture' is needed"
+    ):
         Sampling(counts="bytes")
-    with pytest.raises(UserError, match="temperature must be above zero"):
+    with pytest.raises(UserError, match="temperature=0.0: a number above 0"):
         Sampling(temperature=0.0)
-    with pytest.raises(UserError, match="exponent must not be negative"):
-        Sampling(alpha=-1.0).shares(counts)
+    with pytest.raises(UserError, match="alpha=-1.0: a number of 0 or more"):
+        Sampling(alpha=-1.0)
 
 
 def test_table_and_expected_epochs():
@@ -130,5 +132,5 @@ def test_exponents_by_whichever_name():
     assert Sampling(temperature=0.5).shares(counts) == pytest.approx({"de": 81 / 82, "en": 1 / 82})
     with pytest.raises(UserError, match="must not be negative, got nan"):
         smoothed([1, 2], float("nan"))
-    with pytest.raises(UserError, match="above zero, got nan"):
+    with pytest.raises(UserError, match="temperature=nan: a number above 0"):
         Sampling(temperature=float("nan"))

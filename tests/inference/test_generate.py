@@ -8,7 +8,7 @@ import pytest
 
 from tests.helpers import toy
 from tests.helpers.files import write
-from xlingjax.config import scores
+from xlingjax.config import evaluators
 from xlingjax.errors import UserError
 from xlingjax.inference.generate import LENGTHS, Generator
 from xlingjax.model.build import build_model
@@ -215,7 +215,7 @@ CORPUS = SimpleNamespace(languages=toy.LANGUAGES, vocabulary=toy.ToyVocabulary()
 
 
 def evaluator(**options):
-    (found,) = scores.generation_score(CORPUS, **options)()
+    (found,) = evaluators.generation_score(CORPUS, **options)()
     return found
 
 
@@ -257,7 +257,7 @@ def test_the_evaluator_of_translations(model, tmp_path):
     with pytest.raises(
         UserError, match="in the run's languages, zh, ja; the files' are de, en, fr"
     ):
-        scores.generation_score(CHINESE, **given)()
+        evaluators.generation_score(CHINESE, **given)()
 
 
 def test_the_evaluator_reads_one_text_in_several_languages(model, tmp_path):
@@ -289,4 +289,4 @@ def test_the_evaluator_within_languages(model, tmp_path):
         *model, 0
     )
     assert same["chrf"] == {"de": values["chrf"]["de"]}
-    assert scores.generation_score(CORPUS)() == []
+    assert evaluators.generation_score(CORPUS)() == []

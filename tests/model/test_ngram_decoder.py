@@ -491,7 +491,7 @@ def test_rows_over_the_position_table_are_refused():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (dict(streams=-1), "streams=-1 must not be negative"),
+        (dict(streams=-1), "streams=-1: a number of 0 or more"),
         (dict(decoder_layers=0), "streams=2 needs decoder_layers"),
         (dict(tied_self_attention=True), "streams=2 has no tied_self_attention"),
         (
@@ -503,7 +503,7 @@ def test_rows_over_the_position_table_are_refused():
         (dict(relative_max_distance=16), "streams=2 needs relative_max_distance over 16"),
         (
             dict(decoder_embeddings="tokens"),
-            "'tokens' is not one of shared, shared_tokens, separate",
+            "decoder_embeddings='tokens': 'shared', 'shared_tokens' or 'separate' is needed",
         ),
     ],
 )

@@ -36,13 +36,14 @@ def test_mesh_sizes():
     [
         (MeshConfig(3, -1, 1), "data=3 x fsdp=-1 x tensor=1 does not divide 8 devices"),
         (MeshConfig(4, 4, 1), "needs 16 devices, 8 are there"),
-        (MeshConfig(-1, -1, 1), "at most one is -1"),
-        (MeshConfig(0, 1, 1), "sizes are positive"),
+        (MeshConfig(-1, -1, 1), "at most one size is -1"),
     ],
 )
 def test_mesh_refusals(config, message):
     with pytest.raises(UserError, match=message):
         make_mesh(config)
+    with pytest.raises(UserError, match="mesh: data=0: a number of 1 or more"):
+        MeshConfig(0, 1, 1)
 
 
 @pytest.mark.parametrize("name", ["xlm_15", "xlmr_large"])

@@ -111,9 +111,9 @@ def test_a_lower_layer_is_that_of_a_shorter_model_and_the_ones_above_stay_as_the
 def test_what_cannot_be_is_refused():
     with pytest.raises(UserError, match="RETRIEVAL_LAYER=9, and the model has 2 layers"):
         HardestNegative(layer=9).loss(*model(), pairs(), None, LANGUAGES)
-    with pytest.raises(UserError, match="SIMILARITY_SCALE=0 must be above 0"):
+    with pytest.raises(UserError, match="scale=0: a number above 0"):
         HardestNegative(scale=0)
-    with pytest.raises(UserError, match="RETRIEVAL_LAYER=-1 must not be negative"):
+    with pytest.raises(UserError, match="layer=-1: a number of 0 or more"):
         HardestNegative(layer=-1)
 
 

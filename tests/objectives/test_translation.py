@@ -86,7 +86,7 @@ def test_refusals(model_and_params):
         UserError, match="objective translation needs a decoder and model tiny has none"
     ):
         Translation().loss(encoder, model_and_params[1], make_batch("translation"), None, LANGUAGES)
-    with pytest.raises(UserError, match="label smoothing 1.5 must be at least 0 and below 1"):
+    with pytest.raises(UserError, match="smoothing=1.5: a number from 0 to below 1"):
         Translation(smoothing=1.5)
 
 

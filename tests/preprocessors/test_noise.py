@@ -413,15 +413,15 @@ def test_all_together_and_none():
 
 
 def test_refusals():
-    with pytest.raises(UserError, match="drop=1.0 must be at least 0 and below 1"):
+    with pytest.raises(UserError, match="drop=1.0: a number from 0 to below 1"):
         Noise(drop=1.0)
     assert Noise(poisson=10.0).poisson == 10.0 and Noise(poisson={"en": 0.0})
     for mean in (10.5, {"en": 3.0, "de": 10.5}):
-        with pytest.raises(UserError, match="lie in 0..10"):
+        with pytest.raises(UserError, match="a number from 0 to 10"):
             Noise(poisson=mean)
     with pytest.raises(UserError, match="poisson=-1"):
         Noise(poisson=-1)
-    with pytest.raises(UserError, match="unit='word' is neither words nor pieces"):
+    with pytest.raises(UserError, match="unit='word': 'words' or 'pieces'"):
         Noise(unit="word")
     for noise in (Noise(drop=0.1, unit="words"), Noise(infill=0.3)):
         with pytest.raises(UserError, match="words are told by language; give the languages"):

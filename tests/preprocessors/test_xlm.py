@@ -210,10 +210,10 @@ def test_fields_and_slots():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"rate": 0.0}, "mask rate must be between 0 and 1"),
+        ({"rate": 0.0}, "rate=0.0: a number above 0 and below 1"),
         ({"mask": 0.9, "random": 0.2}, "sum to at most 1"),
-        ({"count": "all"}, "exact or bernoulli"),
-        ({"random_range": "some"}, "ordinary or all"),
+        ({"count": "all"}, "'exact' or 'bernoulli'"),
+        ({"random_range": "some"}, "'ordinary' or 'all'"),
         ({"count": "bernoulli", "subsampling": 0.5}, "subsampling draws an exact number"),
     ],
 )

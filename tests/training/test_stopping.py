@@ -77,10 +77,10 @@ def test_equal_values_and_nan_are_no_better_ones():
 @pytest.mark.parametrize(
     "settings, said",
     [
-        ({"patience": -1}, "PATIENCE=-1 must not be negative"),
+        ({"patience": -1}, "patience=-1: a number of 0 or more"),
         ({"patience": 2}, "PATIENCE=2 needs one metric .* names 0: set STOP_METRIC"),
         ({"patience": 2, "metric": "a/b c/d"}, "names 2: set STOP_METRIC"),
-        ({"patience": 2, "metric": "a/b", "mode": "low"}, "STOP_MODE='low' is neither"),
+        ({"patience": 2, "metric": "a/b", "mode": "low"}, "mode='low': 'min' or 'max' is needed"),
     ],
 )
 def test_settings_that_say_nothing_are_refused(settings, said):

@@ -464,7 +464,7 @@ def test_a_failed_run_is_named_with_its_log(commands, tmp_path):
         ({"TASKS": {"nli": []}}, "task 'nli' of mix 'MLM': no recipe: pass --gin_file"),
         (
             {"TASKS_OF": {"VECO": {"nli": ["recipes/nli_tiny.gin", "BATCH=x"]}}},
-            "task 'nli' of mix 'VECO': --gin.BATCH=x: a number is needed, like 32",
+            "task 'nli' of mix 'VECO': --gin.BATCH='x': a whole number is needed",
         ),
         ({"TASKS": {"pretrain": ["recipes/nli_tiny.gin"]}}, "cannot be called 'pretrain'"),
         ({"TASKS": {"../x": ["recipes/nli_tiny.gin"]}}, "cannot be called '../x'"),

@@ -32,12 +32,12 @@ def refused(capsys, output, message, *command):
     "more, message",
     [
         (["--strategy", "transfer", "multi_langage"], "--strategy multi_langage: there are"),
-        (["--grid", "BATCH=8,0"], "BATCH=0: a whole number from 1 to "),
-        (["--grid", "BATCH=8,many"], "--gin.BATCH='many': a number is needed"),
-        (["--grid", "LENGTH=24,-1"], "LENGTH=-1: a whole number from 1 to "),
+        (["--grid", "BATCH=8,0"], "BATCH=0: a number above 0"),
+        (["--grid", "BATCH=8,many"], "--gin.BATCH='many': a whole number is needed"),
+        (["--grid", "LENGTH=24,-1"], "LENGTH=-1: a number from 1 to "),
         (["--grid", "LENGTH=24,90"], "LENGTH=90: such rows do not fit the 64 positions of"),
-        (["--gin.LONGEST_ANSWER=-3"], "LONGEST_ANSWER=-3: a whole number of 1 or more is needed"),
-        (["--gin.DEV_LIMIT=-5"], "DEV_LIMIT=-5: a whole number of 0 or more is needed"),
+        (["--gin.LONGEST_ANSWER=-3"], "LONGEST_ANSWER=-3: a number from 1 to "),
+        (["--gin.DEV_LIMIT=-5"], "DEV_LIMIT=-5: a number of 0 or more is needed"),
         (
             ["--strategy", "transfer", "plug_in"],
             "CLASSIFIER=plug_in goes through cross-attention, which",

@@ -55,8 +55,7 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 def run(args: Namespace) -> int:
     # Imports stand in the function, in every verb: --help must not wait for JAX.
-    from xlingjax.config.gin_files import find_gin
-    from xlingjax.config.statements import gin_values
+    from xlingjax.config.gin_files import find_gin, gin_values
     from xlingjax.data.text.sources import split_list
     from xlingjax.runtime.machine import start
     from xlingjax.workflows.adapt import adapt

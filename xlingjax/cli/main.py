@@ -119,7 +119,7 @@ def run(argv: Sequence[str]) -> int:
 
 
 def _say_what_is_set_anew(args: argparse.Namespace) -> None:
-    from xlingjax.config.macros import set_anew
+    from xlingjax.config.gin_files import set_anew
 
     try:
         line = set_anew(args.gin_file, args.overrides)

@@ -20,8 +20,8 @@ def mixture(args: Namespace) -> int:
             f"--mixture {args.mixture}: no benchmark ({', '.join(suites())}) and no SeqIO task or"
             " mixture that is registered: name the Python module that registers it by --tasks"
         )
+    from xlingjax.config.gin_files import gin_values
     from xlingjax.config.recipe import bindings
-    from xlingjax.config.statements import gin_values
     from xlingjax.runtime.machine import start
     from xlingjax.training.run_record import run_and_checkpoint
     from xlingjax.workflows.cell import FILES, READING, values_of

@@ -22,8 +22,7 @@ def run(args: Namespace) -> int:
     from rich.table import Table
     from rich.text import Text
 
-    from xlingjax.config.gin_files import recipes
-    from xlingjax.config.macros import REQUIRED, macros_of
+    from xlingjax.config.gin_files import REQUIRED, macros_of, recipes
 
     console = Console()
     if not console.is_terminal:

@@ -266,7 +266,7 @@ def _checked(
     groups: Sequence[Any] = (),
 ) -> list[Any]:
     """A request for each task that is trained, and strategy, without those that fail."""
-    from xlingjax.config.statements import gin_values
+    from xlingjax.config.gin_files import gin_values
     from xlingjax.data.labelled.task import TRAINED
     from xlingjax.workflows.cell import Request
     from xlingjax.workflows.sweep import check

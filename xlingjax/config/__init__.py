@@ -14,15 +14,16 @@ import pkgutil
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from xlingjax.config.bindings import spelled_out
 from xlingjax.config.evaluators import Evaluators
 from xlingjax.data.sampling import Sampling
+from xlingjax.errors import require_choice, require_numbers
 from xlingjax.model.partition import MeshConfig
 from xlingjax.preprocessors.xlm import Masking
 from xlingjax.training.checkpoint import CheckpointConfig
 from xlingjax.training.initialisation import Initialisation
 from xlingjax.training.loop import train
 from xlingjax.training.optimizer import OptimizerConfig
+from xlingjax.training.schedule import MODES
 from xlingjax.training.stages import of_last_stage, staged
 from xlingjax.training.stopping import StoppingConfig
 
@@ -32,6 +33,10 @@ def planned_train() -> Callable:
     signature."""
 
     def plan(**arguments: Any) -> functools.partial:
+        require_numbers(arguments, "[0, inf)", "steps seed eval_every log_every")
+        require_numbers(arguments, "[1, inf)", "microbatches max_bad_steps")
+        require_choice(arguments, MODES, "schedule")
+        require_choice(arguments, ("threefry2x32", "rbg", "unsafe_rbg"), "rng_impl")
         return functools.partial(train, **arguments)
 
     signature = inspect.signature(train)
@@ -63,7 +68,7 @@ def bindable() -> dict[str, Callable]:
     for found in pkgutil.iter_modules(__path__, f"{__name__}."):
         module = importlib.import_module(found.name)
         for name, function in getattr(module, "BINDABLE", {}).items():
-            names[name] = spelled_out(function)
+            names[name] = function
         for name, function in getattr(module, "EVALUATORS", {}).items():
             # What is measured is measured as the last stage of the run has it.
             names[name] = of_last_stage(function)

@@ -1,4 +1,4 @@
-"""What a recipe may bind to a parameter: the names it has, the types it declares. No gin here."""
+"""The types that a function declares for what recipes bind to its parameters. No gin here."""
 
 import collections.abc
 import functools
@@ -7,10 +7,10 @@ import numbers
 import types
 import typing
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
+from xlingjax.errors import SettingError
 from xlingjax.training.stages import STAGES, is_staged
 
 # One value, several of them.
@@ -20,166 +20,92 @@ _NAMES: dict[Any, tuple[str, str]] = {
     bool: ("True or False", "True or False"),
     str: ("a string in quotes", "strings"),
     Path: ("a string in quotes", "strings"),
+    None: ("None", "None"),
     type(None): ("None", "None"),
 }
-# The default of a spelled-out keyword: whatever the function that gets it has. Not written into a
-# run's configuration.
-_THEIRS = object()
+_UNIONS = (typing.Union, types.UnionType)
+_SEQUENCES = (tuple, list, collections.abc.Sequence)
 
 
-@dataclass(frozen=True)
-class Made:
-    """A value that is not there yet: what a function with this return annotation will give."""
-
-    returns: Any
-
-
-def spelled_out(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`function`; for one with `**rest: Unpack[Fields]` (PEP 692) the same with a signature that
-    names each field, so that a name it does not have is refused where it is bound."""
+def checked(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`function`; an argument of another type than it declares raises SettingError."""
     signature = inspect.signature(function, eval_str=True)
-    *named, last = signature.parameters.values()
-    if last.kind is not inspect.Parameter.VAR_KEYWORD:
-        return function
-    # The one argument of Unpack[...]: a TypedDict, whose annotations are names and types.
-    (fields,) = typing.get_args(last.annotation)
-    rest = [
-        inspect.Parameter(
-            name, inspect.Parameter.KEYWORD_ONLY, default=_THEIRS, annotation=annotation
-        )
-        for name, annotation in typing.get_type_hints(fields).items()
-    ]
 
     @functools.wraps(function)
     def call(**arguments: Any) -> Any:
+        for name, value in arguments.items():
+            annotation = signature.parameters[name].annotation
+            if not fits(value, annotation):
+                raise SettingError(name, value, in_words(annotation))
         return function(**arguments)
 
-    call.__signature__ = signature.replace(parameters=[*named, *rest])
-    del call.__wrapped__  # gin would look through it
+    call.__signature__ = signature
+    # gin would look through it, and would not see the signature of `model`.
+    del call.__wrapped__
     return call
 
 
-@functools.cache
-def declared(function: Callable[..., Any]) -> inspect.Signature:
-    """Its signature, annotations evaluated."""
-    return inspect.signature(function, eval_str=True)
-
-
-def made(function: Callable[..., Any]) -> Made:
-    """What a call of `function` will give."""
-    # The signature of a class is that of __init__, which returns nothing.
-    if isinstance(function, type):
-        return Made(function)
-    return Made(declared(function).return_annotation)
-
-
-def needed(value: Any, annotation: Any) -> str:
-    """What is needed instead of `value`, in words; "": it fits. value: a literal, `Made`, lists and
-    dicts of them."""
-    if _fits(value, annotation):
-        return ""
-    return _in_words(annotation)
-
-
-def _fits(value: Any, wanted: Any) -> bool:
-    origin = typing.get_origin(wanted)
-    arguments = typing.get_args(wanted)
-    if wanted in (Any, inspect.Parameter.empty):
+def fits(value: Any, annotation: Any) -> bool:
+    """Whether a value is of a declared type."""
+    origin = typing.get_origin(annotation)
+    arguments = typing.get_args(annotation)
+    if annotation in (Any, inspect.Parameter.empty):
         return True
-    # Before unions: `float | None` may stand within the annotation that allows stages.
     if origin is Annotated:
-        if STAGES in arguments:
-            return _fits_stages(value, wanted)
-        return _fits(value, arguments[0])
-    if origin in (typing.Union, types.UnionType):
-        return any(_fits(value, one) for one in arguments)
-    # Only what the call returns is known, and a union of returns fits if one of them may.
-    if isinstance(value, Made):
-        return any(_gives(returned, wanted) for returned in _alternatives(value.returns))
-    if wanted is None or wanted is type(None):
+        # A stage may have stages of its own.
+        if STAGES in arguments and is_staged(value):
+            return all(fits(stage, annotation) for stage in value.values())
+        return fits(value, arguments[0])
+    if origin in _UNIONS:
+        return any(fits(value, one) for one in arguments)
+    if annotation in (None, type(None)):
         return value is None
     # Python counts True as an integer, a recipe does not.
-    if wanted in (int, float) and isinstance(value, bool):
-        return False
-    if wanted is int:
-        return isinstance(value, numbers.Integral)
-    # A whole number serves as a number: gin reads 1 as an int where a recipe means 1.0.
-    if wanted is float:
-        return isinstance(value, numbers.Real)
-    # Gin has no literal of a path.
-    if wanted is Path:
-        return isinstance(value, str)
+    if annotation is int:
+        return isinstance(value, numbers.Integral) and not isinstance(value, bool)
+    # A whole number serves as a number.
+    if annotation is float:
+        return isinstance(value, numbers.Real) and not isinstance(value, bool)
+    # gin has no literal of a path.
+    if annotation is Path:
+        return isinstance(value, str | Path)
+    if collections.abc.Callable in (annotation, origin):
+        return callable(value)
     # A tuple of fixed length, like tuple[float, int], has a type for each place.
     if origin is tuple and Ellipsis not in arguments:
-        if not _is_list(value) or len(value) != len(arguments):
-            return False
-        return all(map(_fits, value, arguments))
-    if origin in (tuple, list, collections.abc.Sequence):
-        return _is_list(value) and all(_fits(one, arguments[0]) for one in value)
+        return _is_list(value) and len(value) == len(arguments) and all(map(fits, value, arguments))
+    if origin in _SEQUENCES:
+        return _is_list(value) and all(fits(one, arguments[0]) for one in value)
     if origin is collections.abc.Mapping:
         return isinstance(value, Mapping) and all(
-            _fits(key, arguments[0]) and _fits(one, arguments[1]) for key, one in value.items()
+            fits(key, arguments[0]) and fits(one, arguments[1]) for key, one in value.items()
         )
-    # No literal is a function or fills a protocol, and isinstance of a plain protocol raises.
-    if not isinstance(wanted, type) or _is_protocol(wanted):
-        return False
-    return isinstance(value, wanted)
-
-
-def _fits_stages(value: Any, wanted: Any) -> bool:
-    """A stage may have stages of its own."""
-    if is_staged(value):
-        return all(_fits(stage, wanted) for stage in value.values())
-    return _fits(value, typing.get_args(wanted)[0])
+    # A plain protocol tells nothing of a value.
+    if not isinstance(annotation, type) or typing.Protocol in annotation.__mro__:
+        return not isinstance(value, int | float | str | list | tuple | dict | None)
+    return isinstance(value, annotation)
 
 
 def _is_list(value: Any) -> bool:
     return isinstance(value, list | tuple)
 
 
-def _is_protocol(wanted: type) -> bool:
-    return typing.Protocol in wanted.__mro__
-
-
-def _alternatives(annotation: Any) -> tuple[Any, ...]:
-    if typing.get_origin(annotation) in (typing.Union, types.UnionType):
-        return typing.get_args(annotation)
-    return (annotation,)
-
-
-def _gives(returned: Any, wanted: Any) -> bool:
-    """Whether what a function returns may be what is wanted, by their classes alone."""
-    if returned in (Any, inspect.Signature.empty):
-        return True
-    given = typing.get_origin(returned) or returned
-    requested = typing.get_origin(wanted) or wanted
-    # What is no class cannot be told here; the call itself will complain.
-    if not isinstance(given, type) or not isinstance(requested, type):
-        return True
-    return _is_protocol(requested) or issubclass(given, requested)
-
-
-def _in_words(annotation: Any, several: bool = False) -> str:
+def in_words(annotation: Any, several: bool = False) -> str:
+    """What a parameter of this type needs: "a list of strings or None"."""
     origin = typing.get_origin(annotation)
     arguments = typing.get_args(annotation)
-    if annotation is None:
-        return "None"
     if annotation in _NAMES:
         return _NAMES[annotation][several]
     if origin is Annotated:
-        return _in_words(arguments[0], several)
-    if origin in (typing.Union, types.UnionType):
-        return " or ".join(
-            # `str | Path` is one thing to a user: a string in quotes.
-            dict.fromkeys(_in_words(one, several) for one in arguments)
-        )
+        return in_words(arguments[0], several)
+    if origin in _UNIONS:
+        # `str | Path` is one thing to a user: a string in quotes.
+        return " or ".join(dict.fromkeys(in_words(one, several) for one in arguments))
     if origin is tuple and Ellipsis not in arguments:
-        return f"a list of {len(arguments)}: {', '.join(map(_in_words, arguments))}"
-    if origin in (tuple, list, collections.abc.Sequence):
-        of = _in_words(arguments[0], several=True)
-        if several:
-            return f"lists of {of}"
-        return f"a list of {of}"
+        return f"a list of {len(arguments)}: {', '.join(map(in_words, arguments))}"
+    if origin in _SEQUENCES:
+        of = in_words(arguments[0], several=True)
+        return f"lists of {of}" if several else f"a list of {of}"
     if origin is collections.abc.Mapping:
-        return f"{{{_in_words(arguments[0])}: {_in_words(arguments[1])}}}"
+        return f"{{{in_words(arguments[0])}: {in_words(arguments[1])}}}"
     return f"{getattr(annotation, '__name__', annotation)} (a reference, @NAME())"

@@ -1,8 +1,9 @@
 """A run's model: a preset or that of an earlier run, with fields changed."""
 
+import inspect
 from collections.abc import Mapping
 from dataclasses import fields
-from typing import TypedDict, Unpack
+from typing import Any
 
 from xlingjax.config.corpus import Corpus
 from xlingjax.config.evaluators import Files
@@ -11,14 +12,6 @@ from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
 from xlingjax.model.config import ModelConfig, preset
 from xlingjax.training.run_record import model_of
-
-# Those that `model` takes itself are given in its own way.
-_OWN = ("name", "vocab_size", "classifier", "layers", "language_tokens", "task_labels", "dtype")
-Shape = TypedDict(
-    "Shape",
-    {field.name: field.type for field in fields(ModelConfig) if field.name not in _OWN},
-    total=False,
-)
 
 
 def model(
@@ -33,7 +26,7 @@ def model(
     layers: int | None = None,
     language_tokens: bool = False,
     dtype: str | None = None,
-    **overrides: Unpack[Shape],
+    **overrides: Any,
 ) -> ModelConfig:
     """A preset, or the model of the pretraining run `run`, with fields changed (see `ModelConfig`).
 
@@ -73,6 +66,29 @@ def model(
     elif (language_embedding or (base.num_languages and not run)) and corpus is not None:
         sizes["num_languages"] = len(corpus.languages)
     return base.replace(**sizes, **overrides)
+
+
+def _signature() -> inspect.Signature:
+    """That of `model` with each field of a model spelled out, so that an unknown name is refused
+    where it is bound."""
+    signature = inspect.signature(model)
+    *named, _ = signature.parameters.values()
+    of_fields = [
+        inspect.Parameter(
+            field.name,
+            inspect.Parameter.KEYWORD_ONLY,
+            # The preset's or the run's, which is not written into a run's configuration.
+            default=_UNSET,
+            annotation=field.type,
+        )
+        for field in fields(ModelConfig)
+        if field.name not in signature.parameters
+    ]
+    return signature.replace(parameters=[*named, *of_fields])
+
+
+_UNSET = object()
+model.__signature__ = _signature()
 
 
 def check_vocabulary(config: ModelConfig, vocabulary: Vocabulary, path: str) -> None:

@@ -6,15 +6,14 @@ from collections.abc import Mapping
 
 from xlingjax.config import task as single_task
 from xlingjax.config.corpus import Corpus
-from xlingjax.config.evaluators import Evaluators, Files
+from xlingjax.config.evaluators import Evaluators, Files, own_score
 from xlingjax.config.finetuning import classification
-from xlingjax.config.scores import own_score
 from xlingjax.data.labelled.task import Task
 from xlingjax.data.text.sources import split_list
 from xlingjax.errors import UserError
-from xlingjax.evaluation.task.scores import TasksScore
 from xlingjax.objectives.finetuning import Classification
 from xlingjax.preprocessors.task_rows import Reading
+from xlingjax.preprocessors.training_set import Training
 from xlingjax.training.feed import ObjectiveRun
 from xlingjax.training.schedule import Weight
 
@@ -165,11 +164,10 @@ def merged_tasks(
     reading: Reading = Reading(),
     classifier: str | None = None,
     seed: int = 0,
-    run: str | None = None,
     by_length: bool = False,
 ) -> list[ObjectiveRun]:
     """An objective "classification_TASK" for each of `tasks` ("SUITE/NAME"), on what
-    `single_task.task` reads. weights: {TASK: weight}, None: all alike. Raises UserError for weights
+    `task` reads. weights: {TASK: weight}, None: all alike. Raises UserError for weights
     of other tasks."""
     found = merged(tasks)
     if weights is not None and {*weights} != {task.name for task in found}:
@@ -182,65 +180,20 @@ def merged_tasks(
         raise UserError(
             f"CLASSIFIER={classifier}: multi_task has a head on one text or pair: leave it out"
         )
-    runs = []
-    for task in found:
-        # Only its batches are wanted: the objective below learns by a head of the task's own name.
-        own = single_task.task(
+    training = Training(split_list(gold), split_list(translated), split, labelled)
+    return [
+        single_task.on_rows(
             corpus,
-            task.full_name,
-            data,
-            gold,
-            translated,
-            split,
-            labelled,
+            Classification.of_task(task.name, len(task.labels), classifier == "difference"),
+            lambda task=task: (task, data, training),
             batch,
             reading,
-            classifier,
             seed,
-            run,
+            weight=_weight(weights, task.name),
             by_length=by_length,
         )
-        objective = Classification.of_task(task.name, len(task.labels), classifier == "difference")
-        weight = _weight(weights, task.name)
-        runs.append(ObjectiveRun(objective, own.source, weight))
-    return runs
-
-
-def merged_score(
-    corpus: Corpus,
-    tasks: Files,
-    data: str,
-    split: str = "dev",
-    languages: Files = "all",
-    limit: int = 0,
-    reading: Reading = Reading(),
-    trained_on: Files = "en",
-    name: str = "dev",
-    translated: Files = None,
-    labelled: str | None = None,
-) -> Evaluators:
-    """See `TasksScore`; what it is given is that of `single_task.task_score`."""
-
-    def make():
-        scores = []
-        for task in merged(tasks):
-            of_task = single_task.task_score(
-                corpus,
-                task.full_name,
-                data,
-                split,
-                languages,
-                limit,
-                reading,
-                trained_on,
-                name,
-                translated,
-                labelled,
-            )
-            scores += of_task()
-        return [TasksScore(scores, name)]
-
-    return make
+        for task in found
+    ]
 
 
 BINDABLE = {
@@ -248,5 +201,4 @@ BINDABLE = {
     "multi_task_accuracy": multi_task_accuracy,
     "merged_labels": merged_labels,
     "merged_tasks": merged_tasks,
-    "merged_score": merged_score,
 }

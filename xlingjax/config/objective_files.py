@@ -29,7 +29,7 @@ def objective_files(recipe: str) -> dict[str, Path]:
 
 
 def _stands_behind(path: Path, given: Set[str]) -> bool:
-    text = "\n".join(part for part, _ in parts_of([str(path)]))
+    text = "\n".join(part.text for part in parts_of([str(path)]))
     made = objectives_in(path)
     # An objective that the file makes and does not bind takes its settings from some other file.
     bound = [name for name in made if re.search(rf"^{name}\.", text, re.MULTILINE)]
@@ -41,8 +41,8 @@ def _stands_behind(path: Path, given: Set[str]) -> bool:
 def objectives_in(file: Path) -> list[str]:
     """The gin names of the objectives that a file makes, in the order of their turns."""
     made = ""
-    for text, _ in parts_of([str(file)]):
-        for found in _MADE.finditer(text):
+    for part in parts_of([str(file)]):
+        for found in _MADE.finditer(part.text):
             # As gin reads it: what is bound last holds.
             made = found[1]
     return re.findall(r"@(\w+)\(\)", made)

@@ -5,18 +5,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from xlingjax.config.corpus import Corpus
-from xlingjax.config.evaluators import Evaluators, Files
-from xlingjax.config.task import task_score
 from xlingjax.data.labelled.task import Task, find
-from xlingjax.data.text.sources import split_list
 from xlingjax.errors import UserError
-from xlingjax.preprocessors.task_rows import Reading
 from xlingjax.preprocessors.training_set import Training
 
 
 def dev_name(task: str) -> str:
-    """The evaluator of one of several tasks: "mlqa_dev"."""
+    """The evaluator of one of several tasks, as `task_score` calls it: "mlqa_dev"."""
     return f"{task}_dev"
 
 
@@ -55,42 +50,3 @@ def _files(task: Task, data: str | Path, training: Training) -> list[Any]:
         paths = find(task, data, split, language).paths
         found.append((origin, language, [path.resolve() for path in paths]))
     return found
-
-
-def shared_scores(
-    corpus: Corpus,
-    tasks: Files,
-    data: str,
-    split: str = "dev",
-    languages: Files = "all",
-    limit: int = 0,
-    reading: Reading = Reading(),
-    trained_on: Files = "en",
-    translated: Files = None,
-    labelled: str | None = None,
-) -> Evaluators:
-    """An evaluator "TASK_dev" for each of `tasks` ("SUITE/NAME"); see `task_score`."""
-
-    def make():
-        scores = []
-        for name in split_list(tasks):
-            of_task = task_score(
-                corpus,
-                name,
-                data,
-                split,
-                languages,
-                limit,
-                reading,
-                trained_on,
-                dev_name(name.partition("/")[2]),
-                translated,
-                labelled,
-            )
-            scores += of_task()
-        return scores
-
-    return make
-
-
-BINDABLE = {"shared_scores": shared_scores}

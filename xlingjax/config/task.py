@@ -15,8 +15,8 @@ from xlingjax.data.labelled.task import TRAINED, Task, find, languages_present, 
 from xlingjax.data.loader import Batches, BatchSource
 from xlingjax.data.row_lengths import row_lengths
 from xlingjax.data.text.sources import split_list
-from xlingjax.errors import UserError
-from xlingjax.evaluation.task.scores import TaskScore
+from xlingjax.errors import UserError, require_numbers
+from xlingjax.evaluation.task.scores import TaskScore, TasksScore
 from xlingjax.objectives.finetuning import Classification, PlugIn, Tagging
 from xlingjax.objectives.plug_in import PlugInSpans, PlugInTagging
 from xlingjax.objectives.span_qa import SpanQA
@@ -71,6 +71,10 @@ class Swept:
     test_languages: Files
     test_beams: int
 
+    def __post_init__(self):
+        require_numbers(self, "(0, inf)", "epochs")
+        require_numbers(self, "[1, inf)", "evaluations test_beams")
+
 
 def task_languages(
     task: Files,
@@ -109,33 +113,6 @@ def task_languages(
         return codes
 
     return found
-
-
-def reading(
-    length: int = 128,
-    reset_positions: bool = False,
-    stride: int = 128,
-    max_question: int = 64,
-    longest: int = 30,
-    pieces: str = "first",
-    beams: int = 1,
-    no_repeat_ngram: int = 0,
-    apart: bool = True,
-    marks: str | None = None,
-) -> Reading:
-    """See `Reading`."""
-    return Reading(
-        length,
-        reset_positions,
-        stride,
-        max_question,
-        longest,
-        pieces,
-        beams,
-        no_repeat_ngram,
-        apart,
-        marks,
-    )
 
 
 def task(
@@ -209,6 +186,9 @@ def on_rows(
 ) -> ObjectiveRun:
     """The objective on the rows of a task. task: gives it, the folder of its files and what of them
     is trained on, when training starts. paired, by_length: see `task_source`."""
+
+    require_numbers({"batch": batch}, "[1, 16777216]", "batch")
+    require_numbers({"seed": seed}, "[0, inf)", "seed")
 
     def opened() -> BatchSource:
         return task_source(
@@ -306,7 +286,7 @@ def _generation(
 
 def task_score(
     corpus: Corpus,
-    task: str,
+    task: Files,
     data: str,
     split: str = "dev",
     languages: Files = "all",
@@ -316,15 +296,22 @@ def task_score(
     name: str = "dev",
     translated: Files = None,
     labelled: str | None = None,
+    together: bool = False,
 ) -> Evaluators:
     """The task's metrics per language on a split. languages: "all" that have it. limit: examples of
-    each; 0: all. trained_on, translated, labelled: `task`'s gold, translated and labelled."""
+    each; 0: all. trained_on, translated, labelled: `task`'s gold, translated and labelled.
 
-    def make():
+    Several tasks "SUITE/NAME": an evaluator "TASK_dev" for each; together: one of all their heads,
+    see `TasksScore`.
+    """
+    require_numbers({"limit": limit}, "[0, inf)", "limit")
+
+    def score(one: Task, called: str) -> TaskScore:
         training = Training(split_list(trained_on), split_list(translated), labelled=labelled)
-        parts = training.parts(trained_task(task), data)
-        score = TaskScore(
-            trained_task(task),
+        # Translated and teacher-labelled languages are trained on, too: no transfer to them.
+        known = sorted({language for _, language in training.parts(one, data)})
+        return TaskScore(
+            one,
             data,
             corpus.vocabulary,
             corpus.languages,
@@ -332,12 +319,17 @@ def task_score(
             split,
             split_list(languages),
             limit,
-            # Translated and teacher-labelled languages are
-            # trained on, too: their scores are no transfer.
-            trained_on=sorted({language for _, language in parts}),
-            name=name,
+            trained_on=known,
+            name=called,
         )
-        return [score]
+
+    def make() -> list[Any]:
+        tasks = [trained_task(one) for one in split_list(task)]
+        if together:
+            return [TasksScore([score(one, name) for one in tasks], name)]
+        if len(tasks) == 1:
+            return [score(tasks[0], name)]
+        return [score(one, f"{one.name}_{name}") for one in tasks]
 
     return make
 
@@ -349,5 +341,5 @@ BINDABLE = {
     "task_languages": task_languages,
     "task_score": task_score,
     "swept": Swept,
-    "reading": reading,
+    "reading": Reading,
 }

@@ -14,7 +14,7 @@ from xlingjax.data.loader import Batches, BatchSource
 from xlingjax.data.mixture import BatchSettings, open_mixture, tasks_of
 from xlingjax.data.preprocessor import Preprocessor
 from xlingjax.data.sampling import Sampling, format_table
-from xlingjax.errors import UserError
+from xlingjax.errors import UserError, require_numbers
 from xlingjax.runtime.machine import is_primary
 from xlingjax.runtime.quiet import quiet_stderr
 from xlingjax.tasks.xlm import file_batches
@@ -44,6 +44,11 @@ class TextSource:
     prefetch: int = 2
     # Not in __init__, since no recipe may bind it: see `of_stage`.
     stage: int = dataclasses.field(default=0, init=False)
+
+    def __post_init__(self):
+        require_numbers(self, "[0, 1)", "holdout", "text: ")
+        require_numbers(self, "[1, inf)", "data_shards threads", "text: ")
+        require_numbers(self, "[0, inf)", "seed prefetch", "text: ")
 
     def of_stage(self, step: int) -> "TextSource":
         """The same text for the stage of a run that begins at `step`: each draws anew."""
@@ -81,6 +86,13 @@ class TextSource:
         complete: fills in what only the text can tell of the features, when it is opened.
         parallel: other pairs than the corpus's.
         """
+
+        require_numbers({"batch": batch}, "[1, 16777216]", "batch")
+        # Attention is quadratic in it: a million tokens in a row is a slip of the hand.
+        require_numbers({"length": length}, "[1, 1048576]", "length")
+        require_numbers(
+            vars(features), "[1, inf)", "max_pieces negatives stream_length prediction_slots"
+        )
 
         def opened() -> BatchSource:
             # Opening text imports TensorFlow, which announces itself.

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from xlingjax.errors import UserError
+from xlingjax.errors import UserError, require_choice, require_numbers
 
 
 def smoothed(counts: Sequence[float], alpha: float) -> np.ndarray:
@@ -48,6 +48,9 @@ class Sampling:
     same_language: bool = True
 
     def __post_init__(self):
+        require_choice(self, ("sentences", "tokens", "mixture"), "counts", "sampling: ")
+        require_numbers(self, "(0, inf)", "temperature", "sampling: ")
+        require_numbers(self, "[0, inf)", "alpha weights", "sampling: ")
         given = []
         for name in ("alpha", "temperature", "weights"):
             if getattr(self, name) is not None:
@@ -57,12 +60,6 @@ class Sampling:
         # Which one is meant is unknown, and either choice would give a run that nobody asked for.
         if len(given) > 1:
             raise UserError(f"sampling options {' and '.join(given)} exclude each other; give one")
-        if self.counts not in ("sentences", "tokens", "mixture"):
-            raise UserError(
-                f"sampling counts must be sentences, tokens or mixture, got '{self.counts}'"
-            )
-        if self.temperature is not None and not self.temperature > 0:
-            raise UserError(f"the sampling temperature must be above zero, got {self.temperature}")
 
     def _exponent(self) -> float:
         """alpha of XLM §3.1, however it is given."""

@@ -11,7 +11,7 @@ import numbers
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from xlingjax.errors import UserError
+from xlingjax.errors import UserError, require_choice, require_numbers
 
 MOST = {"layers": 1 << 12, "decoder_layers": 1 << 12, "streams": 1 << 6, "num_labels": 1 << 20}
 """More is no model, and would be a table of as many names before it is found out."""
@@ -153,51 +153,23 @@ class ModelConfig:
 
     def __post_init__(self):
         self._check_numbers()
+        where = f"model {self.name}: "
         for field, allowed in CHOICES.items():
-            value = getattr(self, field)
-            if value not in allowed:
-                raise UserError(
-                    f"model {self.name}: {field}={value!r} is not one of {', '.join(allowed)}"
-                )
-        for field in ("dim", "heads", "ffn", "vocab_size", "max_positions", "vocab_multiple"):
-            if getattr(self, field) < 1:
-                raise UserError(
-                    f"model {self.name}: {field}={getattr(self, field)} must be at least 1"
-                )
-        counts = (
-            "layers",
-            "decoder_layers",
-            "streams",
-            "num_languages",
-            "num_labels",
-            "dan",
-            "language_tokens",
-        )
-        for field in (*counts, "position_offset", "unroll"):
-            if getattr(self, field) < 0:
-                raise UserError(
-                    f"model {self.name}: {field}={getattr(self, field)} must not be negative"
-                )
+            require_choice(self, allowed, field, where)
+        sizes = "dim heads ffn vocab_size max_positions vocab_multiple"
+        require_numbers(self, "[1, inf)", sizes, where)
+        counts = "layers decoder_layers streams num_languages num_labels dan language_tokens"
+        require_numbers(self, "[0, inf)", f"{counts} position_offset unroll init_std", where)
         for field, most in MOST.items():
-            if getattr(self, field) > most:
-                raise UserError(
-                    f"model {self.name}: {field}={getattr(self, field)} is more than any model has"
-                    f" ({most:,}); lower it, or fetch the file that says so again"
-                )
+            require_numbers(self, f"[0, {most}]", field, where)
+        require_numbers(self, "[2, inf)", "segments", where)
+        require_numbers(self, "(0, inf)", "norm_eps", where)
+        require_numbers(self, "[0, 1)", "dropout attention_dropout classifier_dropout", where)
         if self.true_rows < self.vocab_size:
             raise UserError(
                 f"model {self.name}: table_rows={self.table_rows} < vocab_size={self.vocab_size}:"
                 " raise it"
             )
-        several_segments = isinstance(self.segments, int) and self.segments > 1
-        if self.segments is not None and not several_segments:
-            raise UserError(
-                f"model {self.name}: segments={self.segments!r} must be None, or at least 2"
-            )
-        for field in ("dropout", "attention_dropout", "classifier_dropout"):
-            rate = getattr(self, field)
-            if rate is not None and not 0.0 <= rate < 1.0:
-                raise UserError(f"model {self.name}: {field}={rate} must lie in [0, 1)")
         self._check_tasks()
         if self.dim % self.heads:
             raise UserError(

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import jax
 import jax.numpy as jnp
 
-from xlingjax.errors import UserError
+from xlingjax.errors import UserError, require_numbers
 
 Array = jax.Array
 
@@ -44,9 +44,8 @@ class Decoding:
                 f"decoding: temperature={self.temperature} draws tokens; set beams=1, not"
                 f" {self.beams}"
             )
-        options = (self.temperature, self.no_repeat_ngram, self.min_length, self.top_k)
-        if min(*options, *self.max_length) < 0:
-            raise UserError("decoding: no option may be negative but length_penalty")
+        counts = "temperature no_repeat_ngram min_length top_k max_length"
+        require_numbers(self, "[0, inf)", counts, "decoding: ")
 
     def longest(self, source_B: Array, columns: int) -> Array:
         """int32 [B]: the most tokens for sources of so many, within the columns there are; 0 for a

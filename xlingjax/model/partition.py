@@ -12,7 +12,7 @@ from typing import Any
 import jax
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
-from xlingjax.errors import UserError
+from xlingjax.errors import UserError, require_numbers
 
 AXES = ("data", "fsdp", "tensor")
 ROW_AXES = ("data", "fsdp")
@@ -35,6 +35,10 @@ class MeshConfig:
     data: int = -1
     fsdp: int = 1
     tensor: int = 1
+
+    def __post_init__(self):
+        sizes = {axis: getattr(self, axis) for axis in AXES if getattr(self, axis) != -1}
+        require_numbers(sizes, "[1, inf)", " ".join(AXES), "mesh: ")
 
 
 def first_device(mesh: Mesh | None) -> jax.Device:
@@ -65,11 +69,8 @@ def mesh_sizes(config: MeshConfig, devices: int, processes: int = 1) -> tuple[in
     at. Raises UserError as `make_mesh` does."""
     sizes = [config.data, config.fsdp, config.tensor]
     requested = " x ".join(f"{axis}={size}" for axis, size in zip(AXES, sizes, strict=True))
-    if any(size < 1 and size != -1 for size in sizes) or sizes.count(-1) > 1:
-        raise UserError(
-            f"mesh {requested}: sizes are positive, and at most one is -1 (take what the others"
-            " leave)"
-        )
+    if sizes.count(-1) > 1:
+        raise UserError(f"mesh {requested}: at most one size is -1 (take what the others leave)")
     if -1 in sizes:
         fixed = math.prod(size for size in sizes if size != -1)
         if devices % fixed:

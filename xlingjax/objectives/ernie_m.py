@@ -6,7 +6,7 @@ import dataclasses
 import jax
 import jax.numpy as jnp
 
-from xlingjax.errors import UserError
+from xlingjax.errors import require_choice
 from xlingjax.model.attention import AttentionSpec
 from xlingjax.model.config import ModelConfig
 from xlingjax.model.encoder import Encoder
@@ -54,8 +54,7 @@ class CAMLM(TokenObjective):
     reads = (*INPUTS, "sides", "is_mask", *SLOTS)
 
     def __post_init__(self):
-        if self.own_masks not in ("all", "self"):
-            raise UserError(f"{self.name}: OWN_MASKS={self.own_masks!r} is neither all nor self")
+        require_choice(self, ("all", "self"), "own_masks", f"{self.name}: ")
 
     @property
     def terms(self) -> tuple[str, str]:
@@ -126,12 +125,8 @@ class BTMLM(TokenObjective):
     )
 
     def __post_init__(self):
-        if self.decode not in ("argmax", "sample"):
-            raise UserError(
-                f"{self.name}: PSEUDO_DECODE={self.decode!r} is neither argmax nor sample"
-            )
-        if self.own_masks not in ("self", "all"):
-            raise UserError(f"{self.name}: PSEUDO_MASKS={self.own_masks!r} is neither self nor all")
+        require_choice(self, ("argmax", "sample"), "decode", f"{self.name}: ")
+        require_choice(self, ("self", "all"), "own_masks", f"{self.name}: ")
 
     @property
     def _first_stage(self) -> Mask:

@@ -6,7 +6,7 @@ import dataclasses
 import jax
 import jax.numpy as jnp
 
-from xlingjax.errors import UserError
+from xlingjax.errors import UserError, require_numbers
 from xlingjax.model.attention import AttentionSpec
 from xlingjax.model.config import ModelConfig
 from xlingjax.model.encoder import Encoder
@@ -47,10 +47,8 @@ class HardestNegative(Objective):
     whole_batch = True
 
     def __post_init__(self):
-        if self.scale <= 0:
-            raise UserError(f"{self.name}: SIMILARITY_SCALE={self.scale} must be above 0")
-        if self.layer is not None and self.layer < 0:
-            raise UserError(f"{self.name}: RETRIEVAL_LAYER={self.layer} must not be negative")
+        require_numbers(self, "(0, inf)", "scale", f"{self.name}: ")
+        require_numbers(self, "[0, inf)", "layer", f"{self.name}: ")
 
     @property
     def coefficients(self) -> dict[str, float]:

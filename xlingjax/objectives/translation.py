@@ -7,7 +7,7 @@ from typing import Any
 import jax.numpy as jnp
 
 from xlingjax.data.features import DECODER_FIELDS
-from xlingjax.errors import UserError
+from xlingjax.errors import UserError, require_numbers
 from xlingjax.model.attention import AttentionSpec
 from xlingjax.model.config import ModelConfig
 from xlingjax.model.encoder import Encoder
@@ -50,10 +50,8 @@ class Translation(TokenObjective):
     def __post_init__(self):
         # What is wrong with it is said now, not at the first step.
         Ramp.parse(self.factor)
-        if not 0 <= self.smoothing < 1:
-            raise UserError(
-                f"{self.name}: label smoothing {self.smoothing} must be at least 0 and below 1"
-            )
+        require_numbers(self, "[0, 1)", "smoothing", f"{self.name}: ")
+        require_numbers(self, "[0, inf)", "chunk", f"{self.name}: ")
 
     @property
     def coefficients(self) -> dict[str, float | Ramp]:

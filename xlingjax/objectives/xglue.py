@@ -6,7 +6,7 @@ import dataclasses
 import jax.numpy as jnp
 
 from xlingjax.data.features import DECODER_FIELDS
-from xlingjax.errors import UserError
+from xlingjax.errors import UserError, require_choice, require_numbers
 from xlingjax.model.encoder import Encoder
 from xlingjax.model.masks import Fields, Mask, bidirectional, first_side
 from xlingjax.model.ngram_decoder import NgramSeq2Seq, from_first
@@ -40,12 +40,12 @@ class XFNP(Translation):
 
     def __post_init__(self):
         super().__post_init__()
-        if self.skip not in SKIPS:
-            raise UserError(f"{self.name}: skip={self.skip!r} must be target, runs or none")
-        if not self.alphas or min(self.alphas) < 0 or not any(self.alphas):
+        require_choice(self, SKIPS, "skip", f"{self.name}: ")
+        require_numbers(self, "[0, inf)", "alphas", f"{self.name}: ")
+        if not any(self.alphas):
             raise UserError(
-                f"{self.name}: alphas {self.alphas} must not be negative, nor all 0; give one per"
-                " stream (XFNP_ALPHAS; STREAMS or GENERATION_STREAMS says how many)"
+                f"{self.name}: alphas={self.alphas} must not be all 0; give one per stream"
+                " (XFNP_ALPHAS; STREAMS or GENERATION_STREAMS says how many)"
             )
 
     @property

@@ -21,7 +21,7 @@ import numpy as np
 from xlingjax.data.targets import columns_where, following
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.data.vocabulary.word_pieces import UNSPACED, base_language
-from xlingjax.errors import UserError
+from xlingjax.errors import UserError, require_choice, require_numbers
 
 LONGEST_SPAN = 32
 """Longer spans are cut to it: at a mean of 10 one in ten million is."""
@@ -52,21 +52,10 @@ class Noise:
     unit: str = "pieces"
 
     def __post_init__(self):
-        if self.unit not in UNITS:
-            raise UserError(f"noise: unit={self.unit!r} is neither words nor pieces")
-        for name in ("infill", "drop", "mask"):
-            share = getattr(self, name)
-            if not 0 <= share < 1:
-                raise UserError(f"noise: {name}={share} must be at least 0 and below 1")
-        means = [self.poisson]
-        if isinstance(self.poisson, Mapping):
-            means = list(self.poisson.values())
-        means_fit = all(0 <= mean <= 10 for mean in means)
-        if not means_fit or self.shuffle < 0:
-            raise UserError(
-                f"noise: shuffle={self.shuffle} must not be negative, poisson={self.poisson} lie in"
-                " 0..10"
-            )
+        require_choice(self, UNITS, "unit", "noise: ")
+        require_numbers(self, "[0, 1)", "infill drop mask", "noise: ")
+        require_numbers(self, "[0, 10]", "poisson", "noise: ")
+        require_numbers(self, "[0, inf)", "shuffle", "noise: ")
 
     def mean_span(self, language: str) -> float:
         """Raises UserError for a language that `poisson` leaves out."""

@@ -10,8 +10,8 @@ import numpy as np
 
 from xlingjax.data.labelled.beside import require_parallel
 from xlingjax.data.labelled.task import Task
-from xlingjax.errors import UserError
-from xlingjax.preprocessors.finetuning import classification_rows, tagged_parts, tagged_rows
+from xlingjax.errors import UserError, require_choice, require_numbers
+from xlingjax.preprocessors.finetuning import PIECES, classification_rows, tagged_parts, tagged_rows
 from xlingjax.preprocessors.plug_in import paired_rows, paired_span_rows, paired_tagged_rows
 from xlingjax.preprocessors.span_qa import count_windows, span_rows
 
@@ -39,6 +39,12 @@ class Reading:
     """Of tags: words are tokenised one by one (XTREME, XGLUE)."""
     marks: str | None = None
     """Of tags: see `pieces_of_words`; None: the task's."""
+
+    def __post_init__(self):
+        require_numbers(self, "[1, 1048576]", "length stride max_question longest")
+        require_numbers(self, "[1, inf)", "beams")
+        require_numbers(self, "[0, inf)", "no_repeat_ngram")
+        require_choice(self, PIECES, "pieces")
 
 
 def task_rows(

@@ -20,7 +20,7 @@ from xlingjax.data.preprocessor import Preprocessor
 from xlingjax.data.rows import Rows, pair_rows, stream_rows
 from xlingjax.data.tokens import Records
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
-from xlingjax.errors import UserError
+from xlingjax.errors import UserError, require_choice, require_numbers
 
 Batch = dict[str, Any]
 
@@ -49,18 +49,16 @@ class Masking:
     validation: bool = False
 
     def __post_init__(self):
-        if not 0 < self.rate < 1:
-            raise UserError(f"the mask rate must be between 0 and 1, got {self.rate}")
+        require_numbers(self, "(0, 1)", "rate", "masking: ")
+        require_numbers(self, "[0, 1]", "mask random", "masking: ")
+        require_numbers(self, "[0, inf)", "subsampling", "masking: ")
+        require_choice(self, ("exact", "bernoulli"), "count", "masking: ")
+        require_choice(self, ("ordinary", "all"), "random_range", "masking: ")
         # Shares such as 0.7 and 0.3 may sum to a hair more than 1 in floating point.
-        if min(self.mask, self.random) < 0 or self.mask + self.random > 1 + 1e-9:
+        if self.mask + self.random > 1 + 1e-9:
             raise UserError(
-                f"mask and random shares must be in 0..1 and sum to at most 1, got {self.mask},"
-                f" {self.random}"
+                f"masking: mask={self.mask} and random={self.random} must sum to at most 1"
             )
-        if self.count not in ("exact", "bernoulli"):
-            raise UserError(f"mask count must be exact or bernoulli, got '{self.count}'")
-        if self.random_range not in ("ordinary", "all"):
-            raise UserError(f"random_range must be ordinary or all, got '{self.random_range}'")
         if self.count == "bernoulli" and self.subsampling:
             raise UserError(
                 "frequency subsampling draws an exact number of positions; set count='exact' or"

@@ -16,7 +16,7 @@ from typing import Any
 import jax
 import orbax.checkpoint as ocp
 
-from xlingjax.errors import UserError
+from xlingjax.errors import UserError, require_choice, require_numbers
 from xlingjax.runtime.files import is_of_system, write_json
 from xlingjax.runtime.machine import all_agree, barrier, first_line, is_primary
 from xlingjax.runtime.quiet import forget_abandoned_reads, forget_told_failures
@@ -46,14 +46,11 @@ class CheckpointConfig:
     best_mode: str = "min"
 
     def __post_init__(self):
-        if self.keep_last < 1:
-            raise UserError(f"checkpoint keep_last={self.keep_last} must be at least 1")
-        if self.keep_best < 0:
-            raise UserError(f"KEEP_BEST={self.keep_best} must not be negative")
+        require_numbers(self, "[1, inf)", "keep_last", "checkpoint: ")
+        require_numbers(self, "[0, inf)", "every keep_best", "checkpoint: ")
+        require_choice(self, ("min", "max"), "best_mode", "checkpoint: ")
         if self.keep_best and not self.best_metric:
             raise UserError(f"KEEP_BEST={self.keep_best} needs BEST_METRIC (EVALUATOR/NAME)")
-        if self.best_mode not in ("min", "max"):
-            raise UserError(f"BEST_MODE={self.best_mode!r} is neither min nor max")
 
     @property
     def metrics(self) -> tuple[str, ...]:

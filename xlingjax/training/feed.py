@@ -13,7 +13,7 @@ from jax.experimental import multihost_utils
 from xlingjax.data.blocks import BlockText
 from xlingjax.data.features import FIELDS, batch_hash
 from xlingjax.data.loader import Batches, BatchSource, OfText, to_global
-from xlingjax.errors import UserError
+from xlingjax.errors import UserError, require_numbers
 from xlingjax.model.encoder import Encoder
 from xlingjax.model.partition import batch_sharding, check_rows
 from xlingjax.objectives.base import Objective
@@ -39,6 +39,11 @@ class ObjectiveRun:
     objective: Objective
     source: Batches | Callable[[], BatchSource]
     weight: Weight = 1.0
+
+    def __post_init__(self):
+        require_numbers(self, "[0, inf)", "weight", f"{self.objective.name}: ")
+        chunk = {"chunk": getattr(self.objective, "chunk", 0)}
+        require_numbers(chunk, "[0, inf)", "chunk", f"{self.objective.name}: ")
 
     @property
     def batches(self) -> Batches:

@@ -19,7 +19,7 @@ import numpy as np
 import optax
 import optax.contrib
 
-from xlingjax.errors import UserError
+from xlingjax.errors import UserError, require_choice, require_numbers
 from xlingjax.model.params import flattened, path_name, path_names
 from xlingjax.training.stages import at, latest, starts
 
@@ -333,25 +333,12 @@ class OptimizerConfig:
 
     def __post_init__(self):
         self._check_name()
-        if self.schedule not in SCHEDULES:
-            raise UserError(
-                f"learning-rate schedule {self.schedule!r} is not one of {', '.join(SCHEDULES)}"
-            )
-        if self.learning_rate <= 0 or self.warmup_steps < 0:
-            raise UserError(
-                f"optimizer: learning_rate={self.learning_rate} must be > 0,"
-                f" warmup_steps={self.warmup_steps} >= 0"
-            )
-        if self.warmup_share is not None and not 0 <= self.warmup_share < 1:
-            raise UserError(
-                f"optimizer: warmup_share={self.warmup_share} is a share of the steps, from 0 to"
-                " below 1 (WARMUP_SHARE=0.1)"
-            )
-        if not 0 < self.layer_decay <= 1:
-            raise UserError(
-                f"optimizer: layer_decay={self.layer_decay} must be > 0 and at most 1"
-                " (LAYER_DECAY=0.8)"
-            )
+        require_choice(self, SCHEDULES, "schedule", "optimizer: ")
+        require_numbers(self, "(0, inf)", "learning_rate", "optimizer: ")
+        counts = "warmup_steps warmup_from eps weight_decay clip_norm skip_norm loss_scale"
+        require_numbers(self, "[0, inf)", counts, "optimizer: ")
+        require_numbers(self, "[0, 1)", "warmup_share b1 b2", "optimizer: ")
+        require_numbers(self, "(0, 1]", "layer_decay", "optimizer: ")
 
     def _check_name(self) -> None:
         if self.name in NAMES:

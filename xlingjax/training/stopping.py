@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from xlingjax.errors import UserError
+from xlingjax.errors import UserError, require_choice, require_numbers
 from xlingjax.runtime.machine import primary_says
 from xlingjax.runtime.records import read_lines
 from xlingjax.training.evaluator import Evaluator
@@ -31,8 +31,8 @@ class StoppingConfig:
     def __post_init__(self):
         # A recipe may write None for "no early stopping".
         patience = self.patience or 0
-        if patience < 0:
-            raise UserError(f"PATIENCE={patience} must not be negative")
+        require_numbers(self, "[0, inf)", "patience", "stopping: ")
+        require_choice(self, ("min", "max"), "mode", "stopping: ")
         if not patience:
             return
         names = self.metric.replace(",", " ").split()
@@ -42,8 +42,6 @@ class StoppingConfig:
                 f" BEST_METRIC) names {len(names)}: set STOP_METRIC=EVALUATOR/NAME"
             )
         object.__setattr__(self, "metric", names[0])
-        if self.mode not in ("min", "max"):
-            raise UserError(f"STOP_MODE={self.mode!r} is neither min nor max")
 
 
 class Stopping:

@@ -13,7 +13,7 @@ from xlingjax.config.shared_training import require_one_training
 from xlingjax.data.labelled.task import find, part_of
 from xlingjax.data.labelled.tfds import located
 from xlingjax.data.text.sources import split_list
-from xlingjax.errors import UserError
+from xlingjax.errors import UserError, require_numbers
 from xlingjax.evaluation.task.tested import chosen_languages, require_tested
 from xlingjax.training.run_record import run_and_checkpoint
 from xlingjax.workflows.cell import (
@@ -244,6 +244,7 @@ def _lengths(
 ) -> dict[str, Any]:
     """{macro: value}: how many steps, how often it is measured and saved, and how often each of
     several tasks has its turn."""
+    require_numbers(bound, "(0, inf)", "BATCH EPOCHS EVALUATIONS")
     batch = bound["BATCH"]
     # Not rounded: a set of a few batches would train for too long or too short.
     epoch = sum(count.rows for count in counts.values()) / batch

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from xlingjax.config.macros import REQUIRED, macros_of
+from xlingjax.config.gin_files import REQUIRED, macros_of
 from xlingjax.errors import UserError
 from xlingjax.runtime.accelerators import ACCELERATORS, Machine, machine_named
 from xlingjax.runtime.compilers import environment

@@ -14,7 +14,7 @@ from typing import Any
 
 from jax.sharding import AbstractMesh
 
-from xlingjax.config.macros import macros_of
+from xlingjax.config.gin_files import macros_of
 from xlingjax.config.recipe import Recipe, read_recipe
 from xlingjax.errors import UserError
 from xlingjax.model import flash

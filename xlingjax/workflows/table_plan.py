@@ -11,8 +11,8 @@ from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
 
+from xlingjax.config.gin_files import gin_values
 from xlingjax.config.recipe import FOREIGN, Recipe, read_recipe
-from xlingjax.config.statements import gin_values
 from xlingjax.convert.import_model import imported
 from xlingjax.data.labelled.task import languages_present
 from xlingjax.data.text.sources import find_negatives, find_pairs, find_text, split_list
