@@ -31,7 +31,7 @@ import sys
 import jax
 import numpy as np
 
-from xlingjax.workflows.adapt import compared, table
+from xlingjax.workflows.adapt.before_after import compared, table
 from xlingjax.report.run import read_run
 from xlingjax.inference.run import open_run
 

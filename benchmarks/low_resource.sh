@@ -14,7 +14,7 @@ share=0.05
 [ -f "$out/vocab/vocab.model" ] ||
   "$xlingjax" vocab --mono "$mono/$target/*.txt" "$mono/$first/*.txt" "$mono/$second/*.txt" --size 8000 --model_type bpe --output "$out/vocab"
 [ -f "$out/heldout/text/$target.txt" ] ||
-  "$python" -c 'import sys, pathlib; from xlingjax.workflows.adapt import write_heldout
+  "$python" -c 'import sys, pathlib; from xlingjax.workflows.adapt.held_out import write_heldout
 write_heldout([sys.argv[1]], (), {"text": float(sys.argv[2])}, pathlib.Path(sys.argv[3]))' "$mono/$target/*.txt" "$share" "$out/heldout"
 for helpers in "" "$first" "$second" "$first $second"; do
   languages=($target $helpers)

@@ -74,7 +74,7 @@ def test_it_has_every_file_of_the_package_and_no_other(wheel):
                 wanted.add(f"{within}/{path.relative_to(ROOT / folder).as_posix()}")
     names = zipfile.ZipFile(wheel).namelist()
     assert {name for name in names if ".dist-info/" not in name} == wanted
-    assert {"xlingjax/gin/objectives/mlm.gin", "xlingjax/report/report.css"} < wanted
+    assert {"xlingjax/gin/objectives/mlm.gin", "xlingjax/report/templates/report.css"} < wanted
     assert wheel.name == f"xlingjax-{xlingjax.__version__}-py3-none-any.whl"
 
 

@@ -11,7 +11,7 @@ from xlingjax.errors import UserError
 from xlingjax.runtime.lock import alone_at, alone_in
 from xlingjax.training.workdir import whole
 from xlingjax.workflows import bakeoff
-from xlingjax.workflows.adapt import adapt
+from xlingjax.workflows.adapt.run import adapt
 from xlingjax.workflows.files.translate import Partial
 
 HERE = f"is in use: process {os.getpid()} on "

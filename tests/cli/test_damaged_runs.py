@@ -56,7 +56,7 @@ def whole(tmp_path_factory):
         with ocp.Checkpointer(handler, temporary_path_class=HashedPath) as writer:
             writer.save(run / "checkpoints/40" / item, args=args)
     (run / "best.json").write_text('{"perplexity/mean": {"step": 40, "value": 1.5}}')
-    (run / "rows.html").write_text("<p>rows</p>")
+    (run / "rows.json").write_text("[]")
     return run
 
 
@@ -207,7 +207,7 @@ def by_verb(name, run, root):
     "name, content, line",
     [
         ("log.txt", b"2026-01-02 10:00:00 a\n\xff\n", "log.txt line 2: not UTF-8; shown with"),
-        ("rows.html", b"<p>\xff</p>", "rows.html line 1: not UTF-8; shown with"),
+        ("rows.json", b"[\xff]", "rows.json line 1: not UTF-8; what the objectives read"),
         ("config.gin", b"A = 1\nB = '\xff'\n", "config.gin line 2: not UTF-8; shown with"),
         ("metrics.jsonl", b"[1]\n", "metrics.jsonl line 1: it is no table; left out"),
         ("metrics.jsonl", b"\xff\n", "metrics.jsonl line 1: not UTF-8; left out"),

@@ -9,7 +9,7 @@ from tests.helpers.records import pair_records, text_records
 from xlingjax.data.holdout import BLOCK, held_out, held_out_of
 from xlingjax.data.text.sources import find_pairs, find_text
 from xlingjax.errors import UserError
-from xlingjax.workflows.adapt_held_out import write_heldout
+from xlingjax.workflows.adapt.held_out import write_heldout
 
 pytestmark = pytest.mark.usefixtures("own_cache")
 

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from xlingjax.report import drawing, intervals, plots
+from xlingjax.report import drawing, intervals
 
 
 def roots(share, count):
@@ -44,9 +44,3 @@ def test_a_picture_takes_the_pages_ink_and_keeps_its_size():
     # 3.4 inches of 72 points.
     assert 'style="width:244.8pt"' in source and source.count("<figure") == 1
     assert 'aria-label="a cat: ' in source
-
-
-def test_a_long_title_has_two_lines():
-    assert plots._title("mlm", "training accuracy (%)") == "MLM: training accuracy (%)"
-    long = plots._title("hardest_negative", "training accuracy (%)")
-    assert long == "HARDEST_NEGATIVE:\ntraining accuracy (%)"

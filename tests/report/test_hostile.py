@@ -13,8 +13,8 @@ from xlingjax.data.loader import Peekable, array_source
 from xlingjax.objectives.xlm import MLM
 from xlingjax.report import html
 from xlingjax.report.build import build_report
-from xlingjax.report.inspector import first_rows
-from xlingjax.report.run import read_run
+from xlingjax.report.rows import first_rows
+from xlingjax.runtime.files import write_json
 from xlingjax.workflows import scorecard_page
 
 PAYLOADS = ('"><img src=x onerror=alert(1)>', "<script>alert(1)</script>", "' onload='x")
@@ -93,29 +93,10 @@ def test_score_cards(tmp_path):
 def test_anchors_and_parts_are_escaped():
     for payload in PAYLOADS:
         body = html.section(payload, payload, html.note(payload), html.details(payload, payload))
-        body += html.table([payload], [[payload]]) + html.tiles([(payload, payload, [payload])])
-        body += html.figure("<svg></svg>", payload)
+        body += html.table([payload], [[payload]]) + html.heat([payload], [(payload, [1.0])])
+        body += html.part("parts", "tiles", [(payload, payload, [payload])])
+        body += html.part("parts", "figures", [("<svg></svg>", payload)])
         assert payload in Tags(html.page(payload, body)).text
-
-
-@pytest.mark.parametrize(
-    "rows",
-    [
-        "<h3>x</h3><script>alert(1)</script>",
-        "<p><IMG src=x onerror=alert(1)>",
-        "<svg/onload=alert(1)>",
-        '<a href="javascript:alert(1)">x</a>',
-        '<a href="https://example.org">x</a>',
-        '<meta http-equiv="refresh" content="0">',
-        "<iframe srcdoc=x>",
-    ],
-)
-def test_rows_of_another_page_are_left_out(tmp_path, rows, capsys):
-    run = fake_run.write_run(tmp_path / "run")
-    (run / "rows.html").write_text(rows)
-    assert read_run(run).rows == ""
-    said = "runs or is fetched, which no run writes; left out"
-    assert f"warning: {run}/rows.html has something in it that {said}" in capsys.readouterr().err
 
 
 def test_an_early_stop_in_other_words_is_left_out(tmp_path, capsys):
@@ -127,12 +108,43 @@ def test_an_early_stop_in_other_words_is_left_out(tmp_path, capsys):
     assert "report: early stop: left out" in capsys.readouterr().err
 
 
-def test_our_own_rows_are_shown(tmp_path):
+def rows_of_a_run():
     languages = [code + PAYLOADS[0] for code in toy.LANGUAGES]
     source = Peekable(array_source([masked_batch()], languages=languages))
-    rows = first_rows({"mlm": (MLM(), source)}, toy.ToyVocabulary())
-    rows += html.note("one = two, online = 1")
+    return first_rows({"mlm": (MLM(), source)}, toy.ToyVocabulary())
+
+
+def test_rows_are_shown_whatever_they_say(tmp_path):
     run = fake_run.write_run(tmp_path / "run")
-    (run / "rows.html").write_text(rows)
-    assert read_run(run).rows == rows and "<image" in rows
-    assert languages[0] in Tags(rows).text
+    payload = "".join(PAYLOADS)
+    rows = rows_of_a_run()
+    write_json(run / "rows.json", hostile(rows, payload) + rows)
+    # Hexadecimal, in which no payload is.
+    saved = json.loads((run / "rows.json").read_text())
+    saved[0]["masks"] = rows[0]["masks"]
+    saved[0]["title"] = "MLM" + payload
+    write_json(run / "rows.json", saved)
+    page = build_report(run).read_text()
+    part = page[page.index('id="rows"') :]
+    part = part[: part.index("</section>")]
+    shown = Tags(part).text
+    assert "MLM" + payload in shown and toy.LANGUAGES[0] + PAYLOADS[0] in shown
+    assert part.count("<svg") == 2
+
+
+@pytest.mark.parametrize(
+    "change", [{"masks": [{"use": "x", "rows": ["zz"]}]}, {"examples": [[3]]}, {"marks": 3}]
+)
+def test_rows_of_another_shape_are_left_out(tmp_path, change, capsys):
+    run = fake_run.write_run(tmp_path / "run")
+    write_json(run / "rows.json", [rows_of_a_run()[0] | change])
+    assert 'id="rows"' not in build_report(run).read_text()
+    assert "warning: report: What the objectives read: left out" in capsys.readouterr().err
+
+
+def test_rows_that_cannot_be_read_are_a_line(tmp_path, capsys):
+    run = fake_run.write_run(tmp_path / "run")
+    (run / "rows.json").write_text("<script>alert(1)</script>")
+    assert "alert" not in build_report(run).read_text()
+    error = capsys.readouterr().err
+    assert f"warning: {run}/rows.json: not valid JSON" in error and error.count("\n") == 1

@@ -10,6 +10,8 @@ from tests.workflows import test_scorecard
 from xlingjax.data.loader import Peekable, array_source
 from xlingjax.report import inspector
 from xlingjax.report.build import build_report
+from xlingjax.report.rows import first_rows
+from xlingjax.runtime.files import write_json
 from xlingjax.workflows import bakeoff_page, scorecard_page
 
 WIDTHS = (390, 1280)
@@ -34,7 +36,7 @@ def pages(tmp_path):
     record = json.loads((run / "run.json").read_text())
     record["model"] |= {"vocab_size": 250_002}
     (run / "run.json").write_text(json.dumps(record))
-    (run / "rows.html").write_text(inspector.first_rows(objectives, vocabulary))
+    write_json(run / "rows.json", first_rows(objectives, vocabulary))
     other = fake_run.write_run(tmp_path / "other", objectives=("mlm",), level=0.2)
     tuned = [
         fake_run.write_finetuned(tmp_path / "nli"),

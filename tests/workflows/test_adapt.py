@@ -1,7 +1,6 @@
 """`xlingjax adapt`: from a Hugging Face folder and files of text to a Hugging Face folder, and what
 it decides on the way."""
 
-import dataclasses
 import json
 import os
 import re
@@ -15,10 +14,10 @@ from xlingjax.convert import import_model
 from xlingjax.data.check import Findings
 from xlingjax.data.holdout import held_out
 from xlingjax.errors import UserError
-from xlingjax.workflows.adapt_held_out import heldout_shares, say_unmeasured, write_heldout
-from xlingjax.workflows.adapt_prepare import first_model
-from xlingjax.workflows.adapt_request import Request, absolute
-from xlingjax.workflows.adapt_trial import steps_of, steps_within
+from xlingjax.workflows.adapt.held_out import heldout_shares, say_unmeasured, write_heldout
+from xlingjax.workflows.adapt.prepare import EVALUATIONS, first_model
+from xlingjax.workflows.adapt.request import Request, absolute
+from xlingjax.workflows.adapt.trial import steps_within
 
 torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
 from tests.helpers import small_xlmr  # noqa: E402 - needs transformers
@@ -60,15 +59,16 @@ def place(tmp_path_factory):
     return folder
 
 
+SMALL = ["--batch", "8", "--length", "32"]
+
+
+def words(*parts):
+    return ["adapt", *map(str, parts)]
+
+
 def adapt(place, *more):
-    given = [
-        str(place / "hf"),
-        "--to",
-        str(place / "out"),
-        "--parallel",
-        str(place / "de-en.*"),
-    ]
-    return main(["adapt", *given, "--steps", "4", "--batch", "8", "--length", "32", *more])
+    given = [place / "hf", "--to", place / "out", "--parallel", place / "de-en.*"]
+    return main(words(*given, "--steps", 4, *SMALL, *more))
 
 
 @pytest.fixture(scope="module")
@@ -256,16 +256,10 @@ def test_the_saved_recipe_gives_the_same_weights(adapted, tmp_path):
     ],
 )
 def test_what_cannot_be_meant_is_refused(more, message, place, tmp_path, capsys):
-    given = [
-        str(place / "hf"),
-        "--to",
-        str(tmp_path / "out"),
-        "--mono",
-        f"de={place / 'de-en.de'}",
-    ]
-    assert main(["adapt", *given, "--steps", "4", *more]) == 2
+    given = words(place / "hf", "--to", tmp_path / "out", "--mono", f"de={place / 'de-en.de'}")
+    assert main([*given, "--steps", "4", *more]) == 2
     assert message in capsys.readouterr().err and not (tmp_path / "out" / "start").exists()
-    assert main(["adapt", *given, "--steps", "4", "--objectives", "tlm"]) == 2
+    assert main([*given, "--steps", "4", "--objectives", "tlm"]) == 2
     assert "--objectives tlm needs pairs: give --parallel" in capsys.readouterr().err
 
 
@@ -280,16 +274,8 @@ def test_pairs_that_cannot_be_the_text_too_need_text(
     parallel, message, place, tmp_path, capsys, monkeypatch
 ):
     monkeypatch.chdir(place)
-    given = [
-        str(place / "hf"),
-        "--to",
-        str(tmp_path / "out"),
-        "--parallel",
-        parallel,
-        "--steps",
-        "4",
-    ]
-    assert main(["adapt", *given]) == 2
+    given = words(place / "hf", "--to", tmp_path / "out", "--parallel", parallel, "--steps", 4)
+    assert main(given) == 2
     assert message in capsys.readouterr().err and not (tmp_path / "out" / "start").exists()
 
 
@@ -354,33 +340,24 @@ def test_short_files_are_measured_together_and_too_few_lines_are_said(tmp_path, 
 
 @pytest.mark.long
 def test_hours_are_measured_by_a_trial(adapted, place, tmp_path, capsys):
-    given = [
-        "--to",
-        str(tmp_path / "out"),
-        "--mono",
-        str(place / "de-en.de"),
-        "--batch",
-        "8",
-        "--length",
-        "32",
-    ]
-    more = ["--unverified", "--gin.DTYPE=bfloat16", "--gin.WARMUP_STEPS=2"]
-    assert main(["adapt", str(adapted / "start"), *given, "--hours", "0.00001", *more]) == 2
+    given = words(adapted / "start", "--to", tmp_path / "out", "--mono", place / "de-en.de")
+    more = [*SMALL, "--unverified", "--gin.DTYPE=bfloat16", "--gin.WARMUP_STEPS=2"]
+    assert main([*given, "--hours", "0.00001", *more]) == 2
     assert "--hours 1e-05 is too little" in capsys.readouterr().err
+    assert main([*given, "--hours", "0.01", *more]) == 0
+    assert "measured in a trial" in capsys.readouterr().out
+    record = json.loads((tmp_path / "out" / "adapted.json").read_text())
+    steps = steps_within(0.01, record["speed"], EVALUATIONS)
+    assert record["settings"]["TRAIN_STEPS"] == steps
+    assert json.loads((tmp_path / "out" / "run" / "result.json").read_text())["steps"] == steps
 
 
 @pytest.mark.long
 def test_rows_longer_than_the_models_positions_are_refused_before_the_text_is_read(
     adapted, place, tmp_path, capsys
 ):
-    given = [
-        str(place / "out" / "start"),
-        "--to",
-        str(tmp_path / "out"),
-        "--mono",
-        str(place / "de-en.de"),
-    ]
-    assert main(["adapt", *given, "--steps", "4"]) == 2
+    given = words(adapted / "start", "--to", tmp_path / "out", "--mono", place / "de-en.de")
+    assert main([*given, "--steps", "4"]) == 2
     assert "--length 128: the model has 68 positions" in (said := capsys.readouterr()).err
     assert "sentences" not in said.out
 
@@ -400,57 +377,33 @@ def test_heldout_pairs_keep_line_beside_line(tmp_path):
     assert written["fr-en.fr"] == len(kept)
 
 
+def request(**changed):
+    given = {"source": "", "mono": ("a",), "parallel": ("b",), "objectives": ("mlm",)}
+    given |= {"hours": None, "steps": 1, "batch": 1, "length": 1, "gold": None}
+    return Request(**given | {"files": (), "overrides": ()} | changed)
+
+
 def test_each_kind_of_text_has_its_share_unless_they_are_the_same_files():
     rows = {"text": [{"sentences": 2500}, {"sentences": 10**6}], "pairs": [{"sentences": 10**5}]}
-    request = dict(
-        source="",
-        mono=("a",),
-        parallel=("b",),
-        objectives=("mlm",),
-        hours=None,
-        steps=1,
-        batch=1,
-        length=1,
-        gold=None,
-        files=(),
-        overrides=(),
-    )
     found = Findings(tables=rows)
-    assert heldout_shares(found, Request(**request)) == {"text": 200 / 2500, "pairs": 200 / 10**5}
-    assert heldout_shares(found, Request(**{**request, "mono": ()})) == {
-        "text": 200 / 2500,
-        "pairs": 200 / 2500,
-    }
+    assert heldout_shares(found, request()) == {"text": 200 / 2500, "pairs": 200 / 10**5}
+    assert heldout_shares(found, request(mono=())) == {"text": 200 / 2500, "pairs": 200 / 2500}
 
 
 OFFERED = ("mlm", "tlm", "camlm", "btmlm", "clwr", "clpc", "veco")
 
 
 def test_what_an_objective_reads_and_adds_is_what_it_declares():
-    request = Request(
-        source="",
-        mono=("a",),
-        parallel=("b",),
-        objectives=OFFERED,
-        hours=None,
-        steps=1,
-        batch=1,
-        length=1,
-        gold=None,
-        files=(),
-        overrides=(),
-    )
-    assert {*OFFERED} <= {*request.known}
-    assert request.names == [*OFFERED[:-1], "veco_text", "veco"]
-    adding = [name for name in OFFERED if request.adds(name)]
+    all_of_them = request(objectives=OFFERED)
+    assert {*OFFERED} <= {*all_of_them.known}
+    assert all_of_them.names == [*OFFERED[:-1], "veco_text", "veco"]
+    adding = [name for name in OFFERED if all_of_them.adds(name)]
     assert adding == ["clwr", "clpc", "veco"]
-    of_text = [name for name in request.names if request.text_of(name) == "text"]
+    of_text = [name for name in all_of_them.names if all_of_them.text_of(name) == "text"]
     assert of_text == ["mlm", "btmlm", "veco_text"]
-    assert steps_of("text", request, 80) == 30 and steps_of("pairs", request, 80) == 50
-    without_pairs = dataclasses.asdict(request) | {"parallel": ()}
     for name in OFFERED[1:]:
         with pytest.raises(UserError, match=f"--objectives {name} needs pairs"):
-            Request(**without_pairs | {"objectives": (name,)})
+            request(parallel=(), objectives=(name,))
 
 
 def test_patterns_are_made_absolute_with_their_codes(monkeypatch, tmp_path):
@@ -461,12 +414,3 @@ def test_patterns_are_made_absolute_with_their_codes(monkeypatch, tmp_path):
         ("zh-Hant=~/t", "zh-Hant=/home/x/t"), ("~/t", "/home/x/t"),
     ):  # fmt: skip
         assert absolute(pattern) == wanted
-
-
-def test_hours_become_steps():
-    speed = {"seconds_per_evaluation": 20.0, "seconds_to_compile": 60.0, "seconds_per_step": 0.5}
-    assert steps_within(0.1, speed) == (360 - 100 - 60) / 0.5
-    with pytest.raises(
-        UserError, match="--hours 0.04 is too little: 5 evaluations take 100 s, compiling 60 s"
-    ):
-        steps_within(0.04, speed)

@@ -6,9 +6,8 @@ import pytest
 
 from xlingjax.errors import UserError
 from xlingjax.report.run import Run
-from xlingjax.workflows import adapt as verb
-from xlingjax.workflows.adapt_request import Request
-from xlingjax.workflows.before_after import (
+from xlingjax.workflows.adapt import run as verb
+from xlingjax.workflows.adapt.before_after import (
     CENTRED,
     HIDDEN,
     RETRIEVAL,
@@ -19,6 +18,7 @@ from xlingjax.workflows.before_after import (
     table,
     worse,
 )
+from xlingjax.workflows.adapt.request import Request
 
 GOOD = {
     "perplexity": 50.0,
@@ -115,7 +115,8 @@ def adapting(tmp_path, monkeypatch):
         measured = {"start": run(tmp_path), "run": after}
         monkeypatch.setattr(verb, "read_run", lambda folder: measured[folder.name])
         request = Request("hf", ("a",), (), ("mlm",), None, 1, 1, 1, None, (), ())
-        assert verb.adapt(request, str(tmp_path / "out"), None, **options) == 0
+        export = verb.Export(**options)
+        assert verb.adapt(request, str(tmp_path / "out"), None, export) == 0
         done = list(exports)
         exports.clear()
         return done

@@ -8,9 +8,9 @@ from tests.helpers import small_corpus
 from xlingjax.cli import main
 from xlingjax.errors import UserError
 from xlingjax.runtime.machine import RuntimeConfig
-from xlingjax.workflows import studied_settings, time_budget
-from xlingjax.workflows.adapt_trial import steps_within
-from xlingjax.workflows.time_budget import scaled, within_hours
+from xlingjax.workflows.adapt import time_budget
+from xlingjax.workflows.adapt.time_budget import FEWER_NEGATIVES, suited, within_hours
+from xlingjax.workflows.adapt.trial import scaled, steps_within
 
 SPEED = {"seconds_per_step": 0.1, "seconds_to_compile": 10.0, "seconds_per_evaluation": 10.0}
 
@@ -42,11 +42,10 @@ def test_what_counts_steps_grows_with_them():
 @pytest.mark.parametrize(
     "record, message",
     [
-        ('{"hours": 2, "macros": {}, "settings": []}', "was begun with --hours 2: give the same"),
-        ('{"hours": 1}', r"hours.json is damaged: delete it, leave --hours out"),
-        ("[1", r"hours.json is damaged"),
-        ('{"hours": 1, "macros": {}, "settings": "abc"}', r"hours.json is damaged"),
-        ('{"hours": 1, "macros": {}, "settings": [5]}', r"hours.json is damaged"),
+        ('{"hours": 2, "macros": {}, "settings": []}', "with --hours 2: give the same"),
+        ('{"hours": 1}', r"hours.json: macros is missing; delete it, leave --hours out"),
+        ("[1", r"hours.json: not valid JSON"),
+        ('{"hours": 1, "macros": {}, "settings": [5]}', r"settings\[0\] is 5; delete it"),
         (None, "was begun without --hours: leave it out to go on"),
     ],
 )
@@ -76,8 +75,8 @@ def test_two_lengths_are_one_too_many(tmp_path):
 @pytest.mark.parametrize(
     ("pairs", "given", "chosen"),
     [
-        (30, (), studied_settings.FEWER_NEGATIVES),
-        (30, ("TLM_WEIGHT=3.0",), studied_settings.FEWER_NEGATIVES),
+        (30, (), FEWER_NEGATIVES),
+        (30, ("TLM_WEIGHT=3.0",), FEWER_NEGATIVES),
         (40, (), ()),
         (30, ("RETRIEVAL_BATCH=64",), ()),
         (30, ("hardest_negative.batch=64",), ()),
@@ -93,19 +92,10 @@ def test_the_batch_is_that_of_the_study(tmp_path, monkeypatch, capsys, pairs, gi
     for name, count in (("de-en", 50), ("b.fr-en", pairs // 2), ("fr-en", pairs // 2)):
         for language in name[-5:].split("-"):
             (text / f"{name}.{language}").write_text("ein Satz\n" * count)
-    monkeypatch.setattr(studied_settings, "FEW_PAIRS", 40)
     monkeypatch.setattr(time_budget, "FEW_PAIRS", 40)
-    tried = []
-
-    def trial(files, overrides, workdir, hours, machine):
-        tried.append(tuple(overrides[len(before) :]))
-        return {"macros": {"TRAIN_STEPS": 7}}
-
-    monkeypatch.setattr(time_budget, "_tried", trial)
     before = [f"PARALLEL='{text}/*'", f"MONO='{text}/*'", f"VOCABULARY='{tmp_path}/vocab'", *given]
     capsys.readouterr()
-    record = time_budget._chosen(["own_text"], before, tmp_path, 1.0, RuntimeConfig())
-    assert tried == [chosen] and record["settings"] == chosen
+    assert suited(["own_text"], before) == chosen
     assert ("fewer than 40 pairs" in capsys.readouterr().out) == bool(chosen)
 
 

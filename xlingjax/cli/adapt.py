@@ -58,8 +58,8 @@ def run(args: Namespace) -> int:
     from xlingjax.config.gin_files import find_gin, gin_values
     from xlingjax.data.text.sources import split_list
     from xlingjax.runtime.machine import start
-    from xlingjax.workflows.adapt import adapt
-    from xlingjax.workflows.adapt_request import Request
+    from xlingjax.workflows.adapt.request import Request
+    from xlingjax.workflows.adapt.run import Export, adapt
 
     # The recipe that is written includes them by path, so names of recipes are looked up here.
     files = tuple(str(find_gin(file) or file) for file in args.gin_file)
@@ -79,16 +79,8 @@ def run(args: Namespace) -> int:
     machine = machine_of(args)
     # Before the model is opened: JAX settles on a platform when it is first used.
     start(machine)
-    return adapt(
-        request,
-        args.output,
-        machine,
-        not args.unverified,
-        args.language,
-        args.license,
-        args.base,
-        args.keep_worse,
-    )
+    export = Export(args.unverified, args.language, args.license, args.base, args.keep_worse)
+    return adapt(request, args.output, machine, export)
 
 
 VERB = Verb(

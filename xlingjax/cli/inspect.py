@@ -56,7 +56,7 @@ def run(args: Namespace) -> int:
     )
     from xlingjax.config.recipe import read_recipe
     from xlingjax.report.inspector import inspect
-    from xlingjax.report.negatives import read
+    from xlingjax.report.rows import read_negatives
     from xlingjax.runtime.machine import start
     from xlingjax.workflows.launch import planned_course, stages_of, too_late
 
@@ -65,7 +65,7 @@ def run(args: Namespace) -> int:
     start(machine_of(args))
     for message in too_late(recipe):
         print(f"warning: {message}")
-    tables = read(recipe.corpus.negatives)
+    tables = read_negatives(recipe.corpus.negatives)
     objectives: dict[str, tuple[Any, Any]] = {}
     # Those that are open are closed even where the next one cannot be opened.
     try:

@@ -32,7 +32,7 @@ def run(args: Namespace) -> int:
     machine = machine_of(args)
     overrides = [*args.overrides]
     if args.hours is not None:
-        from xlingjax.workflows.time_budget import within_hours
+        from xlingjax.workflows.adapt.time_budget import within_hours
 
         overrides += within_hours(args.gin_file, overrides, args.workdir, args.hours, machine)
     return launch(read_recipe(args.gin_file, overrides), args.workdir, "pretrain", machine)

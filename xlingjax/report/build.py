@@ -1,31 +1,37 @@
-"""The report of a run: report.html, one self-contained page, and report.json, its figures."""
+"""The report of a run: report.html, one self-contained page, and report.json, its figures.
 
-from collections.abc import Callable, Mapping, Sequence
+Each section is a function here, which gives values, and a macro of its name in
+templates/sections.html.j2, which gives HTML.
+"""
+
+import json
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from jinja2 import TemplateError
+
 from xlingjax.errors import UserError
-from xlingjax.report import (
-    attention,
-    examples,
-    generated,
-    headline,
-    html,
-    negatives,
-    pseudo_perplexity,
-    schedule,
-    sections,
-)
+from xlingjax.evaluation.alignment import METHODS
+from xlingjax.report import drawing, html, intervals, pictures, rows, schedule, summary
 from xlingjax.report.pictures import save_pictures
 from xlingjax.report.run import Run, read_run, warn
-from xlingjax.report.summary import summarise
 from xlingjax.runtime.files import write_json, write_text
 from xlingjax.runtime.machine import first_line
+from xlingjax.training.stages import stage_of
 
-_MISSHAPEN = (KeyError, TypeError, ValueError, AttributeError, IndexError, ArithmeticError)
-BEFORE = (
-    "The run had not logged a step when this page was written; `xlingjax report` writes it anew."
+_MISSHAPEN = (
+    KeyError,
+    TypeError,
+    ValueError,
+    AttributeError,
+    IndexError,
+    ArithmeticError,
+    TemplateError,
 )
+Runs = Mapping[str, Run]
+"""The run of the report first, then those beside it."""
 
 
 def build_report(
@@ -50,22 +56,19 @@ def build_report(
         finetuned = [finetuned]
     # All folders are read before anything is written: a wrong name leaves the old page.
     tuned = [read_run(path) for path in finetuned]
-    folder = main.path
-    if output:
-        folder = Path(output)
+    folder = Path(output or main.path)
+    name = "this run" if main.path.name in others else main.path.name
+    runs = {name: main} | others
     # Once, for the page and for report.json.
-    summary: dict[str, Any] = _of_any_shape(
-        main, "figures", lambda: summarise(main, others, tuned), {}
-    )
+    values = _of_any_shape(main, "figures", lambda: summary.summarise(main, others, tuned), {})
     try:
         folder.mkdir(parents=True, exist_ok=True)
         page = folder / "report.html"
         # Each whole or not at all: a run writes its page while someone reads it.
-        write_text(page, render(main, others, tuned, summary))
-        write_json(folder / "report.json", figures(main, others, tuned, summary))
+        write_text(page, render(runs, tuned, values))
+        write_json(folder / "report.json", figures(main, others, tuned, values))
         if pictures:
-            runs = {_name(main, others): main} | others
-            save_pictures(runs, Path(pictures), {"bleu": generated.curves(runs)})
+            save_pictures(runs, Path(pictures))
     except OSError as error:
         # The file at fault, which may be a picture in another folder.
         place = error.filename or folder
@@ -76,99 +79,96 @@ def build_report(
 
 
 def figures(
-    run: Run, others: Mapping[str, Run], tuned: Sequence[Run], summary: Mapping[str, Any]
+    run: Run, others: Runs, tuned: Sequence[Run], values: Mapping[str, Any]
 ) -> dict[str, Any]:
     """What report.json holds: the summary, and the latest values of every evaluation of every run
     shown."""
 
     def latest(run: Run) -> dict[str, Any]:
         # The lines are in the order of steps, so a later one takes the place of an earlier one.
-        evaluations = {}
-        for line in run.evaluations:
-            evaluations[line["name"]] = {"step": line["step"]} | line["values"]
-        return evaluations
+        return {line["name"]: {"step": line["step"]} | line["values"] for line in run.evaluations}
 
     compared = {}
     for name, other in others.items():
         # Names of folders and no paths: the report is read on other machines.
         compared[name] = {"run": other.path.name, "evaluations": latest(other)}
     return {
-        "summary": dict(summary),
+        "summary": dict(values),
         "run": run.path.name,
         "languages": run.languages,
         "evaluations": latest(run),
         "compare": compared,
         "finetuned": {one.path.name: latest(one) for one in tuned},
-        "sampling": _of_any_shape(run, "sampling", lambda: sections.sampling_tables(run), {}),
+        "sampling": _of_any_shape(run, "sampling", lambda: sampling_tables(run), {}),
         "versions": run.last_start.get("versions", {}),
     }
 
 
-def render(
-    run: Run, others: Mapping[str, Run], tuned: Sequence[Run], summary: Mapping[str, Any]
-) -> str:
+def render(runs: Runs, tuned: Sequence[Run], values: Mapping[str, Any]) -> str:
     """The page."""
-    # The run itself first: sections take the first one for it.
-    runs = {_name(run, others): run} | dict(others)
-    mined = run.record.get("config", {}).get("negatives", ())
-    # Results first; then the course of the training, what it read and how it was set.
-    shown: dict[str, tuple[str, Callable[[], Sequence[str]]]] = {
-        "retrieval": ("Sentence retrieval", lambda: sections.retrieval(run, runs)),
-        "alignment": ("Word alignment", lambda: sections.alignment(run)),
-        "accuracy": ("Zero-shot classification", lambda: sections.accuracy([*tuned, run])),
-        "tagging": ("Zero-shot tagging", lambda: sections.tagging([*tuned, run])),
-        "answers": ("Zero-shot question answering", lambda: sections.answers([*tuned, run])),
-        "generated": ("Generated text", lambda: generated.section(runs, tuned)),
-        "perplexity": ("Held-out perplexity", lambda: sections.perplexity(runs)),
-        "shares": ("Perplexity by pseudo tokens", lambda: pseudo_perplexity.section(runs)),
-        "similarity": ("How similar the languages look", lambda: sections.similarity(run)),
-        "training": ("Training", lambda: sections.training(run, runs)),
-        "languages": ("Training per language", lambda: sections.languages(run)),
-        "samples": ("Masked words", lambda: examples.masked(run)),
-        "recovery": ("Word recovery", lambda: examples.recovery(run)),
-        "attention": ("Attention of pairs", lambda: attention.section(run)),
-        "pseudo": ("Pseudo tokens", lambda: examples.pseudo(run)),
-        "rows": ("What the objectives read", lambda: sections.rows(run)),
-        "negatives": ("Mined negatives", lambda: negatives.section(mined)),
-        "sampling": ("What was sampled", lambda: sections.sampling(run)),
+    name, *compared = runs
+    run = runs[name]
+    shown: dict[str, tuple[str, Callable[[], Any]]] = {
+        "retrieval": ("Sentence retrieval", lambda: retrieval(runs)),
+        "alignment": ("Word alignment", lambda: alignment(run)),
+        "accuracy": ("Zero-shot classification", lambda: by_language([*tuned, run], "accuracy")),
+        "tagging": ("Zero-shot tagging", lambda: by_language([*tuned, run], "tagging")),
+        "answers": ("Zero-shot question answering", lambda: answers([*tuned, run])),
+        "generated": ("Generated text", lambda: generated(runs, tuned)),
+        "perplexity": ("Held-out perplexity", lambda: perplexity(runs)),
+        "shares": ("Perplexity by pseudo tokens", lambda: shares(runs)),
+        "similarity": ("How similar the languages look", lambda: similarity(run)),
+        "training": ("Training", lambda: training(runs)),
+        "samples": ("Masked words", lambda: samples(run)),
+        "recovery": ("Word recovery", lambda: recovery(run)),
+        "attention": ("Attention of pairs", lambda: attention(run)),
+        "pseudo": ("Pseudo tokens", lambda: pseudo(run)),
+        "rows": ("What the objectives read", lambda: rows.section(run.rows)),
+        "negatives": (
+            "Mined negatives",
+            lambda: rows.negatives_section(run.record.get("config", {}).get("negatives", ())),
+        ),
+        "sampling": ("What was sampled", lambda: sampling(run)),
         "schedule": ("Schedule", lambda: schedule.section(run.record)),
-        "setting": ("Setting", lambda: sections.setting(run)),
+        "setting": ("Setting", lambda: setting(run)),
     }
-    links = []
-    rendered = []
+    sections = []
     for anchor, (title, make) in shown.items():
-        text = html.section(anchor, title, *_of_any_shape(run, title, make, []))
-        rendered.append(text)
+        body = _of_any_shape(run, title, lambda a=anchor, m=make: _body(a, m()), "")
         # A section that has nothing to show has no link either.
-        if text:
-            links.append(f'<a href="#{anchor}">{html.esc(title)}</a>')
+        if body:
+            sections.append((anchor, title, body))
+    return html.render(
+        "report.html",
+        title=f"{run.path.name} · xlingjax",
+        name=run.path.name,
+        state=_of_any_shape(run, "early stop", lambda: _state(run), ""),
+        facts=_of_any_shape(run, "size", lambda: summary.facts(values), ""),
+        tiles=_of_any_shape(run, "figures", lambda: summary.tiles(run, values, compared), []),
+        begun=bool(run.metrics),
+        sections=sections,
+    )
+
+
+def _body(anchor: str, values: Any) -> str:
+    if not values:
+        return ""
+    return html.part("sections", anchor, values)
+
+
+def _state(run: Run) -> str:
     # result.json is written at the end, so a run without it goes on or was killed.
     state = run.result.get("exit_reason", "not finished")
-    subtitle = f"{state} at step {run.step:,} of {run.record.get('steps') or '?'}"
-    subtitle += _of_any_shape(
-        run, "early stop", lambda: _early_stop(run.result.get("stopped_early")), ""
-    )
-    machine = run.last_start.get("machine", "")
-    if machine:
-        subtitle += f" · {machine}"
-    empty = ""
-    if not run.metrics:
-        empty = html.section("empty", "Nothing yet", html.note(BEFORE))
-    size = _of_any_shape(run, "size", lambda: headline.facts(summary), "")
-    title = f"<h1>{html.esc(run.path.name)}</h1><p>{html.esc(subtitle)}</p><p>{html.esc(size)}</p>"
-    head = f"<header>{title}<nav>{' '.join(links)}</nav></header>"
-    tiles = _of_any_shape(run, "figures", lambda: headline.tiles(run, summary, list(others)), "")
-    return html.page(f"{run.path.name} · xlingjax", "\n".join([head, tiles, empty, *rendered]))
-
-
-def _early_stop(stopped: Mapping[str, Any] | None) -> str:
-    if not stopped:
-        return ""
-    return (
-        f" · stopped early: {stopped['metric']} not better in"
-        f" {stopped['patience']} evaluations than {stopped['best']:.4g} of"
-        f" step {stopped['best_step']:,}"
-    )
+    state += f" at step {run.step:,} of {run.record.get('steps') or '?'}"
+    stopped = run.result.get("stopped_early")
+    if stopped:
+        state += (
+            f" · stopped early: {stopped['metric']} not better in {stopped['patience']} evaluations"
+            f" than {stopped['best']:.4g} of step {stopped['best_step']:,}"
+        )
+    if run.last_start.get("machine"):
+        state += f" · {run.last_start['machine']}"
+    return state
 
 
 def _of_any_shape(run: Run, what: str, make: Callable[[], Any], otherwise: Any) -> Any:
@@ -184,8 +184,346 @@ def _of_any_shape(run: Run, what: str, make: Callable[[], Any], otherwise: Any) 
         return otherwise
 
 
-def _name(run: Run, others: Mapping[str, Run]) -> str:
-    """What the run is called beside the others: by default the name of its folder."""
-    if run.path.name in others:
-        return "this run"
-    return run.path.name
+# ---- tables --------------------------------------------------------------------------------------
+
+
+def _table(
+    first: str, columns: Mapping[str, Mapping[str, Any]], last: Sequence[str] = ()
+) -> dict[str, Any]:
+    """{"head", "rows"} of columns {row: cell}, which may lack some; `last`: the rows that stand
+    behind the others."""
+    names = dict.fromkeys(name for column in columns.values() for name in column)
+    lines = []
+    for name in (*(name for name in names if name not in last), *last):
+        lines.append([name, *(column.get(name) for column in columns.values())])
+    return {"head": [first, *columns], "rows": lines}
+
+
+def _percents(shares: Mapping[str, float | None]) -> dict[str, str | None]:
+    return {name: html.percent(share) for name, share in shares.items()}
+
+
+def _with_interval(share: float, count: int) -> str | None:
+    """In percent; of few cases with what it may be."""
+    if count >= intervals.FEW:
+        return html.percent(share)
+    low, high = intervals.of_share(share, count)
+    return f"{html.percent(share)} ({100 * low:.0f}–{100 * high:.0f})"
+
+
+def _last_of(runs: Runs, kind: str) -> dict[str, Any]:
+    """{name of a run: its last values of an evaluator}, of those that have some."""
+    last = {name: run.last(kind) for name, run in runs.items()}
+    return {name: values for name, values in last.items() if values}
+
+
+def _of(name: str, column: str, runs: Mapping[str, Any]) -> str:
+    """The head of a run's column; one run alone needs no name."""
+    if len(runs) == 1:
+        return column
+    return f"{name}, {column}"
+
+
+# ---- results -------------------------------------------------------------------------------------
+
+
+def retrieval(runs: Runs) -> dict[str, Any] | None:
+    run = next(iter(runs.values()))
+    values = run.last("retrieval")
+    if values is None:
+        return None
+    pairs = values["pairs"]
+    columns: dict[str, dict[str, Any]] = {"pairs": pairs | {"mean": ""}}
+    for name, last in _last_of(runs, "retrieval").items():
+        # Of several poolings the first, which the plain figures are of.
+        pooling = next(iter(last["by_language"]))
+        for kind, title in pictures.KINDS.items():
+            score = f"{kind}_en_to_xx"
+            best = last["best"][pooling][score]
+            column = {}
+            for language, layers in last["by_language"][pooling].items():
+                if language in pairs:
+                    share = layers[str(best["layer"])][score]
+                    column[language] = _with_interval(share, pairs[language])
+            column["mean"] = html.percent(best["value"])
+            columns[_of(name, f"{title} (%)", runs)] = column
+    # Floors stand in the same table: a figure below them says nothing of alignment.
+    floors = run.last("floors") or {}
+    for floor, title in (
+        ("char_tfidf", "character TF-IDF (%)"),
+        ("lsi", "LSI on the training pairs (%)"),
+    ):
+        if floors.get(floor):
+            column = {}
+            for language, scores in floors[floor].items():
+                if language in pairs:
+                    column[language] = _with_interval(scores["raw_en_to_xx"], pairs[language])
+            # Over the languages that the floor was measured on, which may be fewer.
+            column["mean"] = html.percent(floors["mean"][floor])
+            columns[title] = column
+    chance = {language: 1 / count for language, count in pairs.items()}
+    columns["chance (%)"] = _percents(chance | {"mean": pictures.chance(values)})
+    return _table("language", columns, ["mean"]) | {
+        "runs": drawing.labelled(pictures.retrieval_runs(runs), "retrieval of the runs"),
+        "layers": drawing.labelled(pictures.retrieval_by_layer(run), "retrieval by layer"),
+        "pooling": next(iter(values["by_layer"])),
+        "few": min(pairs.values()) < intervals.FEW,
+        "by_layer": pictures.retrieval_grids(values),
+    }
+
+
+def similarity(run: Run) -> Any:
+    values = run.last("retrieval")
+    if values:
+        return pictures.similarity_grid(values)
+    return None
+
+
+def alignment(run: Run) -> dict[str, Any] | None:
+    values = run.last("alignment")
+    if values is None:
+        return None
+    columns = {}
+    for method in METHODS:
+        of_layer = {}
+        for layer, errors in values["by_layer"].items():
+            of_layer[pictures.layer_name(layer)] = html.percent(errors.get(method))
+        columns[f"{method} (%)"] = of_layer
+    return _table("mean over languages", columns) | {"by_layer": pictures.alignment_grids(values)}
+
+
+def _evaluated(runs: Sequence[Run], kind: str) -> Iterable[tuple[str, Any]]:
+    """("RUN: EVALUATOR", its last values) of all evaluators of a kind."""
+    for run in runs:
+        for name, evaluations in run.evaluated(kind).items():
+            yield f"{run.path.name}: {name}", evaluations[-1][1]
+
+
+OTHERS = "mean of the others"
+
+
+def by_language(runs: Sequence[Run], kind: str) -> dict[str, Any] | None:
+    """Classification and tagging."""
+    units = {"f1": "F1, %", "accuracy": "accuracy, %"}
+    columns = {}
+    few = False
+    for title, values in _evaluated(runs, kind):
+        counts = values.get("examples", {})
+        few = few or any(count < intervals.FEW for count in counts.values())
+        column = {}
+        for language, share in values["by_language"].items():
+            column[language] = _with_interval(share, counts.get(language, intervals.FEW))
+        column[OTHERS] = html.percent(values.get("mean_other"))
+        columns[f"{title} ({units.get(values.get('metric'), '%')})"] = column
+        if "commonest" in values:
+            columns[f"{title}: commonest label (%)"] = _percents(values["commonest"])
+    if not columns:
+        return None
+    return _table("language", columns, [OTHERS]) | {"few": few}
+
+
+def answers(runs: Sequence[Run]) -> dict[str, Any] | None:
+    columns = {}
+    for title, values in _evaluated(runs, "span_qa"):
+        f1 = values["by_language"] | {OTHERS: values.get("mean_other")}
+        exact = values["exact_match_by_language"] | {OTHERS: values.get("mean_other_exact_match")}
+        column = {}
+        for language, share in f1.items():
+            if share is not None:
+                column[language] = f"{html.percent(share)} / {html.percent(exact[language])}"
+        columns[f"{title} ({values['metric']})"] = column
+    if not columns:
+        return None
+    return _table("language", columns, [OTHERS]) | {"few": False}
+
+
+def generated(runs: Runs, tuned: Sequence[Run]) -> dict[str, Any] | None:
+    """Of the run itself and of what was fine-tuned from it; compared runs have curves alone."""
+    evaluated = []
+    for run in (next(iter(runs.values())), *tuned):
+        for name, evaluations in run.evaluated("generation").items():
+            step, values = evaluations[-1]
+            lines = []
+            for direction in values["bleu"]:
+                scores = []
+                for metric in ("bleu", "chrf", "rouge_l", "tokenised_bleu"):
+                    scores.append(round(values[metric][direction], 1))
+                # The only share among figures of 0 to 100.
+                wrong = html.percent(values["wrong_language_rate"][direction])
+                lines.append([direction, values["lines"][direction], *scores, wrong])
+            keys = ("direction", "source", "reference", "output")
+            texts = [[sample[key] for key in keys] for sample in values["samples"]]
+            # One for each way to cut a language into words.
+            signatures = {signature["bleu"] for signature in values["signatures"].values()}
+            evaluated.append(
+                {
+                    "title": f"{run.path.name}: {name}, step {step:,}",
+                    "rows": lines,
+                    "signatures": ", ".join(sorted(signatures)),
+                    "texts": texts,
+                }
+            )
+    figures = pictures.generated(runs)
+    if not evaluated and not figures:
+        return None
+    return {"evaluated": evaluated, "figures": drawing.labelled(figures, "BLEU over training")}
+
+
+def perplexity(runs: Runs) -> dict[str, Any] | None:
+    text = {}
+    guesses = [runs[name].vocabulary_size for name in _last_of(runs, "perplexity")]
+    last = ["mean", "uniform guess"][: 1 + any(guesses)]
+    for name, values in _last_of(runs, "perplexity").items():
+        guess = {"mean": values.get("mean"), "uniform guess": runs[name].vocabulary_size}
+        text[name] = values["by_language"] | {row: guess[row] for row in last}
+    pairs = {}
+    compared = _last_of(runs, "translation_perplexity")
+    for name, values in compared.items():
+        for kind in ("hidden", "visible"):
+            column = {}
+            for pair, sides in values[kind].items():
+                column |= {f"{side} of {pair}": value for side, value in sides.items()}
+            column["mean"] = values[f"{kind}_mean"]
+            pairs[_of(name, f"partner {kind}", compared)] = column
+    if not text and not pairs:
+        return None
+    return {
+        "text": text and _table("running text", text, last) | {"mean_rows": len(last)},
+        "pairs": pairs and _table("side", pairs, ["mean"]),
+    }
+
+
+def shares(runs: Runs) -> dict[str, Any] | None:
+    """BTMLM's held-out perplexity by the share of pseudo tokens (ERNIE-M, figure 5)."""
+    columns = {}
+    for name, values in _last_of(runs, "pseudo_perplexity").items():
+        columns[name] = {
+            f"{100 * float(share):g} %": values.get(f"share_{share}")
+            for share in values["by_language"]
+        }
+    return columns and _table("pseudo tokens", columns)
+
+
+def training(runs: Runs) -> dict[str, Any] | None:
+    lines = []
+    for name, run in runs.items():
+        for objective in run.objectives:
+            last = run.lines(objective)[-1]
+            figures = [last.get(key) for key in ("step", "tokens_seen", "loss", "accuracy")]
+            lines.append([name, objective, *figures])
+    if not lines:
+        return None
+    return {
+        "figures": drawing.labelled(pictures.losses(runs), "training loss per objective"),
+        "rows": lines,
+    }
+
+
+# ---- samples of what was learnt ------------------------------------------------------------------
+
+
+def samples(run: Run) -> dict[str, Any] | None:
+    """Masked words, and the model's guesses."""
+    values = run.last("masked_samples")
+    if values is None:
+        return None
+    return {kind: [_sample(one) for one in values[kind]] for kind in ("texts", "pairs")}
+
+
+def _sample(sample: Mapping[str, Any]) -> dict[str, Any]:
+    """pieces: (text, whether the first guess, with the partner if there is one, is it; None: not
+    hidden)."""
+    pieces: list[tuple[str, bool | None]] = []
+    for piece in sample["pieces"]:
+        pieces.append((piece.replace("▁", " "), None))
+    for slot in sample["slots"]:
+        (best, _), *_ = slot.get("with_partner", slot["predictions"])
+        pieces[slot["column"]] = (slot["target"].replace("▁", " "), best == slot["target"])
+    return {
+        "language": sample["language"],
+        # Without the tokens that begin and end the text.
+        "pieces": pieces[1:-1],
+        "partner": sample.get("partner", ""),
+        "slots": [{"with_partner": None} | slot for slot in sample["slots"]],
+    }
+
+
+def recovery(run: Run) -> list[Any]:
+    values = run.last("recovery_samples") or {"samples": []}
+    figures = [figure for one in values["samples"] for figure in pictures.recovery(one)]
+    return drawing.labelled(figures, "attention of word recovery")
+
+
+def attention(run: Run) -> list[Any]:
+    return attention_pictures((run.last("attention_maps") or {"maps": []})["maps"])
+
+
+def attention_pictures(maps: Sequence[Mapping[str, Any]]) -> list[Any]:
+    figures = [figure for one in maps for figure in pictures.attention(one)]
+    return drawing.labelled(figures, "attention of a pair")
+
+
+def pseudo(run: Run) -> list[dict[str, Any]]:
+    values = run.last("pseudo_samples") or {"samples": []}
+    return [
+        one | {"text": "".join(one["pieces"][1:-1]).replace("▁", " ")} for one in values["samples"]
+    ]
+
+
+# ---- what the run was ----------------------------------------------------------------------------
+
+
+def sampling_tables(run: Run) -> dict[str, list[dict[str, Any]]]:
+    """{stage of an objective: the sampling table of its data}, epochs added for the steps that it
+    took."""
+    tables = {}
+    data = run.record.get("identity", {}).get("data", {})
+    for name, identity in data.items():
+        texts = identity.get("sampling_table", [])
+        if not texts:
+            continue
+        objective, start = stage_of(name)
+        later = [begin for other, begin in map(stage_of, data) if other == objective]
+        end = min((begin for begin in later if begin > start), default=math.inf)
+        # A line is of one stage: training logs where one begins. By steps and not by the last
+        # step: objectives take turns.
+        lines = run.lines(objective)
+        taken = sum(line.get("steps", 0) for line in lines if start < line["step"] <= end)
+        tables[name] = []
+        for row in texts:
+            epochs = row["epochs_per_1000_steps"] * taken / 1000
+            tables[name].append(row | {"epochs": epochs})
+    return tables
+
+
+def sampling(run: Run) -> dict[str, list[Any]]:
+    shown = {}
+    for objective, texts in sampling_tables(run).items():
+        shown[objective] = [
+            [row["name"], row["sentences"], row["tokens"], html.percent(row["share"]), epochs]
+            for row in texts
+            for epochs in [round(row["epochs"], 2)]
+        ]
+    return shown
+
+
+def setting(run: Run) -> dict[str, Any] | None:
+    versions = run.last_start.get("versions", {})
+    sessions = []
+    # A run that was stopped may have gone on elsewhere, with other versions.
+    for session in run.record.get("sessions", []):
+        sessions.append([session.get(key) for key in ("time", "step", "machine", "weights")])
+    names = ("model", "optimizer", "objectives", "schedule", "microbatches")
+    settings = {name: run.record[name] for name in names if name in run.record}
+    data = {}
+    for name, identity in run.record.get("identity", {}).get("data", {}).items():
+        # Sampling tables have a section of their own.
+        data[name] = {key: value for key, value in identity.items() if key != "sampling_table"}
+    details = [("config.gin", run.config)] if run.config else []
+    for title, values in (("model, optimizer, objectives", settings), ("data", data)):
+        if values:
+            details.append((title, json.dumps(values, indent=2, ensure_ascii=False)))
+    if not versions and not sessions and not details:
+        return None
+    named = " · ".join(f"{name} {version}" for name, version in versions.items())
+    return {"versions": named, "sessions": sessions, "details": details}

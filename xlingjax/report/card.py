@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from xlingjax.inference.sentences import Sentences
-from xlingjax.report import retrieval_plots
+from xlingjax.report import html, pictures
 from xlingjax.report.run import Run
 from xlingjax.report.summary import summarise
 from xlingjax.training.optimizer import OptimizerConfig
@@ -49,67 +49,6 @@ _FIGURES = {
     "rouge_l_mean": "ROUGE-L of generated text (0 to 100), mean",
     "wrong_language_rate_mean": "share of generated texts in another language, mean",
 }
-_LANGS = (
-    "Each token has the embedding of its language: call the model with `langs=`, as above. Without"
-    " it the model computes something else, in silence."
-)
-_VECTORS = """sentences = [{prefix}"Hello, world."]
-inputs = tokenizer(sentences, padding=True, truncation=True, return_tensors="pt"){langs}
-with torch.no_grad():
-    states = model.base_model(**inputs, output_hidden_states=True).{states}
-{pooled}"""
-_POOLED = {
-    "mean": (
-        """valid = inputs["attention_mask"].unsqueeze(-1)
-vectors = (states * valid).sum(1) / valid.sum(1)  # of the sentences: means over their pieces"""
-    ),
-    "mean_no_special": (
-        """special = torch.isin(inputs["input_ids"], torch.tensor(tokenizer.all_special_ids))
-valid = (inputs["attention_mask"].bool() & ~special).unsqueeze(-1)
-vectors = (states * valid).sum(1) / valid.sum(1)  # of the sentences: means over their pieces"""
-    ),
-    "first": "vectors = states[:, 0]  # of the sentences: at their first token",
-}
-_READ = {
-    "feature-extraction": _VECTORS,
-    "fill-mask": _VECTORS,
-    "text-classification": (
-        """inputs = tokenizer("Hello, world.", return_tensors="pt"){langs}
-with torch.no_grad():
-    outputs = model(**inputs)
-label = model.config.id2label[int(outputs.logits.argmax())]  # of two texts: tokenizer(a, b)"""
-    ),
-    "token-classification": (
-        """inputs = tokenizer("Hello, world.", return_tensors="pt"){langs}
-with torch.no_grad():
-    outputs = model(**inputs)
-labels = [model.config.id2label[int(i)] for i in outputs.logits[0].argmax(-1)]  # of pieces"""
-    ),
-    "text2text-generation": (
-        """inputs = tokenizer("Hello, world.", return_tensors="pt")
-with torch.no_grad():
-    written = model.generate(**inputs{start})
-text = tokenizer.decode(written[0], skip_special_tokens=True)"""
-    ),
-    "question-answering": (
-        """question, context = "Who says hello?", "The world says hello."
-inputs = tokenizer(question, context, return_tensors="pt"){langs}
-with torch.no_grad():
-    outputs = model(**inputs)
-first = int(outputs.start_logits.argmax())  # pieces of the answer
-last = int(outputs.end_logits.argmax())"""
-    ),
-}
-_CODE = """```python
-import torch
-from transformers import {auto}, AutoTokenizer
-
-folder = "."  # the one of this file, or the model's name on the hub
-tokenizer = AutoTokenizer.from_pretrained(folder)
-model = {auto}.from_pretrained(folder).eval()
-{read}
-```"""
-_NONE = "not named; say so before you give the model to others"
 
 
 def model_card(
@@ -142,7 +81,6 @@ def model_card(
     # a pretrained run may be exported as an encoder.
     architecture = described["architectures"][0]
     auto, task = _task_of(architecture)
-    shape = run.record["model"]
     how = "exported"
     weights = run.record.get("weights", {})
     if weights:
@@ -156,30 +94,45 @@ def model_card(
         pipeline = ""
     if vectors is None:
         vectors = Sentences()
-    sections = [
-        _metadata(languages, pipeline, licence, base),
-        f"# {name}",
-        (
-            f"{architecture}: {shape['layers']} layers of {shape['dim']}, {shape['vocab_size']:,}"
-            f" pieces; {how} by xlingjax, checkpoint {step}."
-        ),
-        _code(auto, task, embedded, vectors, start),
-    ]
-    if embeds_languages:
-        sections.append(_LANGS)
-    bodies = {
+    parts = {
         "Objectives": _objectives(run),
         "Data": _data(run),
         "Measured": _measured(until),
         "Before and after": _before_after(before_after),
         "Training": _training(run, step),
-        "Export": "\n".join(f"- {note}" for note in notes),
-        "Licence": licence or _NONE,
     }
-    for title, body in bodies.items():
-        if body:
-            sections += [f"## {title}", body]
-    return "\n\n".join(sections) + "\n"
+    metadata = {
+        "language": list(languages),
+        "license": licence,
+        "base_model": base,
+        "library_name": "transformers",
+        "pipeline_tag": pipeline,
+        "tags": ["xlingjax", "cross-lingual", "multilingual"],
+    }
+    return html.render(
+        "card.md",
+        # JSON is YAML, and quotes what needs it.
+        metadata={name: _json(value) for name, value in metadata.items() if value},
+        name=name,
+        architecture=architecture,
+        shape=run.record["model"],
+        how=how,
+        step=step,
+        auto=auto,
+        task=task,
+        # The first of its languages, so that the example runs as it stands.
+        embedded=embedded[:1],
+        vectors=vectors,
+        prefix=_json(vectors.prefix),
+        start=start and _json(start),
+        parts=parts,
+        notes=notes,
+        licence=licence,
+    )
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
 
 
 def _task_of(architecture: str) -> tuple[str, str]:
@@ -189,51 +142,6 @@ def _task_of(architecture: str) -> tuple[str, str]:
         if architecture.endswith(ending):
             return classes
     raise ValueError(f"no export has architecture {architecture}")
-
-
-def _code(auto: str, task: str, embedded: Sequence[str], vectors: Sentences, start: str) -> str:
-    """How the model is used, from the folder in which the card lies. embedded: the languages that
-    it embeds; start: see `model_card`."""
-    begun = ""
-    if start:
-        token = json.dumps(start, ensure_ascii=False)
-        begun = f", decoder_start_token_id=tokenizer.convert_tokens_to_ids({token})"
-    langs = ""
-    if embedded:
-        # The first of its languages, so that the example runs as it stands.
-        number = f'model.config.lang2id["{embedded[0]}"]'
-        langs = (
-            f'\ninputs["langs"] = torch.full_like(inputs["input_ids"], {number})  # of each token'
-        )
-    pooled = _POOLED[vectors.pooling or "mean"]
-    if vectors.normalize:
-        pooled += "\nvectors = torch.nn.functional.normalize(vectors, dim=-1)"
-    states = "last_hidden_state"
-    if vectors.layer is not None:
-        states = f"hidden_states[{vectors.layer}]"
-    prefix = ""
-    if vectors.prefix:
-        # As Python writes it, too.
-        prefix = f"{json.dumps(vectors.prefix, ensure_ascii=False)} + "
-    read = _READ[task].format(langs=langs, prefix=prefix, states=states, pooled=pooled, start=begun)
-    return _CODE.format(auto=auto, read=read)
-
-
-def _metadata(languages: Sequence[str], task: str, licence: str, base: str) -> str:
-    values = {
-        "language": list(languages),
-        "license": licence,
-        "base_model": base,
-        "library_name": "transformers",
-        "pipeline_tag": task,
-        "tags": ["xlingjax", "cross-lingual", "multilingual"],
-    }
-    lines = ["---"]
-    for name, value in values.items():
-        if value:
-            # JSON is YAML, and quotes what needs it.
-            lines.append(f"{name}: {json.dumps(value, ensure_ascii=False)}")
-    return "\n".join([*lines, "---"])
 
 
 def _table(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
@@ -285,21 +193,18 @@ def _measured(run: Run) -> str:
     if retrieval:
         count = min(retrieval["pairs"].values())
         what = f"retrieval by chance, {count:,} pairs a language"
-        rows.append((what, f"{retrieval_plots.chance(retrieval):.4f}"))
+        rows.append((what, f"{pictures.chance(retrieval):.4f}"))
     for name, loss in figures.get("final_loss", {}).items():
         rows.append((f"training loss, {name}", f"{loss:.4f}"))
     return _table(("figure", "value"), rows)
 
 
 def _before_after(rows: Sequence[Mapping[str, Any]]) -> str:
-    def shown(value: float | None) -> str:
-        if value is None:
-            return ""
-        return f"{value:.4f}"
-
     cells = []
     for row in rows:
-        cells.append((row["figure"], shown(row["before"]), shown(row["after"])))
+        values = [row["before"], row["after"]]
+        shown = ["" if value is None else f"{value:.4f}" for value in values]
+        cells.append((row["figure"], *shown))
     return _table(("figure", "before", "after"), cells)
 
 

@@ -1,24 +1,25 @@
-"""What the pictures of reports are drawn with: panels, colours, markers, curves whose names stand
-at their ends, figures as SVG or PNG.
+"""What pictures are drawn with: panels, colours, markers, curves whose names stand at their ends,
+tables of cells, figures as SVG or PNG.
 
 A page lays the panels out beside or below each other, so that text keeps its size on a telephone.
 Colours follow the thing drawn (a language keeps its colour throughout a report); each has a marker
-of its own, and curves carry their names at their ends.
+of its own.
 """
 
 import io
 import re
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import cycle
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import cycle, pairwise
 from pathlib import Path
 from textwrap import wrap
 from typing import Any
 
 import numpy as np
+from markupsafe import Markup
 
 from xlingjax.report import html
-from xlingjax.report.run import Run
 
 COLOURS = (
     "#0072b2",
@@ -49,6 +50,12 @@ SHORT = 14
 """Letters of a name that has room beside a panel."""
 WRAPPED = 34
 """Letters of a line below a panel."""
+LABEL = 16
+"""Characters of a piece that a picture has room for."""
+TITLE = 36
+"""Characters of a panel's title that stand in one line."""
+LABELLED = 72
+"""Rows or columns that are named; more names would lie on each other."""
 
 _STYLE = {
     "figure.facecolor": "none",
@@ -85,11 +92,6 @@ _STYLE = {
 }
 
 
-LABEL = 16
-"""Characters of a piece that a picture has room for."""
-LABEL_INCHES = 0.08 * LABEL
-
-
 def panels(count: int, size: tuple[float, float] = PANEL) -> tuple[list[Any], list[Any]]:
     """(`count` figures of `size` inches, the axes of each); no display is needed."""
     # Here, since matplotlib takes long to import and many verbs draw nothing.
@@ -121,92 +123,79 @@ def styled(draw):
     return drawn
 
 
-def _thin(x: Sequence[float], y: Sequence[float]) -> tuple[np.ndarray, np.ndarray]:
-    x = np.asarray(x, float)
-    # As floats None is NaN, which leaves a gap in the curve.
-    y = np.asarray(y, float)
-    every = max(1, len(x) // POINTS)
-    return x[::every], y[::every]
+# ---- curves --------------------------------------------------------------------------------------
 
 
-def curve(
-    axis,
-    run: Run,
-    steps: Sequence[int],
-    values: Sequence[float],
-    number: int,
-    label: str,
-    by_tokens: bool = False,
-    **style,
-) -> None:
-    """number: which colour and marker. by_tokens: over the tokens seen, for runs that are compared
-    and may have batches of other sizes."""
-    at = np.asarray(steps, float)
-    if by_tokens:
-        at = run.tokens_at(steps) / 1e6
-    x, y = _thin(at, values)
-    every = max(1, len(x) // MARKED)
-    axis.plot(
-        x,
-        y,
-        color=COLOURS[number % len(COLOURS)],
-        marker=MARKERS[number % len(MARKERS)],
-        # Beginning at another point, so that markers of curves that run together are seen.
-        markevery=(number % every, every),
-        label=label,
-        **style,
-    )
+@dataclass
+class Panel:
+    """Curves over an axis. curves: {name: (x, y)}, None in y leaves a gap; a curve's colour and
+    marker go by its place, and an empty one is not drawn. levels: {name: height} of
+    lines to compare with: chance, a guess."""
+
+    title: str
+    xlabel: str = "step"
+    percent: bool = False
+    curves: dict[str, tuple[Sequence[float], Sequence[float | None]]] = field(default_factory=dict)
+    levels: dict[str, float] = field(default_factory=dict)
 
 
-def over(runs: Mapping[str, Run]) -> dict[str, Any]:
-    """How `curve` and `axis_label` draw those runs."""
-    return {"by_tokens": len(runs) > 1}
-
-
-def axis_label(by_tokens: bool = False) -> str:
-    if by_tokens:
-        return "million tokens"
-    return "step"
-
-
-def level(axis, value: float, label: str) -> None:
-    """A horizontal line to compare with: chance, a floor."""
-    axis.axhline(value, color=SOFT, linewidth=1, linestyle=":", label=label)
+@styled
+def draw(described: Sequence[Panel]) -> list[Any]:
+    """A figure for each."""
+    most = max((len(one.curves) + len(one.levels) for one in described), default=0)
+    figures, axes = panels(len(described), tall(most))
+    for axis, panel in zip(axes, described, strict=True):
+        for number, (name, (x, y)) in enumerate(panel.curves.items()):
+            if not len(x):
+                continue
+            thin = slice(None, None, max(1, len(x) // POINTS))
+            shown = np.asarray(x, float)[thin]
+            every = max(1, len(shown) // MARKED)
+            axis.plot(
+                shown,
+                # As floats None is NaN.
+                np.asarray(y, float)[thin],
+                color=COLOURS[number % len(COLOURS)],
+                marker=MARKERS[number % len(MARKERS)],
+                # Beginning at another point, so that markers of curves that run together are seen.
+                markevery=(number % every, every),
+                label=name,
+            )
+        for name, height in panel.levels.items():
+            axis.axhline(height, color=SOFT, linewidth=1, linestyle=":", label=name)
+        top = 100.0
+        if not panel.percent:
+            _, top = axis.get_ylim()
+        axis.set(title=panel.title, xlabel=panel.xlabel, ylim=(0, top))
+        label_ends(axis)
+    return figures
 
 
 def label_ends(axis) -> None:
     """Writes each curve's name at its end, names of ends that lie close one below the other. To be
     called last: the axis keeps its limits. Of many curves or long names a legend stands below."""
-    lines = []
-    for line in axis.get_lines():
-        if not line.get_label().startswith("_"):
-            lines.append(line)
+    lines = [line for line in axis.get_lines() if not line.get_label().startswith("_")]
+    names = [line.get_label() for line in lines]
     if len(lines) < 2:
         return
-    longest = max(len(line.get_label()) for line in lines)
-    if len(lines) > DIRECT or longest > SHORT:
+    if len(lines) > DIRECT or max(map(len, names)) > SHORT:
         legend_below(axis, lines)
         return
     low, high = axis.get_ylim()
     axis.set_ylim(low, high)
-    # Up to the last point's marker, where the names stand; a level has no points of its own.
-    ends = []
-    for line in lines:
-        x = np.asarray(line.get_xdata(), float)
-        if line.get_transform() == axis.transData and len(x):
-            ends.append(np.nanmax(x))
-    if ends:
-        first, _ = axis.get_xlim()
-        axis.set_xlim(right=max(ends) + 0.012 * (max(ends) - first))
+    first, _ = axis.get_xlim()
+    last = first
     places = []
     for line in lines:
-        y = np.asarray(line.get_ydata(), float)
-        y = y[np.isfinite(y)]
-        end = low
-        if len(y):
-            end = y[-1]
-        places.append(_fraction(axis, end))
-    names = [line.get_label() for line in lines]
+        # A level has no points of its own along the axis.
+        if line.get_transform() == axis.transData and len(line.get_xdata()):
+            last = max(last, float(np.nanmax(line.get_xdata())))
+        known = [y for y in np.asarray(line.get_ydata(), float) if np.isfinite(y)]
+        pixels = axis.transData.transform((0, [low, *known][-1]))
+        places.append(float(np.clip(axis.transAxes.inverted().transform(pixels)[1], 0, 1)))
+    # Up to the last point's marker, where the names stand.
+    if last > first:
+        axis.set_xlim(right=last + 0.012 * (last - first))
     write_ends(axis, names, places, [line.get_color() for line in lines])
 
 
@@ -214,18 +203,13 @@ def legend_below(axis, handles: Sequence[Any] | None = None) -> None:
     """A legend under the panel, which grows by it; long names go over several lines."""
     if handles is None:
         handles, _ = axis.get_legend_handles_labels()
-    names = []
-    longest = 0
-    for handle in handles:
-        name = wrap(handle.get_label(), WRAPPED) or [""]
-        longest = max(longest, *map(len, name))
-        names.append("\n".join(name))
+    names = ["\n".join(wrap(handle.get_label(), WRAPPED)) for handle in handles]
+    longest = max(len(line) for name in names for line in name.split("\n"))
     # As many beside each other as there is room for.
     columns = max(1, WRAPPED // (longest + 6))
     rows = 0
     for start in range(0, len(names), columns):
-        row = names[start : start + columns]
-        rows += max(name.count("\n") + 1 for name in row)
+        rows += max(name.count("\n") + 1 for name in names[start : start + columns])
     width, height = axis.figure.get_size_inches()
     axis.figure.set_size_inches(width, height + 0.17 * rows)
     axis.figure.legend(handles, names, loc="outside lower left", ncols=columns)
@@ -235,8 +219,7 @@ def write_ends(axis, names: Sequence[str], places: Sequence[float], colours: Seq
     """Names right of the panel, at heights of 0..1 or close by. There may be more colours."""
     _, height = axis.figure.get_size_inches()
     # The axis has about two thirds of the panel's height, and a line of text 12 points.
-    gap = 12 / (72 * height * 0.68)
-    moved = spread(places, gap)
+    moved = spread(places, 12 / (72 * height * 0.68))
     for name, place, colour in zip(names, moved, colours, strict=False):
         axis.annotate(
             name,
@@ -250,43 +233,65 @@ def write_ends(axis, names: Sequence[str], places: Sequence[float], colours: Seq
         )
 
 
-def _fraction(axis, value: float) -> float:
-    """How high on the axis a value stands, 0..1."""
-    _, y = axis.transData.transform((0, value))
-    (_, low), (_, high) = axis.transAxes.transform([(0, 0), (0, 1)])
-    return float(np.clip((y - low) / (high - low), 0, 1))
-
-
 def spread(places: Sequence[float], gap: float) -> list[float]:
-    """The places at least `gap` apart, in their order, moved as little as a few rounds find."""
+    """The places at least `gap` apart and below 1, in their order."""
     order = np.argsort(places, kind="stable")
-    sorted_places = np.asarray(places, float)[order]
-    # Neighbours that are too close part by half of what is missing each.
-    for _ in range(500):
-        missing = gap - np.diff(sorted_places)
-        if not (missing > 1e-6).any():
-            break
-        push = np.clip(missing, 0, None) / 2
-        sorted_places[:-1] -= push
-        sorted_places[1:] += push
-        # Within the panel, whose ends the others give way to in the next round.
-        sorted_places = np.clip(sorted_places, 0, 1)
-    moved = np.empty(len(places))
-    moved[order] = sorted_places
+    moved = np.asarray(places, float)
+    for before, index in pairwise(order):
+        moved[index] = max(moved[index], moved[before] + gap)
+    # From the top down again, what was pushed out of the panel.
+    ceiling = 1.0
+    for index in reversed(order):
+        moved[index] = min(moved[index], ceiling)
+        ceiling = moved[index] - gap
     return moved.tolist()
 
 
-def layer_name(layer: str) -> str:
-    """Layer 0 is what the embeddings give."""
-    if layer == "0":
-        return "embeddings"
-    return f"layer {layer}"
+def colours(names: Iterable[str]) -> dict[str, str]:
+    """A colour for each name; where there are more names than colours they begin again."""
+    return dict(zip(names, cycle(COLOURS), strict=False))
 
 
-def short_layer_names(layers: Iterable[str]) -> list[str]:
-    """For the ticks of an axis."""
-    names = {"0": "emb"}
-    return [names.get(layer, layer) for layer in layers]
+def tall(curves: int) -> tuple[float, float]:
+    """The size of a panel in which so many names stand below each other."""
+    width, height = PANEL
+    return width, max(height, 0.9 + 0.16 * min(curves, DIRECT))
+
+
+# ---- cells ---------------------------------------------------------------------------------------
+
+
+@styled
+def cells(
+    values: Any,
+    rows: Sequence[str],
+    columns: Sequence[str],
+    title: str,
+    bar: str = "",
+    pad: float = 0.05,
+    **options: Any,
+) -> tuple[list[Any], Any]:
+    """(a figure, its axis) of values as colours, rows and columns named by pieces or words.
+    bar: what the colours are, `pad` apart. options: of `imshow`."""
+    room = 0.08 * LABEL
+    sides = [np.clip(1.0 + 0.27 * len(names), 2.0, 13.0) + room for names in (columns, rows)]
+    width, height = map(float, sides)
+    if bar:
+        width += 0.8
+    figures, (axis,) = panels(1, (width, height))
+    axis.grid(False)
+    # A side without words has no rows, of which JSON keeps no shape.
+    values = np.asarray(values, float).reshape(len(rows), len(columns))
+    image = axis.imshow(values, **{"cmap": "Blues", "interpolation": "nearest", **options})
+    if bar:
+        axis.figure.colorbar(image, ax=axis, label=bar, shrink=0.6, pad=pad)
+    axis.set_xticks([])
+    axis.set_yticks([])
+    if max(len(rows), len(columns)) <= LABELLED:
+        axis.set_xticks(range(len(columns)), piece_labels(columns), rotation=90)
+        axis.set_yticks(range(len(rows)), piece_labels(rows))
+    axis.set_title("\n".join(wrap(title, 26)))
+    return figures, axis
 
 
 def piece_labels(pieces: Sequence[str]) -> list[str]:
@@ -299,67 +304,50 @@ def piece_labels(pieces: Sequence[str]) -> list[str]:
     return labels
 
 
-def colours(names: Iterable[str]) -> dict[str, str]:
-    """A colour for each name; where there are more names than colours they begin again."""
-    return dict(zip(names, cycle(COLOURS), strict=False))
+@dataclass(frozen=True)
+class Grid:
+    """A table of numbers coloured from `low` to `high`: a page has it as text, a file as a
+    picture. rows: (name, values)."""
 
-
-def from_zero(axis) -> None:
-    """A little above what is drawn, so that no curve lies on the frame."""
-    _, high = axis.get_ylim()
-    axis.set_ylim(0, high)
-
-
-def tall(curves: int) -> tuple[float, float]:
-    """The size of a panel in which so many names stand below each other."""
-    width, height = PANEL
-    return width, max(height, 0.9 + 0.16 * min(curves, DIRECT))
-
-
-def plain_numbers(axis) -> None:
-    """30 on a logarithmic axis, not 3 × 10^1."""
-    from matplotlib.ticker import LogLocator, StrMethodFormatter
-
-    low, high = axis.get_ylim()
-    decades = np.log10(high / low)
-    # As many as have room.
-    subs: tuple[int, ...] = (1,)
-    if decades < 1.5:
-        subs = (1, 2, 3, 5)
-    elif decades < 3:
-        subs = (1, 3)
-    axis.yaxis.set_major_locator(LogLocator(subs=subs))
-    axis.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
-    # Labels of minor ticks would lie between the others.
-    axis.yaxis.set_minor_formatter("")
-
-
-def heat_map(
-    axis, cells: np.ndarray, rows: list[str], columns: list[str], form: str, low: float, high: float
-) -> None:
-    axis.grid(False)
-    # Of equal values all have the lowest colour.
-    if high <= low:
-        high = low + 1
-    axis.imshow(cells, cmap="YlGnBu", vmin=low, vmax=high, aspect="auto")
-    axis.set_xticks(range(len(columns)), columns)
-    axis.set_yticks(range(len(rows)), rows)
-    axis.tick_params(length=0)
-    size = 6
-    if len(columns) <= 10:
-        size = 8
-    style = {"ha": "center", "va": "center", "fontsize": size}
-    for (i, j), value in np.ndenumerate(cells):
-        colour = "#222"
-        # On dark cells dark numbers could not be read.
-        is_dark = (value - low) / (high - low) > 0.6
-        if is_dark:
-            colour = "white"
-        axis.text(j, i, form.format(value), color=colour, **style)
+    title: str
+    head: Sequence[str]
+    rows: Sequence[tuple[str, Sequence[float]]]
+    form: str = "{:.0f}"
+    low: float = 0
+    high: float = 100
 
 
 @styled
-def svg(figure: Any) -> str:
+def grid(table: Grid) -> list[Any]:
+    names = [name for name, _ in table.rows]
+    values = np.array([of_row for _, of_row in table.rows])
+    size = (max(PANEL[0], 1 + 0.4 * values.shape[1]), max(0.7 + 0.27 * len(names), 1.8))
+    figures, (axis,) = panels(1, size)
+    axis.grid(False)
+    # Of equal values all have the lowest colour.
+    high = table.high
+    if high <= table.low:
+        high = table.low + 1
+    axis.imshow(values, cmap="YlGnBu", vmin=table.low, vmax=high, aspect="auto")
+    axis.set_xticks(range(values.shape[1]), table.head[1:])
+    axis.set_yticks(range(len(names)), names)
+    axis.tick_params(length=0)
+    for (i, j), value in np.ndenumerate(values):
+        colour = "#222"
+        # On dark cells dark numbers could not be read.
+        if (value - table.low) / (high - table.low) > 0.6:
+            colour = "white"
+        style = {"ha": "center", "va": "center", "fontsize": 7, "color": colour}
+        axis.text(j, i, table.form.format(value), **style)
+    axis.set_title("\n".join(wrap(table.title, TITLE)))
+    return figures
+
+
+# ---- as text and as files ------------------------------------------------------------------------
+
+
+@styled
+def svg(figure: Any) -> Markup:
     """The figure as an <svg> element that refers to nothing outside itself. It keeps its size; its
     ink is the page's, which may be dark."""
     buffer = io.StringIO()
@@ -375,27 +363,24 @@ def svg(figure: Any) -> str:
     for colour, variable in _VARIABLES.items():
         text = text.replace(colour, variable)
     sized = r'(<svg[^>]*?) width="([\d.]+)pt" height="[\d.]+pt"'
-    return re.sub(sized, r'\1 style="width:\2pt"', text, count=1)
-
-
-def variable(colour: str) -> str:
-    """A colour as the page calls it, which has another one where it is dark."""
-    return _VARIABLES[colour]
+    return Markup(re.sub(sized, r'\1 style="width:\2pt"', text, count=1))
 
 
 _VARIABLES = {INK: "var(--ink)", SOFT: "var(--soft)", LINE: "var(--line)"}
 _VARIABLES |= {colour: f"var(--series-{number})" for number, colour in enumerate(COLOURS)}
 
 
-def drawn(figures: Any, label: str) -> str:
-    """Figures as HTML, beside each other where there is room; "" for None."""
-    if figures is None:
-        return ""
-    parts = []
+def labelled(figures: Sequence[Any], label: str) -> list[tuple[Markup, str]]:
+    """[(svg, what it shows)] for the templates."""
+    pictures = []
     for figure in figures:
-        title = figure.axes[0].get_title(loc="left")
-        parts.append(html.figure(svg(figure), f"{label}: {title}"))
-    return html.beside(parts)
+        pictures.append((svg(figure), f"{label}: {figure.axes[0].get_title(loc='left')}"))
+    return pictures
+
+
+def drawn(figures: Sequence[Any] | None, label: str) -> str:
+    """Figures as HTML, beside each other where there is room; "" for None."""
+    return html.part("parts", "figures", labelled(figures or [], label))
 
 
 @styled
@@ -404,27 +389,20 @@ def save(figures: Sequence[Any], path: Path, dpi: int = 130) -> None:
     has are boxes there."""
     from matplotlib.image import imsave
 
-    drawn = []
+    pictures = []
     for figure in figures:
         figure.set_dpi(dpi)
         # On white, since the page it is put into may be of any colour.
         figure.set_facecolor("white")
         figure.canvas.draw()
-        drawn.append(np.asarray(figure.canvas.buffer_rgba()))
+        pictures.append(np.asarray(figure.canvas.buffer_rgba()))
         figure.set_facecolor("none")
-    rows = []
-    for start in range(0, len(drawn), 3):
-        row = drawn[start : start + 3]
-        height = max(len(picture) for picture in row)
-        row = [_filled(picture, height, picture.shape[1]) for picture in row]
-        rows.append(np.concatenate(row, axis=1))
-    width = max(row.shape[1] for row in rows)
-    rows = [_filled(row, len(row), width) for row in rows]
-    imsave(path, np.concatenate(rows), dpi=dpi)
-
-
-def _filled(picture: np.ndarray, height: int, width: int) -> np.ndarray:
-    """With white below and to the right."""
-    whole = np.full((height, width, 4), 255, np.uint8)
-    whole[: picture.shape[0], : picture.shape[1]] = picture
-    return whole
+    height = max(picture.shape[0] for picture in pictures)
+    width = max(picture.shape[1] for picture in pictures)
+    columns = min(len(pictures), 3)
+    places = -(-len(pictures) // columns) * columns
+    whole = np.full((places, height, width, 4), 255, np.uint8)
+    for place, picture in zip(whole, pictures, strict=False):
+        place[: picture.shape[0], : picture.shape[1]] = picture
+    rows = [np.hstack(whole[start : start + columns]) for start in range(0, places, columns)]
+    imsave(path, np.vstack(rows), dpi=dpi)

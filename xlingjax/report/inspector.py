@@ -1,37 +1,47 @@
-"""What an objective really feeds the model: real batches, token by token, who may see whom, and the
-realised mask rate; and what a recipe plans for the run.
+"""What a recipe plans for the run and what its objectives really feed the model: real batches,
+token by token, who may see whom, and the realised mask rate; on the terminal and as a page."""
 
-The attention grids come from the objective's own mask predicates, the ones the attention backends
-use.
-"""
-
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import pairwise
+import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from textwrap import wrap
 from typing import Any
 
 import numpy as np
 
 from xlingjax.data import left_out
-from xlingjax.data.loader import BatchSource, OfText, Peekable
+from xlingjax.data.loader import BatchSource, OfText
 from xlingjax.errors import UserError
 from xlingjax.objectives.base import Objective
-from xlingjax.report import drawing, html, negatives, running_text, schedule
-from xlingjax.report.masking import STATISTICS_HEAD, mask_statistics, statistics_rows
-from xlingjax.report.rows import TOKENS_HEAD, Batch, Row, Token, facts, read_row
-from xlingjax.report.terminal import print_objective, print_table
-from xlingjax.runtime.files import write_text
-from xlingjax.training.stages import stage_of
-
-GRID = (2.3, 2.4)
-"""Inches of a grid in a page."""
-GRID_COLOUR = (0.20, 0.51, 0.74, 1.0)
-"""Seen on white and on black."""
-GRID_NOTE = (
-    "A grid: coloured where the token of the row sees that of the column, from the mask that"
-    " attention uses."
+from xlingjax.report import drawing, html, schedule
+from xlingjax.report.rows import (
+    NEGATIVES_HEAD,
+    STATISTICS_HEAD,
+    TOKENS_HEAD,
+    Batch,
+    Row,
+    Token,
+    as_values,
+    examples,
+    facts,
+    languages_of,
+    marked,
+    marks_of,
+    mask_statistics,
+    negatives_section,
+    negatives_title,
+    read_row,
+    statistics_rows,
+    with_pictures,
 )
+from xlingjax.runtime.files import write_text
+
+SHOWN_ON_TERMINAL = 40
+"""Tokens of a row."""
+STYLES = {"mask": "yellow", "random": "red", "kept": "green"}
+"""Of the words that are to be predicted; others are cyan."""
+FORMS = {"random": "[{shown}→{word}]", "kept": "[={word}]"}
+"""How they are marked without colours; others as `FORM`."""
+FORM = "[{word}]"
 
 
 def inspect(
@@ -50,46 +60,71 @@ def inspect(
     each stage where it has several), and the mask rate realised in `batches` batches.
 
     record: of the run to come, as `run_record.schedule_record` makes it. tables: of negatives, as
-    `negatives.read` gives them. output: a folder for inspect.html, schedule.png and one PNG per
-    attention grid. tokens: on the terminal, too, a line for each token of a row. console: a rich
-    Console; None makes one. Returns {name: mask statistics}, empty
-    for objectives without masks. The sources advance.
+    `rows.read_negatives` gives them. output: a folder for inspect.html, schedule.png and one PNG
+    per attention grid. tokens: on the terminal, too, a line for each token of a row. console: a
+    rich Console; None makes one. Returns {name: mask statistics}, empty for objectives without
+    masks. The sources advance.
     """
     # Here, since a report of a finished run shows nothing on a terminal.
     from rich.console import Console
 
-    if console is None:
-        console = Console()
+    console = console or Console()
     statistics: dict[str, Any] = {}
-    parts = []
+    sections: list[tuple[str, str, Any]] = []
     pictures: dict[str, Any] = {}
     if record:
         print_table(console, "schedule", ("what", "objective", "value"), schedule.rows(record))
-        figure = schedule.picture(record)
-        if figure is not None:
-            pictures["schedule"] = figure
-        parts.append(html.section("schedule", "Schedule", *schedule.section(record)))
+        planned = schedule.section(record)
+        if planned:
+            pictures["schedule"] = schedule.picture(record)
+            sections.append(("schedule", "Schedule", planned))
     for name, (objective, source) in objectives.items():
         first, statistics[name] = _draw(objective, source, vocabulary, batches)
         views = []
         for row in range(min(rows, len(first["input_ids"]))):
             views.append(read_row(objective, first, row, vocabulary, source.languages))
-        print_objective(console, name, objective, source, views, statistics[name], tokens)
+        for number, view in enumerate(views):
+            console.rule(f"{name}, row {number}")
+            _print_row(console, objective, source, view, tokens)
+        lines = statistics_rows(statistics[name])
+        if lines:
+            print_table(console, f"{name}: realised masking", STATISTICS_HEAD, lines)
         lacking = ""
         if isinstance(source, OfText):
             lacking = left_out.of_source(name, source)
         if lacking:
             console.print(f"warning: {lacking}", markup=False, highlight=False)
-        if output:
-            pictures |= _row_pictures(views, name)
-            parts.append(_section(name, objective, source, views, statistics[name]))
-            if lacking:
-                parts.append(html.note(f"Warning: {lacking}"))
+        if not output:
+            continue
+        shown = []
+        for number, view in enumerate(views):
+            row = as_values(f"row {number}", objective, source, view, view.grids_LL)
+            row["tokens"] = [token.cells for token in view.tokens]
+            shown.append(with_pictures(row))
+            labels = [token.piece for token in view.tokens]
+            for use, grid_LL in view.grids_LL.items():
+                title = f"{name}, {use}: dark = the row's token sees the column's"
+                figure, _ = drawing.cells(grid_LL, labels, labels, title, cmap="Greys", vmax=1.6)
+                pictures[f"{name}-{number}-{use.replace(' ', '-')}"] = figure
+        values = {
+            "rows": shown,
+            "tokens_head": TOKENS_HEAD,
+            "statistics": lines,
+            "statistics_head": STATISTICS_HEAD,
+            "warning": lacking,
+        }
+        sections.append((name, name.upper(), values))
     for table in tables:
-        print_table(console, negatives.title(table), negatives.HEAD, table["rows"])
-    parts.append(html.section("negatives", "Mined negatives", *negatives.section(tables)))
+        print_table(console, negatives_title(table), NEGATIVES_HEAD, table["rows"])
     if output:
-        write_page(Path(output), "What the objectives read", parts, pictures)
+        bodies = []
+        for anchor, title, values in sections:
+            macro = anchor if anchor == "schedule" else "inspected"
+            bodies.append(html.section(anchor, title, html.part("sections", macro, values)))
+        if tables:
+            body = html.part("sections", "negatives", negatives_section(tables))
+            bodies.append(html.section("negatives", "Mined negatives", body))
+        write_page(Path(output), "What the objectives read", bodies, pictures)
         console.print(f"wrote {Path(output) / 'inspect.html'}", markup=False)
     return statistics
 
@@ -103,146 +138,8 @@ def _draw(
     if not {"masked_positions", "run_offsets"} & set(objective.reads):
         return first, {}
     # One batch is enough to show rows; a rate needs more of them.
-    drawn = [first]
-    for _ in range(1, batches):
-        drawn.append(source.next())
+    drawn = [first, *(source.next() for _ in range(1, batches))]
     return first, mask_statistics(drawn, vocabulary, source.languages)
-
-
-def _row_pictures(views: Sequence[Row], name: str) -> dict[str, Any]:
-    """{file name: figure} of every attention grid."""
-    pictures = {}
-    for number, view in enumerate(views):
-        for use in view.grids_LL:
-            file = f"{name}-{number}-{use.replace(' ', '-')}"
-            pictures[file] = attention_picture(view, use, name)
-    return pictures
-
-
-def _grids(view: Row, uses: Iterable[str]) -> list[str]:
-    """Attention grids as HTML: small, beside each other, those that hide most first. One in which
-    all sees all is said and not drawn."""
-    hidden = {use: float(np.mean(~view.grids_LL[use])) for use in uses}
-    figures = []
-    for use in sorted(hidden, key=hidden.__getitem__, reverse=True):
-        if hidden[use]:
-            (figure,) = small_grid(view, use)
-            figures.append(html.figure(drawing.svg(figure), f"{use}: grid"))
-    parts = []
-    if figures:
-        parts.append(html.beside(figures))
-        parts.append(html.note(GRID_NOTE))
-    open_uses = [use for use, share in hidden.items() if not share]
-    if open_uses:
-        parts.append(html.note(f"{', '.join(open_uses)}: every token sees all tokens."))
-    return parts
-
-
-def _section(
-    name: str, objective, source, views: Sequence[Row], statistics: Mapping[str, Any]
-) -> str:
-    parts = []
-    for i, view in enumerate(views):
-        parts += [f"<h3>row {i}</h3>", html.note(facts(objective, source, view))]
-        parts.append(running_text.as_html(view.tokens, source.languages))
-        parts.append(running_text.key(view.tokens))
-        parts += _grids(view, view.grids_LL)
-        table = html.table(TOKENS_HEAD, [token.cells for token in view.tokens])
-        parts.append(f"<details><summary>token by token</summary>{table}</details>")
-    if statistics:
-        table = html.table(STATISTICS_HEAD, statistics_rows(statistics), mean_rows=1)
-        parts += ["<h3>Realised masking</h3>", table]
-    return html.section(name, name.upper(), *parts)
-
-
-def first_rows(objectives: Mapping[str, tuple[Objective, Peekable]], vocabulary) -> str:
-    """What a report shows of the first batches, as HTML: of every objective the first of the rows
-    in most languages, and of all masks one grid. A later stage is left out unless it brings a mask
-    of its own.
-    """
-    parts = []
-    shown_tokens: list[Token] = []
-    shown_masks = set()
-    for name, (objective, source) in objectives.items():
-        # The objectives of a run often share a mask, and its grid looks the same in each.
-        masks = objective.masks()
-        new_uses = [use for use, mask in masks.items() if mask.name not in shown_masks]
-        _, start = stage_of(name)
-        if start and not new_uses:
-            continue
-        for use in new_uses:
-            shown_masks.add(masks[use].name)
-        # Of an objective that has not had a turn it is looked at and not taken.
-        batch = source.first()
-        row = _most_mixed(batch)
-        view = read_row(objective, batch, row, vocabulary, source.languages)
-        parts += [f"<h3>{html.esc(name.upper())}</h3>", html.note(facts(objective, source, view))]
-        parts.append(running_text.as_html(view.tokens, source.languages))
-        shown_tokens += view.tokens
-        parts += _grids(view, new_uses)
-    parts.append(running_text.key(shown_tokens))
-    return "\n".join(filter(None, parts))
-
-
-def _most_mixed(batch: Batch) -> int:
-    """The first of the rows in most languages."""
-    counts = []
-    rows = zip(batch["language_ids"], batch["pack_ids"], strict=True)
-    for language_L, pack_L in rows:
-        counts.append(len(np.unique(language_L[pack_L > 0])))
-    return int(np.argmax(counts))
-
-
-@drawing.styled
-def attention_picture(view: Row, use: str, name: str) -> Any:
-    """A grid as a figure; pieces along both sides where there is room to read them."""
-    count = len(view.tokens)
-    side = float(np.clip(1.2 + 0.16 * count, 3.0, 9.0))
-    figures, (axis,) = drawing.panels(1, (side, side))
-    axis.grid(False)
-    axis.imshow(~view.grids_LL[use], cmap="gray", vmin=-0.6, vmax=1.0, interpolation="nearest")
-    # More labels than that would lie on each other.
-    if count <= 72:
-        labels = [token.piece for token in view.tokens]
-        axis.set_xticks(range(count), labels, rotation=90, fontsize=7)
-        axis.set_yticks(range(count), labels, fontsize=7)
-    axis.set(title=f"{name}, {use}: dark = the row's token sees the column's")
-    return figures
-
-
-@drawing.styled
-def small_grid(view: Row, use: str) -> Any:
-    """A grid as a small figure, lines where another side or example begins."""
-    figures, (axis,) = drawing.panels(1, GRID)
-    axis.grid(False)
-    # Transparent where nothing is seen, so that it is the page's own colour.
-    picture = np.zeros((*view.grids_LL[use].shape, 4))
-    picture[view.grids_LL[use]] = GRID_COLOUR
-    axis.imshow(picture, interpolation="nearest")
-    parts = [(token.pack, token.side) for token in view.tokens]
-    starts = []
-    for i, (before, part) in enumerate(pairwise(parts), 1):
-        if before != part:
-            starts.append(i - 0.5)
-    for start in starts:
-        axis.axhline(start, color=drawing.SOFT, linewidth=0.8)
-        axis.axvline(start, color=drawing.SOFT, linewidth=0.8)
-    # Named where they are few: a row packed with many examples has no room.
-    if len(starts) < 4:
-        edges = [-0.5, *starts, len(parts) - 0.5]
-        middles = [(a + b) / 2 for a, b in pairwise(edges)]
-        names = []
-        for middle in middles:
-            names.append(view.tokens[int(middle + 0.5)].language)
-        labels = drawing.piece_labels(names)
-        axis.set_xticks(middles, labels)
-        axis.set_yticks(middles, labels)
-    else:
-        axis.set_xticks([])
-        axis.set_yticks([])
-    axis.tick_params(length=0)
-    axis.set_title("\n".join(wrap(use, 30)))
-    return figures
 
 
 def write_page(folder: Path, title: str, parts: Sequence[str], pictures: Mapping[str, Any]) -> None:
@@ -259,3 +156,110 @@ def write_page(folder: Path, title: str, parts: Sequence[str], pictures: Mapping
         raise UserError(
             f"cannot write to {folder}: {error.strerror}: choose another --output"
         ) from None
+
+
+# ---- on the terminal -----------------------------------------------------------------------------
+
+
+def print_table(
+    console,
+    title: str,
+    head: Sequence[str],
+    lines: Sequence[Sequence[Any]],
+    styles: Sequence[str] = (),
+) -> None:
+    """styles: of the lines, by default none. Columns of numbers stand right."""
+    # Here, since a page alone needs no rich.
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(title=title or None, box=None, header_style="dim", title_justify="left")
+    for column, name in enumerate(head):
+        are_numbers = all(re.fullmatch(r"[\d.,]+", html.number(line[column])) for line in lines)
+        table.add_column(name, justify="right" if are_numbers else "left")
+    for number, line in enumerate(lines):
+        # As `Text`, or rich would read brackets as its markup.
+        cells = [Text(html.number(cell)) for cell in line]
+        table.add_row(*cells, style=styles[number] if styles else None)
+    console.print(table)
+
+
+def _print_row(console, objective: Objective, source: BatchSource, view: Row, tokens: bool) -> None:
+    from rich.text import Text
+
+    console.print(Text(facts(objective, source, view), style="dim"))
+    for part in running_text(view.tokens, source.languages):
+        console.print(part)
+    shown = shown_tokens(view, "decoder_ids" in objective.reads)
+    if tokens:
+        chosen = [view.tokens[index] for index in shown]
+        styles = [STYLES.get(token.how, "") for token in chosen]
+        print_table(console, "", TOKENS_HEAD, [token.cells for token in chosen], styles)
+    for use, grid_LL in view.grids_LL.items():
+        if grid_LL.all():
+            console.print(Text(f"{use}: every token sees all tokens", style="dim"))
+            continue
+        console.print(Text(f"{use}: who sees whom", style="dim"))
+        console.print(Text(grid_text(view, grid_LL, shown)))
+    if len(view.tokens) > len(shown):
+        console.print(Text(f"{len(shown)} of {len(view.tokens)} tokens in grids", style="dim"))
+
+
+def running_text(tokens: Sequence[Token], languages: Sequence[str]) -> list[Any]:
+    """A list of rich renderables, one an example, and the key."""
+    from rich.table import Table
+    from rich.text import Text
+
+    colour = drawing.colours(languages)
+    shown: list[Any] = []
+    for example in examples(tokens):
+        table = Table.grid(padding=(0, 2), expand=True)
+        cells = []
+        for side in example:
+            table.add_column(ratio=1)
+            names = languages_of(side)
+            cell = Text(" + ".join(names) + " ", style="bold")
+            for token in side:
+                how, gap, piece, word = marked(token)
+                if how == "special":
+                    cell.append(f" {word} ", style="not bold dim")
+                elif how:
+                    text = FORMS.get(how, FORM).format(shown=piece, word=word)
+                    cell.append(gap)
+                    cell.append(text, style=STYLES.get(how, "cyan"))
+                else:
+                    style = colour[token.language] if len(names) > 1 else ""
+                    cell.append(gap + word, style=f"not bold {style}".strip())
+            cells.append(cell)
+        table.add_row(*cells)
+        shown.append(table)
+    marks = []
+    for how, meaning in marks_of(tokens).items():
+        example = FORMS.get(how, FORM).format(shown="shown", word="word")
+        marks.append(f"{example} {meaning}")
+    if marks:
+        shown.append(Text("to be predicted: " + "; ".join(marks), style="dim"))
+    return shown
+
+
+def shown_tokens(view: Row, decoder: bool) -> list[int]:
+    """Which tokens of a row the terminal shows: the first ones; with a decoder half of them of the
+    target."""
+    count = len(view.tokens)
+    if not decoder:
+        return list(range(min(SHOWN_ON_TERMINAL, count)))
+    # The target stands behind the source, and would be cut off.
+    half = SHOWN_ON_TERMINAL // 2
+    source = sum(token.side == 0 for token in view.tokens)
+    return [*range(min(half, source)), *range(source, min(source + half, count))]
+
+
+def grid_text(view: Row, grid_LL: np.ndarray, shown: Sequence[int]) -> str:
+    """The rows and columns `shown` of an attention grid in characters, a line per query: ■ sees, ·
+    does not."""
+    lines = []
+    for query in shown:
+        # Only what the table above shows: a wider grid would wrap.
+        signs = "".join("·■"[int(sees)] for sees in grid_LL[query, list(shown)])
+        lines.append(f"{view.tokens[query].column:4d} {signs}")
+    return "\n".join(lines)

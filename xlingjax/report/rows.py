@@ -1,17 +1,53 @@
-"""One row of a batch, token by token: its pieces, what is predicted where, who may see whom."""
+"""What objectives read: rows of their batches, token by token and as running text, who may see
+whom, how much is hidden; tables of mined wrong partners.
 
-from collections.abc import Mapping, Sequence
+The masks are the objective's own predicates, which attention uses.
+"""
+
+import dataclasses
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 
 import numpy as np
 
-from xlingjax.data.loader import BatchSource
+from xlingjax.data.loader import BatchSource, Peekable
+from xlingjax.data.text.files import read_lines
+from xlingjax.data.text.sources import find_negatives
+from xlingjax.data.text.texts import Text
+from xlingjax.errors import UserError
 from xlingjax.model.masks import Fields
 from xlingjax.objectives.base import Objective
+from xlingjax.report import drawing, html, pictures
+from xlingjax.training.stages import stage_of
 
 Batch = Mapping[str, np.ndarray]
 TOKENS_HEAD = ("column", "piece", "target", "how", "position", "language", "pack", "side")
+MARKS = {
+    "mask": "shown as MASK",
+    "random": "replaced by another piece",
+    "kept": "shown as it is",
+    "recover": "recovered from the other side",
+    "answer": "the answer",
+    "pseudo": "a pseudo token's place",
+}
+"""Meaning of the mark of each chosen word. "next" has none: it is predicted at every
+word."""
+STATISTICS_HEAD = (
+    "language",
+    "tokens",
+    "predictions",
+    "rate (%)",
+    "MASK (%)",
+    "random (%)",
+    "kept (%)",
+)
+NEGATIVES_HEAD = ("similarity", "kind", "sentence", "its translation", "wrong partner")
+
+
+# ---- a row ---------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -34,16 +70,7 @@ class Token:
     @property
     def cells(self) -> tuple[Any, ...]:
         """In the order of `TOKENS_HEAD`."""
-        return (
-            self.column,
-            self.piece,
-            self.target,
-            self.how,
-            self.position,
-            self.language,
-            self.pack,
-            self.side,
-        )
+        return dataclasses.astuple(self)[: len(TOKENS_HEAD)]
 
 
 @dataclass(frozen=True)
@@ -207,3 +234,277 @@ def facts(objective: Objective, source: BatchSource, view: Row) -> str:
     if view.label is not None:
         text += f"; label {view.label}"
     return text
+
+
+# ---- a row as running text -----------------------------------------------------------------------
+
+
+def examples(tokens: Iterable[Token]) -> list[list[list[Token]]]:
+    """Of each example of a row its sides, one after the other."""
+    by_pack = [list(example) for _, example in groupby(tokens, key=lambda token: token.pack)]
+    return [
+        [list(side) for _, side in groupby(example, key=lambda token: token.side)]
+        for example in by_pack
+    ]
+
+
+def languages_of(side: Sequence[Token]) -> list[str]:
+    """Of the words; special tokens have the language of their row."""
+    words = [token for token in side if not token.special]
+    return list(dict.fromkeys(token.language for token in words or side))
+
+
+def marked(token: Token) -> tuple[str, str, str, str]:
+    """(a key of `MARKS`, "special" or "", the space before, the piece that is shown, the word)."""
+    piece = token.piece.replace("▁", " ")
+    word = piece
+    how = token.how
+    if how in ("mask", "random", "kept"):
+        word = token.target.replace("▁", " ")
+    elif how not in MARKS:
+        how = "special" if token.special else ""
+    bare = word.lstrip()
+    gap = " " * (len(word) > len(bare))
+    if how == "special":
+        bare = bare.strip()
+    return how, gap, piece.strip(), bare
+
+
+def marks_of(tokens: Iterable[Token]) -> dict[str, str]:
+    """Those of `MARKS` that these tokens have."""
+    used = {token.how for token in tokens}
+    return {how: meaning for how, meaning in MARKS.items() if how in used}
+
+
+def as_values(
+    title: str, objective: Objective, source: BatchSource, view: Row, uses: Iterable[str]
+) -> dict[str, Any]:
+    """A row as JSON that a page is made of: its text, and who sees whom in these uses of attention,
+    those that hide most first."""
+    texts = []
+    for example in examples(view.tokens):
+        sides = []
+        for side in example:
+            stretches = []
+            for language, tokens in groupby(side, key=lambda token: token.language):
+                stretches.append((language, list(map(marked, tokens))))
+            sides.append({"names": languages_of(side), "stretches": stretches})
+        texts.append(sides)
+    parts = []
+    start = 0
+    for _, part in groupby(view.tokens, key=lambda token: (token.pack, token.side)):
+        tokens_of_part = list(part)
+        parts.append((start, tokens_of_part[len(tokens_of_part) // 2].language))
+        start += len(tokens_of_part)
+    hidden = {use: float(np.mean(~view.grids_LL[use])) for use in uses}
+    masks = []
+    for use in sorted(hidden, key=hidden.__getitem__, reverse=True):
+        if hidden[use]:
+            bits = np.packbits(view.grids_LL[use], axis=1)
+            masks.append({"use": use, "rows": [row.tobytes().hex() for row in bits]})
+    return {
+        "title": title,
+        "facts": facts(objective, source, view),
+        "languages": list(source.languages),
+        "examples": texts,
+        "parts": parts,
+        "masks": masks,
+        "open": [use for use, share in hidden.items() if not share],
+        "marks": marks_of(view.tokens),
+    }
+
+
+def with_pictures(row: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of a row, its masks as pictures."""
+    shown = []
+    for mask in row["masks"]:
+        size = len(mask["rows"])
+        packed = np.frombuffer(bytes.fromhex("".join(mask["rows"])), np.uint8)
+        seen = np.unpackbits(packed.reshape(size, -1), axis=1, count=size).astype(bool)
+        (figure,) = pictures.mask(mask["use"], seen, row["parts"])
+        shown.append((drawing.svg(figure), f"{mask['use']}: grid"))
+    return {**row, "pictures": shown}
+
+
+# ---- the first rows of a run ---------------------------------------------------------------------
+
+
+def first_rows(
+    objectives: Mapping[str, tuple[Objective, Peekable]], vocabulary
+) -> list[dict[str, Any]]:
+    """What a report shows of the first batches, as JSON: of every objective the first of the rows
+    in most languages, and of all masks one grid. A later stage is left out unless it brings a mask
+    of its own.
+    """
+    shown = []
+    shown_masks = set()
+    for name, (objective, source) in objectives.items():
+        # The objectives of a run often share a mask, and its grid looks the same in each.
+        masks = objective.masks()
+        new_uses = [use for use, mask in masks.items() if mask.name not in shown_masks]
+        _, start = stage_of(name)
+        if start and not new_uses:
+            continue
+        shown_masks.update(masks[use].name for use in new_uses)
+        # Of an objective that has not had a turn it is looked at and not taken.
+        batch = source.first()
+        row = _most_mixed(batch)
+        view = read_row(objective, batch, row, vocabulary, source.languages)
+        shown.append(as_values(name.upper(), objective, source, view, new_uses))
+    return shown
+
+
+def _most_mixed(batch: Batch) -> int:
+    """The first of the rows in most languages."""
+    counts = []
+    for language_L, pack_L in zip(batch["language_ids"], batch["pack_ids"], strict=True):
+        counts.append(len(np.unique(language_L[pack_L > 0])))
+    return int(np.argmax(counts))
+
+
+def section(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
+    """Of a page, from what `first_rows` gave; None: nothing."""
+    if not rows:
+        return None
+    used = {how for row in rows for how in row["marks"]}
+    marks = {how: meaning for how, meaning in MARKS.items() if how in used}
+    return {"rows": list(map(with_pictures, rows)), "marks": marks}
+
+
+# ---- how much is hidden --------------------------------------------------------------------------
+
+
+def mask_statistics(
+    batches: Sequence[Batch], vocabulary, languages: Sequence[str]
+) -> dict[str, dict[str, float]]:
+    """Per language that occurs, and over "all": tokens, predictions, rate (predictions per token,
+    padding apart), and what share of the predictions shows MASK, a random piece or the piece itself
+    (`mask`, `random`, `kept`).
+
+    A random piece that happens to be the true one counts as kept.
+    """
+    # Of each language: tokens, mask, random, kept.
+    counts = np.zeros((len(languages), 4), np.int64)
+    for batch in map(with_slots, batches):
+        language_BL = batch["language_ids"]
+        # `+=` would count a language that an index has twice only once.
+        np.add.at(counts[:, 0], language_BL[batch["pack_ids"] > 0], 1)
+        used_BM = batch["masked_weights"] > 0
+        columns_BM = batch["masked_positions"]
+        shown_BM = np.take_along_axis(batch["input_ids"], columns_BM, axis=1)
+        language_BM = np.take_along_axis(language_BL, columns_BM, axis=1)
+        is_mask = shown_BM == vocabulary.mask_id
+        # By what is shown, since batches do not keep which fate was drawn.
+        is_kept = ~is_mask & (shown_BM == batch["masked_targets"])
+        is_random = ~is_mask & ~is_kept
+        for column, kind in enumerate((is_mask, is_random, is_kept), 1):
+            np.add.at(counts[:, column], language_BM[used_BM & kind], 1)
+    statistics = {}
+    for name, row in zip(languages, counts, strict=True):
+        # A language of the run need not occur in these batches.
+        if row[0]:
+            statistics[name] = _shares(*map(int, row))
+    # Of the sums, not a mean of the rates: languages occur unequally often.
+    statistics["all"] = _shares(*map(int, counts.sum(axis=0)))
+    return statistics
+
+
+def _shares(tokens: int, mask: int, random: int, kept: int) -> dict[str, float]:
+    predictions = mask + random + kept
+    # Of none all shares are 0.
+    divisor = max(predictions, 1)
+    return {
+        "tokens": tokens,
+        "predictions": predictions,
+        "rate": predictions / max(tokens, 1),
+        "mask": mask / divisor,
+        "random": random / divisor,
+        "kept": kept / divisor,
+    }
+
+
+def statistics_rows(statistics: Mapping[str, Any]) -> list[list[Any]]:
+    """The rows below `STATISTICS_HEAD`, of what `mask_statistics` gives."""
+    rows = []
+    for name, of_language in statistics.items():
+        row = [name, of_language["tokens"], of_language["predictions"]]
+        for key in ("rate", "mask", "random", "kept"):
+            row.append(html.percent(of_language[key]))
+        rows.append(row)
+    return rows
+
+
+# ---- mined wrong partners ------------------------------------------------------------------------
+
+
+def read_negatives(patterns: Sequence[str], shown: int = 8) -> list[dict[str, Any]]:
+    """Of each table that `xlingjax mine --negatives` wrote, JSON values: {"table", "languages",
+    "pairs", "similarity": {kind: mean}, "rows": the first `shown` as [similarity, kind, sentence,
+    translation, wrong partner]}. A table may lack similarity and kind. Raises UserError for what is
+    no such table."""
+    if not patterns:
+        return []
+    tables = []
+    for triple in find_negatives(patterns):
+        path = triple.first.path
+        # Held whole: means are over all, though only a few are shown.
+        texts = list(triple.lines())
+        cells = _column(triple.first, "similarity", len(texts))
+        kinds = _column(triple.first, "kind", len(texts))
+        by_kind: dict[str, list[float]] = {}
+        rows = []
+        for cell, kind, sentences in zip(cells, kinds, texts, strict=True):
+            score = _number(cell, path)
+            if score is not None:
+                # Apart by kind: hard ones are near and random
+                # ones far, and their mean would be of neither.
+                by_kind.setdefault(kind or "all", []).append(score)
+            rows.append([score, kind, *sentences])
+        means = {}
+        for kind, scores in sorted(by_kind.items()):
+            means[kind] = statistics.fmean(scores)
+        table = {
+            "table": path.name,
+            # The wrong partner is in the second of them.
+            "languages": list(triple.languages[:2]),
+            "pairs": len(texts),
+            "similarity": means,
+            "rows": rows[:shown],
+        }
+        tables.append(table)
+    return tables
+
+
+def _column(text: Text, name: str, count: int) -> list[str | None]:
+    """The cells of a column that a table need not have."""
+    _, header = next(read_lines(text.path))
+    if name not in header.split("\t"):
+        return [None] * count
+    return list(Text(text.path, text.language, name).lines())
+
+
+def _number(cell: str | None, path: Any) -> float | None:
+    if cell is None:
+        return None
+    try:
+        return float(cell)
+    except ValueError:
+        raise UserError(
+            f"{path}: similarity {cell!r} is not a number: mine the table again"
+        ) from None
+
+
+def negatives_title(table: Mapping[str, Any]) -> str:
+    means = ", ".join(f"{kind} {mean:.3f}" for kind, mean in table["similarity"].items())
+    text = f"{table['table']}: {table['pairs']:,} pairs"
+    if means:
+        text += f"; mean similarity: {means}"
+    return text
+
+
+def negatives_section(tables: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Of a page."""
+    return [
+        {"title": negatives_title(table), "head": NEGATIVES_HEAD, "rows": table["rows"]}
+        for table in tables
+    ]

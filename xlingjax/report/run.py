@@ -7,14 +7,13 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from xlingjax.errors import UserError
-from xlingjax.runtime.records import read_lines, read_record
+from xlingjax.runtime.records import ANY, read_lines, read_record
 from xlingjax.training.run_record import RESULT, RUN, warn_of_changes
 from xlingjax.training.tracker import EVALUATION, METRICS
 
@@ -22,7 +21,7 @@ from xlingjax.training.tracker import EVALUATION, METRICS
 @dataclass(frozen=True)
 class Run:
     """`record` is run.json, `result` result.json (empty while the run goes), `metrics` and
-    `evaluations` their lines, `rows` rows.html.
+    `evaluations` their lines, `rows` rows.json (what the objectives read).
     """
 
     path: Path
@@ -32,7 +31,7 @@ class Run:
     metrics: list[dict[str, Any]]
     evaluations: list[dict[str, Any]]
     log: list[str]
-    rows: str
+    rows: list[dict[str, Any]]
 
     @property
     def languages(self) -> list[str]:
@@ -58,6 +57,19 @@ class Run:
             last = max(last, line["step"])
         return last
 
+    @property
+    def vocabulary_size(self) -> int | None:
+        """Pieces, which is the perplexity of a guess without any knowledge."""
+        return self.record.get("model", {}).get("vocab_size")
+
+    @property
+    def tokens_seen(self) -> int | None:
+        return self.result.get("tokens_seen", next(reversed(self.logged("tokens_seen")), None))
+
+    def logged(self, name: str) -> list[float]:
+        """The values of the log lines that have it."""
+        return [line[name] for line in self.metrics if line.get(name) is not None]
+
     def lines(self, objective: str) -> list[dict[str, Any]]:
         return [line for line in self.metrics if line["objective"] == objective]
 
@@ -82,6 +94,10 @@ class Run:
         for evaluations in evaluated.values():
             evaluations.sort(key=lambda pair: pair[0])
         return evaluated
+
+    def first_evaluated(self, kind: str) -> list[tuple[int, dict[str, Any]]]:
+        """(step, values) of the first evaluator of a kind; [] without one."""
+        return next(iter(self.evaluated(kind).values()), [])
 
     def last(self, kind: str, prefer: str = "") -> dict[str, Any] | None:
         """The latest values of the evaluator of that kind: of several, the first whose name
@@ -142,48 +158,12 @@ def read_run(path: str | Path) -> Run:
         read_lines(path / "metrics.jsonl", METRICS, say=warn),
         read_lines(path / "evaluations.jsonl", EVALUATION, say=warn),
         log,
-        _inert(path / "rows.html"),
+        _rows(path / "rows.json"),
     )
 
 
 def warn(line: str) -> None:
     print(f"warning: {line}", file=sys.stderr)
-
-
-class _Active(HTMLParser):
-    """Whether HTML has something in it that runs or is fetched."""
-
-    # fmt: off
-    tags = frozenset((
-        "audio", "base", "button", "embed", "foreignobject", "form", "iframe", "img", "input",
-        "link", "meta", "object", "script", "style", "video",
-    ))
-    # fmt: on
-    found = False
-
-    def handle_starttag(self, tag: str, attrs: list) -> None:
-        if tag in self.tags:
-            self.found = True
-        for name, value in attrs:
-            refers = name in ("href", "xlink:href", "src")
-            # Within the page, or a picture that it holds.
-            if refers and not (value or "").startswith(("#", "data:image/png")):
-                self.found = True
-            if name.startswith("on"):
-                self.found = True
-
-
-def _inert(path: Path) -> str:
-    """The HTML that `inspector.first_rows` wrote, or nothing, which is told: a run's folder may
-    come from others, and what ours never has in it may do anything in a page."""
-    rows = _text(path)
-    active = _Active()
-    active.feed(rows)
-    active.close()
-    if active.found:
-        warn(f"{path} has something in it that runs or is fetched, which no run writes; left out")
-        return ""
-    return rows
 
 
 def _text(path: Path) -> str:
@@ -207,3 +187,13 @@ def _json(path: Path, shape: Any) -> dict[str, Any]:
         return read_record(path, shape, "restore or remove the file")
     except FileNotFoundError:
         return {}
+
+
+def _rows(path: Path) -> list[dict[str, Any]]:
+    try:
+        return read_record(path, [{str: ANY}], "what the objectives read is left out")
+    except FileNotFoundError:
+        return []
+    except UserError as error:
+        warn(str(error))
+        return []

@@ -1,8 +1,8 @@
 """The course of a run, from what its record says before the first step: learning rate, turns, and
 all that changes in stages."""
 
-import itertools
 from collections.abc import Mapping, Sequence
+from itertools import cycle, pairwise
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ POINTS = 500
 """Of the learning rate's curve."""
 ALWAYS = ("weight", "batch", "length", "masking rate", "sampling alpha")
 """Shown where they do not change, too, and before the others."""
-SAID = {
+TURNS = {
     "alternate": "one a step, in turn by their weights",
     "weighted": "one a step, drawn by their weights",
     "summed": "all in every step, losses times their weights",
@@ -26,8 +26,6 @@ DECAY = {
     "constant": "constant",
     "linear_from_0": "linear decay to 0 as if from step 0",
 }
-NOTE = "Planned, from the recipe. A value holds from its step on until the next one."
-
 Stages = dict[int, Any]
 
 
@@ -65,7 +63,7 @@ def _changes_of_each(by_objective: Mapping[str, Stages]) -> dict[str, Stages]:
 
 def _changes(stages: Stages) -> Stages:
     changes: Stages = {}
-    for before, step in itertools.pairwise([None, *sorted(stages)]):
+    for before, step in pairwise([None, *sorted(stages)]):
         if before is None or stages[step] != stages[before]:
             changes[step] = stages[step]
     return changes
@@ -117,7 +115,7 @@ def rows(record: Mapping[str, Any]) -> list[tuple[str, str, str]]:
         rows.append(("learning rate", "all", f"{peak}, then {DECAY[config.schedule]}"))
     # One objective has every step, and nothing to take turns with.
     if len(record.get("weights", {})) > 1 and "schedule" in record:
-        rows.append(("objectives", "all", SAID.get(record["schedule"], record["schedule"])))
+        rows.append(("objectives", "all", TURNS.get(record["schedule"], record["schedule"])))
     settings = values(record)
     for what in sorted(settings, key=_rank):
         # Objectives of the same values share a row.
@@ -127,7 +125,7 @@ def rows(record: Mapping[str, Any]) -> list[tuple[str, str, str]]:
             if stages == {0: None}:
                 continue
             if len(stages) > 1 or what in ALWAYS or what == "frozen":
-                alike.setdefault(_said(stages), []).append(objective)
+                alike.setdefault(_stated(stages), []).append(objective)
         for text, objectives in alike.items():
             rows.append((what, ", ".join(objectives), text))
     return rows
@@ -140,7 +138,7 @@ def _rank(what: str) -> int:
     return len(ALWAYS)
 
 
-def _said(stages: Stages) -> str:
+def _stated(stages: Stages) -> str:
     def text_of(value: Any) -> str:
         if isinstance(value, list):
             return ", ".join(map(str, value)) or "none"
@@ -153,111 +151,95 @@ def _said(stages: Stages) -> str:
     return "; ".join(parts)
 
 
-@drawing.styled
-def picture(record: Mapping[str, Any]) -> Any:
+def picture(record: Mapping[str, Any]) -> list[Any]:
     """Learning rate, shares of the objectives (where losses are summed their weights), and a panel
     for each number or switch that changes, by step."""
     settings = values(record)
     steps = record.get("steps") or 0
-    weights = settings.get("weight", {})
-    in_turn = len(weights) > 1 and record.get("schedule") != "summed"
-    # They have panels of their own: weights as shares of the steps.
-    elsewhere = ["frozen"]
-    if in_turn:
-        elsewhere.append("weight")
-    drawn: dict[str, dict[str, Stages]] = {}
+    if not steps:
+        return []
+    figures = []
+    if record.get("optimizer"):
+        figures += _learning_rate(record["optimizer"], steps)
+    weights = settings.pop("weight", {})
+    if len(weights) > 1 and record.get("schedule") != "summed":
+        figures += _turns(shares(weights), steps)
+    elif weights:
+        settings = {"weight": weights} | settings
+    frozen = settings.pop("frozen", {}).get("all", {})
     for what, by_objective in settings.items():
-        is_constant = max(map(len, by_objective.values())) < 2
-        if what in elsewhere or is_constant:
-            continue
+        # Switches too: to Python True is 1.
         numbers = {}
         for name, stages in by_objective.items():
-            if _is_drawn(stages):
+            if all(isinstance(value, int | float) for value in stages.values()):
                 numbers[name] = stages
-        if numbers:
-            drawn[what] = numbers
-    frozen = _frozen_spans(settings.get("frozen", {}).get("all", {}), steps)
-    has_rate = bool(record.get("optimizer"))
-    count = has_rate + in_turn + len(drawn) + bool(frozen)
-    if not count or not steps:
-        return None
-    figures, axes = drawing.panels(count, (drawing.PANEL[0], 2.1))
-    unused = iter(axes)
-    if has_rate:
-        _learning_rate(next(unused), record["optimizer"], steps)
-    if in_turn:
-        _turns(next(unused), shares(weights), steps)
-    for what, by_objective in drawn.items():
-        # An objective has the colour of its place in the run, whatever panel it is in.
-        objectives = list(weights or by_objective)
-        _steps(next(unused), what, by_objective, steps, objectives)
-    if frozen:
-        _frozen(next(unused), frozen)
-    for axis in axes:
-        axis.set(xlabel="step", xlim=(0, steps))
+        if numbers and max(map(len, by_objective.values())) > 1:
+            # An objective has the colour of its place in the run, whatever panel it is in.
+            figures += _steps(what, numbers, steps, list(weights or by_objective))
+    if spans := _frozen_spans(frozen, steps):
+        figures += _frozen(spans)
+    for figure in figures:
+        figure.axes[0].set(xlabel="step", xlim=(0, steps))
     return figures
 
 
-def _is_drawn(stages: Stages) -> bool:
-    # Switches too: to Python True is 1.
-    return all(isinstance(value, int | float) for value in stages.values())
+def _panel() -> tuple[list[Any], Any]:
+    figures, (axis,) = drawing.panels(1, (drawing.PANEL[0], 2.1))
+    return figures, axis
 
 
-def _learning_rate(axis, optimizer: Mapping[str, Any], steps: int) -> None:
+@drawing.styled
+def _learning_rate(optimizer: Mapping[str, Any], steps: int) -> list[Any]:
+    figures, axis = _panel()
     # Whole steps alone: a short run has fewer of them than a curve has points.
     at = np.unique(np.linspace(0, max(steps - 1, 0), POINTS).astype(int))
     # The training's own function, on NumPy: a drawing must not start a device.
     rate = learning_rate_schedule(OptimizerConfig(**optimizer), steps, np)
     axis.plot(at, rate(at), color=drawing.COLOURS[0])
     axis.set(title="learning rate", ylim=(0, None))
+    return figures
 
 
-def _turns(axis, of: Mapping[str, Stages], steps: int) -> None:
+@drawing.styled
+def _turns(of: Mapping[str, Stages], steps: int) -> list[Any]:
     """Shares of the steps, one on the other."""
+    figures, axis = _panel()
     # A stage behind the last step is planned in vain.
-    starts = [0] + [step for step in _starts(of) if 0 < step < steps]
+    starts = [0, *(step for step in _starts(of) if 0 < step < steps)]
     edges = [*starts, steps]
     below = np.zeros(len(edges))
     middles = []
-    for stages, colour in zip(of.values(), drawing.COLOURS * len(of), strict=False):
-        now = [_at(stages, start) for start in starts]
+    for stages, colour in zip(of.values(), cycle(drawing.COLOURS), strict=False):
+        now = [100 * _at(stages, start) for start in starts]
         # The last value holds to the end.
         above = below + [*now, now[-1]]
-        axis.fill_between(
-            edges, 100 * below, 100 * above, step="post", color=colour, linewidth=0, alpha=0.75
-        )
-        middles.append(float(below[-1] + above[-1]) / 2)
+        axis.fill_between(edges, below, above, step="post", color=colour, linewidth=0, alpha=0.75)
+        middles.append(float(below[-1] + above[-1]) / 200)
         below = above
     axis.set(title="share of the steps (%)", ylim=(0, 100))
     drawing.write_ends(axis, list(of), middles, drawing.COLOURS)
+    return figures
 
 
-def _steps(
-    axis, what: str, of: Mapping[str, Stages], steps: int, objectives: Sequence[str]
-) -> None:
+@drawing.styled
+def _steps(what: str, of: Mapping[str, Stages], steps: int, objectives: Sequence[str]) -> list[Any]:
+    figures, axis = _panel()
     alike: dict[tuple, list[str]] = {}
     for objective, stages in of.items():
         alike.setdefault(tuple(stages.items()), []).append(objective)
     for stages, names in alike.items():
         begun = {step: float(value) for step, value in stages if step < steps}
-        at = [*begun, steps]
         levels = list(begun.values())
         # The last value holds to the end.
-        levels.append(levels[-1])
-        place = objectives.index(names[0])
-        colour = drawing.COLOURS[place % len(drawing.COLOURS)]
+        at, levels = [*begun, steps], [*levels, levels[-1]]
+        colour = drawing.COLOURS[objectives.index(names[0]) % len(drawing.COLOURS)]
         axis.step(at, levels, where="post", color=colour, label=", ".join(names))
-    if all(map(_is_switch, of.values())):
+    axis.set(title=what, ylim=(0, None))
+    if all(isinstance(value, bool) for stages in of.values() for value in stages.values()):
         axis.set_yticks([0, 1], ["off", "on"])
         axis.set_ylim(-0.1, 1.1)
-    else:
-        axis.set_ylim(0, None)
-    axis.set_title(what)
     drawing.label_ends(axis)
-
-
-def _is_switch(stages: Stages) -> bool:
-    return all(isinstance(value, bool) for value in stages.values())
+    return figures
 
 
 def _frozen_spans(stages: Stages, steps: int) -> dict[str, list[tuple[int, int]]]:
@@ -271,7 +253,9 @@ def _frozen_spans(stages: Stages, steps: int) -> dict[str, list[tuple[int, int]]
     return spans
 
 
-def _frozen(axis, spans: Mapping[str, Sequence[tuple[int, int]]]) -> None:
+@drawing.styled
+def _frozen(spans: Mapping[str, Sequence[tuple[int, int]]]) -> list[Any]:
+    figures, axis = _panel()
     for row, (pattern, of) in enumerate(spans.items()):
         axis.broken_barh(of, (row - 0.35, 0.7), color=drawing.COLOURS[0], alpha=0.25)
         axis.text(0.02, row, pattern, transform=axis.get_yaxis_transform(), va="center", fontsize=9)
@@ -279,15 +263,12 @@ def _frozen(axis, spans: Mapping[str, Sequence[tuple[int, int]]]) -> None:
     # The first one on top.
     axis.set_ylim(len(spans) - 0.4, -0.6)
     axis.set_title("frozen parameters")
+    return figures
 
 
-def section(record: Mapping[str, Any]) -> list[str]:
-    """The parts of the section of a page; nothing for a run whose record says nothing."""
-    figure = picture(record)
-    if figure is None:
-        return []
-    return [
-        drawing.drawn(figure, "the run's schedule"),
-        html.table(("what", "objective", "value"), rows(record), words=True),
-        html.note(NOTE),
-    ]
+def section(record: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Of a page; None of a run whose record says nothing."""
+    figures = picture(record)
+    if not figures:
+        return None
+    return {"figures": drawing.labelled(figures, "the run's schedule"), "rows": rows(record)}

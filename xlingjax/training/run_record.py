@@ -29,7 +29,7 @@ FILES = (
     "metrics.jsonl",
     "evaluations.jsonl",
     "log.txt",
-    "rows.html",
+    "rows.json",
 )
 """Those whose lines or values are shown or computed with."""
 _HASHES, _HASH = "hashes", "hash"

@@ -22,9 +22,8 @@ from xlingjax.model.build import build_model
 from xlingjax.model.partition import make_mesh, param_shardings
 from xlingjax.objectives.retrieval import HardestNegative
 from xlingjax.report.build import build_report
-from xlingjax.report.inspector import first_rows
-from xlingjax.report.negatives import read as read_negatives
-from xlingjax.runtime.files import append_line, require_appended, write_text
+from xlingjax.report.rows import first_rows, read_negatives
+from xlingjax.runtime.files import append_line, require_appended, write_json
 from xlingjax.runtime.machine import RuntimeConfig, is_primary, start
 from xlingjax.training.checkpoint_params import load_params
 from xlingjax.training.checkpoint_paths import find_checkpoint, step_of
@@ -239,7 +238,7 @@ def first_report(workdir: str, opened: Mapping[str, tuple[Any, Any]], vocabulary
     folder = Path(workdir)
     # A run that goes on has a fuller page already.
     if not (folder / "report.html").exists():
-        write_text(folder / "rows.html", first_rows(opened, vocabulary))
+        write_json(folder / "rows.json", first_rows(opened, vocabulary))
         build_report(folder)
 
 

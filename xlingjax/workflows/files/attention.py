@@ -10,9 +10,9 @@ from xlingjax.evaluation.attention_maps import maps_of
 from xlingjax.evaluation.perplexity import pair_rows
 from xlingjax.inference.encode import language_index
 from xlingjax.inference.run import open_run
-from xlingjax.report import attention, html
-from xlingjax.report.inspector import write_page
-from xlingjax.report.terminal import print_table
+from xlingjax.report import html, pictures
+from xlingjax.report.build import attention_pictures
+from xlingjax.report.inspector import print_table, write_page
 from xlingjax.training.run_record import read_run_record
 from xlingjax.workflows.files.encode import language_of
 
@@ -77,14 +77,16 @@ def attention_of_pair(
     )
     for note in {note for _, note in known if note}:
         console.print(note.removeprefix("; "), markup=False)
-    for of_one in maps:
-        print_table(console, attention.title(of_one), attention.HEAD, attention.lines(of_one))
+    titles = [pictures.attention_title(of_one) for of_one in maps]
+    for title, of_one in zip(titles, maps, strict=True):
+        lines = pictures.attention_lines(of_one)
+        print_table(console, title, pictures.ATTENTION_HEAD, lines)
     if output:
         figures = {}
-        for of_one in maps:
-            name = attention.title(of_one).replace(",", "").replace(" ", "-")
-            figures[name] = attention.picture(of_one)
-        parts = [html.section("attention", run, *attention.pictures(maps))]
-        write_page(Path(output), "Attention of a pair", parts, figures)
+        for title, of_one in zip(titles, maps, strict=True):
+            figures[title.replace(",", "").replace(" ", "-")] = pictures.attention(of_one)
+        body = html.part("sections", "attention", attention_pictures(maps))
+        page = html.section("attention", run, body)
+        write_page(Path(output), "Attention of a pair", [page], figures)
         console.print(f"wrote {Path(output) / 'inspect.html'}", markup=False)
     return maps

@@ -159,7 +159,7 @@ def align(
     if shown:
         # Matplotlib takes long to import, and most calls draw nothing.
         from xlingjax.report import drawing
-        from xlingjax.report.alignment import picture as draw
+        from xlingjax.report.pictures import alignment as draw
 
         image = Path(f"{path}.png")
         figure = draw(*shown)

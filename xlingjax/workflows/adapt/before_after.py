@@ -19,45 +19,38 @@ RISE = 0.01
 chance."""
 STANDARD_ERRORS = 2
 """Of the difference of two shares of the same number of pairs."""
+_FIGURES = (
+    ("perplexity", "mean", "perplexity, mean"),
+    ("translation_perplexity", "visible_mean", VISIBLE),
+    ("translation_perplexity", "hidden_mean", HIDDEN),
+    ("retrieval", "retrieval_mean", RETRIEVAL),
+    ("retrieval", "retrieval_mean_centred", CENTRED),
+    ("alignment", "alignment_error", ALIGNMENT),
+)
 
 
 def compared(before: Run, after: Run) -> list[dict[str, Any]]:
     """Rows {"figure", "before", "after"} of the last measurements of both."""
     earlier = _figures(before)
-    rows = []
-    for name, value in _figures(after).items():
-        rows.append({"figure": name, "before": earlier.get(name), "after": value})
-    return rows
+    return [
+        {"figure": name, "before": earlier.get(name), "after": value}
+        for name, value in _figures(after).items()
+    ]
 
 
 def _figures(run: Run) -> dict[str, float]:
     """{name: value} of the last measurements."""
-    figures: dict[str, float] = {}
-    perplexity = run.last("perplexity")
-    if perplexity:
-        for code, value in sorted(perplexity["by_language"].items()):
-            figures[f"perplexity {code}"] = value
-        figures["perplexity, mean"] = perplexity["mean"]
-    translation = run.last("translation_perplexity")
-    if translation:
-        figures[VISIBLE] = translation["visible_mean"]
-        figures[HIDDEN] = translation["hidden_mean"]
-    retrieval = run.last("retrieval")
-    if retrieval:
-        figures[RETRIEVAL] = retrieval["retrieval_mean"]
-        figures[CENTRED] = retrieval["retrieval_mean_centred"]
-    alignment = run.last("alignment")
-    if alignment:
-        figures[ALIGNMENT] = alignment["alignment_error"]
+    by_language = (run.last("perplexity") or {"by_language": {}})["by_language"]
+    figures = {f"perplexity {code}": value for code, value in sorted(by_language.items())}
+    for kind, key, name in _FIGURES:
+        if values := run.last(kind):
+            figures[name] = values[key]
     return figures
 
 
 def pairs_of(run: Run) -> int:
     """How many held-out pairs retrieval was measured on, all languages together."""
-    retrieval = run.last("retrieval")
-    if not retrieval:
-        return 0
-    return sum(retrieval["pairs"].values())
+    return sum((run.last("retrieval") or {"pairs": {}})["pairs"].values())
 
 
 def worse(rows: Sequence[dict[str, Any]], pairs: int) -> list[str]:
@@ -67,19 +60,16 @@ def worse(rows: Sequence[dict[str, Any]], pairs: int) -> list[str]:
     `RISE` of what it was; retrieval when it fell by more than `STANDARD_ERRORS` of the difference
     of two shares of `pairs`. What was not measured before does not count.
     """
-    found = []
+    fallen = []
     for row in rows:
-        name = row["figure"]
-        before = row["before"]
-        after = row["after"]
+        name, before, after = row["figure"], row["before"], row["after"]
         if before is None:
             continue
         if name in ERRORS and after > (1 + RISE) * before:
-            found.append(f"{name} {before:.4g} -> {after:.4g}")
-        fall = before - after
-        if name in (RETRIEVAL, CENTRED) and fall > noise(before, after, pairs):
-            found.append(f"{name} {before:.4f} -> {after:.4f} of {pairs:,} pairs")
-    return found
+            fallen.append(f"{name} {before:.4g} -> {after:.4g}")
+        if name in (RETRIEVAL, CENTRED) and before - after > noise(before, after, pairs):
+            fallen.append(f"{name} {before:.4f} -> {after:.4f} of {pairs:,} pairs")
+    return fallen
 
 
 def noise(before: float, after: float, pairs: int) -> float:
@@ -93,29 +83,25 @@ def notes(rows: Sequence[dict[str, Any]], pairs: int) -> list[str]:
     """What a reader of the table could overlook: how sure a retrieval of few pairs is (as if all
     were of one language), a translation that hurts, a retrieval that fell by no more than
     chance."""
-    values = {row["figure"]: (row["before"], row["after"]) for row in rows}
+    before = {row["figure"]: row["before"] for row in rows}
+    after = {row["figure"]: row["after"] for row in rows}
     lines = []
-    if RETRIEVAL in values and 0 < pairs < intervals.FEW:
-        _, after = values[RETRIEVAL]
-        low, high = intervals.of_share(after, pairs)
+    if RETRIEVAL in after and 0 < pairs < intervals.FEW:
+        low, high = intervals.of_share(after[RETRIEVAL], pairs)
         lines.append(f"{RETRIEVAL}: of {pairs:,} pairs, 95 % between {low:.4f} and {high:.4f}")
-    if VISIBLE in values and HIDDEN in values:
-        _, visible = values[VISIBLE]
-        _, hidden = values[HIDDEN]
-        if visible > hidden:
-            lines.append(
-                f"the translation hurts: words are harder to guess beside it (perplexity"
-                f" {visible:.4g}) than without it ({hidden:.4g}); more steps on pairs (tlm), or"
-                " more pairs, teach the model to use it"
-            )
+    if VISIBLE in after and after[VISIBLE] > after[HIDDEN]:
+        lines.append(
+            f"the translation hurts: words are harder to guess beside it (perplexity"
+            f" {after[VISIBLE]:.4g}) than without it ({after[HIDDEN]:.4g}); more steps on pairs"
+            " (tlm), or more pairs, teach the model to use it"
+        )
     for name in (RETRIEVAL, CENTRED):
-        before, after = values.get(name, (None, None))
-        if before is None:
+        if before.get(name) is None:
             continue
-        if 0 < before - after <= noise(before, after, pairs):
+        chance = noise(before[name], after[name], pairs)
+        if 0 < before[name] - after[name] <= chance:
             lines.append(
-                f"{name}: lower, by no more than the chance of {pairs:,} pairs"
-                f" ({noise(before, after, pairs):.4f})"
+                f"{name}: lower, by no more than the chance of {pairs:,} pairs ({chance:.4f})"
             )
     return lines
 
@@ -124,8 +110,6 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
     """Before and after, for the terminal."""
     lines = [f"{'':<46}{'before':>12}{'after':>12}"]
     for row in rows:
-        before = ""
-        if row["before"] is not None:
-            before = f"{row['before']:.4f}"
+        before = "" if row["before"] is None else f"{row['before']:.4f}"
         lines.append(f"{row['figure']:<46}{before:>12}{row['after']:>12.4f}")
     return "\n".join(lines)

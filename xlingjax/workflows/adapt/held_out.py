@@ -10,7 +10,7 @@ from xlingjax.data.held_out_pairs import PIVOT
 from xlingjax.data.holdout import BLOCK, held_out_of
 from xlingjax.data.text.sources import find_pairs, find_text
 from xlingjax.data.text.texts import Pair, Text
-from xlingjax.workflows.adapt_request import Request
+from xlingjax.workflows.adapt.request import Request
 
 HELDOUT_LINES = 200
 """Wanted of the smallest text; at most a tenth of it."""

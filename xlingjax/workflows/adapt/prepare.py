@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import jax
+
 from xlingjax.config.recipe import read_recipe
 from xlingjax.convert import import_model
 from xlingjax.data.check import Findings, check
@@ -18,18 +20,24 @@ from xlingjax.data.text.sources import find_pairs, find_text
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
 from xlingjax.inference.run import open_run
+from xlingjax.inference.sentences import sentences_of
+from xlingjax.model.config import ModelConfig
 from xlingjax.model.partition import first_device, make_mesh, row_devices
 from xlingjax.runtime.machine import RuntimeConfig
 from xlingjax.training.checkpoint_paths import find_checkpoint
-from xlingjax.training.run_record import model_of, run_and_checkpoint
+from xlingjax.training.run_record import model_of, read_run_record, run_and_checkpoint
 from xlingjax.training.step_memory import Needs, microbatches_for, table
 from xlingjax.training.workdir import whole, write_workdir
-from xlingjax.workflows.adapt_held_out import heldout_shares, say_unmeasured, write_heldout
-from xlingjax.workflows.adapt_recipe import recipe_text, settings
-from xlingjax.workflows.adapt_request import Request
-from xlingjax.workflows.adapt_trial import EVALUATIONS, steps_of, steps_within, trial
+from xlingjax.workflows.adapt.held_out import heldout_shares, say_unmeasured, write_heldout
+from xlingjax.workflows.adapt.request import Request, absolute
+from xlingjax.workflows.adapt.trial import described, measured, steps_within
 from xlingjax.workflows.launch import evaluate
 
+CHUNK = 1024
+"""Predicted tokens whose logits are in memory at once: the vocabulary of a released model is
+large."""
+EVALUATIONS = 5
+"""Of the whole training."""
 SAFE_SECONDS = 1200
 """Of training that a lost machine costs at most."""
 _HELDOUT = ("HELDOUT_TEXT", "HELDOUT_PAIRS", "HELDOUT_ALIGNMENTS")
@@ -72,18 +80,30 @@ def prepare(
     values["MICROBATCHES"] = _microbatches(request, read_recipe([str(recipe)], ()).bound)
     recipe.write_text(recipe_text(request, values, share), encoding="utf-8")
 
-    measured = bool(held or request.gold or any(name in request.given for name in _HELDOUT))
-    speed = {"seconds_per_evaluation": _measure_start(request, values, share, measured, machine)}
+    any_held_out = bool(held or request.gold or any(name in request.given for name in _HELDOUT))
+    evaluating = _measure_start(request, values, share, any_held_out, machine)
+    speed = {"seconds_per_evaluation": evaluating}
     # The number of steps is given, or is what fits into the hours at the speed that a trial shows.
     steps = request.steps
     if not steps:
-        speed |= trial(request, folder, machine)
-        steps = steps_within(request.hours, speed)
-        _say_speed(request, speed, steps)
-    for name, rows in findings.tables.items():
-        shown = format_table(rows, steps_of(name, request, steps))
-        print(f"{name}, epochs of all steps on it:\n{shown}")
-    values |= _course(steps, speed, measured)
+        speed |= measured([str(recipe)], (), folder / "trial", machine, evaluations=False)
+        steps = steps_within(request.hours, speed, EVALUATIONS)
+        print(f"{described(speed)}; {request.hours:g} hours are {steps:,} steps")
+    for kind, rows in findings.tables.items():
+        # The recipe alternates, each objective as often as the others.
+        turns = [request.text_of(name) for name in request.names]
+        shown = format_table(rows, steps * turns.count(kind) // len(turns))
+        print(f"{kind}, epochs of all steps on it:\n{shown}")
+    often = -(-steps // EVALUATIONS)
+    # Without a trial, where --steps is given, the speed is not known.
+    safe_steps = int(SAFE_SECONDS / speed.get("seconds_per_step", 0.1)) + 1
+    values |= {
+        "TRAIN_STEPS": steps,
+        # A share, so that short trainings warm up as long ones do.
+        "WARMUP_STEPS": steps // 16,
+        "EVAL_EVERY": often * any_held_out,
+        "CHECKPOINT_EVERY": min(1000, often, safe_steps),
+    }
     recipe.write_text(recipe_text(request, values, share), encoding="utf-8")
     return {"speed": speed, "settings": values, "held_out_share": share}
 
@@ -192,7 +212,7 @@ def _measure_start(
     request: Request,
     values: Mapping[str, Any],
     share: Mapping[str, float],
-    measured: bool,
+    any_held_out: bool,
     machine: RuntimeConfig,
 ) -> float:
     """Measures the first model, where anything is measured; the seconds that this took."""
@@ -206,31 +226,84 @@ def _measure_start(
     recipe = start.parent / "before.gin"
     recipe.write_text(recipe_text(without_added, values, share), encoding="utf-8")
     # Where nothing is held out the evaluators are empty, and `evaluate` refuses that.
-    if measured:
+    if any_held_out:
         print("before:", flush=True)
         evaluate(read_recipe([str(recipe)], ()), start, machine)
     recipe.unlink()
     return time.monotonic() - began
 
 
-def _say_speed(request: Request, speed: Mapping[str, float], steps: int) -> None:
-    print(
-        f"measured in a trial: {speed['tokens_per_second']:,.0f} tokens/s,"
-        f" {speed['seconds_per_step']:.3g} s a step, {speed['peak_memory_bytes'] / 1e9:.2f} GB;"
-        f" {speed['seconds_per_evaluation']:.0f} s an evaluation; {request.hours:g} hours are"
-        f" {steps:,} steps"
-    )
+# ---- the recipe ----------------------------------------------------------------------------------
 
 
-def _course(steps: int, speed: Mapping[str, float], measured: bool) -> dict[str, int]:
-    """The macros of how long it trains, and how often it is measured and saved."""
-    often = -(-steps // EVALUATIONS)
-    # Without a trial, where --steps is given, the speed is not known.
-    safe_steps = int(SAFE_SECONDS / speed.get("seconds_per_step", 0.1)) + 1
-    return {
-        "TRAIN_STEPS": steps,
-        # A share, so that short trainings warm up as long ones do.
-        "WARMUP_STEPS": steps // 16,
-        "EVAL_EVERY": often * measured,
-        "CHECKPOINT_EVERY": min(1000, often, safe_steps),
+def settings(
+    request: Request, config: ModelConfig, start: Path, held: Mapping[str, int]
+) -> dict[str, Any]:
+    """{macro: value} before the training is planned. held: {file: lines} of what is held out."""
+    # Accelerators multiply bfloat16 fastest, CPUs float32.
+    dtype = "bfloat16"
+    unroll = 1  # layers of a step of the scan: compiled soonest
+    if jax.default_backend() == "cpu":
+        dtype = "float32"
+        unroll = 0  # all layers, which is faster there
+    heldout = start.parent / "heldout"
+    texts = []
+    for name in held:
+        if name.endswith(".txt"):
+            code = name.removesuffix(".txt")
+            texts.append(f"{code}={heldout / 'text' / code}.txt")
+    heldout_pairs = None
+    if (heldout / "pairs").is_dir():
+        heldout_pairs = str(heldout / "pairs")
+    values = {
+        "INIT_FROM": str(start),
+        "VOCABULARY": str(start),
+        "MONO": " ".join(map(absolute, request.text)),
+        "PARALLEL": " ".join(map(absolute, request.parallel)) or None,
+        "BATCH": request.batch,
+        "LENGTH": request.length,
+        "MICROBATCHES": 1,
+        "LOSS_CHUNK": CHUNK,
+        "DTYPE": dtype,
+        "UNROLL": unroll,
+        # Until a trial has told how many fit.
+        "TRAIN_STEPS": request.steps or 1000,
+        "WARMUP_STEPS": 10,
+        "EVAL_EVERY": 0,
+        "HELDOUT_TEXT": " ".join(texts) or None,
+        "HELDOUT_PAIRS": heldout_pairs,
+        "PROBE_PAIRS": 1000,
+        "HELDOUT_ALIGNMENTS": request.gold and str(Path(request.gold).absolute()),
     }
+    # The rows of the language embedding keep their languages, whatever the files are of.
+    if config.has_languages:
+        values["LANGUAGES"] = " ".join(read_run_record(start)["languages"])
+    return values
+
+
+def recipe_text(request: Request, values: Mapping[str, Any], share: Mapping[str, float]) -> str:
+    """The recipe. share: of "text" and "pairs" that is held out."""
+    lines = ["# Written by `xlingjax adapt`: all that it decided."]
+    for file in request.included_files:
+        lines.append(f'include "{file}"')
+    objectives = ", ".join(f"@{name}()" for name in request.names)
+    lines.append(f"train.objectives = [{objectives}]")
+    lines.append('train.schedule = "alternate"')
+    lines.append("")
+    # Behind the includes, whose defaults they replace.
+    for macro, value in values.items():
+        lines.append(f"{macro} = {value!r}")
+    lines.append(f"text.holdout = {share['text']!r}  # the lines of heldout/")
+    lines.append(f"pairs/text.holdout = {share['pairs']!r}")
+    # A model made for sentences (e5, LaBSE) has a pooling and a prefix that its vectors need.
+    own = sentences_of(read_run_record(values["INIT_FROM"]))
+    # Retrieval is measured on the model's own sentence vectors.
+    if own and own.pooling:
+        lines.append(f"retrieval.poolings = ({own.pooling!r},)")
+        lines.append(f"retrieval.prefix = {own.prefix!r}")
+    # Last, so that what the command line says has the last word.
+    for file in request.files:
+        lines.append(f'include "{Path(file).absolute()}"')
+    for override in request.overrides:
+        lines.append(override.replace("=", " = ", 1))
+    return "\n".join(lines) + "\n"

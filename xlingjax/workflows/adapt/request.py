@@ -37,8 +37,18 @@ class Request:
     overrides: tuple[str, ...]
 
     def __post_init__(self):
-        # What follows reads the objectives' gin files, so they must be there.
-        self._require_files()
+        # Names without a file, before any recipe is read.
+        for name in self.objectives:
+            if name not in self.known:
+                raise UserError(f"--objectives {name}: there are {', '.join(self.known)}")
+        if len({*self.objectives}) != len(self.objectives) or not self.objectives:
+            raise UserError("--objectives: name each once, and at least one")
+        # Two files may make the same objective.
+        if len({*self.names}) != len(self.names):
+            raise UserError(
+                f"--objectives {','.join(self.objectives)} makes one of"
+                f" {', '.join(self.names)} twice; name it in one way"
+            )
         # Two limits could contradict each other, and without one nothing says when to end.
         if (self.hours is None) == (self.steps is None):
             raise UserError("give --hours or --steps: how long may it take?")
@@ -55,35 +65,16 @@ class Request:
                 raise UserError(
                     f"{path!r}: a recipe separates patterns by spaces and commas; rename the path"
                 )
-        self._require_suited()
-
-    def _require_files(self) -> None:
-        """Raise UserError for a name without a file, before any recipe is read."""
-        for name in self.objectives:
-            if name not in self.known:
-                raise UserError(f"--objectives {name}: there are {', '.join(self.known)}")
-        if len({*self.objectives}) != len(self.objectives) or not self.objectives:
-            raise UserError("--objectives: name each once, and at least one")
-        # Two files may make the same objective.
-        if len({*self.names}) != len(self.names):
-            raise UserError(
-                f"--objectives {','.join(self.objectives)} makes one of"
-                f" {', '.join(self.names)} twice; name it in one way"
-            )
-
-    def _require_suited(self) -> None:
-        """Raise UserError for an objective that adapts no encoder, and for one without its text."""
         for name in self.objectives:
             for made in self.made_by(name):
-                why = self._unsuited(made)
-                if why:
+                if why := self._unsuited(made):
                     raise UserError(f"--objectives {name}: {made} {why}; leave it out")
         for name in self.objectives:
-            for made in self.made_by(name):
-                if self._preprocessor(made).needs_pairs and not self.parallel:
-                    raise UserError(
-                        f"--objectives {name} needs pairs: give --parallel, or leave {name} out"
-                    )
+            needing = [made for made in self.made_by(name) if self._preprocessor(made).needs_pairs]
+            if needing and not self.parallel:
+                raise UserError(
+                    f"--objectives {name} needs pairs: give --parallel, or leave {name} out"
+                )
 
     def _unsuited(self, made: str) -> str:
         """Why it cannot adapt an encoder; "": it can."""
@@ -140,10 +131,7 @@ class Request:
     @property
     def names(self) -> list[str]:
         """The gin names of its objectives, in the order of their turns."""
-        names = []
-        for objective in self.objectives:
-            names += self.made_by(objective)
-        return names
+        return [made for objective in self.objectives for made in self.made_by(objective)]
 
     @functools.cached_property
     def built(self) -> Mapping[str, ObjectiveRun]:

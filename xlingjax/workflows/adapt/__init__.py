@@ -1,0 +1,1 @@
+"""`xlingjax adapt`, and trainings that last so many hours (`pretrain --hours`)."""
