@@ -10,8 +10,8 @@ from xlingjax.cli import main
 from xlingjax.errors import UserError
 from xlingjax.runtime.claim import alone_at, alone_in
 from xlingjax.training.workdir import whole
-from xlingjax.workflows import bakeoff
 from xlingjax.workflows.adapt import adapt
+from xlingjax.workflows.bakeoff import runs as bakeoff
 from xlingjax.workflows.translate_output import Partial
 
 HERE = f"is in use: process {os.getpid()} on "

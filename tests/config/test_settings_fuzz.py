@@ -21,7 +21,7 @@ from xlingjax.config import gin_files, ranges
 from xlingjax.config import recipe as recipes
 from xlingjax.config.bindings import _THEIRS, declared, needed
 from xlingjax.errors import UserError
-from xlingjax.workflows.bakeoff import Bakeoff
+from xlingjax.workflows.bakeoff.runs import Bakeoff
 from xlingjax.workflows.paper_tables import Table
 
 SECONDS = float(os.environ.get("XLINGJAX_FUZZ_SECONDS", 0))
