@@ -77,7 +77,7 @@ def test_the_last_of_several_is_refused_before_the_first_is_trained(more, messag
         ("TEST_SPLIT=train", "TRAIN_SPLIT=train and TEST_SPLIT=train share examples"),
         ("TEST_SPLIT=train SELECT=last", "TRAIN_SPLIT=train and TEST_SPLIT=train share examples"),
         (
-            ["TRAIN_SPLIT=train[:12]", "DEV_SPLIT=train[11:]"],
+            "TRAIN_SPLIT=train[:12] DEV_SPLIT=train[11:]",
             "TRAIN_SPLIT=train[:12] and DEV_SPLIT=train[11:] share",
         ),
     ],
