@@ -42,6 +42,20 @@ HASHES = {"de": "a" * 64, "rows": "b" * 64}
 """Of what pretraining and fine-tuning read."""
 
 
+def evaluated(seed):
+    """What a pretraining and its fine-tuning measure."""
+    score = 0.5 + 0.01 * seed
+    shares = {"0": 0.1, "1": 0.2}
+    layers = {n: {"raw_en_to_xx": r, "centred_en_to_xx": 2 * r} for n, r in shares.items()}
+    errors = {"0": {"itermax": 0.4}, "1": {"itermax": 0.3}}
+    return {
+        "retrieval": {"retrieval_mean": score, "by_layer": {"mean": layers}},
+        "alignment": {"alignment_error": 0.3, "by_layer": errors},
+        "perplexity": {"accuracy_mean": 0.25, "accuracy_by_language": {"de": 0.2, "en": 0.3}},
+        "nli_test": {"en": 0.9, "mean_other": score},
+    }
+
+
 @pytest.fixture
 def commands(monkeypatch):
     """The commands that were run; each writes the result that its run would."""
@@ -51,51 +65,27 @@ def commands(monkeypatch):
         """The exit status."""
         lines.append(line[3:])
         workdir = Path(line[line.index("--workdir") + 1])
-        bindings = dict(
-            word.removeprefix("--gin.").split("=", 1) for word in line if word.startswith("--gin.")
-        )
+        bindings = dict(word[6:].split("=", 1) for word in line if word.startswith("--gin."))
         if bindings.get("SEED") == "13":
             options["stdout"].write("error: unlucky\n")
             return 2
-        steps = int(bindings.get("TRAIN_STEPS", 7))
-        mix = "MLM + TLM" if "both.gin" in line else "MLM"
-        values = {"test": 0.5 + 0.01 * int(bindings.get("SEED", 0))}
-        evaluations = {
-            "retrieval": {
-                "retrieval_mean": values["test"],
-                "by_layer": {
-                    "mean": {
-                        n: {"raw_en_to_xx": r, "centred_en_to_xx": 2 * r}
-                        for n, r in (("0", 0.1), ("1", 0.2))
-                    }
-                },
-            },
-            "alignment": {
-                "alignment_error": 0.3,
-                "by_layer": {"0": {"itermax": 0.4}, "1": {"itermax": 0.3}},
-            },
-            "perplexity": {"accuracy_mean": 0.25, "accuracy_by_language": {"de": 0.2, "en": 0.3}},
-            "nli_test": {"en": 0.9, "mean_other": values["test"]},
-        }
-        by_objective = {"mlm": 12.0} | ({"tlm": 8.0} if mix != "MLM" else {})
+        mix, speeds = "MLM", {"mlm": 12.0}
+        if "both.gin" in line:
+            mix, speeds = "MLM + TLM", {"mlm": 12.0, "tlm": 8.0}
+        data = {"mlm": {"text": {name: x for name, x in HASHES.items() if name != "rows"}}}
+        if line[3] == "finetune":
+            data = {"nli": {"sha256": HASHES["rows"]}}
+        workdir.mkdir(parents=True, exist_ok=True)
+        write_json(workdir / "run.json", {"identity": {"data": data}})
         result = {
             "exit_reason": "finished",
-            "tokens_seen": steps * TOKENS_A_STEP[mix],
+            "tokens_seen": int(bindings.get("TRAIN_STEPS", 7)) * TOKENS_A_STEP[mix],
             "tokens_per_second": 10.0,
-            "tokens_per_second_by_objective": by_objective,
-            "evaluations": evaluations,
+            "tokens_per_second_by_objective": speeds,
+            "evaluations": evaluated(int(bindings.get("SEED", 0))),
         }
-        workdir.mkdir(parents=True, exist_ok=True)
-        text = {language: value for language, value in HASHES.items() if language != "rows"}
-        data = (
-            {"nli": {"sha256": HASHES["rows"]}}
-            if line[3] == "finetune"
-            else {"mlm": {"text": text}}
-        )
-        write_json(workdir / "run.json", {"identity": {"data": data}})
-        write_json(
-            workdir / "result.json", result
-        )  # whole, as a run's: other cells read it meanwhile
+        # Whole, as a run's: other cells read it meanwhile.
+        write_json(workdir / "result.json", result)
         return 0
 
     class Process:
@@ -313,16 +303,11 @@ def test_runs_save_and_end_with_the_bakeoff(number, tmp_path):
 
     def wait_for(name):
         until = time.monotonic() + 60
-        while (
-            len(
-                found := sorted(
-                    path.parts[-3] for path in tmp_path.glob(f"cells/*/pretrain/{name}")
-                )
-            )
-            < 2
-        ):
+        found = []
+        while len(found) < 2:
             assert time.monotonic() < until, f"{name}: {found}"
             time.sleep(0.05)
+            found = sorted(path.parts[-3] for path in tmp_path.glob(f"cells/*/pretrain/{name}"))
         return found
 
     line = [sys.executable, "-c", PARENT, tmp_path]
@@ -341,10 +326,8 @@ def test_being_asked_to_stop_is_status_75(monkeypatch, tmp_path, capsys):
         raise Stopped("bakeoff: stopped; the same command goes on")
 
     monkeypatch.setattr(bakeoff, "run", stopped)
-    assert (
-        main.main(["bakeoff", "--gin_file", "gin/recipes/bakeoff.gin", "--workdir", str(tmp_path)])
-        == 75
-    )
+    line = ["bakeoff", "--gin_file", "gin/recipes/bakeoff.gin", "--workdir", str(tmp_path)]
+    assert main.main(line) == 75
     assert capsys.readouterr().err == "bakeoff: stopped; the same command goes on\n"
 
 
