@@ -10,8 +10,8 @@ from xlingjax.cli import main
 from xlingjax.errors import UserError
 from xlingjax.runtime.lock import alone_at, alone_in
 from xlingjax.training.workdir import whole
-from xlingjax.workflows import bakeoff
 from xlingjax.workflows.adapt.run import adapt
+from xlingjax.workflows.bakeoff import runs as bakeoff
 from xlingjax.workflows.files.translate import Partial
 
 HERE = f"is in use: process {os.getpid()} on "

@@ -99,7 +99,7 @@ def resumed(run):
 def described(run):
     from xlingjax.inference.sentences import sentences_of
     from xlingjax.training.run_record import labels_of, model_of, read_result, read_run_record
-    from xlingjax.workflows.follow import _exit_reason
+    from xlingjax.workflows.tasks.follow import _exit_reason
 
     record = read_run_record(run)
     sentences_of(record)

@@ -16,8 +16,8 @@ from xlingjax.config import recipe as recipes
 from xlingjax.config.gin_files import gin_folder
 from xlingjax.training import schedule
 from xlingjax.training.feed import in_stages
-from xlingjax.workflows import bakeoff
-from xlingjax.workflows.bakeoff import Bakeoff
+from xlingjax.workflows.bakeoff import runs as bakeoff
+from xlingjax.workflows.bakeoff.runs import Bakeoff
 
 STEPS = 3000
 ON_TEXT = ("mlm", "btmlm", "veco_text", "masked_words")

@@ -37,8 +37,8 @@ from xlingjax.training import schedule
 from xlingjax.training.feed import Feed, in_stages
 from xlingjax.training.optimizer import learning_rate_schedule
 from xlingjax.training.run_record import check_length
-from xlingjax.workflows import bakeoff
-from xlingjax.workflows.bakeoff import Bakeoff
+from xlingjax.workflows.bakeoff import runs as bakeoff
+from xlingjax.workflows.bakeoff.runs import Bakeoff
 from xlingjax.workflows.paper_tables import Table
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "configs"

@@ -18,7 +18,7 @@ import pytest
 from xlingjax.config import recipe as recipes
 from xlingjax.config.bindings import fits
 from xlingjax.errors import UserError
-from xlingjax.workflows.bakeoff import Bakeoff
+from xlingjax.workflows.bakeoff.runs import Bakeoff
 from xlingjax.workflows.paper_tables import Table
 
 SECONDS = float(os.environ.get("XLINGJAX_FUZZ_SECONDS", 0))

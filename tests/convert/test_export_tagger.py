@@ -89,9 +89,7 @@ def test_every_word_has_the_tag_that_transformers_reads_at_its_first_piece(langu
     model = transformers.AutoModelForTokenClassification.from_pretrained(folder).eval()
     assert tuple(model.config.id2label.values()) == UDPOS.labels
     sentences, marked = sentences_of(language, run.vocabulary), 0
-    ours = predict(
-        run.model, run.params, UDPOS, sentences, run.vocabulary, run.languages, language, READING, 8
-    )
+    ours = predict(run, UDPOS, sentences, language, READING, batch_size=8)
     for sentence, tags in zip(sentences, ours, strict=True):
         given = tokenizer(list(sentence.words), is_split_into_words=True, return_tensors="pt")
         with torch.no_grad():

@@ -158,11 +158,11 @@ def test_it_is_read_and_computed_as_the_command_line_says(files, tmp_path, monke
     imported_folders.at_hand(monkeypatch, tmp_path / "cache")
     given, seen = [f"hf:{tmp_path / 'hf'}"], []
 
-    def predict(model, params, task, records, vocabulary, languages, language, reading, **more):
-        seen.append((model.config.dtype, reading.length, reading.apart, task.labels))
+    def predict(run, task, records, language, reading, *more):
+        seen.append((run.model.config.dtype, reading.length, reading.apart, task.labels))
         return [record.label for record in records]
 
-    monkeypatch.setattr("xlingjax.workflows.predictions.predict", predict)
+    monkeypatch.setattr("xlingjax.workflows.tasks.scores.predict", predict)
     assert scored(capsys, tmp_path / "a", files, *given)[0] == 0
     assert scored(capsys, tmp_path / "b", files, *given, "--gin.DTYPE=bfloat16")[0] == 0
     assert {*seen[:3]} == {("float32", 64, True, OURS)} and {*seen[3:]} == {

@@ -6,7 +6,7 @@ from xlingjax.data.labelled.records import Bitext
 from xlingjax.errors import UserError
 from xlingjax.evaluation import bucc, tatoeba
 from xlingjax.evaluation.metrics.registry import METRICS
-from xlingjax.workflows import measure_request
+from xlingjax.workflows.tasks import retrieval
 
 ARGUMENTS = (toy.ToyVocabulary(), "de", toy.LANGUAGES)
 ALIKE = toy.model(num_languages=0)
@@ -58,17 +58,11 @@ def test_the_layer_is_that_of_xtremes_script():
         == [tatoeba.paper_layer(n) for n in (1, 3, 6)]
         == [1, 2, 4]
     )
-    request = measure_request.Request("xtreme", "run", "data", "to")
-    told = {kind: measure_request.states(request, kind, 24) for kind in ("retrieval", "mining")}
+    told = {kind: retrieval.states(kind, 24) for kind in ("retrieval", "mining")}
     assert {kind: (one.layer, one.pooling) for kind, one in told.items()} == {
         "retrieval": (14, "mean"), "mining": (8, "first"),
     }  # fmt: skip
-    assert (
-        measure_request.states(
-            measure_request.Request("xtreme", "run", "data", "to", layers=(20,)), "mining", 24
-        ).layer
-        == 20
-    )
+    assert retrieval.states("mining", 24, requested_layers=(20,)).layer == 20
 
 
 def test_a_deep_model_is_mined_from_its_8th_layer():

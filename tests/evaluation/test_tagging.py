@@ -11,7 +11,7 @@ from xlingjax.evaluation import tagging
 from xlingjax.preprocessors.finetuning import tagged_parts, tagged_rows
 from xlingjax.preprocessors.task_rows import Reading, task_rows
 from xlingjax.tasks import task_named
-from xlingjax.workflows import cell
+from xlingjax.workflows.tasks import request
 
 TAGS = ("O", "B-PER", "I-PER", "B-LOC")
 
@@ -31,7 +31,10 @@ def test_a_tag_stands_at_the_first_piece_of_its_word():
 def test_words_of_languages_without_spaces_are_tokenised_one_by_one(monkeypatch):
     """As XTREME's and XGLUE's scripts: no word shares a piece with the one before, so each learns
     and gets a tag."""
-    task, reading = task_named("xtreme/udpos"), cell.reading_of({"LENGTH": 9, "WORDS_APART": True})
+    task, reading = (
+        task_named("xtreme/udpos"),
+        request.reading_of({"LENGTH": 9, "WORDS_APART": True}),
+    )
     sentence = Tagged(("ca", "b", "d"), ("NOUN", "VERB", "ADJ"))
     joined, apart = (
         task_rows(task, [sentence], Characters(), one, "zh", 0)["tag_weights"][0].tolist()

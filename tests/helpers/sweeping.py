@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import shlex
 import shutil
 
 import jax
@@ -15,7 +16,7 @@ from xlingjax.model.build import build_model
 from xlingjax.model.config import preset
 from xlingjax.model.parameter_count import count_parameters
 from xlingjax.training.checkpoint_params import HashedPath
-from xlingjax.workflows.sweep import parameters_hash
+from xlingjax.workflows.tasks.sweep import parameters_hash
 
 LANGUAGES = ("de", "en", "ru")
 
@@ -60,37 +61,56 @@ def random_run(root, files, languages=LANGUAGES, **changes):
     return root / "run"
 
 
+def command(*words):
+    """The exit status of a command line. A text of several words is split, but for one --gin.NAME,
+    whose value may hold blanks."""
+    line = []
+    for word in words:
+        text = str(word)
+        whole = not isinstance(word, str) or (text.startswith("--gin.") and " --" not in text)
+        line += [text] if whole else shlex.split(text)
+    return main.main(line)
+
+
+SETTINGS = {
+    "LENGTH": "24",
+    "BATCH": "8",
+    "MESH_DATA": "1",
+    "EPOCHS": "2",
+    "DROPOUT": "0",
+    "ATTENTION_DROPOUT": "0",
+    "SELECT": "mean",
+    "LEARNING_RATE": "1e-2",
+    "KEEP_CHECKPOINTS": "2",
+}
+
+
 def finetune(task, start, files, output, *more):
-    suite = task.partition("/")[0]
-    words = [
-        "finetune",
-        start,
-        "--task",
-        task,
-        "--data",
-        files / suite,
-        "--to",
-        output,
-        "--allow-missing",
-        *more,
-    ]
-    settings = [
-        "--gin.LENGTH=24",
-        "--gin.BATCH=8",
-        "--gin.MESH_DATA=1",
-        "--gin.EPOCHS=2",
-        "--gin.DROPOUT=0",
-        "--gin.ATTENTION_DROPOUT=0",
-    ]
-    settings += ["--gin.SELECT=mean", "--gin.LEARNING_RATE=1e-2", "--gin.KEEP_CHECKPOINTS=2"]
-    settings = [
-        one for one in settings if one.removeprefix("--gin.").split("=")[0] + "=" not in str(more)
-    ]
-    return main.main([str(word) for word in words] + settings)
+    data = files / task.partition("/")[0]
+    paths = ["--data", data, "--to", output]
+    given = str(more)
+    settings = [f"--gin.{name}={x}" for name, x in SETTINGS.items() if f"{name}=" not in given]
+    return command("finetune", start, "--task", task, *paths, "--allow-missing", *more, *settings)
+
+
+def refused(capsys, output, message, *words):
+    """The command is refused in one line, before anything is trained."""
+    assert command(*words, "--to", output) == 2
+    told = capsys.readouterr().err
+    assert message in told and told.count("\n") == 1
+    assert not (output / "cells").exists()
 
 
 def scores(output, *parts):
-    return json.loads(output.joinpath("cells", *parts, "scores.json").read_text())
+    """scores.json of a cell: in its own folder, or by its parts below that of the sweep."""
+    folder = output.joinpath("cells", *parts) if parts else output
+    return json.loads((folder / "scores.json").read_text())
+
+
+def mixture(run):
+    """What a run's only objective was trained on."""
+    (data,) = json.loads((run / "run.json").read_text())["identity"]["data"].values()
+    return data["mixture"]
 
 
 def dev_of(run):

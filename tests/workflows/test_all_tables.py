@@ -7,7 +7,7 @@ import pytest
 from tests.helpers import table_data
 from xlingjax.cli import main
 from xlingjax.config import gin_files
-from xlingjax.workflows import sweep
+from xlingjax.workflows.tasks import sweep
 
 TABLES = sorted((gin_files.gin_folder() / "recipes/tables").glob("*.gin"))
 

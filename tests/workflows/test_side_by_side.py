@@ -6,7 +6,7 @@ import pytest
 
 from xlingjax.errors import UserError
 from xlingjax.workflows import side_by_side
-from xlingjax.workflows.many import Command, Stop
+from xlingjax.workflows.jobs.many import Command, Stop
 from xlingjax.workflows.side_by_side import device_groups
 
 

@@ -9,7 +9,7 @@ import pytest
 from tests.helpers import small_corpus, sweeping
 from xlingjax.cli import main
 from xlingjax.inference.run import open_run
-from xlingjax.workflows.sweep import parameters_hash
+from xlingjax.workflows.tasks.sweep import parameters_hash
 
 pytestmark = pytest.mark.long
 files = sweeping.files

@@ -3,7 +3,7 @@
 import argparse
 from argparse import Namespace
 
-from xlingjax.cli import mixtures, tasks
+from xlingjax.cli import tasks
 from xlingjax.cli.machine import machine_of
 from xlingjax.cli.types import POOLINGS, layer, not_negative
 from xlingjax.cli.verb import Verb, require_unread, workdir_of
@@ -73,7 +73,7 @@ def run(args: Namespace) -> int:
     if args.suite:
         return tasks.suite(args)
     if args.mixture:
-        return mixtures.mixture(args)
+        return tasks.mixture(args)
     require_unread(args, tasks.OF_SUITES, "only --suite and --mixture read this")
     return _own_evaluators(args)
 

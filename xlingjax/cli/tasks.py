@@ -1,11 +1,10 @@
-"""What `finetune --task`, `evaluate --suite` and `evaluate --mixture` share: the tasks of
-benchmarks."""
+"""`finetune --task`, `evaluate --suite` and `evaluate --mixture`: the tasks of benchmarks."""
 
 import argparse
-import dataclasses
 import functools
 from argparse import Namespace
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from xlingjax.cli.jobs import groups_of, jobs_options, run_beside
@@ -59,12 +58,9 @@ def require(args: Namespace, *names: str) -> None:
     given = {"run": args.run, "data": args.data, "output": args.output}
     flags = {"run": "RUN", "data": "--data", "output": "--to"}
     missing = [flags[name] for name in names if not given[name]]
-    if not missing:
-        return
-    verb = "are"
-    if len(missing) == 1:
-        verb = "is"
-    raise UserError(f"{args.name}: {' and '.join(missing)} {verb} needed")
+    if missing:
+        verb = "are" if len(missing) > 1 else "is"
+        raise UserError(f"{args.name}: {' and '.join(missing)} {verb} needed")
 
 
 def finetune(args: Namespace) -> int:
@@ -72,7 +68,7 @@ def finetune(args: Namespace) -> int:
     from xlingjax.config.multi_task import merged
     from xlingjax.data.labelled.task import TRAINED
     from xlingjax.tasks import task_named
-    from xlingjax.workflows.cell import MULTI_TASK
+    from xlingjax.workflows.tasks.request import MULTI_TASK
 
     require(args, "run", "data", "output")
     # In one order, so that tasks that train together share a cell however they are typed.
@@ -99,7 +95,7 @@ def suite(args: Namespace) -> int:
     from xlingjax.tasks import suite_tasks
 
     # One that is none is named first.
-    tasks = suite_tasks(args.suite)
+    suite_tasks(args.suite)
     require(args, "run", "data", "output")
     require_unread(
         args,
@@ -111,21 +107,19 @@ def suite(args: Namespace) -> int:
             "--strategy multi_task: name its tasks: `xlingjax finetune --task A B --strategy"
             " multi_task`"
         )
-    names = [task.name for task in tasks]
-    unknown = [name for name in args.tasks or () if name not in names]
-    if unknown:
-        raise UserError(f"--tasks {' '.join(unknown)}: {args.suite} has {', '.join(names)}")
-    if args.tasks:
-        tasks = [task for task in tasks if task.name in args.tasks]
+    tasks = _chosen(args, args.suite)
     require_read(args, tasks)
     present = []
     missing = []
     for task in tasks:
+        tested = {
+            *languages_present(task, args.data, "test"),
+            *languages_present(task, args.data, "dev"),
+        }
         lacks = []
         # Retrieval and mining have no training sets.
         if task.kind in TRAINED and not languages_present(task, args.data, "train"):
             lacks.append("train")
-        tested = _tested(task, args.data)
         if not tested:
             lacks.append("test or dev")
         if lacks:
@@ -144,6 +138,18 @@ def suite(args: Namespace) -> int:
             " --allow-missing"
         )
     return _sweeps(args, present)
+
+
+def _chosen(args: Namespace, suite: str) -> list[Any]:
+    """The tasks of a benchmark that --tasks names, or all. Raises UserError."""
+    from xlingjax.tasks import suite_tasks
+
+    tasks = suite_tasks(suite)
+    names = [task.name for task in tasks]
+    unknown = [name for name in args.tasks or () if name not in names]
+    if unknown:
+        raise UserError(f"--tasks {' '.join(unknown)}: {suite} has {', '.join(names)}")
+    return [task for task in tasks if not args.tasks or task.name in args.tasks]
 
 
 def require_read(args: Namespace, tasks: Sequence[Any]) -> None:
@@ -179,38 +185,17 @@ def require_read(args: Namespace, tasks: Sequence[Any]) -> None:
         print(f"{options}: read by {', '.join(task.name for task in reading)} alone")
 
 
-def _tested(task: Any, data: str) -> set[str]:
-    from xlingjax.data.labelled.task import languages_present
-
-    return {*languages_present(task, data, "test"), *languages_present(task, data, "dev")}
-
-
-class _Failures:
-    """Of a suite a task that fails leaves the others: its error is printed, and it is named at the
-    end. Of one task the error is raised."""
-
-    def __init__(self, tasks: Sequence[Any]):
-        self.several = len(tasks) > 1
-        self.names: dict[str, None] = {}
-
-    def note(self, name: str, error: UserError) -> None:
-        if not self.several:
-            raise error
-        print(f"{name}: {error}")
-        # Once, though a task may fail by several strategies.
-        self.names[name] = None
-
-
 def _sweeps(args: Namespace, tasks: Sequence[Any], beside: Sequence[Any] = ()) -> int:
+    """Measure or train each task, then print the card. Of a suite a task that fails leaves the
+    others: its error is printed, and it is named at the end."""
     from xlingjax.data.labelled.task import TRAINED
     from xlingjax.evaluation.tatoeba import chosen_layer
     from xlingjax.runtime.machine import start
     from xlingjax.training.run_record import read_run_record
-    from xlingjax.workflows.many import Call, run_all
-    from xlingjax.workflows.measure import measure
+    from xlingjax.workflows.jobs.many import AT_WORK, Call, run_all
     from xlingjax.workflows.scorecard_page import show
-    from xlingjax.workflows.sharing import AT_WORK
-    from xlingjax.workflows.sweep import run
+    from xlingjax.workflows.tasks.measure import measure
+    from xlingjax.workflows.tasks.sweep import check, run
 
     groups = groups_of(args)
     machine = machine_of(args)
@@ -220,98 +205,89 @@ def _sweeps(args: Namespace, tasks: Sequence[Any], beside: Sequence[Any] = ()) -
     for layer in getattr(args, "layer", None) or ():
         if layer != "all":
             chosen_layer(layer, read_run_record(source)["model"]["layers"])
-    failures = _Failures(tasks)
+    # Once, though a task may fail by several strategies.
+    failed: dict[str, None] = {}
+
+    def note(name: str, error: UserError) -> None:
+        if len(tasks) == 1:
+            raise error
+        print(f"{name}: {error}")
+        failed[name] = None
+
     # All are checked before the first one trains.
-    requests = _checked(args, source, tasks, beside, failures, groups)
+    devices = groups[0].devices if groups else None
+    requests: dict[Any, list[Any]] = {task: [] for task in tasks}
+    for task in tasks:
+        strategies = args.strategy or ["transfer"]
+        # Of a single task a strategy that is none for it is a fault, which `check` finds.
+        if len(tasks) > 1:
+            strategies = [name for name in strategies if not _passed_over(name, task, args.data)]
+        for strategy in strategies if task.kind in TRAINED else ():
+            request = _request(args, task, source, strategy, beside)
+            try:
+                check(request, devices=devices, jobs=max(1, len(groups)))
+                requests[task].append(request)
+            except UserError as error:
+                note(task.full_name, error)
 
     def measure_or_train(task: Any) -> int:
-        left = 0
         if task.kind not in TRAINED:
-            measure(measured(args, source, task.suite, [task.name]))
-        for request in requests:
-            if request.task != task:
-                continue
+            return measure(_measurement(args, source, task.suite, [task.name]))
+        left = 0
+        for request in requests[task]:
             status = run(request, machine, wait=args.worker != "leave")
-            if status == AT_WORK:
-                left = AT_WORK
             # The machine wants it to stop, and would stop the next sweep as well.
-            elif status:
+            if status not in (0, AT_WORK):
                 return status
+            left = left or status
         return left
 
-    jobs = []
-    for task in tasks:
-        jobs.append(Call(task.full_name, functools.partial(measure_or_train, task)))
     if groups:
         status = run_beside(args, groups)
     else:
-        status = run_all(jobs, on_error=failures.note)
+        jobs = [Call(task.full_name, functools.partial(measure_or_train, task)) for task in tasks]
+        status = run_all(jobs, on_error=note, wait=False)
     if status:
         return status
     if not args.worker:
         print(show(args.output))
-    if failures.names:
+    if failed:
         raise UserError(
-            f"{', '.join(failures.names)} could not be measured (above); the card is of the others"
+            f"{', '.join(failed)} could not be measured (above); the card is of the others"
         )
     return 0
 
 
-def _checked(
-    args: Namespace,
-    source: str,
-    tasks: Sequence[Any],
-    beside: Sequence[Any],
-    failures: _Failures,
-    groups: Sequence[Any] = (),
-) -> list[Any]:
-    """A request for each task that is trained, and strategy, without those that fail."""
+def _request(args: Namespace, task: Any, source: str, strategy: str, beside: Sequence[Any]) -> Any:
     from xlingjax.config.gin_files import gin_values
-    from xlingjax.data.labelled.task import TRAINED
-    from xlingjax.workflows.cell import Request
-    from xlingjax.workflows.sweep import check
+    from xlingjax.workflows.tasks.request import Request
 
-    overrides = gin_values(args.overrides)
-    devices = None
-    if groups:
-        devices = groups[0].devices
-    requests = []
-    for task in tasks:
-        if task.kind not in TRAINED:
-            continue
-        for strategy in args.strategy or ["transfer"]:
-            # Of a single task a strategy that is none for it is a fault, which `check` finds.
-            if failures.several and _passed_over(strategy, task, args.data):
-                continue
-            request = Request(
-                task,
-                source,
-                args.data,
-                args.output,
-                strategy,
-                args.seeds or 1,
-                grid(args.grid or ()),
-                tuple(args.languages or ()),
-                tuple(args.gin_file),
-                tuple(overrides),
-                bool(args.allow_missing),
-                beside=tuple(beside),
-            )
-            try:
-                check(request, devices=devices, jobs=max(1, len(groups)))
-                requests.append(request)
-            except UserError as error:
-                failures.note(task.full_name, error)
-    return requests
+    return Request(
+        task,
+        source,
+        args.data,
+        args.output,
+        strategy,
+        args.seeds or 1,
+        grid(args.grid or ()),
+        tuple(args.languages or ()),
+        tuple(args.gin_file),
+        tuple(gin_values(args.overrides)),
+        bool(args.allow_missing),
+        beside=tuple(beside),
+    )
 
 
 def _passed_over(strategy: str, task: Any, data: str) -> bool:
     """Whether a strategy is none for a task of a suite, and says why."""
     from xlingjax.config.gin_files import find_gin
+    from xlingjax.data.labelled.task import TRAINED
     from xlingjax.runtime.records import read_text
-    from xlingjax.workflows.baselines import applies
-    from xlingjax.workflows.strategies import lacking
+    from xlingjax.workflows.tasks.baselines import applies
+    from xlingjax.workflows.tasks.strategies import lacking
 
+    if task.kind not in TRAINED:
+        return False
     if not applies(strategy, task):
         print(f"{task.full_name}: passed over, {strategy} is none of {task.kind}")
         return True
@@ -350,26 +326,115 @@ def _number(text: str) -> float | str:
         return text
 
 
-def measured(args: Namespace, source: str, suite: str, tasks: Sequence[str]) -> Any:
-    from xlingjax.tasks import suites
-    from xlingjax.workflows.measure_request import Request
+# ---- a checkpoint as it is -----------------------------------------------------------------------
 
-    request = Request(
+
+def mixture(args: Namespace) -> int:
+    """`evaluate --mixture`: a checkpoint as it is, or with --follow every checkpoint of a run, on
+    the tasks of a benchmark or of SeqIO."""
+    from xlingjax.tasks import suites
+
+    benchmark = args.mixture in suites()
+    # Before the imports, which take seconds: without a module no other mixture is registered.
+    if not args.tasks and not benchmark:
+        raise UserError(
+            f"--mixture {args.mixture}: no benchmark ({', '.join(suites())}) and no SeqIO task or"
+            " mixture that is registered: name the Python module that registers it by --tasks"
+        )
+    from xlingjax.runtime.machine import start
+    from xlingjax.workflows.scorecard_cells import SCORES
+    from xlingjax.workflows.scorecard_page import show
+    from xlingjax.workflows.tasks.follow import follow
+    from xlingjax.workflows.tasks.measure import measure
+
+    if args.follow and args.run:
+        raise UserError(f"--follow names the run; leave {args.run} out")
+    needed = ["output"]
+    if not args.follow:
+        require_unread(args, ("patience",), "only --follow reads this")
+        needed.append("run")
+    require_unread(args, ("strategy", "seeds", "grid"), "--mixture trains nothing")
+    if benchmark:
+        require(args, "data", *needed)
+        require_unread(args, ("languages",), "--mixture trains nothing")
+        # Those whose head does not fit are passed over later.
+        require_read(args, _chosen(args, args.mixture))
+    else:
+        require(args, *needed)
+        require_unread(
+            args,
+            ("data",),
+            f"only a benchmark has files, and --mixture {args.mixture} is none: it reads what its"
+            " tasks say",
+        )
+        if len(args.languages or ()) > 2:
+            raise UserError(
+                f"--languages {' '.join(args.languages)}: give that of inputs and targets, or both"
+                " in this order"
+            )
+    start(machine_of(args))
+    source = args.follow or workdir_of(args.run)
+    measurement = _measurement(args, source, args.mixture, args.tasks or ())
+    # Read when it is needed: a run that is followed may not have begun.
+    recipe = functools.partial(_recipe_of, args, source)
+    try:
+        if not args.follow:
+            return measure(measurement, recipe)
+        patience = 60.0 if args.patience is None else args.patience
+        return follow(measurement, args.follow, recipe, patience=patience)
+    finally:
+        # What was measured stands in the card, however the run ended.
+        if next(Path(args.output).glob(f"cells/**/{SCORES}"), None):
+            print(show(args.output))
+
+
+def _recipe_of(args: Namespace, source: str) -> dict[str, Any]:
+    """{macro: value} of a run's own recipe and what is given beside it; of a run without one of
+    those that are read."""
+    from xlingjax.config.gin_files import gin_values
+    from xlingjax.config.recipe import bindings
+    from xlingjax.training.run_record import run_and_checkpoint
+    from xlingjax.workflows.tasks.request import FILES, READING, values_of
+
+    overrides = gin_values(args.overrides)
+    files = list(args.gin_file)
+    config = run_and_checkpoint(source)[0] / "config.gin"
+    if config.is_file():
+        # First, so that what is given wins over the run's own recipe.
+        files.insert(0, str(config))
+    if files:
+        return values_of(bindings(files, overrides))
+    read = (*READING, "DTYPE")
+    for override in overrides:
+        name, _, _ = override.partition("=")
+        if name not in read:
+            raise UserError(
+                f"--gin.{name}: --mixture trains nothing, and reads {', '.join(read)} alone"
+            )
+    # The files leave these open, and what is read does not depend on them.
+    stand_ins = ["TASK=''", "DATA=''", "INIT_FROM=''", "TRAIN_STEPS=1"]
+    bound = values_of(bindings(FILES, [*stand_ins, *overrides]))
+    return {name: bound[name] for name in read}
+
+
+def _measurement(args: Namespace, source: str, suite: str, tasks: Sequence[str]) -> Any:
+    from xlingjax.tasks import suites
+    from xlingjax.workflows.tasks.measure import Measurement
+
+    named: dict[str, Any] = {"tasks": tuple(tasks)}
+    if suite not in suites():
+        # No benchmark: the modules that register its mixture stand where a benchmark's tasks do.
+        named = {"modules": tuple(tasks), "languages": tuple(args.languages or ())}
+    return Measurement(
         suite,
         source,
         args.data or "",
         args.output,
-        tuple(tasks),
-        args.split or "",
-        bool(args.allow_missing),
-        tuple(args.layer or ()),
-        tuple(args.pooling or ()),
-        tuple(args.labels or ()),
-        args.prefix,
-    )
-    if suite in suites():
-        return request
-    # No benchmark: the modules that register its mixture stand where a benchmark's tasks do.
-    return dataclasses.replace(
-        request, tasks=(), modules=tuple(tasks), languages=tuple(args.languages or ())
+        split=args.split or "",
+        allow_missing=bool(args.allow_missing),
+        layers=tuple(args.layer or ()),
+        poolings=tuple(args.pooling or ()),
+        labels=tuple(args.labels or ()),
+        prefix=args.prefix,
+        **named,
     )

@@ -61,7 +61,7 @@ def task_classifier(task: str, classifier: str | None = None) -> str | None:
 
 @dataclasses.dataclass(frozen=True)
 class Swept:
-    """What the sweep that makes a recipe reads of it (`workflows/cell.py`), and no run: declared
+    """What only the sweep that makes a recipe reads of it (`workflows/tasks/request.py`): declared
     here, so that a value of another type is refused."""
 
     epochs: float

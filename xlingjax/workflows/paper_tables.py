@@ -20,11 +20,11 @@ from xlingjax.evaluation.tatoeba import chosen_layer
 from xlingjax.tasks import task_named
 from xlingjax.training.run_record import read_run_record, run_and_checkpoint
 from xlingjax.workflows import table_rows
-from xlingjax.workflows.bakeoff import slug
-from xlingjax.workflows.cell import MULTI_TASK
-from xlingjax.workflows.many import Stop
+from xlingjax.workflows.jobs.many import Stop
+from xlingjax.workflows.jobs.recipe_run import slug
 from xlingjax.workflows.table_jobs import MEASURE, SWEEP, THEN, TableJob, command_line
 from xlingjax.workflows.table_run import share_jobs
+from xlingjax.workflows.tasks.request import MULTI_TASK
 
 TRAINING = {"strategy", "settings", "grid", "languages"}
 """What a row says of its training; retrieval and mining have none."""

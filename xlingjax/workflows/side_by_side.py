@@ -1,5 +1,5 @@
 """One command as several, side by side on groups of this machine's devices: they share its work
-through the claims on it (see `sharing`)."""
+through the claims on it (see `jobs.many`)."""
 
 import dataclasses
 import importlib.util
@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from xlingjax.errors import EXIT_CODE, UserError
-from xlingjax.workflows.many import Command, Stop, run_all
+from xlingjax.workflows.jobs.many import Command, Stop, run_all
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 

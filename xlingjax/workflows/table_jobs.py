@@ -13,8 +13,8 @@ from pathlib import Path
 from xlingjax.config.recipe import read_recipe
 from xlingjax.errors import UserError
 from xlingjax.runtime.records import read_text
-from xlingjax.workflows.bakeoff import finished
-from xlingjax.workflows.many import Command, Stop, difference
+from xlingjax.workflows.jobs.many import Command, Stop, difference
+from xlingjax.workflows.jobs.recipe_run import finished
 
 PRETRAIN = "pretrain"
 FINETUNE_RECIPE = "finetune-recipe"

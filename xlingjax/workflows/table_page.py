@@ -10,7 +10,7 @@ from xlingjax.runtime.records import read_lines
 from xlingjax.training.run_record import read_result
 from xlingjax.training.tracker import EVALUATION, scalars
 from xlingjax.workflows import scorecard_page
-from xlingjax.workflows.bakeoff import finished
+from xlingjax.workflows.jobs.recipe_run import finished
 from xlingjax.workflows.paper_tables import Table
 from xlingjax.workflows.table_jobs import THEN, TRAINED_BY_RECIPE, TableJob, printed_by
 

@@ -20,13 +20,13 @@ from xlingjax.errors import UserError
 from xlingjax.model.partition import check_shares, mesh_sizes
 from xlingjax.tasks import task_named
 from xlingjax.training.run_record import read_run_record
-from xlingjax.workflows.cell import Request
-from xlingjax.workflows.cell_mesh import idle, sizes_of
 from xlingjax.workflows.launch import evaluators_of, stages_of
 from xlingjax.workflows.paper_tables import Table, require_layers
-from xlingjax.workflows.sweep import Sound, planned_cells, require_sets
 from xlingjax.workflows.table_flops import H100, UTILISATION, gpu_hours, training_flops
 from xlingjax.workflows.table_jobs import MEASURE, SWEEP, TRAINED_BY_RECIPE, TableJob
+from xlingjax.workflows.tasks.recipe import idle, sizes_of
+from xlingjax.workflows.tasks.request import Request
+from xlingjax.workflows.tasks.sweep import Sound, planned_cells, require_sets
 
 
 @dataclasses.dataclass(frozen=True)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from xlingjax.errors import UserError
-from xlingjax.workflows.bakeoff import slug
+from xlingjax.workflows.jobs.recipe_run import slug
 from xlingjax.workflows.table_jobs import FINETUNE_RECIPE, PRETRAIN
 
 OF_ENCODER = {"recipe", "verb", "settings", "from"}

@@ -4,8 +4,7 @@ come first, a sweep's cells are shared among all, any other job is one command's
 from collections.abc import Callable, Sequence
 
 from xlingjax.runtime.lock import holder, is_held, take
-from xlingjax.workflows.many import Stop, run_job
-from xlingjax.workflows.sharing import AT_WORK, LOCK
+from xlingjax.workflows.jobs.many import AT_WORK, LOCK, Stop, run_job
 from xlingjax.workflows.table_jobs import SWEEP, TableJob, command_of
 
 LOOK = 5.0

@@ -8,6 +8,7 @@ from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.data.vocabulary.word_pieces import pieces_of_words
 from xlingjax.errors import UserError
 from xlingjax.evaluation.task.predictions import predict
+from xlingjax.inference.run import TrainedRun
 from xlingjax.preprocessors.finetuning import tagged_parts
 from xlingjax.preprocessors.task_rows import Reading, count_rows, task_rows
 from xlingjax.tasks import task_named
@@ -141,9 +142,8 @@ def test_each_benchmark_has_its_own_rule(name, marks, unmarked, vocabulary, monk
     )
     monkeypatch.setattr("xlingjax.evaluation.task.predictions.require_head", lambda *_: None)
     monkeypatch.setattr("xlingjax.evaluation.task.predictions.language_index", lambda *_: 0)
-    assert predict(None, {}, task, [sentence], vocabulary, ("zh",), "zh", reading) == [
-        ["VERB", "PUNCT"]
-    ]
+    run = TrainedRun(None, {}, vocabulary, ("zh",))
+    assert predict(run, task, [sentence], "zh", reading) == [["VERB", "PUNCT"]]
     assert (
         read[0]["input_ids"].tolist() == rows["input_ids"].tolist()
     )  # what was trained on is what is predicted

@@ -13,13 +13,15 @@ from xlingjax.data.vocabulary.training import train_vocabulary
 from xlingjax.errors import UserError
 from xlingjax.evaluation.metrics.registry import METRICS
 from xlingjax.evaluation.task.scores import TaskScore
-from xlingjax.evaluation.task.seqio_predictions import scores_of_predictions, seqio_predict_fn
+from xlingjax.evaluation.task.seqio_predictions import seqio_predict_fn
+from xlingjax.inference.run import TrainedRun
 from xlingjax.model.build import build_model
 from xlingjax.model.config import preset
 from xlingjax.preprocessors.task_rows import Reading
 from xlingjax.tasks import task_named
 from xlingjax.tasks.registry import register
-from xlingjax.tasks.seqio_evaluation import RecordConverter
+from xlingjax.tasks.seqio_evaluation import RecordConverter, encoded
+from xlingjax.tasks.seqio_scores import evaluated
 from xlingjax.tasks.text_to_text import input_text, prediction_of, text_of
 
 LANGUAGES = ("de", "en", "fr", "ru")
@@ -76,7 +78,7 @@ def test_numbers_are_the_score_cards(official, mixtures, vocabulary, name):
     task = task_named(name)
     split, head = TASKS[name]
     model, params = model_for(task, head, vocabulary)
-    predict_fn = seqio_predict_fn(model, params, task, vocabulary, LANGUAGES, READING)
+    predict_fn = seqio_predict_fn(TrainedRun(model, params, vocabulary, LANGUAGES), task, READING)
     suite = name.split("/")[0]
     evaluator = seqio.Evaluator(
         f"{suite}_evaluated.{task.name}", RecordConverter(task.kind), eval_split=split
@@ -132,7 +134,8 @@ def test_predictions_of_a_part_are_scored(official, mixtures):
     records = read(task, official / "xtreme", "dev[50%:]", code)
     predicted = [list(one.tags) for one in records]
     predicted[0] = predicted[0][:-1]
-    scores = scores_of_predictions(task, own, "dev[50%:]", records, predicted)
+    ids = encoded([text_of(one, task.kind) for one in predicted])
+    scores = evaluated(own, RecordConverter(task.kind), "dev[50%:]", lambda *_: [*enumerate(ids)])
     whole = read(task, official / "xtreme", "dev", code)
     assert 0 < len(records) < len(whole)
     for name, value in scores.items():
@@ -183,6 +186,6 @@ def test_predictions_survive_as_text(name, prediction):
 def test_bitexts_are_searched(official, vocabulary):
     task = task_named("xtreme/tatoeba")
     with pytest.raises(UserError, match="tatoeba: a bitext is searched by sentence vectors"):
-        seqio_predict_fn(None, {}, task, vocabulary, LANGUAGES, READING)
+        seqio_predict_fn(TrainedRun(None, {}, vocabulary, LANGUAGES), task, READING)
     (bitext,) = read(task, official / "xtreme", "test", "fr")
     assert input_text(bitext, "tatoeba") == "tatoeba"

@@ -13,7 +13,7 @@ from xlingjax.evaluation.classification import summarise
 from xlingjax.evaluation.metrics.answers import MLQA_LANGUAGES
 from xlingjax.evaluation.metrics.registry import METRICS
 from xlingjax.evaluation.metrics.tags import entity_f1, require_entities, token_accuracy
-from xlingjax.evaluation.task.predictions import predict_beside
+from xlingjax.evaluation.task.predictions import predict, predict_beside
 from xlingjax.evaluation.task.scores import TaskScore
 
 _KINDS = {"classification": "accuracy", "tagging": "tagging", "span_qa": "span_qa"}
@@ -73,12 +73,15 @@ class OwnScore(TaskScore):
 
     def __call__(self, model, params, step: int, mesh=None) -> dict[str, Any]:
         self._require_labels(model)
+        run = self.run(model, params, mesh)
         found: dict[str, list[list[float]]] = {}
         for language, records in self._records.items():
+            how = (run, self.task, records, language, self.reading)
             if self._pivot is None:
-                made = {language: self.predicted(model, params, language, mesh)}
+                made = {language: predict(*how, batch_size=self.batch_size)}
             else:
-                made = self._beside(model, params, language, mesh)
+                own, beside = predict_beside(*how, self._pivot, self.batch_size)
+                made = {language: own, self.task.trained_on: beside}
             for code, predicted in made.items():
                 values = [_share(name, records, predicted, code) for name in self.task.metrics]
                 found.setdefault(code, []).append(values)
@@ -116,22 +119,6 @@ class OwnScore(TaskScore):
         # The pivot stood beside the examples in training,
         # so it is no language that was transferred to.
         return summarise(by_language, {*self.trained_on, self.task.trained_on})
-
-    def _beside(self, model, params, language: str, mesh) -> dict[str, list[str]]:
-        own, beside = predict_beside(
-            model,
-            params,
-            self.task,
-            self._records[language],
-            self._pivot,
-            self.vocabulary,
-            self.languages,
-            language,
-            self.reading,
-            batch_size=self.batch_size,
-            mesh=mesh,
-        )
-        return {language: own, self.task.trained_on: beside}
 
     def _require_rules(self) -> None:
         if self.metric not in ("squad", "mlqa"):

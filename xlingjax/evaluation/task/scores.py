@@ -1,19 +1,87 @@
-"""A task's metrics per language and over languages, also as evaluators of the training loop."""
+"""Which languages of a task are tested, and its metrics: per language, over languages, and as
+evaluators of the training loop."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from xlingjax.data.labelled.task import Task, read
+from xlingjax.data.labelled.task import Task, languages_present, part_of, read
 from xlingjax.errors import UserError
 from xlingjax.evaluation.metrics.averages import task_metrics
 from xlingjax.evaluation.metrics.registry import METRICS
 from xlingjax.evaluation.task.predictions import predict, translations
-from xlingjax.evaluation.task.tested import ALL, chosen_languages, has_gold
+from xlingjax.inference.run import TrainedRun
 from xlingjax.preprocessors.task_rows import Reading
 from xlingjax.training.evaluator import Evaluator
+
+ALL = "all"
+_GOLD = {
+    "classification": "label",
+    "ranking": "label",
+    "tagging": "tags",
+    "span_qa": "answers",
+    "generation": "target",
+    "retrieval": "gold",
+    "mining": "gold",
+}
+"""What holds the answer, in a record of each kind of task."""
+
+
+def has_gold(task: Task, records: Sequence[Any]) -> bool:
+    """Whether the file of these records tells the answers; an official test set need not."""
+    # The first record tells for the file: benchmarks hide all of its answers or none.
+    gold = getattr(records[0], _GOLD[task.kind])
+    # Tags and answers are lists, and an empty one tells nothing.
+    if task.kind in ("tagging", "span_qa"):
+        return bool(gold)
+    return gold is not None
+
+
+def chosen_languages(
+    task: Task, data: str | Path, split: str, requested: Sequence[str]
+) -> list[str]:
+    """Those asked for, or of "all" those that have the split. Raises UserError where there are
+    none."""
+    present = languages_present(task, data, split)
+    # "all" are those that are there; who names one has a reason, and a missing file is a mistake.
+    if ALL in requested:
+        if not present:
+            raise UserError(f"{task.full_name}: no language has a {split} set below {data}")
+        return [*present]
+    if missing := [language for language in requested if language not in present]:
+        raise UserError(f"{task.full_name}: {', '.join(missing)} have no {split} set below {data}")
+    return [*requested]
+
+
+def require_tested(
+    task: Task, data: str | Path, split: str, requested: Sequence[str], allow_missing: bool
+) -> None:
+    """Raise UserError where a language that is to be tested has no files: of those asked for, or
+    without `allow_missing` of "all" the task's. Where dev is what is tested a test set will do:
+    XTREME has no dev sets of some languages."""
+    chosen_languages(task, data, split, requested)
+    if allow_missing or ALL not in requested:
+        return
+    part = part_of(split)[0]
+    splits = [split]
+    if part == "dev":
+        splits.append("test")
+    # The language that is trained on need not be tested.
+    there = {task.trained_on}
+    for each in splits:
+        there |= {*languages_present(task, data, each)}
+    missing = [language for language in task.languages if language not in there]
+    if missing:
+        raise UserError(
+            f"{task.full_name}: no {part} set of {', '.join(missing)} below {data}:"
+            " get them, name others with --gin.TEST_LANGUAGES, or --allow-missing"
+        )
+
+
+# ---- scores --------------------------------------------------------------------------------------
 
 
 def scored(task: Task, records: Sequence[Any], predicted: Any, language: str) -> dict[str, float]:
@@ -89,13 +157,16 @@ class TaskScore(Evaluator):
                 )
 
     def __call__(self, model, params, step: int, mesh=None) -> dict[str, Any]:
+        run = self.run(model, params, mesh)
         by_language = {}
         for language, records in self._records.items():
             pivot = translations(model, self.task, self.data, self.split, language)
             if pivot is not None:
                 # The same examples: cut where the records are.
                 pivot = pivot[: self.limit or None]
-            predicted = self.predicted(model, params, language, mesh, pivot)
+            predicted = predict(
+                run, self.task, records, language, self.reading, pivot, self.batch_size
+            )
             by_language[language] = scored(self.task, records, predicted, language)
         found = means(by_language, self.task, self.trained_on)
         return {
@@ -105,23 +176,9 @@ class TaskScore(Evaluator):
             "by_language": by_language,
         }
 
-    def predicted(
-        self, model, params, language: str, mesh=None, pivot: Sequence[Any] | None = None
-    ) -> Any:
-        """See `predict`."""
-        return predict(
-            model,
-            params,
-            self.task,
-            self._records[language],
-            self.vocabulary,
-            self.languages,
-            language,
-            self.reading,
-            self.batch_size,
-            mesh,
-            pivot,
-        )
+    def run(self, model, params, mesh=None) -> TrainedRun:
+        """The model as it is now, with what it reads by."""
+        return TrainedRun(model, params, self.vocabulary, tuple(self.languages), mesh)
 
 
 @dataclass

@@ -3,7 +3,7 @@ task of text to text."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,29 +13,23 @@ from xlingjax.data.labelled.task import KINDS, Task
 from xlingjax.errors import UserError
 from xlingjax.evaluation.task.predictions import predict
 from xlingjax.inference.generate import Generator
+from xlingjax.inference.run import TrainedRun
 from xlingjax.preprocessors.task_rows import Reading
 
 
 def seqio_predict_fn(
-    model,
-    params,
-    task: Task,
-    vocabulary,
-    languages: Sequence[str],
-    reading: Reading,
-    batch_size: int = 64,
-    mesh=None,
-    output_vocabulary=None,
+    run: TrainedRun, task: Task, reading: Reading, batch_size: int = 64, output_vocabulary=None
 ) -> Callable[..., list[tuple[int, np.ndarray]]]:
     """`predict_fn` of `seqio.Evaluator(mixture of the task, RecordConverter(task.kind), ...)`.
 
     Each prediction is the ids of its text (`tasks.text_to_text`). output_vocabulary: that the task
-    was registered with, default: bytes, which spell every text. The others: as `predict`'s. Raises
-    UserError as that does, and for tasks that are searched and not predicted (bitext).
+    was registered with, default: bytes, which spell every text. Raises UserError as `predict` does,
+    and for tasks that are searched and not predicted (bitext).
     """
     # Here, since they import TensorFlow.
     from xlingjax.tasks.registry import record_of
     from xlingjax.tasks.seqio_evaluation import encoded
+    from xlingjax.tasks.text_to_text import text_of
 
     if KINDS[task.kind] == "Bitext":
         raise UserError(
@@ -53,46 +47,14 @@ def seqio_predict_fn(
             codes.add(example["language"].decode())
         # SeqIO asks task by task, and each is of one language.
         (language,) = codes
-        predicted = predict(
-            model, params, task, records, vocabulary, languages, language, reading, batch_size, mesh
-        )
-        texts = _texts(task, records, predicted)
-        ids = encoded(texts, output_vocabulary)
-        return list(zip(numbers, ids, strict=True))
+        predicted = predict(run, task, records, language, reading, batch_size=batch_size)
+        # Answers are by the questions' ids, as official files have them.
+        if task.kind == "span_qa":
+            predicted = [predicted[question.id] for question in records]
+        texts = [text_of(one, task.kind) for one in predicted]
+        return list(zip(numbers, encoded(texts, output_vocabulary), strict=True))
 
     return predict_fn
-
-
-def scores_of_predictions(
-    task: Task, seqio_task: Any, split: str, records: Sequence[Any], predicted: Any
-) -> dict[str, float]:
-    """{metric: value} that `seqio.Evaluator` gives of predictions that are made already.
-
-    seqio_task: `task` in one language, as it is registered; records: its examples of the split, in
-    their order; predicted: of them, as `predict` gives it.
-    """
-    # Here, since they import TensorFlow.
-    from xlingjax.tasks.seqio_evaluation import RecordConverter, encoded
-    from xlingjax.tasks.seqio_scores import evaluated
-
-    vocabulary = seqio_task.output_features["targets"].vocabulary
-    ids = encoded(_texts(task, records, predicted), vocabulary)
-
-    def predict_fn(dataset: Any, model_feature_shapes: Any = None) -> list[tuple[int, np.ndarray]]:
-        return list(enumerate(ids))
-
-    converter = RecordConverter(task.kind)
-    return evaluated(seqio_task, converter, split, predict_fn)
-
-
-def _texts(task: Task, records: Sequence[Any], predicted: Any) -> list[str]:
-    """The text of each prediction, in the order of the records."""
-    from xlingjax.tasks.text_to_text import text_of
-
-    # Answers are by the questions' ids, as official files have them.
-    if task.kind == "span_qa":
-        predicted = [predicted[question.id] for question in records]
-    return [text_of(one, task.kind) for one in predicted]
 
 
 @dataclass

@@ -1,0 +1,260 @@
+"""A run that is followed, and which layers are read; nothing is measured here (see
+test_sweep.py)."""
+
+import json
+import shutil
+from argparse import Namespace
+from types import SimpleNamespace
+
+import pytest
+
+from tests.helpers import official_files
+from xlingjax.cli.tasks import require_read
+from xlingjax.config import task as benchmark
+from xlingjax.errors import Stopped, UserError
+from xlingjax.inference.sentences import Sentences
+from xlingjax.tasks import suite_tasks, task_named
+from xlingjax.workflows.tasks import follow as following
+from xlingjax.workflows.tasks.follow import follow
+from xlingjax.workflows.tasks.measure import Measurement, chosen_on, languages_learnt
+from xlingjax.workflows.tasks.retrieval import States, states
+
+
+class Run:
+    """A run's folder, and a clock by which things happen there while `follow` waits."""
+
+    def __init__(self, folder):
+        self.folder, self.now, self.events, self.measured, self.said = folder, 0.0, {}, [], []
+        folder.mkdir()
+        (folder / "run.json").write_text("{}")
+
+    def checkpoint(self, step):
+        (self.folder / "checkpoints" / str(step)).mkdir(parents=True)
+
+    def delete(self, step):
+        shutil.rmtree(self.folder / "checkpoints" / str(step))
+
+    def ends(self, reason="finished"):
+        (self.folder / "result.json").write_text(json.dumps({"exit_reason": reason}))
+
+    def restarts(self):
+        (self.folder / "result.json").unlink()
+
+    def at(self, minute, event, *arguments):
+        self.events[60.0 * minute] = lambda: event(*arguments)
+
+    def wait(self, seconds):
+        self.now += seconds
+        for when in [when for when in self.events if when <= self.now]:
+            self.events.pop(when)()
+
+    def follow(self, **more):
+        request = Measurement("xtreme", "", "data", str(self.folder.parent / "out"))
+        clock = {"clock": lambda: self.now, "wait": self.wait}
+        return follow(request, str(self.folder), dict, self.said.append, **clock, **more)
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    made = Run(tmp_path / "run")
+
+    def opened(source, mesh):
+        step = int(source.rpartition("@")[2])
+        if not (made.folder / "checkpoints" / str(step)).is_dir():
+            raise UserError(f"no checkpoint {step}")
+        return made
+
+    def measured(measurement, trained, step, *_):
+        made.measured.append(step)
+
+    monkeypatch.setattr(following, "open_run", opened)
+    monkeypatch.setattr(following, "measure_checkpoint", measured)
+    return made
+
+
+def test_checkpoints_are_measured_until_the_run_has_finished(run):
+    run.checkpoint(10)
+    run.at(30, run.checkpoint, 20)
+    run.at(80, run.checkpoint, 30)
+    run.at(81, run.ends)
+    assert run.follow() == 0 and run.measured == [10, 20, 30] and run.now == 81 * 60
+
+
+def test_a_deleted_checkpoint_is_passed_over(run, monkeypatch):
+    for step in (10, 20, 30, 40):
+        run.checkpoint(step)
+    run.ends()
+    unread = following.open_run
+
+    def opened(source, mesh):
+        if source.endswith("@20"):  # while the one before it was measured
+            run.delete(20)
+        if source.endswith("@30"):  # half of its files are there still
+            run.at(0, run.delete, 30)
+            raise UserError("cannot be read")
+        return unread(source, mesh)
+
+    monkeypatch.setattr(following, "open_run", opened)
+    assert run.follow() == 0 and run.measured == [10, 40]
+    assert [line.split(":")[0] for line in run.said] == ["step 20", "step 30"]
+    assert "KEEP_CHECKPOINTS" in run.said[0]
+
+
+def test_a_checkpoint_that_stays_and_cannot_be_read_is_an_error(run, monkeypatch):
+    run.checkpoint(10)
+
+    def opened(_, mesh):
+        raise UserError("cannot be read")
+
+    monkeypatch.setattr(following, "open_run", opened)
+    with pytest.raises(UserError, match="cannot be read"):
+        run.follow()
+
+
+def test_a_run_that_writes_nothing_any_more_is_given_up(run):
+    run.checkpoint(10)
+    run.at(50, (run.folder / "metrics.jsonl").write_text, "{}\n")
+    with pytest.raises(
+        UserError, match=r"nothing was written there for 60 minutes .* \(after step 10\): start it"
+    ):
+        run.follow()
+    assert run.now == 110 * 60 and run.measured == [10]
+
+
+def test_patience(run):
+    with pytest.raises(UserError, match=r"for 0.5 minutes .* \(before its first checkpoint\)"):
+        run.follow(patience=0.5)
+    assert run.now == 30
+    run.at(100_000, run.ends)
+    assert run.follow(patience=0, pause=600) == 0
+
+
+def test_a_run_that_was_asked_to_stop_may_go_on(run):
+    run.checkpoint(10)
+    run.ends("preempted")
+    run.at(20, run.restarts)
+    run.at(70, run.checkpoint, 20)
+    run.at(71, run.ends)
+    assert run.follow() == 0 and run.measured == [10, 20]
+    assert len(run.said) == 1 and "asked to stop; waiting" in run.said[0]
+
+
+def test_a_run_that_was_asked_to_stop_and_stays_so(run):
+    run.checkpoint(10)
+    run.ends("preempted")
+    with pytest.raises(Stopped, match="asked to stop after step 10 and not started again"):
+        run.follow()
+    assert run.now == 3600
+
+
+def test_no_such_run(run, tmp_path):
+    with pytest.raises(UserError, match="no such folder"):
+        follow(Measurement("xtreme", "", "data", str(tmp_path)), str(tmp_path / "none"))
+
+
+def test_which_states_are_read():
+    assert states("retrieval", 12) == States(8, "mean", (8,), ("mean",))
+    mined = states("mining", 24)
+    assert (mined.pooling, mined.layer) == ("first", 8)
+
+    def read(layers=(), poolings=()):
+        found = states("retrieval", 12, None, layers, poolings)
+        return found.layer, found.pooling, found.layers, found.poolings
+
+    every = ("mean", "mean_no_special", "first")
+    assert read((3,), ("first",)) == (3, "first", (3,), ("first",))
+    # of several the row and the submission are those of the paper
+    assert read((3, 0)) == (8, "mean", (0, 3, 8), ("mean",))
+    assert read(("all",), ("all",)) == (8, "mean", tuple(range(13)), every)
+    assert read((), ("first", "mean_no_special")) == (8, "mean", (8,), every)
+    with pytest.raises(UserError, match="layer 13: this model has layers 0"):
+        read((2, 13))
+
+
+def test_a_run_reads_its_own_states():
+    own = Sentences(None, "mean", "query: ", True, 512)
+    assert states("retrieval", 12, own) == states("mining", 12, own)
+    assert states("mining", 12, own) == States(12, "mean", (12,), ("mean",), "query: ", 512)
+
+    def said(*given):
+        return states("retrieval", 12, *given).said()
+
+    assert said(own) == "layer 12, pooled by mean, prefix 'query: ', at most 512 tokens"
+    assert said(own, (3,), ("first",), "") == "layer 3, pooled by first, at most 512 tokens"
+    assert said(None, (), (), "passage: ") == "layer 8, pooled by mean, prefix 'passage: '"
+    assert said(Sentences(5, "first"), ("all",)) == "layer 5, pooled by first"
+
+
+def test_trained_tasks_read_no_layer(capsys):
+    tasks = {task.name: task for task in suite_tasks("xtreme")}
+
+    def check(names, layer=None, pooling=None, prefix=None):
+        given = Namespace(layer=layer, pooling=pooling, prefix=prefix)
+        require_read(given, [tasks[name] for name in names.split()])
+        return capsys.readouterr().out
+
+    assert check("xnli") == ""
+    assert check("tatoeba", ["all"], ["all"]) == "" == check("bucc2018", [3])
+    read_by = "--layer: read by tatoeba, bucc2018 alone\n"
+    assert check("xnli tatoeba bucc2018", [3]) == read_by
+    refused = "--layer and --pooling: retrieval and mining alone read this, not xnli, udpos"
+    with pytest.raises(UserError, match=refused):
+        check("xnli udpos", [3], ["first"])
+    for given in ({"layer": ["all"]}, {"layer": [1, 2]}, {"pooling": ["all"]}):
+        with pytest.raises(UserError, match="bucc2018 is mined from one layer and pooling"):
+            check("tatoeba bucc2018", **given)
+    assert check("tatoeba bucc2018", prefix="all") == ""
+    with pytest.raises(UserError, match="--prefix: retrieval and mining alone read this, not xnli"):
+        check("xnli", prefix="")
+
+
+# ---- what a run was trained on and chosen by -----------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    """Official files of XTREME: gold training sets in English, translated ones in German and
+    Russian; dev of 12."""
+    folder = tmp_path_factory.mktemp("files")
+    return (
+        official_files.write(folder, ("de", "en", "ru"), train=24, dev=12, test=12, hidden=False)
+        / "xtreme"
+    )
+
+
+def test_the_recipe_tells_which_languages_were_learnt(tmp_path, data):
+    def learnt(**macros):
+        return languages_learnt(macros)
+
+    assert learnt() is None and learnt(LENGTH=4) is None  # not "no language"
+    assert learnt(TRAIN_LANGUAGES="en", TRANSLATED=None) == {"en"}
+    assert learnt(TRAIN_LANGUAGES=None, TRANSLATED="de") == {"de"}
+    assert learnt(TRAIN_LANGUAGES="ar bg de", TRANSLATED="zh") == {"ar", "bg", "de", "zh"}
+    everything = {"TASK": "xtreme/xnli", "TRAIN_LANGUAGES": "en", "TRANSLATED": "all"}
+    assert learnt(**everything, DATA=str(data)) == {"de", "en", "ru"}
+    assert learnt(**everything, DATA=str(tmp_path / "gone")) is None
+
+
+def test_a_run_that_was_chosen_by_what_it_is_measured_on(data):
+    macros = {"TASK": "xtreme/xnli", "BEST_METRIC": "dev/mean", "DEV_SPLIT": "dev[:50%]"}
+
+    def note(split, task="xtreme/xnli", languages=("de",), **more):
+        return chosen_on(macros | more, task_named(task), str(data), split, languages)
+
+    said = "whose checkpoint was chosen by dev/mean on dev[:50%], examples of this split: its"
+    for split in ("dev", "dev[-7:]"):
+        assert note(split).startswith(said)
+    assert note("dev[50%:]") == "" == note("test")
+    # Another task; the last checkpoint; no answers, so nothing that flatters.
+    assert note("dev", "xtreme/pawsx") == "" == note("dev", BEST_METRIC="")
+    assert note("dev", languages=()) == ""
+
+
+def test_the_dev_sets_know_translations_as_learnt(data):
+    corpus = SimpleNamespace(vocabulary=None, languages=())
+
+    def trained_on(**more):
+        return benchmark.task_score(corpus, "xtreme/xnli", str(data), **more)()[0].trained_on
+
+    assert trained_on() == ["en"] and trained_on(translated="all") == ["de", "en", "ru"]
+    assert trained_on(trained_on=None, translated="de") == ["de"]

@@ -1,0 +1,1 @@
+"""Mixes of objectives beside each other: their runs, their page."""

@@ -1,0 +1,197 @@
+"""What came of a bake-off: one table, mean ± standard deviation over seeds, and pictures, as a
+page."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas
+
+from xlingjax.report import drawing, html
+from xlingjax.runtime.files import write_text
+
+Cells = Sequence[Mapping[str, Any]]
+TITLES = {
+    "retrieval": "retrieval",
+    "retrieval_centred": "centred",
+    "alignment_error": "AER itermax",
+    "alignment_error_intersection": "AER intersection",
+    "masked_accuracy": "masked accuracy",
+    "tokens": "tokens",
+    "tokens_per_second": "tokens/s",
+}
+NOTE = (
+    "Mean ± standard deviation over the seeds; every mix begins from the weights that its seed"
+    " gives its model and {reads}. retrieval: English finds its translation, mean over languages,"
+    " raw cosine and with each language's mean removed, at the best layer. AER: error rate of word"
+    " alignments from the similarity of states, lower is better, at the best layer. masked"
+    " accuracy: held-out text, mean over languages. other: mean of the languages that the"
+    " fine-tuning did not see. tokens/s: of runs that shared the machine as the bake-off's jobs"
+    " say."
+)
+
+COST = html.note(
+    "Of each objective. In brackets: the time of a token over that of one of MLM in the same mix."
+)
+
+
+def by_mix(cells: Cells, of: str = "figures") -> tuple[pandas.DataFrame, pandas.DataFrame]:
+    """Means and standard deviations over seeds, a row for each mix, of the figures that every seed
+    of it has, else NaN; of one seed the deviation is 0. of: which figures of a cell (see
+    `runs.summary`)."""
+    table = pandas.DataFrame([{"mix": cell["mix"], **cell[of]} for cell in cells])
+    seeds = table.groupby("mix", sort=False)
+    # A mean over other seeds than the rest of the row would not compare with it.
+    means = seeds.agg(lambda values: values.mean(skipna=False)).dropna(axis="columns", how="all")
+    # Seeds are a sample, so n - 1.
+    return means, seeds.std(ddof=1).fillna(0.0)[[*means]]
+
+
+def _rows(result: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
+    """Heads and rows of the table."""
+    means, deviations = by_mix(result["cells"])
+    head = ["mix", *(TITLES.get(name, name.replace("_", " ")) for name in means)]
+    lines = []
+    for mix in means.index:
+        figures = zip(means, means.loc[mix], deviations.loc[mix], strict=True)
+        lines.append([mix, *(shown(*figure) for figure in figures)])
+    return head, lines
+
+
+def markdown(result: Mapping[str, Any]) -> str:
+    """The table, for the terminal and a README."""
+    head, rows = _rows(result)
+    rule = ["---"] + ["--:"] * (len(head) - 1)
+    return "".join(f"| {' | '.join(cells)} |\n" for cells in (head, rule, *rows))
+
+
+def shown(name: str, mean: float, deviation: float) -> str:
+    if np.isnan(mean):
+        return "–"
+    if name.startswith("tokens"):
+        return f"{mean:,.0f}"
+    # One seed has no deviation, and ± 0.000 would claim that seeds agree.
+    if not deviation:
+        return f"{mean:.3f}"
+    return f"{mean:.3f} ± {deviation:.3f}"
+
+
+@drawing.styled
+def by_layer(cells: Cells):
+    """Retrieval, raw and centred, and alignment error over the layers, a line per mix; None without
+    any."""
+    kinds = (
+        "retrieval, raw cosine",
+        "retrieval, language means removed",
+        "alignment error, itermax",
+    )
+    flat = []
+    for cell in cells:
+        values = [*cell["retrieval_by_layer"].values(), cell["alignment_error_by_layer"]]
+        flat.append({"mix": cell["mix"], **dict(zip(kinds, values, strict=True))})
+    # A panel in which some mixes are missing would look like a comparison of the others.
+    measured = [kind for kind in kinds if all(cell[kind] for cell in flat)]
+    if not measured:
+        return None
+    mixes = dict.fromkeys(cell["mix"] for cell in flat)
+    figures, axes = drawing.panels(len(measured), drawing.tall(len(mixes)))
+    for axis, kind in zip(axes, measured, strict=True):
+        means, deviations = by_mix(flat, kind)
+        numbers = [int(name) for name in means]
+        for number, mix in enumerate(means.index):
+            colour = drawing.COLOURS[number % len(drawing.COLOURS)]
+            marker = drawing.MARKERS[number % len(drawing.MARKERS)]
+            values = 100 * means.loc[mix]
+            error = {"fmt": "none", "ecolor": colour, "capsize": 2}
+            axis.errorbar(numbers, values, 100 * deviations.loc[mix], **error)
+            axis.plot(numbers, values, label=mix, color=colour, marker=marker)
+        # The whole range: a cut axis makes small differences large.
+        axis.set(title=f"{kind} (%)", xlabel="layer", ylim=(0, 100))
+        axis.set_xticks(numbers)
+        drawing.label_ends(axis)
+    return figures
+
+
+@drawing.styled
+def bars(cells: Cells, of: str, title: str):
+    """A group of bars per mix, one per key of the cells' `of`, shares of 1; None without any."""
+    if not all(cell[of] for cell in cells):
+        return None
+    means, deviations = (100 * table.sort_index(axis="columns") for table in by_mix(cells, of))
+    inches = max(drawing.PANEL[0], 0.6 + 0.13 * len(means) * (len(means.columns) + 1))
+    figures, (axis,) = drawing.panels(1, (inches, drawing.PANEL[1]))
+    means.plot.bar(
+        ax=axis,
+        yerr=deviations,
+        width=0.8,
+        color=drawing.colours([*means]),
+        ecolor=drawing.INK,
+        capsize=2,
+        legend=False,
+    )
+    axis.set_xticks(range(len(means)), [*means.index], rotation=30, ha="right")
+    axis.set(title=f"{title} (%)", xlabel="", ylim=(0, 100))
+    drawing.legend_below(axis)
+    return figures
+
+
+def objectives_table(cells: Cells) -> tuple[list[str], list[list[str]]]:
+    """Tokens per second of each objective within each mix, and what a token costs beside one of MLM
+    in the same mix."""
+    means, _ = by_mix(cells, "tokens_per_second_by_objective")
+    lines = [[mix, *(_speed(means.loc[mix], name) for name in means)] for mix in means.index]
+    return ["mix", *means], lines
+
+
+def _speed(row: Mapping[str, float], name: str) -> str:
+    if np.isnan(row[name]):
+        return "–"
+    text = f"{row[name]:,.0f}"
+    # Tokens per second depend on the machine; beside MLM
+    # in the same run they say what an objective costs.
+    if not np.isnan(row.get("mlm", np.nan)):
+        text += f" ({row['mlm'] / row[name]:.2f} x)"
+    return text
+
+
+def note(result: Mapping[str, Any]) -> str:
+    """What the figures are. The mixes take as many steps each where the bake-off names no number of
+    tokens."""
+    reads = "trains for the steps of its recipe"
+    if result["config"]["tokens"]:
+        reads = "reads as many tokens"
+    return NOTE.format(reads=reads)
+
+
+def write(result: Mapping[str, Any], folder: Path) -> Path:
+    """Writes `bakeoff.html`, its pictures beside it as PNG, and the table as `bakeoff.md`; returns
+    the page."""
+    cells = result["cells"]
+    title = "masked accuracy on held-out text"
+    drawn = {
+        "layers": by_layer(cells),
+        "masked_accuracy": bars(cells, "masked_accuracy_by_language", title),
+    }
+    pictures = []
+    for name, figure in drawn.items():
+        if figure is not None:
+            drawing.save(figure, folder / f"{name}.png", dpi=110)
+            pictures.append(drawing.drawn(figure, name))
+    head, rows = objectives_table(cells)
+    cost = []
+    if head[1:]:
+        cost = [html.table(head, rows), COST]
+    setting = html.details("bake-off", str(result["config"]))
+    sections = [
+        html.section("table", "Mixes", html.table(*_rows(result)), html.note(note(result))),
+        html.section("layers", "By layer", *pictures),
+        html.section("cost", "Tokens per second", *cost),
+        html.section("setting", "Setting", setting),
+    ]
+    head_line = f"<header><h1>{html.esc(folder.name)}</h1></header>"
+    page = folder / "bakeoff.html"
+    text = html.page(f"{folder.name} · bake-off", "\n".join([head_line, *sections]))
+    write_text(page, text)
+    write_text(folder / "bakeoff.md", markdown(result))
+    return page

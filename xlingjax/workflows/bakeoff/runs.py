@@ -1,0 +1,357 @@
+"""Mixes of objectives beside each other: the same corpus, vocabulary, initial weights and tokens,
+several seeds.
+
+A cell is one mix with one seed: a pretraining, then every fine-tuning from it. Each runs as its own
+`xlingjax` process in its own workdir, and a finished one is not run again, so a bake-off that was
+stopped goes on with the same command. What stands in a workdir with other settings is refused, and
+so are seeds of one mix that have read different data.
+"""
+
+import dataclasses
+import difflib
+import functools
+import json
+import re
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from xlingjax.config.recipe import parse_gin
+from xlingjax.errors import UserError
+from xlingjax.runtime.files import write_text
+from xlingjax.runtime.lock import alone_in
+from xlingjax.training.run_record import differences, read_result, read_run_record
+from xlingjax.workflows.jobs import recipe_run
+from xlingjax.workflows.jobs.many import Call, Say, Stop, run_all
+from xlingjax.workflows.jobs.recipe_run import RecipeRun, command_line, finished, recipe_in, slug
+
+CALIBRATION_STEPS = 60
+"""Steps after which the tokens of a step are known."""
+HELD_OUT = ("HELDOUT_TEXT", "HELDOUT_PAIRS", "HELDOUT_ALIGNMENTS")
+ENCODER = "{encoder}"
+SHARE = re.compile(r"([0-9.]+)\*STEPS")
+
+
+@dataclasses.dataclass(frozen=True)
+class Bakeoff:
+    """What is compared. A list of words is gin files and `NAME=VALUE` bindings, in the order they
+    are read; `0.667*STEPS` is that share of the steps."""
+
+    base: Sequence[str]
+    """The pretraining that all mixes share."""
+    mixes: Mapping[str, Sequence[str]]
+    """Name -> what is added to the base."""
+    tasks: Mapping[str, Sequence[str]] = dataclasses.field(default_factory=dict)
+    """Name -> the recipe of a fine-tuning from each pretraining. Where a word has `{encoder}`, that
+    is its workdir, and nothing else says what is started from; else `INIT_FROM` is added."""
+    tasks_of: Mapping[str, Mapping[str, Sequence[str]]] = dataclasses.field(default_factory=dict)
+    """Mix -> task -> its words for this mix, in place of those of `tasks`."""
+    seeds: Sequence[int] = (0,)
+    tokens: int = 0
+    """Tokens of each cell, to the nearest step; 0: the steps of the base."""
+    jobs: int = 1
+    """Cells at a time. On an accelerator 1; on a CPU small models fill about one core each. Beside
+    one another they slow each other, so speeds compare only under equal jobs."""
+    dtype: str | None = None
+    """DTYPE of every run; None: as its own words say."""
+
+    def __post_init__(self):
+        if not self.mixes or not self.seeds:
+            raise UserError("bakeoff: name at least one mix and one seed")
+        for mix in self.mixes:
+            if not slug(mix):
+                raise UserError(
+                    f"bakeoff: a mix cannot be called {mix!r}: its folder has only the letters A to"
+                    " Z and digits of its name"
+                )
+        # "mlm+tlm" and "mlm tlm" would go on with each other's runs.
+        if len({slug(mix) for mix in self.mixes}) != len(self.mixes):
+            raise UserError(
+                "bakeoff: two mixes would share a folder, whose name has only their letters A to Z"
+                f" and digits: {', '.join(self.mixes)}; rename one"
+            )
+        # One run would pass for two, without any deviation between them.
+        if len({*self.seeds}) != len(self.seeds):
+            raise UserError(f"bakeoff: SEEDS={tuple(self.seeds)} has one twice; name each once")
+        for task, words in self.tasks.items():
+            # It names a folder beside that of the pretraining.
+            if task == "pretrain" or not re.fullmatch(r"[\w+ -]+", task):
+                raise UserError(
+                    f"bakeoff: a task cannot be called {task!r}: give it another name, of letters,"
+                    " digits, spaces, '+', '-' or '_'"
+                )
+            _require_encoder(task, words)
+        for mix, tasks in self.tasks_of.items():
+            # Else a misspelt one would be fine-tuned as all others are.
+            _require_known(mix, self.mixes, "mix")
+            for task, words in tasks.items():
+                _require_known(task, self.tasks, "task")
+                _require_encoder(task, words)
+        if self.jobs < 1:
+            raise UserError(f"bakeoff.jobs={self.jobs} must be at least 1")
+
+    def task_words(self, mix: str, task: str, encoder: Path) -> list[str]:
+        """The words of a fine-tuning from what the mix trained."""
+        words = self.tasks_of.get(mix, {}).get(task, self.tasks[task])
+        filled = [word.replace(ENCODER, str(encoder)) for word in words]
+        if filled == [*words]:
+            filled.append(f"INIT_FROM={encoder}")
+        return filled
+
+    @property
+    def last_words(self) -> list[str]:
+        """Behind those of every run."""
+        return [f"DTYPE={self.dtype}"] if self.dtype else []
+
+
+def _require_encoder(task: str, words: Sequence[str]) -> None:
+    """Raises UserError for a misspelt `ENCODER`, beside which another start would be given."""
+    for word in words:
+        for name in re.findall(r"\{(\w+)\}", word):
+            if name != "encoder" and difflib.get_close_matches(name, ("encoder",)):
+                raise UserError(f"bakeoff: task {task!r} has {word}: did you mean {ENCODER}?")
+
+
+def _require_known(name: str, known: Collection[str], what: str) -> None:
+    if name not in known:
+        raise UserError(
+            f"bakeoff.tasks_of: {name!r} is no {what}; there are {', '.join(known) or 'none'}: set"
+            " TASKS_OF to match, --gin.TASKS_OF={} for none"
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class Cell:
+    mix: str
+    seed: int
+    folder: Path
+
+
+def run(
+    config: Bakeoff,
+    workdir: str | Path,
+    say: Say = print,
+    arguments: Sequence[str] = (),
+) -> dict:
+    """Runs what is missing and writes `bakeoff.json`; returns its content.
+
+    arguments: given to every command (`--platform cpu`). Raises UserError naming the log of a run
+    that failed, and a folder that holds a run of other settings or data; Stopped after SIGTERM,
+    SIGINT or SIGHUP.
+    """
+    folder = Path(workdir)
+    folder.mkdir(parents=True, exist_ok=True)
+    make = _Maker(say, arguments)
+    cells = _cells(config, folder)
+    # What is finished is compared before anything is trained.
+    _require_same_data(config, cells)
+
+    def train(cell: Cell) -> int:
+        run_all(_runs(config, cell, steps[cell.mix], make), say=say, stop=make.stop)
+        # Files that have changed are seen before the next cell begins.
+        _require_same_data(config, [one for one in cells if one.mix == cell.mix])
+        return 0
+
+    # Signals are the main thread's, and the other threads learn of them from the event.
+    with alone_in(folder, "choose another --workdir"), make.stop.listen():
+        steps: dict[str, int | None] = dict.fromkeys(config.mixes)
+        if config.tokens:
+            # How many tokens a step reads is known before any cell begins.
+            calibration = _calibration(config, folder, make)
+            run_all(calibration.values(), config.jobs, say, make.stop)
+            for mix, one in calibration.items():
+                tokens = read_result(one.workdir)["tokens_seen"]
+                # At least one: a mix whose step reads more than was asked for trains all the same.
+                steps[mix] = max(1, round(config.tokens * CALIBRATION_STEPS / tokens))
+        jobs = [Call(str(cell.folder), functools.partial(train, cell)) for cell in cells]
+        # Without the stop, which the runs of a cell heed.
+        run_all(jobs, config.jobs, say)
+    content = {
+        "config": dataclasses.asdict(config),
+        "cells": [_summary(config, cell) for cell in cells],
+    }
+    write_text(folder / "bakeoff.json", json.dumps(content, indent=1, ensure_ascii=False) + "\n")
+    return content
+
+
+def require_readable(config: Bakeoff, workdir: str | Path) -> None:
+    """Raise UserError for a word of a mix, or of a fine-tuning from it, that gin refuses, before
+    anything is trained."""
+    # How many steps a mix has is known when its first ones are done.
+    steps = CALIBRATION_STEPS if config.tokens else None
+    make = _Maker()
+    for cell in _cells(config, Path(workdir))[: len(config.mixes)]:
+        names = [
+            f"mix {cell.mix!r}",
+            *(f"task {one!r} of mix {cell.mix!r}" for one in config.tasks),
+        ]
+        for name, one in zip(names, _runs(config, cell, steps, make), strict=True):
+            try:
+                parse_gin(*recipe_in(one.line))
+            except UserError as error:
+                raise UserError(f"bakeoff, {name}: {error}") from None
+
+
+def _cells(config: Bakeoff, folder: Path) -> list[Cell]:
+    """Seed by seed, so that a bake-off that is stopped early has compared all mixes."""
+    return [
+        Cell(mix, seed, folder / "cells" / f"{slug(mix)}-{seed}")
+        for seed in config.seeds
+        for mix in config.mixes
+    ]
+
+
+# ---- the runs of a cell --------------------------------------------------------------------------
+
+
+def command(
+    verb: str, words: Sequence[str], workdir: Path, steps: int | None, arguments: Sequence[str] = ()
+) -> list[str]:
+    """The command line of one run."""
+    line = command_line(verb, "--workdir", str(workdir), *arguments)
+    for word in words:
+        name, equals, value = word.partition("=")
+        if not equals:
+            line += ["--gin_file", word]
+            continue
+        if SHARE.search(value):
+            if not steps:
+                raise UserError(f"bakeoff: {word} needs the steps of the run; set bakeoff.tokens")
+            value = SHARE.sub(lambda share: str(round(float(share[1]) * steps)), value)
+        line.append(f"--gin.{name}={value}")
+    return line
+
+
+@dataclasses.dataclass(frozen=True)
+class _Maker:
+    """Makes runs of what they share."""
+
+    say: Say = print
+    arguments: Sequence[str] = ()
+    stop: Stop = dataclasses.field(default_factory=lambda: Stop("bakeoff"))
+
+    def __call__(
+        self,
+        verb: str,
+        words: Sequence[str],
+        workdir: Path,
+        steps: int | None = None,
+        encoder: RecipeRun | None = None,
+    ) -> RecipeRun:
+        line = command(verb, words, workdir, steps, self.arguments)
+        log = workdir.with_suffix(".log")
+        return RecipeRun(
+            str(workdir), line, self.stop, self.say, log, workdir=workdir, encoder=encoder
+        )
+
+
+def _runs(config: Bakeoff, cell: Cell, steps: int | None, make: _Maker) -> list[RecipeRun]:
+    """The pretraining of a cell, then the fine-tunings."""
+    # Later words win in gin: a mix changes the base, and the bake-off's own settings change both.
+    seed = f"SEED={cell.seed}"
+    words = [*config.base, *config.mixes[cell.mix], seed]
+    if steps:
+        words.append(f"TRAIN_STEPS={steps}")
+    folder = cell.folder / "pretrain"
+    pretrain = make("pretrain", [*words, *config.last_words], folder, steps)
+    runs = [pretrain]
+    for task in config.tasks:
+        words = [*config.task_words(cell.mix, task, folder), seed, *config.last_words]
+        runs.append(make("finetune", words, cell.folder / task, encoder=pretrain))
+    return runs
+
+
+def _calibration(config: Bakeoff, folder: Path, make: _Maker) -> dict[str, RecipeRun]:
+    """Of each mix the first steps: packing makes the tokens of a row depend on the text, so they
+    are counted and not computed."""
+    runs = {}
+    for mix, its_words in config.mixes.items():
+        words = [*config.base, *its_words]
+        # A share suits any number of steps, and nobody types both.
+        if not any(word.startswith("WARMUP_SHARE=") for word in words):
+            words.append("WARMUP_STEPS=1")
+        # How much a step reads is all that is wanted: no evaluations, no checkpoints.
+        words += [f"TRAIN_STEPS={CALIBRATION_STEPS}", "EVAL_EVERY=0", "CHECKPOINT_EVERY=0"]
+        words += config.last_words
+        one = make("pretrain", words, folder / "calibration" / slug(mix), CALIBRATION_STEPS)
+        # Of a macro that a recipe does not read (an encoder-decoder's HELDOUT_TEXT) a value is
+        # refused.
+        settings = recipe_run.settings_of(one.line)
+        bound = [name for name in HELD_OUT if re.search(rf"^{name} =", settings, re.MULTILINE)]
+        one.line = [*one.line, *(f"--gin.{name}=None" for name in bound)]
+        runs[mix] = one
+    return runs
+
+
+def _require_same_data(config: Bakeoff, cells: Sequence[Cell]) -> None:
+    """Raises UserError where two finished runs of one mix, which differ in their seed alone, have
+    read other data."""
+    known: dict[tuple[str, ...], tuple[Any, Path]] = {}
+    for cell in cells:
+        for name in ("pretrain", *config.tasks):
+            folder = cell.folder / name
+            if not finished(folder):
+                continue
+            for objective, identity in read_run_record(folder)["identity"]["data"].items():
+                # Of a text objective the hash of each text; of a fine-tuning that of all its rows.
+                hashes = identity.get("text") or {"examples": identity.get("sha256")}
+                key = (cell.mix, name, objective)
+                before, other = known.setdefault(key, (hashes, folder))
+                for what, old, new in differences(before, hashes):
+                    raise UserError(
+                        f"bakeoff: {folder} has read other data than {other} ({objective}, {what}:"
+                        f" {str(new)[:16]}, there {str(old)[:16]}): choose another --workdir, or"
+                        " move the cells of the older data away"
+                    )
+
+
+# ---- their figures -------------------------------------------------------------------------------
+
+
+def _summary(config: Bakeoff, cell: Cell) -> dict[str, Any]:
+    tasks = {task: read_result(cell.folder / task)["evaluations"] for task in config.tasks}
+    return {
+        "mix": cell.mix,
+        "seed": cell.seed,
+        **summary(read_result(cell.folder / "pretrain"), tasks),
+    }
+
+
+def summary(pretrained: Mapping[str, Any], tasks: Mapping[str, Any]) -> dict[str, Any]:
+    """The figures of a cell: those of the table, and by layer, language and objective those of the
+    pictures. pretrained: its result.json; tasks: {task: what was evaluated}."""
+    retrieval, alignment, perplexity = (
+        pretrained["evaluations"].get(name, {}) for name in ("retrieval", "alignment", "perplexity")
+    )
+    figures = {
+        "retrieval": retrieval.get("retrieval_mean"),
+        "retrieval_centred": retrieval.get("retrieval_mean_centred"),
+        "alignment_error": alignment.get("alignment_error"),
+        "alignment_error_intersection": alignment.get("alignment_error_intersection"),
+        "masked_accuracy": perplexity.get("accuracy_mean"),
+    }
+    for task, values in tasks.items():
+        # The test set's: the dev set chose the checkpoint.
+        (tested,) = [value for name, value in values.items() if name.endswith("_test")]
+        # Of texts that are written: BLEU of the languages that were trained on, and of the others.
+        english = figures[f"{task}_en"] = tested.get("en", tested.get("bleu_trained"))
+        other = figures[f"{task}_other"] = tested.get("mean_other", tested.get("bleu_others"))
+        # Of translations: of all directions.
+        if english is None and other is None:
+            figures[task] = tested.get("bleu_mean")
+    figures["tokens"] = pretrained["tokens_seen"]
+    figures["tokens_per_second"] = pretrained["tokens_per_second"]
+    # Of several poolings the first is shown.
+    layers = next(iter(retrieval.get("by_layer", {}).values()), {})
+    errors = alignment.get("by_layer", {})
+    return {
+        # What the mix has no evaluation of is no column of the table.
+        "figures": {name: value for name, value in figures.items() if value is not None},
+        "retrieval_by_layer": {
+            kind: {layer: scores[f"{kind}_en_to_xx"] for layer, scores in layers.items()}
+            for kind in ("raw", "centred")
+        },
+        "alignment_error_by_layer": {layer: one["itermax"] for layer, one in errors.items()},
+        "masked_accuracy_by_language": perplexity.get("accuracy_by_language", {}),
+        "tokens_per_second_by_objective": pretrained.get("tokens_per_second_by_objective", {}),
+    }

@@ -1,0 +1,166 @@
+"""Retrieval and mining: which states of a model they read, what these find, and for retrieval a
+table of layers."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from xlingjax.data.labelled.task import Task, read
+from xlingjax.evaluation import bucc, tatoeba
+from xlingjax.evaluation.task.scores import has_gold
+from xlingjax.evaluation.tatoeba import accuracy, chosen_layer, predict_layers
+from xlingjax.inference.encode import POOLINGS as ALL_POOLINGS
+from xlingjax.inference.run import TrainedRun
+from xlingjax.inference.sentences import LONGEST, Sentences
+
+ALL = "all"
+POOLINGS = {"retrieval": "mean", "mining": "first"}
+"""XTREME's scripts pool Tatoeba's sentences by the mean and BUCC's by the first token."""
+PAPER_LAYERS = {"retrieval": tatoeba.paper_layer, "mining": bucc.paper_layer}
+Layers = dict[str, dict[str, dict[str, float]]]
+"""{pooling: {language: {layer: accuracy in percent}}}."""
+
+
+@dataclasses.dataclass(frozen=True)
+class States:
+    """Which states of a model retrieval or mining reads."""
+
+    layer: int
+    """Of the score and the submission: the requested one, else the run's own, else the paper's."""
+    pooling: str
+    layers: tuple[int, ...]
+    """All that are measured."""
+    poolings: tuple[str, ...]
+    prefix: str = ""
+    max_length: int = LONGEST
+
+    @property
+    def text(self) -> dict[str, Any]:
+        """What of the text is read, where it is not the sentences' first 256 tokens alone."""
+        options: dict[str, Any] = {}
+        if self.prefix:
+            options["prefix"] = self.prefix
+        if self.max_length != LONGEST:
+            options["max_length"] = self.max_length
+        return options
+
+    def said(self) -> str:
+        parts = [f"layer {self.layer}", f"pooled by {self.pooling}"]
+        if self.prefix:
+            parts.append(f"prefix {self.prefix!r}")
+        if self.max_length != LONGEST:
+            parts.append(f"at most {self.max_length} tokens")
+        return ", ".join(parts)
+
+
+def states(
+    kind: str,
+    layers: int,
+    own: Sentences | None = None,
+    requested_layers: Sequence[int | str] = (),
+    requested_poolings: Sequence[str] = (),
+    prefix: str | None = None,
+) -> States:
+    """layers: of the model; own: the run's own way to make sentence vectors; prefix: None: the
+    run's own. Raises UserError where the model has no such layer."""
+    chosen = [chosen_layer(n, layers) for n in requested_layers if n != ALL]
+    if ALL in requested_layers:
+        chosen = [*range(layers + 1)]
+    poolings = requested_poolings
+    if ALL in requested_poolings:
+        poolings = ALL_POOLINGS
+    usual = own or Sentences(PAPER_LAYERS[kind](layers), POOLINGS[kind])
+    # One layer that is requested takes the place of the usual one. Several are a table beside it.
+    layer = usual.layer
+    # A run's own way may leave the layer open, which is the last one.
+    if layer is None:
+        layer = layers
+    if len(chosen) == 1:
+        layer = chosen[0]
+    pooling = usual.pooling or POOLINGS[kind]
+    if len(poolings) == 1:
+        pooling = poolings[0]
+    if prefix is None:
+        prefix = usual.prefix
+    # In one order, however they were requested, since a table may be added to.
+    measured = tuple(name for name in ALL_POOLINGS if name in poolings or name == pooling)
+    return States(
+        layer, pooling, tuple(sorted({*chosen, layer})), measured, prefix, usual.max_length
+    )
+
+
+class Search:
+    """Finds translations of sentences by their vectors; keeps the accuracy of each layer."""
+
+    def __init__(self, run: TrainedRun, task: Task, data: str, reads: States):
+        self.run, self.task, self.data, self.reads = run, task, data, reads
+        self.layers: Layers = {}
+
+    def __call__(self, records: Sequence[Any], split: str, language: str) -> Any:
+        """Of retrieval the line that each English line finds, of mining the pairs."""
+        (bitext,) = records
+        if self.task.kind == "mining":
+            return self._mined(bitext, split, language)
+        # All layers in one pass over the sentences.
+        lines = predict_layers(
+            self.run.model,
+            self.run.params,
+            bitext,
+            self.run.vocabulary,
+            language,
+            self.run.languages,
+            poolings=self.reads.poolings,
+            layers=self.reads.layers,
+            mesh=self.run.mesh,
+            **self.reads.text,
+        )
+        if has_gold(self.task, records):
+            for pooling, by_layer in lines.items():
+                self.layers.setdefault(pooling, {})[language] = {
+                    str(layer): 100 * accuracy(line, bitext) for layer, line in by_layer.items()
+                }
+        return lines[self.reads.pooling][self.reads.layer]
+
+    def _mined(self, bitext: Any, split: str, language: str) -> Any:
+        # BUCC's threshold is chosen on dev's gold, as its script does.
+        dev = bitext
+        if split != "dev":
+            dev = read(self.task, self.data, "dev", language)[0]
+        return bucc.predict_mining(
+            self.run.model,
+            self.run.params,
+            bitext,
+            dev,
+            self.run.vocabulary,
+            language,
+            self.run.languages,
+            layer=self.reads.layer,
+            pooling=self.reads.pooling,
+            mesh=self.run.mesh,
+            **self.reads.text,
+        ).pairs
+
+
+def added(before: Layers, new: Layers) -> Layers:
+    """A table of layers that was written before with what is measured now, so that layers can be
+    measured one after another."""
+    table: Layers = {}
+    # In one order, whichever was measured first.
+    for pooling in ALL_POOLINGS:
+        for part in (before, new):
+            for language, by_layer in part.get(pooling, {}).items():
+                table.setdefault(pooling, {}).setdefault(language, {}).update(by_layer)
+    return table
+
+
+def layers_before(cell: Mapping[str, Any], now: Mapping[str, Any]) -> Layers:
+    """The table of a scores.json, if it is of the same weights, examples and text as `now`, which
+    is one too; else {}: such layers are no rows of one table."""
+
+    def of(one: Mapping[str, Any]) -> list[Any]:
+        text = [one["select"].get(name) for name in ("prefix", "max_length")]
+        return [one["start"]["sha256"], one["test"]["split"], one["test"]["examples"], text]
+
+    if "layers" not in cell or of(cell) != of(now):
+        return {}
+    return cell["layers"]["by_language"]

@@ -1,0 +1,317 @@
+"""`xlingjax finetune --task`: one task, one strategy, several seeds and settings from one
+checkpoint, and their table.
+
+A cell is one training: its recipe, its run, what the checkpoint that dev chose predicts for the
+test sets, its scores. A finished cell is not run again, so a sweep that was stopped goes on with
+the same command, and sweeps of several tasks and strategies may share a folder.
+"""
+
+import dataclasses
+import functools
+import itertools
+import re
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import jax
+
+from xlingjax.config.gin_files import find_gin
+from xlingjax.config.recipe import Recipe, config_lines, read_recipe
+from xlingjax.config.shared_training import require_alike
+from xlingjax.data.labelled.records import is_lost
+from xlingjax.data.labelled.task import Task, find, read
+from xlingjax.errors import UserError
+from xlingjax.inference.run import open_run
+from xlingjax.preprocessors.beside import standing_beside
+from xlingjax.runtime.machine import RuntimeConfig
+from xlingjax.runtime.records import read_text
+from xlingjax.training.first_state import require_labels
+from xlingjax.workflows.jobs.many import Say, run_all
+from xlingjax.workflows.tasks.baselines import BASELINES, score_baseline
+from xlingjax.workflows.tasks.cell import CellTraining
+from xlingjax.workflows.tasks.recipe import idle, recipe_of, rows_apart
+from xlingjax.workflows.tasks.request import (
+    LABELLED,
+    MULTI_TASK,
+    RECIPE,
+    TEACHER,
+    TRAINED_ON,
+    Bound,
+    Cell,
+    Request,
+    files_read,
+    macros_given,
+    measured,
+    values_of,
+)
+from xlingjax.workflows.tasks.scores import parameters_hash
+from xlingjax.workflows.tasks.strategies import TAUGHT, is_tested, variants
+from xlingjax.workflows.tasks.teacher import label
+
+Sound = set[tuple[Task, str, str]]
+"""(task, split, language) of sets that were read."""
+
+
+def require_folder(output: str) -> None:
+    """Raise UserError where `output` is a file."""
+    if Path(output).exists() and not Path(output).is_dir():
+        raise UserError(f"--to {output}: it is a file; give a folder")
+
+
+def run(request: Request, machine: RuntimeConfig, say: Say = print, wait: bool = True) -> int:
+    """Run the cells that are missing, but for those that other processes are at. The exit status:
+    0, that of a training that was asked to stop, or, unless it is to wait for the others, `AT_WORK`
+    (see `run_all`). Raises UserError; `check` raises most of them before any training."""
+    require_folder(request.output)
+    if request.strategy in BASELINES:
+        score_baseline(request, say)
+        return 0
+    # `check` has said what is passed over.
+    plan = _planned(request, say=lambda line: None)
+    settings = itertools.product(plan.variants, _grid(request), range(request.seeds))
+    cells = [_cell(request, plan, *of_cell) for of_cell in settings]
+    say(f"{request.called}, {plan.strategy.stem}: {len(cells)} cells")
+    if plan.random:
+        start = "random"
+    else:
+        # By their content: a run's folder may be trained on under the same name.
+        start = parameters_hash(open_run(request.source).params)
+    if plan.taught:
+        # A teacher labels what the student of its seed and settings trains on.
+        # Teachers are cells of `transfer`: those that are finished are not trained again.
+        status = run(dataclasses.replace(request, strategy=TEACHER), machine, say, wait)
+        if status:
+            return status
+    jobs = []
+    for cell in cells:
+        # Called when the cell's turn has come: labelling predicts whole training sets.
+        more = functools.partial(_added, request, plan, cell)
+        jobs.append(CellTraining(request, cell, plan.strategy, more, start, machine, say))
+    return run_all(jobs, say=say, wait=wait)
+
+
+def _added(request: Request, plan: "_Plan", cell: Cell) -> dict[str, str]:
+    """The macros that a cell has beside those of its request: the sets that a teacher labels. Its
+    seed and settings are the student's."""
+    if not plan.taught:
+        return {}
+    teacher = Cell.of(request.output, request.task, TEACHER, {}, cell.settings, cell.seed)
+    return {LABELLED: repr(str(label(request, teacher, cell)))}
+
+
+def _cell(
+    request: Request,
+    plan: "_Plan",
+    variant: Mapping[str, str],
+    settings: Mapping[str, str],
+    seed: int,
+) -> Cell:
+    return Cell.of(request.output, request.task, plan.strategy.stem, variant, settings, seed)
+
+
+def _grid(request: Request) -> list[dict[str, str]]:
+    """Every combination of the settings."""
+    combinations = itertools.product(*request.grid.values())
+    return [dict(zip(request.grid, values, strict=True)) for values in combinations]
+
+
+# ---- before any training -------------------------------------------------------------------------
+
+
+def check(request: Request, say: Say = print, devices: int | None = None, jobs: int = 1) -> None:
+    """Raise UserError for all that can be known before any training of the sweep: settings, files,
+    their faults, batches that no devices share out. devices: that a cell trains on, None: all of
+    this process; jobs: cells side by side."""
+    require_folder(request.output)
+    # A baseline trains nothing, and its faults are said when it is scored.
+    if request.strategy in BASELINES:
+        return
+    if devices is None:
+        devices = jax.device_count()
+    told: set[str] = set()
+    sound: Sound = set()
+    for cell in planned_cells(request, say):
+        rows_apart(cell.bound, devices, jax.process_count())
+        line = idle(cell.bound, devices, jobs)
+        if line and line not in told:
+            say(f"{request.called}: {line}")
+            told.add(line)
+        require_sets(request, cell, sound, told, say)
+
+
+@dataclasses.dataclass(frozen=True)
+class PlannedCell:
+    """A cell before it is trained; one for all seeds, which bind the same files."""
+
+    name: str
+    recipe: Recipe
+    bound: Bound
+    """{macro: value}"""
+    reads: str
+    """What it is trained on, and how many sets choose and test."""
+
+
+def planned_cells(request: Request, say: Say = print) -> Iterator[PlannedCell]:
+    """The cells of a sweep. What a student is trained on is there only when the teacher has
+    labelled it: of these the teacher's. Raises UserError for all that their recipes are refused
+    for."""
+    plan = _planned(request, say)
+    if plan.taught:
+        say(
+            f"{request.called}, {request.strategy}: students are trained on what the teacher"
+            " labels, which is not counted here"
+        )
+        yield from planned_cells(dataclasses.replace(request, strategy=TEACHER), say)
+        return
+    for variant, settings in itertools.product(plan.variants, _grid(request)):
+        cell = _cell(request, plan, variant, settings, 0)
+        text = recipe_of(request, cell, plan.strategy, {})
+        # Elsewhere than in its cell, so that a refused sweep leaves no folder behind.
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder) / RECIPE
+            file.write_text(text, encoding="utf-8")
+            # Builds all parts and opens nothing, so types and missing bindings show.
+            recipe = read_recipe([str(file)], ())
+            recipe.require_decay()
+            # Of what it has just bound: to read it again takes as long as all the rest.
+            bound = values_of(config_lines())
+        name = cell.folder.parent.relative_to(Path(request.output).absolute() / "cells")
+        yield PlannedCell(str(name), recipe, bound, _read_by(request, text, bound))
+
+
+def _read_by(request: Request, recipe: str, bound: Bound) -> str:
+    """What a cell reads, in words."""
+    # Its first line counts the examples.
+    _, _, counted = recipe.splitlines()[0].partition(", seed 0: ")
+    words = [counted.partition("; ")[0]]
+    for sets in zip(*(measured(task, request.data, bound) for task in request.tasks), strict=True):
+        count = sum(len(languages) for _, languages in sets)
+        words.append(f"{sets[0][0]} of {count}")
+    return ", ".join(words)
+
+
+def require_sets(
+    request: Request,
+    cell: PlannedCell,
+    sound: Sound,
+    told: set[str],
+    say: Say = print,
+) -> None:
+    """Raise UserError for a fault of a set that chooses or tests, and where what a plugged-in model
+    reads beside it does not correspond. sound, told: what was read and said, which are added to:
+    cells of a sweep share most of them."""
+    for task in request.tasks:
+        for split, language in files_read(task, request.data, cell.bound):
+            files = find(task, request.data, split, language)
+            # What is trained on was read when its examples were counted.
+            if split in TRAINED_ON or not files or (task, split, language) in sound:
+                continue
+            records = read(task, request.data, split, language)
+            sound.add((task, split, language))
+            if lost := sum(map(is_lost, records)):
+                say(
+                    f"{files.paths[0]}, {language}: {lost:,} of {len(records):,} rows lack a text;"
+                    " they are predicted without it"
+                )
+        if cell.bound["CLASSIFIER"] != "plug_in":
+            continue
+        for split, languages in measured(task, request.data, cell.bound):
+            for language in languages:
+                part = (task, f"beside {split}", language)
+                if part in sound:
+                    continue
+                unpaired = standing_beside(task, request.data, split, language).unpaired
+                sound.add(part)
+                if unpaired and unpaired not in told:
+                    say(unpaired)
+                told.add(unpaired)
+
+
+# ---- what the strategy needs ---------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class _Plan:
+    strategy: Path
+    variants: list[dict[str, str]]
+    taught: bool
+    """A teacher labels the translations first."""
+    random: bool
+    """It starts from random weights."""
+
+
+def _planned(request: Request, say: Say) -> _Plan:
+    """What the strategy's gin file asks for. Raises UserError where it does not suit the tasks."""
+    if request.strategy == MULTI_TASK and not request.beside:
+        raise UserError(
+            f"--strategy {request.strategy}: several tasks are for {MULTI_TASK}, which needs two or"
+            " more"
+        )
+    if request.shares:
+        require_alike(request.tasks)
+    strategy = _strategy_file(request.strategy)
+    text = read_text(strategy, "give a gin file, in UTF-8")
+    # Read as text: it cannot be bound before a cell fills in what it leaves open.
+    required = {*re.findall(r"^([A-Z_]+)\s*=\s*%gin\.REQUIRED", text, re.MULTILINE)}
+    taught = LABELLED in required
+    if taught and request.task.kind not in TAUGHT:
+        raise UserError(
+            f"--strategy {request.strategy}: a teacher labels classes, ranks and tags, and"
+            f" {request.task.full_name} is of {request.task.kind}; multi_language trains on the"
+            " translations' own answers"
+        )
+    if request.shares and (taught or "TARGET" in required):
+        raise UserError(
+            f"--strategy {request.strategy}: its trainings are of one task each; name one"
+        )
+    over = variants(
+        request.strategy,
+        required,
+        request.learnt,
+        request.data,
+        request.languages,
+        macros_given(request),
+    )
+    if "TARGET" in required and request.allow_missing and not request.languages:
+        over = _tested_targets(request, strategy.stem, over, say)
+    if request.shares:
+        together = "+".join(task.name for task in request.tasks)
+        over = [{"TASKS": together, **variant} for variant in over]
+    random = "train.init_from = None" in text
+    if not random:
+        for task in request.tasks:
+            # Each of several tasks has a head of its own.
+            head = task.name if len(request.learnt) > 1 else None
+            require_labels(request.source, request.source, task.labels, head)
+    return _Plan(strategy, over, taught, random)
+
+
+def _strategy_file(name: str) -> Path:
+    """The gin file of a strategy. Raises UserError where there is none of that name."""
+    # A user's own file is a strategy as ours are.
+    strategy = find_gin(f"strategies/{name}.gin") or find_gin(name)
+    if strategy is None:
+        folder = find_gin("strategies/transfer.gin").parent
+        known = sorted(path.stem for path in folder.glob("*.gin"))
+        raise UserError(
+            f"--strategy {name}: there are {', '.join([*known, *BASELINES])}, or name a gin file"
+        )
+    return strategy
+
+
+def _tested_targets(
+    request: Request, strategy: str, over: list[dict[str, str]], say: Say
+) -> list[dict[str, str]]:
+    """The variants whose target has a dev or test set. A training whose target has neither would
+    choose and show nothing. Raises UserError where there is none."""
+    tested = [one for one in over if is_tested(request.task, request.data, one["TARGET"])]
+    passed_over = [one["TARGET"] for one in over if one not in tested]
+    if passed_over:
+        say(
+            f"{request.called}, {strategy}: passed over, without a dev or test set:"
+            f" {', '.join(passed_over)}"
+        )
+    if not tested:
+        raise UserError(f"{request.task.full_name}: {strategy} has no language to be tested in")
+    return tested
