@@ -94,14 +94,13 @@ def alignment(corpus: Corpus, gold: str | None = None, limit: int = 0) -> Any:
     )
 
 
-@measured("pairs", when="run")
 def floors(
     corpus: Corpus,
     pairs: str | None = None,
     limit: int = 0,
     run: bool | str = False,
     name: str = "retrieval_floors",
-) -> Any:
+) -> Evaluators:
     """Retrieval without a model on the same `pairs`: character TF-IDF, and with run=True LSI on the
     corpus's parallel text too; "tfidf": without it.
 
@@ -109,7 +108,11 @@ def floors(
     """
     if run not in (False, True, "tfidf"):
         raise UserError(f'FLOORS: {run!r} is none of False, "tfidf" and True')
+    return _floors(corpus, pairs, limit, run, name)
 
+
+@measured("pairs", when="run")
+def _floors(corpus: Corpus, pairs: str, limit: int, run: bool | str, name: str) -> Any:
     from xlingjax.evaluation.floors import RetrievalFloors
 
     train = None

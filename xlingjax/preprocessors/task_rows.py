@@ -41,10 +41,10 @@ class Reading:
     """Of tags: see `pieces_of_words`; None: the task's."""
 
     def __post_init__(self):
-        require_numbers(self, "[1, 1048576]", "length stride max_question longest")
-        require_numbers(self, "[1, inf)", "beams")
-        require_numbers(self, "[0, inf)", "no_repeat_ngram")
-        require_choice(self, PIECES, "pieces")
+        require_numbers(self, "[1, 1048576]", "length stride max_question longest", "reading: ")
+        require_numbers(self, "[1, inf)", "beams", "reading: ")
+        require_numbers(self, "[0, inf)", "no_repeat_ngram", "reading: ")
+        require_choice(self, PIECES, "pieces", "reading: ")
 
 
 def task_rows(

@@ -344,7 +344,7 @@ def test_floors_without_a_model(files):
         ("--gin.INIT_FROM='x'", "INIT_FROM: a sweep has it from RUN"),
         ("--gin.KEEP_BEST=0", "KEEP_BEST=0: SELECT=mean takes the checkpoint that is best on dev"),
         ("--gin.BEST_MODE='min'", "BEST_MODE=min: SELECT=mean takes the checkpoint"),
-        ("--gin.EVALUATIONS=0", "EVALUATIONS=0: a whole number of 1 or more is needed"),
+        ("--gin.EVALUATIONS=0", "EVALUATIONS=0: a number above 0 is needed"),
         (
             "--gin.TEST_SPLIT='dev'",
             "DEV_SPLIT=dev and TEST_SPLIT=dev share examples: what chooses the checkpoint",

@@ -43,9 +43,9 @@ trained = functools.partial(pytest.raises, pytest.fail.Exception, match="it was 
         ("--strategy transfer multi_langage", "--strategy multi_langage: there are"),
         ("--grid BATCH=8,0", "BATCH=0: a number above 0"),
         ("--grid BATCH=8,many", "--gin.BATCH='many': a whole number is needed"),
-        ("--grid LENGTH=24,-1", "LENGTH=-1: a number from 1 to "),
+        ("--grid LENGTH=24,-1", "reading: length=-1: a number from 1 to "),
         ("--grid LENGTH=24,90", "LENGTH=90: such rows do not fit the 64 positions of"),
-        ("--gin.LONGEST_ANSWER=-3", "LONGEST_ANSWER=-3: a number from 1 to "),
+        ("--gin.LONGEST_ANSWER=-3", "reading: longest=-3: a number from 1 to "),
         ("--gin.DEV_LIMIT=-5", "DEV_LIMIT=-5: a number of 0 or more is needed"),
         ("--strategy transfer plug_in", "CLASSIFIER=plug_in goes through cross-attention, which"),
         (
