@@ -292,10 +292,7 @@ def test_a_refusal_binds_no_option_and_what_cannot_be_exported_is_not_trained(
         str(first), str(tmp_path / "other"), 0, open_run(first).params, "test", {}, gelu="tanh"
     )
     given = ["--to", str(tmp_path / "out"), "--mono", f"lin={place / 'de-en.de'}", "--batch", "8"]
-    assert (
-        main(["adapt", str(tmp_path / "other"), *given, "--steps", "2", "--length", "32"])
-        == 2
-    )
+    assert main(["adapt", str(tmp_path / "other"), *given, "--steps", "2", "--length", "32"]) == 2
     said = capsys.readouterr()
     assert "no class of transformers computes" in said.err and "sentences" not in said.out
     assert main(["adapt", str(first), *given, "--steps", "2", "--length", "32"]) == 0
