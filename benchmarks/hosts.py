@@ -31,10 +31,9 @@ class Counting(row_plans.Opened):
 
 def host(args: argparse.Namespace) -> dict[str, Any]:
     """The part of host `args.host` of `args.hosts[0]`."""
-    from xlingjax.data.mixture import BatchSettings
+    from xlingjax.data.batches.text import BatchSettings, file_batches
     from xlingjax.data.vocabulary.sentencepiece import Vocabulary
     from xlingjax.preprocessors.xlm import MlmFeatures
-    from xlingjax.tasks.xlm import file_batches
 
     row_plans.OPENED = Counting()
     share = args.data_shards // args.hosts[0]

@@ -70,10 +70,6 @@ WORDS: dict[str, Callable[[Place, Path], list[object]]] = {
         *("data", "clean", "--mono", place.root / "mono", "--runner", "none"),
         *("--output", to / "clean"),
     ],
-    "freeze": lambda place, to: [
-        *("freeze", "--gin_file", place.recipe(6), "--batches", "40"),
-        *("--output", to / "frozen"),
-    ],
     "tinyworld": lambda place, to: [
         *("tinyworld", to / "world", "--size", "mono=200,pairs=100"),
         *("--languages", "de,en", "--workers", "1"),
@@ -263,7 +259,7 @@ def _add_limited(verb: str) -> None:
             return cli(*words)
 
 
-for _verb in ("encode", "vocab", "freeze", "export", "average", "pretrain"):
+for _verb in ("encode", "vocab", "export", "average", "pretrain"):
     _add_limited(_verb)
 
 

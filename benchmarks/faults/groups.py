@@ -3,7 +3,6 @@
 from benchmarks.faults import (  # noqa: F401
     checkpoints,
     disks,
-    frozen,
     hostile,
     runs,
     settings,

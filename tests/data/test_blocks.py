@@ -11,10 +11,9 @@ import pytest
 from tests.helpers.files import write
 from tests.helpers.records import pair_records
 from xlingjax.data import blocks, row_plans, token_cache, tokenise
+from xlingjax.data.batches.text import BatchSettings, file_batches
 from xlingjax.data.blocks import pair_blocks, text_blocks
 from xlingjax.data.content_hashes import content_hash
-from xlingjax.data.mixture import BatchSettings
-from xlingjax.data.row_order import BLOCKS_TOGETHER, LANES, RowOrder
 from xlingjax.data.row_plans import RowPlan
 from xlingjax.data.sampling import Sampling
 from xlingjax.data.sources import find_pairs, find_text
@@ -22,7 +21,6 @@ from xlingjax.data.texts import Text
 from xlingjax.errors import UserError
 from xlingjax.preprocessors.unicoder import ClpcFeatures, ClwrFeatures
 from xlingjax.preprocessors.xlm import MlmFeatures, TlmFeatures
-from xlingjax.tasks.xlm import file_batches
 
 pytestmark = pytest.mark.usefixtures("own_cache")
 WORDS = ["Hund", "Katze", "Haus", "Milch", "Buch", "Fluss", "Garten", "Regen", "Sonne", "Zug"]
@@ -212,98 +210,6 @@ def test_a_pass_over_many_blocks_reads_every_pair_once(pair_files, vocabulary, s
                 both = tuple(tuple(spelled(vocabulary, [line])) for line in (first, second))
                 wanted.append(both)
     assert sorted(found) == sorted(wanted) and len(wanted) > 150
-
-
-def rows_of(order, text, lane, places):
-    same = np.ones(len(places), np.int64)
-    return order.rows(text * same, lane * same, np.array(places))
-
-
-# Of batches of 3 there is one lane, and four blocks are mixed; of eight, one block in each.
-@pytest.mark.parametrize(("batch", "lanes", "together"), [(3, 1, BLOCKS_TOGETHER), (32, LANES, 1)])
-def test_an_epoch_of_many_blocks_mixes_a_few_at_a_time(batch, lanes, together):
-    counts = np.array([7, 30, 12, 25, 18, 3, 40, 22, 9, 14])
-    order = RowOrder((np.array([50]), counts), seed=77, shuffle=True, batch=batch)
-    assert order.lanes == lanes
-    size = int(counts.sum())
-    before = None
-    for epoch in range(2):
-        found = []
-        for lane in range(lanes):
-            begin, end = lane * size // lanes, (lane + 1) * size // lanes
-            places = range(epoch * (end - begin), (epoch + 1) * (end - begin))
-            rows = rows_of(order, 1, lane, places) - 50
-            # A lane is a range of the rows, every row once.
-            assert sorted(rows.tolist()) == list(range(begin, end))
-            assert rows.tolist() != sorted(rows.tolist())
-            block_of_row = np.searchsorted(np.cumsum(counts), rows, side="right")
-            # Once left, a block does not come again; at most four are read at a time.
-            present = np.unique(block_of_row)
-            last = {block: np.flatnonzero(block_of_row == block).max() for block in present}
-            first = {block: np.flatnonzero(block_of_row == block).min() for block in present}
-            for place in range(len(rows)):
-                assert sum(first[b] <= place <= last[b] for b in present) <= together
-            found.append(rows)
-        rows = np.concatenate(found)
-        # Within, they are mixed: the next row is seldom of the block that the last one was of.
-        if together > 1:
-            assert (np.diff(block_of_row) != 0).mean() > 0.4
-        if before is not None:
-            assert (rows == before).mean() < 0.2
-        before = rows
-    # A place asked for alone gives the row that it gives among others.
-    for place in (0, 17, len(found[0]) - 1):
-        again = rows_of(order, 1, 0, [len(found[0]) + place])
-        assert again - 50 == found[0][place]
-    # A text of few blocks has no lanes.
-    assert rows_of(order, 0, 0, [3]) == rows_of(order, 0, lanes - 1, [3])
-    sparse = RowOrder((np.eye(12, dtype=np.int64)[4],), seed=77, shuffle=True, batch=batch)
-    assert rows_of(sparse, 0, lanes - 1, range(3)).tolist() == [0, 0, 0]
-    plain = RowOrder((np.array([50]), counts), seed=77, shuffle=False, batch=batch)
-    assert plain.lanes == 1
-    assert rows_of(plain, 1, 0, [3, size + 3]).tolist() == [53, 53]
-
-
-def test_a_position_without_lanes_is_refused_over_text_that_has_them(
-    tmp_path, vocabulary, small_shards
-):
-    """As a version wrote it that read all text in one order: its next row is not known."""
-    text_file(tmp_path / "mono.de.txt", sentences(40 * 9, blank=0))
-    text = str(tmp_path / "mono.de.txt")
-    source = file_batches(MlmFeatures(), vocabulary, 8, 48, BatchSettings(), mono=text)
-    with pytest.raises(UserError, match="of an order of rows that this version does not have"):
-        source.restore({"shard-0": b'{"step": 2, "rows_drawn": [16]}'})
-    source.close()
-
-
-@pytest.mark.parametrize("hosts", [pytest.param(1, marks=LONG), 2, pytest.param(4, marks=LONG)])
-def test_a_host_opens_the_blocks_of_its_rows_alone(
-    tmp_path, vocabulary, small_shards, monkeypatch, hosts
-):
-    text_file(tmp_path / "mono.de.txt", sentences(40 * 16, blank=0))
-    whole = blocks.ids_behind_end
-    opened = []
-    for host in range(hosts):
-        opened.append(set())
-        monkeypatch.setattr(row_plans, "OPENED", row_plans.Opened())
-        monkeypatch.setattr(
-            blocks, "ids_behind_end", lambda stem: opened[-1].add(stem.name) or whole(stem)
-        )
-        source = file_batches(
-            MlmFeatures(),
-            vocabulary,
-            8,
-            48,
-            BatchSettings(prefetch=1, data_shards=hosts, shards=(host,)),
-            mono=str(tmp_path / "mono.de.txt"),
-        )
-        # More than an epoch.
-        for _ in range(100):
-            source.next()
-        source.close()
-    assert len(set.union(*opened)) == 16
-    # Its part, and the block at either end that it shares with a neighbour.
-    assert max(len(names) for names in opened) <= 16 // hosts + 2 * (hosts > 1)
 
 
 @pytest.mark.long

@@ -1,4 +1,4 @@
-"""Caches that are damaged in any way are made again, with a line; frozen batches are refused."""
+"""Caches that are damaged in any way are made again, with a line."""
 
 import shutil
 
@@ -6,13 +6,9 @@ import numpy as np
 import pytest
 
 from tests.data.test_blocks import sentences, text_file
-from tests.data.test_frozen import batches
 from tests.helpers.damage import damage, files_below, seeded, until
 from xlingjax.data import blocks, row_plans, sealed, token_cache, tokenise
 from xlingjax.data.blocks import text_blocks
-from xlingjax.data.features import batch_hash
-from xlingjax.data.frozen import frozen_source, read_header, write_frozen
-from xlingjax.data.loader import array_source
 from xlingjax.data.row_plans import RowPlan
 from xlingjax.data.sources import find_text
 from xlingjax.errors import UserError
@@ -105,46 +101,3 @@ def test_what_only_a_new_start_makes_again_is_removed_and_said(text, tmp_path):
     with pytest.raises(UserError, match=f"{path} is damaged .*and was removed: start again"):
         alone.records()
     assert not path.exists()
-
-
-def test_frozen_batches_damaged_anywhere_are_refused_or_the_same(tmp_path):
-    data = batches(3)
-    hashes = [batch_hash(batch) for batch in data]
-    whole = write_frozen(array_source(data, languages=("de", "en")), tmp_path / "whole", 3)
-    path = tmp_path / "run.frozen"
-    refused = 0
-    for number in until(1):
-        draw = seeded(number)
-        shutil.rmtree(path, ignore_errors=True)
-        path.unlink(missing_ok=True) if not path.is_dir() else None
-        shutil.copy(whole, path)
-        done = damage(path, draw)
-        try:
-            source = frozen_source(path)
-            read = [batch_hash(source.next()) for _ in range(3)]
-            assert read == hashes and source.languages == ("de", "en"), done
-        except UserError as error:
-            refused += 1
-            assert str(path) in str(error) and "\n" not in str(error), done
-    assert refused > number / 2
-    print(f"{number + 1} damages of frozen batches")
-
-
-def test_an_absurd_shape_in_frozen_batches_takes_no_memory(tmp_path):
-    import io
-    import zipfile
-
-    path = write_frozen(array_source(batches(1)), tmp_path / "run.frozen", 1)
-    header = read_header(path)
-    with zipfile.ZipFile(path) as archive:
-        members = {name: archive.read(name) for name in archive.namelist()}
-    head = io.BytesIO()
-    description = {"descr": "<i4", "fortran_order": False, "shape": (10**15,)}
-    np.lib.format.write_array_header_1_0(head, description)
-    members["00000000/labels.npy"] = head.getvalue() + bytes(64)
-    with zipfile.ZipFile(path, "w") as archive:
-        for name, content in members.items():
-            archive.writestr(name, content)
-    assert header["batches"] == 1
-    with pytest.raises(UserError, match="batch 0: an array of shape .1000000000000000,. in"):
-        frozen_source(path)

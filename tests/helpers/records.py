@@ -12,6 +12,6 @@ def pair_records(*args, **options):
 
 
 def task_records(*args, **options):
-    from xlingjax.data.task_records import task_text
+    from xlingjax.data.seqio.task_text import task_text
 
     return task_text(*args, **options).records()

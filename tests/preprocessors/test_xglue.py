@@ -20,7 +20,7 @@ def make(features, length, seed=3, **options):
     """(rows as they stand in the text, the batch, the draw of every column)"""
     options = {"sentences": 300, "longest": 9, "document": 4, **options}
     before, batch = made.batch(features, length, languages=(1,), **options)
-    return before, batch, Draws(seed, 0, len(batch["input_ids"])).uniform(STARTS, length).numpy()
+    return before, batch, Draws(seed, 0, len(batch["input_ids"])).uniform(STARTS, length)
 
 
 def examples(fields):

@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 from tests.helpers import tiny, tiny_run
+from xlingjax.data.batches.loader import Batches
+from xlingjax.data.batches.source import array_source
 from xlingjax.data.features import batch_shapes
-from xlingjax.data.loader import Batches, array_source
 from xlingjax.errors import UserError
 from xlingjax.model.config import preset
 from xlingjax.model.encoder import Encoder
@@ -138,7 +139,7 @@ def test_a_log_line_is_of_one_stage(tmp_path):
     """VECO's terms change at step 3, within the interval of a log line."""
     import dataclasses
 
-    from xlingjax.data.loader import array_source
+    from xlingjax.data.batches.source import array_source
     from xlingjax.objectives.veco import VECO
 
     source = array_source([tiny.batch("veco")], languages=tiny.LANGUAGES)
@@ -432,7 +433,7 @@ def test_out_of_memory_names_what_to_change(tmp_path, objective, estimated):
 
 @pytest.mark.long
 def test_finite_data_that_ends_too_early(tmp_path):
-    from xlingjax.data.loader import array_source
+    from xlingjax.data.batches.source import array_source
     from xlingjax.objectives.xlm import MLM
     from xlingjax.training.feed import ObjectiveRun
 

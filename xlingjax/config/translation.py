@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 
 from xlingjax.config.evaluators import Files
 from xlingjax.config.text import TextSource
-from xlingjax.data.loader import Batches
+from xlingjax.data.batches.loader import Batches
 from xlingjax.data.sources import find_pairs, find_text, split_list
 from xlingjax.data.targets import check_directions
 from xlingjax.errors import UserError

@@ -1,6 +1,6 @@
 """Rows of pairs to classify: translations, and sentences beside one that does not translate them.
 
-Wrong partners at random are new in every epoch and under every seed. A block is planned once, with
+Wrong partners at random are new in every batch and under every seed. A block is planned once, with
 a partner for each row; the reader puts another in its place.
 """
 
@@ -12,14 +12,11 @@ from dataclasses import replace
 import numpy as np
 
 from xlingjax.data.left_out import LeftOut
-from xlingjax.data.row_order import permute, wrapped
 from xlingjax.data.rows import Rows, plan_rows, starts_and_lengths
 from xlingjax.data.tokens import Records, Tokens
 
 TRIES = 16
 """Draws of a wrong partner: the first may be a right one, or too long."""
-_APART = 0x2545F4914F6CDD1D
-"""Between the keys of two of them: far apart, so that none repeats another."""
 
 
 class Translations:
@@ -49,21 +46,18 @@ class Translations:
         tokens = self._sizes[x, 0].astype(np.int64) + self._sizes[y, 1]
         return (first != second) & ~right & (tokens <= length)
 
-    def drawn(self, x: np.ndarray, key: np.ndarray, length: int) -> np.ndarray:
+    def drawn(self, x: np.ndarray, uniform: np.ndarray, length: int) -> np.ndarray:
         """int64 [B]: the translation whose side 1 is the wrong partner of side 0 of `x` [B]; -1
-        where none was found. key: int64 [B]; equal keys draw each about once."""
-        found = np.full_like(x, -1)
-        left = np.arange(x.size)
-        for number in range(TRIES):
-            here = x[left]
-            size = np.full_like(here, len(self))
-            # A permutation, so that each y is as often a wrong partner as a right one: y alone
-            # does not tell the label.
-            y = permute(here, size, key[left] + wrapped(number * _APART))
-            good = self.wrong(here, y, length)
-            found[left[good]] = y[good]
-            left = left[~good]
-        return found
+        where none was found. uniform: [B, tries], in [0, 1)."""
+        # All translations alike, so that each y is as often a wrong partner as a right one: y alone
+        # does not tell the label.
+        candidates = (uniform * len(self)).astype(np.int64)
+        tries = candidates.shape[1]
+        good = self.wrong(np.repeat(x, tries), candidates.reshape(-1), length)
+        good = good.reshape(candidates.shape)
+        first = good.argmax(axis=1)
+        chosen = candidates[np.arange(x.size), first]
+        return np.where(good.any(axis=1), chosen, -1)
 
 
 def _as_one(first: np.ndarray, second: np.ndarray) -> np.ndarray:
@@ -78,13 +72,13 @@ def redrawn(
     rows: np.ndarray,
     plan: np.ndarray,
     translations: Translations,
-    key: np.ndarray,
+    uniform: np.ndarray,
     length: int,
 ) -> np.ndarray:
-    """The slices [2 B] of `rows` [B] with wrong partners drawn by key [B], in place. plan: the
-    slices of all rows, whose translations these are; where none is found its partner stays."""
+    """The slices [2 B] of `rows` [B] with wrong partners by the draws [B, tries], in place. plan:
+    the slices of all rows, whose translations these are; where none is found its partner stays."""
     wrong = np.flatnonzero(rows % 2 == 0)
-    y = translations.drawn(rows[wrong] // 2, key[wrong], length)
+    y = translations.drawn(rows[wrong] // 2, uniform[wrong], length)
     found = y >= 0
     # Side 1 of the row behind, where the translation stands.
     theirs = plan[4 * y[found] + 3]

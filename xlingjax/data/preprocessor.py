@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 
+from xlingjax.data.draws import Draws
 from xlingjax.data.features import batch_shapes
 from xlingjax.data.rows import Rows
 from xlingjax.data.tokens import Records
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
+
+Batch = dict[str, np.ndarray]
+BatchMap = Callable[[Batch, Draws], Batch]
 
 
 class Preprocessor(abc.ABC):
@@ -46,11 +49,9 @@ class Preprocessor(abc.ABC):
         ids."""
 
     @abc.abstractmethod
-    def map(
-        self, vocabulary: Vocabulary, counts: np.ndarray, length: int
-    ) -> Callable[[dict, Any], dict]:
-        """A TensorFlow map (token fields [B, L], `Draws`) -> at least `fields`; `counts` [V] are
-        token frequencies."""
+    def map(self, vocabulary: Vocabulary, counts: np.ndarray, length: int) -> BatchMap:
+        """The map (token fields [B, L], `Draws`) -> at least `fields`; `counts` [V] are token
+        frequencies. It changes no array that it is given."""
 
     def slots(self, length: int) -> int:
         """Prediction slots M for rows of `length` tokens."""

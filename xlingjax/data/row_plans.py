@@ -15,7 +15,7 @@ import inspect
 import json
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -352,9 +352,9 @@ OPENED = Opened()
 """Of this process: objectives of a run read the same text."""
 
 
-def require_rows(plans: Sequence[TextRows], names: Sequence[str]) -> None:
+def require_rows(plans: Mapping[str, TextRows]) -> None:
     """Raises UserError for a text that fits no row."""
-    for plan, name in zip(plans, names, strict=True):
+    for name, plan in plans.items():
         if plan.count:
             continue
         length = plan.plan.length

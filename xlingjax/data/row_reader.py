@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from xlingjax.data.draws import PARTNERS, Draws
 from xlingjax.data.features import TOKEN_FIELDS
-from xlingjax.data.paraphrases import redrawn
-from xlingjax.data.row_order import epoch_key
+from xlingjax.data.paraphrases import TRIES, redrawn
 from xlingjax.data.row_plans import BlockRows, TextRows, compact
 from xlingjax.data.rows import Rows
 
@@ -21,8 +21,7 @@ class RowReader:
     row.
 
     Rows are numbered through all texts, and in each through its blocks. languages: of each text the
-    ids of its languages. Blocks are opened with the first row that is read of them. seed: of the
-    wrong partners that are drawn for each epoch (`data.paraphrases`).
+    ids of its languages. Blocks are opened with the first row that is read of them.
     """
 
     def __init__(
@@ -33,7 +32,6 @@ class RowReader:
         *,
         pad_id: int,
         bos_id: int,
-        seed: int = 0,
     ):
         blocks = []
         for text, table in zip(texts, languages, strict=True):
@@ -46,7 +44,7 @@ class RowReader:
                 blocks.append(block)
         counts = np.concatenate([text.counts for text in texts])
         labelled = any(text.labelled for text in texts)
-        self._take(blocks, counts, labelled, length, pad_id, bos_id, seed)
+        self._take(blocks, counts, labelled, length, pad_id, bos_id)
 
     @classmethod
     def of_arrays(
@@ -58,14 +56,12 @@ class RowReader:
         *,
         pad_id: int,
         bos_id: int,
-        seed: int = 0,
     ) -> RowReader:
         """Of one plan over one array of ids, both in memory."""
         reader = cls.__new__(cls)
         block = _Block(lambda: compact(rows, [1], length), lambda side: ids, languages)
-        reader._take(
-            [block], np.array([rows.count]), rows.labels is not None, length, pad_id, bos_id, seed
-        )
+        labelled = rows.labels is not None
+        reader._take([block], np.array([rows.count]), labelled, length, pad_id, bos_id)
         return reader
 
     def _take(
@@ -76,21 +72,27 @@ class RowReader:
         length: int,
         pad_id: int,
         bos_id: int,
-        seed: int,
     ) -> None:
         self._blocks = blocks
         self._ends = np.cumsum(counts)
         self.length = length
         self._pad_id = pad_id
         self._bos_id = bos_id
-        self._seed = seed
         self.names = TOKEN_FIELDS
         if labelled:
             self.names = (*TOKEN_FIELDS, "labels", "example_weights")
 
-    def __call__(self, rows: np.ndarray, epochs: np.ndarray | None = None) -> dict[str, np.ndarray]:
-        """epochs: int64 [B], in which the rows are read; None: with the wrong partners that they
-        were planned with."""
+    def __call__(
+        self,
+        rows: np.ndarray,
+        draws: Draws | None = None,
+        places: np.ndarray | None = None,
+    ) -> dict[str, np.ndarray]:
+        """draws: of the wrong partners of rows that have such (`data.paraphrases`), of which those
+        at `places` [B] are these rows' (default: all in order); None: those that they were planned
+        with."""
+        if places is None:
+            places = np.arange(rows.size)
         real = np.flatnonzero(rows >= 0)
         block_of_row = np.searchsorted(self._ends, rows[real], side="right")
         fields = self._empty(rows.size)
@@ -104,14 +106,9 @@ class RowReader:
             first = 0
             if number:
                 first = self._ends[number - 1]
-            here = which[begin : begin + count]
-            key = None
-            if epochs is not None:
-                epoch = epochs[here]
-                of_block = np.full_like(epoch, number)
-                key = epoch_key(self._seed, of_block, epoch)
+            of_block = which[begin : begin + count]
             block = self._blocks[number]
-            parts.append(block.read(rows[here] - first, key, self.length))
+            parts.append(block.read(rows[of_block] - first, places[of_block], draws, self.length))
             begin += count
         if parts:
             self._fill(fields, which, _joined(parts))
@@ -206,15 +203,16 @@ class _Block:
         self._ids = ids
         self._languages = np.asarray(languages, np.int32)
 
-    def read(self, rows: np.ndarray, key: np.ndarray | None, length: int) -> _Read:
-        """Some of its rows, of at most `length` tokens. key: int64 [B], of their wrong partners;
-        None: as they were planned."""
+    def read(self, rows: np.ndarray, places: np.ndarray, draws: Draws | None, length: int) -> _Read:
+        """Some of its rows, of at most `length` tokens. places: where they stand in the batch that
+        the draws of wrong partners are for; draws None: as they were planned."""
         plan = self._plan()
         first = plan.splits[rows]
         counts = plan.splits[rows + 1] - first
         slices = plan.slices[_ranges(first, counts)]
-        if plan.texts is not None and key is not None:
-            slices = redrawn(slices, rows, plan.slices, plan.translations, key, length)
+        if plan.texts is not None and draws is not None:
+            uniform = draws.uniform(PARTNERS, TRIES)[places]
+            slices = redrawn(slices, rows, plan.slices, plan.translations, uniform, length)
         labels = None
         if plan.labels is not None:
             labels = plan.labels[rows]

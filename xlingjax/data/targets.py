@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
 from xlingjax.data.documents import documents, windows
 from xlingjax.data.left_out import LeftOut
+from xlingjax.data.preprocessor import Batch
 from xlingjax.data.rows import (
     NEIGHBOURS_APART,
     Rows,
@@ -189,59 +189,53 @@ def block_rows(records: Records, base: int, length: int, *, packing: bool = Fals
     )
 
 
-def columns_where(chosen: Any) -> Any:
+def columns_where(chosen: np.ndarray) -> np.ndarray:
     """[B, L]: the chosen columns in order, then L."""
-    import tensorflow as tf
-
     # Sorting moves the chosen columns together without a loop or a ragged shape.
     length = chosen.shape[1]
-    return tf.sort(tf.where(chosen, tf.range(length)[None, :], length), axis=1)
+    return np.sort(np.where(chosen, np.arange(length), length), axis=1)
 
 
-def side(batch: dict[str, Any], number: int, length: int, pad_id: int) -> dict[str, Any]:
+def side(batch: Batch, number: int, length: int, pad_id: int) -> Batch:
     """The token fields [B, length] of the tokens of one side, moved together."""
-    import tensorflow as tf
-
     # Padding bears side 0, too, so the side alone does not tell.
     chosen = (batch["pack_ids"] > 0) & (batch["sides"] == number)
     columns = columns_where(chosen)[:, :length]
     used = columns < chosen.shape[1]
-    # A column behind the last cannot be gathered on a
-    # CPU, so unused places read column 0 and are padded.
-    columns = tf.where(used, columns, 0)
+    columns = np.where(used, columns, 0)
     pads = {"input_ids": pad_id, "position_ids": 0, "language_ids": 0, "pack_ids": 0}
     fields = {}
     for name, pad in pads.items():
-        of_side = tf.gather(batch[name], columns, batch_dims=1)
-        fields[name] = tf.where(used, of_side, pad)
+        of_side = np.take_along_axis(batch[name], columns, axis=1)
+        fields[name] = np.where(used, of_side, np.int32(pad))
     return fields
 
 
-def following(x_BL: Any) -> Any:
+def following(x_BL: np.ndarray) -> np.ndarray:
     """The next column's value in each; 0 in the last."""
-    import tensorflow as tf
-
-    return tf.pad(x_BL[:, 1:], [[0, 0], [0, 1]])
+    return np.pad(x_BL[:, 1:], [(0, 0), (0, 1)])
 
 
-def decoder_fields(target: dict[str, Any], starts: Any, pad_id: int) -> dict[str, Any]:
+def preceding(x_BL: np.ndarray) -> np.ndarray:
+    """The value of the column before each one; 0 in the first."""
+    return np.pad(x_BL[:, :-1], [(0, 0), (1, 0)])
+
+
+def decoder_fields(target: Batch, starts: np.ndarray, pad_id: int) -> Batch:
     """The decoder's fields [B, L] from those of the target's tokens (`input_ids`, `position_ids`,
     `language_ids`, `pack_ids`): at each column of an example but the last it reads the token, of
     the first column `starts` [B, L] instead, and predicts the next. Padding stands in the last
     column."""
-    import tensorflow as tf
-
     packs = target["pack_ids"]
     # The last token of an example is only predicted: nothing of the example comes after it.
     reads = (packs > 0) & (packs == following(packs))
     # Packs change number where an example begins, also right behind another.
-    first = packs != tf.pad(packs[:, :-1], [[0, 0], [1, 0]])
-    ids = tf.where(first, starts, target["input_ids"])
+    ids = np.where(packs != preceding(packs), starts, target["input_ids"])
     return {
-        "decoder_ids": tf.where(reads, ids, pad_id),
-        "decoder_position_ids": tf.where(reads, target["position_ids"], 0),
-        "decoder_language_ids": tf.where(reads, target["language_ids"], 0),
-        "decoder_pack_ids": tf.where(reads, packs, 0),
-        "decoder_targets": tf.where(reads, following(target["input_ids"]), 0),
-        "decoder_weights": tf.cast(reads, tf.float32),
+        "decoder_ids": np.where(reads, ids, np.int32(pad_id)),
+        "decoder_position_ids": np.where(reads, target["position_ids"], 0),
+        "decoder_language_ids": np.where(reads, target["language_ids"], 0),
+        "decoder_pack_ids": np.where(reads, packs, 0),
+        "decoder_targets": np.where(reads, following(target["input_ids"]), 0),
+        "decoder_weights": reads.astype(np.float32),
     }

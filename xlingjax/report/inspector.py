@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from xlingjax.data import left_out
-from xlingjax.data.loader import BatchSource, OfText, Peekable
+from xlingjax.data.batches.loader import BatchSource, OfText, Peekable
 from xlingjax.errors import UserError
 from xlingjax.objectives.base import Objective
 from xlingjax.report import drawing, html, negatives, running_text, schedule

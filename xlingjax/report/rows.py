@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from xlingjax.data.loader import BatchSource
+from xlingjax.data.batches.loader import BatchSource
 from xlingjax.model.masks import Fields
 from xlingjax.objectives.base import Objective
 

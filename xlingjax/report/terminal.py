@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from xlingjax.data.loader import BatchSource
+from xlingjax.data.batches.loader import BatchSource
 from xlingjax.objectives.base import Objective
 from xlingjax.report import html, running_text
 from xlingjax.report.masking import STATISTICS_HEAD, statistics_rows

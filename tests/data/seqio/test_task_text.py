@@ -10,12 +10,12 @@ import tensorflow as tf
 
 from tests.helpers.files import write
 from tests.helpers.records import task_records
-from xlingjax.data.mixture import mixture_source
-from xlingjax.data.seqio_adapters import LanguageFeature, TextFiles
-from xlingjax.data.task_records import lines_of
+from xlingjax.data.seqio.adapters import LanguageFeature, TextFiles
+from xlingjax.data.seqio.mixture import mixture_source
+from xlingjax.data.seqio.task_text import lines_of
+from xlingjax.data.seqio.vocabulary import SeqioVocabulary
 from xlingjax.data.texts import Text
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
-from xlingjax.data.vocabulary.seqio import SeqioVocabulary
 from xlingjax.errors import UserError
 from xlingjax.preprocessors.xlm import ClmFeatures, TlmFeatures
 
@@ -367,7 +367,7 @@ def test_what_a_preprocessor_closes_over_is_in_the_token_cache(
         read.append(1)
         return lines_of(*given)
 
-    monkeypatch.setattr("xlingjax.data.task_records.lines_of", counted)
+    monkeypatch.setattr("xlingjax.data.seqio.task_text.lines_of", counted)
     for length in (3, 9, 3):
         expected = stream(vocabulary, [line.encode()[:length].decode() for line in LINES])
         assert records_of(length) == expected

@@ -7,6 +7,8 @@ Rows are planned, looked up and masked by the functions that feed the trainer (`
 
 from __future__ import annotations
 
+import contextvars
+import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -14,18 +16,21 @@ import numpy as np
 import seqio
 import tensorflow as tf
 
+from xlingjax.data.batches.source import as_declared
 from xlingjax.data.draws import Draws
-from xlingjax.data.features import FIELDS, TOKEN_FIELDS
+from xlingjax.data.features import FIELDS
 from xlingjax.data.preprocessor import Preprocessor
 from xlingjax.data.row_reader import RowReader
 from xlingjax.data.rows import join
-from xlingjax.data.task_records import lines_of, open_task
+from xlingjax.data.seqio.task_text import lines_of, open_task
 from xlingjax.data.tokens import Records, Tokens, joined
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
 
-READ_AT_ONCE = 256
-"""Rows that are looked up in one call."""
+AT_ONCE = 256
+"""Rows that are looked up, or masked, in one call."""
+APART = 1_000_003
+"""Between the seeds of two shards: SeqIO counts the preprocessors of one up from its seed."""
 
 
 class ObjectiveRows:
@@ -81,17 +86,18 @@ class ObjectiveRows:
             raise UserError(
                 f"{self._preprocessor.name} is no objective of an encoder-decoder and has no"
                 ' `inputs` and `targets`; give task_feature_lengths {"input_ids": 256} and'
-                " xlingjax.data.seqio_rows.RowConverter"
+                " xlingjax.data.seqio.rows.RowConverter"
             )
         length = asked["inputs" if text_to_text else "input_ids"]
-        rows = tf.data.Dataset.from_generator(
-            lambda: self._blocks(dataset, length, seeds), output_signature=self._signature(length)
-        ).unbatch()
-        rows = self._masked(rows, length)
-        # Behind the masks, whose seeds are SeqIO's first.
         seeds = seqio.map_over_dataset(lambda _, seed: _one_seed(seed), num_seeds=1)(
             tf.data.Dataset.counter()
         )
+        signature = {}
+        for name, shape in self._preprocessor.shapes(1, length).items():
+            signature[name] = tf.TensorSpec((None, *shape[1:]), field_dtype(name))
+        rows = tf.data.Dataset.from_generator(
+            lambda: self._blocks(dataset, length, seeds), output_signature=signature
+        ).unbatch()
         if text_to_text:
             return rows.flat_map(_examples)
         return rows
@@ -99,15 +105,14 @@ class ObjectiveRows:
     def _blocks(
         self, dataset: tf.data.Dataset, length: int, seeds: tf.data.Dataset
     ) -> Iterator[dict[str, np.ndarray]]:
-        """The token fields [n, columns] of the rows, some at a time. seeds: of the wrong partners
-        of the rows that are planned together; SeqIO repeats a text before it comes here, so each
-        epoch has others."""
+        """The fields of the rows, some at a time. seeds: of the draws for rows that are made
+        together; SeqIO repeats a text before it comes here, so each epoch has others."""
         sides: list[list[tuple[np.ndarray, np.ndarray]]] | None = None
         read = 0
         passed = 0
         any_rows = False
         most = self._lines_up_to(self._lines)
-        seed = seeds.as_numpy_iterator()
+        make = self._maker(length, enumerate(seeds.as_numpy_iterator()))
         for chunk in lines_of(self._task, dataset, self._vocabulary):
             if sides is None:
                 sides = [[] for _ in chunk]
@@ -115,7 +120,7 @@ class ObjectiveRows:
                 chunks.append((ids, lengths))
             read += chunk[0][1].size
             if read >= most:
-                for block in self._planned(sides, length, int(next(seed))):
+                for block in self._planned(sides, length, make):
                     any_rows = True
                     yield block
                 passed += read
@@ -126,7 +131,7 @@ class ObjectiveRows:
                 sides = None
                 read = 0
         if sides is not None:
-            for block in self._planned(sides, length, int(next(seed))):
+            for block in self._planned(sides, length, make):
                 any_rows = True
                 yield block
         if not any_rows:
@@ -153,8 +158,26 @@ class ObjectiveRows:
             self._lines_of_text = count
         return min(self._lines_of_text, most or self._lines_of_text)
 
+    def _maker(
+        self, length: int, seeds: Iterator[tuple[int, Any]]
+    ) -> Callable[[RowReader, np.ndarray], dict[str, np.ndarray]]:
+        """What makes the fields of rows [n] of a reader, with the next of the numbered seeds."""
+        mask = self._preprocessor.map(self._vocabulary, self._counts(), length)
+
+        def make(reader: RowReader, rows: np.ndarray) -> dict[str, np.ndarray]:
+            # The number is the step, so that masks of validation, whose seed is fixed, are those of
+            # the rows.
+            number, seed = next(seeds)
+            draws = Draws(int(seed) % (1 << 64), number, rows.size)
+            return as_declared(mask(reader(rows, draws), draws), self._preprocessor.fields)
+
+        return make
+
     def _planned(
-        self, sides: Sequence[Sequence[tuple[np.ndarray, np.ndarray]]], length: int, seed: int
+        self,
+        sides: Sequence[Sequence[tuple[np.ndarray, np.ndarray]]],
+        length: int,
+        make: Callable[[RowReader, np.ndarray], dict[str, np.ndarray]],
     ) -> Iterator[dict[str, np.ndarray]]:
         tokens: list[Tokens] = []
         for chunks in sides:
@@ -171,37 +194,9 @@ class ObjectiveRows:
             self._preprocessor.columns(length),
             pad_id=self._vocabulary.pad_id,
             bos_id=self._vocabulary.bos_id,
-            seed=seed,
         )
-        for first in range(0, plan.count, READ_AT_ONCE):
-            rows = np.arange(first, min(first + READ_AT_ONCE, plan.count))
-            yield reader(rows, np.zeros_like(rows))
-
-    def _signature(self, length: int) -> dict[str, tf.TensorSpec]:
-        columns = self._preprocessor.columns(length)
-        signature = {}
-        for name in TOKEN_FIELDS:
-            signature[name] = tf.TensorSpec([None, columns], tf.int32)
-        if "labels" in self._preprocessor.fields:
-            signature["labels"] = tf.TensorSpec([None], tf.int32)
-            signature["example_weights"] = tf.TensorSpec([None], tf.float32)
-        return signature
-
-    def _masked(self, rows: tf.data.Dataset, length: int) -> tf.data.Dataset:
-        mask = self._preprocessor.map(self._vocabulary, self._counts(), length)
-        fields = self._preprocessor.fields
-
-        @tf.autograph.experimental.do_not_convert
-        def masked(example: Any, seed: Any) -> dict[str, Any]:
-            # The number of the row is its step, so that masks of validation, whose seed is fixed,
-            # are those of the row.
-            draws = Draws(_one_seed(seed), example["number"], rows=1)
-            batch = {name: x[None] for name, x in example["row"].items()}
-            made = mask(batch, draws)
-            return {name: made[name][0] for name in fields}
-
-        numbered = rows.enumerate().map(lambda number, row: {"number": number, "row": row})
-        return seqio.map_over_dataset(masked, num_seeds=1)(numbered)
+        for first in range(0, plan.count, AT_ONCE):
+            yield make(reader, np.arange(first, min(first + AT_ONCE, plan.count)))
 
 
 def _examples_in(data: tf.data.Dataset, most: int | None) -> int:
@@ -289,3 +284,42 @@ def field_dtype(name: str) -> tf.DType:
 def field_rank(name: str) -> int:
     """Without the batch axis."""
     return len(FIELDS[name].shape) - 1
+
+
+class RowTask(seqio.Task):
+    """A task made of a task of text: it reads that one's SeqIO cache where it has none itself, and
+    its shards draw apart.
+
+    SeqIO gives row i of every shard the same seed, so that the same places of other rows would be
+    masked; here only shard 0 has SeqIO's seed.
+    """
+
+    def __init__(self, name: str, *, text: seqio.Task, **given: Any):
+        super().__init__(name, **given)
+        self._text = text
+        self._shard: contextvars.ContextVar[int]
+        self._shard = contextvars.ContextVar("shard", default=0)
+
+    @property
+    def cache_dir(self) -> str | None:
+        return super().cache_dir or self._text.cache_dir
+
+    def get_dataset(self, *given: Any, **named: Any) -> tf.data.Dataset:
+        signature = inspect.signature(seqio.Task.get_dataset)
+        bound = signature.bind(self, *given, **named).arguments
+        shard_info = bound.get("shard_info") or seqio.ShardInfo(0, 1)
+        token = self._shard.set(shard_info.index)
+        try:
+            return super().get_dataset(*given, **named)
+        finally:
+            self._shard.reset(token)
+
+    def preprocess_postcache(
+        self,
+        dataset: tf.data.Dataset,
+        sequence_length: Mapping[str, int] | None,
+        seed: int | None = None,
+    ) -> tf.data.Dataset:
+        if seed is not None:
+            seed += APART * self._shard.get()
+        return super().preprocess_postcache(dataset, sequence_length, seed)

@@ -16,7 +16,8 @@ import tensorflow as tf
 from xlingjax.data.blocks import BlockText, blocks_of_files
 from xlingjax.data.file_names import is_language_code
 from xlingjax.data.fingerprint import fingerprint
-from xlingjax.data.seqio_adapters import LanguageFeature, TextFiles
+from xlingjax.data.seqio.adapters import LanguageFeature, TextFiles
+from xlingjax.data.seqio.vocabulary import SeqioVocabulary
 from xlingjax.data.token_cache import (
     ShardWriter,
     TokenFile,
@@ -28,7 +29,6 @@ from xlingjax.data.token_cache import (
 )
 from xlingjax.data.tokens import end_sentences
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
-from xlingjax.data.vocabulary.seqio import SeqioVocabulary
 from xlingjax.errors import UserError
 from xlingjax.runtime.machine import first_line
 
@@ -176,7 +176,7 @@ def text_features(task: seqio.Task, spec: Mapping[str, Any]) -> tuple[str, ...]:
     raise UserError(
         f"task {task.name} has the features {', '.join(features)}; its text is read from one"
         " feature, from `inputs` and `targets`, or from features that are"
-        " xlingjax.data.seqio_adapters.LanguageFeature"
+        " xlingjax.data.seqio.adapters.LanguageFeature"
     )
 
 
@@ -205,7 +205,7 @@ def task_languages(
     raise UserError(
         f"task {task.name}: the language of {' and '.join(names)} is not known: call the task"
         f" after it, like {task.name}{_example(len(names))}, with LANGUAGES set to the run's, or"
-        " give it features of xlingjax.data.seqio_adapters.LanguageFeature"
+        " give it features of xlingjax.data.seqio.adapters.LanguageFeature"
     )
 
 
@@ -227,7 +227,7 @@ def named_languages(name: str, languages: Sequence[str]) -> list[str]:
             raise UserError(
                 f"task {name}: {run!r} in its name may be several languages, and {strange[0]} is"
                 f" none of LANGUAGES ({', '.join(languages)}): add it there, rename the task, or"
-                " give it features of xlingjax.data.seqio_adapters.LanguageFeature"
+                " give it features of xlingjax.data.seqio.adapters.LanguageFeature"
             )
     found = re.findall(f"(?<![A-Za-z])(?:{codes})(?![A-Za-z])", name)
     return [spelled[code] for code in found]

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from tests.helpers.text import file_source
+from xlingjax.data.batches.loader import BatchSource
 from xlingjax.data.features import batch_hash, check_batch
-from xlingjax.data.loader import BatchSource
 from xlingjax.data.sampling import Sampling
 from xlingjax.errors import UserError
 from xlingjax.preprocessors.ernie_m import BtmlmFeatures, CamlmFeatures
@@ -152,9 +152,8 @@ def test_a_batch_is_of_one_language_and_shares_follow_the_exponent(open_source):
         (language,) = np.unique(batch["language_ids"][batch["pack_ids"] > 0])
         drawn[language] += 1
     share = weights / weights.sum()
-    assert (abs(drawn / 1000 - share) < 3.5 * np.sqrt(share * (1 - share) / 1000)).all()
-    position = json.loads(source.state()["shard-0"])
-    assert position["step"] == 1000 and position["rows_drawn"] == (2 * drawn).astype(int).tolist()
+    assert abs(drawn - 1000 * share).max() < 4
+    assert source.state() == 1000
 
 
 def test_mixed_batches_match_the_shares_over_1e5_draws(open_source):
@@ -166,7 +165,7 @@ def test_mixed_batches_match_the_shares_over_1e5_draws(open_source):
     for _ in range(50):
         drawn += np.bincount(source.next()["language_ids"][:, 0], minlength=4)
     assert drawn.sum() == 100_000
-    assert (abs(drawn / 1e5 - share) < 3 * np.sqrt(share * (1 - share) / 1e5)).all()
+    assert abs(drawn - 1e5 * share).max() < 4
 
 
 def test_counts_in_tokens_and_the_mixtures_own_rates(open_source):
@@ -194,7 +193,7 @@ def test_restored_sources_continue_bitwise(open_source, features, same_language)
     first = open_source(features, **options)
     assert hashes(first, 17) == expected[:17]
     state = first.state()
-    assert sum(map(len, state.values())) < 200
+    assert state == 17
     second = open_source(features, **options)
     assert second.identity == first.identity
     hashes(second, 3)
@@ -233,11 +232,14 @@ def test_every_objectives_source_continues_bitwise(open_source, features):
 
 
 def test_objectives_of_one_seed_draw_independently(open_source):
-    sources = [
-        open_source(features, batch=1, length=32) for features in (ClmFeatures(), MlmFeatures())
-    ]
-    ids = [[int(source.next()["language_ids"].max()) for _ in range(64)] for source in sources]
-    assert sum(a == b for a, b in zip(*ids, strict=True)) < 40
+    """MLM and CLM of one run read the rows of the same streams in orders of their own."""
+    german = Sampling(weights={"de": 1, "en": 0, "ru": 0, "zh": 0})
+    rows = []
+    for features in (ClmFeatures(), MlmFeatures()):
+        source = open_source(features, batch=8, sampling=german)
+        batch = source.next()
+        rows.append(batch["input_ids"] if features.name == "clm" else restored(batch))
+    assert (rows[0] == rows[1]).all(axis=1).sum() < 3
 
 
 def test_the_seed_changes_text_and_masks(open_source):
@@ -245,27 +247,12 @@ def test_the_seed_changes_text_and_masks(open_source):
 
 
 def test_any_number_of_shards_gives_the_same_global_batches(open_source):
-    from xlingjax.data.mixture import mixture_source
-    from xlingjax.tasks.xlm import _REGISTERED
-
     mixed = Sampling(same_language=False)
     whole, cut = (open_source(batch=8, sampling=mixed, data_shards=shards) for shards in (1, 4))
-    assert hashes(cut, 3) == hashes(whole, 3) and sorted(cut.state()) == [
-        f"shard-{i}" for i in range(4)
-    ]
+    assert hashes(cut, 3) == hashes(whole, 3)
 
     def host(*shards):
-        name = f"{next(reversed(_REGISTERED))}.text"
-        return mixture_source(
-            name,
-            MlmFeatures(),
-            batch=8,
-            length=32,
-            seed=3,
-            sampling=mixed,
-            data_shards=4,
-            shards=shards,
-        )
+        return open_source(batch=8, sampling=mixed, data_shards=4, shards=shards)
 
     hosts = [host(0), host(1, 2, 3)]
     for one in hosts:  # continues what one host began
@@ -319,20 +306,9 @@ def test_run_languages_may_be_more_than_the_texts(open_source):
 
 
 def test_clear_errors(open_source, vocabulary, corpus):
-    from xlingjax.data.mixture import mixture_source
-
-    with pytest.raises(UserError, match="no SeqIO task or mixture 'nothing'"):
-        mixture_source("nothing", MlmFeatures(), batch=4, length=32)
-    with pytest.raises(UserError, match="no task of .* has a split 'test'; it has train"):
-        open_source(split="test")
     with pytest.raises(UserError, match="6 rows does not divide into 4 data shards"):
         open_source(batch=6, data_shards=4)
     with pytest.raises(UserError, match="no de-en text fits rows of 8 tokens"):
         open_source(TlmFeatures(), length=8)
     with pytest.raises(UserError, match="'tlm' reads parallel text; none is given"):
         file_source(TlmFeatures(), vocabulary, 4, 32, mono=str(corpus / "mono/*/*.txt"))
-    source = open_source(ClmFeatures())
-    with pytest.raises(UserError, match="data position cannot be read"):
-        source.restore({"shard-0": b"\x00"})
-    with pytest.raises(UserError, match="position is of 2 texts, this source has 4"):
-        source.restore({"shard-0": b'{"step": 1, "rows_drawn": [1, 2]}'})

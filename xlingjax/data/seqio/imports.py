@@ -1,6 +1,7 @@
 """TensorFlow's first import, which is most of what a command waits for before its work begins."""
 
 import contextlib
+import os
 import sys
 
 UNUSED = ("matplotlib", "pandas", "scipy", "sklearn")
@@ -23,3 +24,15 @@ def import_tensorflow() -> None:
 
         # Its Keras comes lazily, as soon as this has a layer.
         import tensorflow_text  # noqa: F401
+
+
+def keep_tensorflow_off_accelerators() -> None:
+    """They are JAX's."""
+    # Read when TensorFlow is imported, so it stands before that.
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    import_tensorflow()
+    import tensorflow as tf
+
+    # TensorFlow takes all memory of every GPU that it sees, as soon as it makes a tensor.
+    if tf.config.list_physical_devices("GPU"):
+        tf.config.set_visible_devices([], "GPU")

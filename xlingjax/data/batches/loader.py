@@ -1,10 +1,8 @@
-"""Where batches come from (`BatchSource`) and how a host's rows become global arrays. Imports no
-TensorFlow."""
+"""Where batches come from (`BatchSource`) and how a host's rows become global arrays."""
 
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
@@ -13,7 +11,6 @@ import numpy as np
 
 from xlingjax.data.features import FIELDS
 from xlingjax.errors import UserError
-from xlingjax.runtime.files import parsed_json
 
 if TYPE_CHECKING:
     from xlingjax.data.blocks import BlockText
@@ -26,8 +23,8 @@ if TYPE_CHECKING:
 class BatchSource(Protocol):
     """An endless (or, for evaluation, finite) stream of batches with an exact position.
 
-    The global stream does not depend on the number of hosts: it is cut into virtual shards that
-    each give an equal share of the rows, and a host reads the shards whose rows its devices hold.
+    The global stream does not depend on the number of hosts: a host reads the rows of a batch that
+    its devices hold, or all of them.
     """
 
     shapes: dict[str, tuple[int, ...]]
@@ -43,13 +40,11 @@ class BatchSource(Protocol):
         """This host's rows of the next global batch. Raises StopIteration at the end of a finite
         source."""
 
-    def state(self) -> dict[str, bytes]:
-        """The position after the last `next()`, one entry per virtual shard read here: {"shard-0":
-        ...}."""
+    def state(self) -> int:
+        """The position after the last `next()`: the number of the next batch."""
 
-    def restore(self, state: dict[str, bytes]) -> None:
-        """Continues from a position: the next batch is the one that would have followed. Raises
-        UserError."""
+    def restore(self, state: int) -> None:
+        """Continues from a position: the next batch is the one that would have followed."""
 
     def close(self) -> None:
         """Frees threads and files; the source is not usable afterwards."""
@@ -82,62 +77,8 @@ class OfText:
     """A `BatchSource` that may read text; texts: what it reads, () where that is no text;
     left_out: of each that is pairs, how many its rows have no room for."""
 
-    texts: tuple[BlockText, ...]
+    texts: tuple[BlockText, ...] = ()
     left_out: Mapping[str, LeftOut] = MappingProxyType({})
-
-
-class CountedSource:
-    """A `BatchSource` over batches that can be read by number: the position is a count.
-
-    `read(i)` gives global batch i of `count`; `epochs=None` repeats them for ever, otherwise the
-    source ends.
-    """
-
-    def __init__(
-        self,
-        read,
-        count: int,
-        *,
-        languages: Sequence[str],
-        identity: dict[str, Any],
-        epochs: int | None,
-        shapes: Mapping[str, tuple[int, ...]] | None = None,
-    ):
-        """shapes: of the largest batch; None: all are as the first."""
-        if count < 1:
-            raise UserError("a batch source needs at least one batch")
-        self._read = read
-        self._count = count
-        self._epochs = epochs
-        self._position = 0
-        if shapes is None:
-            # The first batch tells for all.
-            first = read(0)
-            shapes = {name: tuple(one.shape) for name, one in first.items()}
-        self.shapes = dict(shapes)
-        self.languages = tuple(languages)
-        self.identity = identity
-
-    def next(self) -> dict[str, np.ndarray]:
-        if self._epochs is not None and self._position >= self._epochs * self._count:
-            raise StopIteration
-        batch = self._read(self._position % self._count)
-        self._position += 1
-        return batch
-
-    def state(self) -> dict[str, bytes]:
-        # Every host is at the same batch, so one entry does.
-        return {"shard-0": json.dumps({"position": self._position}).encode()}
-
-    def restore(self, state: dict[str, bytes]) -> None:
-        if "shard-0" not in state:
-            raise UserError(
-                f"the saved data position has entries {sorted(state)}, this source needs 'shard-0'"
-            )
-        self._position = int(parsed_json(state["shard-0"])["position"])
-
-    def close(self) -> None:
-        pass
 
 
 class Peekable(OfText):
@@ -146,25 +87,20 @@ class Peekable(OfText):
 
     def __init__(self, source: BatchSource):
         self._source = source
-        # The batch looked at and the position before it: what `state` gives is the position of the
-        # batches taken, not of those looked at.
-        self._ahead: tuple[dict[str, bytes], dict[str, np.ndarray]] | None = None
+        self._ahead: dict[str, np.ndarray] | None = None
+        """The batch that was looked at."""
         self._first: dict[str, np.ndarray] | None = None
         self.shapes = source.shapes
         self.languages = source.languages
         self.identity = source.identity
-        self.texts = ()
         if isinstance(source, OfText):
             self.texts = source.texts
             self.left_out = source.left_out
 
     def peek(self) -> dict[str, np.ndarray]:
         if self._ahead is None:
-            # Before `next`, which moves it.
-            before = self._source.state()
-            self._ahead = (before, self._source.next())
-        _, batch = self._ahead
-        return batch
+            self._ahead = self._source.next()
+        return self._ahead
 
     def first(self) -> dict[str, np.ndarray]:
         """The first batch of this start, taken or not."""
@@ -173,46 +109,23 @@ class Peekable(OfText):
         return self._first
 
     def next(self) -> dict[str, np.ndarray]:
-        if self._ahead is None:
-            batch = self._source.next()
-        else:
-            _, batch = self._ahead
-            self._ahead = None
+        batch = self.peek()
+        self._ahead = None
         if self._first is None:
             self._first = batch
         return batch
 
-    def state(self) -> dict[str, bytes]:
-        if self._ahead is None:
-            return self._source.state()
-        before, _ = self._ahead
-        return before
+    def state(self) -> int:
+        # Of the batches taken, not of the one looked at.
+        return self._source.state() - (self._ahead is not None)
 
-    def restore(self, state: dict[str, bytes]) -> None:
+    def restore(self, state: int) -> None:
         self._ahead = None
         self._first = None
         self._source.restore(state)
 
     def close(self) -> None:
         self._source.close()
-
-
-def array_source(
-    batches: Sequence[Mapping[str, np.ndarray]],
-    *,
-    languages: Sequence[str] = ("en",),
-    identity: dict[str, Any] | None = None,
-    epochs: int | None = None,
-) -> BatchSource:
-    """A source over batches held in memory, in order, repeated `epochs` times (None: for ever)."""
-    if identity is None:
-        identity = {"kind": "arrays", "batches": len(batches)}
-
-    def read(index: int) -> dict[str, np.ndarray]:
-        # A copy, so that a caller who adds a field does not change what the next epoch reads.
-        return dict(batches[index])
-
-    return CountedSource(read, len(batches), languages=languages, identity=identity, epochs=epochs)
 
 
 def to_global(
