@@ -8,7 +8,7 @@ import pytest
 
 from xlingjax.cli import main
 from xlingjax.errors import UserError
-from xlingjax.runtime.claim import alone_at, alone_in
+from xlingjax.runtime.lock import alone_at, alone_in
 from xlingjax.training.workdir import whole
 from xlingjax.workflows import bakeoff
 from xlingjax.workflows.adapt import adapt

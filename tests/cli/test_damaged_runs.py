@@ -25,7 +25,7 @@ from xlingjax.model.config import preset
 from xlingjax.report import build
 from xlingjax.report.run import read_run
 from xlingjax.report.summary import summarise
-from xlingjax.training.checkpoint_hashes import HashedPath
+from xlingjax.training.checkpoint_params import HashedPath
 
 BY_HAND = "XLINGJAX_FUZZ_SECONDS" in os.environ
 

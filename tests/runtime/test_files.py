@@ -1,6 +1,7 @@
 """Names, outputs and disks that are refused; JSON of any depth."""
 
 import errno
+import io
 import json
 import os
 import pickle
@@ -19,7 +20,7 @@ from xlingjax.data.sources import expand
 from xlingjax.errors import UserError
 from xlingjax.model.config import preset
 from xlingjax.runtime import files
-from xlingjax.training import checkpoint_hashes
+from xlingjax.training import checkpoint_params
 
 
 def test_an_output_is_no_input(tmp_path):
@@ -150,26 +151,14 @@ def test_a_line_is_appended_whole_or_not_at_all(tmp_path, monkeypatch):
     path = tmp_path / "log"
     files.append_line(path, "eins")
 
-    def half(file, size):
-        """As a disk that is full after some bytes."""
-        os.truncate(path, size + 3)
-        raise OSError(errno.ENOSPC, "No space left on device")
+    class Full(io.FileIO):
+        """A disk that is full after some bytes."""
 
-    class Full:
-        def __init__(self, path, mode):
-            self.file = open(path, mode)  # noqa: SIM115 - closed with the object
-
-        def __enter__(self):
-            return self
-
-        def __exit__(self, *_):
-            self.file.close()
-
-        def tell(self):
-            return self.file.tell()
+        def __init__(self, path, mode, buffering):
+            super().__init__(path, mode)
 
         def write(self, content):
-            half(self.file, self.file.tell())
+            return super().write(content[:3])
 
     monkeypatch.setattr(files, "open", Full, raising=False)
     with pytest.raises(OSError, match="No space left"):
@@ -192,20 +181,21 @@ def test_what_cannot_be_written_is_named_and_no_file_beside_it(tmp_path):
 def test_a_file_that_the_system_does_not_let_one_read_is_not_damaged(tmp_path, monkeypatch):
     item = tmp_path / "params"
     write_lines(item / "array", ["x"])
-    checkpoint_hashes.write_hashes(item)
-    for number, is_damage in ((errno.EMFILE, False), (errno.EACCES, False), (errno.EIO, True)):
+    checkpoint_params.write_hashes(item)
+    for number in (errno.EMFILE, errno.EACCES, errno.EIO, errno.ESTALE):
 
         def refuse(path, *_, number=number):
             raise OSError(number, os.strerror(number), str(path))
 
         with monkeypatch.context() as patched:
-            patched.setattr(checkpoint_hashes, "file_hash", refuse)
-            if is_damage:
-                assert "has other bytes" in checkpoint_hashes.damage(item)
-            else:
-                with pytest.raises(OSError, match="array"):
-                    checkpoint_hashes.damage(item)
-    assert checkpoint_hashes.damage(item) == ""
+            patched.setattr(checkpoint_params, "file_hash", refuse)
+            with pytest.raises(OSError, match="array"):
+                checkpoint_params.damage(item)
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "scandir", refuse)
+            with pytest.raises(OSError, match="params"):
+                checkpoint_params.damage(item)
+    assert checkpoint_params.damage(item) == ""
     words = ValueError("Error opening local file: [OS error 24: EMFILE Too many open files]")
     assert files.is_of_system(words) and not files.is_of_system(ValueError("DATA_LOSS"))
 

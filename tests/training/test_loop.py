@@ -19,7 +19,7 @@ from xlingjax.model.config import preset
 from xlingjax.model.encoder import Encoder
 from xlingjax.objectives.unicoder import DAN
 from xlingjax.objectives.xlm import MLM
-from xlingjax.runtime.claim import alone_in
+from xlingjax.runtime.lock import alone_in
 from xlingjax.runtime.machine import RuntimeConfig
 from xlingjax.training import programs
 from xlingjax.training.checkpoint_params import load_params

@@ -103,7 +103,7 @@ def test_a_sweep_of_two_jobs_that_was_stopped_and_two_commands_give_the_serial_s
     stopped.send_signal(signal.SIGTERM)
     said = stopped.communicate(timeout=300)[0]
     assert stopped.returncode == 75 and "the same command goes on" in said
-    assert not [*(tmp_path / "jobs").rglob("claim.json")]
+    assert not [*(tmp_path / "jobs").rglob("job.lock")]
     again = command(jobs)
     # What fills eight devices by hand: two commands on one folder.
     both = [command(words(task, start, files, tmp_path / "two", *more)) for _ in range(2)]
@@ -128,7 +128,7 @@ def test_a_job_that_was_killed_leaves_its_cell_to_the_other(start, files, tmp_pa
     first = tmp_path / "cells/xtreme/xquad/transfer/seed-0"
     while not (first / "run/run.json").exists() and process.poll() is None:
         time.sleep(0.1)
-    os.kill(json.loads((first / "claim.json").read_text())["process"], signal.SIGKILL)
+    os.kill(int((first / "job.lock").read_text().split()[1]), signal.SIGKILL)
     said = process.communicate(timeout=600)[0]
     # The other one did both; that one job died is said all the same.
     assert process.returncode == 2 and "ended with status -9" in said

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from xlingjax.errors import UserError
-from xlingjax.runtime.claim import claim
+from xlingjax.runtime.lock import take
 from xlingjax.workflows import sharing
 from xlingjax.workflows.sharing import AT_WORK, SharedJob, share_all
 
@@ -55,8 +55,8 @@ def test_two_processes_do_each_job_once_and_both_end_when_all_are_done(tmp_path)
     said = [process.communicate(timeout=60)[0] for process in both]
     assert [(tmp_path / str(i) / "runs").read_text() for i in range(6)] == ["x"] * 6
     assert all(text.endswith("ended\n") for text in said)
-    # Both worked, and nothing of their claims is left.
-    assert not [*tmp_path.rglob("claim.json*")]
+    # Both worked, and nothing of their locks is left.
+    assert not [*tmp_path.rglob("*.lock")]
 
 
 @pytest.mark.long
@@ -76,11 +76,11 @@ def test_what_others_are_at_is_left_until_last_or_to_them(tmp_path, monkeypatch)
     ran = []
     said = []
     jobs = [Noted(tmp_path / name, ran) for name in "abc"]
-    held = claim(tmp_path / "a" / sharing.CLAIM)
+    held = take(tmp_path / "a" / sharing.LOCK)
     # Of this very process, as another thread would have it.
     assert share_all(jobs, said.append, wait=False) == AT_WORK
     assert ran == ["b", "c"] and len(said) == 1 and said[0].startswith("a: left to process ")
-    monkeypatch.setattr(sharing.time, "sleep", lambda _: held.give_up())
+    monkeypatch.setattr(sharing.time, "sleep", lambda _: held.release())
     ran.clear()
     assert share_all(jobs, said.append) == 0
     assert ran == ["b", "c", "a"]
@@ -94,4 +94,4 @@ def test_a_job_that_was_asked_to_stop_and_one_that_failed_end_all(tmp_path):
     with pytest.raises(UserError, match="a is bad"):
         share_all(jobs)
     # Neither is held: the same command goes on with it.
-    assert not [*tmp_path.rglob("claim.json*")]
+    assert not [*tmp_path.rglob("*.lock")]

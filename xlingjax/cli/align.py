@@ -5,7 +5,7 @@ from argparse import Namespace
 
 from xlingjax.cli.types import place, positive, whole
 from xlingjax.cli.verb import Verb, workdir_of
-from xlingjax.runtime.claim import alone_at
+from xlingjax.runtime.lock import alone_at
 
 
 def options(parser: argparse.ArgumentParser) -> None:

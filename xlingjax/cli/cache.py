@@ -7,7 +7,7 @@ from xlingjax.cli.arguments import text_options
 from xlingjax.cli.data import runner_options
 from xlingjax.cli.types import positive
 from xlingjax.cli.verb import Verb
-from xlingjax.runtime.claim import alone_at
+from xlingjax.runtime.lock import alone_at
 
 
 def options(parser: argparse.ArgumentParser) -> None:

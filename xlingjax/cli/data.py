@@ -9,7 +9,7 @@ from xlingjax.cli.arguments import Parser, text_options
 from xlingjax.cli.types import not_negative, place, positive, share
 from xlingjax.cli.verb import Verb
 from xlingjax.errors import UserError
-from xlingjax.runtime.claim import alone_at
+from xlingjax.runtime.lock import alone_at
 from xlingjax.runtime.numerals import is_number, is_whole
 
 # Those of data/beam.py and data/clean: --help has to answer at once.

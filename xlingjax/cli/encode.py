@@ -5,7 +5,7 @@ from argparse import Namespace
 
 from xlingjax.cli.types import POOLINGS, place, whole
 from xlingjax.cli.verb import Verb, workdir_of
-from xlingjax.runtime.claim import alone_at
+from xlingjax.runtime.lock import alone_at
 
 LAYER = "the run's own, else best of its retrieval, else the last"
 PREFIX = "text before every sentence, as 'query: ' (default: the run's own)"

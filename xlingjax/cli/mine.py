@@ -9,7 +9,7 @@ from xlingjax.cli.machine import machine_of
 from xlingjax.cli.types import POOLINGS, number, place, positive, seed, share, whole
 from xlingjax.cli.verb import Verb, require_unread, workdir_of
 from xlingjax.errors import UserError
-from xlingjax.runtime.claim import alone_at
+from xlingjax.runtime.lock import alone_at
 
 # What either use of the verb reads, and the other refuses.
 OF_RUN = ("run", "languages", "files", "layer", "pooling", "prefix", "margin", "threshold")

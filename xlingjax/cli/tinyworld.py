@@ -8,7 +8,7 @@ from typing import Any
 from xlingjax.cli.types import count, not_negative, positive, seed
 from xlingjax.cli.verb import Verb
 from xlingjax.errors import UserError
-from xlingjax.runtime.claim import alone_at
+from xlingjax.runtime.lock import alone_at
 
 
 def options(parser: argparse.ArgumentParser) -> None:

@@ -18,8 +18,8 @@ from xlingjax.cli.types import (
 )
 from xlingjax.cli.verb import Verb, workdir_of
 from xlingjax.errors import UserError
-from xlingjax.runtime.claim import alone_at
 from xlingjax.runtime.files import parsed_json
+from xlingjax.runtime.lock import alone_at
 
 _NORMALIZATIONS = ("nmt_nfkc", "nmt_nfkc_cf", "nfkc", "nfkc_cf", "identity")
 """SentencePiece's."""

@@ -1,5 +1,5 @@
-"""Files that are written whole or not at all, whether they can be, before the work, and disks
-that refuse."""
+"""Files that are written whole or not at all, whether they can be, before the work, and what the
+system refuses."""
 
 import contextlib
 import errno
@@ -7,40 +7,19 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from xlingjax.errors import UserError
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-_GONE = (
-    errno.ENOENT,
-    errno.ENOTDIR,
-    errno.EACCES,
-    errno.EPERM,
-    errno.EROFS,
-    errno.EIO,
-    errno.ESTALE,
-    errno.ENODEV,
-    errno.ENOTCONN,
-)
 _DISK = "see that the disk is there and can be written, and call it again"
-_OF_SYSTEM = (
-    errno.EMFILE,
-    errno.ENFILE,
-    errno.ENOMEM,
-    errno.EACCES,
-    errno.EPERM,
-    errno.ESTALE,
-    errno.ENODEV,
-    errno.ENOTCONN,
-    errno.ETIMEDOUT,
-)
-_REFUSALS = {
+_REMEDIES = {
     errno.ENOSPC: "make room, and call it again",
     errno.EDQUOT: "make room, and call it again",
     errno.EFBIG: "raise the limit on the size of files (ulimit -f)",
     errno.EMFILE: "raise the limit on open files (ulimit -n)",
     errno.ENFILE: "end other programs, or raise the system's limit on open files",
+    errno.ENOMEM: "end other programs, or take a machine with more memory",
     errno.ENAMETOOLONG: "choose a shorter name",
     errno.EISDIR: "a file is needed there: move the folder away",
     errno.ENOTDIR: "a folder is needed there: move the file away",
@@ -53,9 +32,61 @@ _REFUSALS = {
     errno.ENODEV: _DISK,
     errno.ENOTCONN: _DISK,
     errno.ETIMEDOUT: _DISK,
-    errno.ENOMEM: "end other programs, or take a machine with more memory",
+    errno.EINTR: _DISK,
 }
 """{number of an error: its remedy}."""
+_OF_PROCESS = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+_PASSING = (*_OF_PROCESS, *(number for number, remedy in _REMEDIES.items() if remedy == _DISK))
+_MISSING = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
+
+
+def is_of_system(error: Exception) -> bool:
+    """Whether a file could not be read for a reason that lies not in it: the next start may read
+    it, and it must never be taken for a damaged or missing one."""
+    if isinstance(error, OSError):
+        return error.errno is not None and not isinstance(error, _MISSING)
+    # TensorStore has it in its words.
+    return any(os.strerror(number) in str(error) for number in _PASSING)
+
+
+def refused_by_system(error: OSError) -> str:
+    """What a disk, a mount or a limit of the system refused, with the file and a remedy; "": the
+    error is another one, and may be a fault of the program."""
+    if error.errno not in _REMEDIES:
+        return ""
+    line = f"{error.strerror or error}; {_REMEDIES[error.errno]}"
+    if error.filename is not None:
+        return f"{os.fsdecode(error.filename)}: {line}"
+    if error.errno in _OF_PROCESS:
+        return line
+    return f"the output: {line}"
+
+
+@contextlib.contextmanager
+def disk_explained(folder: Path) -> Iterator[None]:
+    """What the system refuses while a run works in `folder` becomes a UserError."""
+    try:
+        yield
+    except OSError as error:
+        place = folder
+        if error.filename is not None:
+            place = Path(os.fsdecode(error.filename))
+        why = error.strerror or error
+        if error.errno in FULL:
+            raise UserError(
+                f"{place} could not be written: {why}; make room and start again"
+            ) from error
+        gone = error.errno == errno.ENOENT or _REMEDIES.get(error.errno or 0) == _DISK
+        # Files elsewhere are explained by what reads them.
+        if gone and place.is_relative_to(folder):
+            raise UserError(
+                f"{place} could not be read or written: {why}; see that the disk is there and"
+                " start again"
+            ) from error
+        raise
+
+
+# ---- before the work -----------------------------------------------------------------------------
 
 
 def require_file(path: str | Path, option: str = "--output") -> None:
@@ -101,29 +132,24 @@ def require_folder(path: str | Path, option: str = "--output") -> None:
 def require_appended(path: Path, remedy: str) -> None:
     """Raises UserError where nothing can be written behind what stands in a file, or the file can
     not be made. remedy: what can be done."""
-    place = path
-    if not path.exists():
-        place = path.parent
-    wanted = os.W_OK
-    if place.is_dir():
-        wanted |= os.X_OK
     if path.is_dir():
         raise UserError(f"{path} is a folder, and a file is needed there: move it away")
-    if not os.access(place, wanted):
+    place, access = path, os.W_OK
+    if not path.exists():
+        place, access = path.parent, os.W_OK | os.X_OK
+    if not os.access(place, access):
         raise UserError(f"{path} may not be written to; {remedy}")
 
 
 def _require_parent(path: Path, option: str) -> None:
-    for parent in Path(os.path.abspath(path)).parents:
-        if not parent.exists():
-            continue
-        if not parent.is_dir():
-            raise UserError(f"{option} {path}: {parent} is a file; choose another place")
-        if not os.access(parent, os.W_OK | os.X_OK):
-            raise UserError(
-                f"{option} {path}: {parent} may not be written to; choose another place"
-            )
-        return
+    parent = next(one for one in Path(os.path.abspath(path)).parents if one.exists())
+    if not parent.is_dir():
+        raise UserError(f"{option} {path}: {parent} is a file; choose another place")
+    if not os.access(parent, os.W_OK | os.X_OK):
+        raise UserError(f"{option} {path}: {parent} may not be written to; choose another place")
+
+
+# ---- reading and writing -------------------------------------------------------------------------
 
 
 def parsed_json(text: str | bytes) -> Any:
@@ -132,6 +158,23 @@ def parsed_json(text: str | bytes) -> Any:
         return json.loads(text)
     except RecursionError:
         raise ValueError("brackets within brackets, too many") from None
+
+
+@contextlib.contextmanager
+def replaced(path: Path) -> Iterator[IO[bytes]]:
+    """A file that gets its name when it is whole: a reader never sees half of one. Raises
+    OSError, which names `path`."""
+    # With the number of the process, since several may write one file.
+    partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
+    try:
+        with open(partial, "wb") as file:
+            yield file
+        partial.replace(path)
+    except OSError as error:
+        raise _of_file(error, path) from None
+    finally:
+        with contextlib.suppress(OSError):
+            partial.unlink(missing_ok=True)
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -147,57 +190,25 @@ def write_text(path: Path, text: str) -> None:
 
 def write_bytes(path: Path, content: bytes) -> None:
     """Write whole or not at all."""
-    # By its process, since several may write one file.
-    partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
-    try:
-        partial.write_bytes(content)
-        # Renaming replaces a file at once, so a reader never sees half of one.
-        partial.replace(path)
-    except OSError as error:
-        raise _of_file(error, path) from None
-    finally:
-        # Only where it could not be written: it has its own name otherwise.
-        with contextlib.suppress(OSError):
-            partial.unlink(missing_ok=True)
-
-
-def refused_by_system(error: OSError) -> str:
-    """What a disk, a mount or a limit of the system refused, with the file and a remedy; "": the
-    error is another one, and may be a fault of the program."""
-    if error.errno not in _REFUSALS:
-        return ""
-    line = f"{error.strerror or error}; {_REFUSALS[error.errno]}"
-    if error.filename is not None:
-        return f"{os.fsdecode(error.filename)}: {line}"
-    # These are of the process, and not of a file.
-    if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM):
-        return line
-    return f"the output: {line}"
-
-
-def is_of_system(error: Exception) -> bool:
-    """Whether a file could not be read for a reason that lies not in it: the next start may read
-    it, and it must not be taken for a damaged one."""
-    if isinstance(error, OSError):
-        return error.errno in _OF_SYSTEM
-    # TensorStore has it in its words.
-    return any(os.strerror(number) in str(error) for number in _OF_SYSTEM)
+    with replaced(path) as file:
+        file.write(content)
 
 
 def append_line(path: Path, line: str) -> None:
     """Writes a line behind the others, all of it or nothing. Raises OSError."""
+    content = f"{line}\n".encode()
     try:
-        with open(path, "ab") as file:
+        # Unbuffered, since closing would write once more what a full disk refused.
+        with open(path, "ab", buffering=0) as file:
             size = file.tell()
             try:
-                file.write(f"{line}\n".encode())
-                file.flush()
+                if file.write(content) < len(content):
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             except OSError:
                 # Half a line would spoil the next one.
                 with contextlib.suppress(OSError):
                     os.truncate(path, size)
                 raise
-    # Out here, since to close the file is to write what is left of the line once more.
     except OSError as error:
         raise _of_file(error, path) from None
 
@@ -206,27 +217,3 @@ def _of_file(error: OSError, path: Path) -> OSError:
     """The error with the name of the file that was to be written: a full disk's has none, another
     may have that of the file beside it."""
     return OSError(error.errno, error.strerror, os.fspath(path))
-
-
-@contextlib.contextmanager
-def disk_explained(folder: Path) -> Iterator[None]:
-    """A disk that is full, or gone, while a run writes to `folder` becomes a UserError."""
-    try:
-        yield
-    except OSError as error:
-        place = folder
-        if error.filename is not None:
-            place = Path(os.fsdecode(error.filename))
-        # Of files elsewhere their readers speak.
-        ours = place == folder or folder in place.parents
-        why = error.strerror or error
-        if error.errno in FULL:
-            raise UserError(
-                f"{place} could not be written: {why}; make room and start again"
-            ) from error
-        if error.errno in _GONE and ours:
-            raise UserError(
-                f"{place} could not be read or written: {why}; see that the disk is there and"
-                " start again"
-            ) from error
-        raise

@@ -13,9 +13,9 @@ import numpy as np
 from jax.experimental import multihost_utils
 
 from xlingjax.errors import UserError
-from xlingjax.runtime.claim import alone_in
 from xlingjax.runtime.files import FULL
 from xlingjax.runtime.leaving import leave_after_errors
+from xlingjax.runtime.lock import alone_in
 from xlingjax.runtime.survivor import explain_deaths
 
 HEARTBEAT = 100

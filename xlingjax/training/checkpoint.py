@@ -8,7 +8,6 @@ checkpoint of that step is finalised, so that every finalised checkpoint has its
 import contextlib
 import difflib
 import math
-import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,9 +20,8 @@ from xlingjax.errors import UserError
 from xlingjax.runtime.files import is_of_system, write_json
 from xlingjax.runtime.machine import all_agree, barrier, first_line, is_primary
 from xlingjax.runtime.quiet import forget_abandoned_reads, forget_told_failures
-from xlingjax.runtime.records import NUMBER, read_record
-from xlingjax.training.checkpoint_hashes import HashedPath, damage
-from xlingjax.training.checkpoint_paths import BEST, checkpoint_steps, read_best
+from xlingjax.training.checkpoint_params import HashedPath, damage
+from xlingjax.training.checkpoint_paths import BEST, checkpoint_steps
 from xlingjax.training.data_positions import (
     Positions,
     keep_positions,
@@ -78,19 +76,17 @@ class Restored:
     progress: dict[str, Any]
 
 
-def _best_by(metric: str, config: CheckpointConfig) -> Any:
-    """The policy that keeps the best checkpoints by a metric."""
-    smallest_first = config.best_mode == "min"
-    # A checkpoint without the metric is the first to go.
-    worst = float("-inf")
-    if smallest_first:
-        worst = float("inf")
-    return ocp.checkpoint_managers.BestN(
-        get_metric_fn=lambda values: values.get(metric, worst),
-        reverse=smallest_first,
-        n=config.keep_best,
-        keep_checkpoints_without_metrics=False,
-    )
+@dataclass(frozen=True)
+class _Kept:
+    """Which checkpoints Orbax keeps: the last, from which a run goes on, and the best."""
+
+    last: int
+    ranked: dict[str, dict[int, float]]
+
+    def should_preserve(self, checkpoints: Sequence[Any], *, context: Any) -> list[bool]:
+        steps = [checkpoint.step for checkpoint in checkpoints]
+        kept = set(steps[-self.last :]).union(*self.ranked.values())
+        return [step in kept for step in steps]
 
 
 class _Manager(ocp.CheckpointManager):
@@ -122,35 +118,29 @@ class Checkpoints:
         self._config = config
         self._identity = identity
         self._say = say
-        # The last always, whatever the best: a run goes on from it.
-        policies = [ocp.checkpoint_managers.LatestN(n=config.keep_last)]
-        for metric in config.metrics:
-            policies.append(_best_by(metric, config))
-        # Without one Orbax writes no metrics, and a continued run has none. What it gives does not
-        # matter: the policies choose.
-        best_fn = None
-        if config.metrics:
-            best_fn = len
-        options = ocp.CheckpointManagerOptions(
-            preservation_policy=ocp.checkpoint_managers.AnyPreservationPolicy(policies),
-            best_fn=best_fn,
-            # A killed run leaves a half-written checkpoint under another name.
-            cleanup_tmp_directories=True,
-            temporary_path_class=HashedPath,
-        )
-        # The manager reads them at once, and would end in whatever JSON raises.
-        damaged = self._without_damaged_metrics()
+        self._ranked: dict[str, dict[int, float]] = {name: {} for name in config.metrics}
+        """{metric: {step: value}} of the best checkpoints, the best first."""
         self._manager = _Manager(
             self.folder,
-            options=options,
+            options=ocp.CheckpointManagerOptions(
+                preservation_policy=_Kept(config.keep_last, self._ranked),
+                # A killed run leaves a half-written checkpoint under another name.
+                cleanup_tmp_directories=True,
+                temporary_path_class=HashedPath,
+            ),
             # Named, so that one item can be read without the others.
             item_names=("params", "training", "run"),
         )
         self.saved_step = -1
-        self.best: dict[str, dict[str, Any]] = {}
+
+    @property
+    def best(self) -> dict[str, dict[str, Any]]:
         """{metric: {"step", "value"}} of the best checkpoint so far, as in best.json."""
-        for step in damaged:
-            self._remember_metrics(step)
+        best = {}
+        for name, values in self._ranked.items():
+            for step, value in [*values.items()][:1]:
+                best[name] = {"step": step, "value": value}
+        return best
 
     # ---- saving ----------------------------------------------------------------------------------
 
@@ -172,7 +162,6 @@ class Checkpoints:
                 f"{self.folder} is gone: it was removed, or its disk is no longer mounted; bring it"
                 " back and start again"
             )
-        metrics = self._metrics(values)
         failed = None
         try:
             # Positions first: Orbax writes in the background, and what it finalises must have them.
@@ -191,97 +180,57 @@ class Checkpoints:
             if failed is None:
                 failed = OSError("another process could not write its data position")
             raise explained(failed, self.folder)
-        training = _without_params(state)
+        self._rank(step, values)
+        run = {
+            "identity": self._identity,
+            "progress": progress,
+            # As pairs: JSON's names are texts.
+            "best": {name: [*values.items()] for name, values in self._ranked.items()},
+        }
         try:
             taken = self._manager.save(
                 step,
                 args=ocp.args.Composite(
                     params=ocp.args.StandardSave(state.params),
-                    training=ocp.args.StandardSave(training),
-                    run=ocp.args.JsonSave({"identity": self._identity, "progress": progress}),
+                    training=ocp.args.StandardSave(_without_params(state)),
+                    run=ocp.args.JsonSave(run),
                 ),
-                metrics=metrics or None,
             )
             if not taken:
                 raise UserError(
                     f"checkpoint {step} was not written: {self.folder} holds one of step"
                     f" {max(self._manager.all_steps())}; move it away and start again"
                 )
-            # After the manager has taken it, so that
-            # best.json names no checkpoint that was refused.
-            self._note_best(step, metrics, values)
+            # Now that the manager has taken it: best.json names no checkpoint that was refused.
+            self._write_best()
         except Exception as error:
             raise explained(error, self.folder) from error
         self.saved_step = step
 
     def measured(self, step: int, values: dict[str, float]) -> None:
         """`values` of an evaluation of the checkpoint of `step`, which was saved without."""
-        metrics = self._metrics(values)
-        if metrics:
-            self._write_metrics(step, metrics)
-        self._note_best(step, metrics, values)
+        self._rank(step, values)
+        self._write_best()
 
-    def _write_metrics(self, step: int, metrics: dict[str, float]) -> None:
-        # As the manager writes and reads them.
-        handler = ocp.JsonCheckpointHandler(filename="metrics")
-        with ocp.Checkpointer(handler, temporary_path_class=HashedPath) as writer:
-            writer.save(
-                self.folder / str(step) / "metrics", args=ocp.args.JsonSave(metrics), force=True
-            )
-        # The manager keeps what it read of a folder, and would not see the change.
-        self._manager.reload()
-
-    def _without_damaged_metrics(self) -> list[int]:
-        """Removes the metrics of checkpoints whose files are damaged, which is said; the steps."""
-        steps = []
-        for step in checkpoint_steps(self.folder):
-            item = self.folder / str(step) / "metrics"
-            if problem := damage(item) or _no_table(item / "metrics"):
-                steps.append(step)
-                self._say(f"the metrics of checkpoint {step} are damaged: {problem}; left out")
-        # All have looked before they are gone.
-        barrier("metrics")
-        if is_primary():
-            for step in steps:
-                shutil.rmtree(self.folder / str(step) / "metrics")
-        barrier("metrics-removed")
-        return steps
-
-    def _remember_metrics(self, step: int) -> None:
-        """Gives a checkpoint the metrics by which it is the best, so that it stays."""
-        metrics = {}
-        for name, best in read_best(self.folder.parent).items():
-            if name in self._config.metrics and best["step"] == step:
-                metrics[name] = best["value"]
-        if metrics:
-            self._write_metrics(step, metrics)
-
-    def _metrics(self, values: dict[str, float]) -> dict[str, float]:
-        metrics = {}
-        for name in self._config.metrics:
+    def _rank(self, step: int, values: dict[str, float]) -> None:
+        sign = 1 if self._config.best_mode == "min" else -1
+        for name, ranked in self._ranked.items():
+            if values and name not in values:
+                near = difflib.get_close_matches(name, values, 1, 0.0)
+                self._say(
+                    f"no checkpoint is the best by {name}: nothing measures it; the nearest is"
+                    f" {near[0]}"
+                )
             # No order puts NaN last.
             if math.isfinite(values.get(name, math.nan)):
-                metrics[name] = values[name]
-        return metrics
+                ranked[step] = values[name]
+            # Of equals the last.
+            order = sorted(ranked.items(), key=lambda one: (sign * one[1], -one[0]))
+            ranked.clear()
+            ranked.update(order[: self._config.keep_best])
 
-    def _note_best(self, step: int, metrics: dict[str, float], values: dict[str, float]) -> None:
-        unknown = [name for name in self._config.metrics if name not in values]
-        if values and unknown:
-            near = difflib.get_close_matches(unknown[0], values, 1, 0.0)
-            self._say(
-                f"no checkpoint is the best by {unknown[0]}: nothing measures it; the nearest is"
-                f" {near[0]}"
-            )
-        for name, value in metrics.items():
-            best = self.best.get(name, {}).get("value", value)
-            # Of equals the last, as Orbax keeps it.
-            if self._config.best_mode == "min":
-                is_best = value <= best
-            else:
-                is_best = value >= best
-            if is_best:
-                self.best[name] = {"step": step, "value": value}
-        if metrics and is_primary():
+    def _write_best(self) -> None:
+        if self.best and is_primary():
             write_json(self.folder.with_name(BEST), self.best)
 
     def close(self) -> None:
@@ -321,7 +270,6 @@ class Checkpoints:
             if restored is not None:
                 self._set_aside(unreadable)
                 self.saved_step = step
-                self._know_best(step, steps)
                 return restored
             unreadable.append((step, problem))
         if unreadable:
@@ -378,14 +326,6 @@ class Checkpoints:
         barrier("set-aside")
         self._manager.reload()
 
-    def _know_best(self, step: int, steps: Sequence[int]) -> None:
-        """The best so far of a run that goes on from `step`: later ones are no longer part of
-        it."""
-        for name, best in read_best(self.folder.parent).items():
-            still_there = best["step"] in steps and best["step"] <= step
-            if name in self._config.metrics and still_there:
-                self.best[name] = best
-
     def _read(self, step: int, abstract: TrainState) -> Restored:
         # The identity first: of another run neither positions nor shapes would fit.
         run = self._manager.restore(step, args=ocp.args.Composite(run=ocp.args.JsonRestore())).run
@@ -402,19 +342,9 @@ class Checkpoints:
         )
         # By the names of the fields: they were saved without the parameters.
         state = TrainState(params=items.params, **items.training)
+        for name, ranked in self._ranked.items():
+            ranked.update(map(tuple, run["best"].get(name, ())))
         return Restored(step, state, positions, run["progress"])
-
-
-def _no_table(path: Path) -> str:
-    """What is wrong with a file of JSON; "": nothing, or it is not there. Of one with hashes they
-    tell."""
-    try:
-        read_record(path, {str: NUMBER}, "")
-    except FileNotFoundError:
-        return ""
-    except UserError as error:
-        return str(error).rstrip("; ")
-    return ""
 
 
 def _without_params(state: TrainState) -> dict[str, Any]:

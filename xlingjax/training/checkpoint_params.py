@@ -1,25 +1,99 @@
-"""The parameters of a checkpoint, read for another run or another mesh."""
+"""The files of a checkpoint, each with a hash, and its parameters, read for another run or mesh.
 
+`checkpoints/STEP/ITEM/hashes.json` names each file of the item with its hash, and is written before
+the checkpoint has its name. Hashes of files and not of arrays: a file is the same whatever the mesh
+and the number of processes that read it.
+"""
+
+import asyncio
+import os
 import re
 from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import jax
 import orbax.checkpoint as ocp
+from orbax.checkpoint.path import atomicity
 
 from xlingjax.errors import UserError
 from xlingjax.model.params import flattened
+from xlingjax.runtime.checked_file import Damaged, file_hash, read_index, write_index
 from xlingjax.runtime.files import is_of_system
 from xlingjax.runtime.machine import first_line
 from xlingjax.runtime.quiet import forget_abandoned_reads
 from xlingjax.runtime.records import ANY, misfit
-from xlingjax.training.checkpoint_hashes import damage
 from xlingjax.training.checkpoint_paths import find_checkpoint
 from xlingjax.training.run_record import languages_of, vocabulary_of
 
+HASHES = "hashes.json"
+_LATE = ("_CHECKPOINT_METADATA", "commit_success.txt")
+"""Orbax writes them once more, with the time, when a checkpoint gets its name."""
+_THREADS = 4
+"""That read at a time: neither reading nor hashing holds Python's lock."""
 _RECORD = {"identity": {"data?": {str: {str: ANY}}}}
 """The item "run" of a checkpoint, as far as it is read here."""
+
+
+class HashedPath(atomicity.AtomicRenameTemporaryPath):
+    """Where Orbax writes a folder until it is whole. Its hashes are there before it gets its
+    name."""
+
+    async def finalize(self) -> None:
+        await asyncio.to_thread(write_hashes, Path(self.get()))
+        await super().finalize()
+
+
+def write_hashes(folder: Path) -> None:
+    """Writes those of the files of an item's folder; of the folder of a step nothing, as its items
+    have theirs. Raises OSError."""
+    if any(folder.glob(f"*/{HASHES}")):
+        return
+    names = _files(folder)
+    with ThreadPoolExecutor(_THREADS) as threads:
+        hashes = threads.map(lambda name: file_hash(folder / name), names)
+    write_index(folder / HASHES, dict(zip(names, hashes, strict=True)))
+
+
+def damage(item: Path, process: int = 0, processes: int = 1) -> str:
+    """What is wrong with the files of a checkpoint's item; "": nothing. Of several processes each
+    looks at its share of the files. Raises OSError where the system does not let it look."""
+    try:
+        hashes = read_index(item / HASHES)
+    except FileNotFoundError:
+        return f"{item / HASHES} is missing"
+    except Damaged as fault:
+        return str(fault)
+    names = _files(item)
+    for name in sorted(hashes.keys() ^ set(names)):
+        if name in hashes:
+            return f"{item / name} is missing"
+        return f"{item / name} has no hash in {HASHES}"
+    share = names[process::processes]
+    with ThreadPoolExecutor(_THREADS) as threads:
+        found = threads.map(lambda name: file_hash(item / name), share)
+        for name, value in zip(share, found, strict=True):
+            if value != hashes[name]:
+                return f"{item / name} has other bytes than were written"
+    return ""
+
+
+def _files(folder: Path) -> list[str]:
+    """Names below the folder. Raises OSError where a folder cannot be read."""
+
+    def refuse(error: OSError) -> None:
+        raise error
+
+    names = []
+    for parent, _, files in os.walk(folder, onerror=refuse):
+        for name in files:
+            if name not in (HASHES, *_LATE):
+                names.append((Path(parent) / name).relative_to(folder).as_posix())
+    return sorted(names)
+
+
+# ---- parameters ----------------------------------------------------------------------------------
 
 
 def load_params(

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from xlingjax.runtime.checked_file import hash_of
 from xlingjax.runtime.files import parsed_json, write_json
-from xlingjax.runtime.hashes import hash_of
 
 RESULT_FILE = "result.json"
 FILES = (
@@ -33,7 +33,7 @@ def sealed(result: Mapping[str, Any], workdir: Path) -> dict[str, Any]:
         path = workdir / name
         if path.is_file():
             content = path.read_bytes()
-            hashes[name] = [len(content), hash_of([content])]
+            hashes[name] = [len(content), hash_of(content)]
     # As it will be read.
     value = parsed_json(json.dumps({**result, _HASHES: hashes}, default=str))
     return value | {_HASH: _hash_of(value)}
@@ -69,13 +69,13 @@ def _differs(path: Path, size: int, value: str) -> bool:
     try:
         with open(path, "rb") as file:
             # What was added since is lines of `evaluate`.
-            return hash_of([file.read(size)]) != value
+            return hash_of(file.read(size)) != value
     except OSError:
         return True
 
 
 def _hash_of(value: Any) -> str:
-    return hash_of([json.dumps(value, sort_keys=True).encode()])
+    return hash_of(json.dumps(value, sort_keys=True).encode())
 
 
 # Once a process: a record is read several times.

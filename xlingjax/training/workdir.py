@@ -13,9 +13,9 @@ from xlingjax.data.vocabulary.sentencepiece import VOCABULARY_FILES
 from xlingjax.errors import UserError
 from xlingjax.model.config import ModelConfig
 from xlingjax.model.parameter_count import count_parameters
-from xlingjax.runtime.claim import IN_USE, alone_at
+from xlingjax.runtime.lock import IN_USE, alone_at
 from xlingjax.runtime.records import read_text
-from xlingjax.training.checkpoint_hashes import HashedPath
+from xlingjax.training.checkpoint_params import HashedPath
 from xlingjax.training.run_record import read_run_record, run_and_checkpoint
 
 _REMEDY = "put it back from a copy, or remove it"

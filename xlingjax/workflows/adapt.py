@@ -17,8 +17,8 @@ from xlingjax.config.recipe import bindings, read_recipe
 from xlingjax.convert.export_model import export_model, require_exportable
 from xlingjax.errors import UserError
 from xlingjax.report.run import read_run
-from xlingjax.runtime.claim import alone_in
 from xlingjax.runtime.files import write_json
+from xlingjax.runtime.lock import alone_in
 from xlingjax.runtime.machine import RuntimeConfig
 from xlingjax.runtime.records import ANY, read_record
 from xlingjax.training.run_record import run_and_checkpoint

@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from xlingjax.errors import UserError
-from xlingjax.runtime.claim import alone_in
 from xlingjax.runtime.files import write_text
+from xlingjax.runtime.lock import alone_in
 from xlingjax.runtime.records import read_text
 from xlingjax.training.run_record import differences, read_result, read_run_record
 from xlingjax.workflows.bakeoff_figures import summary

@@ -23,7 +23,7 @@ from xlingjax.data.clean.settings import CleanSettings
 from xlingjax.data.clean.work import DROPS, Work, read_array, read_record, write_record
 from xlingjax.data.text_files import content_hash
 from xlingjax.errors import UserError
-from xlingjax.runtime.claim import IN_USE
+from xlingjax.runtime.lock import IN_USE
 from xlingjax.workflows.clean_report import COLUMNS, table
 
 REPORT = "report.json"

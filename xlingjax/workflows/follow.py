@@ -8,7 +8,7 @@ from pathlib import Path
 from xlingjax.errors import Stopped, UserError
 from xlingjax.inference.run import TrainedRun, open_run
 from xlingjax.model.partition import mesh_of_all
-from xlingjax.runtime.claim import IN_USE
+from xlingjax.runtime.lock import IN_USE
 from xlingjax.training.checkpoint_paths import checkpoint_steps
 from xlingjax.training.run_record import read_result, run_and_checkpoint
 from xlingjax.workflows.measure import Recipe, measure_checkpoint
@@ -104,8 +104,7 @@ def _contents(folder: Path) -> set[tuple[str, int, int]]:
     checkpoints."""
     contents = set()
     for path in (*folder.glob("*"), *folder.glob("checkpoints/*")):
-        # Touched by a process that lives, whether its run does anything or not.
-        if path.name.startswith((IN_USE, ".now.")):
+        if path.name == IN_USE:
             continue
         try:
             status = path.stat()

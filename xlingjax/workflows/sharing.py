@@ -9,11 +9,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from xlingjax.errors import UserError
-from xlingjax.runtime.claim import Claim, claim
+from xlingjax.runtime.lock import Lock, holder, take
 from xlingjax.runtime.machine import all_agree, barrier, is_primary, primary_says
 from xlingjax.workflows.many import Job
 
-CLAIM = "claim.json"
+LOCK = "job.lock"
 """In the folder of a job: who is at it."""
 AT_WORK = 3
 """The exit status of a command that has left jobs to others, who are at them."""
@@ -40,17 +40,17 @@ def share_all(
         busy = []
         for job in left:
             try:
-                claimed = _claimed(job, say, told)
+                lock = _locked(job, say, told)
             except UserError:
                 # Its folder cannot be written, and need not be where all is done.
                 if not job.is_finished():
                     raise
                 say(f"{job.name}: finished before")
                 continue
-            if claimed is None:
+            if lock is None:
                 busy.append(job)
                 continue
-            with claimed:
+            with lock:
                 status = _run(job, say)
             if status:
                 return status
@@ -71,9 +71,9 @@ def _run(job: SharedJob, say: Callable[[str], None]) -> int:
 
 
 class _Together:
-    """The claim of the first of several processes that run one job."""
+    """The lock of the first of several processes that run one job."""
 
-    def __init__(self, own: Claim | None):
+    def __init__(self, own: Lock | None):
         self._own = own
 
     def __enter__(self) -> "_Together":
@@ -84,18 +84,16 @@ class _Together:
         if error == (None, None, None):
             barrier("job")
         if self._own is not None:
-            self._own.give_up()
+            self._own.release()
 
 
-def _claimed(job: SharedJob, say: Callable[[str], None], told: set[str]) -> _Together | None:
+def _locked(job: SharedJob, say: Callable[[str], None], told: set[str]) -> _Together | None:
     """None: others are at it, which is said once. told: the jobs of which it was said."""
     own = None
     if is_primary():
-        found = claim(job.folder / CLAIM)
-        if isinstance(found, Claim):
-            own = found
-        elif job.name not in told:
-            say(f"{job.name}: left to {found}")
+        own = take(job.folder / LOCK)
+        if own is None and job.name not in told:
+            say(f"{job.name}: left to {holder(job.folder / LOCK)}")
             told.add(job.name)
     # One decides for all processes of a run.
     if not all_agree(own is not None or not is_primary()):

@@ -3,9 +3,9 @@ come first, a sweep's cells are shared among all, any other job is one command's
 
 from collections.abc import Callable, Sequence
 
-from xlingjax.runtime.claim import Claim, claim, holder_of
+from xlingjax.runtime.lock import holder, is_held, take
 from xlingjax.workflows.many import Stop, run_job
-from xlingjax.workflows.sharing import AT_WORK, CLAIM
+from xlingjax.workflows.sharing import AT_WORK, LOCK
 from xlingjax.workflows.table_jobs import SWEEP, TableJob, command_of
 
 LOOK = 5.0
@@ -51,18 +51,17 @@ def _is_done(
         command.passed = (AT_WORK,)
         told.add(job.name)
         return run_job(command, say, stop) == 0
-    claimed = claim(job.folder / CLAIM)
-    if not isinstance(claimed, Claim):
+    lock = take(job.folder / LOCK)
+    if lock is None:
         if job.name not in told:
-            say(f"{job.name}: left to {claimed}")
+            say(f"{job.name}: left to {holder(job.folder / LOCK)}")
         told.add(job.name)
         return False
-    with claimed:
+    with lock:
         run_job(command_of(job, arguments, stop, say), say, stop)
     return True
 
 
 def _held(sweep: TableJob) -> bool:
     """Whether another command is at a cell."""
-    claims = sweep.folder.glob(f"cells/**/{CLAIM}")
-    return any(holder_of(path) is not None for path in claims)
+    return any(map(is_held, sweep.folder.glob(f"cells/**/{LOCK}")))

@@ -14,7 +14,7 @@ from xlingjax.data.compressed import ENDINGS, pieces_of, write_as_named
 from xlingjax.data.text_files import content_hash
 from xlingjax.errors import UserError
 from xlingjax.inference.generate import Generated
-from xlingjax.runtime.claim import alone_at
+from xlingjax.runtime.lock import alone_at
 from xlingjax.runtime.records import ANY, read_record
 from xlingjax.training.checkpoint_paths import find_checkpoint
 from xlingjax.workflows.translate_input import texts

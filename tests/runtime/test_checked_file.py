@@ -1,11 +1,23 @@
-"""Arrays and indices of the caches: every damage is told, and nothing is allocated for it."""
+"""Arrays and JSON with hashes: every damage is noticed, and what the system refuses is none."""
 
+import builtins
+import errno
 import json
+import os
 
 import numpy as np
 import pytest
 
-from xlingjax.data.sealed import Damaged, is_whole, read_array, read_index, write_array, write_index
+from xlingjax.runtime import checked_file
+from xlingjax.runtime.checked_file import (
+    Damaged,
+    file_hash,
+    hash_of,
+    read_array,
+    read_index,
+    write_array,
+    write_index,
+)
 
 ARRAYS = {
     "small": np.arange(7, dtype=np.uint16),
@@ -36,11 +48,9 @@ def test_an_array_comes_back_and_no_bit_of_its_file_may_change(tmp_path, name):
             read_array(path)
     for size in (0, 5, 60, len(content) - 17, len(content) - 1):
         path.write_bytes(content[:size])
-        assert not is_whole(path)
         with pytest.raises(Damaged):
             read_array(path)
     path.write_bytes(content + b"x")
-    assert not is_whole(path)
     path.unlink()
     with pytest.raises(FileNotFoundError):
         read_array(path)
@@ -49,22 +59,34 @@ def test_an_array_comes_back_and_no_bit_of_its_file_may_change(tmp_path, name):
         read_array(path)
 
 
-@pytest.mark.parametrize("shape", ["(10**15,)", "(1000000000000,)", "(-5,)", "(1 << 62, 8)", "7"])
-def test_an_absurd_shape_takes_no_memory(tmp_path, shape):
-    text = f"{{'descr': '<i4', 'fortran_order': False, 'shape': {shape}, }}"
-    head = text.ljust(117).encode() + b"\n"
-    path = tmp_path / "x.npy"
-    path.write_bytes(b"\x93NUMPY\x01\x00" + len(head).to_bytes(2, "little") + head + bytes(48))
-    with pytest.raises(Damaged):
-        read_array(path)
-    assert not is_whole(path)
+def test_a_hash_of_a_file_is_that_of_its_bytes(tmp_path):
+    path = tmp_path / "x"
+    for content in (b"", b"abc", np.random.default_rng(0).bytes(3 << 20)):
+        path.write_bytes(content)
+        assert file_hash(path) == hash_of(content) == hash_of(content[:2], content[2:])
+    # The specification's own value (XXH3, 128 bits, of nothing).
+    assert hash_of() == "99aa06d3014798d86001c324468d497f"
 
 
-def test_an_array_of_objects_is_none(tmp_path):
-    path = tmp_path / "x.npy"
-    np.save(path, np.array([{}, []], object), allow_pickle=True)
-    with pytest.raises(Damaged):
-        read_array(path)
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.EIO, errno.ESTALE, errno.EACCES])
+def test_what_the_system_refuses_is_no_damage(tmp_path, monkeypatch, number):
+    write_array(tmp_path / "small", ARRAYS["small"])
+    write_array(tmp_path / "mapped", ARRAYS["mapped"])
+    write_index(tmp_path / "index", {"a": 1})
+
+    def refuse(path, *_, **__):
+        raise OSError(number, os.strerror(number), str(path))
+
+    monkeypatch.setattr(checked_file, "_checked", set())
+    for read, name in ((read_array, "small"), (read_array, "mapped"), (read_index, "index")):
+        with monkeypatch.context() as patched:
+            for place, function in ((builtins, "open"), (np, "fromfile"), (np, "memmap")):
+                patched.setattr(place, function, refuse)
+            patched.setattr("pathlib.Path.read_bytes", refuse)
+            with pytest.raises(OSError) as refused:
+                read(tmp_path / name)
+            assert refused.value.errno == number
+        read(tmp_path / name)
 
 
 def test_an_index_comes_back_or_is_damaged(tmp_path):
