@@ -237,8 +237,8 @@ def own_preprocessors(folder, vocabulary):
 
 
 def many_files(folder, vocabulary):
-    from xlingjax.data.blocks import text_blocks
     from xlingjax.data.sources import find_text
+    from xlingjax.data.store.blocks import text_blocks
 
     for i in range(1300):
         (folder / f"many/de/{i}.txt").parent.mkdir(parents=True, exist_ok=True)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from xlingjax.data.preprocessor import Preprocessor
+from xlingjax.data.rows.preprocessor import Preprocessor
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
 

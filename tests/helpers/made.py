@@ -3,9 +3,9 @@
 import numpy as np
 
 from xlingjax.data.batches.source import as_declared
-from xlingjax.data.draws import Draws
-from xlingjax.data.row_reader import RowReader
-from xlingjax.data.tokens import Records, Tokens
+from xlingjax.data.rows.draws import Draws
+from xlingjax.data.rows.reader import RowReader
+from xlingjax.data.store.tokens import Records, Tokens
 
 
 class Xlm:

@@ -1,6 +1,6 @@
 """All tokens of a text in memory, as tests look at them."""
 
-from xlingjax.data.blocks import pair_blocks, text_blocks
+from xlingjax.data.store.blocks import pair_blocks, text_blocks
 
 
 def text_records(*args, **options):

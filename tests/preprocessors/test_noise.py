@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from tests.helpers.made import Xlmr
-from xlingjax.data import draws as random
-from xlingjax.data.draws import Draws
+from xlingjax.data.rows import draws as random
+from xlingjax.data.rows.draws import Draws
 from xlingjax.errors import UserError
 from xlingjax.preprocessors.noise import Noise, Noiser, Text, cumulative_poisson
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from tests.helpers import made
-from xlingjax.data.draws import Draws
+from xlingjax.data.rows.draws import Draws
 from xlingjax.preprocessors.ernie_m import BtmlmFeatures, CamlmFeatures
 from xlingjax.preprocessors.mbart import MaskedTranslationFeatures, MaskedWordsFeatures
 from xlingjax.preprocessors.t5 import SpanCorruptionFeatures

@@ -6,9 +6,9 @@ import pytest
 
 from tests.helpers import made
 from tests.helpers.made import Xlmr
-from xlingjax.data.draws import STARTS, Draws
-from xlingjax.data.row_reader import RowReader
-from xlingjax.data.tokens import Records, Tokens
+from xlingjax.data.rows.draws import STARTS, Draws
+from xlingjax.data.rows.reader import RowReader
+from xlingjax.data.store.tokens import Records, Tokens
 from xlingjax.errors import UserError
 from xlingjax.preprocessors.xglue import XfnpFeatures
 

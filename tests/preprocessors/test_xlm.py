@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tests.helpers.made import Xlm, Xlmr
-from xlingjax.data.draws import Draws
+from xlingjax.data.rows.draws import Draws
 from xlingjax.errors import UserError
 from xlingjax.preprocessors.xlm import ClmFeatures, Masking, MlmFeatures, TlmFeatures, masker
 

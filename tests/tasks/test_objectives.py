@@ -8,7 +8,7 @@ import seqio
 import tensorflow as tf
 
 from tests.helpers.files import write
-from xlingjax.data.draws import Draws
+from xlingjax.data.rows.draws import Draws
 from xlingjax.data.seqio.mixture import mixture_source
 from xlingjax.data.seqio.rows import RowConverter, _one_seed
 from xlingjax.data.seqio.vocabulary import SeqioVocabulary

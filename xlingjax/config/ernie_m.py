@@ -106,7 +106,7 @@ def _translations(
 ) -> Iterator[tuple[tuple[str, ...], int]]:
     """(the languages, the number of pairs) of each parallel text."""
     from xlingjax.data.sources import find_pairs
-    from xlingjax.data.tokenise import tokenise
+    from xlingjax.data.store.tokenise import tokenise
 
     if pairs is not None and pairs.mixture:
         for of_task in pairs.texts():

@@ -8,9 +8,9 @@ from xlingjax.config.corpus import Corpus, import_tasks
 from xlingjax.config.evaluators import Files
 from xlingjax.data.batches.loader import Batches, BatchSource
 from xlingjax.data.batches.text import BatchSettings, file_batches
-from xlingjax.data.blocks import BlockText
-from xlingjax.data.preprocessor import Preprocessor
+from xlingjax.data.rows.preprocessor import Preprocessor
 from xlingjax.data.sampling import Sampling, format_table
+from xlingjax.data.store.blocks import BlockText
 from xlingjax.errors import UserError
 from xlingjax.runtime.machine import is_primary
 from xlingjax.runtime.quiet import quiet_stderr

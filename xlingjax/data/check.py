@@ -17,10 +17,10 @@ from xlingjax.data.overlap import HeldOut, Overlap, normalised
 from xlingjax.data.sampling import Sampling, sampling_table
 from xlingjax.data.scripts import letters_in, main_script, script_of_language
 from xlingjax.data.sources import find_pairs, find_text
+from xlingjax.data.store.tokenise import tokenise
+from xlingjax.data.store.tokens import id_dtype
 from xlingjax.data.text_files import read_raw_lines, wide_encoding
 from xlingjax.data.texts import Pair, Text
-from xlingjax.data.tokenise import tokenise
-from xlingjax.data.tokens import id_dtype
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
 

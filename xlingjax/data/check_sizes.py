@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from xlingjax.data.blocks import pair_blocks, text_blocks
-from xlingjax.data.left_out import LeftOut
-from xlingjax.data.row_plans import side_bases
-from xlingjax.data.rows import Rows, pair_rows, stream_rows
+from xlingjax.data.rows.left_out import LeftOut
+from xlingjax.data.rows.plan import Rows, pair_rows, stream_rows
+from xlingjax.data.rows.planned import side_bases
+from xlingjax.data.store.blocks import pair_blocks, text_blocks
 from xlingjax.data.texts import Pair, Text
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 

@@ -10,7 +10,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from xlingjax.data.cache_folder import cache_root
+from xlingjax.data.store.entries import cache_root
 from xlingjax.errors import UserError
 from xlingjax.runtime.machine import first_line
 

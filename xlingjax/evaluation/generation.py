@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from xlingjax.data.overlap import HeldOut
+from xlingjax.data.store.tokens import name_of
 from xlingjax.data.texts import Pair
-from xlingjax.data.tokens import name_of
 from xlingjax.errors import UserError
 from xlingjax.evaluation.metrics.text import score, wrong_language_rate
 from xlingjax.inference.generate import Generator

@@ -22,9 +22,9 @@ import numpy as np
 
 from xlingjax.data.batches.text import BatchSettings, file_batches
 from xlingjax.data.sources import NEGATIVE, find_pairs
+from xlingjax.data.store.tokenise import CHUNK_LINES
+from xlingjax.data.store.tokens import end_sentences
 from xlingjax.data.texts import Pair
-from xlingjax.data.tokenise import CHUNK_LINES
-from xlingjax.data.tokens import end_sentences
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import Stopped, UserError
 from xlingjax.inference.forward import compiled

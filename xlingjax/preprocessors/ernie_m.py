@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from xlingjax.data.draws import LANGUAGE, PLACES, Draws, gumbel
 from xlingjax.data.features import SLOT_FIELDS, TOKEN_FIELDS, special_row
-from xlingjax.data.preprocessor import Batch, BatchMap, Preprocessor
-from xlingjax.data.rows import Rows, pair_rows, stream_rows
-from xlingjax.data.tokens import Records
+from xlingjax.data.rows.draws import LANGUAGE, PLACES, Draws, gumbel
+from xlingjax.data.rows.plan import Rows, pair_rows, stream_rows
+from xlingjax.data.rows.preprocessor import Batch, BatchMap, Preprocessor
+from xlingjax.data.store.tokens import Records
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
 from xlingjax.preprocessors.xlm import Masking, highest, masker, slots_of_a_side

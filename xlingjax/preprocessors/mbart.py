@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from xlingjax.data.draws import Draws
 from xlingjax.data.features import DECODER_FIELDS, TOKEN_FIELDS
-from xlingjax.data.preprocessor import Batch, BatchMap, Preprocessor
-from xlingjax.data.rows import Rows
-from xlingjax.data.targets import block_rows, decoder_fields, following
-from xlingjax.data.tokens import Records
+from xlingjax.data.rows.draws import Draws
+from xlingjax.data.rows.plan import Rows
+from xlingjax.data.rows.preprocessor import Batch, BatchMap, Preprocessor
+from xlingjax.data.rows.targets import block_rows, decoder_fields, following
+from xlingjax.data.store.tokens import Records
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
 from xlingjax.preprocessors.translation import TranslationFeatures, start_ids

@@ -17,8 +17,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from xlingjax.data.draws import BLANK, DROP, GAPS, SHUFFLE, SPANS, STARTS, Draws
-from xlingjax.data.targets import columns_where, following, preceding
+from xlingjax.data.rows.draws import BLANK, DROP, GAPS, SHUFFLE, SPANS, STARTS, Draws
+from xlingjax.data.rows.targets import columns_where, following, preceding
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.data.vocabulary.word_pieces import UNSPACED, base_language
 from xlingjax.errors import UserError

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from xlingjax.data.draws import Draws
 from xlingjax.data.features import TOKEN_FIELDS
-from xlingjax.data.preprocessor import Batch, BatchMap, Preprocessor
-from xlingjax.data.rows import Rows, pair_rows
-from xlingjax.data.tokens import Records
+from xlingjax.data.rows.draws import Draws
+from xlingjax.data.rows.plan import Rows, pair_rows
+from xlingjax.data.rows.preprocessor import Batch, BatchMap, Preprocessor
+from xlingjax.data.store.tokens import Records
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 
 

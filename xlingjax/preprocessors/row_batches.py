@@ -12,11 +12,11 @@ import numpy as np
 
 from xlingjax.data.batches.loader import BatchSource
 from xlingjax.data.batches.source import NumberedSource, Repeated
-from xlingjax.data.cache_folder import cache_root
 from xlingjax.data.features import FIELDS
 from xlingjax.data.row_lengths import padded_length
 from xlingjax.data.row_store import StoredPart, storing
-from xlingjax.data.sealed import Damaged, read_index, write_index
+from xlingjax.data.store.entries import cache_root
+from xlingjax.runtime.checked_file import Damaged, read_index, write_index
 
 _ENDLESS = 2**62  # batches
 WINDOW = 50

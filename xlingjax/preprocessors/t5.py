@@ -9,11 +9,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from xlingjax.data.draws import SPANS, Draws
 from xlingjax.data.features import DECODER_FIELDS, TOKEN_FIELDS
-from xlingjax.data.preprocessor import Batch, BatchMap, Preprocessor
-from xlingjax.data.rows import Rows, stream_rows
-from xlingjax.data.tokens import Records
+from xlingjax.data.rows.draws import SPANS, Draws
+from xlingjax.data.rows.plan import Rows, stream_rows
+from xlingjax.data.rows.preprocessor import Batch, BatchMap, Preprocessor
+from xlingjax.data.store.tokens import Records
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
 from xlingjax.preprocessors.translation import start_ids

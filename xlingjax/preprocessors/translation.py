@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from xlingjax.data.draws import LANGUAGE, Draws
 from xlingjax.data.features import DECODER_FIELDS, TOKEN_FIELDS, special_row
-from xlingjax.data.preprocessor import Batch, BatchMap, Preprocessor
-from xlingjax.data.rows import Rows
-from xlingjax.data.targets import (
+from xlingjax.data.rows.draws import LANGUAGE, Draws
+from xlingjax.data.rows.plan import Rows
+from xlingjax.data.rows.preprocessor import Batch, BatchMap, Preprocessor
+from xlingjax.data.rows.targets import (
     block_rows,
     decoder_fields,
     following,
@@ -20,7 +20,7 @@ from xlingjax.data.targets import (
     side,
     translation_rows,
 )
-from xlingjax.data.tokens import Records
+from xlingjax.data.store.tokens import Records
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
 from xlingjax.preprocessors.noise import Examples, Noise, Noiser, Text

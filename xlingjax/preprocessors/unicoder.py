@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from xlingjax.data.documents import switched_rows
-from xlingjax.data.draws import Draws
 from xlingjax.data.features import SLOT_FIELDS, TOKEN_FIELDS
-from xlingjax.data.paraphrases import mined_rows, paraphrase_rows
-from xlingjax.data.preprocessor import Batch, BatchMap, Preprocessor
-from xlingjax.data.rows import Rows, pair_rows
-from xlingjax.data.tokens import Records
+from xlingjax.data.rows.documents import switched_rows
+from xlingjax.data.rows.draws import Draws
+from xlingjax.data.rows.paraphrases import mined_rows, paraphrase_rows
+from xlingjax.data.rows.plan import Rows, pair_rows
+from xlingjax.data.rows.preprocessor import Batch, BatchMap, Preprocessor
+from xlingjax.data.store.tokens import Records
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
 from xlingjax.preprocessors.xlm import Masking, is_special, masker

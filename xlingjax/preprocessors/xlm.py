@@ -13,12 +13,12 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from xlingjax.data.draws import REPLACE, SELECT, TOKENS, Draws, gumbel
 from xlingjax.data.features import SLOT_FIELDS, TOKEN_FIELDS
-from xlingjax.data.preprocessor import Batch, BatchMap, Preprocessor
-from xlingjax.data.rows import Rows, pair_rows, stream_rows
-from xlingjax.data.targets import preceding
-from xlingjax.data.tokens import Records
+from xlingjax.data.rows.draws import REPLACE, SELECT, TOKENS, Draws, gumbel
+from xlingjax.data.rows.plan import Rows, pair_rows, stream_rows
+from xlingjax.data.rows.preprocessor import Batch, BatchMap, Preprocessor
+from xlingjax.data.rows.targets import preceding
+from xlingjax.data.store.tokens import Records
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
 

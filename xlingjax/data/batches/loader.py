@@ -13,9 +13,9 @@ from xlingjax.data.features import FIELDS
 from xlingjax.errors import UserError
 
 if TYPE_CHECKING:
-    from xlingjax.data.blocks import BlockText
-    from xlingjax.data.left_out import LeftOut
-    from xlingjax.data.preprocessor import Preprocessor
+    from xlingjax.data.rows.left_out import LeftOut
+    from xlingjax.data.rows.preprocessor import Preprocessor
+    from xlingjax.data.store.blocks import BlockText
 
 
 # A protocol, so that a user's source need not inherit from anything here.

@@ -17,13 +17,13 @@ import numpy as np
 from xlingjax.data.batches.loader import BatchSource
 from xlingjax.data.batches.order import BatchOrder, FiniteOrder, Mix, RowOrder
 from xlingjax.data.batches.source import Arrays, NumberedSource, Steps, as_declared
-from xlingjax.data.blocks import BlockText, pair_blocks, text_blocks
-from xlingjax.data.draws import Draws, seed_of
-from xlingjax.data.preprocessor import BatchMap, Preprocessor
-from xlingjax.data.row_plans import RowPlan, TextRows, options, require_rows
-from xlingjax.data.row_reader import RowReader
+from xlingjax.data.rows.draws import Draws, seed_of
+from xlingjax.data.rows.planned import RowPlan, TextRows, options, require_rows
+from xlingjax.data.rows.preprocessor import BatchMap, Preprocessor
+from xlingjax.data.rows.reader import RowReader
 from xlingjax.data.sampling import Sampling, sampling_table
 from xlingjax.data.sources import find_negatives, find_pairs, find_text
+from xlingjax.data.store.blocks import BlockText, pair_blocks, text_blocks
 from xlingjax.data.texts import Pair, Text
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError

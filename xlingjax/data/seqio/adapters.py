@@ -10,8 +10,8 @@ from pathlib import Path
 import seqio
 import tensorflow as tf
 
-from xlingjax.data.blocks import BlockText, pair_blocks, text_blocks
 from xlingjax.data.holdout import held_out_of
+from xlingjax.data.store.blocks import BlockText, pair_blocks, text_blocks
 from xlingjax.data.texts import Pair, Text
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError

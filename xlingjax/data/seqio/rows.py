@@ -17,13 +17,13 @@ import seqio
 import tensorflow as tf
 
 from xlingjax.data.batches.source import as_declared
-from xlingjax.data.draws import Draws
 from xlingjax.data.features import FIELDS
-from xlingjax.data.preprocessor import Preprocessor
-from xlingjax.data.row_reader import RowReader
-from xlingjax.data.rows import join
+from xlingjax.data.rows.draws import Draws
+from xlingjax.data.rows.plan import join
+from xlingjax.data.rows.preprocessor import Preprocessor
+from xlingjax.data.rows.reader import RowReader
 from xlingjax.data.seqio.task_text import lines_of, open_task
-from xlingjax.data.tokens import Records, Tokens, joined
+from xlingjax.data.store.tokens import Records, Tokens, joined
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
 

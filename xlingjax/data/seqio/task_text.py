@@ -4,30 +4,27 @@ from __future__ import annotations
 
 import functools
 import re
-import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import seqio
 import tensorflow as tf
 
-from xlingjax.data.blocks import BlockText, blocks_of_files
 from xlingjax.data.file_names import is_language_code
 from xlingjax.data.fingerprint import fingerprint
 from xlingjax.data.seqio.adapters import LanguageFeature, TextFiles
 from xlingjax.data.seqio.vocabulary import SeqioVocabulary
-from xlingjax.data.token_cache import (
-    ShardWriter,
+from xlingjax.data.store.blocks import BlockText, blocks_of_files
+from xlingjax.data.store.entries import Entry, Writer, get, name_of
+from xlingjax.data.store.tokenise import (
+    FORMAT,
+    SHARD_LINES,
     TokenFile,
-    cache_folder,
-    complete,
-    find,
-    named_by_content,
-    stem_of,
+    of_shards,
+    shard_of_arrays,
 )
-from xlingjax.data.tokens import end_sentences
+from xlingjax.data.store.tokens import Tokens, end_sentences, joined
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
 from xlingjax.runtime.machine import first_line
@@ -69,37 +66,54 @@ def task_text(
         names = text_features(task, data().element_spec)
         codes = task_languages(task, names, languages)
 
+    def read() -> list[dict[str, Any]]:
+        return _shards(lines_of(task, data(), vocabulary), vocabulary)
+
+    def make(writer: Writer) -> None:
+        writer.facts = {"sides": read()}
+
     key = _key(task, split, use_cached)
     if key is None:
-        made = _written(
-            task,
-            data(),
-            vocabulary,
-            # A name of this start alone.
-            [cache_folder() / f"{uuid.uuid4().hex}" for _ in names],
-        )
-        tokens = [named_by_content(file, vocabulary) for file in made]
-        return blocks_of_files(codes, tokens, vocabulary, f"task {task.name}")
-    stems = [stem_of(f"{key}:{name}", vocabulary) for name in names]
-    found = [find(stem) for stem in stems]
-    files = [file for file in found if file]
-    if len(files) < len(stems):
-        files = _written(task, data(), vocabulary, stems)
+        sides = read()
+    else:
+        name = name_of(FORMAT, SHARD_LINES, key, names, vocabulary.sha256)
+        sides = get("texts", name, make).facts["sides"]
+    files = [TokenFile.of(facts, read) for facts in sides]
     return blocks_of_files(codes, files, vocabulary, f"task {task.name}")
 
 
-def _written(
-    task: seqio.Task, data: tf.data.Dataset, vocabulary: Vocabulary, stems: Sequence[Path]
-) -> list[TokenFile]:
-    """The tokens of all sides of a task, out of one pass, in the cache."""
-    writers = [ShardWriter(stem, vocabulary) for stem in stems]
-    for sides in lines_of(task, data, vocabulary):
-        for writer, (ids, lengths) in zip(writers, sides, strict=True):
-            writer.add(ids, lengths)
-    files = []
-    for stem, writer in zip(stems, writers, strict=True):
-        files.append(complete(stem, writer.close(), f"task {task.name}"))
-    return files
+def _shards(
+    chunks: Iterator[list[tuple[np.ndarray, np.ndarray]]], vocabulary: Vocabulary
+) -> list[dict[str, Any]]:
+    """The shards of each side, in the store (see `of_shards`), of chunks of lines: (ids, lengths)
+    of each side."""
+    shards: list[list[Entry]] = []
+    waiting: list[Tokens] = []
+
+    def take(lines: int) -> None:
+        """One shard of each side, of the first of the lines that wait."""
+        for number, side in enumerate(waiting):
+            tokens = int(side.lengths[:lines].sum(dtype=np.int64))
+            shard = shard_of_arrays(side.ids[:tokens], side.lengths[:lines], vocabulary)
+            shards[number].append(shard)
+            waiting[number] = Tokens(side.ids[tokens:], side.lengths[lines:])
+
+    parts: list[list[tuple[np.ndarray, np.ndarray]]] = []
+    lines = 0
+    for sides in chunks:
+        parts.append(sides)
+        lines += sides[0][1].size
+        shards = shards or [[] for _ in sides]
+        if lines >= SHARD_LINES:
+            waiting = [joined(side, vocabulary) for side in zip(*parts, strict=True)]
+            while waiting[0].lengths.size >= SHARD_LINES:
+                take(SHARD_LINES)
+            parts = [[(side.ids, side.lengths) for side in waiting]]
+            lines = waiting[0].lengths.size
+    if parts and (lines or not shards[0]):
+        waiting = [joined(side, vocabulary) for side in zip(*parts, strict=True)]
+        take(lines)
+    return [of_shards(of_side) for of_side in shards]
 
 
 def require_cache(task: seqio.Task, use_cached: bool) -> None:

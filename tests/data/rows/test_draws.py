@@ -1,7 +1,7 @@
 import numpy as np
 from scipy import stats
 
-from xlingjax.data.draws import REPLACE, SELECT, Draws, gumbel, seed_of
+from xlingjax.data.rows.draws import REPLACE, SELECT, Draws, gumbel, seed_of
 
 
 def test_a_share_of_the_rows_sees_the_draws_of_the_whole():

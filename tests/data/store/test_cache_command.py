@@ -6,8 +6,9 @@ import pytest
 
 from tests.helpers.files import write
 from xlingjax.cli.main import run
-from xlingjax.data import tokenise
-from xlingjax.data.token_cache import SHARD_LINES, cache_folder
+from xlingjax.data.store import tokenise
+from xlingjax.data.store.entries import cache_root
+from xlingjax.data.store.tokenise import SHARD_LINES
 from xlingjax.errors import UserError
 
 pytestmark = pytest.mark.usefixtures("own_cache")
@@ -28,14 +29,17 @@ def command(files, vocabulary_folder, *more):
 
 
 def shards():
-    return {path.name: path.read_bytes() for path in cache_folder().iterdir()}
+    return {
+        f"{path.parent.name}/{path.name}": path.read_bytes()
+        for path in (cache_root() / "tokens").rglob("*.*")
+    }
 
 
 def test_processes_and_what_is_said(files, vocabulary_folder, capsys, monkeypatch):
     assert command(files, vocabulary_folder, "--processes", "1") == 0
     assert "3 files: " in capsys.readouterr().out
     one = shards()
-    assert sum(name.endswith(".ids.npy") for name in one) == 4
+    assert sum(name.endswith("/ids.npy") for name in one) == 4
     # What is there is not made again.
     monkeypatch.setattr(tokenise, "do", lambda *_: pytest.fail("tokenised again"))
     command(files, vocabulary_folder)
@@ -48,7 +52,7 @@ def test_beams_workers_write_the_bytes_of_one_process(files, vocabulary_folder):
     pytest.importorskip("apache_beam")
     command(files, vocabulary_folder, "--processes", "1")
     one = shards()
-    shutil.rmtree(cache_folder())
+    shutil.rmtree(cache_root())
     command(files, vocabulary_folder, "--runner", "Direct", "--workers", "2")
     assert shards() == one
     # A file at fault is named, though a worker met it.

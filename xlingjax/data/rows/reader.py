@@ -8,11 +8,11 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from xlingjax.data.draws import PARTNERS, Draws
 from xlingjax.data.features import TOKEN_FIELDS
-from xlingjax.data.paraphrases import TRIES, redrawn
-from xlingjax.data.row_plans import BlockRows, TextRows, compact
-from xlingjax.data.rows import Rows
+from xlingjax.data.rows.draws import PARTNERS, Draws
+from xlingjax.data.rows.paraphrases import TRIES, redrawn
+from xlingjax.data.rows.plan import Rows
+from xlingjax.data.rows.planned import BlockRows, TextRows, compact
 
 
 class RowReader:

@@ -15,34 +15,23 @@ import inspect
 import json
 import sys
 import threading
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
 import numpy as np
 
-from xlingjax.data.blocks import BlockText
-from xlingjax.data.cache_folder import cache_root
-from xlingjax.data.left_out import LeftOut
-from xlingjax.data.paraphrases import Translations
-from xlingjax.data.preprocessor import Preprocessor
-from xlingjax.data.rows import SLICES, Rows
-from xlingjax.data.sealed import (
-    Damaged,
-    index_at,
-    read_array,
-    remove,
-    say_mended,
-    write_array,
-    write_index,
-)
-from xlingjax.data.token_cache import written
-from xlingjax.data.tokens import Records
+from xlingjax.data.rows.left_out import LeftOut
+from xlingjax.data.rows.paraphrases import Translations
+from xlingjax.data.rows.plan import SLICES, Rows
+from xlingjax.data.rows.preprocessor import Preprocessor
+from xlingjax.data.store.blocks import BlockText
+from xlingjax.data.store.entries import Entry, Writer, cache_root, get, name_of
+from xlingjax.data.store.tokens import Records
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
 
 # Part of every name: another form of plan leaves the old files alone.
-FORMAT = 3
+FORMAT = 4
 FEW_LINES = 4096
 """Text of fewer lines is planned at every start: that is faster than looking for its plan."""
 OPEN_BYTES = 1 << 30
@@ -68,6 +57,11 @@ class BlockRows:
     @property
     def count(self) -> int:
         return self.splits.size - 1
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """Those that it has, by name."""
+        arrays = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        return {name: array for name, array in arrays.items() if array is not None}
 
     @property
     def nbytes(self) -> int:
@@ -98,8 +92,8 @@ class TextRows:
     left_out: LeftOut
     arrays: tuple[str, ...]
     """Of `BlockRows`, those that its blocks have."""
-    folder: Path | None
-    kept: dict[int, BlockRows]
+    blocks: Entry | Sequence[BlockRows]
+    """In the store, or in memory."""
 
     @property
     def count(self) -> int:
@@ -110,28 +104,19 @@ class TextRows:
         return "labels" in self.arrays
 
     def block(self, number: int) -> BlockRows:
-        """The rows of one block: kept since it was opened, from disk, or planned now."""
-        if number in self.kept:
-            return self.kept[number]
-        return OPENED.get((self.folder, number), functools.partial(self._read, number))
+        """The rows of one block."""
+        if not isinstance(self.blocks, Entry):
+            return self.blocks[number]
+        key = (self.blocks.folder, number)
+        return OPENED.get(key, functools.partial(self._read, self.blocks, number))
 
-    def _read(self, number: int) -> BlockRows:
-        found = None
-        if self.folder:
-            found = _read(self.folder, number, self.arrays)
-        # The file was deleted while it was in use, or is damaged.
-        if found is None:
-            found, _ = self.plan.of_block(self.text, number)
-            if self.folder:
-                _write(self.folder, number, found)
-        return found
+    def _read(self, entry: Entry, number: int) -> BlockRows:
+        return BlockRows(**{name: entry.array(f"{number:05}.{name}") for name in self.arrays})
 
     def ids(self, number: int, side: int) -> np.ndarray:
-        """As `Block.ids`."""
-        block = self.text.blocks[number]
-        return OPENED.get(
-            (cache_root(), block.shards[side]), functools.partial(self.text.ids, number, side)
-        )
+        """As `BlockText.ids`."""
+        shard = self.text.blocks[number].shards[side]
+        return OPENED.get((cache_root(), shard), functools.partial(self.text.ids, number, side))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -143,17 +128,33 @@ class RowPlan:
     vocabulary: Vocabulary
 
     def open(self, text: BlockText) -> TextRows:
-        """The rows of a text, planned now or found in the cache."""
+        """The rows of a text, planned now or found in the store."""
         if text.lines < FEW_LINES:
-            return self._made(text, None)
-        folder = cache_root() / "rows" / self._key(text)
-        found = self._found(text, folder)
-        if found:
-            return found
-        return self._made(text, folder)
+            kept: list[BlockRows] = []
+            facts = self._planned(text, lambda number, rows: kept.append(rows))
+            return self._of(text, facts, kept)
 
-    def _key(self, text: BlockText) -> str:
-        identity = [
+        def make(writer: Writer) -> None:
+            def write(number: int, rows: BlockRows) -> None:
+                for name, array in rows.arrays().items():
+                    writer.array(f"{number:05}.{name}", array)
+
+            writer.facts = self._planned(text, write)
+
+        entry = get("rows", self._name(text), make)
+        return self._of(text, entry.facts, entry)
+
+    def _of(
+        self, text: BlockText, facts: Mapping[str, Any], blocks: Entry | Sequence[BlockRows]
+    ) -> TextRows:
+        counts = np.array(facts["counts"], np.int64)
+        left_out = LeftOut(*facts["left_out"])
+        return TextRows(
+            text, self, counts, facts["sizes"], left_out, tuple(facts["arrays"]), blocks
+        )
+
+    def _name(self, text: BlockText) -> str:
+        return name_of(
             FORMAT,
             text.key,
             # Which direction is read goes by the names of the languages.
@@ -164,53 +165,36 @@ class RowPlan:
             self.vocabulary.sha256,
             np.__version__,
             code_hash(type(self.preprocessor)),
-        ]
-        spelled = json.dumps(identity, sort_keys=True)
-        return hashlib.sha256(spelled.encode()).hexdigest()[:32]
+        )
 
-    def _found(self, text: BlockText, folder: Path) -> TextRows | None:
-        index = index_at(folder / "rows.json")
-        if index is None:
-            return None
-        counts = np.array(index["counts"], np.int64)
-        sizes = index["sizes"]
-        left_out = LeftOut(*index["left_out"])
-        return TextRows(text, self, counts, sizes, left_out, tuple(index["arrays"]), folder, {})
-
-    def _made(self, text: BlockText, folder: Path | None) -> TextRows:
+    def _planned(self, text: BlockText, take: Callable[[int, BlockRows], None]) -> dict[str, Any]:
+        """Plans the rows of each block, which `take` gets; what is known of all of them."""
         counts = []
         totals = np.zeros(3, np.int64)
         left_out = LeftOut()
         passes = 1
-        arrays = []
-        kept = {}
+        arrays: list[str] = []
         for number in range(len(text.blocks)):
             rows, plan = self.of_block(text, number)
-            if folder:
-                _write(folder, number, rows)
-            else:
-                kept[number] = rows
+            take(number, rows)
             counts.append(rows.count)
             tokens = int(plan.lengths.sum(dtype=np.int64))
             totals += [plan.sentences, tokens, plan.count]
             left_out += plan.left_out
             # One number for all blocks: it goes by the options.
             passes = plan.passes
-            arrays = [name for name, _ in _arrays(rows)]
+            arrays = [*rows.arrays()]
         sentences, tokens, rows_of_text = totals.tolist()
-        sizes = {"sentences": sentences, "tokens": tokens / passes, "rows": rows_of_text / passes}
-        index = {
+        return {
             "counts": counts,
-            "sizes": sizes,
+            "sizes": {
+                "sentences": sentences,
+                "tokens": tokens / passes,
+                "rows": rows_of_text / passes,
+            },
             "left_out": dataclasses.astuple(left_out),
             "arrays": arrays,
         }
-        if folder:
-            with written(folder):
-                write_index(folder / "rows.json", index)
-        return TextRows(
-            text, self, np.array(counts, np.int64), sizes, left_out, tuple(arrays), folder, kept
-        )
 
     def of_block(self, text: BlockText, number: int) -> tuple[BlockRows, Rows]:
         records = text.of_block(number)
@@ -270,8 +254,8 @@ def code_hash(preprocessor: type) -> str:
     """Of the files that rows are planned by: a plan of other code must not be found, of a paper of
     the user's least of all."""
     modules = {__name__}
-    for name in ("rows", "documents", "paraphrases", "targets"):
-        modules.add(f"xlingjax.data.{name}")
+    for name in ("plan", "documents", "paraphrases", "targets"):
+        modules.add(f"xlingjax.data.rows.{name}")
     for one in preprocessor.__mro__:
         modules.add(one.__module__)
     digest = hashlib.sha256()
@@ -287,36 +271,6 @@ def _source(module: Any) -> bytes:
     # Of the standard library, or typed in a notebook: then its name is all there is.
     except (OSError, TypeError):
         return repr(module).encode()
-
-
-def _arrays(rows: BlockRows) -> list[tuple[str, np.ndarray]]:
-    """Those that it has, by name."""
-    arrays = []
-    for field in dataclasses.fields(rows):
-        array = getattr(rows, field.name)
-        if array is not None:
-            arrays.append((field.name, array))
-    return arrays
-
-
-def _write(folder: Path, number: int, rows: BlockRows) -> None:
-    with written(folder):
-        for name, array in _arrays(rows):
-            write_array(folder / f"{number:05}.{name}.npy", array)
-
-
-def _read(folder: Path, number: int, names: Sequence[str]) -> BlockRows | None:
-    arrays = {}
-    try:
-        for name in names:
-            arrays[name] = read_array(folder / f"{number:05}.{name}.npy")
-        return BlockRows(**arrays)
-    except FileNotFoundError:
-        return None
-    except Damaged as fault:
-        say_mended(fault)
-        remove(fault, fault.path)
-        return None
 
 
 class Opened:

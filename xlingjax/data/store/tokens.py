@@ -47,7 +47,7 @@ class Records:
 
     @property
     def name(self) -> str:
-        return name_of(self.languages)
+        return language_name(self.languages)
 
     def content_hash(self) -> str:
         digest = hashlib.sha256()
@@ -59,7 +59,7 @@ class Records:
         return digest.hexdigest()
 
 
-def name_of(languages: Sequence[str]) -> str:
+def language_name(languages: Sequence[str]) -> str:
     """What text in these languages is called in weights and tables."""
     return "-".join(sorted({*languages}))
 

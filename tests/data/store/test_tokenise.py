@@ -6,9 +6,9 @@ import pytest
 from tests.helpers.files import write
 from tests.helpers.records import pair_records, text_records
 from xlingjax.data.sources import find_pairs, find_text
+from xlingjax.data.store.entries import cache_root
+from xlingjax.data.store.tokenise import is_cached, tokens
 from xlingjax.data.texts import Text
-from xlingjax.data.token_cache import cache_folder
-from xlingjax.data.tokenise import is_cached, tokens
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.usefixtures("own_cache")
 
 def test_ids_are_sentences_each_ended_and_blank_lines_empty(tmp_path, vocabulary):
     path = write(tmp_path / "de.txt", "Der Hund schläft.\n\nDie Katze.\n")
-    (made,) = tokens(find_text(str(path))[0], vocabulary).shards()
+    (made,) = tokens(find_text(str(path))[0], vocabulary)
     first, second = vocabulary.encode("Der Hund schläft."), vocabulary.encode("Die Katze.")
     assert made.ids.tolist() == [*first, 1, *second, 1]
     assert made.lengths.tolist() == [len(first) + 1, 0, len(second) + 1] and made.sentences == 2
@@ -31,24 +31,24 @@ def test_ids_are_sentences_each_ended_and_blank_lines_empty(tmp_path, vocabulary
 def test_each_file_is_tokenised_once_per_content_and_vocabulary(
     tmp_path, vocabulary, monkeypatch, caplog
 ):
-    caplog.set_level(logging.INFO, logger="xlingjax.data.token_cache")
+    caplog.set_level(logging.INFO, logger="xlingjax.data.store.tokenise")
     text = find_text(str(write(tmp_path / "a/de.txt", "Der Hund.\n")))[0]
     assert not is_cached(text, vocabulary)
-    (first,) = tokens(text, vocabulary).shards()
+    (first,) = tokens(text, vocabulary)
     assert (
         is_cached(text, vocabulary)
         and "tokenised" in caplog.text
-        and len(list(cache_folder().iterdir())) == 3
+        and len(list((cache_root() / "tokens").iterdir())) == 1
     )
     monkeypatch.setattr(Vocabulary, "encode_lines", lambda *_: pytest.fail("tokenised again"))
     moved = find_text(str(write(tmp_path / "b/de.txt", "Der Hund.\n")))[0]
-    (again,) = tokens(moved, vocabulary).shards()
+    (again,) = tokens(moved, vocabulary)
     np.testing.assert_array_equal(again.ids, first.ids)
     monkeypatch.undo()
     monkeypatch.setenv("XLINGJAX_CACHE", str(tmp_path / "cache"))
     changed = find_text(str(write(tmp_path / "b/de.txt", "Die Katze.\n")))[0]
     assert not is_cached(changed, vocabulary)
-    (made,) = tokens(changed, vocabulary).shards()
+    (made,) = tokens(changed, vocabulary)
     assert made.ids.tolist() == [*vocabulary.encode("Die Katze."), 1]
 
 
@@ -60,7 +60,7 @@ def test_a_failed_write_or_read_leaves_no_half_file(tmp_path, vocabulary, monkey
     blocked = write(tmp_path / "file", "")
     monkeypatch.setenv("XLINGJAX_CACHE", str(blocked))
     with pytest.raises(
-        UserError, match="cannot write the token cache in .*; remove what stands there, or"
+        UserError, match="cannot write the cache in .*; remove what stands there, or"
     ):
         tokens(find_text(str(write(tmp_path / "en.txt", "good\n")))[0], vocabulary)
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from tests.helpers.plans import BOS, EOS, PAD, read, side
-from xlingjax.data.rows import first_fit, pair_rows, stream_rows
-from xlingjax.data.tokens import Records
+from xlingjax.data.rows.plan import first_fit, pair_rows, stream_rows
+from xlingjax.data.store.tokens import Records
 
 
 @pytest.fixture

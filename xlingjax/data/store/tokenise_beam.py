@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from xlingjax.data.cache_folder import cache_root
+from xlingjax.data.store.entries import cache_root
+from xlingjax.data.store.tokenise import Work, do, work_of
 from xlingjax.data.texts import Text
-from xlingjax.data.tokenise import Work, do, work_of
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
 from xlingjax.runtime.quiet import quiet_stderr

@@ -12,10 +12,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from xlingjax.data.documents import documents, windows
-from xlingjax.data.left_out import LeftOut
-from xlingjax.data.preprocessor import Batch
-from xlingjax.data.rows import (
+from xlingjax.data.rows.documents import documents, windows
+from xlingjax.data.rows.left_out import LeftOut
+from xlingjax.data.rows.plan import (
     NEIGHBOURS_APART,
     Rows,
     first_fit,
@@ -23,7 +22,8 @@ from xlingjax.data.rows import (
     plan_rows,
     starts_and_lengths,
 )
-from xlingjax.data.tokens import Records
+from xlingjax.data.rows.preprocessor import Batch
+from xlingjax.data.store.tokens import Records
 from xlingjax.errors import UserError
 
 

@@ -10,13 +10,15 @@ import pytest
 
 from tests.helpers.files import write
 from tests.helpers.records import pair_records
-from xlingjax.data import blocks, row_plans, token_cache, tokenise
 from xlingjax.data.batches.text import BatchSettings, file_batches
-from xlingjax.data.blocks import pair_blocks, text_blocks
 from xlingjax.data.content_hashes import content_hash
-from xlingjax.data.row_plans import RowPlan
+from xlingjax.data.rows import planned
+from xlingjax.data.rows.planned import RowPlan
 from xlingjax.data.sampling import Sampling
 from xlingjax.data.sources import find_pairs, find_text
+from xlingjax.data.store import blocks, tokenise
+from xlingjax.data.store.blocks import pair_blocks, text_blocks
+from xlingjax.data.store.entries import cache_root
 from xlingjax.data.texts import Text
 from xlingjax.errors import UserError
 from xlingjax.preprocessors.unicoder import ClpcFeatures, ClwrFeatures
@@ -28,10 +30,10 @@ WORDS = ["Hund", "Katze", "Haus", "Milch", "Buch", "Fluss", "Garten", "Regen", "
 
 @pytest.fixture
 def small_shards(monkeypatch):
-    for module in (token_cache, tokenise, blocks):
+    for module in (tokenise, blocks):
         monkeypatch.setattr(module, "SHARD_LINES", 40)
     # Plans are kept on disk, as those of large texts are.
-    monkeypatch.setattr(row_plans, "FEW_LINES", 1)
+    monkeypatch.setattr(planned, "FEW_LINES", 1)
 
 
 def sentences(count, seed=0, blank=7):
@@ -90,7 +92,7 @@ def test_pairs_stay_aligned_and_held_out_lines_are_those_of_one_block(
     whole = {}
     for held in (False, True):
         whole[held] = pair_records(find_pairs(pair_files), vocabulary, 0.3, held)
-    for module in (token_cache, tokenise, blocks):
+    for module in (tokenise, blocks):
         monkeypatch.setattr(module, "SHARD_LINES", 40)
     for held in (False, True):
         text = pair_blocks(find_pairs(pair_files), vocabulary, 0.3, held)
@@ -118,7 +120,7 @@ def test_opening_again_reads_no_token(pair_files, vocabulary, small_shards, monk
     with pytest.raises(AssertionError, match="opened a shard"):
         RowPlan(TlmFeatures(both_orders=False), 48, vocabulary).open(pair_blocks(pairs, vocabulary))
     # And so is other code.
-    monkeypatch.setattr(row_plans, "code_hash", lambda _: "other")
+    monkeypatch.setattr(planned, "code_hash", lambda _: "other")
     with pytest.raises(AssertionError, match="opened a shard"):
         plan.open(pair_blocks(pairs, vocabulary))
 
@@ -126,7 +128,7 @@ def test_opening_again_reads_no_token(pair_files, vocabulary, small_shards, monk
 def test_shards_that_were_deleted_are_made_again(tmp_path, vocabulary, small_shards):
     text = find_text(str(text_file(tmp_path / "de.txt", sentences(90))))
     before = text_blocks(text, vocabulary)
-    shutil.rmtree(token_cache.cache_folder())
+    shutil.rmtree(cache_root())
     assert text_blocks(text, vocabulary) == before
 
 
@@ -216,32 +218,28 @@ def test_a_pass_over_many_blocks_reads_every_pair_once(pair_files, vocabulary, s
 def test_processes_write_the_bytes_of_one_and_go_on_where_they_were_killed(
     tmp_path, vocabulary, vocabulary_folder, monkeypatch
 ):
-    lines = [f"{i} Hund" for i in range(2 * token_cache.SHARD_LINES + 11)]
+    lines = [f"{i} Hund" for i in range(2 * tokenise.SHARD_LINES + 11)]
     path = text_file(tmp_path / "de.txt", lines)
     (one,) = tokenise.tokenise([Text(path, "de")], vocabulary, processes=1)
-    assert [*one.lines] == [token_cache.SHARD_LINES] * 2 + [11]
-    written = {file.name: file.read_bytes() for file in token_cache.cache_folder().iterdir()}
+    assert [*one.lines] == [tokenise.SHARD_LINES] * 2 + [11]
+    written = {path: path.read_bytes() for path in cache_root().rglob("*.npy")}
     # As a run leaves it that was killed: one shard, half of another, no index.
-    one.stem.with_suffix(".json").unlink()
-    shards = [token_cache.shard_stem(one.stem, i) for i in range(3)]
-    shards[1].with_name(f"{shards[1].name}.ids.npy").rename(
-        shards[1].with_name(f"{shards[1].name}.ids.npy.123")
-    )
-    shards[2].with_name(f"{shards[2].name}.lengths.npy").unlink()
-    kept = shards[0].with_name(f"{shards[0].name}.ids.npy").stat().st_mtime_ns
+    shutil.rmtree(cache_root() / "texts")
+    kept, half, lost = (cache_root() / "tokens" / name for name in one.shards)
+    half.rename(half.with_name(f"{half.name}.partial"))
+    shutil.rmtree(lost)
+    before = (kept / "ids.npy").stat().st_mtime_ns
     monkeypatch.setattr(tokenise, "FEW_BYTES", 0)
     (again,) = tokenise.tokenise([Text(path, "de")], vocabulary, processes=2)
-    assert again == one
-    assert shards[0].with_name(f"{shards[0].name}.ids.npy").stat().st_mtime_ns == kept
-    now = {file.name: file.read_bytes() for file in token_cache.cache_folder().iterdir()}
-    assert {name: now[name] for name in written} == written
+    assert again == one and (kept / "ids.npy").stat().st_mtime_ns == before
+    assert {path: path.read_bytes() for path in cache_root().rglob("*.npy")} == written
 
 
 def test_a_fault_of_a_part_names_its_line(tmp_path, vocabulary, monkeypatch):
-    good = "".join(f"{i} Hund\n" for i in range(token_cache.SHARD_LINES + 3)).encode()
+    good = "".join(f"{i} Hund\n" for i in range(tokenise.SHARD_LINES + 3)).encode()
     path = write(tmp_path / "de.txt", good + b"schl\xe4ft\n")
     monkeypatch.setattr(tokenise, "FEW_BYTES", 0)
-    line = token_cache.SHARD_LINES + 4
+    line = tokenise.SHARD_LINES + 4
     with pytest.raises(UserError, match=f"de.txt, line {line}: invalid UTF-8"):
         tokenise.tokenise([Text(path, "de")], vocabulary, processes=2)
 

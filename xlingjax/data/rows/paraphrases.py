@@ -11,9 +11,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from xlingjax.data.left_out import LeftOut
-from xlingjax.data.rows import Rows, plan_rows, starts_and_lengths
-from xlingjax.data.tokens import Records, Tokens
+from xlingjax.data.rows.left_out import LeftOut
+from xlingjax.data.rows.plan import Rows, plan_rows, starts_and_lengths
+from xlingjax.data.store.tokens import Records, Tokens
 
 TRIES = 16
 """Draws of a wrong partner: the first may be a right one, or too long."""

@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from xlingjax.data.draws import Draws
 from xlingjax.data.features import batch_shapes
-from xlingjax.data.rows import Rows
-from xlingjax.data.tokens import Records
+from xlingjax.data.rows.draws import Draws
+from xlingjax.data.rows.plan import Rows
+from xlingjax.data.store.tokens import Records
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 
 Batch = dict[str, np.ndarray]

@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from xlingjax.data.left_out import LeftOut
-from xlingjax.data.tokens import Records, Tokens
+from xlingjax.data.rows.left_out import LeftOut
+from xlingjax.data.store.tokens import Records, Tokens
 
 OPEN_ROWS = 256
 """Rows that packing keeps open for a shorter example to come."""

@@ -11,8 +11,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from xlingjax.data.left_out import LeftOut
-from xlingjax.data.rows import (
+from xlingjax.data.rows.left_out import LeftOut
+from xlingjax.data.rows.plan import (
     NEIGHBOURS_APART,
     Rows,
     first_fit,
@@ -21,7 +21,7 @@ from xlingjax.data.rows import (
     slice_dtype,
     starts_and_lengths,
 )
-from xlingjax.data.tokens import Records, Tokens
+from xlingjax.data.store.tokens import Records, Tokens
 
 
 def documents(sides: Sequence[Tokens]) -> tuple[np.ndarray, np.ndarray]:

@@ -11,7 +11,7 @@ from tests.data.conftest import DE, EN, write_lines
 from tests.helpers.text import file_source
 from xlingjax.data import held_out_pairs
 from xlingjax.data.batches.loader import Peekable
-from xlingjax.data.left_out import LeftOut, message
+from xlingjax.data.rows.left_out import LeftOut, message
 from xlingjax.errors import UserError
 from xlingjax.evaluation.floors import RetrievalFloors
 from xlingjax.objectives.xlm import TLM
