@@ -23,10 +23,9 @@ def measure(
     import seqio  # noqa: F401
     import tensorflow  # noqa: F401, ICN001
 
-    from xlingjax.data.mixture import BatchSettings
+    from xlingjax.data.batches.text import BatchSettings, file_batches
     from xlingjax.data.vocabulary.sentencepiece import Vocabulary
     from xlingjax.preprocessors.xlm import MlmFeatures
-    from xlingjax.tasks.xlm import file_batches
 
     imported = time.perf_counter()
     source = file_batches(

@@ -22,8 +22,8 @@ import numpy as np
 
 from benchmarks.cost import Pass, step_flops
 from benchmarks.shapes import FIRST_ID, Shape
+from xlingjax.data.batches.loader import to_global
 from xlingjax.data.features import FIELDS, SPECIAL_IDS
-from xlingjax.data.loader import to_global
 from xlingjax.model.config import ModelConfig, preset
 from xlingjax.model.encoder import Encoder
 from xlingjax.model.partition import MeshConfig, batch_sharding, make_mesh

@@ -6,7 +6,7 @@ from typing import Any
 import jax
 
 from benchmarks.shapes import Shape, batch
-from xlingjax.data.loader import to_global
+from xlingjax.data.batches.loader import to_global
 from xlingjax.model.config import preset
 from xlingjax.model.encoder import Encoder
 from xlingjax.model.partition import MeshConfig, batch_sharding, make_mesh

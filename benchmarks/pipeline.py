@@ -6,11 +6,10 @@ import tempfile
 import time
 from pathlib import Path
 
-from xlingjax.data.mixture import BatchSettings
+from xlingjax.data.batches.text import BatchSettings, file_batches
 from xlingjax.data.tinyworld import write
 from xlingjax.data.vocabulary.training import train_vocabulary
 from xlingjax.preprocessors.xlm import MlmFeatures, TlmFeatures
-from xlingjax.tasks.xlm import file_batches
 
 
 def measure(batches: int = 200, batch: int = 64, length: int = 128) -> str:

@@ -82,7 +82,7 @@ def register_tasks(folder):
         ],
         output_features=monolingual,
     )
-    from xlingjax.data.seqio_adapters import TextFiles
+    from xlingjax.data.seqio.adapters import TextFiles
     from xlingjax.data.text.sources import find_text
 
     # Over files of ours, with a preprocessor of one's own before the tokenizer.
@@ -178,7 +178,7 @@ def run(*words, **given):
 
 
 def every_objective(folder, vocabulary):
-    from xlingjax.data.seqio_rows import RowConverter
+    from xlingjax.data.seqio.rows import RowConverter
     from xlingjax.preprocessors.ernie_m import CamlmFeatures
     from xlingjax.preprocessors.translation import DenoisingFeatures
     from xlingjax.preprocessors.veco import VecoFeatures
@@ -216,7 +216,7 @@ def first(mixture, lengths, converter, **given):
 
 
 def own_preprocessors(folder, vocabulary):
-    from xlingjax.data.task_records import task_text
+    from xlingjax.data.seqio.task_text import task_text
 
     def text_of(name):
         task = seqio.TaskRegistry.get(name)
@@ -237,7 +237,7 @@ def own_preprocessors(folder, vocabulary):
 
 
 def many_files(folder, vocabulary):
-    from xlingjax.data.blocks import text_blocks
+    from xlingjax.data.store.blocks import text_blocks
     from xlingjax.data.text.sources import find_text
 
     for i in range(1300):

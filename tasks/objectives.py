@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from xlingjax.data.preprocessor import Preprocessor
+from xlingjax.data.rows.preprocessor import Preprocessor
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
 
@@ -48,9 +48,8 @@ def register_objective(
     """
     import seqio
 
-    from xlingjax.data.mixture import tasks_of, vocabulary_of
-    from xlingjax.data.seqio_rows import ObjectiveRows
-    from xlingjax.data.seqio_tasks import RowTask
+    from xlingjax.data.seqio.mixture import tasks_of, vocabulary_of
+    from xlingjax.data.seqio.rows import ObjectiveRows, RowTask
 
     tasks = tasks_of(mixture, "train")
     if vocabulary is None:
@@ -114,9 +113,9 @@ def _sides(
     tasks: Sequence[Any], preprocessor: Preprocessor, languages: Sequence[str], use_cached: bool
 ) -> list[tuple[str, ...]]:
     """The languages of each task's sides, as many as the objective reads."""
-    from xlingjax.data.mixture import require_sides
-    from xlingjax.data.task_records import open_task, task_languages
-    from xlingjax.data.task_records import text_features as features_of
+    from xlingjax.data.seqio.mixture import require_sides
+    from xlingjax.data.seqio.task_text import open_task, task_languages
+    from xlingjax.data.seqio.task_text import text_features as features_of
 
     sides = []
     for task in tasks:
@@ -143,7 +142,7 @@ def _counts(
     use_cached: bool,
 ) -> np.ndarray:
     """[V]: how often each token stands in the text; ones where nothing goes by it."""
-    from xlingjax.data.task_records import task_text
+    from xlingjax.data.seqio.task_text import task_text
 
     masking = getattr(preprocessor, "masking", None)
     if masking is None or not masking.exponent(vocabulary):
@@ -190,8 +189,8 @@ def _output_features(preprocessor: Preprocessor, vocabulary: Vocabulary) -> dict
     """A SeqIO feature for each field, and `inputs` and `targets` for those of encoder-decoders."""
     import seqio
 
-    from xlingjax.data.seqio_rows import field_dtype, field_rank
-    from xlingjax.data.vocabulary.seqio import SeqioVocabulary
+    from xlingjax.data.seqio.rows import field_dtype, field_rank
+    from xlingjax.data.seqio.vocabulary import SeqioVocabulary
 
     ids = SeqioVocabulary(vocabulary)
     numbers = seqio.PassThroughVocabulary(vocabulary.size)
@@ -211,6 +210,6 @@ def _output_features(preprocessor: Preprocessor, vocabulary: Vocabulary) -> dict
 
 def _rate(mixture: str, task: Any, of_rows: Any) -> float:
     """The mixture's rate of the task of text that the rows are made of."""
-    from xlingjax.data.mixture import rate_of
+    from xlingjax.data.seqio.mixture import rate_of
 
     return rate_of(mixture, task)

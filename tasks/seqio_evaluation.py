@@ -11,9 +11,9 @@ import seqio
 import tensorflow as tf
 
 from xlingjax.data.labelled.task import KINDS
-from xlingjax.data.task_records import feature_reader, open_task, without_end
+from xlingjax.data.seqio.task_text import feature_reader, open_task, without_end
+from xlingjax.data.seqio.vocabulary import SeqioVocabulary
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
-from xlingjax.data.vocabulary.seqio import SeqioVocabulary
 from xlingjax.errors import UserError
 from xlingjax.tasks.registry import FEATURES
 
@@ -79,8 +79,8 @@ class TextExamples:
     """The examples of a task of text to text, as an encoder-decoder reads and writes them.
 
     task: one with the features `inputs` and `targets`; of their ids the run's `vocabulary` makes
-    its own, as training does (`xlingjax.data.task_records`). Raises UserError: other features, ids
-    of another vocabulary without their text.
+    its own, as training does (`xlingjax.data.seqio.task_text`). Raises UserError: other features,
+    ids of another vocabulary without their text.
     """
 
     def __init__(self, task: seqio.Task, split: str, vocabulary: Vocabulary):

@@ -1,18 +1,13 @@
-"""SeqIO tasks and mixtures for monolingual text and aligned pairs, and batches from files of
-them."""
+"""SeqIO tasks and mixtures for monolingual text and aligned pairs."""
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from xlingjax.data.first_import import import_tensorflow
-from xlingjax.data.loader import BatchSource
-from xlingjax.data.mixture import BatchSettings, open_mixture
-from xlingjax.data.preprocessor import Preprocessor
+from xlingjax.data.seqio.imports import import_tensorflow
 from xlingjax.data.text.sources import find_negatives, find_pairs, find_text
 from xlingjax.data.text.texts import Pair, Text, Triple
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
@@ -55,15 +50,15 @@ def register_text(
 
     # Here, since SeqIO and TensorFlow take seconds, and a recipe is read without them.
     import_tensorflow()
-    from xlingjax.data.seqio_adapters import TextFiles
+    from xlingjax.data.seqio.adapters import TextFiles
 
     for kind, mixture in MIXTURES.items():
         tasks = []
         # Sorted: the order of tasks in a mixture must not depend on that of the patterns.
-        for languages in sorted({_languages(file) for file in train if type(file) is kind}):
-            splits = {"train": [f for f in train if type(f) is kind and _languages(f) == languages]}
+        for languages in sorted({file.languages for file in train if type(file) is kind}):
+            splits = {"train": [f for f in train if type(f) is kind and f.languages == languages]}
             share = holdout
-            if validation := [f for f in held if type(f) is kind and _languages(f) == languages]:
+            if validation := [f for f in held if type(f) is kind and f.languages == languages]:
                 splits["validation"] = validation
                 # Who names held-out files has held them out;
                 # a share of the training lines would be lost.
@@ -81,12 +76,6 @@ def register_text(
 
 _REGISTERED: dict[str, str] = {}
 MIXTURES: dict[type, str] = {Text: "text", Pair: "pairs", Triple: "triples"}
-READS = {
-    1: ("text", "monolingual text", "MONO"),
-    2: ("pairs", "parallel text", "PARALLEL"),
-    3: ("triples", "tables of negatives", "NEGATIVES"),
-}
-"""Sides that features read -> (mixture, what it is made of, the macro that names it)."""
 
 
 def register_source(
@@ -107,8 +96,8 @@ def register_source(
     """
     import seqio
 
-    from xlingjax.data.seqio_adapters import SIDES, LanguageFeature
-    from xlingjax.data.vocabulary.seqio import SeqioVocabulary
+    from xlingjax.data.seqio.adapters import SIDES, LanguageFeature
+    from xlingjax.data.seqio.vocabulary import SeqioVocabulary
 
     names = SIDES[: len(languages)]
     if len(languages) == 1:
@@ -140,12 +129,6 @@ def register_source(
     )
 
 
-def _languages(file: Text | Pair) -> tuple[str, ...]:
-    if isinstance(file, Pair):
-        return file.languages
-    return (file.language,)
-
-
 def _mixtures() -> Any:
     import seqio
 
@@ -154,53 +137,9 @@ def _mixtures() -> Any:
 
 def _sentences(vocabulary: Vocabulary, task: Any) -> float:
     """The mixture's own rate of a task: its sentences or pairs."""
-    from xlingjax.data.task_records import task_text
+    from xlingjax.data.seqio.task_text import task_text
 
     return float(task_text(task, "train", vocabulary).sentences[0])
-
-
-def file_batches(
-    preprocessor: Preprocessor,
-    vocabulary: Vocabulary,
-    batch: int,
-    length: int,
-    settings: BatchSettings = BatchSettings(),
-    *,
-    mono: Patterns = (),
-    parallel: Patterns = (),
-    negatives: Patterns = (),
-    holdout: float = 0.0,
-) -> BatchSource:
-    """Batches of one objective from text files; tokenises what is not yet in the cache.
-
-    Give the objectives of a run the same files, so that they number languages alike (or
-    `settings.languages`). mono to holdout: see `register_text`. Raises UserError: none of the files
-    that the preprocessor reads, and as `register_text` and `mixture_source`.
-    """
-    mixture, kind, macro = READS[preprocessor.sides]
-    files = {"text": mono, "pairs": parallel, "triples": negatives}
-    # Before anything is registered: an objective without its text names the macro that is empty.
-    if not files[mixture]:
-        raise UserError(
-            f"'{preprocessor.name}' reads {kind}; none is given: set {macro}, or leave this"
-            " objective out"
-        )
-    name = register_text(
-        vocabulary=vocabulary, mono=mono, parallel=parallel, negatives=negatives, holdout=holdout
-    )
-    # Of all files and not of this mixture's alone, so
-    # that text and pairs of a run number languages alike.
-    if not settings.languages:
-        found = _found_languages(mono, parallel, negatives)
-        settings = dataclasses.replace(settings, languages=found)
-    return open_mixture(f"{name}.{mixture}", preprocessor, batch, length, settings)
-
-
-def _found_languages(mono: Patterns, parallel: Patterns, negatives: Patterns) -> list[str]:
-    codes = set()
-    for file in _found(mono, parallel, negatives):
-        codes.update(_languages(file))
-    return sorted(codes)
 
 
 def _found(mono: Patterns, parallel: Patterns, negatives: Patterns) -> list[Text | Pair]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.2.0"
 
 if TYPE_CHECKING:
-    from xlingjax.data.mixture import mixture_source
+    from xlingjax.data.seqio.mixture import mixture_source
     from xlingjax.data.vocabulary.sentencepiece import Vocabulary
     from xlingjax.errors import UserError
     from xlingjax.inference.run import TrainedRun, open_run
@@ -39,7 +39,7 @@ _HOMES = {
     "TrainedRun": "inference.run",
     "UserError": "errors",
     "Vocabulary": "data.vocabulary.sentencepiece",
-    "mixture_source": "data.mixture",
+    "mixture_source": "data.seqio.mixture",
     "open_run": "inference.run",
     "train": "training.loop",
 }

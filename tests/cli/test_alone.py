@@ -22,7 +22,6 @@ WORDS = {
     "align": "align {other} --stem {other}/x --languages de en --output {output}",
     "mine": "mine {other} --languages de en --files {other}/x {other}/y --output {stem}",
     "tinyworld": "tinyworld {output}",
-    "freeze": "freeze --gin_file {other}/x.gin --batches 1 --output {output}",
     "mine --negatives": "mine --negatives --parallel {other}/x --vocabulary x --output {output}",
 }
 

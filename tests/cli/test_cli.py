@@ -60,7 +60,6 @@ def test_help_answers_in_under_a_second():
         "inspect",
         "report",
         "evaluate",
-        "freeze",
     ):
         assert f"\n    {verb}" in done.stdout
 
@@ -244,7 +243,7 @@ def test_a_value_behind_a_space_is_said(verb, refused):
 
 @pytest.mark.parametrize(
     "line",
-    ["vocab --mono x --output y --sentences 0", "freeze --gin_file xlm_tiny --output y --batches 0",
+    ["vocab --mono x --output y --sentences 0",
      "pretrain --gin_file xlm_tiny --workdir y --devices -1"],
 )  # fmt: skip
 def test_counts_are_above_zero(line, refused):
@@ -367,48 +366,6 @@ def test_evaluate_repeats_the_runs_own_values(run, tmp_path):
         assert first["step"] == second["step"] == 4
         if name == "perplexity":
             assert second["values"]["mean"] == pytest.approx(first["values"]["mean"], rel=1e-5)
-
-
-@pytest.mark.long
-def test_frozen_batches_train_without_the_text(corpus, tmp_path, refused):
-    frozen = tmp_path / "frozen"
-    bindings = options(corpus)
-    assert (
-        main.main(
-            arguments("freeze", "xlm_text", bindings, "--batches", "3", "--output", str(frozen))
-        )
-        == 0
-    )
-    assert sorted(path.name for path in frozen.iterdir()) == [
-        "mlm.frozen",
-        "tlm.frozen",
-        "vocab.json",
-        "vocab.model",
-    ]
-    steps = {k: v for k, v in bindings.items() if k not in ("MONO", "PARALLEL", "VOCABULARY")}
-    argv = arguments(
-        "pretrain", "xlm_text", steps | {"BATCHES": frozen}, "--workdir", str(tmp_path / "run")
-    )
-    assert main.main([*argv, "--gin_file", "gin/runs/frozen.gin"]) == 0
-    record = json.loads((tmp_path / "run" / "run.json").read_text())
-    assert record["languages"] == ["de", "en"] and record["model"]["vocab_size"] == 80
-    # What is frozen cannot be masked or cut otherwise: asking for it is refused, not ignored.
-    steps |= {"BATCHES": frozen, "MASK_RATE": "0.4"}
-    argv = arguments("pretrain", "xlm_text", steps, "--workdir", str(tmp_path / "other"))
-    refused(main.main([*argv, "--gin_file", "gin/runs/frozen.gin"]), "mlm.frozen", "freeze again")
-
-
-@pytest.mark.long
-def test_frozen_batches_of_btmlm_have_the_languages_they_were_frozen_with(corpus, tmp_path):
-    btmlm = ["--gin_file", "gin/objectives/btmlm.gin"]
-    bindings, frozen = options(corpus, TRAIN_STEPS=2), tmp_path / "frozen"
-    argv = arguments("freeze", "xlm_text", bindings, "--batches", "2", "--output", str(frozen))
-    assert main.main([*argv, *btmlm]) == 0
-    bindings = {k: v for k, v in bindings.items() if k not in ("MONO", "PARALLEL", "VOCABULARY")}
-    argv = arguments(
-        "pretrain", "xlm_text", bindings | {"BATCHES": frozen}, "--workdir", str(tmp_path / "run")
-    )
-    assert main.main([*argv, *btmlm, "--gin_file", "gin/runs/frozen.gin"]) == 0
 
 
 @pytest.mark.long

@@ -1,7 +1,6 @@
-"""What objectives read, bound once: files, SeqIO mixtures, frozen batches; and how they draw."""
+"""What objectives read, bound once: files, SeqIO mixtures; and how they draw."""
 
 import contextlib
-import shutil
 
 import pytest
 import sentencepiece
@@ -43,7 +42,7 @@ def not_ours(corpus):
     import seqio
     import tensorflow as tf
 
-    from xlingjax.data.vocabulary.seqio import SeqioVocabulary
+    from xlingjax.data.seqio.vocabulary import SeqioVocabulary
 
     def source(columns):
         def dataset_fn(split, shuffle_files, seed=None):
@@ -323,18 +322,6 @@ def test_sampling_in_stages_makes_stages_of_the_objectives_that_read_it(corpus):
     assert [*mlm] == [0, 50] and [*tlm] == [0, 50, 90]
     alphas = [run.source.settings["sampling"]["alpha"] for run in tlm.values()]
     assert alphas == [0.7, 0.2, 0.2]
-
-
-def test_frozen_batches_take_the_place_of_all_text_of_a_runs_own_configuration(corpus, tmp_path):
-    given = small_corpus.options(corpus, LANGUAGES="de en")
-    recipe = recipes.read_recipe(["recipes/xlm_text.gin"], [f"{k}={v}" for k, v in given.items()])
-    (tmp_path / "config.gin").write_text(recipe.config, encoding="utf-8")
-    shutil.copytree(corpus / "vocab", tmp_path / "frozen")  # as `xlingjax freeze` puts it there
-    files = [str(tmp_path / "config.gin"), "runs/frozen.gin"]
-    recipe = recipes.read_recipe(files, [f"BATCHES={tmp_path}/frozen"])
-    for run in recipe.bound["objectives"]:
-        with pytest.raises(UserError, match=f"{run.objective.name}.frozen"):
-            run.source()
 
 
 def test_a_recipe_without_a_corpus_says_where_it_is_bound(tmp_path):

@@ -7,11 +7,11 @@ import pytest
 from tests.data.conftest import DE, EN, write_lines
 from xlingjax.cli import main
 from xlingjax.data import overlap
-from xlingjax.data.blocks import pair_blocks, text_blocks
 from xlingjax.data.check import check
 from xlingjax.data.held_out_pairs import given_pairs, given_text, read_pairs
 from xlingjax.data.holdout import held_out
 from xlingjax.data.overlap import HeldOut, overlap_of_texts
+from xlingjax.data.store.blocks import pair_blocks, text_blocks
 from xlingjax.data.text.sources import find_pairs, find_text
 
 pytestmark = pytest.mark.usefixtures("own_cache")

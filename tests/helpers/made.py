@@ -1,11 +1,11 @@
-"""Batches of features from a few random sentences, without files or SeqIO."""
+"""Batches of features from a few random sentences, without files."""
 
 import numpy as np
-import tensorflow as tf
 
-from xlingjax.data.draws import Draws
-from xlingjax.data.row_reader import RowReader
-from xlingjax.data.tokens import Records, Tokens
+from xlingjax.data.batches.source import as_declared
+from xlingjax.data.rows.draws import Draws
+from xlingjax.data.rows.reader import RowReader
+from xlingjax.data.store.tokens import Records, Tokens
 
 
 class Xlm:
@@ -66,14 +66,12 @@ def batch(
     reader = RowReader.of_arrays(
         ids, rows, languages, columns or length, pad_id=vocabulary.pad_id, bos_id=vocabulary.bos_id
     )
-    before = {n: tf.constant(x) for n, x in reader(np.arange(rows.count)).items()}
+    before = reader(np.arange(rows.count))
     after = features.map(vocabulary, np.ones(vocabulary.size, np.int64), length)(
         before, Draws(3, step, rows.count)
     )
     assert set(after) >= set(features.fields)
-    return (
-        {name: np.asarray(value) for name, value in fields.items()} for fields in (before, after)
-    )
+    return before, as_declared(after, tuple(after))
 
 
 def slots(made, row, half=None):

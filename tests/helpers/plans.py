@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from xlingjax.data.row_reader import RowReader
-from xlingjax.data.tokens import Tokens
+from xlingjax.data.rows.reader import RowReader
+from xlingjax.data.store.tokens import Tokens
 
 EOS, BOS, PAD = 1, 0, 2
 

@@ -1,6 +1,6 @@
 """All tokens of a text in memory, as tests look at them."""
 
-from xlingjax.data.blocks import pair_blocks, text_blocks
+from xlingjax.data.store.blocks import pair_blocks, text_blocks
 
 
 def text_records(*args, **options):
@@ -12,6 +12,6 @@ def pair_records(*args, **options):
 
 
 def task_records(*args, **options):
-    from xlingjax.data.task_records import task_text
+    from xlingjax.data.seqio.task_text import task_text
 
     return task_text(*args, **options).records()

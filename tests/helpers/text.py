@@ -1,8 +1,7 @@
 """Batches from text files, with the settings of batches as keywords."""
 
-from xlingjax.data.mixture import BatchSettings
+from xlingjax.data.batches.text import BatchSettings, file_batches
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
-from xlingjax.tasks.xlm import file_batches
 
 FILES = ("mono", "parallel", "negatives", "holdout")
 

@@ -1,4 +1,4 @@
-"""Batches are those of before, bit for bit: a run that goes on reads what it would have read."""
+"""Batches are those of before, bit for bit."""
 
 import hashlib
 import json
@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from tests.helpers import made
-from tests.preprocessors.test_t5 import InAGraph
 from xlingjax.data.features import batch_hash
 from xlingjax.preprocessors.ernie_m import BtmlmFeatures, CamlmFeatures
 from xlingjax.preprocessors.mbart import MaskedTranslationFeatures, MaskedWordsFeatures
 from xlingjax.preprocessors.noise import Noise
 from xlingjax.preprocessors.retrieval import SentencePairFeatures
+from xlingjax.preprocessors.t5 import SpanCorruptionFeatures
 from xlingjax.preprocessors.translation import (
     BackTranslationFeatures,
     DenoisingFeatures,
@@ -78,7 +78,7 @@ BATCHES = {
         languages=("de", "en", "zh"),
     ),
     "back_translation": BackTranslationFeatures(((0, (1, 2)), (1, (0, 2)), (2, (0,)))),
-    "span_corruption": InAGraph(),
+    "span_corruption": SpanCorruptionFeatures(),
     "xfnp": XfnpFeatures(10, 3),
 }
 

@@ -5,11 +5,10 @@ import math
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
 from tests.helpers.made import Xlmr
-from xlingjax.data import draws as random
-from xlingjax.data.draws import Draws
+from xlingjax.data.rows import draws as random
+from xlingjax.data.rows.draws import Draws
 from xlingjax.errors import UserError
 from xlingjax.preprocessors.noise import Noise, Noiser, Text, cumulative_poisson
 
@@ -59,7 +58,7 @@ def rows(count=40, length=48, examples=2, seed=0):
     packs[::10], ids[::10] = 0, PAD
     content = (packs > 0) & ~np.isin(ids, sorted(Xlmr.special_ids))
     return Text(
-        *(tf.constant(x, t) for x, t in ((ids, tf.int32), (packs, tf.int32), (language, tf.int32))),
+        *(x.astype(np.int32) for x in (ids, packs, language)),
         content,
     )
 
@@ -145,10 +144,9 @@ def test_infilling_is_the_reference_on_the_same_draws(rate, mean, whole_words, v
     check_rows(text, after)
     draws = Draws(7, 0, text.ids.shape[0])
     uniforms = [
-        draws.uniform(p, text.ids.shape[1]).numpy()
-        for p in (random.SPANS, random.STARTS, random.GAPS)
+        draws.uniform(p, text.ids.shape[1]) for p in (random.SPANS, random.STARTS, random.GAPS)
     ]
-    packs = text.pack.numpy()
+    packs = text.pack
     found, compared, longer = examples_of(after), 0, 0
     for (row, pack), (ids, language) in examples_of(text).items():
         own = [u[row][packs[row] == pack] for u in uniforms]
@@ -181,7 +179,7 @@ def test_spans_are_replaced_by_one_mask_and_the_budget_holds():
 
 def test_spans_of_length_zero_only_insert():
     text = rows(count=60, length=96, examples=1, seed=1)
-    room = (text.pack.numpy() > 0).sum(1) * 2 < 96
+    room = (text.pack > 0).sum(1) * 2 < 96
     after = noised(Noise(infill=0.3, poisson=0.0), text)
     now = examples_of(after)
     for (row, pack), (ids, _) in examples_of(text).items():
@@ -202,10 +200,10 @@ def test_shuffling_moves_tokens_less_than_k_places():
     text = rows(count=300, length=48)
     after = noised(Noise(shuffle=3.0), text)
     check_rows(text, after)
-    draws = Draws(7, 0, 300).uniform(random.SHUFFLE, 48).numpy()
+    draws = Draws(7, 0, 300).uniform(random.SHUFFLE, 48)
     moved, now = np.zeros(5, int), examples_of(after)
     for (row, pack), (ids, _) in examples_of(text).items():
-        own = draws[row][text.pack.numpy()[row] == pack]
+        own = draws[row][text.pack[row] == pack]
         content = [c for c, piece in enumerate(ids) if piece not in Xlmr.special_ids]
         keys = [i + 3.0 * float(own[c]) for i, c in enumerate(content)]
         order = np.argsort(keys, kind="stable")
@@ -298,7 +296,7 @@ def test_noises_come_in_their_order_and_are_of_words(infill, vocabulary):
     check_rows(text, after)
     draws = Draws(7, 0, 150)
     purposes = (random.SPANS, random.STARTS, random.GAPS, random.SHUFFLE, random.DROP, random.BLANK)
-    uniforms = [draws.uniform(purpose, 64).numpy() for purpose in purposes]
+    uniforms = [draws.uniform(purpose, 64) for purpose in purposes]
     found, compared, parts = examples_of(after), 0, 0
     for (row, pack), (ids, language) in examples_of(text).items():
         *spans, order, loss, blank = (u[row] for u in uniforms)
@@ -326,7 +324,7 @@ def distinct_rows(count=200, length=48):
         ids[row, : len(example)] = example
     packs = (ids != PAD).astype(np.int32)
     content = (packs > 0) & ~np.isin(ids, sorted(Xlmr.special_ids))
-    return Text(tf.constant(ids, tf.int32), tf.constant(packs), tf.zeros_like(packs), content)
+    return Text(ids.astype(np.int32), packs, np.zeros_like(packs), content)
 
 
 def test_whole_words_move_less_than_k_places():
@@ -381,7 +379,7 @@ def test_words_are_lost_and_hidden_whole():
 
 def test_without_spaces_every_piece_is_a_word():
     text = rows(seed=2)
-    chinese = Text(text.ids, text.pack, tf.ones_like(text.pack), text.content)
+    chinese = Text(text.ids, text.pack, np.ones_like(text.pack), text.content)
     noise = {"infill": 0.3, "shuffle": 3.0, "drop": 0.2, "mask": 0.2}
     words, pieces = (noised(Noise(unit=unit, **noise), chinese) for unit in ("words", "pieces"))
     np.testing.assert_array_equal(words.ids, pieces.ids)
@@ -399,9 +397,7 @@ def test_all_together_and_none():
     again = noised(noise, text)
     np.testing.assert_array_equal(every.ids, again.ids)
     assert (noised(noise, text, step=1).ids != every.ids).any()
-    with_gaps = Text(
-        text.ids, text.pack, text.language, tf.constant(text.content) & (text.ids % 5 > 0)
-    )
+    with_gaps = Text(text.ids, text.pack, text.language, text.content & (text.ids % 5 > 0))
     untouched = noised(Noise(infill=0.5, shuffle=3.0, drop=0.3, mask=0.3), with_gaps)
     for key, (ids, _) in examples_of(text).items():  # what may not be touched stays, in its order
         fixed = [i for i in ids if i % 5 == 0 or i in Xlmr.special_ids]

@@ -3,10 +3,9 @@ decoder reads what it has predicted."""
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
 from tests.helpers import made
-from xlingjax.data.draws import Draws
+from xlingjax.data.rows.draws import Draws
 from xlingjax.preprocessors.ernie_m import BtmlmFeatures, CamlmFeatures
 from xlingjax.preprocessors.mbart import MaskedTranslationFeatures, MaskedWordsFeatures
 from xlingjax.preprocessors.t5 import SpanCorruptionFeatures
@@ -93,7 +92,7 @@ def test_a_row_that_only_fills_a_batch_is_padding_throughout(features):
     before, made_of = made.batch(
         features, LENGTH, vocabulary, languages=languages, columns=columns, sentences=10
     )
-    empty = {name: tf.zeros_like(values[:1]) for name, values in before.items()}
+    empty = {name: np.zeros_like(values[:1]) for name, values in before.items()}
     empty["input_ids"] += vocabulary.pad_id
     mapped = features.map(vocabulary, np.ones(vocabulary.size, np.int64), LENGTH)
     found = mapped(empty, Draws(3, 0, 1))

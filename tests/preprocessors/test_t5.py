@@ -28,17 +28,10 @@ END, SENTINELS = 1, [13, 12, 11, 10, 9, 8, 7, 6, 4]
 LENGTH = 64
 
 
-class InAGraph(SpanCorruptionFeatures):
-    """As the trainer's pipeline runs it; operation by operation takes ten times as long."""
-
-    def map(self, *given):
-        return tf.function(super().map(*given), autograph=False)
-
-
 @pytest.fixture(scope="module")
 def rows():
     """(token fields before the features' map, the batch)."""
-    features = InAGraph()
+    features = SpanCorruptionFeatures()
     return tuple(
         made.batch(
             features, LENGTH, Xlm, languages=(1,), columns=features.columns(LENGTH), sentences=300
@@ -161,7 +154,7 @@ class WithSentinels(Xlm):
 
 
 def test_long_rows_take_the_sentinels_of_a_vocabulary_that_has_them():
-    features = InAGraph()
+    features = SpanCorruptionFeatures()
     before, batch = made.batch(
         features, 512, WithSentinels, columns=features.columns(512), sentences=400
     )

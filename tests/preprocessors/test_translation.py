@@ -6,7 +6,7 @@ import pytest
 
 from tests.helpers import made
 from xlingjax.config.translation import pivots
-from xlingjax.data.targets import check_directions
+from xlingjax.data.rows.targets import check_directions
 from xlingjax.errors import UserError
 from xlingjax.preprocessors.noise import Noise
 from xlingjax.preprocessors.translation import (

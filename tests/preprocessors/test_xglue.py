@@ -6,9 +6,9 @@ import pytest
 
 from tests.helpers import made
 from tests.helpers.made import Xlmr
-from xlingjax.data.draws import STARTS, Draws
-from xlingjax.data.row_reader import RowReader
-from xlingjax.data.tokens import Records, Tokens
+from xlingjax.data.rows.draws import STARTS, Draws
+from xlingjax.data.rows.reader import RowReader
+from xlingjax.data.store.tokens import Records, Tokens
 from xlingjax.errors import UserError
 from xlingjax.preprocessors.xglue import XfnpFeatures
 
@@ -20,7 +20,7 @@ def make(features, length, seed=3, **options):
     """(rows as they stand in the text, the batch, the draw of every column)"""
     options = {"sentences": 300, "longest": 9, "document": 4, **options}
     before, batch = made.batch(features, length, languages=(1,), **options)
-    return before, batch, Draws(seed, 0, len(batch["input_ids"])).uniform(STARTS, length).numpy()
+    return before, batch, Draws(seed, 0, len(batch["input_ids"])).uniform(STARTS, length)
 
 
 def examples(fields):

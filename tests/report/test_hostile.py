@@ -9,7 +9,8 @@ from tests.helpers import fake_run, toy
 from tests.report.test_inspector import masked_batch
 from tests.workflows.test_scorecard import cell
 from tests.workflows.test_scorecard import write as write_cells
-from xlingjax.data.loader import Peekable, array_source
+from xlingjax.data.batches.loader import Peekable
+from xlingjax.data.batches.source import array_source
 from xlingjax.objectives.xlm import MLM
 from xlingjax.report import html
 from xlingjax.report.build import build_report

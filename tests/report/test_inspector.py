@@ -8,8 +8,9 @@ from rich.console import Console
 
 from tests.evaluation.test_alignment import Characters
 from tests.helpers import fake_run, tiny, toy
+from xlingjax.data.batches.loader import Peekable
+from xlingjax.data.batches.source import array_source
 from xlingjax.data.labelled.records import Example, Question
-from xlingjax.data.loader import Peekable, array_source
 from xlingjax.errors import UserError
 from xlingjax.objectives.finetuning import Classification
 from xlingjax.objectives.span_qa import SpanQA

@@ -7,7 +7,8 @@ import pytest
 from tests.helpers import fake_run, tiny, toy
 from tests.helpers.browser import browser, faults
 from tests.workflows import test_scorecard
-from xlingjax.data.loader import Peekable, array_source
+from xlingjax.data.batches.loader import Peekable
+from xlingjax.data.batches.source import array_source
 from xlingjax.report import inspector
 from xlingjax.report.build import build_report
 from xlingjax.report.rows import first_rows

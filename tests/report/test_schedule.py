@@ -3,7 +3,7 @@ import json
 import numpy as np
 import pytest
 
-from xlingjax.data.loader import Batches
+from xlingjax.data.batches.loader import Batches
 from xlingjax.errors import UserError
 from xlingjax.objectives.veco import VECO
 from xlingjax.objectives.xlm import MLM, TLM

@@ -109,7 +109,7 @@ def example_source(lines):
 
 
 def test_foreign_sources_give_the_same_batches_as_files(folder, vocabulary):
-    from xlingjax.data.mixture import mixture_source
+    from xlingjax.data.seqio.mixture import mixture_source
 
     register_source(
         "foreign.de",
@@ -144,7 +144,7 @@ def test_the_data_of_a_function_is_read_at_every_start(vocabulary, tmp_path, mon
     its file."""
     import seqio
 
-    from xlingjax.data.mixture import mixture_source
+    from xlingjax.data.seqio.mixture import mixture_source
 
     monkeypatch.chdir(tmp_path)
     (tmp_path / "train").mkdir()
@@ -181,7 +181,7 @@ def test_seqio_caches_are_read(folder, vocabulary, tmp_path):
     import seqio
     import tensorflow as tf
 
-    from xlingjax.data.mixture import mixture_source
+    from xlingjax.data.seqio.mixture import mixture_source
 
     register_source("cached.de", example_source({"text": LINES["de"]}), ["de"], vocabulary)
     folder = tmp_path / "seqio" / "cached.de"

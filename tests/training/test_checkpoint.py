@@ -45,7 +45,7 @@ ABSTRACT = jax.tree.map(
 
 
 def positions_at(step):
-    return {"mlm": {"shard-0": b"mlm %d" % step, "shard-1": b""}, "tlm": {"shard-0": bytes(step)}}
+    return {"mlm": step, "tlm": 2 * step}
 
 
 def write(workdir, steps, config=CheckpointConfig(), values=None, identity=IDENTITY):  # noqa: B008 - frozen
@@ -101,7 +101,8 @@ def truncate_arrays(folder):
 
 
 def damage_position(folder):
-    (folder.parents[1] / "data_state" / folder.name / "mlm" / "shard-0.bin").write_bytes(b"x" * 40)
+    path = folder.parents[1] / "data_state" / folder.name / "positions.json"
+    path.write_text(path.read_text().replace('"mlm": 5', '"mlm": 4'))
 
 
 DAMAGES = {
@@ -112,9 +113,7 @@ DAMAGES = {
         f.write_text("{") for f in (folder / "run").iterdir() if f.is_file()
     ],
     "damaged position": damage_position,
-    "no position": lambda folder: shutil.rmtree(
-        folder.parents[1] / "data_state" / folder.name / "tlm"
-    ),
+    "no position": lambda folder: shutil.rmtree(folder.parents[1] / "data_state" / folder.name),
 }
 
 

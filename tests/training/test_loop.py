@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 
 from tests.helpers import tiny, tiny_run
+from xlingjax.data.batches.loader import Batches
+from xlingjax.data.batches.source import array_source
 from xlingjax.data.features import batch_shapes
-from xlingjax.data.loader import Batches, array_source
 from xlingjax.errors import UserError
 from xlingjax.model.config import preset
 from xlingjax.model.encoder import Encoder
@@ -132,6 +133,8 @@ def test_summed_objectives_have_a_line_each_of_every_step(tmp_path):
 @pytest.mark.long
 def test_a_log_line_is_of_one_stage(tmp_path):
     """VECO's terms change at step 3, within the interval of a log line."""
+    from xlingjax.data.batches.source import array_source
+
     source = array_source([tiny.batch("veco")], languages=tiny.LANGUAGES)
     stages = {
         begin: ObjectiveRun(VECO(plug_out=plugged), lambda: source)
@@ -421,6 +424,10 @@ def test_out_of_memory_names_what_to_change(tmp_path, objective, estimated):
 
 @pytest.mark.long
 def test_finite_data_that_ends_too_early(tmp_path):
+    from xlingjax.data.batches.source import array_source
+    from xlingjax.objectives.xlm import MLM
+    from xlingjax.training.feed import ObjectiveRun
+
     source = array_source([tiny.batch("mlm", 0)], languages=tiny.LANGUAGES, epochs=2)
     with pytest.raises(UserError, match="the data of mlm ended at step 2 of 3"):
         tiny_run.run(tmp_path, steps=3, objectives=[ObjectiveRun(MLM(), lambda: source)])

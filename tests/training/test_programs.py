@@ -4,7 +4,8 @@ import jax
 import numpy as np
 
 from tests.helpers import tiny, tiny_run
-from xlingjax.data.loader import Batches, array_source
+from xlingjax.data.batches.loader import Batches
+from xlingjax.data.batches.source import array_source
 from xlingjax.objectives.xlm import MLM, TLM
 from xlingjax.training import programs
 from xlingjax.training.feed import ObjectiveRun

@@ -9,8 +9,8 @@ from tests.helpers import tiny_run
 from tests.preprocessors import test_task
 from tests.preprocessors.test_row_batches import TRANSLATED, source
 from tests.preprocessors.test_task import Hashed
+from xlingjax.data.batches.loader import Batches
 from xlingjax.data.features import batch_shapes
-from xlingjax.data.loader import Batches
 from xlingjax.errors import UserError
 from xlingjax.model.attention import Refused
 from xlingjax.model.config import preset

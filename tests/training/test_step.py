@@ -9,7 +9,7 @@ import optax
 import pytest
 
 from tests.helpers import tiny
-from xlingjax.data.loader import to_global
+from xlingjax.data.batches.loader import to_global
 from xlingjax.model.build import build_model
 from xlingjax.model.encoder import Encoder
 from xlingjax.model.params import path_names

@@ -20,11 +20,11 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: Namespace) -> int:
-    from xlingjax.data.token_cache import cache_folder
+    from xlingjax.data.store.entries import cache_root
     from xlingjax.workflows.cache import fill_cache
 
     # Runs that meanwhile tokenise the same write what is equal, each for itself.
-    with alone_at(cache_folder(), "set XLINGJAX_CACHE to another folder"):
+    with alone_at(cache_root() / "tokens", "set XLINGJAX_CACHE to another folder"):
         fill_cache(
             args.mono,
             args.parallel,

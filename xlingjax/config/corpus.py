@@ -4,10 +4,7 @@ itself."""
 import dataclasses
 import functools
 from collections.abc import Callable, Collection, Sequence
-from pathlib import Path
 
-from xlingjax.data.first_import import import_tensorflow
-from xlingjax.data.frozen import read_header
 from xlingjax.data.text.sources import split_list, split_patterns
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
@@ -22,13 +19,12 @@ Languages = Callable[[], Collection[str]]
 
 @dataclasses.dataclass(frozen=True)
 class Corpus:
-    """What all parts of a run share: text, or files of frozen batches, and the vocabulary."""
+    """What all parts of a run share: text and the vocabulary."""
 
     mono: tuple[str, ...]
     parallel: tuple[str, ...]
     vocabulary_path: str
     requested: tuple[str, ...]
-    frozen: str | None = None
     negatives: tuple[str, ...] = ()
     labelled: Languages | None = None
     """Of labelled examples, which the run has beside `asked`; None: `asked` stays as it is."""
@@ -45,12 +41,6 @@ class Corpus:
         else those of the files."""
         if self.requested and not self.labelled:
             return tuple(sorted(self.requested))
-        # The batches of a folder hold ids of one numbering, so the header of any file has it.
-        if self.frozen:
-            folder = Path(self.frozen)
-            # Where there is none, the error names what was looked for.
-            files = [*sorted(folder.glob("*.frozen")), folder / "*.frozen"]
-            return tuple(read_header(files[0])["languages"])
         if not self.labelled:
             return tuple(self._of_text())
         # Fine-tuning has labelled files alone, and no text is no error there.
@@ -75,9 +65,11 @@ def _of_mixtures(mixtures: Collection[str], modules: Files) -> set[str]:
     none: its name can be read only where the run's languages are known."""
     # Opening a mixture imports TensorFlow, which announces itself.
     with quiet_stderr():
+        from xlingjax.data.seqio.imports import import_tensorflow
+
         import_tensorflow()
-        from xlingjax.data.mixture import tasks_of
-        from xlingjax.data.task_records import declared_languages
+        from xlingjax.data.seqio.mixture import tasks_of
+        from xlingjax.data.seqio.task_text import declared_languages
 
         import_tasks(modules)
         codes: set[str] = set()
@@ -105,7 +97,6 @@ def corpus(
     vocabulary: str | None = None,
     languages: Files = None,
     run: str | None = None,
-    frozen: str | None = None,
     negatives: Files = None,
     labelled: Languages | None = None,
     language_embedding: bool | None = None,
@@ -121,9 +112,8 @@ def corpus(
     languages of what is fine-tuned on and measured; they come
     beside those of `run` where nothing of its model belongs to one language (an imported encoder's
     has no list of them). language_embedding: that of `model`; False: it is left behind. negatives:
-    tables of `xlingjax mine --negatives`. frozen: a folder that `xlingjax freeze` wrote, instead
-    of text. mixture, pair_mixture: of SeqIO, of the modules `tasks`, whose languages are the run's,
-    too.
+    tables of `xlingjax mine --negatives`. mixture, pair_mixture: of SeqIO, of the modules `tasks`,
+    whose languages are the run's, too.
     """
     # What a user lists is the whole list, whatever the labelled files hold.
     if languages:
@@ -136,8 +126,6 @@ def corpus(
         # of its embedding, so its list stays as it is.
         if model_of(run).tells_languages(language_embedding):
             labelled = None
-    # `xlingjax freeze` writes the vocabulary beside the batches.
-    vocabulary = vocabulary or frozen
     if not vocabulary:
         raise UserError(
             "no vocabulary: set VOCABULARY to the folder that `xlingjax vocab` wrote, or to a"
@@ -148,7 +136,6 @@ def corpus(
         split_patterns(parallel),
         str(vocabulary),
         split_list(languages),
-        frozen,
         split_patterns(negatives),
         labelled,
         tuple(filter(None, (mixture, pair_mixture))),

@@ -105,8 +105,8 @@ def _translations(
     text: TextSource, pairs: TextSource | None
 ) -> Iterator[tuple[tuple[str, ...], int]]:
     """(the languages, the number of pairs) of each parallel text."""
+    from xlingjax.data.store.tokenise import tokenise
     from xlingjax.data.text.sources import find_pairs
-    from xlingjax.data.tokenise import tokenise
 
     if pairs is not None and pairs.mixture:
         for of_task in pairs.texts():

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from xlingjax.config.corpus import Corpus
-from xlingjax.data.blocks import BlockText
+from xlingjax.data.store.blocks import BlockText
 from xlingjax.errors import UserError
 from xlingjax.training.first_state import TokenVectors
 

@@ -10,9 +10,9 @@ from xlingjax.config.corpus import Corpus, Languages, read_run_record
 from xlingjax.config.evaluators import Evaluators, Files
 from xlingjax.config.text import TextSource
 from xlingjax.config.translation import generation
+from xlingjax.data.batches.loader import Batches, BatchSource
 from xlingjax.data.features import batch_shapes
 from xlingjax.data.labelled.task import TRAINED, Task, find, languages_present, part_of, read
-from xlingjax.data.loader import Batches, BatchSource
 from xlingjax.data.row_lengths import row_lengths
 from xlingjax.data.text.sources import split_list
 from xlingjax.errors import UserError, require_numbers

@@ -1,35 +1,31 @@
-"""The batches of an objective, from text, a SeqIO mixture or a file of frozen batches."""
+"""The batches of an objective, from text or a SeqIO mixture."""
 
 import dataclasses
-import json
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 from xlingjax.config.corpus import Corpus, import_tasks
 from xlingjax.config.evaluators import Files
-from xlingjax.data.blocks import BlockText
-from xlingjax.data.frozen import frozen_source, read_header
-from xlingjax.data.loader import Batches, BatchSource
-from xlingjax.data.mixture import BatchSettings, open_mixture, tasks_of
-from xlingjax.data.preprocessor import Preprocessor
+from xlingjax.data.batches.loader import Batches, BatchSource
+from xlingjax.data.batches.text import BatchSettings, file_batches
+from xlingjax.data.rows.preprocessor import Preprocessor
 from xlingjax.data.sampling import Sampling, format_table
+from xlingjax.data.store.blocks import BlockText
 from xlingjax.errors import UserError, require_numbers
 from xlingjax.runtime.machine import is_primary
 from xlingjax.runtime.quiet import quiet_stderr
-from xlingjax.tasks.xlm import file_batches
-from xlingjax.training.stages import stage_name, staged
+from xlingjax.training.stages import staged
 
 
 @dataclasses.dataclass(frozen=True)
 class TextSource:
     """The text that objectives read, and how their batches are drawn from it.
 
-    From frozen batches if the corpus has them, else from the SeqIO `mixture` that the Python
-    modules `tasks` register, else from the corpus's files. A mixture is drawn by its rates as they
+    From the SeqIO `mixture` that the Python modules `tasks` register, else from the corpus's files.
+    A mixture is drawn by its rates as they
     are, where `sampling` says nothing else (`ALPHA=None`). holdout: share of the lines of files
     left out of training; refused beside a mixture, which has splits. The others: see
-    `data.mixture.BatchSettings`.
+    `data.batches.text.BatchSettings`.
     """
 
     corpus: Corpus
@@ -65,7 +61,8 @@ class TextSource:
 
     def texts(self) -> list[BlockText]:
         """The text of each task of the mixture. Raises UserError as `data.task_records`."""
-        from xlingjax.data.task_records import task_text
+        from xlingjax.data.seqio.mixture import tasks_of
+        from xlingjax.data.seqio.task_text import task_text
 
         import_tasks(self.tasks)
         return [
@@ -95,17 +92,10 @@ class TextSource:
         )
 
         def opened() -> BatchSource:
-            # Opening text imports TensorFlow, which announces itself.
-            with quiet_stderr():
-                # Frozen batches replace every other source, since
-                # they are read where TensorFlow is missing.
-                if self.corpus.frozen:
-                    source = self._frozen(features, batch, length, complete is not None)
-                else:
-                    completed = features
-                    if complete is not None:
-                        completed = complete(features)
-                    source = self._drawn(completed, batch, length, parallel)
+            completed = features
+            if complete is not None:
+                completed = complete(features)
+            source = self._drawn(completed, batch, length, parallel)
             table = source.identity.get("sampling_table")
             # Every process opens the source and has the same table.
             if table and is_primary():
@@ -133,7 +123,6 @@ class TextSource:
             sampling=self.sampling,
             languages=self.corpus.languages,
             data_shards=self.data_shards,
-            use_cached=self.use_cached,
             prefetch=self.prefetch,
             threads=self.threads,
         )
@@ -146,11 +135,21 @@ class TextSource:
                     " (text.holdout, or pairs/text.holdout for pairs alone), and hold out a split"
                     " of the mixture's tasks"
                 )
-            import_tasks(self.tasks)
             settings = dataclasses.replace(settings, sampling=of_rates(self.sampling))
-            return open_mixture(
-                self.mixture, features, batch, length, settings, self.corpus.vocabulary
-            )
+            # Opening a mixture imports TensorFlow, which announces itself.
+            with quiet_stderr():
+                from xlingjax.data.seqio.mixture import open_mixture
+
+                import_tasks(self.tasks)
+                return open_mixture(
+                    self.mixture,
+                    features,
+                    batch,
+                    length,
+                    settings,
+                    self.corpus.vocabulary,
+                    use_cached=self.use_cached,
+                )
         if parallel is None:
             parallel = self.corpus.parallel
         return file_batches(
@@ -165,21 +164,6 @@ class TextSource:
             holdout=self.holdout,
         )
 
-    def _frozen(
-        self, features: Preprocessor, batch: int, length: int, completed_later: bool
-    ) -> BatchSource:
-        name = stage_name(features.name, self.stage)
-        path = Path(self.corpus.frozen) / f"{name}.frozen"
-        requested = {"batch": batch, "length": length}
-        for option, value in dataclasses.asdict(features).items():
-            # `complete` fills it in from text, which a run on frozen batches need not have.
-            if value is None and completed_later:
-                continue
-            # The header is JSON: its tuples are lists.
-            requested[option] = json.loads(json.dumps(value))
-        check_frozen(path, features.name, requested)
-        return frozen_source(path)
-
 
 def of_rates(sampling: Sampling) -> Sampling:
     """How a mixture is drawn: by its rates, where nothing else is asked for."""
@@ -189,24 +173,6 @@ def of_rates(sampling: Sampling) -> Sampling:
     if any(one is not None for one in asked):
         return sampling
     return dataclasses.replace(sampling, alpha=1.0, counts="mixture")
-
-
-def check_frozen(path: Path, name: str, requested: dict[str, Any]) -> None:
-    """Raises UserError where frozen batches are not what the recipe asks for: they cannot be
-    changed any more."""
-    identity = read_header(path)["identity"]
-    # Options that the header does not name are newer than the file.
-    has = {
-        "batch": identity.get("batch"),
-        "length": identity.get("length"),
-        **identity.get("options", {}),
-    }
-    for option, value in requested.items():
-        if option in has and has[option] != value:
-            raise UserError(
-                f"{path}: {name} was frozen with {option}={has[option]} and this run asks for"
-                f" {value}; give the options that it was frozen with, or freeze again"
-            )
 
 
 BINDABLE = {"text": staged(TextSource)}

@@ -6,8 +6,8 @@ from collections.abc import Collection, Sequence
 
 from xlingjax.config.evaluators import Files
 from xlingjax.config.text import TextSource
-from xlingjax.data.loader import Batches
-from xlingjax.data.targets import check_directions
+from xlingjax.data.batches.loader import Batches
+from xlingjax.data.rows.targets import check_directions
 from xlingjax.data.text.sources import find_pairs, find_text, split_list
 from xlingjax.errors import UserError
 from xlingjax.objectives.back_translation import BackTranslation

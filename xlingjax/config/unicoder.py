@@ -3,9 +3,8 @@ two languages."""
 
 from xlingjax.config.corpus import Corpus
 from xlingjax.config.text import TextSource
+from xlingjax.data.store.tokenise import TokenFile, tokenise
 from xlingjax.data.text.sources import find_pairs
-from xlingjax.data.token_cache import TokenFile
-from xlingjax.data.tokenise import tokenise
 from xlingjax.errors import UserError
 from xlingjax.objectives.unicoder import CLMLM, CLPC, CLWR
 from xlingjax.preprocessors.unicoder import ClMlmFeatures, ClpcFeatures, ClwrFeatures
@@ -100,7 +99,7 @@ def check_documents(corpus: Corpus) -> None:
 
 def _parts_documents(first: TokenFile, second: TokenFile) -> bool:
     """Whether a line is blank on both sides."""
-    for one, other in zip(first.shards(), second.shards(), strict=True):
+    for one, other in zip(first, second, strict=True):
         # A blank line separates documents, and it has no tokens.
         if ((one.lengths == 0) & (other.lengths == 0)).any():
             return True

@@ -15,7 +15,7 @@ from xlingjax.convert.formats import hugging_face, parity, sentence_transformers
 from xlingjax.convert.formats.checkpoints import reader_of
 from xlingjax.convert.formats.exported import restored
 from xlingjax.convert.formats.names import Differing
-from xlingjax.data.cache_folder import cache_root
+from xlingjax.data.store.entries import cache_root
 from xlingjax.data.vocabulary.tokenizer_files import PROPHETNET
 from xlingjax.errors import UserError
 from xlingjax.model.parameter_count import count_parameters

@@ -9,7 +9,7 @@ import json
 import os
 import time
 
-from xlingjax.data.cache_folder import cache_root
+from xlingjax.data.store.entries import cache_root
 from xlingjax.runtime.files import parsed_json
 
 SMALL_BYTES = 1 << 16

@@ -7,21 +7,17 @@ of one language or of two, get like vectors.
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from xlingjax.data.blocks import BlockText
-from xlingjax.data.cache_folder import cache_root
-from xlingjax.data.sealed import array_at, index_at, write_array, write_index
-from xlingjax.data.token_cache import written
-from xlingjax.data.tokens import Tokens
+from xlingjax.data.store.blocks import BlockText
+from xlingjax.data.store.entries import Writer, get, name_of
+from xlingjax.data.store.tokens import Tokens
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 
 # Part of every name: vectors that are made in another way leave the old files alone.
-FORMAT = 1
+FORMAT = 2
 LIMIT = 100_000
 """Pairs that are read; of more as many at random."""
 
@@ -42,20 +38,14 @@ def piece_vectors(
         return np.zeros((vocabulary.size, width), np.float32), 0
     # In this order: the pairs of more than `LIMIT` are drawn from all of them.
     keys = [text.key for text in of_pairs]
-    identity = [FORMAT, keys, vocabulary.sha256, width, LIMIT]
-    spelled = json.dumps(identity).encode()
-    folder = cache_root() / "lsi" / hashlib.sha256(spelled).hexdigest()[:32]
-    kept = index_at(folder / "pairs.json")
-    if kept:
-        found = array_at(folder / "vectors.npy")
-        if found is not None and found.shape == (vocabulary.size, width):
-            return found, kept["pairs"]
-    vectors, count = _decomposed(vocabulary, of_pairs, width)
-    with written(folder):
-        write_array(folder / "vectors.npy", vectors)
-        # Last: where it stands the vectors are whole.
-        write_index(folder / "pairs.json", {"pairs": count})
-    return vectors, count
+
+    def make(writer: Writer) -> None:
+        vectors, count = _decomposed(vocabulary, of_pairs, width)
+        writer.array("vectors", vectors)
+        writer.facts = {"pairs": count}
+
+    entry = get("lsi", name_of(FORMAT, keys, vocabulary.sha256, width, LIMIT), make)
+    return entry.array("vectors"), entry.facts["pairs"]
 
 
 def _decomposed(

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from xlingjax.data.blocks import BlockText
-from xlingjax.data.tokens import Records, Tokens
+from xlingjax.data.store.blocks import BlockText
+from xlingjax.data.store.tokens import Records, Tokens
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 
 MOST = 0.5

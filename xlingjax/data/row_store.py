@@ -22,11 +22,11 @@ from typing import Any
 
 import numpy as np
 
-from xlingjax.data.cache_folder import cache_root
 from xlingjax.data.content_hashes import content_hash
 from xlingjax.data.features import FIELDS
-from xlingjax.data.sealed import Damaged, read_index, write_index
+from xlingjax.data.store.entries import cache_root
 from xlingjax.errors import UserError
+from xlingjax.runtime.checked_file import Damaged, read_index, write_index
 from xlingjax.runtime.numerals import is_whole
 
 FORMAT = 2

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from xlingjax.data.overlap import HeldOut
+from xlingjax.data.store.tokens import language_name
 from xlingjax.data.text.texts import Pair
-from xlingjax.data.tokens import name_of
 from xlingjax.errors import UserError
 from xlingjax.evaluation.metrics.text import score, wrong_language_rate
 from xlingjax.inference.generate import Generator
@@ -52,7 +52,7 @@ def heldout(
         # The model has no token or row for other languages.
         if not {*pair.languages} <= {*languages}:
             continue
-        files.setdefault(name_of(pair.languages), str(pair.first.path))
+        files.setdefault(language_name(pair.languages), str(pair.first.path))
         there = sides.setdefault(pair.languages, [])
         back = sides.setdefault(pair.languages[::-1], []) if pair.translates else []
         for first, second in pair.lines():
@@ -64,7 +64,7 @@ def heldout(
     for (source, target), lines in sorted(sides.items()):
         if lines:
             sources, references = zip(*lines[: limit or None], strict=True)
-            file = files[name_of((source, target))]
+            file = files[language_name((source, target))]
             sets.append(Heldout(source, target, sources, references, file))
     known = [one.name for one in sets]
     for name in directions:

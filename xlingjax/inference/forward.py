@@ -8,7 +8,7 @@ import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from xlingjax.data.loader import to_global
+from xlingjax.data.batches.loader import to_global
 from xlingjax.data.row_lengths import padded_length
 from xlingjax.model.build import build_model
 from xlingjax.model.encoder import Encoder

@@ -20,11 +20,11 @@ from pathlib import Path
 import jax
 import numpy as np
 
-from xlingjax.data.mixture import BatchSettings
+from xlingjax.data.batches.text import BatchSettings, file_batches
+from xlingjax.data.store.tokenise import CHUNK_LINES
+from xlingjax.data.store.tokens import end_sentences
 from xlingjax.data.text.sources import NEGATIVE, find_pairs
 from xlingjax.data.text.texts import Pair
-from xlingjax.data.tokenise import CHUNK_LINES
-from xlingjax.data.tokens import end_sentences
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import Stopped, UserError
 from xlingjax.inference.forward import compiled
@@ -38,7 +38,6 @@ from xlingjax.preprocessors.unicoder import DanFeatures
 from xlingjax.runtime.files import write_json
 from xlingjax.runtime.machine import RuntimeConfig
 from xlingjax.runtime.records import ANY, read_record
-from xlingjax.tasks.xlm import file_batches
 from xlingjax.training.checkpoint_params import load_params
 from xlingjax.training.feed import ObjectiveRun
 from xlingjax.training.loop import train

@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from xlingjax.data.loader import BatchSource
+from xlingjax.data.batches.loader import BatchSource
 from xlingjax.model.encoder import Encoder
 from xlingjax.objectives.base import Objective
 from xlingjax.objectives.leak import Visibility, as_read, prediction_visibility

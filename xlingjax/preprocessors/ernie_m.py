@@ -6,17 +6,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
 from xlingjax.data.features import SLOT_FIELDS, TOKEN_FIELDS, special_row
-from xlingjax.data.preprocessor import Preprocessor
-from xlingjax.data.rows import Rows, pair_rows, stream_rows
-from xlingjax.data.tokens import Records
+from xlingjax.data.rows.draws import LANGUAGE, PLACES, Draws, gumbel
+from xlingjax.data.rows.plan import Rows, pair_rows, stream_rows
+from xlingjax.data.rows.preprocessor import Batch, BatchMap, Preprocessor
+from xlingjax.data.store.tokens import Records
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
-from xlingjax.preprocessors.xlm import Batch, Masking, masker, slots_of_a_side
+from xlingjax.preprocessors.xlm import Masking, highest, masker, slots_of_a_side
 
 LAYOUTS = ("in_place", "slots")
 PLACEMENTS = ("behind", "scattered")
@@ -81,40 +81,36 @@ class CamlmFeatures(Preprocessor):
             packing=self.packing,
         )
 
-    def map(
-        self, vocabulary: Vocabulary, counts: np.ndarray, length: int
-    ) -> Callable[[Batch, Any], Batch]:
-        import tensorflow as tf
-
+    def map(self, vocabulary: Vocabulary, counts: np.ndarray, length: int) -> BatchMap:
         text = self.text_length(length)
         # Each side's own slots: its cross-entropy is a term of its own (§3.1).
         mask = masker(self.masking, vocabulary, counts, self.slots(length) // 2, side_by_side=True)
 
-        def is_mask(ids: Any) -> Any:
-            return tf.cast(ids == vocabulary.mask_id, tf.int32)
+        def is_mask(ids: np.ndarray) -> np.ndarray:
+            return (ids == vocabulary.mask_id).astype(np.int32)
 
-        def in_place(batch: Batch, draws: Any) -> Batch:
+        def in_place(batch: Batch, draws: Draws) -> Batch:
             masked = mask(batch, draws)
             return {**masked, "is_mask": is_mask(masked["input_ids"])}
 
-        def in_slots(batch: Batch, draws: Any) -> Batch:
+        def in_slots(batch: Batch, draws: Draws) -> Batch:
             masked = mask(batch, draws)
             hidden_columns = masked["masked_positions"]
             used = masked["masked_weights"] > 0
             # A MASK has the position, language and side of the word that it stands for: all that
             # tells the model which one to predict.
-            masks = {"input_ids": tf.where(used, vocabulary.mask_id, vocabulary.pad_id)}
+            masks = {"input_ids": np.where(used, vocabulary.mask_id, vocabulary.pad_id)}
             for name in TOKEN_FIELDS[1:]:
-                of_hidden = tf.gather(batch[name], hidden_columns, batch_dims=1)
-                masks[name] = tf.where(used, of_hidden, 0)
+                of_hidden = np.take_along_axis(batch[name], hidden_columns, axis=1)
+                masks[name] = np.where(used, of_hidden, 0)
             # Of `batch` and not of `masked`: the sentences
             # stay whole, and the MASKs stand behind them.
             row = append(batch, masks, text, length, vocabulary.pad_id)
-            columns = text + tf.range(hidden_columns.shape[1])[None, :]
+            columns = text + np.arange(hidden_columns.shape[1])
             return {
                 **row,
                 "is_mask": is_mask(row["input_ids"]),
-                "masked_positions": tf.where(used, columns, 0),
+                "masked_positions": np.where(used, columns, 0),
                 "masked_targets": masked["masked_targets"],
                 "masked_weights": masked["masked_weights"],
             }
@@ -196,11 +192,7 @@ class BtmlmFeatures(Preprocessor):
         bos = vocabulary.bos_id != vocabulary.eos_id
         return stream_rows(records, bases[0], self.text_length(length), bos=bos)
 
-    def map(
-        self, vocabulary: Vocabulary, counts: np.ndarray, length: int
-    ) -> Callable[[Batch, Any], Batch]:
-        import tensorflow as tf
-
+    def map(self, vocabulary: Vocabulary, counts: np.ndarray, length: int) -> BatchMap:
         # Not in __post_init__: the languages are known once the corpus is open.
         if not self.targets or len(self.targets) < 2:
             raise UserError(
@@ -210,61 +202,56 @@ class BtmlmFeatures(Preprocessor):
         mask = masker(self.masking, vocabulary, counts, self.slots(length))
         text = self.text_length(length)
         places = self.placeholders(length)
-        special_Z = tf.constant(special_row(vocabulary.special_ids, self.name))
+        special_Z = special_row(vocabulary.special_ids, self.name)
         drawn_language = _language_drawer(self.targets)
 
-        def extended(batch: Batch, draws: Any) -> Batch:
+        def extended(batch: Batch, draws: Draws) -> Batch:
             masked = mask(batch, draws)
             used, positions = self._placed(batch, draws, text, places)
-            one = tf.ones_like(positions)
             placeholders = {
-                "input_ids": tf.where(used, vocabulary.mask_id, vocabulary.pad_id),
-                "position_ids": tf.where(used, positions, 0),
-                "language_ids": tf.where(used, drawn_language(batch, draws) * one, 0),
-                "pack_ids": tf.cast(used, tf.int32),
-                "sides": tf.cast(used, tf.int32),
+                "input_ids": np.where(used, vocabulary.mask_id, vocabulary.pad_id),
+                "position_ids": np.where(used, positions, 0),
+                "language_ids": np.where(used, drawn_language(batch, draws), 0),
+                "pack_ids": used.astype(np.int32),
+                "sides": used.astype(np.int32),
             }
             # The pseudo tokens are written from the text as it is, and help to restore the masked
             # one (§3.1, eq. 4-6).
             row = append(masked, placeholders, text, length, vocabulary.pad_id)
             whole = append(batch, placeholders, text, length, vocabulary.pad_id)
             # Not the MASKs of the text: in the first stage they do not stand there.
-            no_text = tf.zeros_like(batch["pack_ids"][:, :text])
-            is_mask = tf.concat([no_text, placeholders["pack_ids"]], axis=1)
-            columns = text + tf.range(places)[None, :] * one
+            is_mask = np.zeros_like(row["input_ids"])
+            is_mask[:, text : text + places] = used
+            columns = text + np.arange(places)
             return {
                 **row,
                 "masked_positions": masked["masked_positions"],
                 "masked_targets": masked["masked_targets"],
                 "masked_weights": masked["masked_weights"],
                 "original_ids": whole["input_ids"],
-                "is_mask": tf.pad(is_mask, [[0, 0], [0, length - text - places]]),
-                "special_ids": special_Z[None, :] * one[:, :1],
-                "pseudo_positions": tf.where(used, columns, 0),
-                "pseudo_weights": tf.cast(used, tf.float32),
+                "is_mask": is_mask,
+                "special_ids": np.tile(special_Z, (len(used), 1)),
+                "pseudo_positions": np.where(used, columns, 0),
+                "pseudo_weights": used.astype(np.float32),
             }
 
         return extended
 
-    def _placed(self, batch: Batch, draws: Any, text: int, places: int) -> tuple[Any, Any]:
+    def _placed(
+        self, batch: Batch, draws: Draws, text: int, places: int
+    ) -> tuple[np.ndarray, np.ndarray]:
         """(which placeholders of each row are used, their position ids), both [B, places]."""
-        import tensorflow as tf
-
-        from xlingjax.data import draws as random
-
         real = batch["pack_ids"][:, :text] > 0
-        tokens = tf.reduce_sum(tf.cast(real, tf.int32), axis=1, keepdims=True)
-        share = self.proportion * tf.cast(tokens, tf.float32)
+        tokens = np.count_nonzero(real, axis=1)[:, None]
         # A short text has fewer: the share holds for each row.
-        used = tf.range(places)[None, :] < tf.cast(tf.math.ceil(share - 1e-4), tf.int32)
+        used = np.arange(places) < np.ceil(self.proportion * tokens - 1e-6)
         start = 0 if self.reset_positions else tokens
         if self.placement == "behind":
-            return used, start + tf.range(places)[None, :] * tf.ones_like(tokens)
+            return used, start + np.arange(places) * np.ones_like(tokens)
         # Distinct places of the text, in order: where its words would stand in a translation.
-        score = tf.where(real, _gumbel(draws, random.PLACES, text), -np.inf)
-        offsets = tf.math.top_k(score, places).indices
+        score = np.where(real, draws.uniform(PLACES, text), -1.0)
         # Unused places sort behind all others.
-        offsets = tf.sort(tf.where(used, offsets, text), axis=1)
+        offsets = np.sort(np.where(used, highest(score, places), text), axis=1)
         return used, start + offsets
 
 
@@ -276,44 +263,30 @@ def check_placement(placement: str) -> None:
         )
 
 
-def _language_drawer(targets: Sequence[tuple[int, float]]) -> Callable[[Batch, Any], Any]:
+def _language_drawer(targets: Sequence[tuple[int, float]]) -> Callable[[Batch, Draws], np.ndarray]:
     """The map to [B, 1]: a language by its share, not the row's own (Gumbel-max)."""
-    import tensorflow as tf
+    target_T = np.array([language for language, _ in targets])
+    log_share_T = np.log([share for _, share in targets])
 
-    from xlingjax.data import draws as random
-
-    target_T = tf.constant([language for language, _ in targets], tf.int32)
-    log_share_T = tf.math.log(tf.constant([share for _, share in targets], tf.float32))
-
-    def drawn_language(batch: Batch, draws: Any) -> Any:
+    def drawn_language(batch: Batch, draws: Draws) -> np.ndarray:
         own = batch["language_ids"][:, :1]
-        score = log_share_T + _gumbel(draws, random.LANGUAGE, len(targets))
+        score = log_share_T + gumbel(draws.uniform(LANGUAGE, len(targets)))
         # Back-translation into the text's own language would only copy it.
-        number = tf.argmax(tf.where(own == target_T, -np.inf, score), axis=1)
-        return tf.gather(target_T, number)[:, None]
+        number = np.argmax(np.where(own == target_T, -np.inf, score), axis=1)
+        return target_T[number][:, None]
 
     return drawn_language
-
-
-def _gumbel(draws: Any, purpose: int, width: int) -> Any:
-    """[B, width]: noise of which the largest, added to log shares, is drawn by share."""
-    import tensorflow as tf
-
-    # The double logarithm is infinite at 0 and at 1.
-    uniform = tf.clip_by_value(draws.uniform(purpose, width), 1e-7, 1 - 1e-7)
-    return -tf.math.log(-tf.math.log(uniform))
 
 
 def append(batch: Batch, behind: Batch, text: int, length: int, pad_id: int) -> Batch:
     """The first `text` columns of the token fields of a batch, then those of `behind`, padded to
     `length`."""
-    import tensorflow as tf
-
     # Ids alone have a padding of their own; in layout "xlm" 0 is `<s>`.
     padding = dict.fromkeys(TOKEN_FIELDS, 0) | {"input_ids": pad_id}
     rows = {}
     for name in TOKEN_FIELDS:
-        x = tf.concat([batch[name][:, :text], behind[name]], axis=1)
-        room = length - x.shape[1]
-        rows[name] = tf.pad(x, [[0, 0], [0, room]], constant_values=padding[name])
+        x = np.full((len(batch[name]), length), padding[name], np.int32)
+        x[:, :text] = batch[name][:, :text]
+        x[:, text : text + behind[name].shape[1]] = behind[name]
+        rows[name] = x
     return rows

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from xlingjax.data.labelled.records import Example, Tagged
-from xlingjax.data.tokenise import default_processes
+from xlingjax.data.store.tokenise import default_processes
 from xlingjax.data.vocabulary.word_pieces import pieces_of_words
 from xlingjax.errors import UserError
 

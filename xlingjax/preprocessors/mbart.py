@@ -3,23 +3,22 @@ text, from which the decoder writes its masked words or, of a pair, the other si
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
 from xlingjax.data.features import DECODER_FIELDS, TOKEN_FIELDS
-from xlingjax.data.preprocessor import Preprocessor
-from xlingjax.data.rows import Rows
-from xlingjax.data.targets import block_rows, decoder_fields, following
-from xlingjax.data.tokens import Records
+from xlingjax.data.rows.draws import Draws
+from xlingjax.data.rows.plan import Rows
+from xlingjax.data.rows.preprocessor import Batch, BatchMap, Preprocessor
+from xlingjax.data.rows.targets import block_rows, decoder_fields, following
+from xlingjax.data.store.tokens import Records
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
 from xlingjax.preprocessors.translation import TranslationFeatures, start_ids
 from xlingjax.preprocessors.xlm import Masking, masker
 
-Batch = dict[str, Any]
 ALL_SHOWN_AS_MASK = {"mask": 1.0, "random": 0.0}
 """By its MASKs the decoder knows how many words it has to write, and where they stood."""
 
@@ -62,47 +61,43 @@ class MaskedWordsFeatures(Preprocessor):
     ) -> Rows:
         return block_rows(records, bases[0], length)
 
-    def map(
-        self, vocabulary: Vocabulary, counts: np.ndarray, length: int
-    ) -> Callable[[Batch, Any], Batch]:
-        import tensorflow as tf
-
+    def map(self, vocabulary: Vocabulary, counts: np.ndarray, length: int) -> BatchMap:
         slots = self.masking.slots(length)
         mask = masker(self.masking, vocabulary, counts, slots, words_alone=True)
 
-        def words(masked: Batch, starts_BL: Any) -> Batch:
+        def words(masked: Batch, starts_BL: np.ndarray) -> Batch:
             """The decoder's fields [B, M + 1] of the masked words and `</s>`."""
-            count_B = tf.reduce_sum(tf.cast(masked["masked_weights"] > 0, tf.int32), axis=1)
-            column = tf.range(slots + 1)[None, :]
+            count_B = np.count_nonzero(masked["masked_weights"], axis=1)
+            column = np.arange(slots + 1)
             # A row without text has no end either.
-            end_B = tf.where(masked["pack_ids"][:, 0] > 0, count_B, -1)
+            end_B = np.where(masked["pack_ids"][:, 0] > 0, count_B, -1)
             end_B1 = end_B[:, None]
             used = column <= end_B1
-            target_BT = tf.pad(masked["masked_targets"], [[0, 0], [0, 1]])
-            target_BT = tf.where(column == end_B1, vocabulary.eos_id, target_BT)
-            read_BT = tf.concat([starts_BL[:, :1], target_BT[:, :-1]], axis=1)
+            target_BT = np.pad(masked["masked_targets"], [(0, 0), (0, 1)])
+            target_BT = np.where(column == end_B1, vocabulary.eos_id, target_BT)
+            read_BT = np.concatenate([starts_BL[:, :1], target_BT[:, :-1]], axis=1)
             # A row is of one text.
             language_B1 = masked["language_ids"][:, :1]
             return {
-                "decoder_ids": tf.where(used, read_BT, vocabulary.pad_id),
-                "decoder_position_ids": tf.where(used, column, 0),
-                "decoder_language_ids": tf.where(used, language_B1, 0),
-                "decoder_pack_ids": tf.cast(used, tf.int32),
-                "decoder_targets": tf.where(used, target_BT, 0),
-                "decoder_weights": tf.cast(used, tf.float32),
+                "decoder_ids": np.where(used, read_BT, vocabulary.pad_id),
+                "decoder_position_ids": np.where(used, column, 0),
+                "decoder_language_ids": np.where(used, language_B1, 0),
+                "decoder_pack_ids": used.astype(np.int32),
+                "decoder_targets": np.where(used, target_BT, 0),
+                "decoder_weights": used.astype(np.float32),
             }
 
-        def text(batch: Batch, masked: Batch, starts_BL: Any) -> Batch:
+        def text(batch: Batch, masked: Batch, starts_BL: np.ndarray) -> Batch:
             """The decoder's fields [B, L] of the whole text, paid where a word is masked."""
             decoder = decoder_fields(batch, starts_BL, vocabulary.pad_id)
-            # [B, M, L], of which a slot has its column, and an unused one none.
-            at_BML = tf.one_hot(masked["masked_positions"], length)
-            at_BML *= masked["masked_weights"][:, :, None]
-            # A column predicts the next one's word.
-            paid_BL = following(tf.reduce_max(at_BML, axis=1))
+            paid_BL = np.zeros_like(masked["input_ids"], np.float32)
+            np.put_along_axis(paid_BL, masked["masked_positions"], 1.0, axis=1)
+            # Unused slots stand on column 0, which is never masked; a column predicts the next
+            # one's word.
+            paid_BL = following(paid_BL)
             return {**decoder, "decoder_weights": decoder["decoder_weights"] * paid_BL}
 
-        def masked_words(batch: Batch, draws: Any) -> Batch:
+        def masked_words(batch: Batch, draws: Draws) -> Batch:
             masked = mask(batch, draws)
             starts_BL = start_ids(batch["language_ids"], vocabulary, self.language_tokens)
             if self.target == "words":
@@ -123,15 +118,13 @@ class MaskedTranslationFeatures(TranslationFeatures):
     name: str = "masked_translation"
     masking: Masking = field(default_factory=lambda: Masking(0.25, **ALL_SHOWN_AS_MASK))
 
-    def map(
-        self, vocabulary: Vocabulary, counts: np.ndarray, length: int
-    ) -> Callable[[Batch, Any], Batch]:
+    def map(self, vocabulary: Vocabulary, counts: np.ndarray, length: int) -> BatchMap:
         divided = super().map(vocabulary, counts, length)
         mask = masker(
             self.masking, vocabulary, counts, self.masking.slots(length), words_alone=True
         )
 
-        def masked_source(batch: Batch, draws: Any) -> Batch:
+        def masked_source(batch: Batch, draws: Draws) -> Batch:
             sides = divided(batch, draws)
             shown = mask(sides, draws)["input_ids"]
             return {**sides, "input_ids": shown}

@@ -14,11 +14,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
-from xlingjax.data.targets import columns_where, following
+from xlingjax.data.rows.draws import BLANK, DROP, GAPS, SHUFFLE, SPANS, STARTS, Draws
+from xlingjax.data.rows.targets import columns_where, following, preceding
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.data.vocabulary.word_pieces import UNSPACED, base_language
 from xlingjax.errors import UserError, require_choice, require_numbers
@@ -74,27 +74,26 @@ class Text:
     `language`, an index; `content`, whether noise may touch the token; `begins`, whether it is the
     first of its word (set by `Noiser`)."""
 
-    ids: Any
-    pack: Any
-    language: Any
-    content: Any
-    begins: Any = None
+    ids: np.ndarray
+    pack: np.ndarray
+    language: np.ndarray
+    content: np.ndarray
+    begins: np.ndarray | None = None
 
-    def taken(self, columns: Any, used: Any, pad_id: int) -> Text:
+    def taken(self, columns: np.ndarray, used: np.ndarray, pad_id: int) -> Text:
         """The tokens at `columns` [B, L], padding where not `used`."""
-        import tensorflow as tf
 
-        def take(x: Any, pad: Any) -> Any:
-            return tf.where(used, tf.gather(x, columns, batch_dims=1), pad)
+        def take(x: np.ndarray, pad: int) -> np.ndarray:
+            return np.where(used, np.take_along_axis(x, columns, axis=1), x.dtype.type(pad))
 
         begins = self.begins
         if begins is not None:
-            begins = take(begins, False)
+            begins = take(begins, 0)
         return Text(
             take(self.ids, pad_id),
             take(self.pack, 0),
             take(self.language, 0),
-            take(self.content, False),
+            take(self.content, 0),
             begins,
         )
 
@@ -102,92 +101,70 @@ class Text:
 class Examples:
     """Sums and counts within each example of the rows."""
 
-    def __init__(self, pack: Any):
-        import tensorflow as tf
-
+    def __init__(self, pack: np.ndarray):
         self._pack = pack
-        rows, length = pack.shape
-        # One segment per example of the whole batch: a row has at most as many as it has columns,
-        # and one of padding.
-        self._segment = pack + (length + 1) * tf.range(rows)[:, None]
-        # A fixed number, since TensorFlow wants shapes that do not depend on the data.
-        self._segments = rows * (length + 1)
+        # The tokens of an example stand one behind the other: it begins where the number changes.
+        begins = pack != preceding(pack)
+        begins[:, 0] = True
+        self._starts = np.flatnonzero(begins)
+        self._lengths = np.diff(self._starts, append=pack.size)
 
-    def total(self, x: Any) -> Any:
+    def total(self, x: np.ndarray) -> np.ndarray:
         """[B, L]: at each token the sum of x over its example."""
-        import tensorflow as tf
+        return self._spread(np.add.reduceat(x.reshape(-1), self._starts))
 
-        sums = tf.math.unsorted_segment_sum(x, self._segment, self._segments)
-        return tf.gather(sums, self._segment)
+    def largest(self, x: np.ndarray) -> np.ndarray:
+        return self._spread(np.maximum.reduceat(x.reshape(-1), self._starts))
 
-    def largest(self, x: Any) -> Any:
-        import tensorflow as tf
-
-        highest = tf.math.unsorted_segment_max(x, self._segment, self._segments)
-        return tf.gather(highest, self._segment)
-
-    def before(self, x: Any) -> Any:
+    def before(self, x: np.ndarray) -> np.ndarray:
         """[B, L]: at each token the sum of x over the earlier tokens of its example."""
         return cumulated(x) - self.offset(x)
 
-    def offset(self, x: Any) -> Any:
+    def offset(self, x: np.ndarray) -> np.ndarray:
         """[B, L]: at each token the sum of x over the examples before its own."""
-        import tensorflow as tf
+        return self._spread(cumulated(x).reshape(-1)[self._starts])
 
-        # Sums only grow along a row: the lowest of an example is that at its first token.
-        first = tf.math.unsorted_segment_min(cumulated(x), self._segment, self._segments)
-        return tf.gather(first, self._segment)
-
-    def rank(self, chosen: Any, score: Any) -> Any:
+    def rank(self, chosen: np.ndarray, score: np.ndarray) -> np.ndarray:
         """[B, L]: the place of each chosen token among those of its example in the order of score
         (in [0, 1))."""
-        import tensorflow as tf
-
         # By example, then by score; float64 has room for both.
-        key = tf.cast(self._pack, tf.float64) + tf.cast(score, tf.float64)
-        order = tf.argsort(tf.where(chosen, key, np.inf), axis=1, stable=True)
-        # Sorting a permutation inverts it: the place of each column in the order.
-        place = tf.argsort(order, axis=1)
-        return place - self.offset(tf.cast(chosen, tf.int32))
+        key = np.where(chosen, self._pack + score.astype(np.float64), np.inf)
+        order = np.argsort(key, axis=1, kind="stable")
+        return inverted(order) - self.offset(chosen.astype(np.int64))
+
+    def _spread(self, of_example: np.ndarray) -> np.ndarray:
+        """[B, L] of what holds of each example."""
+        return np.repeat(of_example, self._lengths).reshape(self._pack.shape)
 
 
-def of_word(x: Any, begins: Any) -> Any:
+def inverted(order: np.ndarray) -> np.ndarray:
+    """[B, L]: the place of each column in an order of the columns [B, L]."""
+    place = np.empty_like(order)
+    columns = np.broadcast_to(np.arange(order.shape[1]), order.shape)
+    np.put_along_axis(place, order, columns, axis=1)
+    return place
+
+
+def of_word(x: np.ndarray, begins: np.ndarray) -> np.ndarray:
     """[B, L]: at each token of a word the value of x at its first one; elsewhere any."""
-    import tensorflow as tf
-
-    number = tf.cumsum(tf.cast(begins, tf.int32), axis=1) - 1
-    # A row may hold no word, and begin with tokens of none.
-    first = tf.minimum(columns_where(begins), begins.shape[1] - 1)
-    column = tf.gather(first, tf.maximum(number, 0), batch_dims=1)
-    return tf.gather(x, column, batch_dims=1)
+    columns = np.arange(begins.shape[1])
+    first = np.maximum.accumulate(np.where(begins, columns, 0), axis=1)
+    return np.take_along_axis(x, first, axis=1)
 
 
-def cumulated(x: Any) -> Any:
+def cumulated(x: np.ndarray) -> np.ndarray:
     """Sum of the columns before each one."""
-    import tensorflow as tf
-
-    return tf.cumsum(x, axis=1, exclusive=True)
+    return np.cumsum(x, axis=1) - x
 
 
-def preceding(x: Any) -> Any:
-    """The value of the column before each one; 0 in the first."""
-    import tensorflow as tf
-
-    return tf.pad(x[:, :-1], [[0, 0], [1, 0]])
-
-
-def padded(x: Any, value: int = 0) -> Any:
+def padded(x: np.ndarray, value: int = 0) -> np.ndarray:
     """One more column."""
-    import tensorflow as tf
-
-    return tf.pad(x, [[0, 0], [0, 1]], constant_values=value)
+    return np.pad(x, [(0, 0), (0, 1)], constant_values=value)
 
 
-def interleaved(x: Any, y: Any) -> Any:
+def interleaved(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     """[B, 2 L]: x_0, y_0, x_1, y_1, ..."""
-    import tensorflow as tf
-
-    return tf.reshape(tf.stack([x, y], axis=2), [-1, 2 * x.shape[1]])
+    return np.stack([x, y], axis=2).reshape(len(x), -1)
 
 
 class Noiser:
@@ -196,8 +173,6 @@ class Noiser:
     def __init__(self, noise: Noise, vocabulary: Vocabulary, languages: Sequence[str]):
         """languages: of the run, sorted. Raises UserError for one without a mean length of
         spans, and for none where words are asked for."""
-        import tensorflow as tf
-
         if not languages and (noise.infill or noise.unit == "words"):
             raise UserError(
                 "noise: words are told by language; give the languages of the"
@@ -207,18 +182,18 @@ class Noiser:
         self.noise = noise
         self._mask_id = vocabulary.mask_id
         self._pad_id = vocabulary.pad_id
-        self._begins_word_V = tf.constant(vocabulary.begins_word())
+        self._begins_word_V = np.array(vocabulary.begins_word())
         self._marks_ends = vocabulary.marks_ends
         # Per language, since a batch may hold several.
         spaced = [base_language(code) not in UNSPACED for code in languages]
-        self._spaced_G = tf.constant(spaced)
+        self._spaced_G = np.array(spaced)
         # P(length <= k) for k = 0, 1, ...: the number of those below a uniform draw is Poisson.
         if noise.infill:
-            self._cdf_GK = tf.constant(
-                [cumulative_poisson(noise.mean_span(code)) for code in languages], tf.float32
+            self._cdf_GK = np.array(
+                [cumulative_poisson(noise.mean_span(code)) for code in languages]
             )
 
-    def __call__(self, text: Text, draws: Any) -> Text:
+    def __call__(self, text: Text, draws: Draws) -> Text:
         # In this order: spans are of the words as they stood.
         if self.noise.infill:
             text = self.infill(text, draws)
@@ -230,14 +205,12 @@ class Noiser:
                 text = getattr(self, function)(text, draws)
         return text
 
-    def infill(self, text: Text, draws: Any) -> Text:
+    def infill(self, text: Text, draws: Draws) -> Text:
         """Spans of words, each replaced by one MASK, until `infill` of an example's words are
         hidden (as fairseq's denoising task does): lengths are drawn until they sum to ceil(infill *
         words), the last is cut to fit, and each nonzero one starts at another word. Spans may
         overlap; one that starts inside another adds no MASK. Of length 0: a MASK in a gap of the
         example (as far as the row has room)."""
-        import tensorflow as tf
-
         examples = Examples(text.pack)
         word = self._word_starts(text, self.noise.whole_words)
         size, empty = self._span_lengths(text, examples, word, draws)
@@ -247,26 +220,24 @@ class Noiser:
         insert = self._gaps(text, examples, empty, keep, draws)
 
         # Each column, then the MASK that may stand behind it.
-        mask_ids = tf.fill(text.ids.shape, self._mask_id)
+        mask_ids = np.full_like(text.ids, self._mask_id)
         with_masks = Text(
-            ids=interleaved(tf.where(shown, self._mask_id, text.ids), mask_ids),
+            ids=interleaved(np.where(shown, self._mask_id, text.ids), mask_ids),
             pack=interleaved(text.pack, text.pack),
             language=interleaved(text.language, text.language),
             # A MASK may be moved, dropped and hidden again like any word.
-            content=interleaved(text.content, tf.ones_like(text.content)),
+            content=interleaved(text.content, np.ones_like(text.content)),
         )
         return self._kept(with_masks, interleaved(keep, insert), text.ids.shape[1])
 
-    def _word_starts(self, text: Text, whole: bool) -> Any:
+    def _word_starts(self, text: Text, whole: bool) -> np.ndarray:
         """bool [B, L]: the first token of each word. whole: of words of several pieces; False:
         every piece is one."""
-        import tensorflow as tf
-
         if not whole:
             return text.content
         # Rows may be of several languages, of which some write no spaces.
-        spaced = tf.gather(self._spaced_G, text.language)
-        begins = tf.gather(self._begins_word_V, text.ids)
+        spaced = self._spaced_G[text.language]
+        begins = self._begins_word_V[text.ids]
         if self._marks_ends:
             begins = preceding(begins)
         # The first piece behind a special token opens a word, however it is written; without spaces
@@ -278,134 +249,112 @@ class Noiser:
         return text.content & (~spaced | begins | opens | masked)
 
     def _span_lengths(
-        self, text: Text, examples: Examples, word: Any, draws: Any
-    ) -> tuple[Any, Any]:
+        self, text: Text, examples: Examples, word: np.ndarray, draws: Draws
+    ) -> tuple[np.ndarray, np.ndarray]:
         """(int [B, L]: words in the span whose length was drawn at this word, 0 = none, bool [B,
         L]: whether it is a span of no word)."""
-        import tensorflow as tf
-
-        from xlingjax.data import draws as random
-
-        words = tf.cast(word, tf.int32)
-        total = tf.cast(examples.total(words), tf.float32)
-        budget = tf.cast(tf.math.ceil(self.noise.infill * total - 1e-4), tf.int32)
-        # Shapes are fixed, so as many lengths are drawn as there are words, and those are used that
-        # begin within the budget.
-        uniform = draws.uniform(random.SPANS, text.ids.shape[1])
-        cdf = tf.gather(self._cdf_GK, text.language)
-        drawn = tf.reduce_sum(tf.cast(uniform[:, :, None] >= cdf, tf.int32), axis=2)
+        words = word.astype(np.int64)
+        budget = np.ceil(self.noise.infill * examples.total(words) - 1e-6).astype(np.int64)
+        # As many lengths are drawn as there are words, and those are used that begin within the
+        # budget.
+        uniform = draws.uniform(SPANS, text.ids.shape[1])
+        drawn = np.zeros_like(words)
+        for language in np.unique(text.language):
+            of_language = text.language == language
+            drawn[of_language] = np.searchsorted(
+                self._cdf_GK[language], uniform[of_language], side="right"
+            )
         spent = examples.before(drawn * words)
         used = word & (spent < budget)
         # The last span is cut, so that as many words are hidden as were asked for.
-        size = tf.where(used, tf.minimum(drawn, budget - spent), 0)
+        size = np.where(used, np.minimum(drawn, budget - spent), 0)
         return size, used & (size == 0)
 
     def _covered(
-        self, text: Text, examples: Examples, word: Any, size: Any, draws: Any
-    ) -> tuple[Any, Any]:
+        self, text: Text, examples: Examples, word: np.ndarray, size: np.ndarray, draws: Draws
+    ) -> tuple[np.ndarray, np.ndarray]:
         """bool [B, L] each: columns that become the MASK of a span, columns that spans hide."""
-        import tensorflow as tf
-
-        from xlingjax.data import draws as random
-
         length = text.ids.shape[1]
-        words = tf.cast(word, tf.int32)
-        span = tf.cast(size > 0, tf.int32)
+        words = word.astype(np.int64)
+        span = (size > 0).astype(np.int64)
         # An example of n spans starts them at the n words of lowest rank: starts are distinct, and
         # the span at rank r is the example's r-th.
-        rank = examples.rank(word, draws.uniform(random.STARTS, length))
+        rank = examples.rank(word, draws.uniform(STARTS, length))
         start = word & (rank < examples.total(span))
-        number = tf.where(start, examples.offset(span) + rank, length)
-        drawn_at = tf.gather(padded(columns_where(span > 0)), number, batch_dims=1)
-        size_here = tf.where(start, tf.gather(padded(size), drawn_at, batch_dims=1), 0)
+        number = np.where(start, examples.offset(span) + rank, length)
+        drawn_at = np.take_along_axis(padded(columns_where(span > 0), length), number, axis=1)
+        size_here = np.take_along_axis(padded(size), drawn_at, axis=1)
 
         # Behind an example's last word the next example's first one ends the span: what lies
         # between is no content, and stays.
         words_before = examples.offset(words)
         last = words_before + examples.total(words)
-        end_word = tf.minimum(cumulated(words) + size_here, last)
-        end = tf.gather(padded(columns_where(word), length), end_word, batch_dims=1)
+        end_word = np.minimum(cumulated(words) + size_here, last)
+        end = np.take_along_axis(padded(columns_where(word), length), end_word, axis=1)
 
-        end_BLL = tf.one_hot(end, length, dtype=tf.int32)
-        # `one_hot` of a column beyond the row is all zeros: such a span has no end in it.
-        ends = tf.reduce_sum(tf.where(start[:, :, None], end_BLL, 0), axis=1)
-        covering = tf.cumsum(tf.cast(start, tf.int32) - ends, axis=1)
+        # One more at the start of a span, one less at its end, which may lie behind the row.
+        changes = padded(start.astype(np.int64))
+        row, _ = np.nonzero(start)
+        np.subtract.at(changes, (row, end[start]), 1)
+        covering = np.cumsum(changes, axis=1)[:, :length]
         # Where a second span is open already, this one starts inside it.
         shown = start & (covering == 1)
         return shown, (covering > 0) & text.content
 
-    def _gaps(self, text: Text, examples: Examples, empty: Any, keep: Any, draws: Any) -> Any:
+    def _gaps(
+        self, text: Text, examples: Examples, empty: np.ndarray, keep: np.ndarray, draws: Draws
+    ) -> np.ndarray:
         """bool [B, L]: columns of an example behind which a MASK is inserted, one per span of no
         word."""
-        import tensorflow as tf
-
-        from xlingjax.data import draws as random
-
         length = text.ids.shape[1]
         gap = (text.pack > 0) & (text.pack == following(text.pack))
-        rank = examples.rank(gap, draws.uniform(random.GAPS, length))
+        rank = examples.rank(gap, draws.uniform(GAPS, length))
         # The gaps of lowest rank are a choice without replacement.
-        insert = gap & (rank < examples.total(tf.cast(empty, tf.int32)))
+        insert = gap & (rank < examples.total(empty.astype(np.int64)))
         # A row has no more columns than before, so a MASK fits only where spans have made room.
-        room = length - tf.reduce_sum(tf.cast(keep, tf.int32), axis=1, keepdims=True)
-        return insert & (cumulated(tf.cast(insert, tf.int32)) < room)
+        room = length - np.count_nonzero(keep, axis=1)[:, None]
+        return insert & (cumulated(insert.astype(np.int64)) < room)
 
-    def shuffle(self, text: Text, draws: Any) -> Text:
+    def shuffle(self, text: Text, draws: Draws) -> Text:
         """The words of each example in the order of i + U(0, shuffle), i the index of a word; their
         pieces keep their order. What noise may not touch stays behind as many words as before."""
-        import tensorflow as tf
-
-        from xlingjax.data import draws as random
-
         length = text.ids.shape[1]
-        words_before = cumulated(tf.cast(text.begins, tf.int32))
-        moved = self.noise.shuffle * tf.cast(draws.uniform(random.SHUFFLE, length), tf.float64)
+        words_before = cumulated(text.begins.astype(np.int64))
+        moved = self.noise.shuffle * draws.uniform(SHUFFLE, length).astype(np.float64)
         # So far apart no word of one example sorts among those of the next.
-        apart = tf.cast(text.pack, tf.float64) * self.noise.shuffle
-        key = tf.cast(words_before, tf.float64) + apart + moved
-        order = tf.argsort(tf.where(text.begins, key, np.inf), axis=1, stable=True)
-        # Sorting a permutation inverts it: the new place of each word, at its first piece.
-        place = of_word(tf.argsort(order, axis=1), text.begins)
+        apart = text.pack * self.noise.shuffle
+        key = np.where(text.begins, words_before + apart + moved, np.inf)
+        order = np.argsort(key, axis=1, kind="stable")
+        # The new place of each word, at its first piece.
+        place = of_word(inverted(order), text.begins)
         # Between the odd numbers of the words there is one for what stays behind as many of them.
-        columns = tf.argsort(
-            tf.where(text.content, 2 * place + 1, 2 * words_before), axis=1, stable=True
-        )
+        number = np.where(text.content, 2 * place + 1, 2 * words_before)
+        columns = np.argsort(number, axis=1, kind="stable")
         return text.taken(columns, text.pack > 0, self._pad_id)
 
-    def drop(self, text: Text, draws: Any) -> Text:
+    def drop(self, text: Text, draws: Draws) -> Text:
         """Without a share `drop` of the words; of an example that would lose all, one stays."""
-        import tensorflow as tf
-
-        from xlingjax.data import draws as random
-
         length = text.ids.shape[1]
         # The same draw decides what is lost and which one stays.
-        uniform = of_word(draws.uniform(random.DROP, length), text.begins)
+        uniform = of_word(draws.uniform(DROP, length), text.begins)
         # Below every draw, so that what noise may not touch is never the one that stays.
-        score = tf.where(text.content, uniform, -1.0)
-        highest = Examples(text.pack).largest(score)
-        lost = text.content & (uniform < self.noise.drop) & (score < highest)
+        score = np.where(text.content, uniform, -1.0)
+        largest = Examples(text.pack).largest(score)
+        lost = text.content & (uniform < self.noise.drop) & (score < largest)
         return self._kept(text, (text.pack > 0) & ~lost, length)
 
-    def mask(self, text: Text, draws: Any) -> Text:
+    def mask(self, text: Text, draws: Draws) -> Text:
         """Of a share `mask` of the words each piece is shown as MASK."""
-        import tensorflow as tf
-
-        from xlingjax.data import draws as random
-
-        length = text.ids.shape[1]
-        uniform = of_word(draws.uniform(random.BLANK, length), text.begins)
+        uniform = of_word(draws.uniform(BLANK, text.ids.shape[1]), text.begins)
         hidden = text.content & (uniform < self.noise.mask)
-        return replace(text, ids=tf.where(hidden, self._mask_id, text.ids))
+        return replace(text, ids=np.where(hidden, np.int32(self._mask_id), text.ids))
 
-    def _kept(self, text: Text, keep: Any, length: int) -> Text:
+    def _kept(self, text: Text, keep: np.ndarray, length: int) -> Text:
         """The tokens to keep, moved together."""
-        import tensorflow as tf
-
         columns = columns_where(keep)[:, :length]
         # `columns_where` fills up with columns that are not there.
         used = columns < text.ids.shape[1]
-        return text.taken(tf.where(used, columns, 0), used, self._pad_id)
+        return text.taken(np.where(used, columns, 0), used, self._pad_id)
 
 
 def cumulative_poisson(mean: float) -> list[float]:

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from xlingjax.data.features import TOKEN_FIELDS
-from xlingjax.data.preprocessor import Preprocessor
-from xlingjax.data.rows import Rows, pair_rows
-from xlingjax.data.tokens import Records
+from xlingjax.data.rows.draws import Draws
+from xlingjax.data.rows.plan import Rows, pair_rows
+from xlingjax.data.rows.preprocessor import Batch, BatchMap, Preprocessor
+from xlingjax.data.store.tokens import Records
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
-from xlingjax.preprocessors.xlm import Batch
 
 
 @dataclass(frozen=True)
@@ -40,10 +39,8 @@ class SentencePairFeatures(Preprocessor):
             each_opens=True,
         )
 
-    def map(
-        self, vocabulary: Vocabulary, counts: np.ndarray, length: int
-    ) -> Callable[[Batch, Any], Batch]:
-        def unchanged(batch: Batch, draws: Any) -> Batch:
+    def map(self, vocabulary: Vocabulary, counts: np.ndarray, length: int) -> BatchMap:
+        def unchanged(batch: Batch, draws: Draws) -> Batch:
             return batch
 
         return unchanged

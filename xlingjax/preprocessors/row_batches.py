@@ -10,12 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from xlingjax.data.cache_folder import cache_root
+from xlingjax.data.batches.loader import BatchSource
+from xlingjax.data.batches.source import NumberedSource, Repeated
 from xlingjax.data.features import FIELDS
-from xlingjax.data.loader import BatchSource, CountedSource
 from xlingjax.data.row_lengths import padded_length
 from xlingjax.data.row_store import StoredPart, storing
-from xlingjax.data.sealed import Damaged, read_index, write_index
+from xlingjax.data.store.entries import cache_root
+from xlingjax.runtime.checked_file import Damaged, read_index, write_index
 
 _ENDLESS = 2**62  # batches
 WINDOW = 50
@@ -77,12 +78,10 @@ def shuffled_batches(
         "seed": seed,
         "order": "by length" if by_length else "by part",
     }
-    return CountedSource(
-        read,
-        _ENDLESS,
+    return NumberedSource(
+        Repeated(read, _ENDLESS, None),
         languages=languages,
         identity=identity,
-        epochs=None,
         shapes=rows.shapes(batch_size),
     )
 

@@ -37,8 +37,8 @@ from xlingjax.data.row_store import (
     read_part,
     write_part,
 )
-from xlingjax.data.tokenise import default_processes
-from xlingjax.data.tokens import id_dtype
+from xlingjax.data.store.tokenise import default_processes
+from xlingjax.data.store.tokens import id_dtype
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
 from xlingjax.preprocessors.beside import training_pairs

@@ -1,27 +1,22 @@
 """Span corruption (Raffel et al. 2020, §3.1.4 and §3.3): spans of a text are hidden behind one
 sentinel each, and the decoder writes every sentinel and what it hides.
-
-Which tokens are hidden and what becomes of them is T5's own code, `t5.data.preprocessors`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 
 from xlingjax.data.features import DECODER_FIELDS, TOKEN_FIELDS
-from xlingjax.data.preprocessor import Preprocessor
-from xlingjax.data.rows import Rows, stream_rows
-from xlingjax.data.tokens import Records
+from xlingjax.data.rows.draws import SPANS, Draws
+from xlingjax.data.rows.plan import Rows, stream_rows
+from xlingjax.data.rows.preprocessor import Batch, BatchMap, Preprocessor
+from xlingjax.data.store.tokens import Records
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
 from xlingjax.preprocessors.translation import start_ids
-
-Batch = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -102,86 +97,83 @@ class SpanCorruptionFeatures(Preprocessor):
             f" {spans - free}` or more"
         )
 
-    def map(
-        self, vocabulary: Vocabulary, counts: np.ndarray, length: int
-    ) -> Callable[[Batch, Any], Batch]:
-        import tensorflow as tf
-
-        from xlingjax.data import draws as random
-
+    def map(self, vocabulary: Vocabulary, counts: np.ndarray, length: int) -> BatchMap:
         self._require_sentinels(length, vocabulary)
-        t5 = _t5_preprocessors()
-        sentinels = sentinel_ids(vocabulary)
-        # T5's stand behind the pieces, the first one last.
-        theirs = SimpleNamespace(vocab_size=vocabulary.size + len(sentinels))
-        ours_V = tf.constant([*range(vocabulary.size), *sentinels[::-1]], tf.int32)
-        columns = self.columns(length)
+        sentinels = np.array(sentinel_ids(vocabulary), np.int32)
         targets = self.decoder_columns(length)
-        end = vocabulary.eos_id
-        tokens_of_side = tf.TensorSpec([], tf.int32)
 
-        def corrupted(row: Any) -> Any:
-            ids_C, tokens, seeds = row
-            text = ids_C[:tokens]
-            mask = t5.random_spans_noise_mask(tokens, self.density, seeds, self.mean_span)
-            sides = []
-            for replaced, size in (
-                (t5.noise_span_to_unique_sentinel, length),
-                (t5.nonnoise_span_to_unique_sentinel, targets),
-            ):
-                ids = tf.gather(ours_V, replaced(text, mask, theirs, seeds))
-                ids = tf.concat([ids, [end]], axis=0)
-                # A row without text has no end either.
-                ids = ids[: tf.where(tokens > 0, tf.size(ids), 0)]
-                sides += [tf.pad(ids, [[0, size - tf.size(ids)]]), tf.size(ids)]
-            return tuple(sides)
-
-        def with_spans(batch: Batch, draws: Any) -> Batch:
-            tokens_B = tf.reduce_sum(tf.cast(batch["pack_ids"] > 0, tf.int32), 1)
-            seeds = draws.uniform(random.SPANS, 4, maxval=2**31 - 1)
-            source_BL, source_B, target_BT, target_B = tf.map_fn(
-                corrupted,
-                (
-                    tf.ensure_shape(batch["input_ids"], [None, columns]),
-                    tokens_B,
-                    tf.reshape(seeds, [-1, 2, 2]),
-                ),
-                fn_output_signature=(
-                    tf.TensorSpec([length], tf.int32),
-                    tokens_of_side,
-                    tf.TensorSpec([targets], tf.int32),
-                    tokens_of_side,
-                ),
-            )
+        def with_spans(batch: Batch, draws: Draws) -> Batch:
+            ids_BC = batch["input_ids"]
+            tokens_B = np.count_nonzero(batch["pack_ids"], axis=1)
+            uniform_BC = draws.uniform(SPANS, 2 * ids_BC.shape[1])
+            sources = []
+            texts = []
+            for ids, tokens, uniform in zip(ids_BC, tokens_B.tolist(), uniform_BC, strict=True):
+                text = ids[:tokens]
+                hidden = self._hidden_tokens(tokens, uniform)
+                sources.append(_behind_sentinels(text, hidden, sentinels, vocabulary.eos_id))
+                texts.append(_behind_sentinels(text, ~hidden, sentinels, vocabulary.eos_id))
             # A row is of one text; padding has 0.
-            language_B1 = tf.reduce_max(batch["language_ids"], axis=1, keepdims=True)
-            source = _side(source_B, language_B1, length)
-            target = _side(target_B, language_B1, targets)
+            language_B1 = batch["language_ids"].max(axis=1, keepdims=True)
+            source = _side(sources, language_B1, length, vocabulary.pad_id)
+            target = _side(texts, language_B1, targets, 0)
             used = target["pack_ids"] > 0
             starts = start_ids(target["language_ids"], vocabulary, self.language_tokens)
-            read = tf.concat([starts[:, :1], target_BT[:, :-1]], axis=1)
+            target_BT = target.pop("input_ids")
+            read = np.concatenate([starts[:, :1], target_BT[:, :-1]], axis=1)
             return {
-                "input_ids": tf.where(source["pack_ids"] > 0, source_BL, vocabulary.pad_id),
                 **source,
-                "decoder_ids": tf.where(used, read, vocabulary.pad_id),
+                "decoder_ids": np.where(used, read, vocabulary.pad_id),
                 **{f"decoder_{name}": x for name, x in target.items()},
-                "decoder_targets": tf.where(used, target_BT, 0),
-                "decoder_weights": tf.cast(used, tf.float32),
+                "decoder_targets": target_BT,
+                "decoder_weights": used.astype(np.float32),
             }
 
         return with_spans
 
+    def _hidden_tokens(self, tokens: int, uniform: np.ndarray) -> np.ndarray:
+        """bool [tokens]: those of random spans (T5's `random_spans_noise_mask`): as many spans that
+        stay as spans that are hidden, in turn, both of random lengths. uniform: twice as many draws
+        as tokens or more."""
+        # Of one token T5 hides none; of none there is none to hide.
+        if tokens < 2:
+            return np.zeros(tokens, bool)
+        hidden, spans = self.hidden(tokens)
+        kept = _segments(tokens - hidden, spans, uniform[:tokens])
+        lost = _segments(hidden, spans, uniform[tokens:])
+        lengths = np.stack([kept, lost], axis=1).reshape(-1)
+        return np.repeat(np.tile([False, True], spans), lengths)
 
-def _side(size_B: Any, language_B1: Any, columns: int) -> dict[str, Any]:
-    """The fields beside the ids of texts of so many tokens, one in a row."""
-    import tensorflow as tf
 
-    position = tf.range(columns)[None, :]
-    used = position < size_B[:, None]
+def _segments(items: int, segments: int, uniform: np.ndarray) -> np.ndarray:
+    """int [segments]: how many of the items each has, at least one, all divisions alike."""
+    # A division is a choice of the items, but the first, that begin a segment.
+    begins = np.argsort(uniform[: items - 1])[: segments - 1] + 1
+    return np.diff(np.sort(begins), prepend=0, append=items)
+
+
+def _behind_sentinels(
+    text: np.ndarray, hidden: np.ndarray, sentinels: np.ndarray, eos_id: int
+) -> np.ndarray:
+    """The text with a sentinel in place of each hidden span, and `</s>`; nothing of no text."""
+    if not text.size:
+        return text
+    begins = hidden & ~np.concatenate([[False], hidden[:-1]])
+    shown = np.where(begins, sentinels[np.cumsum(begins) - 1], text)
+    return np.append(shown[begins | ~hidden], eos_id)
+
+
+def _side(texts: Sequence[np.ndarray], language_B1: np.ndarray, columns: int, pad_id: int) -> Batch:
+    """The token fields [B, columns] of texts, one in a row."""
+    position = np.arange(columns)
+    used = position < np.array([text.size for text in texts])[:, None]
+    ids = np.full(used.shape, pad_id, np.int32)
+    ids[used] = np.concatenate(texts)
     return {
-        "position_ids": tf.where(used, position, 0),
-        "language_ids": tf.where(used, language_B1, 0),
-        "pack_ids": tf.cast(used, tf.int32),
+        "input_ids": ids,
+        "position_ids": np.where(used, position, 0),
+        "language_ids": np.where(used, language_B1, 0),
+        "pack_ids": used.astype(np.int32),
     }
 
 
@@ -199,14 +191,3 @@ def sentinel_ids(vocabulary: Vocabulary) -> list[int]:
         vocabulary.mask_id,
     }
     return sorted({*vocabulary.special_ids} - roles, reverse=True)
-
-
-def _t5_preprocessors() -> Any:
-    try:
-        from t5.data import preprocessors
-    except ImportError as error:
-        raise UserError(
-            f"span_corruption needs t5 ({error}): pip install --no-deps t5==0.9.4 and pip install"
-            " 'xlingjax[t5-needs]'"
-        ) from None
-    return preprocessors

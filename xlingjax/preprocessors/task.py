@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from xlingjax.data.batches.loader import BatchSource
 from xlingjax.data.labelled.task import Task
-from xlingjax.data.loader import BatchSource
 from xlingjax.errors import UserError
 from xlingjax.preprocessors.row_batches import NamedPart, shuffled_batches
 from xlingjax.preprocessors.span_qa import checked_separators

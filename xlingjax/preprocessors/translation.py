@@ -3,16 +3,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
 from xlingjax.data.features import DECODER_FIELDS, TOKEN_FIELDS, special_row
-from xlingjax.data.preprocessor import Preprocessor
-from xlingjax.data.rows import Rows
-from xlingjax.data.targets import (
+from xlingjax.data.rows.draws import LANGUAGE, Draws
+from xlingjax.data.rows.plan import Rows
+from xlingjax.data.rows.preprocessor import Batch, BatchMap, Preprocessor
+from xlingjax.data.rows.targets import (
     block_rows,
     decoder_fields,
     following,
@@ -20,23 +20,21 @@ from xlingjax.data.targets import (
     side,
     translation_rows,
 )
-from xlingjax.data.tokens import Records
+from xlingjax.data.store.tokens import Records
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
 from xlingjax.preprocessors.noise import Examples, Noise, Noiser, Text
 from xlingjax.preprocessors.xlm import is_special
 
-Batch = dict[str, Any]
 
-
-def start_ids(language_ids: Any, vocabulary: Vocabulary, language_tokens: bool) -> Any:
+def start_ids(
+    language_ids: np.ndarray, vocabulary: Vocabulary, language_tokens: bool
+) -> np.ndarray:
     """What the decoder begins with: `</s>`, which leaves the language to its embedding (XLM), or
     the token of the target's language, a row behind the vocabulary's (XGLUE §4.1)."""
-    import tensorflow as tf
-
     if language_tokens:
         return vocabulary.size + language_ids
-    return tf.fill(language_ids.shape, vocabulary.eos_id)
+    return np.full_like(language_ids, vocabulary.eos_id)
 
 
 @dataclass(frozen=True)
@@ -84,19 +82,15 @@ class TranslationFeatures(Preprocessor):
             truncate=self.truncate,
         )
 
-    def map(
-        self, vocabulary: Vocabulary, counts: np.ndarray, length: int
-    ) -> Callable[[Batch, Any], Batch]:
-        import tensorflow as tf
-
-        def divided(batch: Batch, draws: Any) -> Batch:
+    def map(self, vocabulary: Vocabulary, counts: np.ndarray, length: int) -> BatchMap:
+        def divided(batch: Batch, draws: Draws) -> Batch:
             source = side(batch, 0, length, vocabulary.pad_id)
             target = side(batch, 1, length, vocabulary.pad_id)
             if self.truncate:
                 # Every source ends in </s>, as a truncated one does at decoding.
                 pack = source["pack_ids"]
                 last = (pack > 0) & (pack != following(pack))
-                source["input_ids"] = tf.where(last, vocabulary.eos_id, source["input_ids"])
+                source["input_ids"] = np.where(last, vocabulary.eos_id, source["input_ids"])
             starts = start_ids(target["language_ids"], vocabulary, self.language_tokens)
             return {**source, **decoder_fields(target, starts, vocabulary.pad_id)}
 
@@ -132,27 +126,23 @@ class DenoisingFeatures(Preprocessor):
             records, bases[0], length, max_pieces=self.max_pieces, packing=self.packing
         )
 
-    def map(
-        self, vocabulary: Vocabulary, counts: np.ndarray, length: int
-    ) -> Callable[[Batch, Any], Batch]:
-        import tensorflow as tf
-
+    def map(self, vocabulary: Vocabulary, counts: np.ndarray, length: int) -> BatchMap:
         # Made once, when the map is: it lays out tables over the vocabulary.
         noiser = Noiser(self.noise, vocabulary, self.languages or ())
-        special_V = tf.constant(is_special(vocabulary))
+        special_V = is_special(vocabulary)
 
-        def noised(batch: Batch, draws: Any) -> Batch:
+        def noised(batch: Batch, draws: Draws) -> Batch:
             real = batch["pack_ids"] > 0
             # What marks where a text begins and ends is not moved or lost.
-            content = real & ~tf.gather(special_V, batch["input_ids"])
+            content = real & ~special_V[batch["input_ids"]]
             text = Text(batch["input_ids"], batch["pack_ids"], batch["language_ids"], content)
             source = noiser(text, draws)
             # Noise has moved, dropped and inserted tokens: positions are counted anew.
-            position = Examples(source.pack).before(tf.ones_like(source.pack))
+            position = Examples(source.pack).before(np.ones_like(source.pack))
             starts = start_ids(batch["language_ids"], vocabulary, self.language_tokens)
             return {
                 "input_ids": source.ids,
-                "position_ids": tf.where(source.pack > 0, position, 0),
+                "position_ids": np.where(source.pack > 0, position, 0),
                 "language_ids": source.language,
                 "pack_ids": source.pack,
                 # Of `batch`, the text without noise, which the decoder is to restore.
@@ -182,13 +172,7 @@ class BackTranslationFeatures(Preprocessor):
     ) -> Rows:
         return sentence_rows(records, bases[0], length, max_pieces=self.max_pieces, packing=False)
 
-    def map(
-        self, vocabulary: Vocabulary, counts: np.ndarray, length: int
-    ) -> Callable[[Batch, Any], Batch]:
-        import tensorflow as tf
-
-        from xlingjax.data import draws as random
-
+    def map(self, vocabulary: Vocabulary, counts: np.ndarray, length: int) -> BatchMap:
         # Options are tuples, since they are hashed and go through JSON.
         pivots = dict(self.pivots)
         languages = max(pivots, default=0) + 1
@@ -197,26 +181,22 @@ class BackTranslationFeatures(Preprocessor):
         counts_of_language = [len(choices) for choices in choices_of_language]
         # [G, C]: a list shorter than the longest begins again; only its own number is drawn from.
         most = max(counts_of_language)
-        table = np.stack([np.resize(choices, most) for choices in choices_of_language])
-        pivot_GC = tf.constant(table, tf.int32)
-        count_G = tf.constant(counts_of_language)
-        special_Z = tf.constant(special_row(vocabulary.special_ids, self.name))
-        edges_E = tf.constant([vocabulary.bos_id, vocabulary.eos_id, vocabulary.pad_id], tf.int32)
+        pivot_GC = np.stack([np.resize(choices, most) for choices in choices_of_language])
+        count_G = np.array(counts_of_language)
+        special_Z = special_row(vocabulary.special_ids, self.name)
+        edges_E = np.array([vocabulary.bos_id, vocabulary.eos_id, vocabulary.pad_id], np.int32)
 
-        def with_pivots(batch: Batch, draws: Any) -> Batch:
+        def with_pivots(batch: Batch, draws: Draws) -> Batch:
             # A row is one sentence: all its tokens have its language, padding has 0.
-            own_B = tf.reduce_max(batch["language_ids"], axis=1)
-            count_B = tf.cast(tf.gather(count_G, own_B), tf.float32)
-            choice_B = tf.cast(draws.uniform(random.LANGUAGE, 1)[:, 0] * count_B, tf.int32)
-            pivot_BC = tf.gather(pivot_GC, own_B)
+            own_B = batch["language_ids"].max(axis=1)
+            choice_B = (draws.uniform(LANGUAGE, 1)[:, 0] * count_G[own_B]).astype(np.int64)
             starts = start_ids(batch["language_ids"], vocabulary, self.language_tokens)
-            one_B1 = tf.ones_like(own_B)[:, None]
             return {
                 **batch,
                 **decoder_fields(batch, starts, vocabulary.pad_id),
-                "special_ids": special_Z * one_B1,
-                "edge_ids": edges_E * one_B1,
-                "pivot_languages": tf.gather(pivot_BC, choice_B, batch_dims=1),
+                "special_ids": np.tile(special_Z, (own_B.size, 1)),
+                "edge_ids": np.tile(edges_E, (own_B.size, 1)),
+                "pivot_languages": pivot_GC[own_B, choice_B],
             }
 
         return with_pivots

@@ -3,21 +3,21 @@ paraphrase classification, documents that change language between sentences."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
-from xlingjax.data.documents import switched_rows
 from xlingjax.data.features import SLOT_FIELDS, TOKEN_FIELDS
-from xlingjax.data.paraphrases import mined_rows, paraphrase_rows
-from xlingjax.data.preprocessor import Preprocessor
-from xlingjax.data.rows import Rows, pair_rows
-from xlingjax.data.tokens import Records
+from xlingjax.data.rows.documents import switched_rows
+from xlingjax.data.rows.draws import Draws
+from xlingjax.data.rows.paraphrases import mined_rows, paraphrase_rows
+from xlingjax.data.rows.plan import Rows, pair_rows
+from xlingjax.data.rows.preprocessor import Batch, BatchMap, Preprocessor
+from xlingjax.data.store.tokens import Records
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
-from xlingjax.preprocessors.xlm import Batch, Masking, is_special, masker
+from xlingjax.preprocessors.xlm import Masking, is_special, masker
 
 PARITIES = ("even", "odd", "coin")
 
@@ -47,18 +47,15 @@ class ClwrFeatures(Preprocessor):
             each_opens=True,
         )
 
-    def map(
-        self, vocabulary: Vocabulary, counts: np.ndarray, length: int
-    ) -> Callable[[Batch, Any], Batch]:
-        import tensorflow as tf
-
+    def map(self, vocabulary: Vocabulary, counts: np.ndarray, length: int) -> BatchMap:
         # `</s>` takes part in the attention, but to recover it is no task: every text has it.
-        weight_V = tf.constant(~is_special(vocabulary), tf.float32)
+        weight_V = (~is_special(vocabulary)).astype(np.float32)
 
-        def weighted(batch: Batch, draws: Any) -> Batch:
-            ordinary = tf.gather(weight_V, batch["input_ids"])
-            real = tf.cast(batch["pack_ids"] > 0, tf.float32)
-            return {**batch, "target_weights": ordinary * real}
+        def weighted(batch: Batch, draws: Draws) -> Batch:
+            return {
+                **batch,
+                "target_weights": weight_V[batch["input_ids"]] * (batch["pack_ids"] > 0),
+            }
 
         return weighted
 
@@ -98,9 +95,7 @@ class ClMlmFeatures(Preprocessor):
             packing=self.packing,
         )
 
-    def map(
-        self, vocabulary: Vocabulary, counts: np.ndarray, length: int
-    ) -> Callable[[Batch, Any], Batch]:
+    def map(self, vocabulary: Vocabulary, counts: np.ndarray, length: int) -> BatchMap:
         return masker(self.masking, vocabulary, counts, self.slots(length))
 
 
@@ -153,9 +148,7 @@ class ClpcFeatures(Preprocessor):
             negatives=self.negatives,
         )
 
-    def map(
-        self, vocabulary: Vocabulary, counts: np.ndarray, length: int
-    ) -> Callable[[Batch, Any], Batch]:
+    def map(self, vocabulary: Vocabulary, counts: np.ndarray, length: int) -> BatchMap:
         return lambda batch, draws: batch
 
 
@@ -181,7 +174,5 @@ class DanFeatures(Preprocessor):
             packing=False,
         )
 
-    def map(
-        self, vocabulary: Vocabulary, counts: np.ndarray, length: int
-    ) -> Callable[[Batch, Any], Batch]:
+    def map(self, vocabulary: Vocabulary, counts: np.ndarray, length: int) -> BatchMap:
         return lambda batch, draws: batch

@@ -3,19 +3,18 @@ for themselves."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
-from xlingjax.data.documents import segment_rows
 from xlingjax.data.features import SLOT_FIELDS, TOKEN_FIELDS
-from xlingjax.data.preprocessor import Preprocessor
-from xlingjax.data.rows import Rows, pair_rows
-from xlingjax.data.tokens import Records
+from xlingjax.data.rows.documents import segment_rows
+from xlingjax.data.rows.plan import Rows, pair_rows
+from xlingjax.data.rows.preprocessor import BatchMap, Preprocessor
+from xlingjax.data.store.tokens import Records
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
-from xlingjax.preprocessors.xlm import Batch, Masking, masker, slots_of_a_side
+from xlingjax.preprocessors.xlm import Masking, masker, slots_of_a_side
 
 
 @dataclass(frozen=True)
@@ -46,9 +45,7 @@ class VecoFeatures(Preprocessor):
             packing=self.packing,
         )
 
-    def map(
-        self, vocabulary: Vocabulary, counts: np.ndarray, length: int
-    ) -> Callable[[Batch, Any], Batch]:
+    def map(self, vocabulary: Vocabulary, counts: np.ndarray, length: int) -> BatchMap:
         # The losses of x and of y are terms of their own, each the mean over its own words.
         slots = slots_of_a_side(self.masking, length)
         return masker(self.masking, vocabulary, counts, slots, side_by_side=True)

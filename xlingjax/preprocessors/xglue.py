@@ -3,23 +3,21 @@ decoder predicts it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from xlingjax.data.features import DECODER_FIELDS, TOKEN_FIELDS
-from xlingjax.data.preprocessor import Preprocessor
-from xlingjax.data.rows import Rows
-from xlingjax.data.targets import block_rows, columns_where
-from xlingjax.data.tokens import Records
+from xlingjax.data.rows.draws import STARTS, Draws
+from xlingjax.data.rows.plan import Rows
+from xlingjax.data.rows.preprocessor import Batch, BatchMap, Preprocessor
+from xlingjax.data.rows.targets import block_rows, columns_where, preceding
+from xlingjax.data.store.tokens import Records
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
-from xlingjax.preprocessors.noise import Examples, preceding
+from xlingjax.preprocessors.noise import Examples
 from xlingjax.preprocessors.xlm import Masking, replacer
-
-Batch = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -79,38 +77,32 @@ class XfnpFeatures(Preprocessor):
     ) -> Rows:
         return block_rows(records, bases[0], length, packing=self.packing)
 
-    def map(
-        self, vocabulary: Vocabulary, counts: np.ndarray, length: int
-    ) -> Callable[[Batch, Any], Batch]:
-        import tensorflow as tf
-
-        from xlingjax.data import draws as random
-
+    def map(self, vocabulary: Vocabulary, counts: np.ndarray, length: int) -> BatchMap:
         show = replacer(self._masking(), vocabulary)
         targets = self.decoder_columns(length)
 
-        def offsets(batch: Batch, draws: Any) -> Any:
+        def offsets(batch: Batch, draws: Draws) -> np.ndarray:
             """[B, L]: the place of each token in its run, -1 where it is not hidden."""
             # Blocks are counted from behind the opening token, which is never hidden.
             position = batch["position_ids"] - 1
             text = (batch["pack_ids"] > 0) & (position >= 0)
             place = position % self.block
             block_start = position - place
-            tokens = Examples(batch["pack_ids"]).total(tf.cast(text, tf.int32))
-            size = tf.minimum(tokens - block_start, self.block)
+            tokens = Examples(batch["pack_ids"]).total(text.astype(np.int32))
+            size = np.minimum(tokens - block_start, self.block)
             # In whole numbers, so that the sum over blocks is that of `decoder_columns` at most.
             run = self.span * size // self.block
             # A block has one draw, that of its first column.
-            first = tf.maximum(tf.range(length)[None, :] - place, 0)
-            uniform = tf.gather(draws.uniform(random.STARTS, length), first, batch_dims=1)
+            first = np.maximum(np.arange(length) - place, 0)
+            uniform = np.take_along_axis(draws.uniform(STARTS, length), first, axis=1)
             starts = size - run + 1
-            start = tf.cast(uniform * tf.cast(starts, tf.float32), tf.int32)
+            start = (uniform * starts).astype(np.int32)
             # A draw just below 1 may round up to the number of starts.
-            start = tf.minimum(start, starts - 1)
+            start = np.minimum(start, starts - 1)
             hidden = text & (start <= place) & (place < start + run)
-            return tf.where(hidden, place - start, -1)
+            return np.where(hidden, place - start, -1)
 
-        def with_hidden_runs(batch: Batch, draws: Any) -> Batch:
+        def with_hidden_runs(batch: Batch, draws: Draws) -> Batch:
             ids = batch["input_ids"]
             position = batch["position_ids"]
             offset = offsets(batch, draws)
@@ -118,15 +110,15 @@ class XfnpFeatures(Preprocessor):
             # `decoder_columns` is the most there can be, so nothing is cut off here.
             columns = columns_where(hidden)[:, :targets]
             used = columns < length
-            columns = tf.where(used, columns, 0)
+            columns = np.where(used, columns, 0)
 
-            def of_targets(x: Any, pad: int = 0) -> Any:
-                return tf.where(used, tf.gather(x, columns, batch_dims=1), pad)
+            def of_targets(x: np.ndarray, pad: int = 0) -> np.ndarray:
+                return np.where(used, np.take_along_axis(x, columns, axis=1), pad)
 
             # Before its first word the decoder reads `</s>`, with which it also begins to write.
-            before = tf.where(position == 1, vocabulary.eos_id, preceding(ids))
+            before = np.where(position == 1, vocabulary.eos_id, preceding(ids))
             return {
-                "input_ids": tf.where(hidden, show(ids, draws), ids),
+                "input_ids": np.where(hidden, show(ids, draws), ids),
                 "position_ids": position,
                 "language_ids": batch["language_ids"],
                 "pack_ids": batch["pack_ids"],
@@ -137,7 +129,7 @@ class XfnpFeatures(Preprocessor):
                 "decoder_language_ids": of_targets(batch["language_ids"]),
                 "decoder_pack_ids": of_targets(batch["pack_ids"]),
                 "decoder_targets": of_targets(ids),
-                "decoder_weights": tf.cast(used, tf.float32),
+                "decoder_weights": used.astype(np.float32),
                 "run_offsets": of_targets(offset),
             }
 

@@ -1,9 +1,8 @@
 """CLM, MLM and TLM features from text (XLM §3): which rows an objective reads and what is masked in
 them.
 
-Each class is what `mixture_source` asks of a preprocessor: its fields, its rows, and a stateless
-TensorFlow map over a whole batch. Masking a batch at a time costs a few operations however many
-rows it has.
+Each class is a `Preprocessor`: its fields, its rows, and a stateless map over a whole batch, in
+NumPy. Masking a batch at a time costs a few operations however many rows it has.
 """
 
 from __future__ import annotations
@@ -11,18 +10,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 
 from xlingjax.data.features import SLOT_FIELDS, TOKEN_FIELDS
-from xlingjax.data.preprocessor import Preprocessor
-from xlingjax.data.rows import Rows, pair_rows, stream_rows
-from xlingjax.data.tokens import Records
+from xlingjax.data.rows.draws import REPLACE, SELECT, TOKENS, Draws, gumbel
+from xlingjax.data.rows.plan import Rows, pair_rows, stream_rows
+from xlingjax.data.rows.preprocessor import Batch, BatchMap, Preprocessor
+from xlingjax.data.rows.targets import preceding
+from xlingjax.data.store.tokens import Records
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError, require_choice, require_numbers
-
-Batch = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -91,29 +89,23 @@ def is_special(vocabulary: Vocabulary) -> np.ndarray:
     return np.isin(np.arange(vocabulary.size), sorted(vocabulary.special_ids))
 
 
-def replacer(masking: Masking, vocabulary: Vocabulary) -> Callable[[Any, Any], Any]:
+def replacer(masking: Masking, vocabulary: Vocabulary) -> Callable[[np.ndarray, Draws], np.ndarray]:
     """The map (ids [B, W], `Draws`) -> what is shown in their place [B, W]."""
-    import tensorflow as tf
-
-    from xlingjax.data import draws as random
-
     if masking.random_range == "all":
         # XLM's code: special tokens among them.
-        pieces = np.arange(vocabulary.size)
+        pieces = np.arange(vocabulary.size, dtype=np.int32)
     else:
-        pieces = np.flatnonzero(~is_special(vocabulary))
-    piece_R = tf.constant(pieces, tf.int32)
+        pieces = np.flatnonzero(~is_special(vocabulary)).astype(np.int32)
 
-    def show(ids: Any, draws: Any) -> Any:
+    def show(ids: np.ndarray, draws: Draws) -> np.ndarray:
         if masking.validation:
-            return tf.fill(ids.shape, vocabulary.mask_id)
+            return np.full_like(ids, vocabulary.mask_id)
         width = ids.shape[1]
         # One draw says mask, random or kept; a second one which random token.
-        kind = draws.uniform(random.REPLACE, width)
-        number = draws.uniform(random.TOKENS, width, maxval=len(pieces))
-        random_ids = tf.gather(piece_R, number)
-        shown = tf.where(kind < masking.mask + masking.random, random_ids, ids)
-        return tf.where(kind < masking.mask, vocabulary.mask_id, shown)
+        kind = draws.uniform(REPLACE, width)
+        number = draws.uniform(TOKENS, width, maxval=len(pieces))
+        shown = np.where(kind < masking.mask + masking.random, pieces[number], ids)
+        return np.where(kind < masking.mask, np.int32(vocabulary.mask_id), shown)
 
     return show
 
@@ -125,7 +117,7 @@ def masker(
     slots: int,
     side_by_side: bool = False,
     words_alone: bool = False,
-) -> Callable[[Batch, Any], Batch]:
+) -> BatchMap:
     """The map that masks a batch of token fields [B, L] and adds its prediction slots [B, M].
 
     `counts` [V] are token frequencies for subsampling. The first token of every example and pads
@@ -137,17 +129,12 @@ def masker(
     `Draws` are a function of (seed, step, row): a batch can be made again from its step alone, by
     any number of hosts, and every epoch has masks of its own.
     """
-    import tensorflow as tf
-
-    from xlingjax.data import draws as random
-
-    log_weight_V = tf.constant(_log_weights(masking, vocabulary, counts, words_alone), tf.float32)
+    log_weight_V = _log_weights(masking, vocabulary, counts, words_alone)
     show = replacer(masking, vocabulary)
 
-    def mask(batch: Batch, draws: Any) -> Batch:
+    def mask(batch: Batch, draws: Draws) -> Batch:
         ids = batch["input_ids"]
         packs = batch["pack_ids"]
-        rows, length = ids.shape
         real = packs > 0
         if side_by_side:
             # So each side begins an example of its own, whose first token is never chosen.
@@ -156,38 +143,35 @@ def masker(
         else:
             example = packs
             groups = [real]
-        left_neighbour = tf.concat([tf.zeros_like(packs[:, :1]), example[:, :-1]], axis=1)
         # The first token of an example says where it begins and is no word to predict.
-        starts = example != left_neighbour
-        log_weight = tf.gather(log_weight_V, ids)
-        eligible = real & ~starts & (log_weight > -np.inf)
-        # Gumbel-top-k: the k largest of log w + Gumbel noise are k draws without replacement in
-        # proportion to w.
-        # The double logarithm below is infinite at 0 and at 1.
-        uniform = tf.clip_by_value(draws.uniform(random.SELECT, length), 1e-7, 1 - 1e-7)
-        score = log_weight - tf.math.log(-tf.math.log(uniform))
-        positions_of_groups = []
-        used_of_groups = []
+        eligible = real & (example == preceding(example))
+        uniform = draws.uniform(SELECT, ids.shape[1])
+        score = uniform
+        if log_weight_V is not None:
+            # Gumbel-top-k: the k largest of log w + Gumbel noise are k draws without replacement in
+            # proportion to w. Of equal weights the noise alone decides, and it rises with the draw.
+            log_weight = log_weight_V[ids]
+            eligible &= log_weight > -np.inf
+            score = log_weight + gumbel(uniform)
+        chosen = []
         for group in groups:
             of_group = eligible & group
             count = _number_to_choose(masking, group, of_group, uniform)
-            columns, in_use = _choose(count, of_group, score, slots)
-            positions_of_groups.append(columns)
-            used_of_groups.append(in_use)
-        positions = tf.concat(positions_of_groups, axis=1)
-        used = tf.concat(used_of_groups, axis=1)
+            chosen.append(_choose(count, of_group, score, slots))
+        positions = np.concatenate([columns for columns, _ in chosen], axis=1)
+        used = np.concatenate([in_use for _, in_use in chosen], axis=1)
         # Before they are replaced: targets are the words of the text.
-        original = tf.gather(ids, positions, batch_dims=1)
-        shown = tf.where(used, show(original, draws), original)
+        original = np.take_along_axis(ids, positions, axis=1)
+        shown = np.where(used, show(original, draws), original)
+        masked = ids.copy()
         # Several unused slots write the token of column 0 over itself.
-        row_numbers = tf.broadcast_to(tf.range(rows)[:, None], positions.shape)
-        row_and_column = tf.stack([row_numbers, positions], axis=-1)
+        np.put_along_axis(masked, positions, shown, axis=1)
         return {
             **batch,
-            "input_ids": tf.tensor_scatter_nd_update(ids, row_and_column, shown),
-            "masked_positions": positions,
-            "masked_targets": tf.where(used, original, 0),
-            "masked_weights": tf.cast(used, tf.float32),
+            "input_ids": masked,
+            "masked_positions": positions.astype(np.int32),
+            "masked_targets": np.where(used, original, 0),
+            "masked_weights": used.astype(np.float32),
         }
 
     return mask
@@ -195,49 +179,57 @@ def masker(
 
 def _log_weights(
     masking: Masking, vocabulary: Vocabulary, counts: np.ndarray, words_alone: bool
-) -> np.ndarray:
-    """[V]: the logarithm of the weight with which each token is chosen."""
+) -> np.ndarray | None:
+    """float32 [V]: the logarithm of the weight with which each token is chosen; None: all weights
+    are equal."""
     exponent = masking.exponent(vocabulary)
-    log_weights = -exponent * np.log(np.maximum(counts, 1))
-    if exponent > 0 or words_alone:
-        # By frequency those that hardly ever stand in a text would come first.
-        return np.where(is_special(vocabulary), -np.inf, log_weights)
-    return log_weights
+    if not (exponent or words_alone):
+        return None
+    log_weights = (-exponent * np.log(np.maximum(counts, 1))).astype(np.float32)
+    # By frequency those that hardly ever stand in a text would come first.
+    return np.where(is_special(vocabulary), np.float32(-np.inf), log_weights)
 
 
-def _number_to_choose(masking: Masking, real: Any, eligible: Any, uniform: Any) -> Any:
+def _number_to_choose(
+    masking: Masking, real: np.ndarray, eligible: np.ndarray, uniform: np.ndarray
+) -> np.ndarray:
     """[B]: how many positions are predicted of those that are `eligible` [B, L]. real [B, L]: no
     padding. uniform [B, L]: the draws that the scores of `_choose` are made of."""
-    import tensorflow as tf
-
-    eligible_tokens = tf.reduce_sum(tf.cast(eligible, tf.int32), axis=1)
+    eligible_tokens = np.count_nonzero(eligible, axis=1)
     if masking.count == "exact" and not masking.validation:
-        tokens = tf.reduce_sum(tf.cast(real, tf.float32), axis=1)
-        # Less a hair before rounding up, as in `Masking.slots`; float32 needs a wider one.
-        count = tf.cast(tf.math.ceil(masking.rate * tokens - 1e-4), tf.int32)
+        tokens = np.count_nonzero(real, axis=1)
+        # Less a hair before rounding up, as in `Masking.slots`.
+        count = np.ceil(masking.rate * tokens - 1e-6).astype(np.int64)
     else:
         # The scores rise with the same draw, for without subsampling all weights are equal: the
         # highest are those of the tokens that are hit.
-        hit = eligible & (uniform > 1 - masking.rate)
-        count = tf.reduce_sum(tf.cast(hit, tf.int32), axis=1)
+        count = np.count_nonzero(eligible & (uniform > 1 - masking.rate), axis=1)
     if masking.validation:
         # A row without a prediction would be measured as nothing.
-        count = tf.maximum(count, 1)
-    return tf.minimum(count, eligible_tokens)
+        count = np.maximum(count, 1)
+    return np.minimum(count, eligible_tokens)
 
 
-def _choose(count: Any, eligible: Any, score: Any, slots: int) -> tuple[Any, Any]:
+def _choose(
+    count: np.ndarray, eligible: np.ndarray, score: np.ndarray, slots: int
+) -> tuple[np.ndarray, np.ndarray]:
     """(positions [B, slots] in order, which of them are used): the `count` [B] of highest score
     [B, L] among those that are `eligible` [B, L]."""
-    import tensorflow as tf
-
-    # `top_k` gives the best first, so a row that draws fewer uses its first slots.
-    used = tf.range(slots)[None, :] < count[:, None]
-    columns = tf.math.top_k(tf.where(eligible, score, -np.inf), slots).indices
+    columns = highest(np.where(eligible, score, -np.inf), slots)
+    # The best come first, so a row that draws fewer uses its first slots.
+    used = np.arange(slots) < count[:, None]
     # In order of position, unused slots last and on column 0, which is never masked.
-    beyond = eligible.shape[1]
-    columns = tf.sort(tf.where(used, columns, beyond), axis=1)
-    return tf.where(used, columns, 0), used
+    columns = np.sort(np.where(used, columns, score.shape[1]), axis=1)
+    return np.where(used, columns, 0), used
+
+
+def highest(score: np.ndarray, number: int) -> np.ndarray:
+    """int64 [B, number]: the columns of the highest scores of each row [B, L], the best first."""
+    width = score.shape[1]
+    # A full sort would take most of the time of a batch.
+    columns = np.argpartition(score, width - number, axis=1)[:, width - number :]
+    order = np.argsort(-np.take_along_axis(score, columns, axis=1), axis=1)
+    return np.take_along_axis(columns, order, axis=1)
 
 
 def slots_of_a_side(masking: Masking, length: int) -> int:
@@ -248,10 +240,10 @@ def slots_of_a_side(masking: Masking, length: int) -> int:
 
 def _masked_map(
     masking: Masking, slots: int, vocabulary: Vocabulary, counts: np.ndarray
-) -> Callable[[Batch, Any], Batch]:
+) -> BatchMap:
     mask = masker(masking, vocabulary, counts, slots)
 
-    def masked(batch: Batch, draws: Any) -> Batch:
+    def masked(batch: Batch, draws: Draws) -> Batch:
         # Validation draws do not follow the run's seed: the same positions are hidden in every run.
         return mask(batch, replace(draws, seed=0))
 
@@ -290,9 +282,7 @@ class ClmFeatures(Preprocessor):
         bos = vocabulary.bos_id != vocabulary.eos_id
         return stream_rows(records, bases[0], length, stream_length=self.stream_length, bos=bos)
 
-    def map(
-        self, vocabulary: Vocabulary, counts: np.ndarray, length: int
-    ) -> Callable[[Batch, Any], Batch]:
+    def map(self, vocabulary: Vocabulary, counts: np.ndarray, length: int) -> BatchMap:
         return lambda batch, draws: batch
 
 
@@ -314,9 +304,7 @@ class MlmFeatures(Preprocessor):
     # The same stream as CLM's: the objectives differ in what they hide of it.
     rows = ClmFeatures.rows
 
-    def map(
-        self, vocabulary: Vocabulary, counts: np.ndarray, length: int
-    ) -> Callable[[Batch, Any], Batch]:
+    def map(self, vocabulary: Vocabulary, counts: np.ndarray, length: int) -> BatchMap:
         return _masked_map(self.masking, self.slots(length), vocabulary, counts)
 
 
@@ -359,7 +347,5 @@ class TlmFeatures(Preprocessor):
             shuffled=self.shuffled_pairs,
         )
 
-    def map(
-        self, vocabulary: Vocabulary, counts: np.ndarray, length: int
-    ) -> Callable[[Batch, Any], Batch]:
+    def map(self, vocabulary: Vocabulary, counts: np.ndarray, length: int) -> BatchMap:
         return _masked_map(self.masking, self.slots(length), vocabulary, counts)

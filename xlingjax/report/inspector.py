@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from xlingjax.data import left_out
-from xlingjax.data.loader import BatchSource, OfText
+from xlingjax.data.batches.loader import BatchSource, OfText
+from xlingjax.data.rows import left_out
 from xlingjax.errors import UserError
 from xlingjax.objectives.base import Objective
 from xlingjax.report import drawing, html, schedule

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from xlingjax.data.loader import BatchSource, Peekable
+from xlingjax.data.batches.loader import BatchSource, Peekable
 from xlingjax.data.text.files import read_lines
 from xlingjax.data.text.sources import find_negatives
 from xlingjax.data.text.texts import Text

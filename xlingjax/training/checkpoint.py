@@ -1,7 +1,7 @@
 """Checkpoints of a run: state, data position and identity, saved and restored.
 
 On disk: `checkpoints/STEP/{params,training,run}`, written by Orbax in the background, each with the
-hashes of its files; and `data_state/STEP/OBJECTIVE/shard-i.bin`, written and synced before the
+hashes of its files; and `data_state/STEP/positions.json`, written and synced before the
 checkpoint of that step is finalised, so that every finalised checkpoint has its data position.
 """
 

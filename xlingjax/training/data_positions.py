@@ -1,34 +1,26 @@
-"""Where the sources of a run stand in their data: `data_state/STEP/OBJECTIVE/shard-i.bin`, each the
-SHA-256 of its content followed by the content."""
+"""Where the sources of a run stand in their data: `data_state/STEP/positions.json`."""
 
-import hashlib
 import os
 import shutil
 from collections.abc import Collection, Iterable
 from pathlib import Path
 
-import jax
+from xlingjax.runtime.checked_file import Damaged, read_index, write_index
 
-Positions = dict[str, dict[str, bytes]]
-"""{objective: {shard: position}}."""
+Positions = dict[str, int]
+"""{objective: the number of its next batch}."""
+_FILE = "positions.json"
 
 
 def write_positions(folder: Path, step: int, positions: Positions) -> None:
-    """Write those of `step` into the folder `data_state`. Raises OSError."""
-    for objective, shards in positions.items():
-        of_objective = folder / str(step) / objective
-        of_objective.mkdir(parents=True, exist_ok=True)
-        for name, content in shards.items():
-            # Written beside and renamed, so that a file under its name is whole. By process,
-            # since hosts may hold the same shard.
-            partial = of_objective / f"{name}.partial-{jax.process_index()}"
-            with open(partial, "wb") as file:
-                # A position that is cut short may still parse, and would skip text in silence.
-                file.write(hashlib.sha256(content).digest() + content)
-                file.flush()
-                # Before Orbax finalises the checkpoint, which must never be without it.
-                os.fsync(file.fileno())
-            partial.replace(of_objective / f"{name}.bin")
+    """Write those of `step` into the folder `data_state`, as all hosts do alike. Raises OSError."""
+    of_step = folder / str(step)
+    of_step.mkdir(parents=True, exist_ok=True)
+    # With a hash: a number that has changed would still parse, and skip text in silence.
+    write_index(of_step / _FILE, positions)
+    # Before Orbax finalises the checkpoint, which must never be without it.
+    with open(of_step / _FILE, "rb") as file:
+        os.fsync(file.fileno())
 
 
 def keep_positions(folder: Path, steps: Iterable[int]) -> None:
@@ -40,22 +32,15 @@ def keep_positions(folder: Path, steps: Iterable[int]) -> None:
 
 
 def read_positions(folder: Path, step: int, objectives: Collection[str]) -> Positions:
-    """Those of `step`. Raises ValueError where a file is damaged or an objective has none."""
-    positions: Positions = {}
-    of_step = folder / str(step)
-    # Not by glob, which takes a folder that may not be read for an empty one.
-    folders = [of_step / objective for objective in sorted(objectives)]
-    files = [file for folder in folders if folder.is_dir() for file in sorted(folder.iterdir())]
-    for file in files:
-        if file.suffix != ".bin":
-            continue
-        raw = file.read_bytes()
-        digest = raw[:32]
-        content = raw[32:]
-        if hashlib.sha256(content).digest() != digest:
-            raise ValueError(f"{file} is damaged")
-        positions.setdefault(file.parent.name, {})[file.stem] = content
+    """Those of `step`. Raises ValueError where the file is damaged or an objective has none."""
+    path = folder / str(step) / _FILE
+    try:
+        positions = read_index(path)
+    except FileNotFoundError:
+        raise ValueError(f"{path} is missing") from None
+    except Damaged as error:
+        raise ValueError(str(error)) from None
     missing = set(objectives) - set(positions)
     if missing:
-        raise ValueError(f"{of_step} lacks the data position of {', '.join(sorted(missing))}")
+        raise ValueError(f"{path} lacks the data position of {', '.join(sorted(missing))}")
     return positions

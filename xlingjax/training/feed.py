@@ -10,9 +10,9 @@ import jax
 import numpy as np
 from jax.experimental import multihost_utils
 
-from xlingjax.data.blocks import BlockText
+from xlingjax.data.batches.loader import Batches, BatchSource, OfText, to_global
 from xlingjax.data.features import FIELDS, batch_hash
-from xlingjax.data.loader import Batches, BatchSource, OfText, to_global
+from xlingjax.data.store.blocks import BlockText
 from xlingjax.errors import UserError, require_numbers
 from xlingjax.model.encoder import Encoder
 from xlingjax.model.partition import batch_sharding, check_rows

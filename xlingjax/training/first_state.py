@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from xlingjax.data.blocks import BlockText
+from xlingjax.data.store.blocks import BlockText
 from xlingjax.errors import UserError
 from xlingjax.model.config import ModelConfig
 from xlingjax.training.checkpoint import Checkpoints

@@ -106,7 +106,7 @@ def write_workdir(
     for model in (record["model"], record["identity"]["model"]):
         model.update(changed)
     record |= {"parameters": count_parameters(ModelConfig(**record["model"])), **details}
-    # A run that Python started has no recipe, and one of frozen batches no vocabulary.
+    # A run that Python started has no recipe, and may have no vocabulary.
     files = {}
     for name in VOCABULARY_FILES:
         path = source / name

@@ -6,11 +6,11 @@ import time
 from collections.abc import Callable, Sequence
 
 from xlingjax.data.beam import NO_RUNNER, pipeline_options
+from xlingjax.data.store.entries import cache_root
+from xlingjax.data.store.tokenise import SHARDS, TokenFile, tokenise
+from xlingjax.data.store.tokens import id_dtype
 from xlingjax.data.text.sources import find_pairs, find_text
 from xlingjax.data.text.texts import Text
-from xlingjax.data.token_cache import TokenFile, cache_folder
-from xlingjax.data.tokenise import tokenise
-from xlingjax.data.tokens import id_dtype
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
 
@@ -45,7 +45,7 @@ def fill_cache(
             texts += pair.sides
     begun = time.perf_counter()
     if options is not None:
-        from xlingjax.data.tokenise_beam import tokenise_in_beam
+        from xlingjax.data.store.tokenise_beam import tokenise_in_beam
 
         tokenise_in_beam(texts, vocabulary, options)
     files = tokenise(texts, vocabulary, processes)
@@ -55,6 +55,6 @@ def fill_cache(
     megabytes = tokens * id_dtype(vocabulary).itemsize / 1e6
     say(
         f"{len(files)} files: {tokens:,} tokens in {shards} shards, {megabytes:.1f} MB in"
-        f" {cache_folder()}, {seconds:.1f} s"
+        f" {cache_root() / SHARDS}, {seconds:.1f} s"
     )
     return files

@@ -12,9 +12,9 @@ import jax
 
 from xlingjax.config.model import check_vocabulary
 from xlingjax.config.recipe import Recipe
-from xlingjax.data import left_out
-from xlingjax.data.loader import Peekable
+from xlingjax.data.batches.loader import Peekable
 from xlingjax.data.overlap import overlap_of_texts
+from xlingjax.data.rows import left_out
 from xlingjax.errors import UserError
 from xlingjax.evaluation.retrieval import RetrievalEvaluator
 from xlingjax.inference.sentences import Sentences, sentences_of

@@ -165,7 +165,7 @@ def test_english_beside_translations_is_their_own_where_multinli_is_not_prepared
 
 def test_every_set_is_one_of_tfds_with_that_version():
     """Names, versions and configs, of TFDS's builders."""
-    from xlingjax.data.mixture import keep_tensorflow_off_accelerators
+    from xlingjax.data.seqio.mixture import keep_tensorflow_off_accelerators
 
     keep_tensorflow_off_accelerators()
     for task in (task for suite in suites() for task in suite_tasks(suite)):

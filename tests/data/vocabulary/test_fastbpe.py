@@ -291,7 +291,7 @@ def test_a_moved_vocabulary_is_the_same(vocabulary, tmp_path):
 
 def test_the_same_ids_inside_tensorflow(vocabulary):
     tf = pytest.importorskip("tensorflow")
-    from xlingjax.data.vocabulary.seqio import SeqioVocabulary
+    from xlingjax.data.seqio.vocabulary import SeqioVocabulary
 
     theirs = SeqioVocabulary(vocabulary)
     assert theirs.encode_tf(tf.constant(SENTENCES)).to_list() == [

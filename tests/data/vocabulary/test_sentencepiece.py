@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import sentencepiece
 
+from xlingjax.data.seqio.vocabulary import SeqioVocabulary
 from xlingjax.data.vocabulary.sentencepiece import XLM_SPECIAL_PIECES, Vocabulary
-from xlingjax.data.vocabulary.seqio import SeqioVocabulary
 from xlingjax.data.vocabulary.training import (
     _sample,
     format_report,

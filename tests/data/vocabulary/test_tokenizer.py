@@ -136,7 +136,7 @@ def test_a_moved_vocabulary_is_the_same(folder, tmp_path):
 
 def test_the_same_ids_inside_tensorflow(folder):
     tf = pytest.importorskip("tensorflow")
-    from xlingjax.data.vocabulary.seqio import SeqioVocabulary
+    from xlingjax.data.seqio.vocabulary import SeqioVocabulary
 
     vocabulary = Vocabulary.load(folder)
     theirs = SeqioVocabulary(vocabulary)

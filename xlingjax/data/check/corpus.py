@@ -7,22 +7,22 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from xlingjax.data.blocks import pair_blocks, text_blocks
 from xlingjax.data.check.findings import Findings, counted_lines
 from xlingjax.data.languages import spelled_twice, standard_code, twice
-from xlingjax.data.left_out import LeftOut
 from xlingjax.data.overlap import HeldOut, Overlap, normalised
-from xlingjax.data.row_plans import side_bases
-from xlingjax.data.rows import Rows, pair_rows, stream_rows
+from xlingjax.data.rows.left_out import LeftOut
+from xlingjax.data.rows.plan import Rows, pair_rows, stream_rows
+from xlingjax.data.rows.planned import side_bases
 from xlingjax.data.sampling import Sampling, sampling_table
 from xlingjax.data.scripts import letters_in, main_script, script_of_language
+from xlingjax.data.store.blocks import pair_blocks, text_blocks
+from xlingjax.data.store.tokenise import tokenise
+from xlingjax.data.store.tokens import id_dtype
 from xlingjax.data.text.files import ENDINGS, open_bytes, read_raw_lines, wide_encoding
 from xlingjax.data.text.names import file_format
 from xlingjax.data.text.other_formats import doubts, is_header
 from xlingjax.data.text.sources import find_pairs, find_text
 from xlingjax.data.text.texts import Pair, Text
-from xlingjax.data.tokenise import tokenise
-from xlingjax.data.tokens import id_dtype
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from xlingjax.data.overlap import Overlap
 from xlingjax.data.sampling import format_table
-from xlingjax.data.token_cache import cache_folder
+from xlingjax.data.store.entries import cache_root
 
 READ_SHOWN = 20
 """Files of which is said what was read."""
@@ -80,7 +80,7 @@ class Findings:
             rates = ", ".join(f"{code} {rate:.2%}" for code, rate in self.unknown_rate.items())
             lines += ["", f"unknown pieces: {rates}"]
         if self.tables:
-            lines.append(f"token cache: {self.cache_bytes / 1e6:.1f} MB in {cache_folder()}")
+            lines.append(f"token cache: {self.cache_bytes / 1e6:.1f} MB in {cache_root()}")
         lines += ["", self._total(), self._counts()]
         return "\n".join(lines).strip()
 

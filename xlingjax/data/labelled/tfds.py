@@ -128,7 +128,7 @@ def _splits(path: Path) -> set[str]:
 @functools.cache
 def _tfds() -> Any:
     try:
-        from xlingjax.data.mixture import keep_tensorflow_off_accelerators
+        from xlingjax.data.seqio.mixture import keep_tensorflow_off_accelerators
 
         # Before TFDS makes its first tensor, with which
         # TensorFlow would take the memory of every GPU.

@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from xlingjax.data.cache_folder import cache_root
+from xlingjax.data.store.entries import cache_root
 from xlingjax.data.text.files import find_file, plain_name, refuse_lost_link
 from xlingjax.data.text.names import CODE, PAIR_STEM, file_format, language_from_path
 from xlingjax.data.text.other_formats import refuse_other_formats

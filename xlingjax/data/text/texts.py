@@ -34,6 +34,10 @@ class Text:
     documents: bool = False
 
     @property
+    def languages(self) -> tuple[str, ...]:
+        return (self.language,)
+
+    @property
     def key(self) -> str:
         """What is read, independent of where the file lies: the hash of its bytes and the
         column."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 
-from xlingjax.data.task_records import declared_languages, named_languages
+from xlingjax.data.seqio.task_text import declared_languages, named_languages
 from xlingjax.errors import UserError
 from xlingjax.evaluation.task.seqio_predictions import TextToText
 from xlingjax.inference.generate import Generator

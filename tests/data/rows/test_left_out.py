@@ -1,0 +1,190 @@
+"""Pairs that no row has room for are counted and said."""
+
+import io
+import os
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from tests.data.conftest import DE, EN, write_lines
+from tests.helpers.text import file_source
+from xlingjax.data import held_out_pairs
+from xlingjax.data.batches.loader import Peekable
+from xlingjax.data.rows.left_out import LeftOut, message
+from xlingjax.errors import UserError
+from xlingjax.evaluation.floors import RetrievalFloors
+from xlingjax.objectives.xlm import TLM
+from xlingjax.preprocessors.noise import Noise
+from xlingjax.preprocessors.retrieval import SentencePairFeatures
+from xlingjax.preprocessors.translation import DenoisingFeatures, TranslationFeatures
+from xlingjax.preprocessors.unicoder import ClMlmFeatures, ClpcFeatures
+from xlingjax.preprocessors.xlm import MlmFeatures, TlmFeatures
+from xlingjax.report import inspector
+from xlingjax.workflows import launch
+
+pytestmark = pytest.mark.usefixtures("own_cache")
+
+
+def written(folder, pairs):
+    for side, code in enumerate(("de", "en")):
+        write_lines(folder / f"de-en.{code}", [pair[side] for pair in pairs])
+    return str(folder)
+
+
+def too_long(pairs, vocabulary, length, most):
+    """Of the pairs with two sides, by the pieces of each line."""
+    found = LeftOut()
+    for pair in pairs:
+        sides = [len(vocabulary.encode(line)) for line in pair]
+        # Each side is opened and closed; what closes it counts.
+        left = max(sides) > most or sum(sides) + 4 > length
+        tokens = sum(sides) + 2
+        found += LeftOut(int(left), 1, left * tokens, tokens)
+    return found
+
+
+def too_many(*of_pairs):
+    return too_long(*of_pairs).left
+
+
+@pytest.mark.parametrize(
+    "features", [TlmFeatures(max_pieces=30), SentencePairFeatures(max_pieces=30)]
+)
+def test_pairs_that_fit_no_row_are_counted(tmp_path, vocabulary, features):
+    # A side of one word beside one of 30; a pair without a side is another matter.
+    pairs = [*zip(DE, EN, strict=True), ("Ja", "yes " * 30), ("", "alone"), ("allein", "")]
+    both = [pair for pair in pairs if all(pair)]
+    source = file_source(features, vocabulary, 2, 48, parallel=written(tmp_path, pairs))
+    (found,) = Peekable(source).left_out.values()
+    wanted = too_many(both, vocabulary, 48, 30)
+    assert 1 < wanted < len(both)
+    assert found == too_long(both, vocabulary, 48, 30)
+    assert found.left_tokens / found.tokens > found.left / found.pairs
+
+
+def test_texts_to_translate_or_restore_are_counted_too(tmp_path, vocabulary):
+    pairs = [*zip(DE, EN, strict=True), ("Ja", "yes " * 30), ("", "alone")]
+    both = [pair for pair in pairs if all(pair)]
+    # 20 pieces of a side, opened and closed, fit 22 columns.
+    features = TranslationFeatures(max_pieces=20)
+    source = file_source(features, vocabulary, 2, 22, parallel=written(tmp_path, pairs))
+    (found,) = source.left_out.values()
+    assert found == too_long(both, vocabulary, 1000, 20) and 0 < found.left < len(both)
+    write_lines(tmp_path / "de.txt", DE)
+    features = DenoisingFeatures(Noise(mask=0.1), "sentences", 20)
+    source = file_source(features, vocabulary, 2, 22, mono=str(tmp_path / "de.txt"))
+    sizes = [len(vocabulary.encode(line)) for line in DE if line]
+    (found,) = source.left_out.values()
+    assert (found.left, found.pairs) == (sum(n > 20 for n in sizes), len(sizes))
+    assert found.left_tokens == sum(n + 1 for n in sizes if n > 20) > 0
+
+
+def test_text_of_one_language_leaves_nothing_out(corpus, vocabulary):
+    text = file_source(MlmFeatures(), vocabulary, 2, 32, mono=str(corpus / "mono/de/*.txt"))
+    assert text.left_out == {}
+
+
+@pytest.mark.skipif(
+    not os.environ.get("XLINGJAX_DATA"), reason="XLINGJAX_DATA names no folder of real data"
+)
+def test_of_the_new_testament_as_many_as_its_lines_say(tmp_path, vocabulary):
+    folder = Path(os.environ["XLINGJAX_DATA"], "pretrain/parallel/bible_nt")
+    sides = [
+        (folder / f"de-en.{code}").read_text("utf-8").split("\n")[:300] for code in ("de", "en")
+    ]
+    pairs = [pair for pair in zip(*sides, strict=True) if all(pair)]
+    source = file_source(TlmFeatures(), vocabulary, 2, 128, parallel=written(tmp_path, pairs))
+    (found,) = source.left_out.values()
+    assert found == too_long(pairs, vocabulary, 128, 100)
+    assert found.share > 0.05
+
+
+def test_clpc_counts_each_pair_once_and_what_its_partner_makes_too_long(tmp_path, vocabulary):
+    pairs = [*zip(DE, EN, strict=True), ("Ja", "yes " * 30), ("allein", "")]
+    features = ClpcFeatures(max_pieces=30, negatives=2)
+    source = file_source(features, vocabulary, 2, 60, parallel=written(tmp_path, pairs))
+    (found,) = source.left_out.values()
+    both = [pair for pair in pairs if all(pair)]
+    # Those that are too long with their own y; with another's a pair may be, but not with both.
+    assert found == too_long(both, vocabulary, 60, 30)
+    assert 0 < found.left < len(both)
+
+
+@pytest.mark.parametrize("truncate", [True, False])
+def test_of_documents_the_sentences_are_counted_that_no_example_has(tmp_path, vocabulary, truncate):
+    """Documents of two sentences, of six, whose last fills a row, and of one; rows of 40 tokens."""
+    six = [("Ja", "yes")] * 5 + [("nein " * 30, "no " * 30)]
+    documents = [("Ja", "yes"), ("Nein", "no"), ("", ""), *six, ("", ""), ("allein", "alone")]
+    source = file_source(
+        ClMlmFeatures(truncate=truncate), vocabulary, 2, 40, parallel=written(tmp_path, documents)
+    )
+    (found,) = Peekable(source).left_out.values()
+    said = message("cl_mlm", 40, Peekable(source).left_out)
+    if truncate:
+        assert (found.left, found.pairs, found.why) == (1, 9, "truncated")
+        assert said.startswith("cl_mlm: 1 of 9 sentences (11.1%, and ")
+        assert " stand behind the first 40 tokens of their document" in said
+        assert "CL_MLM_TRUNCATE=False" in said
+    else:
+        assert (found.left, found.pairs, found.why) == (2, 9, "alone")
+        assert "2 of 9 sentences (22.2%, and " in said
+        assert " stand alone in rows of 40 tokens" in said
+        assert found.left_tokens > found.tokens / 2
+    assert source.identity["sampling_table"][0]["sentences"] == 9 - found.left
+
+
+def test_documents_of_one_sentence_each_are_refused(tmp_path, vocabulary):
+    pairs = [("Ja", "yes"), ("", ""), ("Nein", "no")]
+    with pytest.raises(UserError, match="no de-en document has two sentences in a row of 40 tok"):
+        file_source(ClMlmFeatures(), vocabulary, 2, 40, parallel=written(tmp_path, pairs))
+
+
+def test_a_run_says_it_behind_its_first_step(tmp_path, vocabulary, monkeypatch):
+    pairs = [pair for pair in zip(DE, EN, strict=True) if all(pair)]
+    source = file_source(
+        TlmFeatures(max_pieces=30), vocabulary, 2, 48, parallel=written(tmp_path, pairs)
+    )
+    monkeypatch.setattr(launch, "first_report", lambda *_: None)
+    said = []
+    launch._begin("run", [], [], {"tlm": (None, Peekable(source))}, vocabulary, said.append)
+    left = too_many(pairs, vocabulary, 48, 30)
+    (line,) = said
+    assert line.startswith(f"warning: tlm: {left} of {len(pairs)} examples (")
+    assert "do not fit rows of 48 tokens" in line
+    # What is measured on these languages hears how many its rows hold.
+    floors = RetrievalFloors({"de": held_out_pairs.Pairs("de", ("ab",), ("ab",))})
+    launch._begin("run", [], [floors], {"tlm": (None, Peekable(source))}, vocabulary, said.append)
+    assert f"{len(pairs) - left} pairs of de-en are few" in said[-1]
+
+
+def test_inspect_says_it_too(tmp_path, vocabulary):
+    pairs = [pair for pair in zip(DE, EN, strict=True) if all(pair)]
+    source = file_source(
+        TlmFeatures(max_pieces=30), vocabulary, 2, 48, parallel=written(tmp_path, pairs)
+    )
+    out = io.StringIO()
+    console = Console(file=out, width=1_000, color_system=None)
+    inspector.inspect(
+        {"tlm": (TLM(), source)}, vocabulary, rows=1, batches=1, console=console, output=tmp_path
+    )
+    left = too_many(pairs, vocabulary, 48, 30)
+    said = f"arning: tlm: {left} of {len(pairs)} examples ("
+    assert f"w{said}" in out.getvalue()
+    assert f"W{said}" in (tmp_path / "inspect.html").read_text("utf-8")
+
+
+def test_a_run_says_so_where_it_is_more_than_one_in_twenty():
+    few = {"de-en": LeftOut(5, 100), "de-fr": LeftOut(0, 0)}
+    assert message("tlm", 64, {}) == message("tlm", 64, few) == ""
+    many = {"de-en": LeftOut(1, 60, 20, 400), "en-zh": LeftOut(1_235, 2_000, 9_000, 12_000)}
+    assert message("tlm@500", 64, many) == (
+        "tlm@500: 1,236 of 2,060 examples (60.0%, and 72.7% of their tokens; of en-zh 61.8%, and"
+        " 75.0% of their tokens) do not fit rows of 64 tokens, or are of more than MAX_PIECES, and"
+        " are left out: raise LENGTH, or the objective's own, or MAX_PIECES"
+    )
+    # Few pairs, and much of the text; one language of many.
+    for one in (LeftOut(4, 100, 300, 1_000), LeftOut(6, 100, 60, 1_000)):
+        said = message("tlm", 64, {"de-en": LeftOut(0, 9_900, 0, 90_000), "en-zh": one})
+        assert f"{one.left} of 10,000 examples" in said
+    assert not message("tlm", 64, {"en-zh": LeftOut(5, 100, 50, 1_000)})

@@ -1,0 +1,375 @@
+"""Tasks that SeqIO's and T5's users have: their own preprocessors, features and vocabularies."""
+
+import functools
+import os
+from pathlib import Path
+
+import pytest
+import seqio
+import tensorflow as tf
+
+from tests.helpers.files import write
+from tests.helpers.records import task_records
+from xlingjax.data.seqio.adapters import LanguageFeature, TextFiles
+from xlingjax.data.seqio.mixture import mixture_source
+from xlingjax.data.seqio.task_text import lines_of
+from xlingjax.data.seqio.vocabulary import SeqioVocabulary
+from xlingjax.data.text.texts import Text
+from xlingjax.data.vocabulary.sentencepiece import Vocabulary
+from xlingjax.errors import UserError
+from xlingjax.preprocessors.xlm import ClmFeatures, TlmFeatures
+
+# The model that SeqIO's own tests tokenise with: <pad> 0, </s> 1, <unk> 2.
+T5_MODEL = Path(seqio.__file__).parent / "test_data/sentencepiece/sentencepiece.model"
+LINES = ["Der Hund schläft im Haus.", "Die Katze trinkt Milch.", "Es regnet heute."] * 5
+ENGLISH = ["The dog sleeps in the house.", "The cat drinks milk.", "It rains today."] * 5
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("XLINGJAX_CACHE", str(tmp_path / "cache"))
+
+
+@pytest.fixture
+def register(monkeypatch):
+    """Registers a task over lines, and forgets it after the test."""
+    names = []
+
+    def registered(name, columns, features, preprocessors=()):
+        source = columns
+        if not isinstance(columns, seqio.DataSource):
+            source = seqio.FunctionDataSource(
+                lambda split, shuffle_files, seed=None: tf.data.Dataset.from_tensor_slices(columns),
+                splits=["train"],
+            )
+        names.append(name)
+        return seqio.TaskRegistry.add(
+            name, source=source, preprocessors=list(preprocessors), output_features=features
+        )
+
+    yield registered
+    for name in names:
+        if name in seqio.TaskRegistry.names():
+            seqio.TaskRegistry.remove(name)
+
+
+def feature(vocabulary, **given):
+    return seqio.Feature(vocabulary, **given)
+
+
+def stream(vocabulary, lines):
+    ids = []
+    for line in lines:
+        ids += [*vocabulary.encode(line), vocabulary.eos_id]
+    return ids
+
+
+def test_preprocessors_of_a_task_over_our_files_are_run(register, vocabulary, tmp_path):
+    path = write(tmp_path / "de.txt", "\n".join(LINES) + "\n")
+    source = TextFiles({"train": [Text(path, "de")]})
+    short = seqio.map_over_dataset(
+        lambda example: {"text": tf.strings.substr(example["text"], 0, 9)}
+    )
+    features = {"text": feature(SeqioVocabulary(vocabulary), add_eos=False)}
+    task = register("cut.de", source, features, [short, seqio.preprocessors.tokenize])
+    (side,) = task_records(task, "train", vocabulary, languages=["de"]).sides
+    cut = [line[:9].strip() for line in LINES]
+    assert side.ids.tolist() == stream(vocabulary, cut)
+    # The file changes: what was kept of it is not read again.
+    write(tmp_path / "de.txt", "Milch.\n")
+    task.source._counts.clear()
+    (side,) = task_records(task, "train", vocabulary, languages=["de"]).sides
+    assert side.ids.tolist() == stream(vocabulary, ["Milch."])
+
+
+def test_an_ordinary_t5_task_is_tokenised_with_the_runs_vocabulary(register, vocabulary):
+    """`targets` alone, T5's vocabulary with its sentinels, and the `</s>` that T5 appends."""
+    theirs = seqio.SentencePieceVocabulary(str(T5_MODEL), extra_ids=10)
+    features = {"inputs": feature(theirs, required=False), "targets": feature(theirs, add_eos=True)}
+    steps = [
+        functools.partial(seqio.preprocessors.rekey, key_map={"targets": "text"}),
+        seqio.preprocessors.tokenize,
+        seqio.CacheDatasetPlaceholder(),
+        seqio.preprocessors.append_eos_after_trim,
+    ]
+    task = register("c4.de", {"text": LINES}, features, steps)
+    records = task_records(task, "train", vocabulary, languages=["de", "en"])
+    assert records.languages == ("de",)
+    assert records.sides[0].ids.tolist() == stream(vocabulary, LINES)
+    source = mixture_source(
+        "c4.de", ClmFeatures(), batch=1, length=16, languages=["de", "en"], vocabulary=vocabulary,
+        shuffle=False, epochs=1,
+    )  # fmt: skip
+    batch = source.next()
+    assert batch["input_ids"][0].tolist() == stream(vocabulary, LINES)[:16]
+    assert {*batch["language_ids"][0].tolist()} == {0}
+    with pytest.raises(UserError, match=r"SentencePieceVocabulary; say which vocabulary"):
+        mixture_source("c4.de", ClmFeatures(), batch=1, length=16)
+
+
+def test_ids_of_the_same_model_are_renumbered_and_only_one_end_stands(register):
+    """XLM-R's numbers of a model whose own are others: SeqIO's ids, with and without `</s>`."""
+    import io
+
+    import sentencepiece
+
+    written = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(LINES + ENGLISH), model_writer=written, vocab_size=60,
+        hard_vocab_limit=False, minloglevel=2,
+    )  # fmt: skip
+    ours = Vocabulary(written.getvalue(), "xlmr")
+    for add_eos in (False, True):
+        with tf.io.gfile.GFile(f"ram://model{add_eos}", "wb") as file:
+            file.write(written.getvalue())
+        theirs = seqio.SentencePieceVocabulary(f"ram://model{add_eos}", extra_ids=4)
+        steps = [
+            functools.partial(seqio.preprocessors.tokenize, copy_pretokenized=False),
+            seqio.preprocessors.append_eos,
+        ]
+        name = f"same_{'ended' if add_eos else 'open'}"
+        features = {"text": feature(theirs, add_eos=add_eos)}
+        task = register(name, {"text": LINES}, features, steps)
+        (side,) = task_records(task, "train", ours, languages=["de"]).sides
+        assert side.ids.tolist() == stream(ours, LINES)
+
+
+def test_pairs_of_inputs_and_targets_in_the_order_of_the_name(register, vocabulary):
+    theirs = seqio.SentencePieceVocabulary(str(T5_MODEL))
+    features = {"inputs": feature(theirs), "targets": feature(theirs)}
+    columns = {"inputs": ENGLISH, "targets": LINES}
+    task = register("wmt_en_de", columns, features, [seqio.preprocessors.tokenize])
+    records = task_records(task, "train", vocabulary, languages=["de", "en", "ru"])
+    assert records.languages == ("en", "de")
+    assert records.sides[0].ids.tolist() == stream(vocabulary, ENGLISH)
+    assert records.sides[1].ids.tolist() == stream(vocabulary, LINES)
+    with pytest.raises(UserError, match="wmt_en_de cannot feed 'clm', which reads text of one"):
+        mixture_source(
+            "wmt_en_de", ClmFeatures(), batch=1, length=16, languages=["de", "en"],
+            vocabulary=vocabulary,
+        )  # fmt: skip
+    source = mixture_source(
+        "wmt_en_de", TlmFeatures(), batch=1, length=64, languages=["de", "en"],
+        vocabulary=vocabulary,
+    )  # fmt: skip
+    assert source.identity["sampling_table"][0]["sentences"] == len(LINES)
+
+
+def test_ids_that_seqio_passes_through_are_the_runs(register, vocabulary):
+    ids = [vocabulary.encode(line) for line in LINES]
+    ragged = tf.ragged.constant(ids, dtype=tf.int32)
+
+    def read(split, shuffle_files, seed=None):
+        rows = tf.data.Dataset.from_tensor_slices(ragged)
+        return rows.map(lambda row: {"targets": row})
+
+    source = seqio.FunctionDataSource(read, splits=["train"])
+    through = feature(seqio.PassThroughVocabulary(vocabulary.size), add_eos=False)
+    task = register("ready.de", source, {"targets": through})
+    (side,) = task_records(task, "train", vocabulary, languages=["de"]).sides
+    assert side.ids.tolist() == stream(vocabulary, LINES)
+    ragged = tf.ragged.constant([[1, vocabulary.size]], dtype=tf.int32)
+    with pytest.raises(UserError, match=f"ready.de: id {vocabulary.size} is not one of the voca"):
+        task_records(task, "train", vocabulary, languages=["de"])
+
+
+@pytest.mark.parametrize(
+    ("name", "languages", "message"),
+    [
+        ("corpus", ("de", "en"), "the language of targets is not known: call the task after it,"),
+        ("corpus.fr", ("de", "en"), "like corpus.fr.de, with LANGUAGES set to the run's"),
+    ],
+)
+def test_a_language_that_nothing_names_is_asked_for(register, vocabulary, name, languages, message):
+    features = {"targets": feature(SeqioVocabulary(vocabulary), add_eos=False)}
+    task = register(name, {"targets": LINES}, features, [seqio.preprocessors.tokenize])
+    with pytest.raises(UserError, match=message):
+        task_records(task, "train", vocabulary, languages=languages)
+    assert task_records(task, "train", vocabulary, languages=["de"]).languages == ("de",)
+
+
+def test_what_cannot_be_understood_is_refused(register, vocabulary):
+    theirs = seqio.SentencePieceVocabulary(str(T5_MODEL))
+    features = {"targets": feature(theirs)}
+    bare = functools.partial(seqio.preprocessors.tokenize, copy_pretokenized=False)
+    columns = {"targets": LINES}
+    task = register("bare.de", columns, features, [bare])
+    with pytest.raises(UserError, match="bare.de: its ids of 'targets' are of SentencePieceVoc"):
+        task_records(task, "train", vocabulary, languages=["de"])
+
+    def reversed_ids(dataset):
+        return dataset.map(lambda example: {**example, "targets": example["targets"][::-1]})
+
+    task = register("turned.de", columns, features, [seqio.preprocessors.tokenize, reversed_ids])
+    with pytest.raises(UserError, match="since 'reversed_ids' changes them afterwards"):
+        task_records(task, "train", vocabulary, languages=["de"])
+
+    def broken(dataset):
+        return dataset.map(lambda example: {"targets": tf.strings.to_number(example["targets"])})
+
+    task = register("broken.de", columns, features, [broken, seqio.preprocessors.tokenize])
+    with pytest.raises(UserError, match="task broken.de cannot be read: "):
+        task_records(task, "train", vocabulary, languages=["de"])
+    others = {name: feature(theirs) for name in ("question", "answer", "context")}
+    task = register(
+        "three.de", dict.fromkeys(others, LINES), others, [seqio.preprocessors.tokenize]
+    )
+    with pytest.raises(UserError, match="three.de has the features answer, context, question;"):
+        task_records(task, "train", vocabulary, languages=["de"])
+
+
+def test_shards_of_files_are_parts_of_their_lines(tmp_path, vocabulary):
+    from xlingjax.tasks.xlm import register_text
+
+    write(tmp_path / "mono/de/a.txt", "\n".join(LINES) + "\n")
+    write(tmp_path / "mono/de/b.txt", "\n".join(LINES[:4]) + "\n")
+    name = register_text(vocabulary=vocabulary, mono=str(tmp_path / "mono"))
+    (task,) = seqio.get_mixture_or_task(f"{name}.text").tasks
+
+    def lines(shard_info=None):
+        data = task.get_dataset(None, "train", shuffle=False, shard_info=shard_info)
+        return [example["text"].tolist() for example in data.as_numpy_iterator()]
+
+    shards = [lines(seqio.ShardInfo(i, 4)) for i in range(4)]
+    assert sum(shards, []) == lines() and len(lines()) == 19
+    assert [len(shard) for shard in shards] == [4, 5, 5, 5]
+
+
+@pytest.mark.long
+def test_a_language_may_lie_in_more_files_than_a_process_may_open(tmp_path, vocabulary):
+    import resource
+
+    from tests.helpers.records import text_records
+    from xlingjax.data.text.texts import Text
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    # Each above what is read whole, as a map of it would hold its file open.
+    sentence = " ".join(LINES)
+    texts = []
+    for i in range(80):
+        path = write(tmp_path / f"{i}.txt", f"{i} " + f"{sentence}\n" * 400)
+        texts.append(Text(path, "de"))
+    whole = text_records(texts, vocabulary)
+    # What other tests hold open, and a little.
+    held = len(os.listdir("/proc/self/fd"))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (held + 40, hard))
+    try:
+        again = text_records(texts, vocabulary)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert again.content_hash() == whole.content_hash()
+
+
+def test_names_of_languages_and_empty_inputs(register, vocabulary):
+    """zh-Hant is not zh, `opus100.de-en` is a pair, and T5's `inputs` of nothing are no side."""
+    theirs = seqio.SentencePieceVocabulary(str(T5_MODEL))
+    both = {"inputs": feature(theirs), "targets": feature(theirs)}
+    key_map = {"inputs": None, "targets": "text"}
+    steps = [
+        functools.partial(seqio.preprocessors.rekey, key_map=key_map),
+        seqio.preprocessors.tokenize,
+        seqio.preprocessors.append_eos,
+    ]
+    task = register("mc4.zh_Hant", {"text": LINES}, both, steps)
+    records = task_records(task, "train", vocabulary, languages=["zh", "zh-Hant"])
+    assert records.languages == ("zh-Hant",)
+    assert records.sides[0].ids.tolist() == stream(vocabulary, LINES)
+    columns = {"inputs": LINES, "targets": ENGLISH}
+    task = register("opus100.de_en", columns, both, [seqio.preprocessors.tokenize])
+    found = task_records(task, "train", vocabulary, languages=["de", "en", "zh"])
+    assert found.languages == ("de", "en")
+
+
+def test_lines_of_files_that_are_cut_otherwise_are_read_anew(register, vocabulary, tmp_path):
+    path = write(tmp_path / "de.txt", "\n".join(LINES) + "\n")
+    named = [lambda lines: lines.map(lambda line: {"targets": line}), seqio.preprocessors.tokenize]
+    features = {"targets": feature(SeqioVocabulary(vocabulary), add_eos=False)}
+    for skipped in (0, 2):
+        source = seqio.TextLineDataSource({"train": str(path)}, skip_header_lines=skipped)
+        task = register("skipped.de", source, features, named)
+        (side,) = task_records(task, "train", vocabulary, languages=["de"]).sides
+        assert side.ids.tolist() == stream(vocabulary, LINES[skipped:])
+        seqio.TaskRegistry.remove("skipped.de")
+
+
+@pytest.mark.parametrize(
+    ("name", "languages", "other"),
+    [
+        ("mono_it_ca", ["it", "de"], "'it_ca' in its name may be several languages, and ca"),
+        ("wmt14_en_de", ["de"], "'en_de' in its name may be several languages, and en"),
+        ("ted.de_en_fr", ["de", "en"], "'de_en_fr' in its name may be several languages, and fr"),
+    ],
+)
+def test_a_name_with_a_language_that_the_run_lacks_is_not_read_as_the_other(
+    register, vocabulary, name, languages, other
+):
+    features = {"targets": feature(SeqioVocabulary(vocabulary), add_eos=False)}
+    task = register(name, {"targets": LINES}, features, [seqio.preprocessors.tokenize])
+    with pytest.raises(UserError, match=f"{other} is none of LANGUAGES"):
+        task_records(task, "train", vocabulary, languages=languages)
+    # Words that look like codes, apart from them, are none.
+    task = register("my_text.it", {"targets": LINES}, features, [seqio.preprocessors.tokenize])
+    assert task_records(task, "train", vocabulary, languages=["it", "de"]).languages == ("it",)
+
+
+def test_a_language_feature_names_its_language(vocabulary):
+    with pytest.raises(UserError, match='LanguageFeature: name its language, like language="de"'):
+        LanguageFeature(SeqioVocabulary(vocabulary))
+
+
+def lowered(length):
+    """As T5's users write them: a function that makes the preprocessor."""
+
+    @seqio.map_over_dataset
+    def cut(example):
+        return {"targets": tf.strings.substr(example["targets"], 0, length)}
+
+    return cut
+
+
+class Cut:
+    def __init__(self, length):
+        self.length = length
+
+    def __call__(self, dataset):
+        return lowered(self.length)(dataset)
+
+
+def partly(dataset, length):
+    return lowered(length)(dataset)
+
+
+@pytest.mark.parametrize(
+    "cut", [lowered, Cut, lambda length: functools.partial(partly, length=length)],
+    ids=["closure", "object", "partial"],
+)  # fmt: skip
+def test_what_a_preprocessor_closes_over_is_in_the_token_cache(
+    register, vocabulary, tmp_path, monkeypatch, cut
+):
+    """Two preprocessors of one name and one text: lines cut at 3 are not those cut at 9."""
+    path = write(tmp_path / "de.txt", "\n".join(LINES) + "\n")
+    features = {"targets": feature(SeqioVocabulary(vocabulary), add_eos=False)}
+    read = []
+
+    def records_of(length):
+        source = seqio.TextLineDataSource({"train": str(path)})
+        steps = [
+            lambda lines: lines.map(lambda line: {"targets": line}),
+            cut(length),
+            seqio.preprocessors.tokenize,
+        ]
+        task = register("cut.de", source, features, steps)
+        (side,) = task_records(task, "train", vocabulary, languages=["de"]).sides
+        seqio.TaskRegistry.remove("cut.de")
+        return side.ids.tolist()
+
+    def counted(*given):
+        read.append(1)
+        return lines_of(*given)
+
+    monkeypatch.setattr("xlingjax.data.seqio.task_text.lines_of", counted)
+    for length in (3, 9, 3):
+        expected = stream(vocabulary, [line.encode()[:length].decode() for line in LINES])
+        assert records_of(length) == expected
+    # The third time it was there.
+    assert len(read) == 2

@@ -1,0 +1,1 @@
+"""Batches: which rows stand in which, and what is made of them, by Grain."""

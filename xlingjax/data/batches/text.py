@@ -1,0 +1,352 @@
+"""Batches of one objective from text: rows are planned over its tokens, drawn, read and masked.
+
+A batch is a function of (seed, step): a position is a number, restoring reads nothing, prefetching
+cannot disturb it, and every host sees the same batches.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from xlingjax.data.batches.loader import BatchSource
+from xlingjax.data.batches.order import BatchOrder, FiniteOrder, Mix, RowOrder
+from xlingjax.data.batches.source import Arrays, NumberedSource, Steps, as_declared
+from xlingjax.data.rows.draws import Draws, seed_of
+from xlingjax.data.rows.planned import RowPlan, TextRows, options, require_rows
+from xlingjax.data.rows.preprocessor import BatchMap, Preprocessor
+from xlingjax.data.rows.reader import RowReader
+from xlingjax.data.sampling import Sampling, sampling_table
+from xlingjax.data.store.blocks import BlockText, pair_blocks, text_blocks
+from xlingjax.data.text.sources import find_negatives, find_pairs, find_text
+from xlingjax.data.text.texts import Pair, Text
+from xlingjax.data.vocabulary.sentencepiece import Vocabulary
+from xlingjax.errors import UserError
+
+Patterns = str | Sequence[str]
+ROWS_TOGETHER = 512
+"""Rows that are looked up at a time, of several steps where batches are small: a look into a block
+takes as long for one row as for ten."""
+KINDS = {1: "text of one language", 2: "pairs", 3: "pairs with negatives"}
+"""What a preprocessor of so many sides reads."""
+_FILES = {
+    1: ("monolingual text", "MONO"),
+    2: ("parallel text", "PARALLEL"),
+    3: ("tables of negatives", "NEGATIVES"),
+}
+"""Sides -> (what they are made of, the macro that names it)."""
+
+
+@dataclasses.dataclass(frozen=True)
+class BatchSettings:
+    """How batches are drawn from texts, whichever objective reads them.
+
+    epochs: None draws for ever by `sampling`; a number reads each text that often, in order of
+    languages, rows of one language to a batch if `sampling.same_language`, and pads the last batch
+    with empty rows.
+    languages: the run's (default: those of the text); the index in their sorted order is the
+    language id. data_shards, shards: the rows of a batch are cut in `data_shards` equal parts, of
+    which this host makes `shards` (default: an equal part per JAX process, or all if that does not
+    divide). They do not change the global batch. prefetch: batches made ahead, by up to `threads`
+    threads.
+    """
+
+    seed: int = 0
+    sampling: Sampling = Sampling()  # noqa: RUF009 - frozen
+    languages: Sequence[str] | None = None
+    shuffle: bool = True
+    epochs: int | None = None
+    data_shards: int = 1
+    shards: Sequence[int] | None = None
+    prefetch: int = 2
+    threads: int = 1
+
+
+class TextBatches:
+    """Makes the rows first .. first + count of the batches of one objective, by their numbers."""
+
+    def __init__(
+        self,
+        order: Steps,
+        reader: RowReader,
+        preprocessor: Preprocessor,
+        map: BatchMap,
+        seed: int,
+        batch: int,
+        rows_of_host: tuple[int, int],
+    ):
+        self.order = order
+        self.reader = reader
+        self._fields = preprocessor.fields
+        self._map = map
+        self._seed = seed
+        self._batch = batch
+        self._first, self._count = rows_of_host
+        self._together = max(1, ROWS_TOGETHER // self._count)
+        self._group: tuple[int, Arrays] = (-1, {})
+        self._reading = threading.Lock()
+
+    def __len__(self) -> int:
+        return len(self.order)
+
+    def __getitem__(self, step: int) -> Arrays:
+        draws = Draws(self._seed, step, self._batch, self._first, self._count)
+        return as_declared(self._map(self._read(step), draws), self._fields)
+
+    def _read(self, step: int) -> Arrays:
+        """The token fields of a step, looked up together with those of its neighbours."""
+        number, place = divmod(step, self._together)
+        # Several threads make batches: one reads, and the others find it read.
+        with self._reading:
+            known, fields = self._group
+            if known != number:
+                fields = self._read_group(number)
+                self._group = (number, fields)
+        begin = place * self._count
+        return {name: values[begin : begin + self._count] for name, values in fields.items()}
+
+    def _read_group(self, number: int) -> Arrays:
+        last = min((number + 1) * self._together, len(self.order))
+        rows = []
+        for step in range(number * self._together, last):
+            rows.append(self.order[step][self._first : self._first + self._count])
+        # Wrong partners are drawn for all rows of these steps, whichever of them this host reads.
+        places = np.arange(len(rows))[:, None] * self._batch + self._first + np.arange(self._count)
+        draws = Draws(self._seed, number, len(rows) * self._batch)
+        return self.reader(np.concatenate(rows), draws, places.reshape(-1))
+
+
+def file_batches(
+    preprocessor: Preprocessor,
+    vocabulary: Vocabulary,
+    batch: int,
+    length: int,
+    settings: BatchSettings = BatchSettings(),
+    *,
+    mono: Patterns = (),
+    parallel: Patterns = (),
+    negatives: Patterns = (),
+    holdout: float = 0.0,
+) -> BatchSource:
+    """Batches of one objective from text files; tokenises what is not yet in the cache.
+
+    Give the objectives of a run the same files, so that they number languages alike (or
+    `settings.languages`). holdout: share of the lines that is left out. Raises UserError: none of
+    the files that the preprocessor reads, an unknown language, and as `text_source`.
+    """
+    kind, macro = _FILES[preprocessor.sides]
+    patterns = {1: mono, 2: parallel, 3: negatives}
+    # Before any file is looked for: an objective without its text names the macro that is empty.
+    if not patterns[preprocessor.sides]:
+        raise UserError(
+            f"'{preprocessor.name}' reads {kind}; none is given: set {macro}, or leave this"
+            " objective out"
+        )
+    found: dict[int, Sequence[Text] | Sequence[Pair]] = {
+        1: find_text(mono) if mono else [],
+        2: find_pairs(parallel) if parallel else [],
+        3: find_negatives(negatives) if negatives else [],
+    }
+    # Of all files and not of the objective's alone, so that text and pairs of a run number
+    # languages alike.
+    if not settings.languages:
+        codes = {code for files in found.values() for file in files for code in file.languages}
+        settings = dataclasses.replace(settings, languages=sorted(codes))
+    by_languages: dict[tuple[str, ...], list[Any]] = {}
+    for file in found[preprocessor.sides]:
+        by_languages.setdefault(file.languages, []).append(file)
+    require_taken(preprocessor, by_languages)
+    read = text_blocks if preprocessor.sides == 1 else pair_blocks
+    texts = {}
+    # Sorted: the order of texts must not depend on that of the patterns.
+    for languages, files in sorted(by_languages.items()):
+        if preprocessor.takes(languages):
+            text = read(files, vocabulary, holdout)
+            texts[text.name] = text
+    return text_source(preprocessor, vocabulary, texts, batch, length, settings)
+
+
+def require_taken(preprocessor: Preprocessor, texts: Sequence[tuple[str, ...]] | Mapping) -> None:
+    """Raises UserError where it takes text in none of these languages."""
+    if not any(map(preprocessor.takes, texts)):
+        pairs = ", ".join("-".join(codes) for codes in texts)
+        raise UserError(
+            f"'{preprocessor.name}' reads none of the pairs {pairs}: add others to PARALLEL"
+        )
+
+
+def text_source(
+    preprocessor: Preprocessor,
+    vocabulary: Vocabulary,
+    texts: Mapping[str, BlockText],
+    batch: int,
+    length: int,
+    settings: BatchSettings = BatchSettings(),
+    rates: Mapping[str, float] = MappingProxyType({}),
+) -> BatchSource:
+    """Batches of `batch` rows of `length` tokens of an objective from texts, by the names that
+    weights and tables have for them. rates: of `Sampling.counts` "mixture"; default: sentences.
+
+    `identity` holds what must be equal to continue, and `identity["sampling_table"]` the shares and
+    epochs. Raises UserError: a bad size, languages that are not the run's, text that fits no row.
+    """
+    _check_sizes(batch, length, settings.data_shards)
+    run_languages = _run_languages(settings.languages, texts)
+    language_ids = [[run_languages.index(code) for code in t.languages] for t in texts.values()]
+    plan = RowPlan(preprocessor, length, vocabulary)
+    plans = {name: plan.open(text) for name, text in texts.items()}
+    require_rows(plans)
+    shares = settings.sampling.shares(_amounts(settings.sampling, plans, rates))
+    seed = seed_of(preprocessor.name, settings.seed)
+    reader = RowReader(
+        list(plans.values()),
+        language_ids,
+        preprocessor.columns(length),
+        pad_id=vocabulary.pad_id,
+        bos_id=vocabulary.bos_id,
+    )
+    batches = TextBatches(
+        _order(plans, shares, batch, seed, settings),
+        reader,
+        preprocessor,
+        preprocessor.map(vocabulary, token_counts(texts.values(), vocabulary), length),
+        seed,
+        batch,
+        _rows_of_host(batch, settings),
+    )
+    source = NumberedSource(
+        batches,
+        shapes=preprocessor.shapes(batch, length),
+        languages=run_languages,
+        identity=_identity(preprocessor, vocabulary, run_languages, settings)
+        | {
+            "batch": batch,
+            "length": length,
+            # By content: files may be moved between two runs, but not edited.
+            "text": {name: text.content_hash for name, text in texts.items()},
+            "sampling_table": sampling_table(
+                {name: plan.sizes for name, plan in plans.items()}, shares, rows_per_step=batch
+            ),
+        },
+        threads=settings.threads,
+        prefetch=settings.prefetch,
+    )
+    source.texts = tuple(texts.values())
+    source.left_out = {name: p.left_out for name, p in plans.items() if p.left_out.pairs}
+    return source
+
+
+def _identity(
+    preprocessor: Preprocessor,
+    vocabulary: Vocabulary,
+    languages: Sequence[str],
+    settings: BatchSettings,
+) -> dict[str, Any]:
+    """All that changes a batch, beside its sizes and the text; prefetch, threads and shards change
+    none and may differ."""
+    return {
+        "preprocessor": preprocessor.name,
+        "options": options(preprocessor),
+        "vocabulary": vocabulary.sha256,
+        "languages": list(languages),
+        "seed": settings.seed,
+        "shuffle": settings.shuffle,
+        "epochs": settings.epochs,
+        "same_language": settings.sampling.same_language,
+    }
+
+
+def _order(
+    plans: Mapping[str, TextRows],
+    shares: Mapping[str, float],
+    batch: int,
+    seed: int,
+    settings: BatchSettings,
+) -> BatchOrder | FiniteOrder:
+    same_language = settings.sampling.same_language
+    if settings.epochs is not None:
+        sizes = [plan.count for plan in plans.values()]
+        return FiniteOrder(sizes, batch, same_language, settings.epochs, seed, settings.shuffle)
+    orders = []
+    for number, plan in enumerate(plans.values()):
+        orders.append(RowOrder(plan.counts, seed_of(seed, number), settings.shuffle))
+    return BatchOrder(tuple(orders), Mix(list(shares.values())), batch, same_language)
+
+
+def _check_sizes(batch: int, length: int, data_shards: int) -> None:
+    if batch < 1 or length < 8:
+        raise UserError(f"a batch needs at least 1 row of 8 tokens, got {batch} rows of {length}")
+    if data_shards < 1 or batch % data_shards:
+        raise UserError(
+            f"a batch of {batch} rows does not divide into {data_shards} data shards; change either"
+        )
+
+
+def _run_languages(
+    languages: Sequence[str] | None, texts: Mapping[str, BlockText]
+) -> tuple[str, ...]:
+    """The run's languages in sorted order, so that ids do not depend on the order of texts."""
+    of_texts = {code for text in texts.values() for code in text.languages}
+    of_run = tuple(sorted({*(languages or of_texts)}))
+    if of_texts - {*of_run}:
+        raise UserError(
+            f"the run's languages {', '.join(of_run)} lack some of"
+            f" {', '.join(sorted(of_texts))}: add them to LANGUAGES, or leave their text out"
+        )
+    return of_run
+
+
+def _amounts(
+    sampling: Sampling, plans: Mapping[str, TextRows], rates: Mapping[str, float]
+) -> Mapping[str, float]:
+    """n_i of every text (XLM §3.1), of which `sampling` makes shares."""
+    if sampling.counts == "mixture":
+        return rates or {name: plan.text.sentences[0] for name, plan in plans.items()}
+    return {name: plan.sizes[sampling.counts] for name, plan in plans.items()}
+
+
+def token_counts(texts: Sequence[BlockText] | Any, vocabulary: Vocabulary) -> np.ndarray:
+    """int64 [V]: how often each token stands in the text, since XLM (§3.3) draws the tokens to mask
+    by their frequency."""
+    counts = np.zeros(vocabulary.size, np.int64)
+    # The `</s>` that opens the first sentence of all.
+    counts[vocabulary.eos_id] = 1
+    for text in texts:
+        counts += text.counts()
+    return counts
+
+
+def _rows_of_host(batch: int, settings: BatchSettings) -> tuple[int, int]:
+    """(first, count) of the rows that this host makes of a batch."""
+    shards = settings.shards
+    if shards is None:
+        shards = _shards(settings.data_shards)
+    # A host's rows are one slice of the batch.
+    neighbours = range(shards[0], shards[-1] + 1)
+    if list(shards) != list(neighbours) or shards[-1] >= settings.data_shards:
+        raise UserError(
+            f"a host reads neighbouring data shards below {settings.data_shards}, got"
+            f" {list(shards)}"
+        )
+    rows_of_shard = batch // settings.data_shards
+    return shards[0] * rows_of_shard, len(shards) * rows_of_shard
+
+
+def _shards(data_shards: int) -> Sequence[int]:
+    """The data shards that this host makes."""
+    if data_shards == 1:
+        return (0,)
+    import jax
+
+    hosts = jax.process_count()
+    if data_shards % hosts:
+        # Too few shards to share out: every host reads all rows and its devices take theirs.
+        return range(data_shards)
+    share = data_shards // hosts
+    first = jax.process_index() * share
+    return range(first, first + share)

@@ -1,0 +1,1 @@
+"""Rows: which tokens stand in which row of an objective, and what is drawn for them."""

@@ -1,0 +1,276 @@
+"""Rows of documents: adjacent segments of one text, and aligned documents that change language
+between sentences.
+
+A document is what stands between blank lines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from xlingjax.data.rows.left_out import LeftOut
+from xlingjax.data.rows.plan import (
+    NEIGHBOURS_APART,
+    Rows,
+    first_fit,
+    line_starts,
+    number_in_row,
+    slice_dtype,
+    starts_and_lengths,
+)
+from xlingjax.data.store.tokens import Records, Tokens
+
+
+def documents(sides: Sequence[Tokens]) -> tuple[np.ndarray, np.ndarray]:
+    """(lines, document of each [same]) of the lines that have text on every side; a line blank on
+    all sides ends a document. Numbers of documents may have gaps."""
+    lengths = np.stack([side.lengths for side in sides])
+    ends = (lengths == 0).all(axis=0)
+    # A line blank on one side alone is passed over, but its document goes on.
+    full = (lengths > 0).all(axis=0)
+    return np.flatnonzero(full), np.cumsum(ends)[full]
+
+
+def segment_rows(records: Records, base: int, length: int, *, packing: bool = True) -> Rows:
+    """Rows of two adjacent segments of one document (VECO §4), each `<s> text </s>`, as the sides
+    of a pair.
+
+    Segments are whole sentences, as near to equal as those allow, at most `length // 2` tokens;
+    what exceeds that is cut off. Documents of one sentence have no second segment and are left out.
+    Short documents share rows (`packing`).
+    """
+    (text,) = records.sides
+    lines, document = documents([text])
+    if not lines.size:
+        return _ragged(np.zeros(0, int), np.zeros(0, int), 0, 1, **_slices())
+    starts = line_starts(text, base)[lines]
+    lengths = text.lengths[lines].astype(np.int64)
+    segment, document = _segments(document, lengths, length)
+    new_segment = np.diff(segment, prepend=-1) != 0
+    # Numbers of segments begin anew in each document, so
+    # the last of one may equal the first of the next.
+    new_document = np.diff(document, prepend=-1) != 0
+    begins = np.flatnonzero(new_document | new_segment)
+    # One token early: the `</s>` before a segment becomes the `<s>` that opens it.
+    segment_starts = starts[begins] - 1
+    sizes = 1 + np.minimum(np.add.reduceat(lengths, begins), length // 2 - 1)
+    document = document[begins]
+    # Documents are sorted here, so a search finds where each begins.
+    number_in_document = np.arange(begins.size) - np.searchsorted(document, document)
+    # Segments 0 and 1 are a pair, 2 and 3 another: no segment is read twice.
+    opens_pair = number_in_document[:-1] % 2 == 0
+    has_next = document[1:] == document[:-1]
+    first_of_pair = np.flatnonzero(opens_pair & has_next)
+    chosen = np.stack([first_of_pair, first_of_pair + 1], axis=1)
+    # Before packing, or a row would be filled with neighbours of one document.
+    order = np.random.default_rng(NEIGHBOURS_APART).permutation(len(chosen))
+    chosen = chosen[order]
+    row = np.arange(len(chosen))
+    if packing:
+        row = first_fit(sizes[chosen].sum(axis=1), length)
+    slices = _slices(
+        starts=segment_starts[chosen],
+        lengths=sizes[chosen],
+        sides=np.tile([0, 1], len(chosen)),
+        opens=True,
+    )
+    return _ragged(row, np.repeat(np.arange(len(chosen)), 2), text.sentences, 1, **slices)
+
+
+def _segments(
+    document: np.ndarray, lengths: np.ndarray, length: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """(segment of each line in its document, document of each line from 0), [lines] each. Segments
+    are an even number of equal shares of a document's tokens; a sentence goes where its middle
+    lies."""
+    first = _first_lines(document)
+    of_line = np.repeat(np.arange(first.size), np.diff([*first, lengths.size]))
+    total = np.add.reduceat(lengths, first)
+    before = np.cumsum(lengths) - lengths
+    # By its middle and not its begin, so that a long sentence falls where most of it lies.
+    middle = before - before[first][of_line] + lengths / 2
+    # Two segments and the tokens that open them fill a row, so there are two for each row begun.
+    count = 2 * np.maximum(1, np.ceil((total + 2) / length).astype(np.int64))
+    segment = (middle * count[of_line] / total[of_line]).astype(np.int64)
+    # Rounding may put the middle of the last sentence at the very end, one segment too far.
+    last = count[of_line] - 1
+    return np.minimum(segment, last), of_line
+
+
+def _first_lines(document: np.ndarray) -> np.ndarray:
+    """[documents]: where each begins in `document` [lines], the sorted documents of lines."""
+    return np.flatnonzero(np.diff(document, prepend=document[0] - 1))
+
+
+def switched_rows(
+    records: Records,
+    bases: Sequence[int],
+    length: int,
+    *,
+    parity: str = "coin",
+    truncate: bool = False,
+    alone: bool = False,
+    packing: bool = True,
+) -> Rows:
+    """Rows of aligned documents in which every other sentence is the translation (Unicoder §3.2,
+    CL-MLM).
+
+    `<s> s0 </s> s1 </s> ...`, positions running on, a language per sentence. parity "even":
+    sentences 0, 2, ... of a document are in the second language; "odd": 1, 3, ...; "coin": both
+    ways, as two examples. truncate: an example is the first `length` tokens of a document; else a
+    document longer than a row goes on in another one, and a sentence longer than a row is cut.
+    Lines without text on both sides are left out, and so are examples of one sentence, which hold
+    one language, but for `alone`.
+    """
+    lines, document = documents(records.sides)
+    if not lines.size:
+        return _ragged(np.zeros(0, int), np.zeros(0, int), 0, 1, **_slices())
+    starts, lengths = starts_and_lengths(records, bases)
+    starts = starts[lines]
+    lengths = lengths[lines]
+    first = _first_lines(document)
+    every_line = np.arange(lines.size)
+    number = every_line - np.repeat(first, np.diff([*first, lines.size]))
+    # Rows are planned once and for all, so the coin of
+    # the paper becomes both of its sides, as two rows.
+    flips = {"even": [0], "odd": [1], "coin": [0, 1]}[parity]
+    examples = []
+    slices = []
+    total = 0
+    read = np.zeros(lines.size, bool)
+    for flip in flips:
+        # Flip 0 is parity "even": sentence 0 is the translation, in the second language.
+        language = (number + flip + 1) % 2
+        begins = starts[every_line, language]
+        # One column less, since the token that opens a row needs its own.
+        size = np.minimum(lengths[every_line, language], length - 1)
+        if truncate:
+            example, position, opens, size = truncated(document, size, length)
+        else:
+            example, position, opens = windows(document, size, length)
+        kept = size > 0
+        if not alone:
+            # Languages take turns, so that two sentences hold both.
+            sentences = np.bincount(example[kept], minlength=example[-1] + 1)
+            kept &= sentences[example] > 1
+        read |= kept
+        of_flip = {
+            # What opens a row is the `</s>` before its first sentence, written over.
+            "starts": begins - opens,
+            "lengths": size + opens,
+            "positions": position,
+            "languages": language,
+            "opens": opens,
+        }
+        slices.append({name: value[kept] for name, value in of_flip.items()})
+        numbers, example = np.unique(example[kept], return_inverse=True)
+        examples.append(example + total)
+        total += numbers.size
+    flat = {}
+    for name in slices[0]:
+        flat[name] = np.concatenate([of_flip[name] for of_flip in slices])
+    example = np.concatenate(examples)
+    sizes = np.bincount(example, weights=flat["lengths"], minlength=total).astype(np.int64)
+    order = np.random.default_rng(NEIGHBOURS_APART).permutation(total)
+    row = np.empty(total, np.int64)
+    row[order] = np.arange(total)
+    if packing:
+        row[order] = first_fit(sizes[order], length)
+    sentences = int(read.sum())
+    rows = _ragged(row, example, sentences, len(flips), **_slices(**flat))
+    why = "alone"
+    if truncate:
+        why = "truncated"
+    tokens = lengths[every_line].sum(axis=1)
+    left_out = LeftOut.of(np.ones_like(read), read, tokens, why)
+    return replace(rows, left_out=left_out)
+
+
+def truncated(
+    document: np.ndarray, size: np.ndarray, length: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """(document of each sentence from 0, its first position, whether it opens the document, its
+    tokens): of each document the first `length` tokens, one of which opens the text; sentences
+    behind them have none."""
+    first = _first_lines(document)
+    of_line = np.repeat(np.arange(first.size), np.diff([*first, size.size]))
+    before = np.cumsum(size) - size
+    before -= before[first][of_line]
+    opens = np.zeros(size.size, np.int64)
+    opens[first] = 1
+    # Behind the token that opens the text, but for the sentence that this one is part of.
+    position = before + 1 - opens
+    return of_line, position, opens, np.clip(length - 1 - before, 0, size)
+
+
+def windows(
+    document: np.ndarray, size: np.ndarray, length: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(window of each sentence, its first position, whether it opens the window): sentences of one
+    document as long as they fit in `length` tokens, one of which opens the text."""
+    window = np.zeros(size.size, np.int64)
+    position = np.zeros(size.size, np.int64)
+    opens = np.zeros(size.size, np.int64)
+    # A loop, since where a window ends depends on where the one before it did.
+    current = -1
+    used = length
+    last = None
+    sentences = zip(document.tolist(), size.tolist(), strict=True)
+    for i, (document_of_sentence, tokens) in enumerate(sentences):
+        if document_of_sentence != last or used + tokens > length:
+            current += 1
+            used = 0
+            last = document_of_sentence
+            opens[i] = 1
+            # The token that opens the text.
+            tokens += 1
+        window[i] = current
+        position[i] = used
+        used += tokens
+    return window, position, opens
+
+
+def _slices(**fields) -> dict[str, np.ndarray]:
+    """Fields of slices [S], 0 where not given."""
+    size = np.size(fields.get("starts", ()))
+    slices = {}
+    for name in ("starts", "lengths", "positions", "sides", "languages", "opens"):
+        # Broadcast, so that one value may stand for all slices.
+        values = np.ravel(fields.get(name, 0))
+        slices[name] = np.broadcast_to(values, (size,))
+    return slices
+
+
+def _ragged(
+    row_of_example: np.ndarray,
+    example_of_slice: np.ndarray,
+    sentences: int,
+    passes: int,
+    **fields: np.ndarray,
+) -> Rows:
+    """Rows from slices [S] of examples of any number of slices; an example is a pack."""
+    order = np.argsort(row_of_example, kind="stable")
+    rows = row_of_example[order]
+    first, number_by_row = number_in_row(rows)
+    number = np.empty(order.size, np.int64)
+    number[order] = number_by_row
+    place = np.empty(order.size, np.int64)
+    place[order] = np.arange(order.size)
+    # Stable, so that the slices of an example keep their order.
+    by_row = np.argsort(place[example_of_slice], kind="stable")
+    row_of_slice = row_of_example[example_of_slice][by_row]
+    flat = {}
+    for name, values in fields.items():
+        flat[name] = values[by_row].astype(slice_dtype(name))
+    # Packs are numbered from 1: 0 is padding.
+    packs = 1 + number[example_of_slice][by_row]
+    return Rows(
+        **flat,
+        packs=packs.astype(np.int32),
+        splits=np.searchsorted(row_of_slice, np.arange(first.size)),
+        sentences=sentences,
+        passes=passes,
+    )

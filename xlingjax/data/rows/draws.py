@@ -1,0 +1,57 @@
+"""Stateless randomness of the batches: each draw is a function of (seed, purpose, step, row).
+
+So a position in the data is a number, every host draws the same batch, and masks are fresh in every
+epoch.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+
+import numpy as np
+
+SELECT, REPLACE, TOKENS, LANGUAGE, PLACES, PARTNERS = range(6)
+"""Purposes: masked positions, their replacement, ids, the language and the places of pseudo tokens,
+wrong partners of sentences."""
+SPANS, STARTS, GAPS, SHUFFLE, DROP, BLANK = range(6, 12)
+"""Purposes of noise: lengths of spans, where they start, where an empty one goes, order, loss, and
+hiding of tokens."""
+
+
+def seed_of(*parts: object) -> int:
+    """A seed of 32 bits, which tells these names and numbers from all others."""
+    return int.from_bytes(hashlib.sha256(repr(parts).encode()).digest()[:4])
+
+
+@dataclass(frozen=True)
+class Draws:
+    """The draws for one batch: made for all `rows` of the global batch, of which `first .. first +
+    count` are given."""
+
+    seed: int
+    step: int
+    rows: int
+    first: int = 0
+    count: int | None = None
+
+    def uniform(self, purpose: int, width: int, maxval: int | None = None) -> np.ndarray:
+        """[count, width]: float32 in [0, 1), or int32 in [0, maxval)."""
+        bits = np.random.Philox(key=[self.seed, purpose], counter=[0, 0, 0, self.step])
+        generator = np.random.Generator(bits)
+        # Drawn for the whole batch by every host: what a row gets must not depend on how many hosts
+        # there are.
+        shape = (self.rows, width)
+        if maxval is None:
+            drawn = generator.random(shape, np.float32)
+        else:
+            drawn = generator.integers(0, maxval, shape, np.int32)
+        if self.count is None:
+            return drawn
+        return drawn[self.first : self.first + self.count]
+
+
+def gumbel(uniform: np.ndarray) -> np.ndarray:
+    """Noise of which the largest, added to log weights, is drawn by weight; uniform: in [0, 1)."""
+    # The double logarithm is infinite at 0 and at 1.
+    return -np.log(-np.log(np.clip(uniform, 1e-7, 1 - 1e-7)))

@@ -1,0 +1,238 @@
+"""Rows of pairs to classify: translations, and sentences beside one that does not translate them.
+
+Wrong partners at random are new in every batch and under every seed. A block is planned once, with
+a partner for each row; the reader puts another in its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from xlingjax.data.rows.left_out import LeftOut
+from xlingjax.data.rows.plan import Rows, plan_rows, starts_and_lengths
+from xlingjax.data.store.tokens import Records, Tokens
+
+TRIES = 16
+"""Draws of a wrong partner: the first may be a right one, or too long."""
+
+
+class Translations:
+    """Which texts translate each other.
+
+    texts: integers [E, 2], equal numbers for equal texts: the sides of E translations. sizes:
+    integers [E, 2], their tokens in a row.
+    """
+
+    def __init__(self, texts: np.ndarray, sizes: np.ndarray):
+        self._texts = texts
+        self._sizes = sizes
+        self._right = np.unique(_as_one(texts[:, 0], texts[:, 1]))
+
+    def __len__(self) -> int:
+        return len(self._texts)
+
+    def wrong(self, x: np.ndarray, y: np.ndarray, length: int) -> np.ndarray:
+        """bool [B]: whether side 1 of the translations `y` [B] is another text than side 0 of `x`
+        [B] and translates it nowhere, and a row of `length` tokens has room for both."""
+        first = self._texts[x, 0]
+        second = self._texts[y, 1]
+        # A sentence may stand in the text several times, with several right translations.
+        pair = _as_one(first, second)
+        at = np.searchsorted(self._right, pair)
+        right = self._right[np.minimum(at, self._right.size - 1)] == pair
+        tokens = self._sizes[x, 0].astype(np.int64) + self._sizes[y, 1]
+        return (first != second) & ~right & (tokens <= length)
+
+    def drawn(self, x: np.ndarray, uniform: np.ndarray, length: int) -> np.ndarray:
+        """int64 [B]: the translation whose side 1 is the wrong partner of side 0 of `x` [B]; -1
+        where none was found. uniform: [B, tries], in [0, 1)."""
+        # All translations alike, so that each y is as often a wrong partner as a right one: y alone
+        # does not tell the label.
+        candidates = (uniform * len(self)).astype(np.int64)
+        tries = candidates.shape[1]
+        good = self.wrong(np.repeat(x, tries), candidates.reshape(-1), length)
+        good = good.reshape(candidates.shape)
+        first = good.argmax(axis=1)
+        chosen = candidates[np.arange(x.size), first]
+        return np.where(good.any(axis=1), chosen, -1)
+
+
+def _as_one(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """int64 [B]: two numbers below 2^31 as one, in whichever order: of texts in one language
+    either may be the paraphrase."""
+    smaller = np.minimum(first, second).astype(np.int64)
+    return smaller << 32 | np.maximum(first, second)
+
+
+def redrawn(
+    slices: np.ndarray,
+    rows: np.ndarray,
+    plan: np.ndarray,
+    translations: Translations,
+    uniform: np.ndarray,
+    length: int,
+) -> np.ndarray:
+    """The slices [2 B] of `rows` [B] with wrong partners by the draws [B, tries], in place. plan:
+    the slices of all rows, whose translations these are; where none is found its partner stays."""
+    wrong = np.flatnonzero(rows % 2 == 0)
+    y = translations.drawn(rows[wrong] // 2, uniform[wrong], length)
+    found = y >= 0
+    # Side 1 of the row behind, where the translation stands.
+    theirs = plan[4 * y[found] + 3]
+    of_y = 2 * wrong[found] + 1
+    for name in ("start", "lengths"):
+        slices[name][of_y] = theirs[name]
+    return slices
+
+
+def paraphrase_rows(
+    records: Records,
+    bases: Sequence[int],
+    length: int,
+    *,
+    max_pieces: int = 100,
+    reset_positions: bool = True,
+    negatives: int = 1,
+) -> Rows:
+    """Rows of one pair each, half of them translations (label 1) and half not (label 0): `</s> x
+    </s> </s> y </s>`. Row 2e and row 2e + 1 have one x, the first of them with a wrong y.
+
+    Each x is set beside the y of `negatives` other pairs, and as often beside its own. No wrong y
+    stands anywhere in the records as a translation of x. These are the partners for which a reader
+    draws others, see `redrawn`. Pairs with an empty side, a side of more than `max_pieces`, or more
+    than `length` tokens in all are left out, and so are those without a wrong y.
+    """
+    starts, sizes, whole, readable = _sides(records, bases, max_pieces)
+    # With the two that open them.
+    tokens = sizes[:, :2].sum(axis=1)
+    lines = np.flatnonzero(readable & (tokens <= length))
+    starts = starts[lines]
+    sizes = sizes[lines]
+    texts = _equal_lines(records.sides)[lines]
+    partners = _partners(Translations(texts, sizes), length, negatives)
+    x = np.concatenate([np.flatnonzero(y >= 0) for y in partners])
+    y = np.concatenate([y[y >= 0] for y in partners])
+    read = np.zeros_like(whole)
+    read[lines[x]] = True
+    rows = _rows(
+        _wrong_and_right(starts, x, starts[y, 1]),
+        _wrong_and_right(sizes, x, sizes[y, 1]),
+        int(read.sum()),
+        2 * negatives,
+        reset_positions,
+    )
+    left_out = LeftOut.of(whole, read, tokens - 2)
+    return replace(rows, texts=texts[x], left_out=left_out)
+
+
+def mined_rows(
+    records: Records,
+    bases: Sequence[int],
+    length: int,
+    *,
+    max_pieces: int = 100,
+    reset_positions: bool = True,
+) -> Rows:
+    """As `paraphrase_rows`, of records with three sides: the third is the wrong y, in every epoch.
+
+    Where it says what the translation says, the pair is left out.
+    """
+    starts, sizes, whole, readable = _sides(records, bases, max_pieces)
+    # With the two that open them.
+    tokens = sizes[:, :2].sum(axis=1)
+    keep = np.flatnonzero(readable)
+    texts = _equal_lines(records.sides)
+    differs = keep[texts[keep, 2] != texts[keep, 1]]
+    starts = _wrong_and_right(starts, differs, starts[differs, 2])
+    sizes = _wrong_and_right(sizes, differs, sizes[differs, 2])
+    fits = (sizes.sum(axis=2) <= length).all(axis=1)
+    rows = _rows(starts[fits], sizes[fits], keep.size, 2, reset_positions)
+    # What says the same as the translation is no matter of length.
+    read = readable.copy()
+    read[differs[~fits]] = False
+    left_out = LeftOut.of(whole, read, tokens - 2)
+    return replace(rows, left_out=left_out)
+
+
+def _sides(
+    records: Records, bases: Sequence[int], max_pieces: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """(where each side of each line begins in a row, its tokens there, both int64 [lines, sides];
+    bool [lines]: which have text on every side, which of these have no long one)."""
+    starts, lengths = starts_and_lengths(records, bases)
+    whole = (lengths > 0).all(axis=1)
+    readable = whole & (lengths <= max_pieces + 1).all(axis=1)
+    # One token early: the `</s>` before a sentence opens it.
+    return starts - 1, lengths + 1, whole, readable
+
+
+def _equal_lines(sides: Sequence[Tokens]) -> np.ndarray:
+    """int32 [lines, sides]: equal numbers for equal lines."""
+    number_of_line: dict[bytes, int] = {}
+    numbers = []
+    for side in sides:
+        ids = np.asarray(side.ids)
+        ends = np.cumsum(side.lengths).tolist()
+        numbers_of_side = []
+        for end, length in zip(ends, side.lengths.tolist(), strict=True):
+            line = ids[end - length : end].tobytes()
+            numbers_of_side.append(number_of_line.setdefault(line, len(number_of_line)))
+        numbers.append(numbers_of_side)
+    return np.array(numbers, np.int32).T
+
+
+def _partners(translations: Translations, length: int, negatives: int) -> list[np.ndarray]:
+    """`negatives` times, of each translation another one whose y is a wrong partner of its x; -1
+    where none was found."""
+    # In a random order of the pairs, the y so many places further.
+    rng = np.random.default_rng(0)
+    size = len(translations)
+    shifts = rng.permutation(np.arange(1, size))
+    order = rng.permutation(size)
+    place = np.argsort(order)
+    partners = []
+    for number in range(negatives):
+        found = np.full(size, -1)
+        # Those of one x differ, since no two share a shift.
+        for shift in shifts[number::negatives][:TRIES]:
+            left = np.flatnonzero(found < 0)
+            y = order[(place[left] + shift) % size]
+            good = translations.wrong(left, y, length)
+            found[left[good]] = y[good]
+        partners.append(found)
+    return partners
+
+
+def _wrong_and_right(of_sides: np.ndarray, x: np.ndarray, of_wrong: np.ndarray) -> np.ndarray:
+    """[E, (wrong, right), (x, y)] of values [lines, sides], for lines x [E] and what holds of their
+    wrong partners [E]."""
+    right = of_sides[x, :2]
+    wrong = np.stack([right[:, 0], of_wrong], axis=1)
+    return np.stack([wrong, right], axis=1)
+
+
+def _rows(
+    starts: np.ndarray, sizes: np.ndarray, sentences: int, passes: int, reset_positions: bool
+) -> Rows:
+    """Rows of starts and sizes [E, (wrong, right), (x, y)]."""
+    starts = starts.reshape(-1, 2)
+    sizes = sizes.reshape(-1, 2)
+    positions = np.zeros_like(sizes)
+    if not reset_positions:
+        positions[:, 1] = sizes[:, 0]
+    rows = plan_rows(
+        np.arange(len(starts)),
+        1,
+        sentences,
+        passes,
+        starts=starts,
+        lengths=sizes,
+        positions=positions,
+        sides=np.arange(2),
+        languages=np.arange(2),
+        opens=np.array([True, False]),
+    )
+    return replace(rows, labels=np.tile([0, 1], len(starts) // 2))

@@ -1,0 +1,241 @@
+"""Rows of a source and a target, for encoder-decoders: pairs to translate, and texts to restore.
+
+A row has room for `length` tokens of each side. The reader gives the tokens of both together;
+`side` takes one of them out, and `decoder_fields` makes of a target what the decoder reads and what
+it predicts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from xlingjax.data.rows.documents import documents, windows
+from xlingjax.data.rows.left_out import LeftOut
+from xlingjax.data.rows.plan import (
+    NEIGHBOURS_APART,
+    Rows,
+    first_fit,
+    line_starts,
+    plan_rows,
+    starts_and_lengths,
+)
+from xlingjax.data.rows.preprocessor import Batch
+from xlingjax.data.store.tokens import Records
+from xlingjax.errors import UserError
+
+
+def translation_rows(
+    records: Records,
+    bases: Sequence[int],
+    length: int,
+    *,
+    directions: Sequence[str] = (),
+    max_pieces: int = 100,
+    packing: bool = True,
+    truncate: bool = False,
+) -> Rows:
+    """Rows of pairs, source first, each side `</s> x </s>` with positions from 0, at most `length`
+    tokens a side.
+
+    directions: "de-en" translates from de to en; none given: every pair both ways (within one
+    language from the first text to the second). Pairs with an empty side or one of more than
+    `max_pieces` are left out. Pairs share rows (`packing`) as far as both sides have room.
+    truncate: a longer first text is cut instead, and lacks its `</s>`.
+    """
+    starts, lengths = starts_and_lengths(records, bases)
+    # Lengths count the `</s>` at the end; the one that opens a side takes a column of its own.
+    longest = min(max_pieces + 1, length - 1)
+    if truncate:
+        # Before pairs are left out, or long articles would take their titles with them.
+        lengths[:, 0] = np.minimum(lengths[:, 0], longest)
+    whole = (lengths > 0).all(axis=1)
+    keep = whole & (lengths <= longest).all(axis=1)
+    tokens = lengths.sum(axis=1)
+    pairs = int(keep.sum())
+    order = np.random.default_rng(NEIGHBOURS_APART).permutation(pairs)
+    # One token early: the `</s>` before a sentence opens it.
+    starts = (starts[keep] - 1)[order]
+    lengths = (lengths[keep] + 1)[order]
+    ways = _ways(records, directions)
+    # Nothing first, since no direction of these records may be read.
+    none = np.zeros((0, 2), np.int64)
+    all_starts = [none]
+    all_lengths = [none]
+    all_languages = [none]
+    for way in ways:
+        all_starts.append(starts[:, way])
+        all_lengths.append(lengths[:, way])
+        all_languages.append(np.broadcast_to(way, starts.shape))
+    all_starts = np.concatenate(all_starts)
+    all_lengths = np.concatenate(all_lengths)
+    rows = plan_rows(
+        _rows_of(all_lengths, length, packing),
+        1,
+        pairs * bool(ways),
+        max(len(ways), 1),
+        starts=all_starts,
+        lengths=all_lengths,
+        positions=np.zeros(2),
+        sides=np.arange(2),
+        languages=np.concatenate(all_languages),
+        opens=np.array([True, True]),
+    )
+    # What no direction reads is not left out for its length.
+    if not ways:
+        return rows
+    return replace(rows, left_out=LeftOut.of(whole, keep, tokens))
+
+
+def _rows_of(lengths: np.ndarray, length: int, packing: bool) -> np.ndarray:
+    """The row of each example: packed into rows of `length` tokens, or one to a row."""
+    if packing:
+        return first_fit(lengths, length)
+    return np.arange(len(lengths))
+
+
+def _ways(records: Records, directions: Sequence[str]) -> list[list[int]]:
+    """[source side, target side] of every direction to read: those of `directions`, all if none are
+    given."""
+    ways = [[0, 1]]
+    # Within one language the sides are not alike (an article and its title): only forwards.
+    if records.languages[0] != records.languages[1]:
+        ways.append([1, 0])
+    if not directions:
+        return ways
+    return [way for way in ways if direction(records, way) in directions]
+
+
+def direction(records: Records, way: Sequence[int]) -> str:
+    return "-".join(records.languages[side] for side in way)
+
+
+def check_directions(directions: Sequence[str], pairs: Sequence[tuple[str, str]]) -> None:
+    """Raises UserError for a direction between languages that no pair has."""
+    known = set()
+    for first, second in pairs:
+        # Files name a pair in one order, and it is translated both ways.
+        known.add(f"{first}-{second}")
+        known.add(f"{second}-{first}")
+    names = ", ".join(sorted(known)) or "none"
+    for one in directions:
+        if one not in known:
+            raise UserError(
+                f"DIRECTIONS: no pairs for {one!r}; there are {names}:"
+                " write source-target as the files' languages, or add pairs to PARALLEL"
+            )
+
+
+def sentence_rows(
+    records: Records, base: int, length: int, *, max_pieces: int = 100, packing: bool = True
+) -> Rows:
+    """Rows of single sentences `</s> x </s>`, longer ones than `max_pieces` or the row left out."""
+    (text,) = records.sides
+    whole = text.lengths > 0
+    longest = min(max_pieces + 1, length - 1)
+    keep = whole & (text.lengths <= longest)
+    order = np.random.default_rng(NEIGHBOURS_APART).permutation(int(keep.sum()))
+    # One token early: the `</s>` before a sentence opens it.
+    starts = line_starts(text, base)[keep][order] - 1
+    lengths = text.lengths[keep][order].astype(np.int64) + 1
+    rows = plan_rows(
+        _rows_of(lengths, length, packing),
+        1,
+        lengths.size,
+        1,
+        starts=starts[:, None],
+        lengths=lengths[:, None],
+        positions=np.zeros(1),
+        sides=np.zeros(1),
+        languages=np.zeros(1),
+        opens=np.ones(1, bool),
+    )
+    tokens = text.lengths.astype(np.int64)
+    return replace(rows, left_out=LeftOut.of(whole, keep, tokens))
+
+
+def block_rows(records: Records, base: int, length: int, *, packing: bool = False) -> Rows:
+    """Examples of consecutive sentences of one document, `</s> x1 </s> x2 </s>`, as many sentences
+    as fit in `length` tokens (XGLUE §4.1); a longer one is cut. An example has its own row, or what
+    room another leaves (`packing`).
+    """
+    (text,) = records.sides
+    lines, document = documents([text])
+    starts = line_starts(text, base)[lines]
+    size = np.minimum(text.lengths[lines].astype(np.int64), length - 1)
+    # Positions are not needed: they run from 0 in each slice.
+    window, _, _ = windows(document, size, length)
+    first = np.flatnonzero(np.diff(window, prepend=-1))
+    # The sentences of a window stand one after the other in the text, so it is one slice.
+    lengths = np.add.reduceat(size, first) + 1
+    # Rows of one example each are shuffled by the stream; only packed ones need it before.
+    if packing:
+        order = np.random.default_rng(NEIGHBOURS_APART).permutation(first.size)
+        first = first[order]
+        lengths = lengths[order]
+    return plan_rows(
+        _rows_of(lengths, length, packing),
+        1,
+        int(lines.size),
+        1,
+        starts=starts[first][:, None] - 1,
+        lengths=lengths[:, None],
+        positions=np.zeros(1),
+        sides=np.zeros(1),
+        languages=np.zeros(1),
+        opens=np.ones(1, bool),
+    )
+
+
+def columns_where(chosen: np.ndarray) -> np.ndarray:
+    """[B, L]: the chosen columns in order, then L."""
+    # Sorting moves the chosen columns together without a loop or a ragged shape.
+    length = chosen.shape[1]
+    return np.sort(np.where(chosen, np.arange(length), length), axis=1)
+
+
+def side(batch: Batch, number: int, length: int, pad_id: int) -> Batch:
+    """The token fields [B, length] of the tokens of one side, moved together."""
+    # Padding bears side 0, too, so the side alone does not tell.
+    chosen = (batch["pack_ids"] > 0) & (batch["sides"] == number)
+    columns = columns_where(chosen)[:, :length]
+    used = columns < chosen.shape[1]
+    columns = np.where(used, columns, 0)
+    pads = {"input_ids": pad_id, "position_ids": 0, "language_ids": 0, "pack_ids": 0}
+    fields = {}
+    for name, pad in pads.items():
+        of_side = np.take_along_axis(batch[name], columns, axis=1)
+        fields[name] = np.where(used, of_side, np.int32(pad))
+    return fields
+
+
+def following(x_BL: np.ndarray) -> np.ndarray:
+    """The next column's value in each; 0 in the last."""
+    return np.pad(x_BL[:, 1:], [(0, 0), (0, 1)])
+
+
+def preceding(x_BL: np.ndarray) -> np.ndarray:
+    """The value of the column before each one; 0 in the first."""
+    return np.pad(x_BL[:, :-1], [(0, 0), (1, 0)])
+
+
+def decoder_fields(target: Batch, starts: np.ndarray, pad_id: int) -> Batch:
+    """The decoder's fields [B, L] from those of the target's tokens (`input_ids`, `position_ids`,
+    `language_ids`, `pack_ids`): at each column of an example but the last it reads the token, of
+    the first column `starts` [B, L] instead, and predicts the next. Padding stands in the last
+    column."""
+    packs = target["pack_ids"]
+    # The last token of an example is only predicted: nothing of the example comes after it.
+    reads = (packs > 0) & (packs == following(packs))
+    # Packs change number where an example begins, also right behind another.
+    ids = np.where(packs != preceding(packs), starts, target["input_ids"])
+    return {
+        "decoder_ids": np.where(reads, ids, np.int32(pad_id)),
+        "decoder_position_ids": np.where(reads, target["position_ids"], 0),
+        "decoder_language_ids": np.where(reads, target["language_ids"], 0),
+        "decoder_pack_ids": np.where(reads, packs, 0),
+        "decoder_targets": np.where(reads, following(target["input_ids"]), 0),
+        "decoder_weights": reads.astype(np.float32),
+    }

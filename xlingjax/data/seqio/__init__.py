@@ -1,0 +1,1 @@
+"""SeqIO and TensorFlow: imported here and in `tasks/` alone, where a SeqIO mixture is named."""

@@ -1,0 +1,325 @@
+"""Rows of an objective as SeqIO gives them: a preprocessor that makes them of the lines of a task,
+and the converter that makes batches of them.
+
+Rows are planned, looked up and masked by the functions that feed the trainer (`Preprocessor`,
+`RowReader`); only what draws the numbers is SeqIO's.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import inspect
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import seqio
+import tensorflow as tf
+
+from xlingjax.data.batches.source import as_declared
+from xlingjax.data.features import FIELDS
+from xlingjax.data.rows.draws import Draws
+from xlingjax.data.rows.plan import join
+from xlingjax.data.rows.preprocessor import Preprocessor
+from xlingjax.data.rows.reader import RowReader
+from xlingjax.data.seqio.task_text import lines_of, open_task
+from xlingjax.data.store.tokens import Records, Tokens, joined
+from xlingjax.data.vocabulary.sentencepiece import Vocabulary
+from xlingjax.errors import UserError
+
+AT_ONCE = 256
+"""Rows that are looked up, or masked, in one call."""
+APART = 1_000_003
+"""Between the seeds of two shards: SeqIO counts the preprocessors of one up from its seed."""
+
+
+class ObjectiveRows:
+    """A SeqIO preprocessor, the last of a task's: tokenised lines -> rows of one objective, masked.
+
+    With `sequence_length={"input_ids": L}` each example is a row of L tokens: the preprocessor's
+    `fields` without the batch axis. With `{"inputs": L, "targets": T}` each is an example of an
+    encoder-decoder, alone, as SeqIO's own `EncDecFeatureConverter` takes it.
+
+    Rows are planned over `lines` lines at a time (all, if there are fewer): what is packed together
+    stood that near. Draws are SeqIO's: equal seeds give equal rows and masks. Raises
+    UserError where the text fits no row.
+    """
+
+    def __init__(
+        self,
+        preprocessor: Preprocessor,
+        vocabulary: Vocabulary,
+        task: seqio.Task,
+        languages: Sequence[str],
+        run_languages: Sequence[str],
+        counts: Callable[[], np.ndarray],
+        lines: int,
+    ):
+        """task: the one of text that the rows are made of. languages: of its sides.
+        counts: -> the frequencies [V] that subsampling goes by."""
+        self._preprocessor = preprocessor
+        self._vocabulary = vocabulary
+        self._task = task
+        self._languages = tuple(languages)
+        lacking = sorted({*languages} - {*run_languages})
+        if lacking:
+            raise UserError(
+                f"task {task.name} has text in {', '.join(lacking)}, which languages="
+                f"{', '.join(run_languages)} lack: add them"
+            )
+        self._ids = [list(run_languages).index(code) for code in languages]
+        self._counts = counts
+        self._lines = lines
+        self._lines_of_text: int | None = None
+
+    def __call__(
+        self, dataset: tf.data.Dataset, sequence_length: Mapping[str, int] | None
+    ) -> tf.data.Dataset:
+        asked = sequence_length or {}
+        text_to_text = "inputs" in asked
+        if not text_to_text and "input_ids" not in asked:
+            raise UserError(
+                f"{self._preprocessor.name}: rows need a length: give task_feature_lengths"
+                ' {"input_ids": 256}'
+            )
+        if text_to_text and "decoder_targets" not in self._preprocessor.fields:
+            raise UserError(
+                f"{self._preprocessor.name} is no objective of an encoder-decoder and has no"
+                ' `inputs` and `targets`; give task_feature_lengths {"input_ids": 256} and'
+                " xlingjax.data.seqio.rows.RowConverter"
+            )
+        length = asked["inputs" if text_to_text else "input_ids"]
+        seeds = seqio.map_over_dataset(lambda _, seed: _one_seed(seed), num_seeds=1)(
+            tf.data.Dataset.counter()
+        )
+        signature = {}
+        for name, shape in self._preprocessor.shapes(1, length).items():
+            signature[name] = tf.TensorSpec((None, *shape[1:]), field_dtype(name))
+        rows = tf.data.Dataset.from_generator(
+            lambda: self._blocks(dataset, length, seeds), output_signature=signature
+        ).unbatch()
+        if text_to_text:
+            return rows.flat_map(_examples)
+        return rows
+
+    def _blocks(
+        self, dataset: tf.data.Dataset, length: int, seeds: tf.data.Dataset
+    ) -> Iterator[dict[str, np.ndarray]]:
+        """The fields of the rows, some at a time. seeds: of the draws for rows that are made
+        together; SeqIO repeats a text before it comes here, so each epoch has others."""
+        sides: list[list[tuple[np.ndarray, np.ndarray]]] | None = None
+        read = 0
+        passed = 0
+        any_rows = False
+        most = self._lines_up_to(self._lines)
+        make = self._maker(length, enumerate(seeds.as_numpy_iterator()))
+        for chunk in lines_of(self._task, dataset, self._vocabulary):
+            if sides is None:
+                sides = [[] for _ in chunk]
+            for chunks, (ids, lengths) in zip(sides, chunk, strict=True):
+                chunks.append((ids, lengths))
+            read += chunk[0][1].size
+            if read >= most:
+                for block in self._planned(sides, length, make):
+                    any_rows = True
+                    yield block
+                passed += read
+                # Text that is repeated without end would be read for ever. Counted only where the
+                # first lines fit no row: it takes a pass.
+                if not any_rows and passed >= self._lines_up_to(None):
+                    raise self._no_rows(length)
+                sides = None
+                read = 0
+        if sides is not None:
+            for block in self._planned(sides, length, make):
+                any_rows = True
+                yield block
+        if not any_rows:
+            raise self._no_rows(length)
+
+    def _no_rows(self, length: int) -> UserError:
+        name = Records(self._languages, ()).name
+        return UserError(
+            f"no {name} text of task {self._task.name} fits rows of {length} tokens; raise the"
+            " length or the limit of pieces"
+        )
+
+    def _lines_up_to(self, most: int | None) -> int:
+        """The lines of the text, counted up to `most`. No more are planned together: SeqIO repeats
+        a dataset before it comes here, and a small one would be read hundreds of times before its
+        first row."""
+        if self._lines_of_text is None:
+            task = self._task
+            cached = bool(task.supports_caching and task.cache_dir)
+            # Behind the task's preprocessors, which may drop lines or make several of an example.
+            count = _examples_in(open_task(task, "train", cached), most)
+            if most is not None and count >= most:
+                return most
+            self._lines_of_text = count
+        return min(self._lines_of_text, most or self._lines_of_text)
+
+    def _maker(
+        self, length: int, seeds: Iterator[tuple[int, Any]]
+    ) -> Callable[[RowReader, np.ndarray], dict[str, np.ndarray]]:
+        """What makes the fields of rows [n] of a reader, with the next of the numbered seeds."""
+        mask = self._preprocessor.map(self._vocabulary, self._counts(), length)
+
+        def make(reader: RowReader, rows: np.ndarray) -> dict[str, np.ndarray]:
+            # The number is the step, so that masks of validation, whose seed is fixed, are those of
+            # the rows.
+            number, seed = next(seeds)
+            draws = Draws(int(seed) % (1 << 64), number, rows.size)
+            return as_declared(mask(reader(rows, draws), draws), self._preprocessor.fields)
+
+        return make
+
+    def _planned(
+        self,
+        sides: Sequence[Sequence[tuple[np.ndarray, np.ndarray]]],
+        length: int,
+        make: Callable[[RowReader, np.ndarray], dict[str, np.ndarray]],
+    ) -> Iterator[dict[str, np.ndarray]]:
+        tokens: list[Tokens] = []
+        for chunks in sides:
+            tokens.append(joined(chunks, self._vocabulary))
+        records = Records(self._languages, tuple(tokens))
+        ids, bases = join(records, self._vocabulary.eos_id)
+        plan = self._preprocessor.rows(records, bases, length, self._vocabulary)
+        if not plan.count:
+            return
+        reader = RowReader.of_arrays(
+            ids,
+            plan,
+            self._ids,
+            self._preprocessor.columns(length),
+            pad_id=self._vocabulary.pad_id,
+            bos_id=self._vocabulary.bos_id,
+        )
+        for first in range(0, plan.count, AT_ONCE):
+            yield make(reader, np.arange(first, min(first + AT_ONCE, plan.count)))
+
+
+def _examples_in(data: tf.data.Dataset, most: int | None) -> int:
+    """How many a dataset has, counted up to `most`."""
+    known = int(data.cardinality())
+    if known >= 0:
+        return known
+    if most is not None:
+        data = data.take(most)
+    count = 0
+    for batch in data.map(lambda _: 1).batch(1024):
+        count += len(batch)
+    return count
+
+
+def _one_seed(pair: Any) -> Any:
+    """One number of SeqIO's seed, which is two of 32 bits."""
+    first, second = tf.unstack(tf.cast(pair, tf.int64))
+    return tf.bitwise.left_shift(first, tf.constant(32, tf.int64)) + second
+
+
+def _examples(row: Mapping[str, Any]) -> tf.data.Dataset:
+    """The examples of a row, {"inputs", "targets"} each."""
+    examples = tf.reduce_max(row["pack_ids"])
+    inputs = _by_pack(row["input_ids"], row["pack_ids"], row["pack_ids"] > 0, examples)
+    targets = _by_pack(
+        row["decoder_targets"], row["decoder_pack_ids"], row["decoder_weights"] > 0, examples
+    )
+    return tf.data.Dataset.from_tensor_slices({"inputs": inputs, "targets": targets})
+
+
+def _by_pack(ids: Any, packs: Any, kept: Any, examples: Any) -> Any:
+    """Ragged [examples, tokens]: those of `ids` that are kept, by the example they belong to."""
+    return tf.RaggedTensor.from_value_rowids(
+        tf.boolean_mask(ids, kept),
+        tf.cast(tf.boolean_mask(packs, kept) - 1, tf.int64),
+        nrows=tf.cast(examples, tf.int64),
+    )
+
+
+class RowConverter(seqio.FeatureConverter):
+    """The fields of one objective's rows, as the trainer's batches have them (batch what it gives).
+
+    For every objective: of an encoder, an encoder-decoder, an n-stream decoder. Rows come packed
+    and padded, since what shares a row decides what is masked in it. task_feature_lengths:
+    {"input_ids": L}, the same that `seqio.get_dataset` is given.
+    """
+
+    def __init__(self, preprocessor: Preprocessor):
+        self._preprocessor = preprocessor
+        spec = seqio.FeatureConverter.FeatureSpec
+        self.TASK_FEATURES = {"input_ids": spec(dtype=tf.int32)}
+        self.MODEL_FEATURES = {
+            name: spec(dtype=field_dtype(name), rank=field_rank(name))
+            for name in preprocessor.fields
+        }
+        self.PACKING_FEATURE_DTYPES: Mapping[str, Any] = {}
+        super().__init__(pack=False)
+
+    def _convert_features(
+        self, ds: tf.data.Dataset, task_feature_lengths: Mapping[str, int]
+    ) -> tf.data.Dataset:
+        shapes = self._preprocessor.shapes(1, task_feature_lengths["input_ids"])
+
+        def convert(row: Mapping[str, Any]) -> dict[str, Any]:
+            return {
+                name: tf.ensure_shape(row[name], shapes[name][1:])
+                for name in self._preprocessor.fields
+            }
+
+        return ds.map(convert)
+
+    def get_model_feature_lengths(
+        self, task_feature_lengths: Mapping[str, int]
+    ) -> Mapping[str, int]:
+        shapes = self._preprocessor.shapes(1, task_feature_lengths["input_ids"])
+        # SeqIO wants a length of every field, and looks at none of a single number.
+        return {name: (*shape[1:], 1)[0] for name, shape in shapes.items()}
+
+
+def field_dtype(name: str) -> tf.DType:
+    return tf.as_dtype(FIELDS[name].dtype)
+
+
+def field_rank(name: str) -> int:
+    """Without the batch axis."""
+    return len(FIELDS[name].shape) - 1
+
+
+class RowTask(seqio.Task):
+    """A task made of a task of text: it reads that one's SeqIO cache where it has none itself, and
+    its shards draw apart.
+
+    SeqIO gives row i of every shard the same seed, so that the same places of other rows would be
+    masked; here only shard 0 has SeqIO's seed.
+    """
+
+    def __init__(self, name: str, *, text: seqio.Task, **given: Any):
+        super().__init__(name, **given)
+        self._text = text
+        self._shard: contextvars.ContextVar[int]
+        self._shard = contextvars.ContextVar("shard", default=0)
+
+    @property
+    def cache_dir(self) -> str | None:
+        return super().cache_dir or self._text.cache_dir
+
+    def get_dataset(self, *given: Any, **named: Any) -> tf.data.Dataset:
+        signature = inspect.signature(seqio.Task.get_dataset)
+        bound = signature.bind(self, *given, **named).arguments
+        shard_info = bound.get("shard_info") or seqio.ShardInfo(0, 1)
+        token = self._shard.set(shard_info.index)
+        try:
+            return super().get_dataset(*given, **named)
+        finally:
+            self._shard.reset(token)
+
+    def preprocess_postcache(
+        self,
+        dataset: tf.data.Dataset,
+        sequence_length: Mapping[str, int] | None,
+        seed: int | None = None,
+    ) -> tf.data.Dataset:
+        if seed is not None:
+            seed += APART * self._shard.get()
+        return super().preprocess_postcache(dataset, sequence_length, seed)

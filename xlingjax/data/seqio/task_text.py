@@ -1,0 +1,472 @@
+"""The tokens of any SeqIO task, as records that rows are planned over."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import seqio
+import tensorflow as tf
+
+from xlingjax.data.fingerprint import fingerprint
+from xlingjax.data.seqio.adapters import LanguageFeature, TextFiles
+from xlingjax.data.seqio.vocabulary import SeqioVocabulary
+from xlingjax.data.store.blocks import BlockText, blocks_of_files
+from xlingjax.data.store.entries import Entry, Writer, get, name_of
+from xlingjax.data.store.tokenise import (
+    FORMAT,
+    SHARD_LINES,
+    TokenFile,
+    of_shards,
+    shard_of_arrays,
+)
+from xlingjax.data.store.tokens import Tokens, end_sentences, joined
+from xlingjax.data.text.names import is_language_code
+from xlingjax.data.vocabulary.sentencepiece import Vocabulary
+from xlingjax.errors import UserError
+from xlingjax.runtime.machine import first_line
+
+Lines = Callable[[Any], tuple[np.ndarray, np.ndarray]]
+"""A ragged batch of a feature -> (ids of all lines one after the other, int32 [T]; tokens of each
+line, int32 [lines])."""
+
+
+def task_text(
+    task: seqio.Task,
+    split: str,
+    vocabulary: Vocabulary,
+    use_cached: bool = False,
+    languages: Sequence[str] = (),
+) -> BlockText:
+    """The tokens of a SeqIO task of text (one feature) or of aligned text (two or three).
+
+    Its features are `LanguageFeature`s, or SeqIO's own: `targets` alone, or `inputs` and `targets`.
+    Then the languages are those of `languages` that the task's name names, or the only one, and
+    ids become the vocabulary's as `feature_reader` says. The task's own preprocessors are run, and
+    an end of sentence that they append is not doubled.
+
+    Plain files come from the token cache; any other source that reads files (TFDS, TFRecords, a
+    SeqIO cache with `use_cached`) is read once through the task's preprocessors and kept there too,
+    under the task's name, files and what the preprocessors do (`fingerprint`). A source without
+    files, a function, is read at every start, and so is one whose preprocessors hold what cannot be
+    compared: nothing would tell that it changed. Raises UserError: `use_cached` finds no
+    cache, no language or no vocabulary is known, the task's own code fails.
+    """
+    if _is_plain(task) and not use_cached:
+        return task.source.blocks(split, vocabulary)
+    require_cache(task, use_cached)
+    # Opened when it is needed: what is in the token cache takes no reading.
+    data = functools.cache(lambda: open_task(task, split, use_cached))
+    names = tuple(task.output_features)
+    codes = declared_languages(task)
+    if not codes:
+        names = text_features(task, data().element_spec)
+        codes = task_languages(task, names, languages)
+
+    def read() -> list[dict[str, Any]]:
+        return _shards(lines_of(task, data(), vocabulary), vocabulary)
+
+    def make(writer: Writer) -> None:
+        writer.facts = {"sides": read()}
+
+    key = _key(task, split, use_cached)
+    if key is None:
+        sides = read()
+    else:
+        name = name_of(FORMAT, SHARD_LINES, key, names, vocabulary.sha256)
+        sides = get("texts", name, make).facts["sides"]
+    files = [TokenFile.of(facts, read) for facts in sides]
+    return blocks_of_files(codes, files, vocabulary, f"task {task.name}")
+
+
+def _shards(
+    chunks: Iterator[list[tuple[np.ndarray, np.ndarray]]], vocabulary: Vocabulary
+) -> list[dict[str, Any]]:
+    """The shards of each side, in the store (see `of_shards`), of chunks of lines: (ids, lengths)
+    of each side."""
+    shards: list[list[Entry]] = []
+    waiting: list[Tokens] = []
+
+    def take(lines: int) -> None:
+        """One shard of each side, of the first of the lines that wait."""
+        for number, side in enumerate(waiting):
+            tokens = int(side.lengths[:lines].sum(dtype=np.int64))
+            shard = shard_of_arrays(side.ids[:tokens], side.lengths[:lines], vocabulary)
+            shards[number].append(shard)
+            waiting[number] = Tokens(side.ids[tokens:], side.lengths[lines:])
+
+    parts: list[list[tuple[np.ndarray, np.ndarray]]] = []
+    lines = 0
+    for sides in chunks:
+        parts.append(sides)
+        lines += sides[0][1].size
+        shards = shards or [[] for _ in sides]
+        if lines >= SHARD_LINES:
+            waiting = [joined(side, vocabulary) for side in zip(*parts, strict=True)]
+            while waiting[0].lengths.size >= SHARD_LINES:
+                take(SHARD_LINES)
+            parts = [[(side.ids, side.lengths) for side in waiting]]
+            lines = waiting[0].lengths.size
+    if parts and (lines or not shards[0]):
+        waiting = [joined(side, vocabulary) for side in zip(*parts, strict=True)]
+        take(lines)
+    return [of_shards(of_side) for of_side in shards]
+
+
+def require_cache(task: seqio.Task, use_cached: bool) -> None:
+    """Raises UserError for a cache that is asked for and not there, and for one that a task
+    requires and nobody asks for."""
+    if task.requires_caching and not use_cached:
+        raise UserError(
+            f"task {task.name} is read from its SeqIO cache alone, as its CacheDatasetPlaceholder"
+            " says: set use_cached=True (in a recipe USE_CACHED)"
+        )
+    if use_cached and not task.cache_dir:
+        raise UserError(
+            f"task {task.name} has no SeqIO cache; write it with `seqio_cache_tasks"
+            f" --tasks={task.name} --output_cache_dir=DIR` and name DIR with"
+            " `seqio.add_global_cache_dirs`, or set use_cached=False"
+        )
+
+
+def _is_plain(task: seqio.Task) -> bool:
+    """Whether its lines are those of files as they stand, so that the token cache has them."""
+    if not isinstance(task.source, TextFiles):
+        return False
+    for feature in task.output_features.values():
+        if not isinstance(feature, LanguageFeature):
+            return False
+    # Any other may drop, change or cut lines.
+    return all(map(_only_tokenises, task.preprocessors))
+
+
+def _only_tokenises(preprocessor: Any) -> bool:
+    if isinstance(preprocessor, seqio.CacheDatasetPlaceholder):
+        return True
+    return _function(preprocessor) is seqio.preprocessors.tokenize
+
+
+def _function(preprocessor: Any) -> Any:
+    while isinstance(preprocessor, functools.partial):
+        preprocessor = preprocessor.func
+    return preprocessor
+
+
+def open_task(task: seqio.Task, split: str, use_cached: bool = False) -> tf.data.Dataset:
+    """One pass over a task's examples, in order. Raises UserError where its own code fails, and as
+    `require_cache`."""
+    require_cache(task, use_cached)
+    try:
+        return task.get_dataset(
+            None, split, use_cached=use_cached, shuffle=False, num_epochs=1, try_in_mem_cache=False
+        )
+    except UserError:
+        raise
+    # The task's code may raise anything.
+    except Exception as error:
+        raise _failed(task, error) from error
+
+
+def _failed(task: seqio.Task, error: Exception) -> UserError:
+    return UserError(
+        f"task {task.name} cannot be read: {type(error).__name__}: {first_line(error)}"
+    )
+
+
+def text_features(task: seqio.Task, spec: Mapping[str, Any]) -> tuple[str, ...]:
+    """The features of a task that hold text, in the order of its sides. Raises UserError for
+    features that could be anything."""
+    features = task.output_features
+    if all(isinstance(one, LanguageFeature) for one in features.values()):
+        return tuple(features)
+    # T5's language models have an empty `inputs`, or declare one that no example has.
+    empty = _left_empty(task)
+    present = tuple(name for name in features if name in spec and name not in empty)
+    if len(present) == 1 or {*present} == {"inputs", "targets"}:
+        return tuple(sorted(present))
+    raise UserError(
+        f"task {task.name} has the features {', '.join(features)}; its text is read from one"
+        " feature, from `inputs` and `targets`, or from features that are"
+        " xlingjax.data.seqio.adapters.LanguageFeature"
+    )
+
+
+def _left_empty(task: seqio.Task) -> set[str]:
+    """The features that `rekey` makes empty, as T5's language models do: {"inputs": None}."""
+    empty: set[str] = set()
+    for one in task.preprocessors:
+        if _function(one) is seqio.preprocessors.rekey:
+            keys = getattr(one, "keywords", {}).get("key_map") or {}
+            empty = {new for new, old in keys.items() if not old}
+    return empty
+
+
+def task_languages(
+    task: seqio.Task, names: Sequence[str], languages: Sequence[str] = ()
+) -> tuple[str, ...]:
+    """The language of each of these features. Raises UserError where none is named."""
+    declared = declared_languages(task)
+    if declared:
+        return declared
+    of_name = named_languages(task.name, languages)
+    if len(of_name) == len(names):
+        return tuple(of_name)
+    if len(names) == 1 and len({*languages}) == 1:
+        return tuple(languages)
+    raise UserError(
+        f"task {task.name}: the language of {' and '.join(names)} is not known: call the task"
+        f" after it, like {task.name}{_example(len(names))}, with LANGUAGES set to the run's, or"
+        " give it features of xlingjax.data.seqio.adapters.LanguageFeature"
+    )
+
+
+def named_languages(name: str, languages: Sequence[str]) -> list[str]:
+    """The languages that a name is made of, in its order; SeqIO refuses the hyphen of "zh-Hant".
+    Raises UserError where a language that is none of `languages` stands right beside one: of
+    "it_ca" one of the two would be read as the other."""
+    spelled = {code.replace("-", "_"): code for code in languages}
+    # Longest first: zh_Hant is not zh.
+    codes = "|".join(map(re.escape, sorted(spelled, key=len, reverse=True)))
+    if not codes:
+        return []
+    part = f"(?:{codes}|[a-z]{{2}})(?![A-Za-z])"
+    for run in re.findall(f"(?<![A-Za-z]){part}(?:_{part})*", name):
+        parts = re.findall(part, run)
+        others = [one for one in parts if one not in spelled]
+        strange = [one for one in others if is_language_code(one)]
+        if strange and len(others) < len(parts):
+            raise UserError(
+                f"task {name}: {run!r} in its name may be several languages, and {strange[0]} is"
+                f" none of LANGUAGES ({', '.join(languages)}): add it there, rename the task, or"
+                " give it features of xlingjax.data.seqio.adapters.LanguageFeature"
+            )
+    found = re.findall(f"(?<![A-Za-z])(?:{codes})(?![A-Za-z])", name)
+    return [spelled[code] for code in found]
+
+
+def declared_languages(task: seqio.Task) -> tuple[str, ...]:
+    """The languages that a task's features have; () where SeqIO's own have none."""
+    features = task.output_features.values()
+    if not all(isinstance(one, LanguageFeature) for one in features):
+        return ()
+    return tuple(feature.language for feature in features)
+
+
+def _example(sides: int) -> str:
+    if sides == 1:
+        return ".de"
+    return ".de_en"
+
+
+def feature_reader(
+    task: seqio.Task, name: str, spec: Mapping[str, Any], vocabulary: Vocabulary
+) -> tuple[str, Lines]:
+    """(the column of a task that is read for a feature, what makes the vocabulary's ids of it).
+
+    Ids of the vocabulary itself, of its SentencePiece model under SeqIO's own class, and ids that
+    SeqIO passes through are taken (these are the run's numbers). Of ids of another vocabulary the
+    text is needed, which `seqio.preprocessors.tokenize` keeps as NAME_pretokenized; it is tokenised
+    anew. Raises UserError where it is not there, or was changed after that.
+    """
+    feature = task.output_features[name]
+    theirs = feature.vocabulary
+    if spec[name].shape.rank != 1:
+        raise UserError(
+            f"task {task.name}: '{name}' has {spec[name].shape.rank} axes, and one line of ids has"
+            " one: let a preprocessor make an example of each line"
+        )
+    if isinstance(theirs, SeqioVocabulary):
+        if theirs.vocabulary.sha256 != vocabulary.sha256:
+            raise UserError(
+                f"task {task.name}: its ids are of another vocabulary than the run's; register it"
+                " with the run's VOCABULARY"
+            )
+        return name, functools.partial(_taken, task, vocabulary)
+    if isinstance(theirs, seqio.PassThroughVocabulary):
+        return name, functools.partial(_taken, task, vocabulary)
+    model = vocabulary.model_bytes
+    if model and _model_of(theirs) == model:
+        return name, functools.partial(_renumbered, task, vocabulary)
+    text = f"{name}_pretokenized"
+    if text in spec and spec[text].dtype == tf.string:
+        _require_unchanged(task)
+        return text, functools.partial(_tokenised, task, vocabulary)
+    raise UserError(
+        f"task {task.name}: its ids of '{name}' are of {type(theirs).__name__}, not of the run's"
+        " VOCABULARY, and it does not keep the text: let seqio.preprocessors.tokenize"
+        " copy_pretokenized, or give the feature SeqioVocabulary(Vocabulary.load(...))"
+    )
+
+
+def _model_of(theirs: seqio.Vocabulary) -> bytes | None:
+    """The SentencePiece model of SeqIO's own class, as it lies in its file: in memory it may have
+    sentinels behind its pieces."""
+    if not isinstance(theirs, seqio.SentencePieceVocabulary):
+        return None
+    with tf.io.gfile.GFile(theirs.sentencepiece_model_file, "rb") as file:
+        return file.read()
+
+
+def _require_unchanged(task: seqio.Task) -> None:
+    """Raises UserError where preprocessors change a task's ids after they were made."""
+    preprocessors = [_function(one) for one in task.preprocessors]
+    allowed = (
+        seqio.preprocessors.tokenize,
+        seqio.preprocessors.tokenize_and_append_eos,
+        seqio.preprocessors.append_eos,
+        seqio.preprocessors.append_eos_after_trim,
+    )
+    # From the start where no tokenizer is seen: one of the others tokenises, and may do more.
+    at = 0
+    for tokenizer in allowed[:2]:
+        if tokenizer in preprocessors:
+            at = preprocessors.index(tokenizer)
+    for one in preprocessors[at:]:
+        if one in allowed or isinstance(one, seqio.CacheDatasetPlaceholder):
+            continue
+        what = getattr(one, "__name__", type(one).__name__)
+        raise UserError(
+            f"task {task.name}: its ids are not of the run's VOCABULARY, and its text cannot be"
+            f" tokenised anew, since '{what}' changes them afterwards; give its features"
+            " SeqioVocabulary(Vocabulary.load(...))"
+        )
+
+
+def _taken(task: seqio.Task, vocabulary: Vocabulary, ragged: Any) -> tuple[np.ndarray, np.ndarray]:
+    ids, lengths = _flat(ragged)
+    _require_below(task, ids, vocabulary.size)
+    return ids, lengths
+
+
+def _renumbered(
+    task: seqio.Task, vocabulary: Vocabulary, ragged: Any
+) -> tuple[np.ndarray, np.ndarray]:
+    ids, lengths = _flat(ragged)
+    # Those behind the pieces are T5's sentinels, which this vocabulary does not have.
+    _require_below(task, ids, len(vocabulary.to_model))
+    return vocabulary.to_model[ids], lengths
+
+
+def _tokenised(
+    task: seqio.Task, vocabulary: Vocabulary, lines: Any
+) -> tuple[np.ndarray, np.ndarray]:
+    try:
+        texts = [line.decode() for line in lines.numpy().tolist()]
+    except UnicodeDecodeError as error:
+        raise UserError(f"task {task.name}: a text is not UTF-8: {error.object[:60]!r}") from None
+    return vocabulary.encode_lines(texts)
+
+
+def _flat(ragged: Any) -> tuple[np.ndarray, np.ndarray]:
+    # Lines that are all of one length come as a plain tensor.
+    if not isinstance(ragged, tf.RaggedTensor):
+        ragged = tf.RaggedTensor.from_tensor(ragged)
+    ids = ragged.flat_values.numpy().astype(np.int32)
+    return ids, ragged.row_lengths().numpy().astype(np.int32)
+
+
+def _require_below(task: seqio.Task, ids: np.ndarray, size: int) -> None:
+    if not ids.size:
+        return
+    worst = ids.max()
+    if ids.min() < 0:
+        worst = ids.min()
+    if not 0 <= worst < size:
+        raise UserError(
+            f"task {task.name}: id {worst} is not one of the vocabulary's {size}; its ids must"
+            " be of the run's VOCABULARY"
+        )
+
+
+def lines_of(
+    task: seqio.Task, data: tf.data.Dataset, vocabulary: Vocabulary
+) -> Iterator[list[tuple[np.ndarray, np.ndarray]]]:
+    """The lines of a task's dataset, some at a time: for each side (ids, tokens of each line), each
+    line ended. Raises UserError where the task's code fails."""
+    readers = {}
+    for name in text_features(task, data.element_spec):
+        column, read = feature_reader(task, name, data.element_spec, vocabulary)
+        readers[column] = read
+    eos_id = vocabulary.eos_id
+    for batch in _batches(task, data, readers):
+        sides = []
+        for column, read in readers.items():
+            ids, lengths = without_end(*read(batch[column]), eos_id)
+            sides.append(end_sentences(ids, lengths, eos_id))
+        yield sides
+
+
+def _batches(
+    task: seqio.Task, data: tf.data.Dataset, columns: Mapping[str, Any]
+) -> Iterator[Mapping[str, Any]]:
+    data = data.map(lambda example: {column: example[column] for column in columns})
+    try:
+        yield from data.ragged_batch(1024)
+    except tf.errors.OpError as error:
+        raise _failed(task, error) from error
+
+
+def without_end(ids: np.ndarray, lengths: np.ndarray, eos_id: int) -> tuple[np.ndarray, np.ndarray]:
+    """Lines without the `</s>` that a task's preprocessors put behind them (`append_eos`)."""
+    last = np.cumsum(lengths)[lengths > 0] - 1
+    ended = np.zeros(len(lengths), bool)
+    ended[lengths > 0] = ids[last] == eos_id
+    keep = np.ones(len(ids), bool)
+    keep[last[ids[last] == eos_id]] = False
+    return ids[keep], (lengths - ended).astype(np.int32)
+
+
+def _key(task: seqio.Task, split: str, use_cached: bool) -> str | None:
+    """What tells that the lines of a task changed; None where nothing does."""
+    files = _files(task, split, use_cached)
+    if files is None:
+        return None
+    code = fingerprint((task.preprocessors, task.output_features))
+    if code is None:
+        return None
+    return f"seqio:{task.name}:{split}:{use_cached}:{files}:{code}"
+
+
+def _files(task: seqio.Task, split: str, use_cached: bool) -> Any:
+    """What tells that the files of a task, or how they are read, changed; None for a source that
+    has no files, or code that cannot be told from other code."""
+    if use_cached:
+        return _stamps(tf.io.gfile.glob(f"{task.cache_dir}/*{split}*"))
+    if isinstance(task.source, TextFiles):
+        return task.source.keys(split)
+    if isinstance(task.source, seqio.FunctionDataSource):
+        return None
+    # Plain files go by content; TFRecords would have to be read whole for that.
+    try:
+        stamps = _stamps(task.source.list_shards(split))
+    # TFDS raises many things where a set is not there.
+    except Exception as error:
+        raise _failed(task, error) from error
+    if stamps is None:
+        return None
+    settings = vars(task.source)
+    # Which part of the files a split of TFDS is; what else it holds is found when it is opened.
+    if isinstance(task.source, seqio.TfdsDataSource):
+        loader = task.source.tfds_dataset
+        parts = [str(part) for part in loader.files(split)]
+        settings = {"parts": parts, "decoders": loader._decoders}
+    read = fingerprint((type(task.source), settings))
+    if read is None:
+        return None
+    return stamps, read
+
+
+def _stamps(shards: Sequence[str]) -> list[tuple[str, int, int]] | None:
+    """(name, size, time of change) of each shard; None where one is no file, as of a source that is
+    a function."""
+    gfile = tf.io.gfile
+    stamps = []
+    for name in sorted(shards):
+        if not gfile.exists(name) or gfile.isdir(name):
+            return None
+        stat = gfile.stat(name)
+        stamps.append((name, stat.length, stat.mtime_nsec))
+    return stamps

@@ -1,0 +1,223 @@
+"""The store: what is made of files once and kept from run to run, below `$XLINGJAX_CACHE`.
+
+An entry is a folder of arrays and of one index with facts. Its name is the hash of all that it
+depends on, so that nothing in it ever changes. It is made by one process at a time, beside its
+place, and gets its name when it is whole. Each file has one hash, which is checked when a process
+first opens it; a damaged entry is removed and made again, which is said. What the system refuses
+(no more open files, no permission, a disk that answers with an error) is an error, and removes
+nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import json
+import os
+import shutil
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from xlingjax.errors import UserError
+from xlingjax.runtime.checked_file import (
+    Damaged,
+    read_array,
+    read_index,
+    write_array,
+    write_index,
+    write_parts,
+)
+from xlingjax.runtime.lock import holder, take
+
+_INDEX = "entry.json"
+_ATTEMPTS = 3
+"""At making an entry that is damaged again when it is read."""
+_MENDING = threading.RLock()
+
+
+def cache_root() -> Path:
+    """`$XLINGJAX_CACHE`, by default `~/.cache/xlingjax`."""
+    root = os.environ.get("XLINGJAX_CACHE")
+    if not root:
+        root = Path.home() / ".cache" / "xlingjax"
+    return Path(root)
+
+
+def name_of(*identity: Any) -> str:
+    """The name of an entry that depends on these values of JSON."""
+    return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:32]
+
+
+class Writer:
+    """What an entry is made with."""
+
+    def __init__(self, folder: Path):
+        self._folder = folder
+        self.facts: dict[str, Any] = {}
+
+    def array(self, name: str, array: np.ndarray) -> None:
+        with written(self._folder):
+            write_array(self._folder / f"{name}.npy", array)
+
+    def parts(self, name: str, dtype: np.dtype, size: int, parts: Iterable[np.ndarray]) -> None:
+        """An array [size] of which the parts come one after the other."""
+        with written(self._folder):
+            write_parts(self._folder / f"{name}.npy", dtype, (size,), parts)
+
+
+Make = Callable[[Writer], None]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """An entry of the store. remake: makes it once more; None: only a new start does."""
+
+    folder: Path
+    facts: Mapping[str, Any]
+    remake: Callable[[], Any] | None = field(default=None, compare=False)
+
+    def array(self, name: str) -> np.ndarray:
+        """Read-only, through a memory map where it is large. Raises OSError."""
+        return read(self.folder, name, self.remake)
+
+
+def folder_of(kind: str, name: str) -> Path:
+    return cache_root() / kind / name
+
+
+def get(kind: str, name: str, make: Make) -> Entry:
+    """The entry, made now where the store does not have it. name: see `name_of`. Raises UserError
+    where it cannot be written, and OSError."""
+    folder = folder_of(kind, name)
+    facts = _facts(folder)
+    if facts is None:
+        facts = _made(folder, make)
+    return Entry(folder, facts, lambda: get(kind, name, make))
+
+
+def has(kind: str, name: str) -> bool:
+    """Whether the store has the entry; a damaged one is removed, which is said."""
+    return _facts(folder_of(kind, name)) is not None
+
+
+def read(folder: Path, name: str, remake: Callable[[], Any] | None) -> np.ndarray:
+    """An array of an entry; a damaged or missing one is made again by `remake`. Raises UserError
+    where it cannot be, and OSError."""
+    path = folder / f"{name}.npy"
+    with contextlib.suppress(Damaged, FileNotFoundError):
+        return read_array(path)
+    # Batches are made by several threads: one mends, and the others find it mended.
+    with _MENDING:
+        for _ in range(_ATTEMPTS):
+            try:
+                return read_array(path)
+            except Damaged as damage:
+                fault = damage
+            except FileNotFoundError:
+                fault = Damaged(path, "it is missing")
+            _remove(folder, fault, "made again" if remake else "removed: start again")
+            if remake is None:
+                raise UserError(f"{fault} and was removed: start again, it is made again")
+            remake()
+    raise UserError(f"{fault} again and again: is the disk failing? Set XLINGJAX_CACHE to another")
+
+
+def _facts(folder: Path) -> dict[str, Any] | None:
+    """None: there is no such entry. Raises OSError."""
+    try:
+        return read_index(folder / _INDEX)
+    except FileNotFoundError:
+        return None
+    except Damaged as fault:
+        _remove(folder, fault, "made again")
+        return None
+
+
+def _remove(folder: Path, fault: Damaged, remedy: str) -> None:
+    print(f"{fault}; it is {remedy}", flush=True)
+    # Out of the way in one step: half an entry must not be found.
+    aside = folder.with_name(f"{folder.name}.{uuid.uuid4().hex[:8]}.removed")
+    try:
+        folder.rename(aside)
+        if aside.is_dir():
+            shutil.rmtree(aside)
+        else:
+            aside.unlink()
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise UserError(
+            f"{fault} and cannot be removed ({error.strerror or error}): remove {folder}"
+        ) from None
+
+
+def _made(folder: Path, make: Make) -> dict[str, Any]:
+    """Makes an entry, unless another process has done so meanwhile."""
+    with written(folder.parent):
+        folder.parent.mkdir(parents=True, exist_ok=True)
+    with _alone(folder):
+        facts = _facts(folder)
+        if facts is None:
+            _make(folder, make)
+            facts = _facts(folder)
+    if facts is None:
+        raise UserError(f"{folder} was deleted while it was made: start again")
+    return facts
+
+
+def _make(folder: Path, make: Make) -> None:
+    partial = folder.with_name(f"{folder.name}.partial")
+    with written(folder.parent):
+        # Of a process that was killed.
+        shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir()
+    try:
+        writer = Writer(partial)
+        make(writer)
+        with written(folder.parent):
+            write_index(partial / _INDEX, writer.facts)
+            # What stands there without an index is no entry.
+            if folder.exists():
+                shutil.rmtree(folder)
+            partial.rename(folder)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """While one process makes an entry, others wait for it."""
+    path = folder.with_name(f"{folder.name}.lock")
+    told = False
+    while (lock := take(path)) is None:
+        if not told:
+            told = True
+            print(f"{folder}: waiting for {holder(path)}, which makes it", flush=True)
+        time.sleep(0.1)
+    with lock:
+        yield
+
+
+@contextlib.contextmanager
+def written(folder: Path) -> Iterator[None]:
+    """Around writing to the store. Raises UserError where the disk refuses."""
+    try:
+        yield
+    except OSError as error:
+        # Another folder would be no remedy: the command line says what is.
+        if error.errno in (errno.EMFILE, errno.ENFILE):
+            raise
+        remedy = "set XLINGJAX_CACHE to a folder with room"
+        if error.errno in (errno.ENOTDIR, errno.EEXIST, errno.ELOOP):
+            remedy = "remove what stands there, or set XLINGJAX_CACHE to another folder"
+        raise UserError(
+            f"cannot write the cache in {folder}: {error.strerror or error}; {remedy}"
+        ) from None

@@ -1,0 +1,366 @@
+"""Text as token ids in the store: each file is tokenised once per vocabulary, in shards of a fixed
+number of lines, by several processes or in Beam.
+
+A shard is an entry of its own, so that what is cut off goes on where it stood. A file of plain
+lines is cut where its shards begin, and each process reads its own part; any other (compressed, a
+table) is one piece of work. Shards of one number hold the same lines of both sides of a pair.
+
+The processes are programs of their own (`python -m xlingjax.data.store.tokenise`), which take work
+from their standard input: a fork would copy what JAX started, and a spawned process would run the
+user's script once more.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hashlib
+import itertools
+import json
+import logging
+import os
+import queue
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from xlingjax.data.store.entries import Entry, Writer, folder_of, get, has, name_of, read
+from xlingjax.data.store.tokens import Tokens, end_sentences, id_dtype
+from xlingjax.data.text.files import Part, is_divisible, line_parts
+from xlingjax.data.text.names import file_format
+from xlingjax.data.text.texts import Text
+from xlingjax.data.vocabulary.sentencepiece import Vocabulary
+from xlingjax.errors import UserError
+
+FORMAT = 4
+"""Part of every name: another form of shard leaves the old ones alone."""
+SHARD_LINES = 1 << 18
+"""Lines of a shard."""
+CHUNK_LINES = 8192
+FEW_BYTES = 1 << 24
+"""Text below this is tokenised here: starting processes takes longer."""
+SHARDS = "tokens"
+"""The kind of entry that shards, and blocks of several, are."""
+
+log = logging.getLogger(__name__)
+
+
+def default_processes() -> int:
+    """As many as this process has cores."""
+    # Of a machine's cores a process may have fewer, which only Linux tells.
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+# ---- shards --------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class TokenFile:
+    """The tokens of one text in the store. The others: of each shard."""
+
+    shards: tuple[str, ...]
+    lines: tuple[int, ...]
+    sentences: tuple[int, ...]
+    tokens: tuple[int, ...]
+    remake: Callable[[], Any] | None = dataclasses.field(default=None, compare=False)
+    """Makes shards that are missing; None: only a new start does."""
+
+    @classmethod
+    def of(cls, facts: Mapping[str, Any], remake: Callable[[], Any] | None = None) -> TokenFile:
+        return cls(**{name: tuple(values) for name, values in facts.items()}, remake=remake)
+
+    def shard(self, number: int) -> Tokens:
+        return read_shard(self.shards[number], self.remake)
+
+    def __iter__(self) -> Iterator[Tokens]:
+        return map(self.shard, range(len(self.shards)))
+
+
+def read_shard(name: str, remake: Callable[[], Any] | None) -> Tokens:
+    """The lines of a shard; ids are read through a map where there are many."""
+    folder = folder_of(SHARDS, name)
+    lengths = read(folder, "lengths", remake)
+    return Tokens(read(folder, "ids", remake)[1:], lengths)
+
+
+def write_shard(
+    writer: Writer, ids: Iterable[np.ndarray], lengths: np.ndarray, vocabulary: Vocabulary
+) -> None:
+    """The ids come part for part, and are stored behind one `</s>`: so the slice that begins a
+    token early is `</s> x </s>` for the first sentence, too."""
+    dtype = id_dtype(vocabulary)
+    tokens = int(lengths.sum(dtype=np.int64))
+    end = np.array([vocabulary.eos_id], dtype)
+    writer.parts("ids", dtype, 1 + tokens, itertools.chain([end], ids))
+    writer.array("lengths", lengths.astype(np.int32))
+    sentences = int(np.count_nonzero(lengths))
+    writer.facts = {"lines": lengths.size, "sentences": sentences, "tokens": tokens}
+
+
+def of_shards(shards: Iterable[Entry]) -> dict[str, Any]:
+    """The facts of a text of these shards."""
+    facts: dict[str, Any] = {"shards": [], "lines": [], "sentences": [], "tokens": []}
+    for shard in shards:
+        facts["shards"].append(shard.folder.name)
+        for name, value in shard.facts.items():
+            facts[name].append(value)
+    return facts
+
+
+def shard_of_arrays(ids: np.ndarray, lengths: np.ndarray, vocabulary: Vocabulary) -> Entry:
+    """A shard that nothing but its content names."""
+    ids = np.ascontiguousarray(ids, id_dtype(vocabulary))
+    digest = hashlib.sha256(np.ascontiguousarray(lengths, np.int32).tobytes())
+    digest.update(ids.tobytes())
+    name = name_of(FORMAT, "content", digest.hexdigest(), vocabulary.sha256)
+    entry = get(SHARDS, name, lambda writer: write_shard(writer, [ids], lengths, vocabulary))
+    return dataclasses.replace(entry, remake=None)
+
+
+@dataclasses.dataclass(frozen=True)
+class Work:
+    """One shard of a file of lines (`part`), or all of a text (None)."""
+
+    text: Text
+    shard: int
+    part: Part | None
+
+
+def do(work: Work, vocabulary: Vocabulary, threads: int = 1) -> list[Entry]:
+    """Writes the shards of one piece of work that are not there. Raises UserError."""
+    if work.part is not None:
+        return [_shard(work.text, work.shard, work.text.lines(work.part), vocabulary, threads)]
+    shards = []
+    lines = work.text.lines()
+    while True:
+        # In memory as text: a shard at a time, since a corpus may be larger.
+        chunk = list(itertools.islice(lines, SHARD_LINES))
+        # An empty file has one shard of nothing.
+        if chunk or not shards:
+            shards.append(_shard(work.text, len(shards), chunk, vocabulary, threads))
+        if len(chunk) < SHARD_LINES:
+            return shards
+
+
+def _shard(
+    text: Text, number: int, lines: Iterable[str], vocabulary: Vocabulary, threads: int
+) -> Entry:
+    def make(writer: Writer) -> None:
+        rest = iter(lines)
+        all_ids = []
+        all_lengths = [np.zeros(0, np.int32)]
+        while chunk := list(itertools.islice(rest, CHUNK_LINES)):
+            ids, lengths = vocabulary.encode_lines(chunk, threads)
+            ids, lengths = end_sentences(ids, lengths, vocabulary.eos_id)
+            all_ids.append(ids.astype(id_dtype(vocabulary)))
+            all_lengths.append(lengths)
+        write_shard(writer, all_ids, np.concatenate(all_lengths), vocabulary)
+
+    return get(SHARDS, _shard_name(text, number, vocabulary), make)
+
+
+# By content, not by path: a corpus that was moved or copied is not tokenised again, and one that
+# was changed is.
+def _shard_name(text: Text, number: int, vocabulary: Vocabulary) -> str:
+    return name_of(FORMAT, SHARD_LINES, text.key, vocabulary.sha256, number)
+
+
+def _text_name(text: Text, vocabulary: Vocabulary) -> str:
+    return name_of(FORMAT, SHARD_LINES, text.key, vocabulary.sha256)
+
+
+def _parts(text: Text) -> list[Work]:
+    """All that there is to do of a text."""
+    plain = text.column is None and file_format(text.path) == "lines"
+    if not plain or not is_divisible(text.path):
+        return [Work(text, 0, None)]
+    parts = line_parts(text.path, SHARD_LINES)
+    return [Work(text, number, part) for number, part in enumerate(parts)]
+
+
+# ---- texts ---------------------------------------------------------------------------------------
+
+
+def tokens(text: Text, vocabulary: Vocabulary) -> TokenFile:
+    """The tokens of a text, made now or found in the store. Raises UserError: unreadable text, no
+    room to write."""
+    (made,) = tokenise([text], vocabulary)
+    return made
+
+
+def is_cached(text: Text, vocabulary: Vocabulary) -> bool:
+    """Whether `tokens` would read this text from disk without tokenising it."""
+    return has("texts", _text_name(text, vocabulary))
+
+
+def tokenise(
+    texts: Sequence[Text], vocabulary: Vocabulary, processes: int | None = None, whole: bool = True
+) -> list[TokenFile]:
+    """The tokens of each text, in `processes` (default: one a core) where there is much to do.
+
+    Shards that another run left are kept: what was cut off goes on where it stood. whole: trust
+    that a text whose shards were all made once has them; False: look for each. Raises UserError:
+    unreadable text, no room to write.
+    """
+    if processes is None:
+        processes = default_processes()
+    work = work_of(texts, vocabulary, whole)
+    size = sum(path.stat().st_size for path in {one.text.path for one in work})
+    if processes > 1 and len(work) > 1 and size > FEW_BYTES:
+        _in_processes(work, vocabulary, min(processes, len(work)))
+    files = []
+    for text in texts:
+        # SentencePiece's own threads, where there are no processes.
+        def shards(text: Text = text) -> Iterator[Entry]:
+            for one in _parts(text):
+                yield from do(one, vocabulary, processes)
+
+        def make(writer: Writer, text: Text = text) -> None:
+            writer.facts = of_shards(shards(text))
+            log.info("tokenised %s: %d tokens", text.path, sum(writer.facts["tokens"]))
+
+        if not whole:
+            # Of a text that was whole once a shard may be missing.
+            for _ in shards():
+                pass
+        facts = get("texts", _text_name(text, vocabulary), make).facts
+        remake = functools.partial(tokenise, [text], vocabulary, processes, whole=False)
+        files.append(TokenFile.of(facts, remake))
+    return files
+
+
+def work_of(texts: Sequence[Text], vocabulary: Vocabulary, whole: bool = True) -> list[Work]:
+    """What is left to do of these texts. Whoever does it, in whatever order: `tokenise` then finds
+    the shards, and does what is still missing. Equal files are one: each has the key of its
+    content. whole: see `tokenise`."""
+    work = []
+    for text in {text.key: text for text in texts}.values():
+        if whole and is_cached(text, vocabulary):
+            continue
+        for one in _parts(text):
+            name = _shard_name(text, one.shard, vocabulary)
+            if one.part is None or not has(SHARDS, name):
+                work.append(one)
+    return work
+
+
+# ---- in processes --------------------------------------------------------------------------------
+
+
+def _in_processes(work: Sequence[Work], vocabulary: Vocabulary, processes: int) -> None:
+    """Raises UserError with the words of the first that fails."""
+    waiting: queue.SimpleQueue[Work] = queue.SimpleQueue()
+    for one in work:
+        waiting.put(one)
+    errors: list[UserError] = []
+    with tempfile.TemporaryDirectory() as folder:
+        for name, content in vocabulary.files().items():
+            (Path(folder) / name).write_bytes(content)
+        threads = []
+        for _ in range(processes):
+            thread = threading.Thread(target=_drive, args=(waiting, folder, errors))
+            thread.start()
+            threads.append(thread)
+        try:
+            for thread in threads:
+                thread.join()
+        finally:
+            # Interrupted: what is begun ends, and nothing else begins.
+            _emptied(waiting)
+    if errors:
+        raise errors[0]
+
+
+def _drive(waiting: queue.SimpleQueue[Work], vocabulary: str, errors: list[UserError]) -> None:
+    """Gives a process of its own one piece of work after another."""
+    command = [sys.executable, "-m", __name__, vocabulary]
+    with subprocess.Popen(
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=_environment(),
+        # Ctrl-C reaches this process alone, at whose end they end.
+        process_group=0,
+    ) as process:
+        try:
+            while not errors:
+                one = waiting.get_nowait()
+                answer = _asked(process, one)
+                if answer:
+                    errors.append(UserError(answer))
+        except queue.Empty:
+            pass
+        finally:
+            # At the end of its input it ends.
+            process.stdin.close()
+
+
+def _asked(process: subprocess.Popen, work: Work) -> str:
+    """What went wrong with a piece of work; "": nothing."""
+    text = dataclasses.asdict(work.text) | {"path": str(work.text.path)}
+    part = None
+    if work.part:
+        part = dataclasses.asdict(work.part)
+    message = {"text": text, "shard": work.shard, "part": part}
+    try:
+        process.stdin.write(json.dumps(message) + "\n")
+        process.stdin.flush()
+        answer = process.stdout.readline()
+    except OSError:
+        answer = ""
+    if not answer:
+        return (
+            f"{work.text.path}: the process that tokenised it ended with status {process.wait()};"
+            " is the memory used up? What is tokenised is kept: start again"
+        )
+    return json.loads(answer)["error"]
+
+
+def _environment() -> dict[str, str]:
+    """This process's, with this package where it was imported from."""
+    root = str(Path(__file__).parents[3])
+    paths = [root]
+    if os.environ.get("PYTHONPATH"):
+        paths.append(os.environ["PYTHONPATH"])
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+
+
+def _emptied(waiting: queue.SimpleQueue[Work]) -> None:
+    try:
+        while True:
+            waiting.get_nowait()
+    except queue.Empty:
+        return
+
+
+def main(vocabulary_folder: str) -> None:
+    """Does the work that comes by lines, and answers each with what went wrong."""
+    # What else is said must not be taken for an answer.
+    answers, sys.stdout = sys.stdout, sys.stderr
+    vocabulary = Vocabulary.load(vocabulary_folder)
+    for line in sys.stdin:
+        message = json.loads(line)
+        path = Path(message["text"].pop("path"))
+        part = None
+        if message["part"]:
+            part = Part(**message["part"])
+        error = ""
+        try:
+            text = Text(path, **message["text"])
+            do(Work(text, message["shard"], part), vocabulary)
+        except (UserError, OSError) as failure:
+            error = str(failure)
+        print(json.dumps({"error": error}), file=answers, flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
