@@ -80,19 +80,16 @@ def test_generated_text_is_shown_with_its_scores(tmp_path):
     ):
         assert expected in text, expected
     summary = json.loads((run / "report.json").read_text("utf-8"))["summary"]
-    assert (summary["bleu_mean"], summary["wrong_language_rate_mean"]) == (
-        12.5,
-        0.625,
-    )  # on test, not dev
+    # On test, not dev.
+    assert (summary["bleu_mean"], summary["wrong_language_rate_mean"]) == (12.5, 0.625)
     assert (tmp_path / "pictures" / "bleu.png").is_file()
 
 
 def test_summary(report):
     summary = report[1]["summary"]
     expected = {
-        "retrieval_mean": (
-            0.7
-        ),  # layer 1 of the last evaluation: 0.6 + 0.1, mean of de +0.05 and zh -0.05
+        # Layer 1 of the last evaluation: 0.6 + 0.1, mean of de +0.05 and zh -0.05.
+        "retrieval_mean": 0.7,
         "retrieval_mean_centred": 0.8,  # layer 2: 0.6 + 0.2
         "retrieval_best_layer": 1,
         "retrieval_best_layer_centred": 2,
@@ -220,9 +217,8 @@ def test_steps_count_for_the_stage_that_took_them(tmp_path):
     data |= {name: data["mlm"] for name in ("mlm@10", "mlm@40", "tlm@20", "tlm@30")}
     (run / "run.json").write_text(json.dumps(record))
     tables = sampling_tables(read_run(run))
-    steps = {
-        name: 100 * rows[0]["epochs"] for name, rows in tables.items()
-    }  # de: 10 epochs in 1000 steps
+    # de: 10 epochs in 1000 steps.
+    steps = {name: 100 * rows[0]["epochs"] for name, rows in tables.items()}
     expected = {"mlm": 5, "mlm@10": 15, "mlm@40": 0, "tlm": 10, "tlm@20": 5, "tlm@30": 5}
     assert steps == pytest.approx(expected)
 

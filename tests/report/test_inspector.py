@@ -43,6 +43,13 @@ def as_html(view):
     return html.part("parts", "running_text", row["examples"], row["languages"])
 
 
+def on_terminal(view):
+    out = io.StringIO()
+    console = Console(file=out, width=80, color_system=None)
+    console.print(*inspector.running_text(view.tokens, toy.LANGUAGES))
+    return out.getvalue().splitlines()
+
+
 def masked_batch():
     """Two packed examples in row 0 (de, then en); row 1 in fr with padding. Slots: mask, random,
     kept; mask."""
@@ -82,16 +89,8 @@ def test_the_grid_is_the_objectives_mask():
     assert (grid == block).all()  # packed examples do not see each other
     causal = read_row(CLM(), masked_batch(), 0, VOCABULARY, toy.LANGUAGES)
     assert (causal.grids_LL["attention"] == (block & np.tri(8, dtype=bool))).all()
-    assert [t.target for t in causal.tokens] == [
-        "a",
-        "<5>",
-        "<1>",
-        "",
-        "j",
-        "e",
-        "<1>",
-        "",
-    ]  # none across examples
+    # None across examples.
+    assert [t.target for t in causal.tokens] == ["a", "<5>", "<1>", "", "j", "e", "<1>", ""]
     padded = read_row(MLM(), masked_batch(), 1, VOCABULARY, toy.LANGUAGES)
     assert padded.grids_LL["attention"].shape == (4, 4) and padded.grids_LL["attention"].all()
     assert (
@@ -102,22 +101,9 @@ def test_the_grid_is_the_objectives_mask():
 
 def test_realised_mask_rates():
     table = mask_statistics([masked_batch(), masked_batch()], VOCABULARY, toy.LANGUAGES)
-    assert table["de"] == {
-        "tokens": 8,
-        "predictions": 2,
-        "rate": 0.25,
-        "mask": 1.0,
-        "random": 0.0,
-        "kept": 0.0,
-    }
-    assert table["en"] == {
-        "tokens": 8,
-        "predictions": 4,
-        "rate": 0.5,
-        "mask": 0.0,
-        "random": 0.5,
-        "kept": 0.5,
-    }
+    keys = ("tokens", "predictions", "rate", "mask", "random", "kept")
+    assert table["de"] == dict(zip(keys, (8, 2, 0.25, 1.0, 0.0, 0.0), strict=True))
+    assert table["en"] == dict(zip(keys, (8, 4, 0.5, 0.0, 0.5, 0.5), strict=True))
     assert table["fr"]["rate"] == 0.25
     assert table["all"]["tokens"] == 24 and table["all"]["predictions"] == 8
     assert table["all"]["mask"] == pytest.approx(0.5) and table["all"]["kept"] == pytest.approx(
@@ -277,10 +263,7 @@ def test_a_row_is_running_text_with_its_chosen_words_marked():
     random, kept = '<mark class="random"><s>j</s> d</mark>', '<mark class="kept">e</mark>'
     assert f'<bdi lang="en">{special}{random}{kept}{special}</bdi>' in page
     assert [*values(view)["marks"]] == ["mask", "random", "kept"]
-    out = io.StringIO()
-    console = Console(file=out, width=80, color_system=None)
-    console.print(*inspector.running_text(view.tokens, toy.LANGUAGES))
-    lines = [re.sub(" +", " ", line.strip()) for line in out.getvalue().splitlines()]
+    lines = [re.sub(" +", " ", line.strip()) for line in on_terminal(view)]
     assert lines[:2] == ["de <1> a[b] <1>", "en <1> [j→d][=e] <1>"]
     # Where nothing is hidden nothing is marked, and no key is needed.
     causal = read_row(CLM(), masked_batch(), 0, VOCABULARY, toy.LANGUAGES)
@@ -295,11 +278,8 @@ def test_both_sides_of_a_pair_stand_beside_each_other():
     view = read_row(TLM(), batch, 0, VOCABULARY, toy.LANGUAGES)
     page = as_html(view)
     assert page.count('class="sides"') == 1 and page.count('class="side"') == 2
-    out = io.StringIO()
-    console = Console(file=out, width=80, color_system=None)
-    console.print(*inspector.running_text(view.tokens, toy.LANGUAGES))
-    assert "de  <1> a[b]" in out.getvalue().splitlines()[0]
-    assert "en  <1> [j→d]" in out.getvalue().splitlines()[0]
+    first = on_terminal(view)[0]
+    assert "de  <1> a[b]" in first and "en  <1> [j→d]" in first
 
 
 def test_a_side_of_several_languages_is_coloured_by_them():

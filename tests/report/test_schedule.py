@@ -20,28 +20,16 @@ def run(objective, **settings):
 def recorded(**options):
     """MLM whose mask rate and length change at 100, TLM whose weight changes at 60, VECO in two
     phases."""
+    frozen = {0: ["embeddings/", "head"], 100: ["head"]}
     optimizer = OptimizerConfig(
-        learning_rate=0.5,
-        schedule="linear",
-        warmup_steps=10,
-        frozen={0: ["embeddings/", "head"], 100: ["head"]},
+        learning_rate=0.5, schedule="linear", warmup_steps=10, frozen=frozen
     )
+    low, high = ({"rate": rate, "count": "exact"} for rate in (0.15, 0.3))
+    alpha = {"alpha": 0.7}
     runs = {
-        "mlm": run(
-            MLM(),
-            batch=8,
-            length=32,
-            masking={"rate": 0.15, "count": "exact"},
-            sampling={"alpha": 0.7},
-        ),
-        "mlm@100": run(
-            MLM(),
-            batch=8,
-            length=64,
-            masking={"rate": 0.3, "count": "exact"},
-            sampling={"alpha": 0.7},
-        ),
-        "tlm": run(TLM(), batch=8, length=64, masking={"rate": 0.3, "count": "exact"}),
+        "mlm": run(MLM(), batch=8, length=32, masking=low, sampling=alpha),
+        "mlm@100": run(MLM(), batch=8, length=64, masking=high, sampling=alpha),
+        "tlm": run(TLM(), batch=8, length=64, masking=high),
         "veco": run(VECO(plug_out=False), batch=4),
         "veco@100": run(VECO(plug_out=True), batch=4),
     }

@@ -5,10 +5,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
-from markupsafe import escape as esc
+from markupsafe import Markup, escape
 
-__all__ = ["esc"]
+esc = escape
 
 
 def number(value: Any) -> str:
