@@ -195,7 +195,7 @@ def _tasks_of(measurement: Measurement) -> tuple[list[tuple[Task, str, list[str]
     benchmarks = []
     for task, by_language in tasks_of(measurement.mixture):
         # Its files lie where it was registered with them.
-        (folder,) = {one.source.folder for one in by_language.values()}
+        folder = next(iter(by_language.values())).source.folder
         benchmarks.append((task, str(folder), [*by_language]))
     return benchmarks, texts
 
