@@ -10,7 +10,8 @@ from tests.workflows import test_scorecard
 from xlingjax.data.loader import Peekable, array_source
 from xlingjax.report import inspector
 from xlingjax.report.build import build_report
-from xlingjax.workflows import bakeoff_page, scorecard_page
+from xlingjax.workflows import bakeoff_page
+from xlingjax.workflows.scorecard import page as scorecard_page
 
 WIDTHS = (390, 1280)
 SCHEMES = ("light", "dark")

@@ -609,7 +609,7 @@ def test_a_table_has_one_card(monkeypatch, tmp_path, capsys):
     )
     text = (tmp_path / "out/card.md").read_text()
     assert text in capsys.readouterr().out and re.search(
-        r"\| transfer \(\w+\) \| 60.0 \(1 of 15 languages\) \|", text
+        r"\| transfer \(\w+\) +\| 60.0 \(1 of 15 languages\) +\|", text
     )
 
 

@@ -25,10 +25,10 @@ from xlingjax.evaluation.task.predictions import predict, translations
 from xlingjax.inference.run import open_run
 from xlingjax.preprocessors.task_rows import Reading, beside_rows
 from xlingjax.tasks import task_named
-from xlingjax.workflows import baselines, cell_training, scorecard
+from xlingjax.workflows import baselines, cell_training
 from xlingjax.workflows import cell as cells
-from xlingjax.workflows.scorecard_names import policy
-from xlingjax.workflows.scorecard_rows import rows_of
+from xlingjax.workflows.scorecard import card as scorecard
+from xlingjax.workflows.scorecard.rows import policy, rows_of
 from xlingjax.workflows.strategies import lacking
 
 files, start, swept = sweeping.files, sweeping.start, sweeping.swept
@@ -77,7 +77,7 @@ def test_the_card_is_the_mean_of_the_seeds_own_test_scores(swept):
     assert row["means"]["mean"]["mean"] == pytest.approx(np.mean(per_seed))
     assert row["means"]["mean"]["sd"] == pytest.approx(np.std(per_seed, ddof=1))
     text = (swept / "card.md").read_text()
-    assert "| transfer |" in text and "chosen by the mean of dev in de, en, ru (dev)" in text
+    assert "| transfer  " in text and "chosen by the mean of dev in de, en, ru (dev)" in text
     assert "trained on 24 examples (train)" in text
     assert (
         "VECO (Luo et al. 2021), Table 2" in text

@@ -116,8 +116,8 @@ def _check_registered(args: Namespace) -> None:
 
 def _show_card(output: str) -> None:
     """The score card, where a cell is there."""
-    from xlingjax.workflows.scorecard_cells import SCORES
-    from xlingjax.workflows.scorecard_page import show
+    from xlingjax.workflows.scorecard.cells import SCORES
+    from xlingjax.workflows.scorecard.page import show
 
     if next(Path(output).glob(f"cells/**/{SCORES}"), None):
         print(show(output))

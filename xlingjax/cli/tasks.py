@@ -208,7 +208,7 @@ def _sweeps(args: Namespace, tasks: Sequence[Any], beside: Sequence[Any] = ()) -
     from xlingjax.training.run_record import read_run_record
     from xlingjax.workflows.many import Call, run_all
     from xlingjax.workflows.measure import measure
-    from xlingjax.workflows.scorecard_page import show
+    from xlingjax.workflows.scorecard.page import show
     from xlingjax.workflows.sharing import AT_WORK
     from xlingjax.workflows.sweep import run
 

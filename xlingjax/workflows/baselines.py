@@ -13,7 +13,7 @@ from xlingjax.evaluation.task.tested import chosen_languages, has_gold, require_
 from xlingjax.runtime.files import write_json
 from xlingjax.workflows.cell import FILES, TEACHER, Cell, Request, macros_given, values_of
 from xlingjax.workflows.cell_splits import splits_of
-from xlingjax.workflows.scorecard_cells import SCORES
+from xlingjax.workflows.scorecard.cells import SCORES
 
 Predictor = Callable[[Sequence[Any]], Any]
 

@@ -20,7 +20,7 @@ from xlingjax.training.tracker import EVALUATION
 from xlingjax.workflows.cell import Cell, Request, chosen_by, dev_of, reading_of, training_of
 from xlingjax.workflows.cell_examples import counted
 from xlingjax.workflows.predictions import predicted
-from xlingjax.workflows.scorecard_cells import TESTS
+from xlingjax.workflows.scorecard.cells import TESTS
 
 
 def scores_of(

@@ -21,7 +21,7 @@ from xlingjax.workflows.cell_recipe import recipe_of
 from xlingjax.workflows.cell_scores import scores_of
 from xlingjax.workflows.launch import launch
 from xlingjax.workflows.many import difference
-from xlingjax.workflows.scorecard_cells import SCORES, scores_in
+from xlingjax.workflows.scorecard.cells import SCORES, scores_in
 from xlingjax.workflows.sharing import SharedJob
 
 PREDICTED = ("dev", "test", "translate_dev", "translate_test")

@@ -26,7 +26,7 @@ from xlingjax.workflows.cell import reading_of
 from xlingjax.workflows.measure_request import POOLINGS, Request, States, states
 from xlingjax.workflows.predictions import predicted
 from xlingjax.workflows.run_history import chosen_on, languages_learnt
-from xlingjax.workflows.scorecard_cells import AS_IT_IS, SCORES, scores_in
+from xlingjax.workflows.scorecard.cells import AS_IT_IS, SCORES, scores_in
 
 Layers = dict[str, dict[str, dict[str, float]]]
 """{pooling: {language: {layer: accuracy in percent}}}."""

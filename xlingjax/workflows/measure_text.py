@@ -18,7 +18,7 @@ from xlingjax.training.run_record import run_and_checkpoint
 from xlingjax.workflows.cell import reading_of
 from xlingjax.workflows.measure_request import Request
 from xlingjax.workflows.measure_task import Checkpoint
-from xlingjax.workflows.scorecard_cells import SCORES
+from xlingjax.workflows.scorecard.cells import SCORES
 
 
 def measure_texts(request: Request, checkpoint: Checkpoint, tasks: Sequence[Any], say: Any) -> None:

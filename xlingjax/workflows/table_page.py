@@ -9,9 +9,9 @@ from xlingjax.runtime.files import write_json, write_text
 from xlingjax.runtime.records import read_lines
 from xlingjax.training.run_record import read_result
 from xlingjax.training.tracker import EVALUATION, scalars
-from xlingjax.workflows import scorecard_page
 from xlingjax.workflows.bakeoff import finished
 from xlingjax.workflows.paper_tables import Table
+from xlingjax.workflows.scorecard import page as scorecard_page
 from xlingjax.workflows.table_jobs import THEN, TRAINED_BY_RECIPE, TableJob, printed_by
 
 PAGE = "table.md"

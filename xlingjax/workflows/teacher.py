@@ -16,7 +16,7 @@ from xlingjax.runtime.records import read_record
 from xlingjax.workflows.cell import RECIPE, Cell, Request, reading_of, values_of
 from xlingjax.workflows.cell_training import has_begun
 from xlingjax.workflows.predictions import predicted
-from xlingjax.workflows.scorecard_cells import SCORES
+from xlingjax.workflows.scorecard.cells import SCORES
 
 
 def label(request: Request, teacher: Cell, cell: Cell) -> Path:
