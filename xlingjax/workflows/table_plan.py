@@ -25,8 +25,8 @@ from xlingjax.workflows.cell_mesh import idle, sizes_of
 from xlingjax.workflows.launch import evaluators_of, stages_of
 from xlingjax.workflows.paper_tables import Table, require_layers
 from xlingjax.workflows.sweep import Sound, planned_cells, require_sets
-from xlingjax.workflows.table_flops import H100, UTILISATION, gpu_hours, training_flops
 from xlingjax.workflows.table_jobs import MEASURE, SWEEP, TRAINED_BY_RECIPE, TableJob
+from xlingjax.workflows.tables.flops import H100, UTILISATION, gpu_hours, training_flops
 
 
 @dataclasses.dataclass(frozen=True)
