@@ -529,27 +529,6 @@ def test_sweeps_run_one_after_another_and_a_failure_ends_the_table(commands):
     assert said[0] == "left out, since ENCODERS does not name large: two"
 
 
-def test_a_layer_that_an_encoder_lacks_is_said_before_any_row(commands, tmp_path):
-    for name, layers in (("base", 12), ("large", 24)):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "run.json").write_text(
-            json.dumps({"model": {"layers": layers}, "languages": ["en"]})
-        )
-    rows, large = (
-        {"one": ROW, "tatoeba": TATOEBA | {"layer": 19}},
-        {"large": str(tmp_path / "large"), "hub": "hf:x"},
-    )
-    with pytest.raises(
-        UserError, match="table: base, tatoeba: layer 19: this model has layers 0 .* to 12"
-    ):
-        paper_tables.run(
-            Table(rows, large | {"base": str(tmp_path / "base")}), "data", "out", say=lambda _: None
-        )
-    assert not (tmp_path / "ran").exists()
-    paper_tables.run(Table(rows, large), "data", "out", say=lambda _: None)
-    assert commands() == ["one --worker leave", "tatoeba "] * 2
-
-
 def test_a_signal_stops_the_sweep_and_the_table(commands, tmp_path):
     def stop():
         while not (tmp_path / "ran").is_file() or not (tmp_path / "ran").stat().st_size:

@@ -145,3 +145,25 @@ def test_the_name_of_a_table(capsys):
     assert "table xlm1: there are ernie_m_1, " in capsys.readouterr().err
     assert main.main(["table", "xlm_1", *words]) == 2
     assert "ENCODERS is not set" in capsys.readouterr().err
+
+
+def test_what_training_refuses_at_its_start_is_refused_here(files, tmp_path):
+    """Of a row of no encoder too: one that ends early by what nothing measures."""
+    row = {
+        "recipe": "recipes/xlm_tiny_mlm.gin",
+        "settings": [
+            f"MONO={(files / 'told/mono').as_posix()}/*/*.txt",
+            f"VOCABULARY={random_run(tmp_path, files)}",
+            "HELDOUT_TEXT=None",
+            "HELDOUT_PAIRS=None",
+            "PARALLEL=None",
+            "LANGUAGES=de en ru",
+            "EVAL_EVERY=2",
+            "PATIENCE=3",
+            "STOP_METRIC=perplexity/mean",
+        ],
+    }
+    plan = planned({"clm": row}, {}, files, tmp_path)
+    [fault] = plan.faults
+    assert fault.startswith("clm: PATIENCE=3: STOP_METRIC=perplexity/mean is of no evaluator of")
+    assert "there is none: set HELDOUT_TEXT" in fault

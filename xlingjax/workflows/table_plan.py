@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
 
+from xlingjax.config.model import check_vocabulary
 from xlingjax.config.recipe import FOREIGN, Recipe, read_recipe
 from xlingjax.config.statements import gin_values
 from xlingjax.convert.import_model import imported
@@ -19,6 +20,7 @@ from xlingjax.data.sources import find_negatives, find_pairs, find_text, split_l
 from xlingjax.errors import UserError
 from xlingjax.model.partition import check_shares, mesh_sizes
 from xlingjax.tasks import task_named
+from xlingjax.training.loop import require_settings
 from xlingjax.training.run_record import read_run_record
 from xlingjax.workflows.cell import Request
 from xlingjax.workflows.cell_mesh import idle, sizes_of
@@ -189,10 +191,14 @@ class _Planner:
         for run, stand_in in self._stand_ins.items():
             overrides = [_replaced(one, run, stand_in) for one in overrides]
         recipe = read_recipe(files, overrides)
+        # First, so that what starts from a faulty encoder is judged by itself.
+        self._put_stand_in(job, recipe)
         recipe.require_decay()
         _require_text(recipe)
-        evaluators_of(recipe)
-        self._put_stand_in(job, recipe)
+        check_vocabulary(
+            recipe.bound["model"], recipe.corpus.vocabulary, recipe.corpus.vocabulary_path
+        )
+        require_settings(**recipe.bound | {"evaluators": evaluators_of(recipe)})
         names = []
         batches = []
         data, fsdp, _ = mesh_sizes(recipe.bound["mesh"], self._devices)
