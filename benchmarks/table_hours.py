@@ -21,9 +21,9 @@ from xlingjax.model.config import ModelConfig, preset
 from xlingjax.model.flops import decoder_flops_per_token, flops_per_token
 from xlingjax.tasks import task_named
 from xlingjax.workflows.cell import FILES, MULTI_TASK, values_of
-from xlingjax.workflows.paper_tables import Table
-from xlingjax.workflows.table_jobs import SWEEP, TRAINED_BY_RECIPE, TableJob
 from xlingjax.workflows.tables.flops import H100, UTILISATION, gpu_hours, training_flops
+from xlingjax.workflows.tables.jobs import SWEEP, TRAINED_BY_RECIPE, TableJob
+from xlingjax.workflows.tables.table import Table
 
 ENGLISH = {
     "xnli/xnli": 392_702,

@@ -10,8 +10,8 @@ from tests.helpers.sweeping import LANGUAGES, random_run
 from xlingjax.cli import main
 from xlingjax.errors import UserError
 from xlingjax.training.run_record import read_run_record
-from xlingjax.workflows import table_plan
-from xlingjax.workflows.paper_tables import Table
+from xlingjax.workflows.tables import dry_run
+from xlingjax.workflows.tables.table import Table
 
 files, start = sweeping.files, sweeping.start
 # Of the tiny run: XNLI has 24 examples in three languages, dev and test of 12 each.
@@ -23,7 +23,7 @@ XNLI = {"task": "xtreme/xnli", "settings": SHORT}
 
 def planned(rows, encoders, files, tmp_path, **more):
     table = Table(rows, encoders, **more)
-    return table_plan.planned(table, files / "xtreme", tmp_path / "out", 8)
+    return dry_run.planned(table, files / "xtreme", tmp_path / "out", 8)
 
 
 def test_a_cell_is_its_rows_steps_and_operations(start, files, tmp_path):
@@ -76,7 +76,7 @@ def test_all_that_is_wrong_is_listed_at_once_and_nothing_is_trained(start, files
         assert any(re.match(pattern, fault) for fault in plan.faults), pattern
     with pytest.raises(UserError, match="7 of its rows cannot be run .*nothing was trained"):
         plan.require_sound()
-    assert table_plan.show(plan) == 1
+    assert dry_run.show(plan) == 1
     printed = capsys.readouterr().out
     assert "1 trainings, 1 measured rows and commands, 7 refused; " in printed
 
