@@ -299,17 +299,17 @@ class Table:
         """The command line of one sweep, or of a measurement."""
         row = self.rows[name]
         tasks = split_list(row["task"])
-        where = ["--from", self.run_of(encoder, output), "--data", str(data)]
-        where += ["--to", str(_folder(output, encoder, name))]
+        run = self.run_of(encoder, output)
+        where = ["--data", str(data), "--to", str(_folder(output, encoder, name))]
         if not _is_trained(row):
             suite, _, task = tasks[0].partition("/")
-            words = ["--mixture", suite, "--tasks", task, *where]
+            words = [run, "--mixture", suite, "--tasks", task, *where]
             # Models differ in the languages that they know, and all are measured on what they do.
             words.append("--allow-missing")
             if "layer" in row:
                 words += ["--layer", str(row["layer"])]
             return [*command_line("evaluate", *words)]
-        words = ["--task", *tasks, *where, "--strategy", row.get("strategy", "transfer")]
+        words = [run, "--task", *tasks, *where, "--strategy", row.get("strategy", "transfer")]
         if self.allow_missing:
             words.append("--allow-missing")
         words += ["--seeds", str(self.seeds)]
