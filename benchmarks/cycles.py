@@ -2,17 +2,15 @@
 compiler, without a TPU: one v5e, whole model, dropout 0.1.
 
 `python -m benchmarks.cycles [--models base large] [--lengths 128 256 512] [--tokens 8192]
-[--gin NAME=VALUE ...] [--profile N]` prints cycles beside the bound of the useful products, and
-the bytes of temporaries; with `--profile` also the N kinds of operation that take most. The
-compiler: docs/scaling.md.
+[--gin NAME=VALUE ...]` prints cycles beside the bound of the useful products, and the bytes of
+temporaries. The compiler: docs/scaling.md.
 """
 
 import argparse
-from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from xlingjax.workflows.plan import measured, stand_ins
+from xlingjax.workflows.plan.plan import measured, stand_ins
 
 MACHINE = "v5e:1"
 FLOP_OF_A_CYCLE = 4 * 2 * 128 * 128
@@ -25,21 +23,15 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--lengths", nargs="+", type=int, default=[128, 256, 512])
     parser.add_argument("--tokens", type=int, default=8192)
     parser.add_argument("--gin", nargs="+", default=[])
-    parser.add_argument("--profile", type=int, default=0, metavar="N")
     args = parser.parse_args(argv)
     print("| model | rows | million cycles | bound | ratio | temporaries |")
     print("|---|--:|--:|--:|--:|--:|")
-    profiles = []
     for model in args.models:
         for length in args.lengths:
             rows = args.tokens // length
             step = _step(model, rows, length, args.gin)
             start = f"| {model} | {rows} x {length} |"
             print(f"{start} {_line(step)}", flush=True)
-            if args.profile and not step["error"]:
-                profiles.append((f"{model}, {rows} x {length}", step))
-    for name, step in profiles:
-        print(f"\n{name}:\n{_profile(step, args.profile)}")
 
 
 def _step(model: str, rows: int, length: int, given: Sequence[str]) -> dict[str, Any]:
@@ -58,15 +50,6 @@ def _line(step: dict[str, Any]) -> str:
     cycles = step["cycles"]
     temporaries = step["temporaries"] / 1e9
     return f"{cycles / 1e6:.1f} | {bound / 1e6:.1f} | {cycles / bound:.2f} | {temporaries:.2f} GB |"
-
-
-def _profile(step: dict[str, Any], shown: int) -> str:
-    by_source = Counter(step["cycles_by_source"])
-    rows = ["| operations | million cycles | |\n|---|--:|--:|"]
-    for name, cycles in by_source.most_common(shown):
-        share = cycles / step["cycles"]
-        rows.append(f"| {name} | {cycles / 1e6:.1f} | {share:.0%} |")
-    return "\n".join(rows)
 
 
 if __name__ == "__main__":

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from xlingjax.errors import UserError
-from xlingjax.workflows.plan import stand_ins
-from xlingjax.workflows.plan_search import search
+from xlingjax.workflows.plan.plan import stand_ins
+from xlingjax.workflows.plan.search import search
 
 RECIPES = {
     "xlm_15_mlm": "v5e:2x4",

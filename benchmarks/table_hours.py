@@ -1,7 +1,7 @@
 """`python -m benchmarks.table_hours`: what the tables of the papers cost, counted from their
 recipes without any data: trainings, floating-point operations, hours on one H100.
 
-Trainings by recipes are counted as they are bound (`xlingjax/workflows/table_flops.py`),
+Trainings by recipes are counted as they are bound (`xlingjax/workflows/tables/flops.py`),
 fine-tuning from the published sizes of training sets below. Evaluations, translation and
 measurements are not counted.
 """
@@ -20,9 +20,9 @@ from xlingjax.data.text.sources import split_list
 from xlingjax.model.config import ModelConfig, preset
 from xlingjax.model.flops import decoder_flops_per_token, flops_per_token
 from xlingjax.tasks import task_named
-from xlingjax.workflows.paper_tables import Table
-from xlingjax.workflows.table_flops import H100, UTILISATION, gpu_hours, training_flops
-from xlingjax.workflows.table_jobs import SWEEP, TRAINED_BY_RECIPE, TableJob
+from xlingjax.workflows.tables.flops import H100, UTILISATION, gpu_hours, training_flops
+from xlingjax.workflows.tables.jobs import SWEEP, TRAINED_BY_RECIPE, TableJob
+from xlingjax.workflows.tables.table import Table
 from xlingjax.workflows.tasks.request import FILES, MULTI_TASK, values_of
 
 ENGLISH = {

@@ -8,8 +8,8 @@ import pytest
 
 from xlingjax.cli import main
 from xlingjax.errors import UserError
-from xlingjax.runtime import compilers
-from xlingjax.runtime.program_text import Program
+from xlingjax.workflows.plan import machines as compilers
+from xlingjax.workflows.plan.program_text import Program
 
 
 @pytest.fixture(autouse=True)
@@ -83,8 +83,8 @@ from xlingjax.model import masks
 from xlingjax.model.attention import AttentionSpec, bind
 from xlingjax.model.masks import Fields
 from xlingjax.model.partition import MeshConfig, batch_sharding, make_mesh, replicated
-from xlingjax.runtime.accelerators import machine_named
-from xlingjax.runtime.compilers import devices_of
+from xlingjax.workflows.plan.machines import machine_named
+from xlingjax.workflows.plan.machines import devices_of
 machine, name, output = sys.argv[1:]
 mesh = make_mesh(MeshConfig(4, 1, 2), devices_of(machine_named(machine)))
 spec = AttentionSpec(getattr(masks, name))

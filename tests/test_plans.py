@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from xlingjax.errors import UserError
-from xlingjax.runtime import compilers
-from xlingjax.runtime.accelerators import machine_named
-from xlingjax.workflows.plan import measured
+from xlingjax.workflows.plan import machines as compilers
+from xlingjax.workflows.plan.machines import machine_named
+from xlingjax.workflows.plan.plan import measured
 
 GOLDEN = json.loads((Path(__file__).parent / "golden/plans.json").read_text(encoding="utf-8"))
 

@@ -21,9 +21,9 @@ from xlingjax.model.build import build_model
 from xlingjax.model.config import preset
 from xlingjax.model.masks import Fields
 from xlingjax.model.partition import MeshConfig, batch_sharding, make_mesh, replicated, row_devices
-from xlingjax.runtime.program_text import Program
 from xlingjax.training.optimizer import OptimizerConfig, make_optimizer
 from xlingjax.training.step import abstract_state, make_train_step
+from xlingjax.workflows.plan.program_text import Program
 
 pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("libtpu") is None,
@@ -218,23 +218,16 @@ def test_a_plan_says_what_the_compiler_says(tmp_path):
     size = mlm["bytes"]["parameters"]
     assert size < mlm["collectives"]["all-reduce"]["bytes"] < 2.5 * size
     assert mlm["cycles"] > 0 and mlm["bound"]["matrix"] > 0
-    by_source = mlm["cycles_by_source"]
-    assert sum(by_source.values()) == mlm["cycles"]
-    # What modules do, and what none does.
-    said = ("backward ffn/out/dot_general", "forward vocabulary/dot_general", "optimizer/select_n")
-    assert {*said} < by_source.keys()
 
 
 def test_the_command_of_cycles(capsys):
-    argv = "--models base --lengths 128 --tokens 512 --profile 3 --gin LAYERS=2"
+    argv = "--models base --lengths 128 --tokens 512 --gin LAYERS=2"
     cycles.main(argv.split())
-    table, profile = capsys.readouterr().out.strip().split("\n\n")
+    table = capsys.readouterr().out.strip()
     _, model, rows, million, bound, ratio, temporaries, _ = table.splitlines()[-1].split("|")
     assert (model.strip(), rows.strip()) == ("base", "4 x 128")
     assert float(ratio) == pytest.approx(float(million) / float(bound), rel=0.1)
     assert temporaries.endswith(" GB ")
-    name, *_, longest = profile.splitlines()[:4]
-    assert name == "base, 4 x 128:" and longest.startswith("| optimizer/")
 
 
 def test_a_loops_operations_count_as_often_as_it_turns(chips):

@@ -17,7 +17,7 @@ from xlingjax.evaluation.tatoeba import accuracy, predict_retrieval
 from xlingjax.inference.run import open_run
 from xlingjax.model.config import preset
 from xlingjax.tasks import suite_tasks, task_named
-from xlingjax.workflows.scorecard import card
+from xlingjax.workflows.scorecard.card import card
 
 files, start, swept = sweeping.files, sweeping.start, sweeping.swept
 

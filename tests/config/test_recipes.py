@@ -39,7 +39,7 @@ from xlingjax.training.optimizer import learning_rate_schedule
 from xlingjax.training.run_record import check_length
 from xlingjax.workflows.bakeoff import runs as bakeoff
 from xlingjax.workflows.bakeoff.runs import Bakeoff
-from xlingjax.workflows.paper_tables import Table
+from xlingjax.workflows.tables.table import Table
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "configs"
 GIN = gin_files.gin_folder()

@@ -19,7 +19,7 @@ from xlingjax.config import recipe as recipes
 from xlingjax.config.bindings import fits
 from xlingjax.errors import UserError
 from xlingjax.workflows.bakeoff.runs import Bakeoff
-from xlingjax.workflows.paper_tables import Table
+from xlingjax.workflows.tables.table import Table
 
 SECONDS = float(os.environ.get("XLINGJAX_FUZZ_SECONDS", 0))
 SEED = time.time_ns() if SECONDS else 0

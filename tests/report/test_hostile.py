@@ -16,7 +16,7 @@ from xlingjax.report import html
 from xlingjax.report.build import build_report
 from xlingjax.report.rows import first_rows
 from xlingjax.runtime.files import write_json
-from xlingjax.workflows import scorecard_page
+from xlingjax.workflows.scorecard import page as scorecard_page
 
 PAYLOADS = ('"><img src=x onerror=alert(1)>', "<script>alert(1)</script>", "' onload='x")
 ALLOWED = ("#", "data:image/png")

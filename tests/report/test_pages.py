@@ -13,8 +13,8 @@ from xlingjax.report import inspector
 from xlingjax.report.build import build_report
 from xlingjax.report.rows import first_rows
 from xlingjax.runtime.files import write_json
-from xlingjax.workflows import scorecard_page
 from xlingjax.workflows.bakeoff import page as bakeoff_page
+from xlingjax.workflows.scorecard import page as scorecard_page
 
 WIDTHS = (390, 1280)
 SCHEMES = ("light", "dark")

@@ -24,8 +24,9 @@ from xlingjax.model.build import build_model
 from xlingjax.model.partition import make_mesh
 from xlingjax.tasks import task_named
 from xlingjax.training.feed import Feed
-from xlingjax.workflows import paper_tables, table_jobs, table_plan, table_rows
-from xlingjax.workflows.paper_tables import Table
+from xlingjax.workflows.tables import dry_run, run
+from xlingjax.workflows.tables import jobs as table_jobs
+from xlingjax.workflows.tables.table import Table, kind_of
 
 TABLES = sorted((gin_files.gin_folder() / "recipes" / "tables").glob("*.gin"))
 ENCODERS = {name: f"runs/{name}" for name in ("base", "large", "xdae", "xfnp", "veco")}
@@ -52,7 +53,7 @@ def test_every_row_names_files_and_macros_that_are_there(path):
     } | {"TRANSLATED", "TEST_LANGUAGES"}  # of sweeps
     assert not table.left_out()
     for row in table.rows.values():
-        if not table_rows.is_sweep(row):
+        if kind_of(row) != "task":
             continue
         for task in split_list(row["task"]):
             assert task_named(task).full_name == task
@@ -523,31 +524,10 @@ def test_sweeps_run_one_after_another_and_a_failure_ends_the_table(commands):
     said = []
     rows = {"one": ROW, "two": ROW | {"encoders": "large"}, "bad": ROW, "three": ROW}
     with pytest.raises(UserError, match="table: e, bad ended with status 2"):
-        paper_tables.run(Table(rows, {"e": "r"}), "data", "out", ["--platform", "cpu"], said.append)
+        run.run(Table(rows, {"e": "r"}), "data", "out", ["--platform", "cpu"], said.append)
     shared = "--platform cpu --worker leave"
     assert commands() == [f"one {shared}", f"bad {shared}"]
     assert said[0] == "left out, since ENCODERS does not name large: two"
-
-
-def test_a_layer_that_an_encoder_lacks_is_said_before_any_row(commands, tmp_path):
-    for name, layers in (("base", 12), ("large", 24)):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "run.json").write_text(
-            json.dumps({"model": {"layers": layers}, "languages": ["en"]})
-        )
-    rows, large = (
-        {"one": ROW, "tatoeba": TATOEBA | {"layer": 19}},
-        {"large": str(tmp_path / "large"), "hub": "hf:x"},
-    )
-    with pytest.raises(
-        UserError, match="table: base, tatoeba: layer 19: this model has layers 0 .* to 12"
-    ):
-        paper_tables.run(
-            Table(rows, large | {"base": str(tmp_path / "base")}), "data", "out", say=lambda _: None
-        )
-    assert not (tmp_path / "ran").exists()
-    paper_tables.run(Table(rows, large), "data", "out", say=lambda _: None)
-    assert commands() == ["one --worker leave", "tatoeba "] * 2
 
 
 def test_a_signal_stops_the_sweep_and_the_table(commands, tmp_path):
@@ -558,9 +538,7 @@ def test_a_signal_stops_the_sweep_and_the_table(commands, tmp_path):
 
     threading.Thread(target=stop).start()
     with pytest.raises(Stopped, match="the same command goes on"):
-        paper_tables.run(
-            Table({"slow": ROW, "next": ROW}, {"e": "r"}), "data", "out", say=lambda _: None
-        )
+        run.run(Table({"slow": ROW, "next": ROW}, {"e": "r"}), "data", "out", say=lambda _: None)
     assert len(commands()) == 1
 
 
@@ -587,8 +565,8 @@ def test_a_table_has_one_card(monkeypatch, tmp_path, capsys):
             (folder / "cells").mkdir(parents=True)
             (folder / "cells" / "scores.json").write_text(json.dumps(cell))
 
-    monkeypatch.setattr(paper_tables, "run", write)
-    monkeypatch.setattr(table_plan, "planned", lambda *_: table_plan.Plan([], 0, [], []))
+    monkeypatch.setattr(run, "run", write)
+    monkeypatch.setattr(dry_run, "planned", lambda *_: dry_run.Plan([], 0, [], []))
     encoders = f"--gin.ENCODERS={json.dumps({'my base': 'r'})}"
     recipe = tmp_path / "table.gin"
     recipe.write_text((gin_files.gin_folder() / "recipes/tables/xlm_1.gin").read_text("utf-8"))
@@ -609,7 +587,7 @@ def test_a_table_has_one_card(monkeypatch, tmp_path, capsys):
     )
     text = (tmp_path / "out/card.md").read_text()
     assert text in capsys.readouterr().out and re.search(
-        r"\| transfer \(\w+\) \| 60.0 \(1 of 15 languages\) \|", text
+        r"\| transfer \(\w+\) +\| 60.0 \(1 of 15 languages\) +\|", text
     )
 
 

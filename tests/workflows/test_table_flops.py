@@ -16,7 +16,7 @@ from xlingjax.model.config import preset
 from xlingjax.model.flops import flops_per_token
 from xlingjax.objectives.base import Objective
 from xlingjax.training.schedule import turns
-from xlingjax.workflows import table_flops
+from xlingjax.workflows.tables import flops as table_flops
 
 CONFIG = preset("tiny", vocab_size=4096)
 """As many rows as pieces: `benchmarks.cost` counts those that fill the table too."""

@@ -10,8 +10,8 @@ from tests.helpers.sweeping import LANGUAGES, random_run
 from xlingjax.cli import main
 from xlingjax.errors import UserError
 from xlingjax.training.run_record import read_run_record
-from xlingjax.workflows import table_plan
-from xlingjax.workflows.paper_tables import Table
+from xlingjax.workflows.tables import dry_run
+from xlingjax.workflows.tables.table import Table
 
 files, start = sweeping.files, sweeping.start
 # Of the tiny run: XNLI has 24 examples in three languages, dev and test of 12 each.
@@ -23,7 +23,7 @@ XNLI = {"task": "xtreme/xnli", "settings": SHORT}
 
 def planned(rows, encoders, files, tmp_path, **more):
     table = Table(rows, encoders, **more)
-    return table_plan.planned(table, files / "xtreme", tmp_path / "out", 8)
+    return dry_run.planned(table, files / "xtreme", tmp_path / "out", 8)
 
 
 def test_a_cell_is_its_rows_steps_and_operations(start, files, tmp_path):
@@ -76,7 +76,7 @@ def test_all_that_is_wrong_is_listed_at_once_and_nothing_is_trained(start, files
         assert any(re.match(pattern, fault) for fault in plan.faults), pattern
     with pytest.raises(UserError, match="7 of its rows cannot be run .*nothing was trained"):
         plan.require_sound()
-    assert table_plan.show(plan) == 1
+    assert dry_run.show(plan) == 1
     printed = capsys.readouterr().out
     assert "1 trainings, 1 measured rows and commands, 7 refused; " in printed
 
@@ -145,3 +145,25 @@ def test_the_name_of_a_table(capsys):
     assert "table xlm1: there are ernie_m_1, " in capsys.readouterr().err
     assert main.main(["table", "xlm_1", *words]) == 2
     assert "ENCODERS is not set" in capsys.readouterr().err
+
+
+def test_what_training_refuses_at_its_start_is_refused_here(files, tmp_path):
+    """Of a row of no encoder too: one that ends early by what nothing measures."""
+    row = {
+        "recipe": "recipes/xlm_tiny_mlm.gin",
+        "settings": [
+            f"MONO={(files / 'told/mono').as_posix()}/*/*.txt",
+            f"VOCABULARY={random_run(tmp_path, files)}",
+            "HELDOUT_TEXT=None",
+            "HELDOUT_PAIRS=None",
+            "PARALLEL=None",
+            "LANGUAGES=de en ru",
+            "EVAL_EVERY=2",
+            "PATIENCE=3",
+            "STOP_METRIC=perplexity/mean",
+        ],
+    }
+    plan = planned({"clm": row}, {}, files, tmp_path)
+    [fault] = plan.faults
+    assert fault.startswith("clm: PATIENCE=3: STOP_METRIC=perplexity/mean is of no evaluator of")
+    assert "there is none: set HELDOUT_TEXT" in fault

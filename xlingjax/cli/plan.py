@@ -44,9 +44,8 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 def run(args: Namespace) -> int:
     from xlingjax.runtime.files import require_file, write_json
-    from xlingjax.workflows.plan import measured, require_machine, stand_ins
-    from xlingjax.workflows.plan_search import require_searched, search
-    from xlingjax.workflows.plan_text import text_of
+    from xlingjax.workflows.plan.plan import measured, require_machine, stand_ins, text_of
+    from xlingjax.workflows.plan.search import require_searched, search
 
     if args.platform or args.devices:
         raise UserError("plan: --on says for which devices; leave --platform and --devices out")
@@ -79,7 +78,7 @@ def run(args: Namespace) -> int:
                 lambda line: print(line, flush=True),
             )
             record["search"] = found.record()
-            fit = fit and found.fits
+            fit = fit and found.best is not None
         else:
             fit = fit and plan.all_fit
         records.append(record)

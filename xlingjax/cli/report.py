@@ -40,7 +40,7 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 def run(args: Namespace) -> int:
     from xlingjax.report.build import build_report
-    from xlingjax.workflows.scorecard_page import show
+    from xlingjax.workflows.scorecard.page import show
 
     cells = _folders_of_cells(args)
     if cells:

@@ -45,9 +45,11 @@ def options(parser: argparse.ArgumentParser) -> None:
 def run(args: Namespace) -> int:
     from xlingjax.config.recipe import read_part
     from xlingjax.runtime.machine import require_platform
-    from xlingjax.workflows import paper_tables, table_plan
     from xlingjax.workflows.side_by_side import devices_here
-    from xlingjax.workflows.table_page import show
+    from xlingjax.workflows.tables import dry_run
+    from xlingjax.workflows.tables.page import show
+    from xlingjax.workflows.tables.run import run as run_table
+    from xlingjax.workflows.tables.table import Table
 
     _name_file(args)
     words = machine_words(args)
@@ -55,22 +57,22 @@ def run(args: Namespace) -> int:
     groups = groups_of(args)
     # This process plans and starts others, which have the devices.
     require_platform("cpu")
-    config = read_part("table", paper_tables.Table, args.gin_file, args.overrides)
+    config = read_part("table", Table, args.gin_file, args.overrides)
     allow_missing = args.allow_missing or config.allow_missing
     config = dataclasses.replace(config, allow_missing=allow_missing)
     if not args.worker:
         if groups:
             devices = groups[0].devices
-        plan = table_plan.planned(config, args.data, args.output, devices, max(1, len(groups)))
+        plan = dry_run.planned(config, args.data, args.output, devices, max(1, len(groups)))
         if args.dry_run:
-            return table_plan.show(plan)
+            return dry_run.show(plan)
         plan.require_sound()
     if groups:
         status = run_beside(args, groups)
         if status:
             return status
     else:
-        paper_tables.run(config, args.data, args.output, words)
+        run_table(config, args.data, args.output, words)
     if not args.worker:
         print(show(config, args.data, args.output))
     return 0

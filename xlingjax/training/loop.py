@@ -128,10 +128,9 @@ def train(
     workdir = Path(workdir).absolute()
     every = {"eval_every": eval_every, "log_every": log_every}
     every["checkpoint_every"] = checkpoint.every
-    check_counts(microbatches, **every)
-    _require_evaluators(evaluators)
-    early = Stopping(stopping)
-    early.check(evaluators, eval_every)
+    early = require_settings(
+        model, evaluators, microbatches, optimizer, eval_every, log_every, checkpoint, stopping
+    )
     # The first that touches a device: processes must have met before.
     machine = start(runtime)
     device_mesh = make_mesh(mesh)
@@ -162,7 +161,6 @@ def train(
         tracker.say(f"xlingjax on {machine}; mesh {_axes(device_mesh)}")
 
         # ---- the state, abstract: shapes and where they lie --------------------------------------
-        require_loss_scale(model, optimizer)
         encoder = build_model(model, device_mesh)
         rule = make_optimizer(optimizer, steps, encoder.abstract())
         abstract = abstract_state(device_mesh, encoder, rule, optimizer)
@@ -287,6 +285,29 @@ def train(
         if has_result:
             write_hashes(workdir)
     return Result(state.params, step, reason, progress.lines, progress.values)
+
+
+def require_settings(
+    model: ModelConfig,
+    evaluators: Sequence[Evaluator],
+    microbatches: int = 1,
+    optimizer: OptimizerConfig = OptimizerConfig(),
+    eval_every: int = 0,
+    log_every: int = 50,
+    checkpoint: CheckpointConfig = CheckpointConfig(),
+    stopping: StoppingConfig = StoppingConfig(),
+    **others: Any,
+) -> Stopping:
+    """Raises UserError for settings that `train` refuses before it touches a device; takes its
+    arguments. Returns what ends the run early."""
+    check_counts(
+        microbatches, eval_every=eval_every, log_every=log_every, checkpoint_every=checkpoint.every
+    )
+    _require_evaluators(evaluators)
+    early = Stopping(stopping)
+    early.check(evaluators, eval_every)
+    require_loss_scale(model, optimizer)
+    return early
 
 
 def _write_files(workdir: Path, files: Mapping[str, bytes]) -> None:

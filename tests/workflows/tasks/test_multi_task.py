@@ -20,7 +20,7 @@ from xlingjax.preprocessors.task_rows import Reading
 from xlingjax.tasks import task_named
 from xlingjax.training.run_record import labels_of
 from xlingjax.workflows import scorecard
-from xlingjax.workflows.scorecard_names import policy, said
+from xlingjax.workflows.scorecard.rows import policy, row_name
 from xlingjax.workflows.tasks import request as cells
 from xlingjax.workflows.tasks.sets import splits_of
 
@@ -118,7 +118,7 @@ def test_the_card_has_a_row_in_the_table_of_each_task(swept, files):
     assert {*tables} == {"xglue/pawsx", "xglue/qam"}
     for name in NAMES:
         (row,) = tables[f"xglue/{name}"]
-        assert said(row) == "multi task pawsx+qam" and "of all tasks (dev)" in policy(row)
+        assert row_name(row) == "multi task pawsx+qam" and "of all tasks (dev)" in policy(row)
         lines = map(json.loads, (swept / CELL / "run/evaluations.jsonl").read_text().splitlines())
         assert row["curves"] == [[[x["step"], x["values"]["by_task"][name]["mean"]] for x in lines]]
         task, labels = task_named(f"xglue/{name}"), set()

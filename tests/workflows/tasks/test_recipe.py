@@ -10,8 +10,7 @@ from xlingjax.data.labelled.task import read
 from xlingjax.data.labelled.teacher import labelled_path, write_labelled
 from xlingjax.preprocessors.training_set import Training
 from xlingjax.tasks import task_named
-from xlingjax.workflows.scorecard_names import policy
-from xlingjax.workflows.scorecard_rows import rows_of
+from xlingjax.workflows.scorecard.rows import policy, rows_of
 
 XNLI = task_named("xtreme/xnli")
 

@@ -28,8 +28,7 @@ from xlingjax.inference.run import open_run
 from xlingjax.preprocessors.task_rows import Reading, beside_rows
 from xlingjax.tasks import task_named
 from xlingjax.workflows import scorecard
-from xlingjax.workflows.scorecard_names import policy
-from xlingjax.workflows.scorecard_rows import rows_of
+from xlingjax.workflows.scorecard.rows import policy, rows_of
 from xlingjax.workflows.tasks import baselines
 from xlingjax.workflows.tasks import cell as cell_training
 from xlingjax.workflows.tasks import request as cells
@@ -72,7 +71,7 @@ def test_the_card_is_the_mean_of_the_seeds_own_test_scores(swept):
     assert row["means"]["mean"]["mean"] == pytest.approx(np.mean(per_seed))
     assert row["means"]["mean"]["sd"] == pytest.approx(np.std(per_seed, ddof=1))
     text = (swept / "card.md").read_text()
-    assert "| transfer |" in text and "chosen by the mean of dev in de, en, ru (dev)" in text
+    assert "| transfer  " in text and "chosen by the mean of dev in de, en, ru (dev)" in text
     assert "trained on 24 examples (train)" in text
     assert "VECO (Luo et al. 2021), Table 2" in text
     assert r"\toprule" in (swept / "card.tex").read_text()

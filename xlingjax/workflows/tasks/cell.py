@@ -16,7 +16,7 @@ from xlingjax.runtime.machine import RuntimeConfig
 from xlingjax.runtime.records import read_record, read_text
 from xlingjax.workflows.jobs.many import Job, Say, difference
 from xlingjax.workflows.launch import launch
-from xlingjax.workflows.scorecard_cells import SCORES
+from xlingjax.workflows.scorecard.cells import SCORES
 from xlingjax.workflows.tasks.recipe import recipe_of, rows_apart
 from xlingjax.workflows.tasks.request import (
     READ,

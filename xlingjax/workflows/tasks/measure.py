@@ -37,7 +37,7 @@ from xlingjax.tasks import suite_tasks, suites, task_named
 from xlingjax.training.checkpoint_paths import find_checkpoint, read_best, step_of
 from xlingjax.training.run_record import labels_of, read_run_record, run_and_checkpoint
 from xlingjax.workflows.jobs.many import Say
-from xlingjax.workflows.scorecard_cells import AS_IT_IS, SCORES, scores_in
+from xlingjax.workflows.scorecard.cells import AS_IT_IS, SCORES, scores_in
 from xlingjax.workflows.tasks.request import Bound, reading_of
 from xlingjax.workflows.tasks.retrieval import (
     ALL,

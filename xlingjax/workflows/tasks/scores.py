@@ -24,7 +24,7 @@ from xlingjax.runtime.records import read_lines
 from xlingjax.training.checkpoint_paths import find_checkpoint
 from xlingjax.training.run_record import read_run_record
 from xlingjax.training.tracker import EVALUATION
-from xlingjax.workflows.scorecard_cells import SCORES, TESTS
+from xlingjax.workflows.scorecard.cells import SCORES, TESTS
 from xlingjax.workflows.tasks.request import (
     Bound,
     Cell,

@@ -11,7 +11,7 @@ from xlingjax.errors import UserError
 from xlingjax.inference.run import open_run
 from xlingjax.model.partition import mesh_of_all
 from xlingjax.runtime.records import read_record
-from xlingjax.workflows.scorecard_cells import SCORES
+from xlingjax.workflows.scorecard.cells import SCORES
 from xlingjax.workflows.tasks.cell import has_begun
 from xlingjax.workflows.tasks.request import RECIPE, Cell, Request, reading_of, values_of
 from xlingjax.workflows.tasks.scores import predictor

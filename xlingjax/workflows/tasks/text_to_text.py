@@ -15,7 +15,7 @@ from xlingjax.inference.run import TrainedRun
 from xlingjax.model.decoding import Decoding
 from xlingjax.runtime.files import write_json
 from xlingjax.training.run_record import run_and_checkpoint
-from xlingjax.workflows.scorecard_cells import SCORES
+from xlingjax.workflows.scorecard.cells import SCORES
 from xlingjax.workflows.tasks.request import reading_of
 
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@
 import pytest
 
 from xlingjax.errors import UserError
-from xlingjax.runtime.accelerators import machine_named
+from xlingjax.workflows.plan.machines import machine_named
 
 
 @pytest.mark.parametrize(

@@ -5,14 +5,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+
 from xlingjax.runtime.files import write_json, write_text
 from xlingjax.runtime.records import read_lines
 from xlingjax.training.run_record import read_result
 from xlingjax.training.tracker import EVALUATION, scalars
-from xlingjax.workflows import scorecard_page
 from xlingjax.workflows.jobs.recipe_run import finished
-from xlingjax.workflows.paper_tables import Table
-from xlingjax.workflows.table_jobs import THEN, TRAINED_BY_RECIPE, TableJob, printed_by
+from xlingjax.workflows.scorecard import page as scorecard_page
+from xlingjax.workflows.tables.jobs import THEN, TRAINED_BY_RECIPE, TableJob, printed_by
+from xlingjax.workflows.tables.table import Table
 
 PAGE = "table.md"
 
@@ -82,27 +84,15 @@ def _markdown(rows: Sequence[Mapping[str, Any]], commands: Sequence[TableJob]) -
 
 
 def _grid(rows: Sequence[Mapping[str, Any]]) -> str:
-    names: dict[str, None] = {}
+    """Checkpoint and figures of each row."""
+    texts = []
     for row in rows:
-        names.update(dict.fromkeys(row["figures"]))
-    encoders = any(row["encoder"] for row in rows)
-    head = ["row", "checkpoint", *names]
-    if encoders:
-        head.insert(1, "encoder")
-    lines = [head, ["---"] * len(head)]
-    for row in rows:
-        cells = [row["row"]]
-        if encoders:
-            cells.append(row["encoder"])
-        which = f"{row['step']}, the last"
-        if row["by"]:
-            which = f"{row['step']}, the best by {row['by']}"
-        cells.append(which)
-        for name in names:
-            value = row["figures"].get(name)
-            text = "–"
-            if value is not None:
-                text = f"{value:.4g}"
-            cells.append(text)
-        lines.append(cells)
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+        which = f"the best by {row['by']}" if row["by"] else "the last"
+        checkpoint = f"{row['step']}, {which}"
+        figures = {name: f"{value:.4g}" for name, value in row["figures"].items()}
+        names = {"row": row["row"], "encoder": row["encoder"], "checkpoint": checkpoint}
+        texts.append(names | figures)
+    frame = pd.DataFrame(texts).fillna("–")
+    if not any(frame["encoder"]):
+        frame = frame.drop(columns="encoder")
+    return frame.to_markdown(index=False, tablefmt="github", disable_numparse=True)

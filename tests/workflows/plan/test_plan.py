@@ -11,10 +11,12 @@ from xlingjax.config.recipe import Recipe, read_recipe
 from xlingjax.errors import UserError
 from xlingjax.model.config import preset
 from xlingjax.model.partition import MeshConfig
-from xlingjax.runtime import compilers
-from xlingjax.runtime.accelerators import machine_named
-from xlingjax.workflows import plan, plan_programs, plan_search
-from xlingjax.workflows.plan import Planned, bound_of, stand_ins
+from xlingjax.workflows.plan import machines as compilers
+from xlingjax.workflows.plan import plan
+from xlingjax.workflows.plan import programs as plan_programs
+from xlingjax.workflows.plan import search as plan_search
+from xlingjax.workflows.plan.machines import machine_named
+from xlingjax.workflows.plan.plan import Planned, bound_of, stand_ins
 
 SMALL = {"MODEL": "mini", "BATCH": 16, "LENGTH": 64, "TRAIN_STEPS": 100, "WARMUP_STEPS": 1}
 SIZES = {"VOCABULARY_SIZE": 512, "LANGUAGES": "de en"}
@@ -145,6 +147,7 @@ PROGRAM = {
     "program": "mlm",
     "kind": "step",
     "error": "",
+    "options": {},
     "steps": 100.0,
     "tokens": 8192,
     "flops": {"useful": 1e12, "computed": 2e12},
@@ -211,7 +214,7 @@ def test_the_search_takes_the_fastest_that_fits(monkeypatch):
     given = [word.removeprefix("--gin.") for word in words(BATCH=256, LENGTH=128)]
     said = []
     found = plan_search.search(["xlm_tiny_mlm"], given, "H100:8", 8, said.append)
-    assert found.fits and found.best.fits
+    assert found.best.fits
     # No chunk that holds all predictions of 256 rows of 128.
     assert "0" in {one["LOSS_CHUNK"] for one in asked} <= {"0", "1024", "8192"}
     # Rows of 128 are such as it takes, and some of its settings fit before any of `xla` is tried.
@@ -229,7 +232,7 @@ def test_the_search_takes_the_fastest_that_fits(monkeypatch):
         assert not 256 % (settings.data * settings.fsdp * settings.microbatches)
     monkeypatch.setattr(plan_search, "measured", lambda *_, **__: a_plan("H100:8", peak=99 * GB))
     found = plan_search.search(["xlm_tiny_mlm"], given, "H100:8", 3, said.append)
-    assert not found.fits and len(found.tried) == 3 and "none of 3 settings fits" in said[-1]
+    assert not found.best and len(found.tried) == 3 and "none of 3 settings fits" in said[-1]
 
 
 def test_a_backend_that_is_refused_is_not_tried_again(monkeypatch):
@@ -244,7 +247,7 @@ def test_a_backend_that_is_refused_is_not_tried_again(monkeypatch):
     given = [word.removeprefix("--gin.") for word in words(BATCH=256, LENGTH=128)]
     said = []
     found = plan_search.search(["xlm_tiny_mlm"], given, "v5e:2x4", 1, said.append)
-    assert [one.settings.attention for one in found.tried] == ["xla"] and found.fits
+    assert [one.settings.attention for one in found.tried] == ["xla"] and found.best
     assert "refused: attention backend flash" in said[0] and len(said) == 3
 
 
@@ -300,7 +303,7 @@ def test_what_the_search_has_compute_attention(on, given, attentions):
     ],
 )
 def test_devices_that_are_there_by_what_they_call_themselves(kind, name):
-    machine = plan._machine_of(kind, {"data": 4, "fsdp": 2, "tensor": 1})
+    machine = compilers.machine_of(kind, 8)
     assert (machine and machine.accelerator.name) == name
     assert machine is None or machine.devices == 8
 

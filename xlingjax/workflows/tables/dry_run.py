@@ -12,18 +12,21 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from xlingjax.config.gin_files import gin_values
+from xlingjax.config.model import check_vocabulary
 from xlingjax.config.recipe import FOREIGN, Recipe, read_recipe
 from xlingjax.convert.import_model import imported
 from xlingjax.data.labelled.task import languages_present
 from xlingjax.data.text.sources import find_negatives, find_pairs, find_text, split_list
 from xlingjax.errors import UserError
+from xlingjax.evaluation.tatoeba import chosen_layer
 from xlingjax.model.partition import check_shares, mesh_sizes
 from xlingjax.tasks import task_named
-from xlingjax.training.run_record import read_run_record
+from xlingjax.training.loop import require_settings
+from xlingjax.training.run_record import read_run_record, run_and_checkpoint
 from xlingjax.workflows.launch import evaluators_of, stages_of
-from xlingjax.workflows.paper_tables import Table, require_layers
-from xlingjax.workflows.table_flops import H100, UTILISATION, gpu_hours, training_flops
-from xlingjax.workflows.table_jobs import MEASURE, SWEEP, TRAINED_BY_RECIPE, TableJob
+from xlingjax.workflows.tables.flops import H100, UTILISATION, gpu_hours, training_flops
+from xlingjax.workflows.tables.jobs import MEASURE, SWEEP, TRAINED_BY_RECIPE, TableJob
+from xlingjax.workflows.tables.table import Table
 from xlingjax.workflows.tasks.recipe import idle, sizes_of
 from xlingjax.workflows.tasks.request import Request
 from xlingjax.workflows.tasks.sweep import Sound, planned_cells, require_sets
@@ -117,16 +120,19 @@ class _Planner:
             if job.encoder and not foreign.startswith(FOREIGN):
                 self._require_run(job.encoder)
             if job.kind == MEASURE:
-                require_layers(self._table, job.encoder, job.row)
-                self._require_files(job)
+                self._require_measured(job)
 
-    def _require_files(self, job: TableJob) -> None:
-        """Raises UserError where no language of a task that is measured has a set."""
-        task = task_named(split_list(self._table.rows[job.row]["task"])[0])
-        present = []
-        for part in ("test", "dev"):
-            present += languages_present(task, self._data, part)
-        if not present:
+    def _require_measured(self, job: TableJob) -> None:
+        """Raises UserError where no language of a task that is measured has a set, and for a layer
+        that the encoder lacks; a model of Hugging Face is not looked at before its row, one that
+        the table trains may not be there yet."""
+        row = self._table.rows[job.row]
+        source = self._table.encoders[job.encoder]
+        if "layer" in row and isinstance(source, str) and not source.startswith(FOREIGN):
+            model = read_run_record(run_and_checkpoint(source)[0])["model"]
+            chosen_layer(row["layer"], model["layers"])
+        task = task_named(split_list(row["task"])[0])
+        if not any(languages_present(task, self._data, part) for part in ("test", "dev")):
             raise UserError(f"{task.full_name}: no test or dev files below {self._data}")
 
     def _require_run(self, encoder: str) -> None:
@@ -189,10 +195,14 @@ class _Planner:
         for run, stand_in in self._stand_ins.items():
             overrides = [_replaced(one, run, stand_in) for one in overrides]
         recipe = read_recipe(files, overrides)
+        # First, so that what starts from a faulty encoder is judged by itself.
+        self._put_stand_in(job, recipe)
         recipe.require_decay()
         _require_text(recipe)
-        evaluators_of(recipe)
-        self._put_stand_in(job, recipe)
+        check_vocabulary(
+            recipe.bound["model"], recipe.corpus.vocabulary, recipe.corpus.vocabulary_path
+        )
+        require_settings(**recipe.bound | {"evaluators": evaluators_of(recipe)})
         names = []
         batches = []
         data, fsdp, _ = mesh_sizes(recipe.bound["mesh"], self._devices)

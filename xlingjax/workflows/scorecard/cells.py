@@ -61,22 +61,20 @@ def scores_in(path: Path) -> Cell:
 
 
 def _curve(folder: Path, cell: Cell) -> list[list[float]]:
-    together = "TASKS" in cell["variant"]
     _, _, task = cell["task"].partition("/")
     run = folder / "run"
-    names = ("dev",)
+    names = ["dev"]
     if not run.is_dir():
         # One training of several tasks, above their folders.
         run = folder.parent / "run"
-        names = ("dev", dev_name(task))
+        names.append(dev_name(task))
     means_by_step = {}
     # Only drawn: a damaged line is a point less.
-    path = run / "evaluations.jsonl"
-    for entry in read_lines(path, EVALUATION, say=print):
+    for entry in read_lines(run / "evaluations.jsonl", EVALUATION, say=print):
         if entry["name"] not in names:
             continue
         values = entry["values"]
-        if together:
+        if "TASKS" in cell["variant"]:
             values = values.get("by_task", {}).get(task, {})
         if is_number(values.get("mean")):
             means_by_step[entry["step"]] = values["mean"]

@@ -1,19 +1,13 @@
-"""The programs that a recipe's run would compile, compiled for devices that are not there. It is a
-process of its own, started by `plan.measured`: a compiler that fails takes nothing else with it.
-
-`python -m xlingjax.workflows.plan_programs` reads a request from its standard input and writes the
-figures to the file that the request names, both JSON.
-"""
+"""The programs that a recipe's run would compile, compiled for devices that are not there, in a
+process of its own: a compiler that fails takes nothing else with it."""
 
 import dataclasses
-import json
 import math
 import os
 import re
 import sys
-import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -40,25 +34,18 @@ from xlingjax.model.partition import (
     row_devices,
 )
 from xlingjax.model.seq2seq import Seq2Seq
-from xlingjax.runtime.accelerators import machine_named
-from xlingjax.runtime.compilers import devices_of
-from xlingjax.runtime.program_text import Collective, Program, by_kind
 from xlingjax.runtime.traced_program import dot_flops
 from xlingjax.training.feed import Feed, Turn
 from xlingjax.training.loop import require_loss_scale
-from xlingjax.training.optimizer import Optimizer, OptimizerConfig, make_optimizer
+from xlingjax.training.optimizer import OptimizerConfig, make_optimizer
 from xlingjax.training.programs import AHEAD
 from xlingjax.training.schedule import check as check_schedule
 from xlingjax.training.stages import latest, starts
-from xlingjax.training.step import (
-    TrainState,
-    abstract_state,
-    eval_step,
-    lower_state,
-    make_train_step,
-)
+from xlingjax.training.step import abstract_state, eval_step, lower_state, make_train_step
 from xlingjax.training.step_memory import Needs, bytes_of_device
-from xlingjax.workflows.table_flops import step_flops
+from xlingjax.workflows.plan.machines import devices_of, machine_named
+from xlingjax.workflows.plan.program_text import Program, by_kind
+from xlingjax.workflows.tables.flops import step_flops
 
 HERE = "here"
 """In place of a machine: the devices of this one."""
@@ -81,34 +68,35 @@ class Use:
     """How many of the run are its own; where turns are drawn, about."""
 
 
-class Planned:
+class Run:
     """A recipe's run on a mesh, up to its programs."""
 
     def __init__(self, recipe: Recipe, mesh: Mesh):
         """Raises UserError for what `train` refuses before it reads text."""
         bound = recipe.bound
-        require_loss_scale(bound["model"], bound.get("optimizer", OptimizerConfig()))
+        self.config: OptimizerConfig = bound.get("optimizer", OptimizerConfig())
+        require_loss_scale(bound["model"], self.config)
         self.mesh = mesh
         self.steps: int = bound["steps"]
         self.schedule: str = bound.get("schedule", "alternate")
         self.seed: int = bound.get("seed", 0)
         self.microbatches: int = bound.get("microbatches", 1)
-        self.config: OptimizerConfig = bound.get("optimizer", OptimizerConfig())
         self.model = build_model(bound["model"], mesh)
-        self.optimizer: Optimizer = make_optimizer(self.config, self.steps, self.model.abstract())
-        self.state: TrainState = abstract_state(mesh, self.model, self.optimizer, self.config)
+        self.optimizer = make_optimizer(self.config, self.steps, self.model.abstract())
+        self.state = abstract_state(mesh, self.model, self.optimizer, self.config)
+        self.shardings = jax.tree.map(lambda x: x.sharding, self.state)
         self.feed = Feed(bound["objectives"], self.model, mesh, self.microbatches)
         check_schedule(self.feed.weights, self.schedule, self.steps)
         self.frozen_from = starts([self.config.frozen])
         self.languages = self.feed.languages_before_open() or 1
-        self._rng_impl: str = bound.get("rng_impl", "threefry2x32")
+        key = jax.eval_shape(lambda: jax.random.key(0, impl=bound.get("rng_impl", "threefry2x32")))
+        self.key = jax.ShapeDtypeStruct(key.shape, key.dtype, sharding=replicated(mesh))
 
     def turns(self) -> dict[str, Use]:
         """{name of a program: what it is used for}, of all stages of the run."""
         found: dict[str, Use] = {}
-        begins = {0, *self.feed.starts, *self.frozen_from}
-        begins.update(starts(self.feed.weights))
-        bounds = [*sorted(one for one in begins if one < self.steps)]
+        begins = {0, *self.feed.starts, *self.frozen_from, *starts(self.feed.weights)}
+        bounds = sorted(one for one in begins if one < self.steps)
         for begin, end in pairwise([*bounds, self.steps]):
             looked_at = min(end - begin, AHEAD)
             for step in range(begin, begin + looked_at):
@@ -124,7 +112,6 @@ class Planned:
 
     def batch(self, turn: Turn, rows: int = 0) -> Any:
         """Shapes of a turn's batch, the longest where they vary. rows: of it, 0: the run's."""
-        lies = batch_sharding(self.mesh)
         batch: dict[str, Any] = {}
         for name in turn.factors:
             run = self.feed.runs[name]
@@ -137,16 +124,15 @@ class Planned:
             batch[name] = {}
             for field in run.objective.reads:
                 count, *rest = shapes[field]
-                batch[name][field] = jax.ShapeDtypeStruct(
-                    (rows or count, *rest), FIELDS[field].dtype, sharding=lies
-                )
-        if turn.summed:
-            return batch
-        return batch[turn.label]
+                batch[name][field] = self._rows((rows or count, *rest), FIELDS[field].dtype)
+        return batch if turn.summed else batch[turn.label]
+
+    def _rows(self, shape: Sequence[int], dtype: Any) -> jax.ShapeDtypeStruct:
+        return jax.ShapeDtypeStruct(tuple(shape), dtype, sharding=batch_sharding(self.mesh))
 
     def step(self, turn: Turn, step: int) -> jax.stages.Traced:
         made = make_train_step(
-            shardings=jax.tree.map(lambda x: x.sharding, self.state),
+            shardings=self.shardings,
             model=self.model,
             objective=turn.objective,
             languages=self.languages,
@@ -155,7 +141,7 @@ class Planned:
             microbatches=self.microbatches,
             stage=latest(self.frozen_from, step),
         )
-        return made.trace(self.state, self.batch(turn), self._key())
+        return made.trace(self.state, self.batch(turn), self.key)
 
     def evaluation(self, turn: Turn) -> jax.stages.Traced:
         """As a run measures an objective: forward alone, on attention backend "xla"."""
@@ -176,50 +162,33 @@ class Planned:
         [name] = turn.factors
         _, length = self.feed.runs[name].batches.shapes["input_ids"]
         multiple = row_devices(self.mesh)
-        most = SEARCHED_TOKENS // (length * SEARCHED.beams * multiple)
-        rows = multiple * max(1, most)
-        lies = batch_sharding(self.mesh)
-        batch = {}
-        for field in TOKEN_FIELDS:
-            batch[field] = jax.ShapeDtypeStruct((rows, length), FIELDS[field].dtype, sharding=lies)
-        numbers = jax.ShapeDtypeStruct((rows,), jnp.int32, sharding=lies)
+        rows = multiple * max(1, SEARCHED_TOKENS // (length * SEARCHED.beams * multiple))
+        batch = {field: self._rows((rows, length), FIELDS[field].dtype) for field in TOKEN_FIELDS}
         scale, more = SEARCHED.max_length
         columns = min(int(scale * length) + more, self.model.longest_target)
-        run = program_of(
-            search_texts,
-            self.model,
-            self.mesh,
-            # No vocabulary is read; which ids they are changes no size.
-            Ids(2, 1),
-            SEARCHED,
-            columns,
-        )
+        # No vocabulary is read; which ids they are changes no size.
+        ids = Ids(2, 1)
+        run = program_of(search_texts, self.model, self.mesh, ids, SEARCHED, columns)
+        numbers = self._rows((rows,), jnp.int32)
         return run.trace(self.state.params, batch, 2, 0, 0, numbers)
-
-    def first_state(self) -> jax.stages.Lowered:
-        return lower_state(
-            self.model, self.optimizer, self.config, jax.tree.map(lambda x: x.sharding, self.state)
-        )
 
     def useful_flops(self, turn: Turn) -> float | None:
         """Of a step, all devices together; None: an objective of a user's own, not counted."""
-        total = 0.0
-        for name in turn.factors:
-            run = self.feed.runs[name]
-            try:
-                total += step_flops(run.objective, self.model.config, run.batches.shapes)
-            except UserError:
-                return None
-        return total
+        runs = [self.feed.runs[name] for name in turn.factors]
+        try:
+            return sum(
+                step_flops(run.objective, self.model.config, run.batches.shapes) for run in runs
+            )
+        except UserError:
+            return None
 
     def tokens(self, turn: Turn) -> int:
         """Columns of a step's rows."""
         total = 0
         for name in turn.factors:
-            shapes = self.feed.runs[name].batches.shapes
-            for field in ("input_ids", "decoder_ids"):
-                if field in self.feed.runs[name].objective.reads:
-                    total += math.prod(shapes[field])
+            run = self.feed.runs[name]
+            for field in {"input_ids", "decoder_ids"} & {*run.objective.reads}:
+                total += math.prod(run.batches.shapes[field])
         return total
 
     def needs(self, turn: Turn) -> dict[str, int]:
@@ -230,68 +199,48 @@ class Planned:
         needs = Needs(self.model.config, self.config, [run], first_device(self.mesh).platform)
         return needs.on(self.mesh, self.microbatches)
 
-    def _key(self) -> jax.ShapeDtypeStruct:
-        key = jax.eval_shape(lambda: jax.random.key(0, impl=self._rng_impl))
-        return jax.ShapeDtypeStruct(key.shape, key.dtype, sharding=replicated(self.mesh))
 
-
-def figures(planned: Planned, evaluations: bool) -> Iterator[dict[str, Any]]:
+def figures(run: Run, evaluations: bool) -> Iterator[dict[str, Any]]:
     """Of each program in turn, compiled. evaluations: the first state and evaluations too."""
-    mesh = planned.mesh
-    devices = mesh.devices.size
-    fixed = {
-        "parameters": bytes_of_device(planned.state.params),
-        "moments": bytes_of_device(planned.state.opt_state),
-    }
-    for name, use in planned.turns().items():
+    devices = run.mesh.devices.size
+    parameters = {"parameters": bytes_of_device(run.state.params)}
+    fixed = parameters | {"moments": bytes_of_device(run.state.opt_state)}
+    uses = run.turns()
+    for name, use in uses.items():
         turn = use.turn
-        traced = planned.step(turn, use.first)
-        useful = planned.useful_flops(turn)
-        needs = planned.needs(turn)
-        all_of_them = dot_flops(traced.jaxpr)
-        found = {
+        traced = run.step(turn, use.first)
+        useful = run.useful_flops(turn)
+        flops = {
+            "useful": None if useful is None else useful / devices,
+            "computed": dot_flops(traced.jaxpr) / devices,
+        }
+        yield {
             "program": name,
             "kind": "step",
             "steps": use.steps,
-            "tokens": planned.tokens(turn),
-            "flops": {
-                "useful": None if useful is None else useful / devices,
-                "computed": all_of_them / devices,
-            },
-            "bytes": {**fixed, "batch": bytes_of_device(planned.batch(turn))},
-            "estimated": needs,
-        }
-        yield found | compiled(traced.lower())
+            "tokens": run.tokens(turn),
+            "flops": flops,
+            "bytes": {**fixed, "batch": bytes_of_device(run.batch(turn))},
+            "estimated": run.needs(turn),
+        } | compiled(traced.lower())
     if not evaluations:
         return
-    yield {"program": "first state", "kind": "first state", "bytes": {**fixed}} | compiled(
-        planned.first_state()
-    )
-    for turn in _objectives(planned):
-        traced = planned.evaluation(turn)
+    state = lower_state(run.model, run.optimizer, run.config, run.shardings)
+    yield {"program": "first state", "kind": "first state", "bytes": fixed} | compiled(state)
+    # A run measures one objective at a time.
+    turns = {use.turn.label: use.turn for use in uses.values() if not use.turn.summed}
+    for label, turn in turns.items():
+        traced = run.evaluation(turn)
         yield {
-            "program": f"evaluation of {turn.label}",
+            "program": f"evaluation of {label}",
             "kind": "evaluation",
-            "bytes": {"parameters": fixed["parameters"]},
+            "bytes": parameters,
             "flops": {"computed": dot_flops(traced.jaxpr) / devices},
         } | compiled(traced.lower())
-    if not isinstance(planned.model, Seq2Seq):
-        return
-    for turn in _objectives(planned):
-        yield {
-            "program": f"decoding as in {turn.label}",
-            "kind": "decoding",
-            "bytes": {"parameters": fixed["parameters"]},
-        } | compiled(planned.decoding(turn).lower())
-
-
-def _objectives(planned: Planned) -> list[Turn]:
-    found: dict[str, Turn] = {}
-    for use in planned.turns().values():
-        # A run measures one objective at a time.
-        if not use.turn.summed:
-            found.setdefault(use.turn.label, use.turn)
-    return list(found.values())
+    if isinstance(run.model, Seq2Seq):
+        for label, turn in turns.items():
+            name = {"program": f"decoding as in {label}", "kind": "decoding"}
+            yield name | {"bytes": parameters} | compiled(run.decoding(turn).lower())
 
 
 NO_TILES = "Couldn't find output tile sizes"
@@ -315,16 +264,19 @@ def compiled(lowered: jax.stages.Lowered) -> dict[str, Any]:
             program = lowered.compile(options)
     except jax.errors.JaxRuntimeError as error:
         seconds = time.perf_counter() - begun
-        refused = refusal(str(error))
-        return {"seconds": seconds, "options": options, **refused}
+        return {"seconds": seconds, "options": options, **refusal(str(error))}
     seconds = time.perf_counter() - begun
     memory = program.memory_analysis()
-    text = Program(program.as_text())
     arguments = memory.argument_size_in_bytes
     # The new state takes the memory of the old one.
     results = memory.output_size_in_bytes - memory.alias_size_in_bytes
     temporaries = memory.temp_size_in_bytes
-    moved = text.collectives()
+    text = Program(program.as_text())
+    collectives = text.collectives()
+    # {devices that take part together: bytes that leave a device}.
+    sent_in_groups: dict[int, float] = {}
+    for one in collectives:
+        sent_in_groups[one.devices] = sent_in_groups.get(one.devices, 0.0) + one.sent
     return {
         "seconds": seconds,
         "error": "",
@@ -334,21 +286,12 @@ def compiled(lowered: jax.stages.Lowered) -> dict[str, Any]:
         "temporaries": temporaries,
         "code": memory.generated_code_size_in_bytes,
         "peak": arguments + results + temporaries,
-        "collectives": by_kind(moved),
-        "sent": sum(one.sent for one in moved),
-        "sent_in_groups": _by_group(moved),
+        "collectives": by_kind(collectives),
+        "sent": sum(sent_in_groups.values()),
+        "sent_in_groups": sent_in_groups,
         "moved": text.moved_bytes(),
         "cycles": text.estimated_cycles(),
-        "cycles_by_source": text.cycles_by_source(),
     }
-
-
-def _by_group(collectives: list[Collective]) -> dict[int, float]:
-    """{devices that take part together: bytes that leave a device}."""
-    sent: dict[int, float] = {}
-    for one in collectives:
-        sent[one.devices] = sent.get(one.devices, 0.0) + one.sent
-    return sent
 
 
 def refusal(message: str) -> dict[str, Any]:
@@ -360,12 +303,9 @@ def refusal(message: str) -> dict[str, Any]:
         r"total memory required .*?\(([\d.]+)([KMGT]?)\) exceeds available HBM",
     ):
         if found := re.search(pattern, message):
-            return {"error": "does not fit", "peak": _size(found[1], found[2])}
+            size = float(found[1]) * 1024 ** "_KMGT".find(found[2] or "_")
+            return {"error": "does not fit", "peak": int(size)}
     return {"error": in_one_line(message.splitlines()[0])}
-
-
-def _size(number: str, unit: str) -> int:
-    return int(float(number) * 1024 ** "_KMGT".find(unit or "_"))
 
 
 def require_all(mesh: MeshConfig, devices: int) -> None:
@@ -378,43 +318,35 @@ def require_all(mesh: MeshConfig, devices: int) -> None:
         )
 
 
-def answer(request: Mapping[str, Any]) -> dict[str, Any]:
-    """{"programs": `figures`, "steps", "schedule": turns of a period} or {"refused": a line}."""
+def become_compiler(variables: Mapping[str, str], errors: str) -> None:
+    """Make this process, which has not imported JAX's backends yet, one that compiles for the
+    devices of `variables`; what it writes goes to the file `errors`."""
+    os.environ.update(variables)
+    sys.path[:0] = filter(None, variables.get("PYTHONPATH", "").split(os.pathsep))
+    file = os.open(errors, os.O_WRONLY | os.O_APPEND)
+    os.dup2(file, 1)
+    os.dup2(file, 2)
+
+
+def answer(files: Sequence[str], overrides: Sequence[str], on: str, evaluations: bool) -> dict:
+    """{"programs": `figures`, and what the run and the devices are}. Raises UserError."""
     try:
-        recipe = read_recipe(request["files"], request["overrides"])
+        recipe = read_recipe(files, overrides)
         devices = None
-        if request["machine"] != HERE:
-            devices = devices_of(machine_named(request["machine"]))
-        if devices is not None:
+        if on != HERE:
+            devices = devices_of(machine_named(on))
             require_all(recipe.bound["mesh"], len(devices))
         mesh = make_mesh(recipe.bound["mesh"], devices)
-        planned = Planned(recipe, mesh)
-        programs = list(figures(planned, request["evaluations"]))
+        run = Run(recipe, mesh)
+        programs = list(figures(run, evaluations))
     except UserError as error:
-        return {"refused": in_one_line(str(error))}
+        # gin's own kind of it does not pass from process to process.
+        raise UserError(in_one_line(error)) from None
     return {
         "programs": programs,
-        "steps": planned.steps,
+        "steps": run.steps,
         "mesh": dict(mesh.shape),
         "kind": mesh.devices.flat[0].device_kind,
         "room": 0 if devices else int(SHARE * device_bytes()),
-        "dtype": planned.model.config.dtype,
+        "dtype": run.model.config.dtype,
     }
-
-
-def _end_with_parent() -> None:
-    """Its end of the pipe closes when it is gone."""
-    sys.stdin.read()
-    os._exit(1)
-
-
-def main() -> None:
-    request = json.loads(sys.stdin.readline())
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-    answered = json.dumps(answer(request))
-    with open(request["output"], "w", encoding="utf-8") as file:
-        file.write(answered)
-
-
-if __name__ == "__main__":
-    main()

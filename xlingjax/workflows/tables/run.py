@@ -2,15 +2,38 @@
 come first, a sweep's cells are shared among all, any other job is one command's."""
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from xlingjax.runtime.lock import holder, is_held, take
 from xlingjax.workflows.jobs.many import AT_WORK, LOCK, Stop, run_job
-from xlingjax.workflows.table_jobs import SWEEP, TableJob, command_of
+from xlingjax.workflows.tables.jobs import SWEEP, TableJob, command_of
+from xlingjax.workflows.tables.table import Table
 
 LOOK = 5.0
 """Seconds between two looks at what other commands have done."""
 SHARING = ("--worker", "leave")
 """Of a sweep: it leaves the cells that others are at, and this command does other jobs."""
+
+
+def run(
+    table: Table,
+    data: str | Path,
+    output: str | Path,
+    arguments: Sequence[str] = (),
+    say: Callable[[str], None] = print,
+) -> None:
+    """Run the jobs, but for those that another command on `output` is at. data: folder of the
+    benchmarks' files. output: of the folders of the sweeps. arguments: given to every command
+    (`--platform cpu`). Raises UserError naming the row that failed; Stopped after SIGTERM, SIGINT
+    or SIGHUP.
+    """
+    for name in table.left_out():
+        say(f"left out, since {table.lacks(name)}: {name}")
+    stop = Stop("table")
+    with stop.listen():
+        share_jobs(table.jobs(data, output), arguments, stop, say)
+        # A signal that found the last sweep at its end is a request to stop all the same.
+        stop.leave_if_requested()
 
 
 def share_jobs(

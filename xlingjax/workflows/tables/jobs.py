@@ -1,5 +1,5 @@
-"""The jobs of a table of a paper, in order of dependence, and which of them are done: trainings by
-recipes, sweeps, measurements, and commands on what was trained."""
+"""The jobs of a table of a paper, and which of them are done: trainings by recipes, sweeps,
+measurements, and commands on what was trained."""
 
 import shlex
 import shutil
@@ -22,12 +22,10 @@ SWEEP = "sweep"
 MEASURE = "measure"
 THEN = "then"
 """A command on a run that a table has trained, or on an encoder."""
-KINDS = (PRETRAIN, FINETUNE_RECIPE, SWEEP, MEASURE, THEN)
 TRAINED_BY_RECIPE = (PRETRAIN, FINETUNE_RECIPE)
 SETTINGS = "table.settings"
 """Beside a run that a table trained: the operative configuration of its recipe."""
-ON_A_MACHINE = ("evaluate", "finetune", "generate", "mine", "pretrain")
-ON_A_MACHINE += ("translate",)
+ON_A_MACHINE = ("evaluate", "finetune", "generate", "mine", "pretrain", "translate")
 """Verbs that take --platform and the like."""
 
 

@@ -21,14 +21,13 @@ from xlingjax.model import flash
 from xlingjax.model.config import WITH_STREAMS, ModelConfig
 from xlingjax.model.parameter_count import count_parameters
 from xlingjax.model.partition import AXES
-from xlingjax.runtime.accelerators import Gpu, Machine, machine_named
 from xlingjax.training.feed import ObjectiveRun, in_stages
 from xlingjax.training.optimizer import OptimizerConfig
 from xlingjax.training.step_memory import RECOMPUTED, Needs, chunk_of, predictions_of_row
-from xlingjax.workflows.plan import Planned, measured
-from xlingjax.workflows.plan_programs import HERE
-from xlingjax.workflows.plan_text import said
-from xlingjax.workflows.table_flops import step_flops
+from xlingjax.workflows.plan.machines import Machine, machine_named
+from xlingjax.workflows.plan.plan import Planned, measured, with_options
+from xlingjax.workflows.plan.programs import HERE
+from xlingjax.workflows.tables.flops import step_flops
 
 UNFUSED = 1.2
 """What a step takes with `xla` of what it takes with `flash`: 1.19 to 1.59 on an H100
@@ -54,17 +53,16 @@ class Settings:
     """None: the recipe has no `LOSS_CHUNK`."""
 
     def overrides(self) -> list[str]:
-        own = [
-            f"ATTENTION={self.attention}",
-            f"MESH_DATA={self.data}",
-            f"MESH_FSDP={self.fsdp}",
-            f"MESH_TENSOR={self.tensor}",
-            f"MICROBATCHES={self.microbatches}",
-            f"REMAT={self.remat}",
-        ]
-        if self.chunk is not None:
-            own.append(f"LOSS_CHUNK={self.chunk}")
-        return own
+        values = {
+            "ATTENTION": self.attention,
+            "MESH_DATA": self.data,
+            "MESH_FSDP": self.fsdp,
+            "MESH_TENSOR": self.tensor,
+            "MICROBATCHES": self.microbatches,
+            "REMAT": self.remat,
+            "LOSS_CHUNK": self.chunk,
+        }
+        return [f"{name}={value}" for name, value in values.items() if value is not None]
 
     def flags(self) -> str:
         return " ".join(f"--gin.{one}" for one in self.overrides())
@@ -96,8 +94,32 @@ class Tried:
         bound = self.plan.seconds or math.inf
         if self.settings.attention != "flash":
             bound *= UNFUSED
-        extra = OF_A_MICROBATCH * self.settings.microbatches * self.plan.steps
-        return bound + extra
+        return bound + OF_A_MICROBATCH * self.settings.microbatches * self.plan.steps
+
+    @property
+    def peak(self) -> int:
+        """Of the step that needs most; 0: the compiler does not say it."""
+        return max((program.get("peak", 0) for program in _steps(self.plan)), default=0)
+
+    def line(self) -> str:
+        flags = self.settings.flags()
+        if self.plan is None:
+            return f"{flags}: refused: {self.refused}"
+        line = f"{flags}: {self.why or 'fits'}"
+        if self.peak:
+            line += f", {self.peak / 1e9:.1f} GB of {self.plan.room / 1e9:.1f}"
+        if self.fits and self.plan.seconds:
+            line += f", bound {self.plan.tokens / self.plan.seconds:,.0f} tokens/s"
+        options = dict.fromkeys(with_options(one) for one in _steps(self.plan) if one["options"])
+        if options:
+            line += f", compiled with {', '.join(options)}"
+        return line
+
+
+def _steps(plan: Planned | None) -> list[dict[str, Any]]:
+    if plan is None:
+        return []
+    return [program for program in plan.programs if program["kind"] == "step"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -105,21 +127,15 @@ class Found:
     best: Tried | None
     tried: list[Tried]
 
-    @property
-    def fits(self) -> bool:
-        return self.best is not None
-
     def record(self) -> dict[str, Any]:
         """As JSON."""
-        record: dict[str, Any] = {"best": None, "tried": []}
+        tried = []
         for one in self.tried:
-            entry = {"flags": one.settings.flags(), "refused": one.why}
+            entry: dict[str, Any] = {"flags": one.settings.flags(), "refused": one.why}
             if one.plan is not None:
                 entry["plan"] = one.plan.record()
-            record["tried"].append(entry)
-        if self.best is not None:
-            record["best"] = self.best.settings.flags()
-        return record
+            tried.append(entry)
+        return {"best": self.best and self.best.settings.flags(), "tried": tried}
 
 
 def search(
@@ -135,7 +151,6 @@ def search(
     no name."""
     require_searched(files, on)
     machine = machine_named(on)
-    room = machine.accelerator.room
     recipe = read_recipe(files, overrides)
     attentions = _attentions(recipe, machine)
     candidates = sorted(
@@ -158,25 +173,25 @@ def search(
     for settings in candidates:
         if len(tried) == tries or fitted > behind:
             break
-        guess = _bytes(needs[settings.attention], settings)
-        if guess * correction > room:
-            continue
         if settings.attention in refused:
             continue
+        # Of a device, in the step that needs most.
+        mesh = AbstractMesh((settings.data, settings.fsdp, settings.tensor), AXES)
+        estimated = needs[settings.attention].on(
+            mesh, settings.microbatches, settings.remat, settings.chunk
+        )
+        guess = sum(estimated.values())
+        if guess * correction > machine.accelerator.room:
+            continue
         one = _compiled(files, overrides, on, settings)
-        say(_line(one))
+        say(one.line())
         if "attention backend" in one.refused:
             # Whatever the mesh is, and nothing was compiled.
             refused.add(settings.attention)
             continue
         tried.append(one)
-        if one.plan is not None:
-            peak = max(
-                program.get("peak", 0) for program in one.plan.programs if program["kind"] == "step"
-            )
-            # Of a program that the compiler refused it says none.
-            if peak:
-                correction = max(more, peak / guess)
+        if one.peak:
+            correction = max(more, one.peak / guess)
         if fitted or one.fits:
             fitted += 1
     best = min((one for one in tried if one.fits), key=lambda one: one.seconds, default=None)
@@ -211,32 +226,8 @@ def _compiled(
     return Tried(settings, plan)
 
 
-def _line(one: Tried) -> str:
-    if one.plan is None:
-        return f"{one.settings.flags()}: refused: {one.refused}"
-    steps = [p for p in one.plan.programs if p["kind"] == "step"]
-    fits = one.why or "fits"
-    peaks = [program["peak"] for program in steps if "peak" in program]
-    size = ""
-    if peaks:
-        size = f", {max(peaks) / 1e9:.1f} GB of {one.plan.room / 1e9:.1f}"
-    speed = ""
-    if one.fits and one.plan.seconds:
-        speed = f", bound {one.plan.tokens / one.plan.seconds:,.0f} tokens/s"
-    others = {}
-    for program in one.plan.programs:
-        others |= program.get("options", {})
-    with_others = ""
-    if others:
-        with_others = f", compiled with {said(others)}"
-    return f"{one.settings.flags()}: {fits}{size}{speed}{with_others}"
-
-
 def _runs(recipe: Recipe) -> list[ObjectiveRun]:
-    found = []
-    for entry in recipe.bound["objectives"]:
-        found += in_stages(entry).values()
-    return found
+    return [run for entry in recipe.bound["objectives"] for run in in_stages(entry).values()]
 
 
 def _candidates(
@@ -293,7 +284,7 @@ def _attentions(recipe: Recipe, machine: Machine) -> list[str]:
     if config.streams:
         return [*WITH_STREAMS]
     # XLA compiles Triton for no GPU before Ampere.
-    if isinstance(accelerator, Gpu) and accelerator.capability < (8, 0):
+    if accelerator.gpu and accelerator.gpu["capability"] < [8, 0]:
         return [backend, "chunked"]
     for run in _runs(recipe):
         for field in ("input_ids", "decoder_targets"):
@@ -307,13 +298,6 @@ def _attentions(recipe: Recipe, machine: Machine) -> list[str]:
 
 def _divisors(number: int) -> list[int]:
     return [n for n in range(1, number + 1) if not number % n]
-
-
-def _bytes(needs: Needs, settings: Settings) -> int:
-    """Estimated, of a device, in the step that needs most."""
-    mesh = AbstractMesh((settings.data, settings.fsdp, settings.tensor), AXES)
-    found = needs.on(mesh, settings.microbatches, settings.remat, settings.chunk)
-    return sum(found.values())
 
 
 def _seconds(recipe: Recipe, machine: Machine, settings: Settings) -> float:
@@ -332,13 +316,11 @@ def _seconds(recipe: Recipe, machine: Machine, settings: Settings) -> float:
         products *= RECOMPUTED[settings.remat]
         if settings.attention != "flash":
             products *= UNFUSED
-        links = 0.0
-        for group, sent in _sent(config, shapes["input_ids"], settings):
-            links += sent / machine.link(group)
+        sent = _sent(config, shapes["input_ids"], settings)
+        links = sum(size / machine.link(group) for group, size in sent)
         total += max(products, links) + 0.1 * min(products, links)
         total += OF_A_MICROBATCH * settings.microbatches
-        moved = _moved_by_chunks(config, run, settings)
-        total += moved / accelerator.bandwidth
+        total += _moved_by_chunks(config, run, settings) / accelerator.bandwidth
     return total
 
 

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from itertools import cycle
 from typing import Any
 
-import numpy as np
+import pandas as pd
 
 from xlingjax.report import drawing
-from xlingjax.workflows.scorecard_names import said
+from xlingjax.workflows.scorecard.rows import row_name
 
 BAR = 0.8
 """Width of all bars of a language; the rest is the space to the next one."""
@@ -55,7 +55,7 @@ def by_language(table: dict[str, Any]) -> Any:
             # A hatch is drawn in the colour of the edge.
             edgecolor="white",
             linewidth=0,
-            label=said(row),
+            label=row_name(row),
         )
     axis.set(
         xticks=range(len(languages)),
@@ -70,16 +70,9 @@ def by_language(table: dict[str, Any]) -> Any:
 
 def mean_curve(curves: Sequence[Sequence[Sequence[float]]]) -> list[tuple[float, float]]:
     """[(step, mean)] at the steps that all curves [[step, value], ...] have."""
-    by_step: dict[float, list[float]] = {}
-    for curve in curves:
-        for step, value in dict(map(tuple, curve)).items():
-            by_step.setdefault(step, []).append(value)
-    means = []
-    for step, values in sorted(by_step.items()):
-        # A mean over fewer seeds would jump where one of them ends.
-        if len(values) == len(curves):
-            means.append((step, float(np.mean(values))))
-    return means
+    values = pd.concat([pd.Series(dict(curve)) for curve in curves], axis=1)
+    # A mean over fewer seeds would jump where one of them ends.
+    return [*values.dropna().mean(axis=1).sort_index().items()]
 
 
 @drawing.styled
@@ -102,7 +95,7 @@ def curves(rows: Sequence[dict[str, Any]]) -> Any:
             color=colour,
             linewidth=2,
             marker=drawing.MARKERS[number % len(drawing.MARKERS)],
-            label=said(row),
+            label=row_name(row),
         )
     axis.set(xlabel="step", title="dev", ylim=(0, 100))
     drawing.legend_below(axis)

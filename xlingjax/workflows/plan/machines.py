@@ -1,0 +1,261 @@
+"""Machines that one need not have: what their makers publish of them (machines.toml), the names by
+which they are asked for, and their compilers."""
+
+import dataclasses
+import difflib
+import importlib.util
+import math
+import os
+import re
+import sys
+import tomllib
+from collections.abc import Mapping, Sequence
+from importlib import resources
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from xlingjax.errors import UserError
+
+
+@dataclasses.dataclass(frozen=True)
+class Accelerator:
+    """A kind of device; its fields are explained in machines.toml."""
+
+    name: str
+    maker: str
+    """ "cuda" or "tpu": the compiler, as JAX names it."""
+    flops: Mapping[str, float]
+    memory: int
+    share: float
+    bandwidth: float
+    link: float
+    network: float
+    per_host: int
+    gpu: Mapping[str, Any] | None = None
+    """What NVIDIA's compiler must know of a device that is not there."""
+    tpu: Mapping[str, Any] | None = None
+    """What Google's compiler must know."""
+
+    @property
+    def room(self) -> int:
+        """Bytes that programs may fill."""
+        return int(self.memory * self.share)
+
+    @property
+    def example(self) -> str:
+        if self.tpu is None:
+            return f"{self.name}:8, the number of devices"
+        shape = "2x2x2" if self.tpu["dimensions"] == 3 else "4x4"
+        return f"{self.name}:{shape}, the chips in each direction"
+
+
+@dataclasses.dataclass(frozen=True)
+class Machine:
+    """Devices of one kind, as they are asked for: "H100:8", "v5e:4x4"."""
+
+    accelerator: Accelerator
+    shape: tuple[int, ...]
+    """Of a TPU pod its chips in each direction; of GPUs their number."""
+
+    @property
+    def devices(self) -> int:
+        return math.prod(self.shape)
+
+    @property
+    def name(self) -> str:
+        return f"{self.accelerator.name}:{'x'.join(map(str, self.shape))}"
+
+    def link(self, devices: int) -> float:
+        """Bytes a second that leave one of so many devices that work together in a ring: within a
+        machine by links of their own; between machines one of a machine's passes on what leaves
+        it, by the network of all."""
+        one = self.accelerator
+        if devices <= one.per_host:
+            return one.link
+        return min(one.link, one.network * one.per_host)
+
+
+def _read() -> dict[str, Accelerator]:
+    text = resources.files("xlingjax.workflows.plan").joinpath("machines.toml").read_text("utf-8")
+    tables = tomllib.loads(text)
+    return {name.lower(): Accelerator(name, **table) for name, table in tables.items()}
+
+
+ACCELERATORS: Mapping[str, Accelerator] = _read()
+
+
+def machine_named(name: str) -> Machine:
+    """The machine of "H100:8" or "v5e:4x4" (a pod's chips in each direction; "v5e:1": one chip).
+    Raises UserError for one that is not known, or that cannot be."""
+    kind, _, size = name.strip().partition(":")
+    accelerator = ACCELERATORS.get(kind.lower())
+    if accelerator is None:
+        known = ", ".join([*(one.name for one in ACCELERATORS.values()), "here"])
+        near = difflib.get_close_matches(kind.lower(), ACCELERATORS, n=1)
+        meant = f"; {ACCELERATORS[near[0]].name} is meant?" if near else ""
+        raise UserError(f"--on {name}: no device {kind!r} (there are {known}){meant}")
+    example = accelerator.example
+    if not re.fullmatch(r"[1-9]\d{0,4}(x[1-9]\d{0,4})*", size, re.ASCII):
+        raise UserError(f"--on {name}: how many? Give {example}")
+    shape = tuple(map(int, size.split("x")))
+    if accelerator.tpu is None:
+        host = accelerator.per_host
+        if len(shape) != 1:
+            raise UserError(f"--on {name}: give {example}")
+        if shape[0] > host and shape[0] % host:
+            raise UserError(
+                f"--on {name}: more than {host} are several machines of {host}; give a multiple"
+            )
+        return Machine(accelerator, shape)
+    dimensions = accelerator.tpu["dimensions"]
+    if math.prod(shape) == 1:
+        shape = (1,) * dimensions
+    if len(shape) != dimensions:
+        raise UserError(
+            f"--on {name}: a pod of {accelerator.name} has {dimensions} directions; give {example}"
+        )
+    # As `devices_of` asks for them: 2 x 2 on a host, or those of a row.
+    if any(side > 1 and side % 2 for side in shape[:2]):
+        raise UserError(
+            f"--on {name}: a pod's hosts have 2 x 2 chips: give 1 or even numbers in the"
+            f" first two directions, as {example}"
+        )
+    return Machine(accelerator, shape)
+
+
+# Cards of these forms have other peaks than the machines above.
+_OTHER_FORMS = {"PCIe", "NVL"}
+_TPUS = {"TPU v5 lite": "v5e", "TPU v6 lite": "v6e", "TPU v5": "v5p", "TPU v4": "v4"}
+
+
+def machine_of(kind: str, devices: int) -> Machine | None:
+    """The machine of devices that are there, by what they call themselves ("NVIDIA H100 80GB
+    HBM3"); None: not known."""
+    words = {_TPUS.get(kind, ""), *re.split(r"[ -]", kind)}
+    for accelerator in ACCELERATORS.values():
+        if accelerator.name in words and not words & _OTHER_FORMS:
+            return Machine(accelerator, (devices,))
+    return None
+
+
+# ---- compilers -----------------------------------------------------------------------------------
+
+WHEELS: Mapping[str, tuple[str, ...]] = {
+    "tpu": ("libtpu",),
+    "cuda": ("jax-cuda12-plugin=={jax}", "jax-cuda12-pjrt=={jax}", "nvidia-cuda-nvcc-cu12"),
+}
+"""What `pip` installs; {jax}: the version of jaxlib."""
+_MODULES = {"tpu": "libtpu", "cuda": "jax_plugins.xla_cuda12"}
+# What a program of these wheels finds when it runs: CUDA 12.8 and cuDNN 9.10.
+_VERSIONS = """\
+dnn_version_info { major: 9 minor: 10 }
+runtime_version { major: 12 minor: 8 }"""
+
+
+def folder_of(compiler: str) -> Path:
+    """Where its wheels stand, beside the environment: inside of it every command on a machine
+    without such a device would print their complaints."""
+    return Path(sys.prefix) / compiler
+
+
+def environment(compiler: str) -> dict[str, str]:
+    """Variables of a process that compiles for such devices. Raises UserError where the wheels are
+    missing."""
+    folder = folder_of(compiler)
+    variables = dict(os.environ)
+    module = _MODULES[compiler]
+    if (folder / module.replace(".", "/")).is_dir():
+        path = [str(folder), *filter(None, [variables.get("PYTHONPATH")])]
+        variables["PYTHONPATH"] = os.pathsep.join(path)
+    elif not _is_installed(module):
+        # jaxlib, jax and the plugins have one version.
+        wheels = " ".join(WHEELS[compiler]).format(jax=version("jaxlib"))
+        raise UserError(
+            f"the compiler of {compiler} is not installed; install it beside this environment:"
+            f" `{sys.executable} -m pip install --no-deps --target {folder} {wheels}`"
+        )
+    # No device is looked for: only the compiler is asked.
+    variables["JAX_PLATFORMS"] = "cpu"
+    # Programs for other devices are no use to the cache of this one.
+    variables["JAX_ENABLE_COMPILATION_CACHE"] = "false"
+    if compiler == "tpu":
+        # Else it asks the cloud which machine this is, and lets one process at a time in.
+        variables["TPU_SKIP_MDS_QUERY"] = "1"
+        variables["ALLOW_MULTIPLE_LIBTPU_LOAD"] = "1"
+    nvcc = folder / "nvidia" / "cuda_nvcc"
+    if compiler == "cuda" and nvcc.is_dir():
+        variables["PATH"] = os.pathsep.join([str(nvcc / "bin"), variables["PATH"]])
+        flags = f"--xla_gpu_cuda_data_dir={nvcc}"
+        variables["XLA_FLAGS"] = f"{variables.get('XLA_FLAGS', '')} {flags}".strip()
+    return variables
+
+
+def _is_installed(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:
+        return False
+
+
+def devices_of(machine: Machine) -> Sequence[Any]:
+    """Its devices, to compile for; they run nothing. Raises UserError for a machine that the
+    compiler does not know."""
+    from jax.experimental.topologies import get_topology_desc
+
+    accelerator = machine.accelerator
+    if accelerator.tpu is not None:
+        # A host of a pod has 2 x 2 chips; smaller ones stand alone.
+        bounds = [min(2, n) for n in machine.shape[:2]]
+        shape = "x".join(map(str, machine.shape))
+        asked = {
+            "platform": "tpu",
+            "topology_name": f"{accelerator.tpu['topology']}:{shape}",
+            "chip_config_name": "megacore" if accelerator.tpu["megacore"] else "default",
+            "chips_per_host_bounds": [*bounds, 1],
+        }
+    else:
+        of_host = min(machine.devices, accelerator.per_host)
+        asked = {
+            "platform": "cuda",
+            "target_config": target_config(accelerator),
+            "topology": f"1x{machine.devices // of_host}x{of_host}",
+        }
+    try:
+        return get_topology_desc(**asked).devices
+    except (RuntimeError, ValueError) as error:
+        line = f"{error}".splitlines()[0]
+        raise UserError(f"--on {machine.name}: its compiler refuses it: {line}") from None
+
+
+_TARGET = """\
+gpu_device_info {{
+  threads_per_block_limit: 1024
+  threads_per_warp: 32
+  shared_memory_per_block: 49152
+  shared_memory_per_core: {shared}
+  threads_per_core_limit: 2048
+  core_count: {cores}
+  fpus_per_core: {fpus}
+  block_dim_limit_x: 2147483647
+  block_dim_limit_y: 65535
+  block_dim_limit_z: 65535
+  memory_bandwidth: {bandwidth}
+  l2_cache_size: {cache}
+  clock_rate_ghz: {clock}
+  device_memory_size: {memory}
+  shared_memory_per_block_optin: {block}
+  registers_per_core_limit: 65536
+  registers_per_block_limit: 65536
+  cuda_compute_capability {{ major: {capability[0]} minor: {capability[1]} }}
+}}
+platform_name: "CUDA"
+device_description_str: "{name}"
+"""
+
+
+def target_config(gpu: Accelerator) -> str:
+    """What XLA reads of a GPU that is not there, a text proto (`GpuTargetConfigProto`)."""
+    assert gpu.gpu is not None
+    fields = {"bandwidth": int(gpu.bandwidth), "memory": gpu.memory, **gpu.gpu}
+    return _TARGET.format(**fields) + _VERSIONS

@@ -1,0 +1,1 @@
+"""The score card of many runs: tables by task, strategy and language."""

@@ -1,0 +1,276 @@
+"""The tables of the score card: of each task and metric, of a suite's averages, of layers, of
+pivots; and the notes beneath them."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from xlingjax.report import intervals
+from xlingjax.tasks import task_named
+from xlingjax.workflows.scorecard.averages import by_number, trained_on
+from xlingjax.workflows.scorecard.rows import Row, policy, row_name
+
+MEANS = {"mean": "mean", "mean_other": "untrained languages", "gap": "gap"}
+ABSENT = "–"
+BY_NUMBER = (
+    "mean score by number of training languages, over all test languages and over those trained on"
+)
+
+
+@dataclass(frozen=True)
+class Grid:
+    caption: str
+    texts: pd.DataFrame
+    """Its index names the rows."""
+    values: pd.DataFrame | None = None
+    """Of a heat-map."""
+
+
+@dataclass(frozen=True)
+class Section:
+    title: str
+    grids: list[Grid]
+    notes: list[str]
+    table: dict[str, Any] | None = None
+    """Of the card, where the section is of one task."""
+
+
+def sections_of(card: dict[str, Any]) -> list[Section]:
+    sections = [overall(suite) for suite in card["overall"]]
+    for table in card["tables"]:
+        grids = [Grid(metric, by_metric(table, metric)) for metric in table["metrics"]]
+        lines = notes(table)
+        grids += _by_number(table["rows"])
+        for row in table["rows"]:
+            if "layers" in row:
+                grids += layers(row)
+                lines.append(
+                    f"{row_name(row)}, layers: 0 is the embeddings; *: of the row above and the"
+                    " submission. A best layer that is chosen on the test set flatters: choose it"
+                    " on other sentences."
+                )
+        sections.append(Section(table["task"], grids, lines, table))
+    return sections
+
+
+def number(value: float | None) -> str:
+    if value is None or pd.isna(value):
+        return ABSENT
+    # z: no -0.0.
+    return f"{value:z.1f}"
+
+
+def figure(value: dict[str, float]) -> str:
+    mean = number(value["mean"])
+    if "sd" not in value:
+        return mean
+    return f"{mean} ± {number(value['sd'])}"
+
+
+def by_metric(table: dict[str, Any], metric: str) -> pd.DataFrame:
+    """One metric of a task: a row for each strategy, then those of papers, which have a mean alone.
+    The means are of the task's score and stand in its grid only."""
+    is_score = metric == next(iter(table["metrics"]))
+    texts = []
+    names = []
+    languages: set[str] = set()
+    for row in table["rows"]:
+        if metric not in row["by_language"]:
+            continue
+        scores = row["by_language"][metric]
+        languages.update(scores)
+        cells = {language: figure(value) for language, value in scores.items()}
+        if is_score:
+            cells |= {name: _mean(row, name) for name in MEANS if name in row["means"]}
+        texts.append(cells | {"seeds": _seeds(row)})
+        names.append(row_name(row))
+    for paper in table["papers"] if is_score else ():
+        mean = number(paper["mean"])
+        if paper["figure"]:
+            mean += f" ({paper['figure']})"
+        texts.append({"mean": mean, "seeds": ""})
+        names.append(f"{paper['model']}, {paper['strategy'].replace('_', ' ')} (paper)")
+    frame = pd.DataFrame(texts, index=names)
+    columns = [*(name for name in MEANS if name in frame), *sorted(languages), "seeds"]
+    heads = MEANS | {"mean": table.get("mean", "mean")}
+    return frame.reindex(columns=columns).fillna(ABSENT).rename(columns=heads)
+
+
+def _mean(row: Row, name: str) -> str:
+    text = figure(row["means"][name])
+    measured, official = row["averaged"]
+    if name == "mean" and measured < official:
+        text += f" ({measured} of {official} languages)"
+    return text
+
+
+def _seeds(row: Row) -> str:
+    by_target = row.get("seeds_by_target", {"": row["seeds"]})
+    return _range(len(seeds) for seeds in by_target.values())
+
+
+def overall(suite: dict[str, Any]) -> Section:
+    """The averages of a suite and the means of its tasks, and what they lack to be official."""
+    lines = ["average: mean of the tasks' means; *: no official one"]
+    averages = []
+    tasks = []
+    for row in suite["rows"]:
+        name = row_name(row)
+        if row["untrained"]:
+            names = ", ".join(map(_without_suite, row["untrained"]))
+            lines.append(f"{name}: {names} as measured on the weights that it started from")
+        texts = {}
+        for part, average in row["averages"].items():
+            star = "*" if average["lacks"] else ""
+            of = f"({average['tasks']} of {average['of']} tasks)"
+            texts[part] = f"{number(average['mean'])}{star} {of}"
+            if star:
+                lacks = "; ".join(average["lacks"])
+                lines.append(f"{name}, {part}: no official average: {lacks}")
+        averages.append(texts)
+        tasks.append(row["tasks"])
+    means = pd.DataFrame(tasks).sort_index(axis=1).rename(columns=_without_suite).map(number)
+    frame = pd.concat([pd.DataFrame(averages).fillna(ABSENT), means], axis=1)
+    frame.index = [row_name(row) for row in suite["rows"]]
+    return Section(suite["suite"], [Grid("mean over tasks", frame)], lines)
+
+
+def _without_suite(task: str) -> str:
+    """ "xnli" of "xtreme/xnli"."""
+    return task.partition("/")[2]
+
+
+def layers(row: Row) -> list[Grid]:
+    """Of a row that was measured at several layers or poolings: pooling by layer, mean over
+    languages; of each pooling language by layer. *: of the row itself."""
+    own = row["layers"]
+    # {pooling: layer x language}; JSON has layers as text, in which 10 comes before 2.
+    by_pooling = {name: pd.DataFrame(of) for name, of in own["by_language"].items()}
+    every = sorted({layer for frame in by_pooling.values() for layer in frame.index}, key=int)
+    starred = {str(own["layer"]): f"{own['layer']}*"}
+    means = pd.DataFrame({name: frame.mean(axis=1) for name, frame in by_pooling.items()})
+    means = means.rename(columns={own["pooling"]: f"{own['pooling']}*"})
+    shown = {"pooling by layer, mean over languages": means}
+    for name, frame in by_pooling.items():
+        shown[f"pooled by {name}: language by layer"] = frame.sort_index(axis=1)
+    grids = []
+    for caption, frame in shown.items():
+        between = ", " if caption.startswith("pooled by") else ": "
+        values = frame.reindex(every).T.rename(columns=starred)
+        grids.append(_heat_map(f"{row_name(row)}{between}{caption}", values))
+    return grids
+
+
+def _heat_map(caption: str, values: pd.DataFrame) -> Grid:
+    return Grid(caption, values.map(number), values)
+
+
+def pivots(table: dict[str, Any]) -> list[Grid]:
+    """A heat-map of pivot, or languages trained on, x test language, where there are several."""
+    # No metric: the files have no answers.
+    metric = next(iter(table["metrics"]), "")
+    rows = [row for row in table["rows"] if trained_on(row) and metric in row["by_language"]]
+    # One row alone is no comparison.
+    if len(rows) < 2:
+        return []
+    scores = []
+    for row in rows:
+        by_language = row["by_language"][metric]
+        scores.append({language: value["mean"] for language, value in by_language.items()})
+    values = pd.DataFrame(scores, index=map(trained_on, rows)).sort_index(axis=1)
+    return [_heat_map("trained on (row) by test language", values)]
+
+
+def _by_number(rows: Iterable[Row]) -> list[Grid]:
+    lines = by_number([*rows])
+    if not lines:
+        return []
+    frame = pd.DataFrame(
+        {
+            "mean": [number(line["mean"]) for line in lines],
+            "in the languages trained on": [number(line["own"]) for line in lines],
+            "of the rows": [", ".join(line["rows"]) for line in lines],
+        },
+        index=pd.Index([str(line["languages"]) for line in lines], name="languages"),
+    )
+    return [Grid(BY_NUMBER, frame)]
+
+
+# ---- notes ---------------------------------------------------------------------------------------
+
+
+def notes(table: dict[str, Any]) -> list[str]:
+    """What a figure of the table means, in lines."""
+    lines = [f"{name}: {signature}" for name, signature in table["metrics"].items()]
+    overlap = task_named(table["task"]).overlap
+    if overlap:
+        lines.append(overlap)
+    for row in table["rows"]:
+        lines += _notes_of_row(row)
+    papers = table["papers"]
+    if any(paper["figure"] for paper in papers):
+        lines.append(
+            f"papers: {papers[0]['figure']} alone, where the mean is of F1 and exact match"
+        )
+    return lines + [f"{paper['model']}: {paper['source']}" for paper in papers]
+
+
+def _notes_of_row(row: Row) -> list[str]:
+    name = row_name(row)
+    split = row["split"]
+    size = f"{_range(row['examples'].values())} examples"
+    if row["by_language"]:
+        parts = [f"tested on {split} ({size} a language{_chance(row)})"]
+    else:
+        parts = [
+            f"no figures for {split} ({size} a language): predicted; the files have no answers"
+        ]
+    trained = row.get("trained")
+    if trained:
+        parts.append(f"trained on {_range(trained['examples'])} examples ({trained['split']})")
+    parts.append(policy(row))
+    weights = row["start"]["sha256"][:12]
+    if weights:
+        parts.append(f"from {row['start']['run']} ({weights})")
+    if row["machine"]:
+        parts.append(row["machine"])
+    lines = [f"{name}: {'; '.join(parts)}"]
+    seeds = row.get("seeds_by_target")
+    if seeds:
+        own = []
+        for language, settings in row["settings_by_target"].items():
+            values = " ".join(f"{macro}={value}" for macro, value in settings.items())
+            own.append(f"{language} {values}")
+        unequal = f", with settings of its own: {'; '.join(own)}" if own else ""
+        lines.append(
+            f"{name}: each language has a model of its own, trained and tested in it{unequal}"
+        )
+        if not row["means"]:
+            by_language = "; ".join(
+                f"{language} {' '.join(map(str, numbers))}" for language, numbers in seeds.items()
+            )
+            lines.append(f"{name}: no mean, since the languages have other seeds: {by_language}")
+    return lines
+
+
+def _chance(row: Row) -> str:
+    """By how much chance alone may move a language's accuracy of few examples; "": of many, and of
+    other metrics, whose cases are no examples."""
+    halves = []
+    for language, value in row["by_language"].get("accuracy", {}).items():
+        count = row["examples"][language]
+        if count < intervals.FEW:
+            low, high = intervals.of_share(value["mean"] / 100, count)
+            halves.append(100 * (high - low) / 2)
+    if not halves:
+        return ""
+    return f"; 95 % of so few: accuracy ± {max(halves):.1f}"
+
+
+def _range(counts: Iterable[int]) -> str:
+    ordered = sorted(counts)
+    if ordered[0] == ordered[-1]:
+        return f"{ordered[0]:,}"
+    return f"{ordered[0]:,} to {ordered[-1]:,}"

@@ -1,0 +1,1 @@
+"""The runs behind tables of the papers."""
