@@ -23,7 +23,7 @@ LEVELS = [
     {"training"},
     {"objectives"},
     {"preprocessors", "model", "tasks"},
-    {"data"},
+    {"data", "demo"},
     {"runtime"},
     {"errors", ""},
 ]

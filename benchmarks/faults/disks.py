@@ -74,10 +74,7 @@ WORDS: dict[str, Callable[[Place, Path], list[object]]] = {
         *("freeze", "--gin_file", place.recipe(6), "--batches", "40"),
         *("--output", to / "frozen"),
     ],
-    "tinyworld": lambda place, to: [
-        *("tinyworld", to / "world", "--size", "mono=200,pairs=100"),
-        *("--languages", "de,en", "--workers", "1"),
-    ],
+    "demo": lambda place, to: ["demo", to / "world", "--languages", "de,en"],
     "average": lambda place, to: [
         *("average", place.run, "--last", "2", "--output", to / "mean"),
     ],
@@ -103,7 +100,7 @@ def _add_full(verb: str) -> None:
         with disk(place, "8k") as to:
             said = cli(*words)
             # What is begun goes on there.
-            if verb in ("pretrain", "data clean", "mine", "tinyworld"):
+            if verb in ("pretrain", "data clean", "mine", "demo"):
                 return said
             return left(to, said)
 

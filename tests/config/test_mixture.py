@@ -59,7 +59,7 @@ def test_a_mixture_is_measured_by_what_the_head_fits(swept, files, tmp_path, cap
         found["test"]["means"]["mean_other"] == cell["test"]["means"]["mean_other"]
     )  # without English
     assert "note" not in found["select"]
-    assert evaluate("--mixture", "xtreme", *more[:-3], "xnli", "--split", "dev") == 0
+    assert evaluate(*more[:-3], "xnli", "--split", "dev", "--mixture", "xtreme") == 0
     assert scores(tmp_path, "xtreme", "xnli", "as_it_is", step) == found  # which stays
     chosen = scores(tmp_path, "xtreme", "xnli", "as_it_is", f"{step}-dev")["select"]["note"]
     assert (
@@ -68,8 +68,8 @@ def test_a_mixture_is_measured_by_what_the_head_fits(swept, files, tmp_path, cap
         " flatter"
     )
     other = {3: 6, 6: 3}[cell["select"]["step"]]  # which dev did not choose
-    more[1] = f"{run.rpartition('@')[0]}@{other}"
-    assert evaluate("--mixture", "xtreme", *more[:-3], "xnli", "--split", "dev") == 0
+    more[0] = f"{run.rpartition('@')[0]}@{other}"
+    assert evaluate(*more[:-3], "xnli", "--split", "dev", "--mixture", "xtreme") == 0
     (folder,) = (tmp_path / "cells/xtreme/xnli/as_it_is").glob(f"*-step-{other}-dev")
     assert "note" not in scores(tmp_path, folder)["select"]
     tatoeba = scores(tmp_path, "xtreme", "tatoeba", "as_it_is", step)
