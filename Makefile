@@ -66,8 +66,7 @@ $(VENV)/cuda/.ready: $(VENV)/.ready-dev ## the compiler of NVIDIA GPUs, for test
 # --- The demonstration: every line is a command to type ------------------------------------------------------------------------------------
 
 runs/demo/data/manifest.json: | $(VENV)/.ready ## the demonstration's text, from the embedded corpus
-	@# Seed 1: the settings of the recipes were chosen on seed 0 (but nli_tiny's classifier and learning rate on seed 1, its test set seen).
-	$(XLINGJAX) tinyworld runs/demo/data --languages $(DEMO_LANGUAGES) --seed 1 --size pairs=24000,other_pairs=24000,rewordings=12000
+	$(XLINGJAX) demo runs/demo/data --languages $(DEMO_LANGUAGES)
 
 runs/demo/vocab/vocab.json: runs/demo/data/manifest.json ## the demonstration's vocabulary
 	$(XLINGJAX) vocab --mono runs/demo/data/mono --parallel runs/demo/data/parallel --size 5000 --character_coverage 1 --output runs/demo/vocab
@@ -83,7 +82,7 @@ pretrain: $(VENV)/.ready runs/demo/vocab/vocab.json ## embedded corpus -> aligne
 	$(XLINGJAX) report runs/demo/own_text --compare 'MLM only=runs/demo/mlm' --finetuned runs/demo/nli
 
 negatives: $(VENV)/.ready runs/demo/vocab/vocab.json ## wrong partners of the corpus's pairs, for Unicoder (finished tables are kept)
-	$(XLINGJAX) mine --negatives --parallel runs/demo/data/parallel/tinyworld --vocabulary runs/demo/vocab --output runs/demo/negatives
+	$(XLINGJAX) mine --negatives --parallel runs/demo/data/parallel --vocabulary runs/demo/vocab --output runs/demo/negatives
 
 test: $(VENV)/.ready-dev ## the tests, minutes on two cores (those that read real text need XLINGJAX_DATA)
 	$(BIN)/python -m pytest -m "not long" -n $(TEST_WORKERS) --dist worksteal --durations 15

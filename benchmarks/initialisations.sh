@@ -1,6 +1,6 @@
 #!/bin/bash
 # Where an encoder-decoder starts, and what it then learns of few pairs: XLM's grid of encoders and decoders, its lookup tables,
-# VECO with its cross-attention, fewer layers. English and French of the embedded corpus, both ways, the same steps.
+# VECO with its cross-attention, fewer layers. English and German of the embedded corpus, both ways, the same steps.
 #
 #   benchmarks/initialisations.sh OUT [STEPS] [PAIRS]
 #
@@ -9,9 +9,8 @@ set -euo pipefail
 out=$1 steps=${2:-400} pairs=${3:-4000}
 . "$(dirname "$0")/runs.sh"
 mkdir -p "$out/cells"
-few=nli_train=10,paraphrase_train=10,pos_train=10,ner_train=10,qa_train=10,titles_train=10,documents=5
 [ -f "$out/data/manifest.json" ] ||
-  "$xlingjax" tinyworld "$out/data" --languages en,fr --seed 1 --size "mono=40000,pairs=$pairs,$few"
+  "$xlingjax" demo "$out/data" --languages en,de --size "pairs=$pairs" rewordings=0
 [ -f "$out/vocab/vocab.model" ] || "$xlingjax" vocab --mono "$out/data/mono" --size 1500 --character_coverage 1 --output "$out/vocab"
 
 common=(--gin.MONO="$out/data/mono" --gin.VOCABULARY="$out/vocab" --gin.LANGUAGE_EMBEDDING=True --gin.EVAL_EVERY=0)

@@ -7,8 +7,8 @@ import time
 from pathlib import Path
 
 from xlingjax.data.batches.text import BatchSettings, file_batches
-from xlingjax.data.tinyworld import write
 from xlingjax.data.vocabulary.training import train_vocabulary
+from xlingjax.demo import write
 from xlingjax.preprocessors.xlm import MlmFeatures, TlmFeatures
 
 
@@ -16,10 +16,10 @@ def measure(batches: int = 200, batch: int = 64, length: int = 128) -> str:
     """JSON: tokens per second of each objective's source after its first batches, one thread."""
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
-        write(root / "data", languages=("en", "de"), size={"mono": 2000, "pairs": 1000})
+        write(root / "data", ("en", "de"), {"mono": 2000, "pairs": 1000, "rewordings": 0})
         files = {
-            "mono": str(root / "data/mono/*/*.txt"),
-            "parallel": str(root / "data/parallel/*/*"),
+            "mono": str(root / "data/mono/*.txt"),
+            "parallel": str(root / "data/parallel/de-en.*"),
         }
         vocabulary = train_vocabulary(root / "vocab", size=1500, **files)
         rates = {}

@@ -8,12 +8,12 @@
 # QUESTIONS, TAGGED: training examples a language. VECO: a run of recipes/veco_tiny.gin with VECO_FACTORS=None and
 # VECO_RESET_POSITIONS=False, as measured, else one is trained. The card: OUT/scores/card.md.
 set -euo pipefail
-demo=$1 out=$2 seeds=${3:-2} questions=${4:-3000} tagged=${5:-1500}
+demo=$1 out=$2 seeds=${3:-2} questions=${4:-500} tagged=${5:-1500}
 . "$(dirname "$0")/runs.sh"
 veco=${VECO:-$out/veco}
 [ -d "$out/data/xquad" ] || {
-  "$xlingjax" tinyworld "$out/told" --seed 1 --languages de,en,ru,zh --train_languages de,en,ru,zh \
-    --size "mono=20,pairs=20,qa_train=$questions,qa_dev=60,qa_test=100,pos_train=$tagged,pos_dev=60,pos_test=100"
+  "$xlingjax" demo "$out/told" --languages de,en,ru,zh \
+    --size "qa_train=$questions" qa_dev=60 qa_test=100 "pos_train=$tagged" pos_dev=60 pos_test=100
   "$python" - "$out/told" "$out/data" <<'END'
 import shutil
 import sys
@@ -60,7 +60,7 @@ END
 }
 finished "$veco" || mlm_tlm "$demo"
 finished "$veco" || run "$out/veco.log" pretrain --gin_file gin/recipes/veco_tiny.gin --workdir "$veco" \
-  --gin.INIT_FROM="$demo/mlm_tlm" --gin.MONO="$demo/data/mono" --gin.PARALLEL="$demo/data/parallel/tinyworld" --gin.VOCABULARY="$demo/vocab" \
+  --gin.INIT_FROM="$demo/mlm_tlm" --gin.MONO="$demo/data/mono" --gin.PARALLEL="$demo/data/parallel" --gin.VOCABULARY="$demo/vocab" \
   --gin.HELDOUT_TEXT=None --gin.HELDOUT_PAIRS=None --gin.VECO_RESET_POSITIONS=False --gin.VECO_FACTORS=None # as measured
 wait
 sweep() { # LOG TASK STRATEGIES, settings

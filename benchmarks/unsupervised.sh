@@ -1,5 +1,5 @@
 #!/bin/bash
-# Translation without a pair: English and French of the embedded corpus, from an MLM on their text, and from random weights.
+# Translation without a pair: English and German of the embedded corpus, from an MLM on their text, and from random weights.
 #
 #   benchmarks/unsupervised.sh OUT
 #
@@ -7,9 +7,8 @@
 set -euo pipefail
 out=$1
 . "$(dirname "$0")/runs.sh"
-few=nli_train=10,paraphrase_train=10,pos_train=10,ner_train=10,qa_train=10,titles_train=10,documents=5
 [ -f "$out/data/manifest.json" ] ||
-  "$xlingjax" tinyworld "$out/data" --languages en,fr --seed 1 --skew 1 --size "mono=40000,pairs=100,$few"
+  "$xlingjax" demo "$out/data" --languages en,de --size pairs=100
 [ -f "$out/vocab/vocab.model" ] || "$xlingjax" vocab --mono "$out/data/mono" --size 1500 --character_coverage 1 --output "$out/vocab"
 
 text=(--gin.MONO="$out/data/mono" --gin.VOCABULARY="$out/vocab" --gin.HELDOUT_PAIRS="$out/data/heldout/parallel")
@@ -19,7 +18,7 @@ wait
 
 translator() { # NAME ENCODER
   finished "$out/$1" || run "$out/$1.log" pretrain --gin_file gin/recipes/xlm_unmt_tiny.gin --workdir "$out/$1" "${text[@]}" \
-    --gin.LANGUAGES='en fr' --gin.INIT_ENCODER="$2" --gin.TEST_PAIRS="$out/data/heldout/parallel"
+    --gin.LANGUAGES='de en' --gin.INIT_ENCODER="$2" --gin.TEST_PAIRS="$out/data/heldout/parallel"
 }
 translator from-mlm "$out/mlm"
 translator from-random None

@@ -25,7 +25,7 @@ LEVELS = [
     {"training"},
     {"objectives"},
     {"preprocessors", "model", "tasks"},
-    {"data"},
+    {"data", "demo"},
     {"runtime"},
     {"errors", ""},
 ]

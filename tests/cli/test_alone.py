@@ -21,7 +21,7 @@ WORDS = {
     "encode": "encode {other} --language de --input {other}/x --output {output}",
     "align": "align {other} --stem {other}/x --languages de en --output {output}",
     "mine": "mine {other} --languages de en --files {other}/x {other}/y --output {stem}",
-    "tinyworld": "tinyworld {output}",
+    "demo": "demo {output}",
     "mine --negatives": "mine --negatives --parallel {other}/x --vocabulary x --output {output}",
 }
 

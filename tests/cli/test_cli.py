@@ -56,7 +56,7 @@ def test_help_answers_in_under_a_second():
         "finetune",
         "vocab",
         "data",
-        "tinyworld",
+        "demo",
         "inspect",
         "report",
         "evaluate",
@@ -402,17 +402,17 @@ def test_data_check_finds_what_is_wrong(corpus, tmp_path, capsys):
     assert "1 error, 0 warnings, 0 notes" in out and "de-en.en" in out
 
 
-def test_tinyworld_by_counts(tmp_path, refused, capsys):
-    from xlingjax.data.tinyworld.corpus import DEMO
-
-    small = ",".join(f"{name}=3" for name in DEMO)
-    argv = ["tinyworld", str(tmp_path), "--languages", "de,en", "--workers", "1"]
-    assert main.main([*argv, "--size", small]) == 0
-    assert (
-        tmp_path / "mono" / "de" / "tinyworld.txt"
-    ).is_file() and "de, en" in capsys.readouterr().out
-    refused(main.main([*argv, "--size", "mono=few"]), "--size", "mono=2000")
-    refused(main.main(["tinyworld", str(tmp_path), "--languages", "xx,en"]), "'xx'")
+def test_the_demo_corpus_by_counts(tmp_path, refused, capsys):
+    argv = ["demo", str(tmp_path), "--languages", "de,en", "--size"]
+    assert main.main([*argv, "mono=3", "pairs=99999"]) == 0
+    assert (tmp_path / "mono/de.txt").read_text().count("\n") == 3
+    said = capsys.readouterr().out
+    assert "de, en; " in said
+    assert "more than there is: parallel/de-en.de 24,000, parallel/de-en.en 24,000\n" in said
+    refused(main.main([*argv, "mono=few"]), "--size", "'few' is not a whole number")
+    refused(main.main([*argv, "mono"]), "--size", "write NAME=COUNT")
+    refused(main.main([*argv, "monos=3"]), "size 'monos': choose from mono, ")
+    refused(main.main(["demo", str(tmp_path), "--languages", "xx,en"]), "language 'xx'")
 
 
 @pytest.mark.long

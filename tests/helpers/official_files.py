@@ -1,4 +1,5 @@
-"""Small files in the layouts of XTREME's `download` folder and XGLUE's archive, told by tinyworld.
+"""Small files in the layouts of XTREME's `download` folder and XGLUE's archive, of the embedded
+corpus.
 
     write(root)     root/xtreme/{xnli,pawsx,udpos,panx,squad,xquad,mlqa,tydiqa,bucc2018,tatoeba}
                     root/xtreme_labels/TASK/test-LG.{tsv,json}: the answers that XTREME keeps, as
@@ -6,35 +7,32 @@
                     root/xglue/{NER,POS,NC,MLQA,XNLI,PAWSX,QADSM,WPR,QAM,QG,NTG}
 
 A language that a task does not have is left out of it. Every set can be learnt: from words, or as
-tinyworld's sets.
+the corpus's sets.
 """
 
 import csv
 import json
 from pathlib import Path
 
-from xlingjax.data import tinyworld
+from xlingjax import demo
 from xlingjax.data.labelled.task import find
 from xlingjax.tasks import suite_tasks
 
 LANGUAGES = ("de", "en", "fr", "ru")
-_SETS = ("nli", "paraphrase", "pos", "ner", "qa", "titles")
 
 
-def write(root, languages=LANGUAGES, *, train=48, dev=24, test=24, seed=0, hidden=True) -> Path:
+def write(root, languages=LANGUAGES, *, train=48, dev=24, test=24, hidden=True) -> Path:
     """Writes all files and returns `root`. train, dev, test: examples of each set; hidden: XTREME's
     test sets come without answers, as it distributes them."""
     root = Path(root)
-    sizes = {name: 0 for name in tinyworld.corpus.DEMO} | {"mono": 2 * test}
+    sizes = dict.fromkeys(demo.SIZES, 0) | {"mono": 2 * test}
     sizes |= {
         f"{name}_{part}": n
-        for name in _SETS
+        for name in demo.TASKS
         for part, n in (("train", train), ("dev", dev), ("test", test))
     }
     sizes["heldout_pairs"] = 2 * test
-    tinyworld.write(
-        root / "told", seed=seed, languages=languages, size=sizes, train_languages=languages
-    )
+    demo.write(root / "told", languages, sizes)
     told = Told(root / "told", languages)
     _xtreme(told, root / "xtreme", root / "xtreme_labels", hidden)
     _xglue(told, root / "xglue")
@@ -42,7 +40,7 @@ def write(root, languages=LANGUAGES, *, train=48, dev=24, test=24, seed=0, hidde
 
 
 class Told:
-    """tinyworld's files, by set, part and language."""
+    """The corpus's files, by set, part and language."""
 
     def __init__(self, root, languages):
         self.root, self.languages = root, languages
@@ -87,7 +85,7 @@ class Told:
 
     def more(self, language):
         """Sentences that translate none of those."""
-        lines = (self.root / "mono" / language / "tinyworld.txt").read_text("utf-8").splitlines()
+        lines = (self.root / "mono" / f"{language}.txt").read_text("utf-8").splitlines()
         return [line for line in lines if line]
 
 

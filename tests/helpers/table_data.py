@@ -152,7 +152,7 @@ def _applications(told: Path, data: Path) -> None:
 
 def _text(text: Path) -> None:
     """The same lines under the names of other languages."""
-    german = (text / "mono/de/tinyworld.txt").read_text("utf-8").splitlines()[:40]
+    german = (text / "mono/de.txt").read_text("utf-8").splitlines()[:40]
     for language in OF_TEXT:
         _lines(text / f"some/{language}.txt", german)
         if language != "en":

@@ -3,7 +3,6 @@ import numpy as np
 import pytest
 
 from xlingjax.data.rows.preprocessor import Preprocessor
-from xlingjax.data.tinyworld.languages.base import Language
 from xlingjax.data.vocabulary.sentencepiece import PieceTable
 from xlingjax.objectives.base import Loss, Objective, TokenObjective, metrics_by_language
 from xlingjax.training.evaluator import Evaluator
@@ -17,7 +16,6 @@ from xlingjax.training.evaluator import Evaluator
         (Preprocessor, "rows"),
         (Evaluator, "__call__"),
         (PieceTable, "files"),
-        (Language, "sequence"),
     ],
 )
 def test_what_lacks_a_method_of_its_contract_is_not_made(contract, lacking):

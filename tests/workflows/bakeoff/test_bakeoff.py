@@ -155,7 +155,7 @@ def test_encoder_decoders_are_compared_by_their_own_recipe(commands, tmp_path, m
     german = "Der Hund schläft im Haus.\nDie Katze trinkt Milch.\n" * 9
     text = write(tmp_path / "mono/de.txt", german)
     # The recipe's own pairs, as `make pretrain` writes them: some mixes read none.
-    pairs = tmp_path / "runs/demo/data/parallel/tinyworld"
+    pairs = tmp_path / "runs/demo/data/parallel"
     write(pairs / "de-en.de", german)
     write(pairs / "de-en.en", "The dog sleeps at home.\nThe cat drinks milk.\n" * 9)
     monkeypatch.chdir(tmp_path)
