@@ -198,6 +198,16 @@ def _is_installed(module: str) -> bool:
         return False
 
 
+def become_compiler(variables: Mapping[str, str], errors: str) -> None:
+    """Make this process, which has not imported JAX yet, one that compiles for the devices of
+    `variables`; what it writes goes to the file `errors`."""
+    os.environ.update(variables)
+    sys.path[:0] = filter(None, variables.get("PYTHONPATH", "").split(os.pathsep))
+    file = os.open(errors, os.O_WRONLY | os.O_APPEND)
+    os.dup2(file, 1)
+    os.dup2(file, 2)
+
+
 def devices_of(machine: Machine) -> Sequence[Any]:
     """Its devices, to compile for; they run nothing. Raises UserError for a machine that the
     compiler does not know."""

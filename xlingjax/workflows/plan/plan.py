@@ -13,8 +13,14 @@ from typing import Any
 
 from xlingjax.config.gin_files import REQUIRED, macros_of
 from xlingjax.errors import UserError
-from xlingjax.workflows.plan.machines import Machine, environment, machine_named, machine_of
-from xlingjax.workflows.plan.programs import HERE, answer, become_compiler
+from xlingjax.workflows.plan.machines import (
+    Machine,
+    become_compiler,
+    environment,
+    machine_named,
+    machine_of,
+)
+from xlingjax.workflows.plan.programs import HERE, answer
 
 VOCABULARY_SIZE = 250002
 """Of XLM-R, where nothing says how many pieces there are."""

@@ -3,11 +3,9 @@ process of its own: a compiler that fails takes nothing else with it."""
 
 import dataclasses
 import math
-import os
 import re
-import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -316,16 +314,6 @@ def require_all(mesh: MeshConfig, devices: int) -> None:
             f"a mesh of {used} devices (MESH_DATA={mesh.data}, MESH_FSDP={mesh.fsdp},"
             f" MESH_TENSOR={mesh.tensor}) on a machine of {devices}: set one of them to -1"
         )
-
-
-def become_compiler(variables: Mapping[str, str], errors: str) -> None:
-    """Make this process, which has not imported JAX's backends yet, one that compiles for the
-    devices of `variables`; what it writes goes to the file `errors`."""
-    os.environ.update(variables)
-    sys.path[:0] = filter(None, variables.get("PYTHONPATH", "").split(os.pathsep))
-    file = os.open(errors, os.O_WRONLY | os.O_APPEND)
-    os.dup2(file, 1)
-    os.dup2(file, 2)
 
 
 def answer(files: Sequence[str], overrides: Sequence[str], on: str, evaluations: bool) -> dict:
