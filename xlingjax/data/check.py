@@ -354,7 +354,7 @@ def _check_pieces(texts: Sequence[Text], vocabulary: Vocabulary, findings: Findi
         # The `</s>` behind each sentence is no piece of it.
         pieces[text.language] += tokens - sum(file.sentences)
         unknown_ids = 0
-        for shard in file.shards():
+        for shard in file:
             unknown_ids += int((shard.ids == vocabulary.unk_id).sum())
         unknown[text.language] += unknown_ids
         rate = 0.0

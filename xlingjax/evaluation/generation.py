@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from xlingjax.data.overlap import HeldOut
-from xlingjax.data.store.tokens import name_of
+from xlingjax.data.store.tokens import language_name
 from xlingjax.data.texts import Pair
 from xlingjax.errors import UserError
 from xlingjax.evaluation.metrics.text import score, wrong_language_rate
@@ -54,7 +54,7 @@ def heldout(
         # The model has no token or row for other languages.
         if not {*pair.languages} <= {*languages}:
             continue
-        files.setdefault(name_of(pair.languages), str(pair.first.path))
+        files.setdefault(language_name(pair.languages), str(pair.first.path))
         there = sides.setdefault(pair.languages, [])
         back = []
         if pair.translates:
@@ -68,7 +68,7 @@ def heldout(
     for (source, target), lines in sorted(sides.items()):
         if lines:
             sources, references = zip(*lines[: limit or None], strict=True)
-            file = files[name_of((source, target))]
+            file = files[language_name((source, target))]
             sets.append(Heldout(source, target, sources, references, file))
     known = [one.name for one in sets]
     for name in directions:

@@ -8,7 +8,7 @@ from typing import Any
 from xlingjax.data.labelled.task import Task, hashes
 from xlingjax.data.labelled.tfds import located
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
-from xlingjax.preprocessors.stored_parts import Part, stored
+from xlingjax.preprocessors.parts import Part, stored
 from xlingjax.preprocessors.task_rows import Reading
 from xlingjax.preprocessors.training_set import Training
 from xlingjax.tasks import task_named

@@ -1,22 +1,22 @@
-"""What a task is trained on, as parts of the row store: each is made once, by whoever needs it
+"""What a task is trained on, as entries of the store: each is made once, by whoever needs it
 first, and then read by every run, seed and process.
 
-Much text is tokenised in several processes, a part in each. They are programs of their own
-(`python -m xlingjax.preprocessors.stored_parts`), as those of `data/tokenise.py` are.
+Labelled texts are stored as they are, and tokenised when a batch takes them. Questions and tagged
+sentences are stored as rows, since how many there are goes by their tokens. Much is made in several
+processes, a part in each. They are programs of their own (`python -m
+xlingjax.preprocessors.parts`), as those of `data/store/tokenise.py` are.
 """
 
 from __future__ import annotations
 
 import contextlib
 import functools
-import json
 import os
 import pickle
-import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,19 +24,15 @@ from typing import Any
 
 import numpy as np
 
+from xlingjax.data.batches.labelled import PartRows
 from xlingjax.data.content_hashes import content_hash
 from xlingjax.data.fingerprint import fingerprint
+from xlingjax.data.labelled.packed import PackedExamples, pack
 from xlingjax.data.labelled.records import learnable
 from xlingjax.data.labelled.task import Task
 from xlingjax.data.labelled.teacher import read_labelled
-from xlingjax.data.row_store import (
-    RaggedRows,
-    StoredPart,
-    alone,
-    part_folder,
-    read_part,
-    write_part,
-)
+from xlingjax.data.rows.ragged import RaggedRows
+from xlingjax.data.store.entries import Writer, get, has, name_of
 from xlingjax.data.store.tokenise import default_processes
 from xlingjax.data.store.tokens import id_dtype
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
@@ -44,7 +40,11 @@ from xlingjax.errors import UserError
 from xlingjax.preprocessors.beside import training_pairs
 from xlingjax.preprocessors.task_rows import Reading, beside_rows, task_rows
 from xlingjax.preprocessors.training_set import Training, told
+from xlingjax.runtime.checked_file import hash_of
 
+FORMAT = 3
+"""Part of every name: another form leaves the old ones alone."""
+KIND = "labelled"
 CHUNK_RECORDS = 4096
 """Records whose padded rows are in memory at a time."""
 MANY_RECORDS = 50_000
@@ -58,6 +58,10 @@ _READ_BY = {
     "span_qa": ("length", "reset_positions", "stride", "max_question"),
 }
 """Kind of task -> the fields of `Reading` that its rows depend on."""
+
+
+Sides = Sequence[Sequence[Any]]
+"""Examples, and those of another language that they stand beside, if any."""
 
 
 @dataclass(frozen=True)
@@ -85,34 +89,38 @@ class Part:
             beside += paths
         return (*own, *beside)
 
-    def key(self, vocabulary) -> str:
-        """All that its rows depend on."""
+    @property
+    def lazy(self) -> bool:
+        """Whether a batch tokenises its rows: where each example is one."""
+        return self.task.kind in ("classification", "ranking")
+
+    def entry(self, vocabulary) -> str:
+        """The name of what is stored of it, by all that this depends on."""
         task = self.task
         place, paths = self.training.place(task, self.data, self.origin, self.language)
         files = [place, *map(content_hash, paths)]
         for place, paths in self._read_beside():
             files += ["beside", place, *map(content_hash, paths)]
-        reading = {}
-        for name in _READ_BY[task.kind]:
-            reading[name] = getattr(self.reading, name)
         kind = type(vocabulary)
-        return json.dumps(
-            {
-                "task": [
-                    task.full_name,
-                    task.kind,
-                    task.labels,
-                    task.marks,
-                    task.trained_on,
-                    task.shared_ids,
-                ],
-                "part": [self.origin, self.training.split, self.language],
-                "files": files,
-                "reading": reading,
-                "rows": _made_by(type(self.training), kind),
-                # Of one's own class too, whose hash may be another's.
-                "vocabulary": [vocabulary.sha256, f"{kind.__module__}.{kind.__qualname__}"],
-            }
+        rows: list[Any] = []
+        if not self.lazy:
+            reading = {name: getattr(self.reading, name) for name in _READ_BY[task.kind]}
+            # Of one's own class too, whose hash may be another's.
+            rows = [reading, vocabulary.sha256, f"{kind.__module__}.{kind.__qualname__}"]
+        return name_of(
+            FORMAT,
+            [
+                task.full_name,
+                task.kind,
+                task.labels,
+                task.marks,
+                task.trained_on,
+                task.shared_ids,
+            ],
+            [self.origin, self.training.split, self.language, self.paired],
+            files,
+            rows,
+            _made_by(type(self.training), kind),
         )
 
     def _read_beside(self) -> list[tuple[str, tuple[Path, ...]]]:
@@ -129,9 +137,9 @@ class Part:
 
     # ---- its rows --------------------------------------------------------------------------------
 
-    def examples(self) -> tuple[dict[str, Any], list[tuple[Any, ...]]]:
+    def examples(self) -> tuple[dict[str, Any], Sides]:
         """("records" that there are, how many of these are "learnt", what is said of those that
-        are "unpaired"; those that are learnt, each with what it stands beside)."""
+        are "unpaired"; those that are learnt, and what each stands beside)."""
         if self.paired:
             return self._pairs()
         records = self.training.records(self.task, self.data, self.origin, self.language)
@@ -139,10 +147,9 @@ class Part:
         # Gold rows are read as they are; machine translation leaves blank sides and lost answers.
         if self.origin not in ("gold", "own"):
             learnt = learnable(records)
-        facts = {"records": len(records), "learnt": len(learnt), "unpaired": ""}
-        return facts, [(record,) for record in learnt]
+        return {"records": len(records), "learnt": len(learnt), "unpaired": ""}, [learnt]
 
-    def _pairs(self) -> tuple[dict[str, Any], list[tuple[Any, ...]]]:
+    def _pairs(self) -> tuple[dict[str, Any], Sides]:
         pairs = training_pairs(self.task, self.data, self.training, self.origin, self.language)
         place = self.training.described(self.task, self.data, self.origin, self.language)
         facts = {
@@ -151,18 +158,16 @@ class Part:
             # Without the path, which may be another's whose files are the same.
             "unpaired": pairs.unpaired.removeprefix(f"{place}: "),
         }
-        return facts, [*zip(pairs.records, pairs.beside, strict=True)]
+        return facts, [pairs.records, pairs.beside]
 
-    def rows(self, learnt: Sequence[tuple[Any, ...]], vocabulary) -> dict[str, np.ndarray]:
+    def rows(self, learnt: Sides, vocabulary) -> dict[str, np.ndarray]:
         """Arrays [N, length], paired [N, 2 * length], and [N], of no language."""
-        sides = [[*side] for side in zip(*learnt, strict=True)]
         if self.paired:
-            records, pivot = sides
+            records, pivot = learnt
             return beside_rows(
                 self.task, records, pivot, vocabulary, self.reading, self.language, (0, 0)
             )
-        # Of nothing at all the rows' own makers say that it is nothing.
-        (records,) = sides or [[]]
+        (records,) = learnt
         try:
             return task_rows(self.task, records, vocabulary, self.reading, self.language, 0)
         except UserError as error:
@@ -192,61 +197,80 @@ def _made_by(training: type[Training], vocabulary: type) -> str:
     return told(fingerprint(tuple(code)))
 
 
+@dataclass(frozen=True)
+class StoredPart:
+    """A part in the store. facts: see `Part.examples`, and "digest", equal iff the rows are."""
+
+    rows: PartRows
+    facts: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class ExampleRows:
+    """Rows of labelled texts, tokenised when a batch takes them: a training set of millions is not
+    tokenised before its first step."""
+
+    examples: PackedExamples
+    part: Part
+    vocabulary: Any
+
+    def __len__(self) -> int:
+        return len(self.examples)
+
+    @property
+    def sizes(self) -> np.ndarray:
+        return self.examples.sizes
+
+    def take(self, rows: np.ndarray, language_ids: Sequence[int]) -> dict[str, np.ndarray]:
+        made = self.part.rows(self.examples.take(rows), self.vocabulary)
+        of_text = np.repeat(np.array(language_ids, np.int32), self.part.reading.length)
+        return made | {"language_ids": made["pack_ids"] * of_text}
+
+
 def stored(parts: Sequence[Part], vocabulary) -> list[StoredPart]:
-    """The rows of each part: made now, where the store does not have them. `facts`: see
-    `Part.examples`. Raises UserError for faults of the files and where the store
-    cannot be written."""
-    folders = [part_folder(part.key(vocabulary)) for part in parts]
-    missing = {}
-    for part, folder in zip(parts, folders, strict=True):
-        if not folder.is_dir():
-            missing[folder] = part
+    """The rows of each part; what the store does not have is made now. Raises UserError for faults
+    of the files and where the store cannot be written."""
+    missing = []
+    for part in parts:
+        if not has(KIND, part.entry(vocabulary)):
+            missing.append(part)
     _make_in_processes(missing, vocabulary)
-    found = []
-    for part, folder in zip(parts, folders, strict=True):
-        found.append(_stored(part, vocabulary, folder))
-    return found
+    return [_stored(part, vocabulary) for part in parts]
 
 
-def _stored(part: Part, vocabulary, folder: Path) -> StoredPart:
-    # What is damaged is seen again below, where nobody else mends it.
-    with contextlib.suppress(ValueError):
-        found = read_part(folder)
-        if found:
-            return found
-
-    def waits() -> None:
-        _say(f"{part.shown}: another process makes its rows; waiting for it")
-
-    with alone(folder, waits):
-        try:
-            # Who held the lock has made it.
-            found = read_part(folder)
-        except ValueError as fault:
-            _say(f"{part.shown}: its rows in {folder} are damaged ({fault}); they are made again")
-            shutil.rmtree(folder, ignore_errors=True)
-            found = None
-        if not found:
-            _make(part, vocabulary, folder)
-            found = read_part(folder)
-    if not found:
-        raise UserError(
-            f"{folder}: the rows of {part.shown} were deleted while they were made: start again"
-        )
-    return found
+def _stored(part: Part, vocabulary) -> StoredPart:
+    entry = get(KIND, part.entry(vocabulary), functools.partial(_make, part, vocabulary))
+    arrays = {name: entry.array(name) for name in entry.facts["arrays"]}
+    texts = 1 + part.paired
+    if part.lazy:
+        rows = ExampleRows(PackedExamples(arrays, texts), part, vocabulary)
+    else:
+        rows = RaggedRows(part.reading.length, texts, vocabulary.pad_id, arrays)
+    return StoredPart(rows, entry.facts)
 
 
-def _make(part: Part, vocabulary, folder: Path) -> None:
+def _make(part: Part, vocabulary, writer: Writer) -> None:
     facts, learnt = part.examples()
-    if len(learnt) > MANY_RECORDS:
-        _say(f"{part.shown}: tokenising {len(learnt):,} examples into {folder}")
+    if part.lazy:
+        arrays = pack(learnt)
+    else:
+        arrays = _ragged(part, learnt, vocabulary).arrays
+    for name, array in arrays.items():
+        writer.array(name, array)
+    contents = [np.ascontiguousarray(array).view(np.uint8) for array in arrays.values()]
+    writer.facts = facts | {"arrays": [*arrays], "digest": hash_of(*contents)}
 
-    def chunks() -> Iterator[RaggedRows]:
-        for begin in range(0, max(len(learnt), 1), CHUNK_RECORDS):
-            rows = part.rows(learnt[begin : begin + CHUNK_RECORDS], vocabulary)
-            yield RaggedRows.of(rows, part.reading.length, vocabulary.pad_id, id_dtype(vocabulary))
 
-    write_part(folder, chunks(), facts)
+def _ragged(part: Part, learnt: Sides, vocabulary) -> RaggedRows:
+    count = len(learnt[0])
+    if count > MANY_RECORDS:
+        _say(f"{part.shown}: tokenising {count:,} examples")
+    made = []
+    for begin in range(0, max(count, 1), CHUNK_RECORDS):
+        rows = part.rows([side[begin : begin + CHUNK_RECORDS] for side in learnt], vocabulary)
+        length = part.reading.length
+        made.append(RaggedRows.of(rows, length, vocabulary.pad_id, id_dtype(vocabulary)))
+    return RaggedRows.joined(made)
 
 
 def _say(line: str) -> None:
@@ -256,15 +280,13 @@ def _say(line: str) -> None:
 # --- in several processes -------------------------------------------------------------------------
 
 
-def _make_in_processes(missing: Mapping[Path, Part], vocabulary) -> None:
-    """Makes parts, where there is much to do. missing: {where it goes: the part}. Raises UserError
-    with the words of the first that fails."""
+def _make_in_processes(missing: Sequence[Part], vocabulary) -> None:
+    """Makes parts, where there is much to do. Raises UserError with the words of the first that
+    fails."""
     processes = min(default_processes(), len(missing))
     if processes < 2 or not isinstance(vocabulary, Vocabulary):
         return
-    size = 0
-    for part in missing.values():
-        size += sum(path.stat().st_size for path in part.paths())
+    size = sum(path.stat().st_size for part in missing for path in part.paths())
     if size < MUCH_BYTES:
         return
     with tempfile.TemporaryDirectory() as name:
@@ -272,14 +294,12 @@ def _make_in_processes(missing: Mapping[Path, Part], vocabulary) -> None:
         for file, content in vocabulary.files().items():
             (folder / file).write_bytes(content)
         jobs = []
-        for number, (target, part) in enumerate(missing.items()):
+        for number, part in enumerate(missing):
             job = folder / f"{number}.part"
-            try:
-                job.write_bytes(pickle.dumps((part, target)))
             # A task of one's own may hold what no other program can import; it is made here.
-            except (pickle.PicklingError, AttributeError, TypeError):
-                continue
-            jobs.append((part, job))
+            with contextlib.suppress(pickle.PicklingError, AttributeError, TypeError):
+                job.write_bytes(pickle.dumps(part))
+                jobs.append((part, job))
         if not jobs:
             return
         with ThreadPoolExecutor(processes) as pool:
@@ -316,12 +336,12 @@ def main(job: str) -> None:
     """Makes the part that is pickled there, with the vocabulary beside it."""
     path = Path(job)
     try:
-        part, folder = pickle.loads(path.read_bytes())
+        part = pickle.loads(path.read_bytes())
     # Of a program that this one cannot import, as the user's own script: made there.
     except (AttributeError, ImportError):
         return
     try:
-        _stored(part, Vocabulary.load(path.parent), folder)
+        _stored(part, Vocabulary.load(path.parent))
     except UserError as error:
         path.with_suffix(".error").write_text(str(error), encoding="utf-8")
 
