@@ -240,23 +240,23 @@ def test_a_process_of_its_own_makes_the_same_part(folder, tmp_path, small_vocabu
         (tmp_path / name).write_bytes(content)
     job = tmp_path / "1.part"
     job.write_bytes(pickle.dumps(parts[-1]))
-    assert making._in_process(parts[-1], job) == ""
+    assert making._in_process([(parts[-1], job)]) == ""
     entry = folder_of(making.KIND, parts[-1].entry(vocabulary)) / "entry.json"
     before = entry.stat().st_mtime_ns
     (found,) = stored(parts[-1:], vocabulary)
     assert entry.stat().st_mtime_ns == before and len(found.rows) == 1
     (tmp_path / "words.tsv").write_text("A\tz\nB\ty\n")
-    assert "tag 'z' is not one of x, y" in making._in_process(parts[-1], job)
+    assert "tag 'z' is not one of x, y" in making._in_process([(parts[-1], job)])
 
 
 def test_a_process_that_ends_without_an_answer_is_told(tmp_path, monkeypatch):
     job = tmp_path / "1.part"
     # Of a program that this one cannot import: it is made there.
     job.write_bytes(b"cno_such_module\nPart\n.")
-    assert making._in_process(part(tmp_path), job) == ""
+    assert making._in_process([(part(tmp_path), job)]) == ""
     job.unlink()
-    said = making._in_process(part(tmp_path), job)
-    assert "xtreme/xnli translated de: the process that tokenised it ended with status 1" in said
+    said = making._in_process([(part(tmp_path), job)])
+    assert "xtreme/xnli translated de: the process that read it ended with status 1" in said
 
 
 def test_much_text_is_made_in_several_processes(folder, small_vocabulary, monkeypatch):

@@ -302,23 +302,28 @@ def _make_in_processes(missing: Sequence[Part], vocabulary) -> None:
                 jobs.append((part, job))
         if not jobs:
             return
+        # A process takes as many as the others: to start one takes as long as a part.
+        shares = [jobs[first::processes] for first in range(min(processes, len(jobs)))]
         with ThreadPoolExecutor(processes) as pool:
-            errors = [*pool.map(_in_process, *zip(*jobs, strict=True))]
+            errors = [*pool.map(_in_process, shares)]
     for error in filter(None, errors):
         raise UserError(error)
 
 
-def _in_process(part: Part, job: Path) -> str:
-    """What went wrong; "": nothing."""
-    command = [sys.executable, "-m", __name__, str(job)]
+def _in_process(jobs: Sequence[tuple[Part, Path]]) -> str:
+    """Makes parts in a process; what went wrong; "": nothing. jobs: each where it is pickled."""
+    paths = [str(job) for _, job in jobs]
+    command = [sys.executable, "-m", __name__, *paths]
     status = subprocess.run(command, env=_environment(), check=False).returncode
-    answer = job.with_suffix(".error")
-    if answer.is_file():
-        return answer.read_text(encoding="utf-8")
+    for _, job in jobs:
+        answer = job.with_suffix(".error")
+        if answer.is_file():
+            return answer.read_text(encoding="utf-8")
     if status:
+        shown = ", ".join(part.shown for part, _ in jobs)
         return (
-            f"{part.shown}: the process that tokenised it ended with status {status}; is the memory"
-            " used up? Parts that are made are kept: start again"
+            f"{shown}: the process that read it ended with status {status}; is the memory used up?"
+            " Parts that are made are kept: start again"
         )
     return ""
 
@@ -332,19 +337,19 @@ def _environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "TOKENIZERS_PARALLELISM": "false"}
 
 
-def main(job: str) -> None:
-    """Makes the part that is pickled there, with the vocabulary beside it."""
-    path = Path(job)
-    try:
-        part = pickle.loads(path.read_bytes())
-    # Of a program that this one cannot import, as the user's own script: made there.
-    except (AttributeError, ImportError):
-        return
-    try:
-        _stored(part, Vocabulary.load(path.parent))
-    except UserError as error:
-        path.with_suffix(".error").write_text(str(error), encoding="utf-8")
+def main(jobs: Sequence[str]) -> None:
+    """Makes the parts that are pickled there, with the vocabulary beside them."""
+    for path in map(Path, jobs):
+        try:
+            part = pickle.loads(path.read_bytes())
+        # Of a program that this one cannot import, as the user's own script: made there.
+        except (AttributeError, ImportError):
+            continue
+        try:
+            _stored(part, Vocabulary.load(path.parent))
+        except UserError as error:
+            path.with_suffix(".error").write_text(str(error), encoding="utf-8")
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(sys.argv[1:])
