@@ -144,5 +144,5 @@ def test_they_are_made_once_of_a_text(tmp_path, monkeypatch, capsys):
 def test_what_stands_in_the_place_of_the_folder_is_to_be_removed(tmp_path):
     (tmp_path / "cache").mkdir(exist_ok=True)
     (tmp_path / "cache/lsi").write_text("")
-    with pytest.raises(UserError, match="cache/lsi/.*; remove what stands there, or set XLINGJAX"):
+    with pytest.raises(UserError, match="cache/lsi: .*; remove what stands there, or set XLINGJAX"):
         piece_vectors(Words, [text(["alpha bravo", "alpha kilo"])], 2)

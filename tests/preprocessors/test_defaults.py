@@ -5,12 +5,13 @@ import inspect
 
 import pytest
 
-from xlingjax.preprocessors import finetuning, plug_in, row_batches, span_qa, task
+from xlingjax.data.batches import labelled
+from xlingjax.preprocessors import finetuning, plug_in, span_qa, task
 from xlingjax.preprocessors.ernie_m import ALL_MASK, BtmlmFeatures, CamlmFeatures
 from xlingjax.preprocessors.mbart import MaskedTranslationFeatures, MaskedWordsFeatures
 from xlingjax.preprocessors.noise import Noise, Text
+from xlingjax.preprocessors.parts import Part
 from xlingjax.preprocessors.retrieval import SentencePairFeatures
-from xlingjax.preprocessors.stored_parts import Part
 from xlingjax.preprocessors.t5 import SpanCorruptionFeatures
 from xlingjax.preprocessors.task_rows import Reading
 from xlingjax.preprocessors.training_set import OwnFiles, Training
@@ -150,7 +151,7 @@ ROWS = {
         {"stride": 128, "max_question": 64, "reset_positions": False, "answers": True},
     ),
     task.task_source: {"seed": 0, "paired": False, "by_length": False},
-    row_batches.shuffled_batches: {"by_length": False},
+    labelled.shuffled_batches: {"by_length": False},
 }
 
 

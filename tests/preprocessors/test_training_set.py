@@ -11,7 +11,7 @@ from xlingjax.data.labelled.own_task import own_task
 from xlingjax.data.labelled.records import Example, Question
 from xlingjax.data.labelled.teacher import labelled_path, write_labelled
 from xlingjax.errors import UserError
-from xlingjax.preprocessors.stored_parts import Part
+from xlingjax.preprocessors.parts import Part
 from xlingjax.preprocessors.task import task_source
 from xlingjax.preprocessors.task_rows import Reading
 from xlingjax.preprocessors.training_set import OwnFiles, Training, told
@@ -243,7 +243,7 @@ def test_a_fault_names_its_file_where_ids_do_not_tell_it(tmp_path):
     part = Part(XQUAD, str(tmp_path), Training(), Reading(48, max_question=4), "gold", "en")
     asked = Question("q", "a", "ab", ("zz",), (0,))
     with pytest.raises(UserError, match=f"^{path}, en: question q: its answer 'zz' does not"):
-        part.rows([(asked,)], Hashed())
+        part.rows([[asked]], Hashed())
     put(tmp_path / "udpos/train-en.tsv", "a\tDET", "")
     part = Part(UDPOS, str(tmp_path), Training(), Reading(2), "gold", "en")
     _, learnt = part.examples()
@@ -263,11 +263,11 @@ def test_lost_rows_are_counted_where_a_machine_translated_and_gold_is_read_as_it
 
     told_of, learnt = facts("translated", "de")
     assert told_of == {"records": 3, "learnt": 2, "unpaired": ""}
-    assert [[one.premise for one in side] for side in learnt] == [["A"], ["C"]]
+    assert [[one.premise for one in side] for side in learnt] == [["A", "C"]]
     rows[1] = "1\tB\tB\t1"
     put(folder / "x-final/en/train.tsv", HEADER.strip(), *(row.lower() for row in rows))
     told_of, learnt = facts("translated", "de", paired=True)
     assert told_of == {"records": 3, "learnt": 2, "unpaired": ""}
-    assert [[one.premise for one in side] for side in learnt] == [["A", "a"], ["C", "c"]]
+    assert [[one.premise for one in side] for side in learnt] == [["A", "C"], ["a", "c"]]
     told_of, learnt = facts("gold", "en")
-    assert told_of == {"records": 3, "learnt": 3, "unpaired": ""} and len(learnt) == 3
+    assert told_of == {"records": 3, "learnt": 3, "unpaired": ""} and len(learnt[0]) == 3

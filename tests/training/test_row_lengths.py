@@ -5,9 +5,9 @@ import json
 import numpy as np
 import pytest
 
+from tests.data.batches.test_labelled import TRANSLATED, source
 from tests.helpers import tiny_run
 from tests.preprocessors import test_task
-from tests.preprocessors.test_row_batches import TRANSLATED, source
 from tests.preprocessors.test_task import Hashed
 from xlingjax.data.batches.loader import Batches
 from xlingjax.data.features import batch_shapes

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from xlingjax.data.batches.labelled import NamedPart, shuffled_batches
 from xlingjax.data.batches.loader import BatchSource
 from xlingjax.data.labelled.task import Task
 from xlingjax.errors import UserError
-from xlingjax.preprocessors.row_batches import NamedPart, shuffled_batches
+from xlingjax.preprocessors.parts import Part, stored
 from xlingjax.preprocessors.span_qa import checked_separators
-from xlingjax.preprocessors.stored_parts import Part, stored
 from xlingjax.preprocessors.task_rows import Reading
 from xlingjax.preprocessors.training_set import Training
+from xlingjax.runtime.checked_file import hash_of
 
 
 def task_source(
@@ -61,6 +62,7 @@ def task_source(
     ]
     rows = []
     counts = []
+    digests = []
     for part, name, found in zip(
         wanted, training.names(task, parts), stored(wanted, vocabulary), strict=True
     ):
@@ -70,7 +72,8 @@ def task_source(
             texts.append(task.trained_on)
             count += f" beside {task.trained_on}"
         of_texts = tuple(ids[language] for language in texts)
-        rows.append(NamedPart(name, found, of_texts))
+        rows.append(NamedPart(name, found.rows, of_texts))
+        digests.append([found.facts["digest"], of_texts])
         counts.append(count)
     return shuffled_batches(
         rows,
@@ -78,6 +81,10 @@ def task_source(
         reading.length,
         languages=languages,
         seed=seed,
-        identity={"vocabulary": vocabulary.sha256, **training.identity(task, counts, reading)},
+        identity={
+            "vocabulary": vocabulary.sha256,
+            "digest": hash_of(repr(digests).encode()),
+            **training.identity(task, counts, reading),
+        },
         by_length=by_length,
     )

@@ -330,7 +330,7 @@ def _check_pieces(texts: Sequence[Text], vocabulary: Vocabulary, findings: Findi
         findings.cache_bytes += sum(file.lines) * LENGTH_BYTES
         # The `</s>` behind each sentence is no piece of it.
         pieces[text.language] += tokens - sum(file.sentences)
-        ids = sum(int((shard.ids == vocabulary.unk_id).sum()) for shard in file.shards())
+        ids = sum(int((shard.ids == vocabulary.unk_id).sum()) for shard in file)
         unknown[text.language] += ids
         if ids > MANY["unknown"] * tokens:
             message = f"{ids / tokens:.1%} of the pieces are unknown to the vocabulary"

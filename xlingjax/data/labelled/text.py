@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from xlingjax.data.labelled.records import Example, existing, is_lost
-from xlingjax.data.text.files import read_lines
+from xlingjax.data.text.files import open_bytes, read_lines
 from xlingjax.data.text.given import parse_object
 from xlingjax.errors import UserError
 
@@ -182,6 +182,10 @@ class Table:
         return UserError(f"{path}, line {number}: {count} columns, expected {expected}{names}")
 
     def _text(self, where: str, row: dict[str, str], names: Sequence[str]) -> str:
+        texts = [row[name] for name in names]
+        # Most rows are whole.
+        if all(texts):
+            return " ".join(texts)
         empty = [name for name in names if not row[name]]
         fault = ""
         for name in empty:
@@ -224,6 +228,10 @@ def is_quoted(path: str | Path) -> bool:
     """Whether every field that holds a quotation mark is written as Python's csv writer does:
     between marks, those inside doubled. A file without such a mark is not. XTREME's scripts write
     XNLI and PAWS-X so."""
+    with open_bytes(path) as file:
+        # As most files are: their lines need not be looked at.
+        if not any(b'"' in block for block in iter(lambda: file.read(1 << 24), b"")):
+            return False
     # Every field must obey: one that only begins with a mark shows that the file is not csv-quoted.
     quoted = False
     for _, line in read_lines(path):

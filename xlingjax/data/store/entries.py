@@ -123,9 +123,10 @@ def read(folder: Path, name: str, remake: Callable[[], Any] | None) -> np.ndarra
                 fault = damage
             except FileNotFoundError:
                 fault = Damaged(path, "it is missing")
-            _remove(folder, fault, "made again" if remake else "removed: start again")
+            _remove(folder, fault)
             if remake is None:
                 raise UserError(f"{fault} and was removed: start again, it is made again")
+            print(f"{fault}; it is made again", flush=True)
             remake()
     raise UserError(f"{fault} again and again: is the disk failing? Set XLINGJAX_CACHE to another")
 
@@ -137,12 +138,12 @@ def _facts(folder: Path) -> dict[str, Any] | None:
     except FileNotFoundError:
         return None
     except Damaged as fault:
-        _remove(folder, fault, "made again")
+        _remove(folder, fault)
+        print(f"{fault}; it is made again", flush=True)
         return None
 
 
-def _remove(folder: Path, fault: Damaged, remedy: str) -> None:
-    print(f"{fault}; it is {remedy}", flush=True)
+def _remove(folder: Path, fault: Damaged) -> None:
     # Out of the way in one step: half an entry must not be found.
     aside = folder.with_name(f"{folder.name}.{uuid.uuid4().hex[:8]}.removed")
     try:

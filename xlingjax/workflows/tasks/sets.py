@@ -19,7 +19,7 @@ from xlingjax.data.text.sources import split_list
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
 from xlingjax.evaluation.task.scores import chosen_languages, has_gold
-from xlingjax.preprocessors.stored_parts import Part, stored
+from xlingjax.preprocessors.parts import Part, stored
 from xlingjax.preprocessors.task_rows import Reading
 from xlingjax.preprocessors.training_set import ALL, Training
 from xlingjax.tasks import task_named

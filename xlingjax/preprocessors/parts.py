@@ -1,0 +1,355 @@
+"""What a task is trained on, as entries of the store: each is made once, by whoever needs it
+first, and then read by every run, seed and process.
+
+Labelled texts are stored as they are, and tokenised when a batch takes them. Questions and tagged
+sentences are stored as rows, since how many there are goes by their tokens. Much is made in several
+processes, a part in each. They are programs of their own (`python -m
+xlingjax.preprocessors.parts`), as those of `data/store/tokenise.py` are.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import pickle
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from xlingjax.data.batches.labelled import PartRows
+from xlingjax.data.content_hashes import content_hash
+from xlingjax.data.fingerprint import fingerprint
+from xlingjax.data.labelled.packed import PackedExamples, pack
+from xlingjax.data.labelled.records import learnable
+from xlingjax.data.labelled.task import Task
+from xlingjax.data.labelled.teacher import read_labelled
+from xlingjax.data.rows.ragged import RaggedRows
+from xlingjax.data.store.entries import Writer, get, has, name_of
+from xlingjax.data.store.tokenise import default_processes
+from xlingjax.data.store.tokens import id_dtype
+from xlingjax.data.vocabulary.sentencepiece import Vocabulary
+from xlingjax.errors import UserError
+from xlingjax.preprocessors.beside import training_pairs
+from xlingjax.preprocessors.task_rows import Reading, beside_rows, task_rows
+from xlingjax.preprocessors.training_set import Training, told
+from xlingjax.runtime.checked_file import hash_of
+
+FORMAT = 3
+"""Part of every name: another form leaves the old ones alone."""
+KIND = "labelled"
+CHUNK_RECORDS = 4096
+"""Records whose padded rows are in memory at a time."""
+MANY_RECORDS = 50_000
+"""So many are worth a line."""
+MUCH_BYTES = 1 << 24
+"""Files below this are tokenised here: starting processes takes longer."""
+_READ_BY = {
+    "classification": ("length", "reset_positions"),
+    "ranking": ("length", "reset_positions"),
+    "tagging": ("length", "pieces", "apart", "marks"),
+    "span_qa": ("length", "reset_positions", "stride", "max_question"),
+}
+"""Kind of task -> the fields of `Reading` that its rows depend on."""
+
+
+Sides = Sequence[Sequence[Any]]
+"""Examples, and those of another language that they stand beside, if any."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """The examples of one origin in one language."""
+
+    task: Task
+    data: str
+    training: Training
+    reading: Reading
+    origin: str
+    language: str
+    paired: bool = False
+    """Each beside the example that it translates, in rows of two texts."""
+
+    @property
+    def shown(self) -> str:
+        return f"{self.task.full_name} {self.origin} {self.language}"
+
+    def paths(self) -> tuple[Path, ...]:
+        """The files that it is made of."""
+        _, own = self.training.place(self.task, self.data, self.origin, self.language)
+        beside = []
+        for _, paths in self._read_beside():
+            beside += paths
+        return (*own, *beside)
+
+    @property
+    def lazy(self) -> bool:
+        """Whether a batch tokenises its rows: where each example is one."""
+        return self.task.kind in ("classification", "ranking")
+
+    def entry(self, vocabulary) -> str:
+        """The name of what is stored of it, by all that this depends on."""
+        task = self.task
+        place, paths = self.training.place(task, self.data, self.origin, self.language)
+        files = [place, *map(content_hash, paths)]
+        for place, paths in self._read_beside():
+            files += ["beside", place, *map(content_hash, paths)]
+        kind = type(vocabulary)
+        rows: list[Any] = []
+        if not self.lazy:
+            reading = {name: getattr(self.reading, name) for name in _READ_BY[task.kind]}
+            # Of one's own class too, whose hash may be another's.
+            rows = [reading, vocabulary.sha256, f"{kind.__module__}.{kind.__qualname__}"]
+        return name_of(
+            FORMAT,
+            [
+                task.full_name,
+                task.kind,
+                task.labels,
+                task.marks,
+                task.trained_on,
+                task.shared_ids,
+            ],
+            [self.origin, self.training.split, self.language, self.paired],
+            files,
+            rows,
+            _made_by(type(self.training), kind),
+        )
+
+    def _read_beside(self) -> list[tuple[str, tuple[Path, ...]]]:
+        """Places and files that pairs are found in (see `training_pairs`)."""
+        if not self.paired:
+            return []
+        place = self.training.place
+        found = [place(self.task, self.data, "gold", self.task.trained_on)]
+        if self.origin == "labelled":
+            # What the teacher labelled tells what it translates.
+            translated = place(self.task, self.data, "translated", self.language)
+            found.append(translated)
+        return found
+
+    # ---- its rows --------------------------------------------------------------------------------
+
+    def examples(self) -> tuple[dict[str, Any], Sides]:
+        """("records" that there are, how many of these are "learnt", what is said of those that
+        are "unpaired"; those that are learnt, and what each stands beside)."""
+        if self.paired:
+            return self._pairs()
+        records = self.training.records(self.task, self.data, self.origin, self.language)
+        learnt: Sequence[Any] = records
+        # Gold rows are read as they are; machine translation leaves blank sides and lost answers.
+        if self.origin not in ("gold", "own"):
+            learnt = learnable(records)
+        return {"records": len(records), "learnt": len(learnt), "unpaired": ""}, [learnt]
+
+    def _pairs(self) -> tuple[dict[str, Any], Sides]:
+        pairs = training_pairs(self.task, self.data, self.training, self.origin, self.language)
+        place = self.training.described(self.task, self.data, self.origin, self.language)
+        facts = {
+            "records": len(pairs.records) + pairs.lost,
+            "learnt": len(pairs.records),
+            # Without the path, which may be another's whose files are the same.
+            "unpaired": pairs.unpaired.removeprefix(f"{place}: "),
+        }
+        return facts, [pairs.records, pairs.beside]
+
+    def rows(self, learnt: Sides, vocabulary) -> dict[str, np.ndarray]:
+        """Arrays [N, length], paired [N, 2 * length], and [N], of no language."""
+        if self.paired:
+            records, pivot = learnt
+            return beside_rows(
+                self.task, records, pivot, vocabulary, self.reading, self.language, (0, 0)
+            )
+        (records,) = learnt
+        try:
+            return task_rows(self.task, records, vocabulary, self.reading, self.language, 0)
+        except UserError as error:
+            # Ids of questions may be numbers of rows, alike in every language.
+            if self.task.kind != "span_qa":
+                raise
+            where = self.training.described(self.task, self.data, self.origin, self.language)
+            raise UserError(f"{where}: {error}") from None
+
+
+@functools.cache
+def _made_by(training: type[Training], vocabulary: type) -> str:
+    """What the code that makes rows does; where that cannot be told, a word of this process alone:
+    another one makes them anew."""
+    code: list[Any] = [
+        Part.examples,
+        Part._pairs,
+        Part.rows,
+        training.records,
+        read_labelled,
+        task_rows,
+        beside_rows,
+        training_pairs,
+    ]
+    if vocabulary is not Vocabulary:
+        code.append(vocabulary)
+    return told(fingerprint(tuple(code)))
+
+
+@dataclass(frozen=True)
+class StoredPart:
+    """A part in the store. facts: see `Part.examples`, and "digest", equal iff the rows are."""
+
+    rows: PartRows
+    facts: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class ExampleRows:
+    """Rows of labelled texts, tokenised when a batch takes them: a training set of millions is not
+    tokenised before its first step."""
+
+    examples: PackedExamples
+    part: Part
+    vocabulary: Any
+
+    def __len__(self) -> int:
+        return len(self.examples)
+
+    @property
+    def sizes(self) -> np.ndarray:
+        return self.examples.sizes
+
+    def take(self, rows: np.ndarray, language_ids: Sequence[int]) -> dict[str, np.ndarray]:
+        made = self.part.rows(self.examples.take(rows), self.vocabulary)
+        of_text = np.repeat(np.array(language_ids, np.int32), self.part.reading.length)
+        return made | {"language_ids": made["pack_ids"] * of_text}
+
+
+def stored(parts: Sequence[Part], vocabulary) -> list[StoredPart]:
+    """The rows of each part; what the store does not have is made now. Raises UserError for faults
+    of the files and where the store cannot be written."""
+    missing = []
+    for part in parts:
+        if not has(KIND, part.entry(vocabulary)):
+            missing.append(part)
+    _make_in_processes(missing, vocabulary)
+    return [_stored(part, vocabulary) for part in parts]
+
+
+def _stored(part: Part, vocabulary) -> StoredPart:
+    entry = get(KIND, part.entry(vocabulary), functools.partial(_make, part, vocabulary))
+    arrays = {name: entry.array(name) for name in entry.facts["arrays"]}
+    texts = 1 + part.paired
+    if part.lazy:
+        rows = ExampleRows(PackedExamples(arrays, texts), part, vocabulary)
+    else:
+        rows = RaggedRows(part.reading.length, texts, vocabulary.pad_id, arrays)
+    return StoredPart(rows, entry.facts)
+
+
+def _make(part: Part, vocabulary, writer: Writer) -> None:
+    facts, learnt = part.examples()
+    if part.lazy:
+        arrays = pack(learnt)
+    else:
+        arrays = _ragged(part, learnt, vocabulary).arrays
+    for name, array in arrays.items():
+        writer.array(name, array)
+    contents = [np.ascontiguousarray(array).view(np.uint8) for array in arrays.values()]
+    writer.facts = facts | {"arrays": [*arrays], "digest": hash_of(*contents)}
+
+
+def _ragged(part: Part, learnt: Sides, vocabulary) -> RaggedRows:
+    count = len(learnt[0])
+    if count > MANY_RECORDS:
+        _say(f"{part.shown}: tokenising {count:,} examples")
+    made = []
+    for begin in range(0, max(count, 1), CHUNK_RECORDS):
+        rows = part.rows([side[begin : begin + CHUNK_RECORDS] for side in learnt], vocabulary)
+        length = part.reading.length
+        made.append(RaggedRows.of(rows, length, vocabulary.pad_id, id_dtype(vocabulary)))
+    return RaggedRows.joined(made)
+
+
+def _say(line: str) -> None:
+    print(line, flush=True)
+
+
+# --- in several processes -------------------------------------------------------------------------
+
+
+def _make_in_processes(missing: Sequence[Part], vocabulary) -> None:
+    """Makes parts, where there is much to do. Raises UserError with the words of the first that
+    fails."""
+    processes = min(default_processes(), len(missing))
+    if processes < 2 or not isinstance(vocabulary, Vocabulary):
+        return
+    size = sum(path.stat().st_size for part in missing for path in part.paths())
+    if size < MUCH_BYTES:
+        return
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        for file, content in vocabulary.files().items():
+            (folder / file).write_bytes(content)
+        jobs = []
+        for number, part in enumerate(missing):
+            job = folder / f"{number}.part"
+            # A task of one's own may hold what no other program can import; it is made here.
+            with contextlib.suppress(pickle.PicklingError, AttributeError, TypeError):
+                job.write_bytes(pickle.dumps(part))
+                jobs.append((part, job))
+        if not jobs:
+            return
+        # A process takes as many as the others: to start one takes as long as a part.
+        shares = [jobs[first::processes] for first in range(min(processes, len(jobs)))]
+        with ThreadPoolExecutor(processes) as pool:
+            errors = [*pool.map(_in_process, shares)]
+    for error in filter(None, errors):
+        raise UserError(error)
+
+
+def _in_process(jobs: Sequence[tuple[Part, Path]]) -> str:
+    """Makes parts in a process; what went wrong; "": nothing. jobs: each where it is pickled."""
+    paths = [str(job) for _, job in jobs]
+    command = [sys.executable, "-m", __name__, *paths]
+    status = subprocess.run(command, env=_environment(), check=False).returncode
+    for _, job in jobs:
+        answer = job.with_suffix(".error")
+        if answer.is_file():
+            return answer.read_text(encoding="utf-8")
+    if status:
+        shown = ", ".join(part.shown for part, _ in jobs)
+        return (
+            f"{shown}: the process that read it ended with status {status}; is the memory used up?"
+            " Parts that are made are kept: start again"
+        )
+    return ""
+
+
+def _environment() -> dict[str, str]:
+    """This process's, with this package where it was imported from."""
+    paths = [str(Path(__file__).parents[2])]
+    if os.environ.get("PYTHONPATH"):
+        paths.append(os.environ["PYTHONPATH"])
+    # There is a process for each core.
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "TOKENIZERS_PARALLELISM": "false"}
+
+
+def main(jobs: Sequence[str]) -> None:
+    """Makes the parts that are pickled there, with the vocabulary beside them."""
+    for path in map(Path, jobs):
+        try:
+            part = pickle.loads(path.read_bytes())
+        # Of a program that this one cannot import, as the user's own script: made there.
+        except (AttributeError, ImportError):
+            continue
+        try:
+            _stored(part, Vocabulary.load(path.parent))
+        except UserError as error:
+            path.with_suffix(".error").write_text(str(error), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
