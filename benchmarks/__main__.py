@@ -238,7 +238,7 @@ def versions() -> dict[str, str]:
 
 
 def input_pipeline(console: Console) -> dict:
-    """Tokens per second of the data pipeline alone, where TensorFlow is installed."""
+    """Tokens per second of a core of the data pipeline alone."""
     try:
         rate = json.loads(
             in_child("from benchmarks.pipeline import *; print(measure())", "cpu").splitlines()[-1]

@@ -15,14 +15,10 @@ import time
 def measure(
     mono: list[str], vocabulary_path: str, batch: int, length: int, seconds: float
 ) -> dict[str, float]:
-    """Of MLM's rows on one thread: `import_s` (TensorFlow, SeqIO and xlingjax), `first_batch_s`
+    """Of MLM's rows on one thread: `import_s` (xlingjax), `first_batch_s`
     after that, `batches_per_s`, `peak_rss_gb` of this process (pages of mapped files among them)
     and `children_rss_gb`, the largest of those that tokenise."""
     began = time.perf_counter()
-    # Most of a start, whatever the text.
-    import seqio  # noqa: F401
-    import tensorflow  # noqa: F401, ICN001
-
     from xlingjax.data.batches.text import BatchSettings, file_batches
     from xlingjax.data.vocabulary.sentencepiece import Vocabulary
     from xlingjax.preprocessors.xlm import MlmFeatures

@@ -95,10 +95,6 @@ def test_places_tell_files_and_how_they_are_read(folder):
 
 def test_a_record_of_a_run_names_parts_labels_and_the_reading():
     training, reading = Training(), Reading(24)
-    assert training.names(PAWSX, [("gold", "en"), ("translated", "de")]) == [
-        "gold en",
-        "translated de",
-    ]
     assert training.identity(PAWSX, ["gold en 4", "translated de 3"], reading) == {
         "mixture": "xtreme/pawsx: gold en 4, translated de 3",
         "labels": ["0", "1"],
@@ -108,71 +104,14 @@ def test_a_record_of_a_run_names_parts_labels_and_the_reading():
 
 # --- One's own files ------------------------------------------------------------------------------
 
-LENGTH = {"length": 24}
-WINDOWS = {**LENGTH, "stride": 6, "max_question": 5, "reset_positions": True}
 
-
-@pytest.mark.parametrize(
-    ("kind", "pivot", "reading", "names", "identity"),
-    [
-        (
-            "classification",
-            None,
-            LENGTH,
-            ["de", "en"],
-            {"mixture": "labelled pairs in de, en", "labels": ["x", "y"]},
-        ),
-        (
-            "classification",
-            "en",
-            LENGTH,
-            ["de-en"],
-            {"mixture": "labelled pairs in de-en", "labels": ["x", "y"]},
-        ),
-        (
-            "tagging",
-            None,
-            LENGTH,
-            ["de", "en"],
-            {"mixture": "tagged sentences in de, en", "labels": ["x", "y"]},
-        ),
-        (
-            "tagging",
-            None,
-            {**LENGTH, "pieces": "all", "apart": False},
-            ["de", "en"],
-            {
-                "mixture": "tagged sentences in de, en",
-                "labels": ["x", "y"],
-                "pieces": "all",
-                "words": "joined",
-            },
-        ),
-        (
-            "span_qa",
-            None,
-            WINDOWS,
-            ["0", "1"],
-            {
-                "mixture": "questions in de, en",
-                "stride": 6,
-                "max_question": 5,
-                "reset_positions": True,
-            },
-        ),
-    ],
-)
-def test_ones_own_files_are_told_as_they_always_were(
-    kind, pivot, reading, names, identity, tmp_path
-):
+@pytest.mark.parametrize("pivot", [None, "en"])
+def test_ones_own_files_are_read_whole_and_told_by_their_paths(pivot, tmp_path):
     files = {code: put(tmp_path / f"{code}.tsv", "") for code in ("de", "en")}
-    labels = () if kind == "span_qa" else "xy"
-    task = own_task(kind, "train", files, labels, pivot=pivot)
+    task = own_task("classification", "train", files, "xy", pivot=pivot)
     training = OwnFiles()
-    parts = training.parts(task, "")
-    assert parts == [("own", name.split("-")[0]) for name in (names if labels else ("de", "en"))]
-    assert training.names(task, parts) == names
-    assert training.identity(task, [], Reading(**reading)) == {"length": 24, **identity}
+    languages = ("de", "en")[: 2 - (pivot is not None)]
+    assert training.parts(task, "") == [("own", language) for language in languages]
     assert training.requested(task, "", "de") == f"{files['de']}: language 'de'"
     assert training.described(task, "", "own", "de") == f"{files['de']}, counting from 0"
     # With those of its pivot, whichever origin it is asked for as.

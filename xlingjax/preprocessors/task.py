@@ -56,24 +56,22 @@ def task_source(
     if paired:
         # What was not translated has nothing to stand beside.
         parts = [part for part in parts if part[0] != "gold"]
-    wanted = [
+    parts_of_task = [
         Part(task, str(data), training, reading, origin, language, paired)
         for origin, language in parts
     ]
     rows = []
     counts = []
     digests = []
-    for part, name, found in zip(
-        wanted, training.names(task, parts), stored(wanted, vocabulary), strict=True
-    ):
+    for part, entry in zip(parts_of_task, stored(parts_of_task, vocabulary), strict=True):
         texts = [part.language]
-        count = f"{part.origin} {part.language} {found.facts['learnt']}"
+        count = f"{part.origin} {part.language} {entry.facts['learnt']}"
         if paired:
             texts.append(task.trained_on)
             count += f" beside {task.trained_on}"
         of_texts = tuple(ids[language] for language in texts)
-        rows.append(NamedPart(name, found.rows, of_texts))
-        digests.append([found.facts["digest"], of_texts])
+        rows.append(NamedPart(f"{part.origin} {part.language}", entry.rows, of_texts))
+        digests.append([entry.facts["digest"], of_texts])
         counts.append(count)
     return shuffled_batches(
         rows,

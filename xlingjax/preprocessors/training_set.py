@@ -115,10 +115,6 @@ class Training:
         """What an error says is not one of the run's languages."""
         return f"{task.full_name}: training language {language!r}"
 
-    def names(self, task: Task, parts: Sequence[tuple[str, str]]) -> list[str]:
-        """By which the rows of each part are drawn (see `shuffled_rows`)."""
-        return [f"{origin} {language}" for origin, language in parts]
-
     def identity(self, task: Task, read: Sequence[str], reading: Reading) -> dict[str, Any]:
         """What run.json says of the data; read: what each part holds."""
         return {
@@ -128,13 +124,9 @@ class Training:
         }
 
 
-_TOLD = {"classification": "labelled pairs", "tagging": "tagged sentences", "span_qa": "questions"}
-
-
 @dataclass(frozen=True)
 class OwnFiles(Training):
-    """All files of a user's task (see `own_task`). Orders and identities are those that such runs
-    have always had, so that they go on."""
+    """All files of a user's task (see `own_task`)."""
 
     def parts(self, task: Task, data: str | Path) -> list[tuple[str, str]]:
         return [("own", language) for language in task.languages]
@@ -155,30 +147,3 @@ class OwnFiles(Training):
 
     def requested(self, task: Task, data: str | Path, language: str) -> str:
         return f"{find(task, data, 'train', language).paths[0]}: language {language!r}"
-
-    def names(self, task: Task, parts: Sequence[tuple[str, str]]) -> list[str]:
-        if task.kind == "span_qa":
-            return [str(number) for number in range(len(parts))]
-        return self._languages(task)
-
-    def identity(self, task: Task, read: Sequence[str], reading: Reading) -> dict[str, Any]:
-        found: dict[str, Any] = {
-            "mixture": f"{_TOLD[task.kind]} in {', '.join(self._languages(task))}",
-            "length": reading.length,
-        }
-        if task.kind == "span_qa":
-            for size in ("stride", "max_question", "reset_positions"):
-                found[size] = getattr(reading, size)
-            return found
-        found["labels"] = list(task.labels)
-        if reading.pieces != "first":
-            found["pieces"] = reading.pieces
-        if not reading.apart:
-            found["words"] = "joined"
-        return found
-
-    def _languages(self, task: Task) -> list[str]:
-        pivot = ""
-        if task.trained_on:
-            pivot = f"-{task.trained_on}"
-        return [language + pivot for language in task.languages]
