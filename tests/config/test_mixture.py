@@ -144,12 +144,13 @@ def test_tatoeba_at_every_layer_and_pooling(start, files, tmp_path, capsys):
         *(tmp_path / "cells/xtreme/tatoeba/as_it_is").iterdir()
     ] == [folder]
     suite = [
+        start,
         "--suite",
         "xtreme",
         "--tasks",
         "xnli",
         "tatoeba",
-        *more[4:],
+        *more[5:],
     ]  # which would train first
     for asked in (more, suite):
         capsys.readouterr()
