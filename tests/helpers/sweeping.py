@@ -27,7 +27,7 @@ def random_run(root, files, languages=LANGUAGES, **changes):
     text = [
         f"{code}={path}"
         for code in languages
-        for path in (files / "told" / "mono" / code).glob("*.txt")
+        for path in (files / "told" / "mono").glob(f"{code}.txt")
     ]
     assert (
         main.main(["vocab", "--mono", *text, "--size", "300", "--output", str(root / "run")]) == 0

@@ -110,7 +110,7 @@ def test_a_sweep_from_an_encoder_that_the_table_trains(files, tmp_path):
     encoder = {
         "recipe": "recipes/xlm_tiny_mlm.gin",
         "settings": [
-            f"MONO={text}/*/*.txt",
+            f"MONO={text}/*.txt",
             f"VOCABULARY={vocabulary}",
             "PARALLEL=None",
             "LANGUAGES=" + " ".join(LANGUAGES),
@@ -126,7 +126,7 @@ def test_a_sweep_from_an_encoder_that_the_table_trains(files, tmp_path):
     trained, cell = plan.trainings
     assert (trained.name, trained.steps, trained.reads) == ("encoder own", 7, "mlm")
     assert cell.name == "own, xnli: xtreme/xnli/transfer" and cell.flops > 0
-    gone = [one.replace("/*/*.txt", "/*/*.gone") for one in settings]
+    gone = [one.replace("/*.txt", "/*.gone") for one in settings]
     plan = planned({"xnli": XNLI}, {"own": encoder | {"settings": gone}}, files, tmp_path)
     assert any("encoder own: " in fault and "*.gone" in fault for fault in plan.faults)
 
