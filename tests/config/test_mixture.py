@@ -100,23 +100,8 @@ def test_tatoeba_at_every_layer_and_pooling(start, files, tmp_path, capsys):
     # It has no dev set, and what was measured stays.
     assert evaluate(*more, "--split dev") == 2
     assert "xtreme/tatoeba: passed over, no dev files below" in capsys.readouterr().out
-<<<<<<< HEAD
     assert scores(folder) == cell and [*folder.parent.iterdir()] == [folder]
     suite = [start, "--suite xtreme --tasks xnli tatoeba", *paths]  # which would train first
-=======
-    assert scores(tmp_path, folder) == cell and [
-        *(tmp_path / "cells/xtreme/tatoeba/as_it_is").iterdir()
-    ] == [folder]
-    suite = [
-        start,
-        "--suite",
-        "xtreme",
-        "--tasks",
-        "xnli",
-        "tatoeba",
-        *more[5:],
-    ]  # which would train first
->>>>>>> demo
     for asked in (more, suite):
         capsys.readouterr()
         assert evaluate(*asked, "--layer 0 2") == 2
