@@ -164,7 +164,7 @@ def test_the_decoder_is_as_long_as_the_targets_of_a_full_row():
 def test_refusals():
     with pytest.raises(UserError, match="span=64 must be at least 1 and below block=64"):
         XfnpFeatures(span=64)
-    with pytest.raises(UserError, match="sum to at most 1, got 0.8, 0.3"):
+    with pytest.raises(UserError, match="mask=0.8 and random=0.3 must sum to at most 1"):
         XfnpFeatures(random=0.3)
     with pytest.raises(
         UserError, match="rows of 8 tokens have no room for a run of 9 in 64: set LENGTH to 65"

@@ -65,7 +65,7 @@ def test_all_that_is_wrong_is_listed_at_once_and_nothing_is_trained(start, files
     said = [
         r"e, no file: xtreme/pawsx: no test set of .* below .*xtreme: get them",
         r"e, too long: LENGTH=1000: such rows do not fit the 64 positions",
-        r"e, no such: --gin.EPOCHS=0: a number above 0 is needed",
+        r"e, no such: EPOCHS=0: a number above 0 is needed",
         r"e, apart: BATCH=3 does not divide by .* x MICROBATCHES=2",
         r"e, warm-up: warmup_steps=500 leaves nothing of steps=\d+ for a linear decay: lower",
         r"e, layer: .*layer 19: this model has layers 0 .* to 1",
@@ -73,7 +73,7 @@ def test_all_that_is_wrong_is_listed_at_once_and_nothing_is_trained(start, files
     ]
     assert len(plan.faults) == len(said)
     for pattern in said:
-        assert any(re.match(pattern, fault) for fault in plan.faults), pattern
+        assert any(re.match(pattern, fault) for fault in plan.faults), (pattern, plan.faults)
     with pytest.raises(UserError, match="7 of its rows cannot be run .*nothing was trained"):
         plan.require_sound()
     assert dry_run.show(plan) == 1
@@ -152,7 +152,7 @@ def test_what_training_refuses_at_its_start_is_refused_here(files, tmp_path):
     row = {
         "recipe": "recipes/xlm_tiny_mlm.gin",
         "settings": [
-            f"MONO={(files / 'told/mono').as_posix()}/*/*.txt",
+            f"MONO={(files / 'told/mono').as_posix()}/*.txt",
             f"VOCABULARY={random_run(tmp_path, files)}",
             "HELDOUT_TEXT=None",
             "HELDOUT_PAIRS=None",
