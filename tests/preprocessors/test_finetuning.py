@@ -234,7 +234,7 @@ def test_the_identity_tells_the_text(files):
         "\n".join(["\t".join([hypothesis + " " + premise, premise, label]), *rest]) + "\n"
     )
     after = make(files).identity
-    assert {name for name in before if before[name] != after[name]} == {"sha256"}
+    assert {name for name in before if before[name] != after[name]} == {"digest"}
 
 
 # --- Tagged sentences -----------------------------------------------------------------------------

@@ -222,8 +222,8 @@ def test_a_file_that_cannot_be_read_leaves_no_part(folder, tmp_path):
             stored([part(tmp_path)], Hashed())
 
 
-def test_a_process_of_its_own_makes_the_same_part(folder, tmp_path, small_vocabulary):
-    """As `_in_process` starts it, for every kind of task of a benchmark, and one's own files."""
+def test_a_part_is_the_same_in_another_process(folder, tmp_path, small_vocabulary):
+    """Of every kind of task of a benchmark, and one's own files."""
     vocabulary = Vocabulary.load(small_vocabulary)
     (tmp_path / "own.tsv").write_text("A\tB\tx\n")
     (tmp_path / "words.tsv").write_text("A\tx\nB\ty\n")
@@ -236,27 +236,6 @@ def test_a_process_of_its_own_makes_the_same_part(folder, tmp_path, small_vocabu
         parts.append(Part(own, "", OwnFiles(), Reading(24), "own", "en"))
     for one in parts:
         assert pickle.loads(pickle.dumps(one)).entry(vocabulary) == one.entry(vocabulary)
-    for name, content in vocabulary.files().items():
-        (tmp_path / name).write_bytes(content)
-    job = tmp_path / "1.part"
-    job.write_bytes(pickle.dumps(parts[-1]))
-    assert making._in_process([(parts[-1], job)]) == ""
-    entry = folder_of(making.KIND, parts[-1].entry(vocabulary)) / "entry.json"
-    before = entry.stat().st_mtime_ns
-    (found,) = stored(parts[-1:], vocabulary)
-    assert entry.stat().st_mtime_ns == before and len(found.rows) == 1
-    (tmp_path / "words.tsv").write_text("A\tz\nB\ty\n")
-    assert "tag 'z' is not one of x, y" in making._in_process([(parts[-1], job)])
-
-
-def test_a_process_that_ends_without_an_answer_is_told(tmp_path, monkeypatch):
-    job = tmp_path / "1.part"
-    # Of a program that this one cannot import: it is made there.
-    job.write_bytes(b"cno_such_module\nPart\n.")
-    assert making._in_process([(part(tmp_path), job)]) == ""
-    job.unlink()
-    said = making._in_process([(part(tmp_path), job)])
-    assert "xtreme/xnli translated de: the process that read it ended with status 1" in said
 
 
 def test_much_text_is_made_in_several_processes(folder, small_vocabulary, monkeypatch):

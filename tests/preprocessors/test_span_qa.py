@@ -283,7 +283,8 @@ def test_batches_run_through_all_windows_of_all_languages(tmp_path):
     again.restore(source.state())
     assert batch_hash(again.next()) == batch_hash(source.next())
     other = windows_of(files, **(options | {"stride": 2}))
-    assert other.identity["stride"] == 2 and other.identity["sha256"] != source.identity["sha256"]
+    assert other.identity["reading"]["stride"] == 2
+    assert other.identity["digest"] != source.identity["digest"]
 
 
 def test_faults_name_the_file_and_the_question(tmp_path):

@@ -170,7 +170,7 @@ def test_files_of_a_foreign_source_are_tokenised_once(vocabulary, tmp_path):
     register_source("lines.de", source, ["de"], vocabulary, preprocessors=named)
     task = seqio.get_mixture_or_task("lines.de")
     first = task_records(task, "train", vocabulary)
-    (cached,) = (tmp_path / "cache").glob("tokens/*/ids.npy")
+    (cached,) = (tmp_path / "cache" / "tokens").rglob("ids.npy")
     written = cached.stat().st_mtime_ns
     again = task_records(task, "train", vocabulary)
     assert first.content_hash() == again.content_hash()

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from xlingjax.data.labelled.records import Example, Tagged
-from xlingjax.data.store.tokenise import default_processes
 from xlingjax.data.vocabulary.word_pieces import pieces_of_words
 from xlingjax.errors import UserError
+from xlingjax.runtime.workers import default_processes
 
 PIECES = ("first", "all")
 """Which pieces of a word have its tag."""

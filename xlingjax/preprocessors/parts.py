@@ -3,21 +3,13 @@ first, and then read by every run, seed and process.
 
 Labelled texts are stored as they are, and tokenised when a batch takes them. Questions and tagged
 sentences are stored as rows, since how many there are goes by their tokens. Much is made in several
-processes, a part in each. They are programs of their own (`python -m
-xlingjax.preprocessors.parts`), as those of `data/store/tokenise.py` are.
+processes.
 """
 
 from __future__ import annotations
 
-import contextlib
 import functools
-import os
-import pickle
-import subprocess
-import sys
-import tempfile
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,7 +25,7 @@ from xlingjax.data.labelled.task import Task
 from xlingjax.data.labelled.teacher import read_labelled
 from xlingjax.data.rows.ragged import RaggedRows
 from xlingjax.data.store.entries import Writer, get, has, name_of
-from xlingjax.data.store.tokenise import default_processes
+from xlingjax.data.store.tokenise import loaded, vocabulary_folder
 from xlingjax.data.store.tokens import id_dtype
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
@@ -41,6 +33,7 @@ from xlingjax.preprocessors.beside import training_pairs
 from xlingjax.preprocessors.task_rows import Reading, beside_rows, task_rows
 from xlingjax.preprocessors.training_set import Training, told
 from xlingjax.runtime.checked_file import hash_of
+from xlingjax.runtime.workers import default_processes, in_processes
 
 FORMAT = 3
 """Part of every name: another form leaves the old ones alone."""
@@ -289,67 +282,10 @@ def _make_in_processes(missing: Sequence[Part], vocabulary) -> None:
     size = sum(path.stat().st_size for part in missing for path in part.paths())
     if size < MUCH_BYTES:
         return
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        for file, content in vocabulary.files().items():
-            (folder / file).write_bytes(content)
-        jobs = []
-        for number, part in enumerate(missing):
-            job = folder / f"{number}.part"
-            # A task of one's own may hold what no other program can import; it is made here.
-            with contextlib.suppress(pickle.PicklingError, AttributeError, TypeError):
-                job.write_bytes(pickle.dumps(part))
-                jobs.append((part, job))
-        if not jobs:
-            return
-        # A process takes as many as the others: to start one takes as long as a part.
-        shares = [jobs[first::processes] for first in range(min(processes, len(jobs)))]
-        with ThreadPoolExecutor(processes) as pool:
-            errors = [*pool.map(_in_process, shares)]
-    for error in filter(None, errors):
-        raise UserError(error)
+    with vocabulary_folder(vocabulary) as folder:
+        calls = [(part.shown, functools.partial(_make_there, part, folder)) for part in missing]
+        in_processes(calls, processes)
 
 
-def _in_process(jobs: Sequence[tuple[Part, Path]]) -> str:
-    """Makes parts in a process; what went wrong; "": nothing. jobs: each where it is pickled."""
-    paths = [str(job) for _, job in jobs]
-    command = [sys.executable, "-m", __name__, *paths]
-    status = subprocess.run(command, env=_environment(), check=False).returncode
-    for _, job in jobs:
-        answer = job.with_suffix(".error")
-        if answer.is_file():
-            return answer.read_text(encoding="utf-8")
-    if status:
-        shown = ", ".join(part.shown for part, _ in jobs)
-        return (
-            f"{shown}: the process that read it ended with status {status}; is the memory used up?"
-            " Parts that are made are kept: start again"
-        )
-    return ""
-
-
-def _environment() -> dict[str, str]:
-    """This process's, with this package where it was imported from."""
-    paths = [str(Path(__file__).parents[2])]
-    if os.environ.get("PYTHONPATH"):
-        paths.append(os.environ["PYTHONPATH"])
-    # There is a process for each core.
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "TOKENIZERS_PARALLELISM": "false"}
-
-
-def main(jobs: Sequence[str]) -> None:
-    """Makes the parts that are pickled there, with the vocabulary beside them."""
-    for path in map(Path, jobs):
-        try:
-            part = pickle.loads(path.read_bytes())
-        # Of a program that this one cannot import, as the user's own script: made there.
-        except (AttributeError, ImportError):
-            continue
-        try:
-            _stored(part, Vocabulary.load(path.parent))
-        except UserError as error:
-            path.with_suffix(".error").write_text(str(error), encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])
+def _make_there(part: Part, folder: str) -> None:
+    _stored(part, loaded(folder))

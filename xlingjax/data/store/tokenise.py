@@ -4,26 +4,17 @@ number of lines, by several processes or in Beam.
 A shard is an entry of its own, so that what is cut off goes on where it stood. A file of plain
 lines is cut where its shards begin, and each process reads its own part; any other (compressed, a
 table) is one piece of work. Shards of one number hold the same lines of both sides of a pair.
-
-The processes are programs of their own (`python -m xlingjax.data.store.tokenise`), which take work
-from their standard input: a fork would copy what JAX started, and a spawned process would run the
-user's script once more.
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import hashlib
 import itertools
-import json
 import logging
-import os
-import queue
-import subprocess
-import sys
 import tempfile
-import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -36,7 +27,7 @@ from xlingjax.data.text.files import Part, is_divisible, line_parts
 from xlingjax.data.text.names import file_format
 from xlingjax.data.text.texts import Text
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
-from xlingjax.errors import UserError
+from xlingjax.runtime.workers import default_processes, in_processes
 
 FORMAT = 4
 """Part of every name: another form of shard leaves the old ones alone."""
@@ -49,14 +40,6 @@ SHARDS = "tokens"
 """The kind of entry that shards, and blocks of several, are."""
 
 log = logging.getLogger(__name__)
-
-
-def default_processes() -> int:
-    """As many as this process has cores."""
-    # Of a machine's cores a process may have fewer, which only Linux tells.
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 # ---- shards --------------------------------------------------------------------------------------
@@ -252,115 +235,29 @@ def work_of(texts: Sequence[Text], vocabulary: Vocabulary, whole: bool = True) -
     return work
 
 
-# ---- in processes --------------------------------------------------------------------------------
-
-
 def _in_processes(work: Sequence[Work], vocabulary: Vocabulary, processes: int) -> None:
     """Raises UserError with the words of the first that fails."""
-    waiting: queue.SimpleQueue[Work] = queue.SimpleQueue()
-    for one in work:
-        waiting.put(one)
-    errors: list[UserError] = []
+    with vocabulary_folder(vocabulary) as folder:
+        calls = []
+        for one in work:
+            calls.append((str(one.text.path), functools.partial(_do_in_process, one, folder)))
+        in_processes(calls, processes)
+
+
+def _do_in_process(work: Work, folder: str) -> None:
+    do(work, loaded(folder))
+
+
+@contextlib.contextmanager
+def vocabulary_folder(vocabulary: Vocabulary) -> Iterator[str]:
+    """A folder in which other processes find the vocabulary (see `loaded`)."""
     with tempfile.TemporaryDirectory() as folder:
         for name, content in vocabulary.files().items():
             (Path(folder) / name).write_bytes(content)
-        threads = []
-        for _ in range(processes):
-            thread = threading.Thread(target=_drive, args=(waiting, folder, errors))
-            thread.start()
-            threads.append(thread)
-        try:
-            for thread in threads:
-                thread.join()
-        finally:
-            # Interrupted: what is begun ends, and nothing else begins.
-            _emptied(waiting)
-    if errors:
-        raise errors[0]
+        yield folder
 
 
-def _drive(waiting: queue.SimpleQueue[Work], vocabulary: str, errors: list[UserError]) -> None:
-    """Gives a process of its own one piece of work after another."""
-    command = [sys.executable, "-m", __name__, vocabulary]
-    with subprocess.Popen(
-        command,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        env=_environment(),
-        # Ctrl-C reaches this process alone, at whose end they end.
-        process_group=0,
-    ) as process:
-        try:
-            while not errors:
-                one = waiting.get_nowait()
-                answer = _asked(process, one)
-                if answer:
-                    errors.append(UserError(answer))
-        except queue.Empty:
-            pass
-        finally:
-            # At the end of its input it ends.
-            process.stdin.close()
-
-
-def _asked(process: subprocess.Popen, work: Work) -> str:
-    """What went wrong with a piece of work; "": nothing."""
-    text = dataclasses.asdict(work.text) | {"path": str(work.text.path)}
-    part = None
-    if work.part:
-        part = dataclasses.asdict(work.part)
-    message = {"text": text, "shard": work.shard, "part": part}
-    try:
-        process.stdin.write(json.dumps(message) + "\n")
-        process.stdin.flush()
-        answer = process.stdout.readline()
-    except OSError:
-        answer = ""
-    if not answer:
-        return (
-            f"{work.text.path}: the process that tokenised it ended with status {process.wait()};"
-            " is the memory used up? What is tokenised is kept: start again"
-        )
-    return json.loads(answer)["error"]
-
-
-def _environment() -> dict[str, str]:
-    """This process's, with this package where it was imported from."""
-    root = str(Path(__file__).parents[3])
-    paths = [root]
-    if os.environ.get("PYTHONPATH"):
-        paths.append(os.environ["PYTHONPATH"])
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
-
-
-def _emptied(waiting: queue.SimpleQueue[Work]) -> None:
-    try:
-        while True:
-            waiting.get_nowait()
-    except queue.Empty:
-        return
-
-
-def main(vocabulary_folder: str) -> None:
-    """Does the work that comes by lines, and answers each with what went wrong."""
-    # What else is said must not be taken for an answer.
-    answers, sys.stdout = sys.stdout, sys.stderr
-    vocabulary = Vocabulary.load(vocabulary_folder)
-    for line in sys.stdin:
-        message = json.loads(line)
-        path = Path(message["text"].pop("path"))
-        part = None
-        if message["part"]:
-            part = Part(**message["part"])
-        error = ""
-        try:
-            text = Text(path, **message["text"])
-            do(Work(text, message["shard"], part), vocabulary)
-        except (UserError, OSError) as failure:
-            error = str(failure)
-        print(json.dumps({"error": error}), file=answers, flush=True)
-
-
-if __name__ == "__main__":
-    main(sys.argv[1])
+@functools.lru_cache(maxsize=1)
+def loaded(folder: str) -> Vocabulary:
+    """The vocabulary there, which a process loads once."""
+    return Vocabulary.load(folder)

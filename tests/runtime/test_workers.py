@@ -1,0 +1,60 @@
+"""Calls in processes of their own."""
+
+import functools
+import os
+from pathlib import Path
+
+import pytest
+
+from xlingjax.errors import UserError
+from xlingjax.runtime import workers
+from xlingjax.runtime.workers import in_processes
+
+
+def calls(folder, count):
+    return [
+        (f"call {number}", functools.partial(Path.write_text, folder / str(number), f"{number}"))
+        for number in range(count)
+    ]
+
+
+def test_every_call_is_made_once(tmp_path):
+    in_processes(calls(tmp_path, 5), 2)
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {
+        str(number): str(number) for number in range(5)
+    }
+    in_processes([], 2)
+
+
+def test_what_no_other_program_can_import_is_left_out(tmp_path):
+    own = [("own", lambda: None), *calls(tmp_path, 1)]
+    in_processes(own, 2)
+    assert [path.name for path in tmp_path.iterdir()] == ["0"]
+
+
+def test_the_first_fault_is_said_and_nothing_else_begins(tmp_path):
+    wrong = functools.partial(Path.read_text, tmp_path / "missing")
+    with pytest.raises(UserError, match="No such file .*missing"):
+        in_processes([("x", wrong), *calls(tmp_path, 3)], 1)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_process_that_ends_without_an_answer_is_told(tmp_path):
+    with pytest.raises(
+        UserError, match="^de.txt: the process that read it ended with status 3; is"
+    ):
+        in_processes([("de.txt", functools.partial(os._exit, 3))], 2)
+
+
+def test_what_a_call_prints_is_no_answer(tmp_path, capfd):
+    in_processes([("x", functools.partial(print, '"no answer"')), *calls(tmp_path, 1)], 1)
+    assert capfd.readouterr().err == '"no answer"\n' and (tmp_path / "0").exists()
+
+
+def test_a_process_imports_this_package_before_others(monkeypatch):
+    root = str(Path(workers.__file__).parents[2])
+    monkeypatch.setenv("PYTHONPATH", "/elsewhere")
+    environment = workers._environment()
+    assert environment["PYTHONPATH"] == f"{root}{os.pathsep}/elsewhere"
+    monkeypatch.delenv("PYTHONPATH")
+    assert workers._environment()["PYTHONPATH"] == root
