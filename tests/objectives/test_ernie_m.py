@@ -260,7 +260,7 @@ def test_placeholders_may_see_each_other(model_and_params):
     assert seen.allowed[row, slot, second]
     alone = prediction_visibility(BTMLM(), model, params, batch)["btmlm_pseudo"]
     assert not alone.allowed[row, slot, second] and alone.leaks.tolist() == []
-    with pytest.raises(UserError, match="PSEUDO_MASKS='both' is neither self nor all"):
+    with pytest.raises(UserError, match="own_masks='both': 'self' or 'all' is needed"):
         BTMLM(own_masks="both")
 
 
