@@ -44,6 +44,9 @@ class Stopped(Exception):
 
 LARGEST = 2**31 - 1
 """Of whole numbers: what an int32 of JAX and of files holds."""
+LARGEST_BATCH = 2**24
+LONGEST_ROW = 2**20
+"""Attention is quadratic in it: a million tokens in a row is a slip of the hand."""
 
 
 class SettingError(UserError):
@@ -59,30 +62,47 @@ def require_numbers(settings: Any, interval: str, names: str, where: str = "") -
     """Raises SettingError unless the numbers of these settings lie in `interval`, "[0, 1)".
 
     settings: a dataclass, or {name: value}. A name may be missing; a value may be a number, a
-    collection or a mapping of numbers, or None.
+    collection or a mapping of numbers, or None. True is no number.
     """
     low, high = map(float, interval[1:-1].split(","))
     for name in names.split():
         for number in _numbers(_value(settings, name)):
+            # Python counts True as an integer.
+            if isinstance(number, bool):
+                raise SettingError(name, _value(settings, name), "a number", where)
             highest = high
             if isinstance(number, int) and number > LARGEST:
                 highest = min(high, LARGEST)
             holds = low < number if interval[0] == "(" else low <= number
             holds &= number < highest if interval[-1] == ")" else number <= highest
             if not holds or math.isinf(number):
-                needed = _in_words(interval, low, highest)
+                # That bound itself is a value that it may have.
+                of_int = interval if highest == high else f"{interval[:-1]}]"
+                needed = _in_words(of_int, low, highest)
                 raise SettingError(name, _value(settings, name), needed, where)
 
 
+def require_whole(settings: Any, interval: str, names: str, where: str = "") -> None:
+    """`require_numbers` of settings that are whole numbers."""
+    for name in names.split():
+        value = _value(settings, name)
+        if not all(map(_is_whole, _numbers(value))):
+            raise SettingError(name, value, "a whole number", where)
+    require_numbers(settings, interval, names, where)
+
+
 def require_choice(settings: Any, choices: Iterable[str], names: str, where: str = "") -> None:
-    """Raises SettingError unless each of these settings is one of `choices`, or None."""
+    """Raises SettingError unless each of these settings, or of a list of them, is one of `choices`,
+    or None."""
     choices = list(choices)
     for name in names.split():
         value = _value(settings, name)
-        if value is None or value in choices:
+        words = value if isinstance(value, list | tuple) else [value]
+        wrong = [word for word in words if word is not None and word not in choices]
+        if not wrong:
             continue
         needed = f"{', '.join(map(repr, choices[:-1]))} or {choices[-1]!r}"
-        near = difflib.get_close_matches(str(value), choices, 1, 0.7)
+        near = difflib.get_close_matches(str(wrong[0]), choices, 1, 0.7)
         if near:
             needed += f" (did you mean {near[0]!r}?)"
         raise SettingError(name, value, needed, where)
@@ -99,10 +119,13 @@ def _numbers(value: Any) -> list[Any]:
         value = list(value.values())
     if isinstance(value, list | tuple):
         return [number for one in value for number in _numbers(one)]
-    # Python counts True as an integer.
-    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+    if not isinstance(value, numbers.Real):
         return []
     return [value]
+
+
+def _is_whole(number: Any) -> bool:
+    return isinstance(number, numbers.Integral) and not isinstance(number, bool)
 
 
 def _in_words(interval: str, low: float, high: float) -> str:

@@ -167,6 +167,10 @@ def came(here, monkeypatch):
         "pairs/text.tasks = ['module_of_run']",
         "corpus.tasks = 'xlingjax.tasks.xlm module_of_run'",
         "text:\n  tasks = 'module_of_run'",
+        "text.tasks = {0: 'xlingjax.tasks.xlm', 9: {0: None, 20: 'module_of_run'}}",
+        "A = ['xlingjax.tasks.xlm', 'module_of_run']\nB = [%A]\ntext.tasks = [%B]",
+        "of_run = 'module_of_run'\ntext.tasks = %of_run",
+        "of_run = ['module_of_run']\ntext.tasks = {0: None, 9: [%of_run]}",
         "include '../evil.gin'",
     ],
 )

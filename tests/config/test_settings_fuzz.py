@@ -100,58 +100,6 @@ def test_every_default_is_allowed():
             assert fits(value, parameter.annotation), (name, parameter.name)
 
 
-WRONG = """
-mlm.batch = 0 | mlm.batch = 100000000 | mlm.length = 0 | mlm.length = 2000000 | mlm.chunk = -1
-mlm.weight = -1 | mlm.weight = {0: 1, 10: -1} | masking.rate = 0 | masking.rate = 1.5
-masking.mask = 1.1 | noise.mask = 1 | noise.poisson = {'de': 11} | text.holdout = 1
-noise.unit = 'word' | mlm.stream_length = 0 | tlm.max_pieces = 0
-text.threads = 0 | text.seed = -1 | text.seed = 2147483648 | sampling.alpha = -0.1
-sampling.temperature = 0 | sampling.weights = {'de': -1} | optimizer.learning_rate = 0
-optimizer.b2 = 1 | optimizer.layer_decay = 0 | optimizer.schedule = 'alternate'
-train.schedule = 'linear' | train.steps = -1 | train.microbatches = 0 | checkpoint.keep_last = 0
-model.dropout = 1 | model.dtype = 'float31' | mesh.data = 0 | mesh.fsdp = -2
-retrieval.limit = -1 | perplexity.length = 0
-"""
-RIGHT = """
-mlm.weight = {0: 1, 10: 0} | mlm.chunk = 0 | masking.mask = 0.9 | masking.rate = {0: 0.1, 9: 0.3}
-text.prefetch = 0 | mesh.data = -1 | train.steps = 0 | optimizer.weight_decay = 0
-optimizer.schedule = 'inverse_sqrt' | train.schedule = 'summed' | optimizer.layer_decay = 1
-model.unroll = 0 | noise.poisson = {'de': 0}
-checkpoint.every = 0
-"""
-
-
-def each(table):
-    return [one.strip() for line in table.strip().splitlines() for one in line.split(" | ")]
-
-
-OWN_TEXT = """include "recipes/xlm_text.gin"
-MONO = "text"
-PARALLEL = "pairs"
-VOCABULARY = "vocab"
-VOCABULARY_SIZE = 400
-LANGUAGES = "de en"
-"""
-ALONE = ("noise", "sampling", "swept")
-"""What the recipe does not read."""
-
-
-@pytest.mark.parametrize("line", each(WRONG))
-def test_out_of_range(line, tmp_path):
-    name = line.partition(".")[0]
-    built = name if name in ALONE else "train"
-    said = refused(built, tmp_path / "mine.gin", f"{OWN_TEXT}{line}\n")
-    assert "line 7: " in said and said.endswith(("is needed", "?) is needed")), said
-
-
-@pytest.mark.parametrize("line", each(RIGHT))
-def test_in_range(line, tmp_path):
-    (tmp_path / "mine.gin").write_text(f"{OWN_TEXT}{line}\n", encoding="utf-8")
-    recipes.parse_gin([str(tmp_path / "mine.gin")], ())
-    name = line.partition(".")[0]
-    recipes.build(name if name in ALONE else "train")
-
-
 def test_every_configurable_refuses_another_type(tmp_path):
     path = tmp_path / "mine.gin"
     known = [one for one in parameters() if plain(one[1].annotation)]

@@ -65,9 +65,9 @@ REFUSED = [
     (
         VECO,
         {"factors": (("plug_out", -0.001),)},
-        "factor -0.001 of plug_out must be a number of 0 or more",
+        "veco: factors={'plug_out': .*}: a number of 0 or more is needed",
     ),
-    (VECO, {"factors": (("tlm", "0:1,10:-1"),)}, "of tlm must be a number of 0 or more"),
+    (VECO, {"factors": (("tlm", "0:1,10:-1"),)}, "factors={'tlm': .*}: a number of 0 or more"),
     (VECO, {"factors": (("plug_in_x", 1.0),)}, "factors of 'plug_in_x': the terms are plug_out"),
     (VECO, {"factors": (("plug_out", 0.0), ("plug_in", 0.0))}, "leaves no term"),
     (VECO, {"plug_out": False, "factors": (("plug_in", 0.0),)}, "leaves no term"),

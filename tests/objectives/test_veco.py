@@ -275,7 +275,7 @@ def test_refusals_of_factors():
     with pytest.raises(UserError, match="veco: VECO_FACTORS of tlm: ramp '5:1,1:2': write"):
         VECO(factors=(("tlm", "5:1,1:2"),))
     for factor in (-1.0, "0:1,5:-1", "0:1,5:nan", "inf", float("nan")):
-        with pytest.raises(UserError, match="veco: the factor .* of plug_in must be a number of 0"):
+        with pytest.raises(UserError, match="veco: factors={'plug_in': .*}: a number of 0"):
             VECO(factors=(("plug_in", factor),))
     with pytest.raises(UserError, match="leaves no term; in the first phase"):
         VECO(plug_out=False, factors=(("plug_in", 0),))

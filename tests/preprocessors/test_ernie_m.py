@@ -86,7 +86,7 @@ def test_masks_in_slots_stand_behind_whole_sentences():
 def test_camlm_refuses_words_that_are_kept_or_replaced():
     with pytest.raises(UserError, match="mask=1.0, random=0.0"):
         CamlmFeatures(masking=Masking())
-    with pytest.raises(UserError, match="in_place, slots"):
+    with pytest.raises(UserError, match="'in_place' or 'slots'"):
         CamlmFeatures(layout="behind")
 
 
@@ -157,7 +157,7 @@ def test_target_languages_are_drawn_by_their_shares():
 def test_btmlm_needs_another_language():
     with pytest.raises(UserError, match="at least two languages"):
         made.batch(BtmlmFeatures(targets=((0, 1.0),)))
-    with pytest.raises(UserError, match="between 0 and 1"):
+    with pytest.raises(UserError, match="above 0 and below 1"):
         BtmlmFeatures(proportion=1.5)
     with pytest.raises(UserError, match="PSEUDO_PLACEMENT='front' is neither behind nor scattered"):
         BtmlmFeatures(placement="front")

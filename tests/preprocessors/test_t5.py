@@ -185,7 +185,7 @@ def test_what_the_vocabulary_cannot_stand_for_is_said():
         SpanCorruptionFeatures().map(Xlm, None, 512)
     with pytest.raises(UserError, match=r"\(layout xlmr\) has no special token left"):
         SpanCorruptionFeatures().map(Xlmr, None, 64)
-    with pytest.raises(UserError, match="density=0 must be above 0"):
+    with pytest.raises(UserError, match="density=0: a number above 0"):
         SpanCorruptionFeatures(0)
-    with pytest.raises(UserError, match="mean_span=0.5 must be at least 1"):
+    with pytest.raises(UserError, match="mean_span=0.5: a number of 1 or more"):
         SpanCorruptionFeatures(0.15, 0.5)

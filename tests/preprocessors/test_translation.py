@@ -282,5 +282,5 @@ def test_long_sources_are_cut_where_asked_and_long_targets_left_out():
 
 
 def test_refusals():
-    with pytest.raises(UserError, match="unit 'lines' is neither sentences nor blocks"):
+    with pytest.raises(UserError, match="unit='lines': 'sentences' or 'blocks' is needed"):
         DenoisingFeatures(unit="lines")

@@ -43,7 +43,7 @@ def test_documents_change_language_and_are_masked_as_one_text(parity):
 
 
 def test_parities_are_named():
-    with pytest.raises(UserError, match="even, odd, coin"):
+    with pytest.raises(UserError, match="'even', 'odd' or 'coin'"):
         ClMlmFeatures(parity="both")
 
 

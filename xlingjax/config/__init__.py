@@ -16,7 +16,7 @@ from typing import Any
 
 from xlingjax.config.evaluators import Evaluators
 from xlingjax.data.sampling import Sampling
-from xlingjax.errors import require_choice, require_numbers
+from xlingjax.errors import require_choice, require_whole
 from xlingjax.model.partition import MeshConfig
 from xlingjax.preprocessors.xlm import Masking
 from xlingjax.training.checkpoint import CheckpointConfig
@@ -33,8 +33,8 @@ def planned_train() -> Callable:
     signature."""
 
     def plan(**arguments: Any) -> functools.partial:
-        require_numbers(arguments, "[0, inf)", "steps seed eval_every log_every")
-        require_numbers(arguments, "[1, inf)", "microbatches max_bad_steps")
+        require_whole(arguments, "[0, inf)", "steps seed eval_every log_every")
+        require_whole(arguments, "[1, inf)", "microbatches max_bad_steps")
         require_choice(arguments, MODES, "schedule")
         require_choice(arguments, ("threefry2x32", "rbg", "unsafe_rbg"), "rng_impl")
         return functools.partial(train, **arguments)

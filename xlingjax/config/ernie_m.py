@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from xlingjax.config.text import TextSource
 from xlingjax.data.sampling import Sampling
-from xlingjax.errors import UserError
+from xlingjax.errors import UserError, require_choice
 from xlingjax.objectives.ernie_m import BTMLM, CAMLM
 from xlingjax.preprocessors.ernie_m import ALL_MASK, BtmlmFeatures, CamlmFeatures
 from xlingjax.preprocessors.xlm import Masking
@@ -54,10 +54,8 @@ def btmlm(
     the text is sampled, or `uniform`. placement, reset_positions: see `BtmlmFeatures`; decode,
     special, own_masks: `BTMLM`.
     """
-    if target_languages not in ("share", "uniform"):
-        raise UserError(
-            f"btmlm: PSEUDO_LANGUAGES={target_languages!r} is neither share nor uniform"
-        )
+    chosen = {"target_languages": target_languages}
+    require_choice(chosen, ("share", "uniform"), "target_languages", "btmlm: ")
     objective = BTMLM(decode=decode, special=special, own_masks=own_masks, chunk=chunk)
     features = BtmlmFeatures(masking, proportion, placement, reset_positions)
 

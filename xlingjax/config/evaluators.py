@@ -6,7 +6,7 @@ Until then no file is read, so that a recipe is built where none of its files ex
 
 import functools
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from xlingjax.config.corpus import Corpus, Files
@@ -22,7 +22,8 @@ from xlingjax.data.text.sources import (
     stem_pairs,
 )
 from xlingjax.data.text.texts import Text
-from xlingjax.errors import UserError, require_numbers
+from xlingjax.errors import LONGEST_ROW, UserError, require_choice, require_numbers, require_whole
+from xlingjax.inference.encode import POOLINGS
 from xlingjax.preprocessors.task_rows import Reading
 
 Evaluators = Callable[[], list[Any]]
@@ -42,8 +43,7 @@ def measured(
             bound = signature.bind(*given, **named)
             bound.apply_defaults()
             arguments = bound.arguments
-            require_numbers(arguments, "[0, inf)", "limit per_language layer samples")
-            require_numbers(arguments, "[1, inf)", "length pair_length stride max_question longest")
+            _require_settings(arguments)
             if not any(arguments[name] for name in files) or (when and not arguments[when]):
                 return lambda: []
             return lambda: [make(*given, **named)]
@@ -52,6 +52,19 @@ def measured(
         return later
 
     return decorate
+
+
+def _require_settings(arguments: Mapping[str, Any]) -> None:
+    """What these are means the same in every evaluator."""
+    counts = "limit per_language layer samples no_repeat_ngram min_length"
+    require_whole(arguments, "[0, inf)", counts)
+    require_whole(arguments, "[1, inf)", "beams")
+    require_whole(arguments, f"[1, {LONGEST_ROW}]", "length pair_length")
+    require_numbers(arguments, "[0, inf)", "max_length")
+    require_numbers(arguments, "(0, 1)", "proportion")
+    require_numbers(arguments, "[0, 1)", "most shares")
+    require_choice(arguments, POOLINGS, "poolings")
+    require_choice(arguments, ("self", "all"), "own_masks")
 
 
 # ---- plain text and pairs ------------------------------------------------------------------------

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from xlingjax.config.corpus import Corpus, Languages
 from xlingjax.config.evaluators import Files
 from xlingjax.config.labelled_files import labelled_files, languages_of_files, paired_files
-from xlingjax.config.task import on_rows
+from xlingjax.config.task import on_rows, require_classifier
 from xlingjax.data.labelled.own_task import own_task
 from xlingjax.data.labelled.task import Task
 from xlingjax.data.text.sources import split_list
@@ -59,6 +59,7 @@ def classification(
     files: a path with {language}. languages: those trained on. classifier: the model's, where it is
     set for this. task: whose head learns, of a model with several.
     """
+    require_classifier(classifier)
     classes = len(split_list(labels))
     apart = classifier == "difference"
     objective = Classification(classes, apart)

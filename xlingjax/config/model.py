@@ -9,8 +9,8 @@ from xlingjax.config.corpus import Corpus
 from xlingjax.config.evaluators import Files
 from xlingjax.data.text.sources import split_list
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
-from xlingjax.errors import UserError
-from xlingjax.model.config import ModelConfig, preset
+from xlingjax.errors import UserError, require_whole
+from xlingjax.model.config import MOST, ModelConfig, preset
 from xlingjax.training.run_record import model_of
 
 
@@ -38,6 +38,8 @@ def model(
     language_tokens: whether a decoder begins with a token of the language, of which there is one
     for each language of the corpus behind the vocabulary's pieces.
     """
+    # A model of a deep averaging network alone is made by no recipe.
+    require_whole({"layers": layers}, f"[1, {MOST['layers']}]", "layers", f"model {name}: ")
     if run:
         base = model_of(run)
     else:

@@ -10,7 +10,7 @@ from xlingjax.config.evaluators import Evaluators, Files, own_score
 from xlingjax.config.finetuning import classification
 from xlingjax.data.labelled.task import Task
 from xlingjax.data.text.sources import split_list
-from xlingjax.errors import UserError
+from xlingjax.errors import UserError, require_numbers
 from xlingjax.objectives.finetuning import Classification
 from xlingjax.preprocessors.task_rows import Reading
 from xlingjax.preprocessors.training_set import Training
@@ -40,6 +40,7 @@ def multi_task(
     it is set for this. Raises
     UserError for weights of other tasks.
     """
+    require_numbers({"weights": weights}, "[0, inf)", "weights", "multi_task: ")
     tasks = _tasks(labels)
     if weights is not None and {*weights} != {*tasks}:
         raise UserError(
@@ -169,6 +170,8 @@ def merged_tasks(
     """An objective "classification_TASK" for each of `tasks` ("SUITE/NAME"), on what
     `task` reads. weights: {TASK: weight}, None: all alike. Raises UserError for weights
     of other tasks."""
+    require_numbers({"weights": weights}, "[0, inf)", "weights", "merged_tasks: ")
+    single_task.require_classifier(classifier)
     found = merged(tasks)
     if weights is not None and {*weights} != {task.name for task in found}:
         raise UserError(

@@ -15,8 +15,9 @@ from xlingjax.data.features import batch_shapes
 from xlingjax.data.labelled.task import TRAINED, Task, find, languages_present, part_of, read
 from xlingjax.data.row_lengths import row_lengths
 from xlingjax.data.text.sources import split_list
-from xlingjax.errors import UserError, require_numbers
+from xlingjax.errors import LARGEST_BATCH, UserError, require_choice, require_numbers, require_whole
 from xlingjax.evaluation.task.scores import TaskScore, TasksScore
+from xlingjax.model.config import CHOICES, MOST
 from xlingjax.objectives.finetuning import Classification, PlugIn, Tagging
 from xlingjax.objectives.plug_in import PlugInSpans, PlugInTagging
 from xlingjax.objectives.span_qa import SpanQA
@@ -48,8 +49,13 @@ def task_labels(task: str) -> tuple[str, ...]:
     return found.labels
 
 
+def require_classifier(classifier: str | None) -> None:
+    require_choice({"classifier": classifier}, CHOICES["classifier"], "classifier")
+
+
 def task_classifier(task: str, classifier: str | None = None) -> str | None:
     """The model's head: `classifier`, else that of the task's kind; None: the run's own."""
+    require_classifier(classifier)
     of_kind = {"tagging": "tagging", "span_qa": "spans"}.get(trained_task(task).kind)
     # Plugged in, a head of the same kind reads states of twice the width.
     if classifier == "plug_in" and of_kind:
@@ -73,7 +79,7 @@ class Swept:
 
     def __post_init__(self):
         require_numbers(self, "(0, inf)", "epochs")
-        require_numbers(self, "[1, inf)", "evaluations test_beams")
+        require_whole(self, "[1, inf)", "evaluations test_beams")
 
 
 def task_languages(
@@ -140,6 +146,9 @@ def task(
     run: that the weights come from; smoothing, streams: of texts to write, see `generation`.
     by_length: rows of one length together, see `shuffled_batches`; not of texts to write.
     """
+    require_numbers({"smoothing": smoothing}, "[0, 1)", "smoothing", "task: ")
+    require_whole({"streams": streams}, f"[0, {MOST['streams']}]", "streams", "task: ")
+    require_classifier(classifier)
     found = trained_task(name)
     training = Training(split_list(gold), split_list(translated), split, labelled)
     if found.kind == "generation":
@@ -187,8 +196,8 @@ def on_rows(
     """The objective on the rows of a task. task: gives it, the folder of its files and what of them
     is trained on, when training starts. paired, by_length: see `task_source`."""
 
-    require_numbers({"batch": batch}, "[1, 16777216]", "batch")
-    require_numbers({"seed": seed}, "[0, inf)", "seed")
+    require_whole({"batch": batch}, f"[1, {LARGEST_BATCH}]", "batch")
+    require_whole({"seed": seed}, "[0, inf)", "seed")
 
     def opened() -> BatchSource:
         return task_source(
@@ -304,7 +313,7 @@ def task_score(
     Several tasks "SUITE/NAME": an evaluator "TASK_dev" for each; together: one of all their heads,
     see `TasksScore`.
     """
-    require_numbers({"limit": limit}, "[0, inf)", "limit")
+    require_whole({"limit": limit}, "[0, inf)", "limit")
 
     def score(one: Task, called: str) -> TaskScore:
         training = Training(split_list(trained_on), split_list(translated), labelled=labelled)

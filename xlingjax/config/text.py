@@ -11,7 +11,7 @@ from xlingjax.data.batches.text import BatchSettings, file_batches
 from xlingjax.data.rows.preprocessor import Preprocessor
 from xlingjax.data.sampling import Sampling, format_table
 from xlingjax.data.store.blocks import BlockText
-from xlingjax.errors import UserError, require_numbers
+from xlingjax.errors import LARGEST_BATCH, LONGEST_ROW, UserError, require_numbers, require_whole
 from xlingjax.runtime.machine import is_primary
 from xlingjax.runtime.quiet import quiet_stderr
 from xlingjax.training.stages import staged
@@ -43,8 +43,8 @@ class TextSource:
 
     def __post_init__(self):
         require_numbers(self, "[0, 1)", "holdout", "text: ")
-        require_numbers(self, "[1, inf)", "data_shards threads", "text: ")
-        require_numbers(self, "[0, inf)", "seed prefetch", "text: ")
+        require_whole(self, "[1, inf)", "data_shards threads", "text: ")
+        require_whole(self, "[0, inf)", "seed prefetch", "text: ")
 
     def of_stage(self, step: int) -> "TextSource":
         """The same text for the stage of a run that begins at `step`: each draws anew."""
@@ -84,12 +84,10 @@ class TextSource:
         parallel: other pairs than the corpus's.
         """
 
-        require_numbers({"batch": batch}, "[1, 16777216]", "batch")
-        # Attention is quadratic in it: a million tokens in a row is a slip of the hand.
-        require_numbers({"length": length}, "[1, 1048576]", "length")
-        require_numbers(
-            vars(features), "[1, inf)", "max_pieces negatives stream_length prediction_slots"
-        )
+        require_whole({"batch": batch}, f"[1, {LARGEST_BATCH}]", "batch")
+        require_whole({"length": length}, f"[1, {LONGEST_ROW}]", "length")
+        require_whole(vars(features), f"[1, {LONGEST_ROW}]", "stream_length")
+        require_whole(vars(features), "[1, inf)", "max_pieces negatives prediction_slots")
 
         def opened() -> BatchSource:
             completed = features

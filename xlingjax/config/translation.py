@@ -9,7 +9,8 @@ from xlingjax.config.text import TextSource
 from xlingjax.data.batches.loader import Batches
 from xlingjax.data.rows.targets import check_directions
 from xlingjax.data.text.sources import find_pairs, find_text, split_list
-from xlingjax.errors import UserError
+from xlingjax.errors import UserError, require_whole
+from xlingjax.model.config import MOST
 from xlingjax.objectives.back_translation import BackTranslation
 from xlingjax.objectives.translation import Translation
 from xlingjax.objectives.xglue import XFNP
@@ -89,6 +90,7 @@ def generation(
     streams: those of an n-stream decoder that all learn (xFNP); 0: the first, or an ordinary
     decoder. The others: see `translation`.
     """
+    require_whole({"streams": streams}, f"[0, {MOST['streams']}]", "streams", "generation: ")
     if files and "{language}" not in files:
         raise UserError(
             f"files {files!r}: write {{language}} where the code stands, as in"
@@ -154,7 +156,7 @@ def back_translation(
     directions: Files = None,
     max_pieces: int = 60,
     language_tokens: bool = False,
-    max_length: Sequence[float] = (1.3, 5),
+    max_length: tuple[float, int] = (1.3, 5),
     temperature: float = 0.0,
     factor: str | float = 1.0,
     chunk: int = 0,
@@ -169,7 +171,7 @@ def back_translation(
         0.0,
         factor,
         chunk,
-        (float(max_length[0]), int(max_length[1])),
+        max_length,
         temperature,
     )
     features = BackTranslationFeatures((), max_pieces, language_tokens)

@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 
 from xlingjax.config.text import TextSource
-from xlingjax.errors import UserError
+from xlingjax.errors import UserError, require_whole
+from xlingjax.model.config import MOST
 from xlingjax.objectives.xglue import XFNP
 from xlingjax.preprocessors.xglue import XfnpFeatures
 from xlingjax.training.feed import ObjectiveRun
@@ -32,6 +33,9 @@ def xfnp(
     factor of each, default: 1. skip: see `XFNP`; smoothing, factor: see `Translation`; block to
     packing: see `XfnpFeatures`. Raises UserError for a stream that no run is long enough for.
     """
+    sizes = {"streams": streams, "block": block, "span": span}
+    require_whole(sizes, f"[1, {MOST['streams']}]", "streams", "xfnp: ")
+    require_whole(sizes, "[1, inf)", "block span", "xfnp: ")
     if skip == "runs" and streams > span:
         raise UserError(
             f"xfnp: of a run of XFNP_SPAN={span} tokens the last of {streams} streams would predict"

@@ -26,7 +26,7 @@ from xlingjax.data.store.tokens import end_sentences
 from xlingjax.data.text.sources import NEGATIVE, find_pairs
 from xlingjax.data.text.texts import Pair
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
-from xlingjax.errors import Stopped, UserError
+from xlingjax.errors import Stopped, UserError, require_numbers, require_whole
 from xlingjax.inference.forward import compiled
 from xlingjax.inference.nearest import LARGEST_EXACT, Rows, chosen_search
 from xlingjax.inference.vector_files import ShardedLines, ShardedRows, read_shards, write_shards
@@ -65,6 +65,13 @@ class NegativesConfig:
     search: str | None = None
     lists: int | None = None
     probes: int | None = None
+
+    def __post_init__(self):
+        sizes = "steps batch length dim width k lists probes"
+        require_whole(self, "[1, inf)", sizes, "light model: ")
+        require_whole(self, "[0, inf)", "seed", "light model: ")
+        require_numbers(self, "(0, inf)", "learning_rate", "light model: ")
+        require_numbers(self, "[0, 1]", "random_share", "light model: ")
 
 
 def write_negatives(

@@ -11,9 +11,16 @@ import numbers
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from xlingjax.errors import UserError, require_choice, require_numbers
+from xlingjax.errors import SettingError, UserError, require_choice, require_numbers, require_whole
 
-MOST = {"layers": 1 << 12, "decoder_layers": 1 << 12, "streams": 1 << 6, "num_labels": 1 << 20}
+MOST = {
+    "dim": 1 << 20,
+    "ffn": 1 << 24,
+    "layers": 1 << 12,
+    "decoder_layers": 1 << 12,
+    "streams": 1 << 6,
+    "num_labels": 1 << 20,
+}
 """More is no model, and would be a table of as many names before it is found out."""
 WITH_DROPOUT = ("xla", "chunked", "flash")
 """Attention backends that drop weights."""
@@ -152,17 +159,18 @@ class ModelConfig:
     """Width of a deep averaging network on the word embeddings (`dan/*`); 0 = none."""
 
     def __post_init__(self):
-        self._check_numbers()
         where = f"model {self.name}: "
+        self._check_numbers(where)
         for field, allowed in CHOICES.items():
             require_choice(self, allowed, field, where)
-        sizes = "dim heads ffn vocab_size max_positions vocab_multiple"
-        require_numbers(self, "[1, inf)", sizes, where)
-        counts = "layers decoder_layers streams num_languages num_labels dan language_tokens"
-        require_numbers(self, "[0, inf)", f"{counts} position_offset unroll init_std", where)
         for field, most in MOST.items():
-            require_numbers(self, f"[0, {most}]", field, where)
-        require_numbers(self, "[2, inf)", "segments", where)
+            require_whole(self, f"[{int(field in ('dim', 'ffn'))}, {most}]", field, where)
+        sizes = "heads vocab_size table_rows max_positions vocab_multiple"
+        require_whole(self, "[1, inf)", f"{sizes} relative_buckets relative_max_distance", where)
+        counts = "num_languages dan language_tokens position_offset unroll"
+        require_whole(self, "[0, inf)", counts, where)
+        require_whole(self, "[2, inf)", "segments", where)
+        require_numbers(self, "[0, inf)", "init_std", where)
         require_numbers(self, "(0, inf)", "norm_eps", where)
         require_numbers(self, "[0, 1)", "dropout attention_dropout classifier_dropout", where)
         if self.true_rows < self.vocab_size:
@@ -205,16 +213,16 @@ class ModelConfig:
                 f" {' or '.join(WITH_DROPOUT)}"
             )
 
-    def _check_numbers(self) -> None:
+    def _check_numbers(self, where: str) -> None:
         # A recipe may bind anything: a string, or 12.0 layers, would fail in the middle of a trace.
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
             if field.type is int and not isinstance(value, numbers.Integral):
-                raise UserError(f"model {self.name}: {field.name}={value!r} is not a whole number")
+                raise SettingError(field.name, value, "a whole number", where)
             if field.type == float | None and value is None:
                 continue
             if field.type in (float, float | None) and not isinstance(value, numbers.Real):
-                raise UserError(f"model {self.name}: {field.name}={value!r} is not a number")
+                raise SettingError(field.name, value, "a number", where)
 
     def _check_tasks(self) -> None:
         if self.task_labels is None:

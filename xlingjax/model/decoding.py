@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import jax
 import jax.numpy as jnp
 
-from xlingjax.errors import UserError, require_numbers
+from xlingjax.errors import UserError, require_numbers, require_whole
 
 Array = jax.Array
 
@@ -44,8 +44,9 @@ class Decoding:
                 f"decoding: temperature={self.temperature} draws tokens; set beams=1, not"
                 f" {self.beams}"
             )
-        counts = "temperature no_repeat_ngram min_length top_k max_length"
-        require_numbers(self, "[0, inf)", counts, "decoding: ")
+        counts = "no_repeat_ngram min_length top_k"
+        require_whole(self, "[0, inf)", counts, "decoding: ")
+        require_numbers(self, "[0, inf)", "temperature max_length", "decoding: ")
 
     def longest(self, source_B: Array, columns: int) -> Array:
         """int32 [B]: the most tokens for sources of so many, within the columns there are; 0 for a

@@ -12,7 +12,7 @@ from typing import Any
 import jax
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
-from xlingjax.errors import UserError, require_numbers
+from xlingjax.errors import UserError, require_whole
 
 AXES = ("data", "fsdp", "tensor")
 ROW_AXES = ("data", "fsdp")
@@ -38,7 +38,7 @@ class MeshConfig:
 
     def __post_init__(self):
         sizes = {axis: getattr(self, axis) for axis in AXES if getattr(self, axis) != -1}
-        require_numbers(sizes, "[1, inf)", " ".join(AXES), "mesh: ")
+        require_whole(sizes, "[1, inf)", " ".join(AXES), "mesh: ")
 
 
 def first_device(mesh: Mesh | None) -> jax.Device:

@@ -6,7 +6,7 @@ import dataclasses
 import jax
 import jax.numpy as jnp
 
-from xlingjax.errors import UserError, require_numbers
+from xlingjax.errors import UserError, require_numbers, require_whole
 from xlingjax.model.attention import AttentionSpec
 from xlingjax.model.config import ModelConfig
 from xlingjax.model.encoder import Encoder
@@ -48,7 +48,7 @@ class HardestNegative(Objective):
 
     def __post_init__(self):
         require_numbers(self, "(0, inf)", "scale", f"{self.name}: ")
-        require_numbers(self, "[0, inf)", "layer", f"{self.name}: ")
+        require_whole(self, "[0, inf)", "layer", f"{self.name}: ")
 
     @property
     def coefficients(self) -> dict[str, float]:

@@ -7,7 +7,7 @@ from typing import Any
 import jax.numpy as jnp
 
 from xlingjax.data.features import DECODER_FIELDS
-from xlingjax.errors import UserError, require_numbers
+from xlingjax.errors import UserError, require_numbers, require_whole
 from xlingjax.model.attention import AttentionSpec
 from xlingjax.model.config import ModelConfig
 from xlingjax.model.encoder import Encoder
@@ -49,9 +49,10 @@ class Translation(TokenObjective):
 
     def __post_init__(self):
         # What is wrong with it is said now, not at the first step.
-        Ramp.parse(self.factor)
+        factor = {"factor": Ramp.parse(self.factor).values}
+        require_numbers(factor, "[0, inf)", "factor", f"{self.name}: ")
         require_numbers(self, "[0, 1)", "smoothing", f"{self.name}: ")
-        require_numbers(self, "[0, inf)", "chunk", f"{self.name}: ")
+        require_whole(self, "[0, inf)", "chunk", f"{self.name}: ")
 
     @property
     def coefficients(self) -> dict[str, float | Ramp]:

@@ -7,6 +7,7 @@ import dataclasses
 import jax
 import jax.numpy as jnp
 
+from xlingjax.errors import require_numbers
 from xlingjax.model.attention import AttentionSpec
 from xlingjax.model.config import ModelConfig
 from xlingjax.model.encoder import Encoder
@@ -171,6 +172,9 @@ class DAN(Objective):
     continues_encoder = False
     # Each row is measured against all others, so microbatches would ask an easier question.
     whole_batch = True
+
+    def __post_init__(self):
+        require_numbers(self, "(0, inf)", "scale", f"{self.name}: ")
 
     @property
     def coefficients(self) -> dict[str, float]:

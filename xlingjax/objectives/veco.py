@@ -2,13 +2,13 @@
 §2.1-2.2)."""
 
 import dataclasses
-import math
 
 import jax
 import jax.numpy as jnp
 
-from xlingjax.errors import UserError
+from xlingjax.errors import UserError, require_choice, require_numbers
 from xlingjax.model.attention import AttentionSpec
+from xlingjax.model.config import CHOICES
 from xlingjax.model.encoder import Encoder
 from xlingjax.model.layers import split_key
 from xlingjax.model.masks import Mask, bidirectional, itself, own_side, partner
@@ -61,6 +61,8 @@ class VECO(TokenObjective):
     adds = ("cross_attention",)
 
     def __post_init__(self):
+        choices = CHOICES["cross_attention_query"]
+        require_choice(self, choices, "query", f"{self.name}: ")
         for kind, factor in self.factors:
             if kind not in KINDS:
                 raise UserError(
@@ -72,11 +74,7 @@ class VECO(TokenObjective):
                 values = Ramp.parse(factor).values
             except UserError as error:
                 raise UserError(f"{self.name}: VECO_FACTORS of {kind}: {error}") from None
-            if not all(0 <= value < math.inf for value in values):
-                raise UserError(
-                    f"{self.name}: the factor {factor} of {kind} must be a number of 0 or more"
-                    " (VECO_FACTORS)"
-                )
+            require_numbers({"factors": {kind: values}}, "[0, inf)", "factors", f"{self.name}: ")
         if not self._kinds:
             raise UserError(
                 f"{self.name}: VECO_FACTORS leaves no term; in the first phase (FIRST_PHASE) there"

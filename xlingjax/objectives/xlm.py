@@ -8,6 +8,7 @@ import dataclasses
 
 import jax.numpy as jnp
 
+from xlingjax.errors import require_whole
 from xlingjax.model.attention import AttentionSpec
 from xlingjax.model.config import ModelConfig
 from xlingjax.model.encoder import Encoder
@@ -90,6 +91,9 @@ class CLM(TokenObjective):
     chunk: int = CHUNK
     reads = INPUTS
     continues_encoder = False
+
+    def __post_init__(self):
+        require_whole(self, "[0, inf)", "context_size", f"{self.name}: ")
 
     def flops_per_token(self, config: ModelConfig, shapes: Shapes) -> float | None:
         return flops_per_token(config, shapes["input_ids"][1], 1.0, causal=True)

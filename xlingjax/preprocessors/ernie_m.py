@@ -15,7 +15,7 @@ from xlingjax.data.rows.plan import Rows, pair_rows, stream_rows
 from xlingjax.data.rows.preprocessor import Batch, BatchMap, Preprocessor
 from xlingjax.data.store.tokens import Records
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
-from xlingjax.errors import UserError
+from xlingjax.errors import UserError, require_choice, require_numbers
 from xlingjax.preprocessors.xlm import Masking, highest, masker, slots_of_a_side
 
 LAYOUTS = ("in_place", "slots")
@@ -45,8 +45,7 @@ class CamlmFeatures(Preprocessor):
     fields = (*TOKEN_FIELDS, "is_mask", *SLOT_FIELDS)
 
     def __post_init__(self):
-        if self.layout not in LAYOUTS:
-            raise UserError(f"CAMLM layout {self.layout!r} is not one of {', '.join(LAYOUTS)}")
+        require_choice(self, LAYOUTS, "layout", "camlm: ")
         # A word that is kept or replaced would be evidence on its own side.
         if self.masking.mask < 1:
             raise UserError(
@@ -149,11 +148,7 @@ class BtmlmFeatures(Preprocessor):
     )
 
     def __post_init__(self):
-        if not 0 < self.proportion < 1:
-            raise UserError(
-                "BTMLM's proportion of pseudo tokens must be between 0 and 1, got"
-                f" {self.proportion}"
-            )
+        require_numbers(self, "(0, 1)", "proportion", "btmlm: ")
         check_placement(self.placement)
 
     def placeholders(self, length: int) -> int:

@@ -15,7 +15,7 @@ from xlingjax.data.rows.plan import Rows, stream_rows
 from xlingjax.data.rows.preprocessor import Batch, BatchMap, Preprocessor
 from xlingjax.data.store.tokens import Records
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
-from xlingjax.errors import UserError
+from xlingjax.errors import UserError, require_numbers
 from xlingjax.preprocessors.translation import start_ids
 
 
@@ -37,10 +37,8 @@ class SpanCorruptionFeatures(Preprocessor):
     fields = TOKEN_FIELDS[:4] + DECODER_FIELDS
 
     def __post_init__(self):
-        if not 0 < self.density < 1:
-            raise UserError(f"span_corruption: density={self.density} must be above 0 and below 1")
-        if self.mean_span < 1:
-            raise UserError(f"span_corruption: mean_span={self.mean_span} must be at least 1")
+        require_numbers(self, "(0, 1)", "density", "span_corruption: ")
+        require_numbers(self, "[1, inf)", "mean_span", "span_corruption: ")
 
     def hidden(self, tokens: int) -> tuple[int, int]:
         """(tokens that are hidden, spans) of a text of so many tokens."""

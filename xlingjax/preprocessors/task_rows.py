@@ -10,7 +10,8 @@ import numpy as np
 
 from xlingjax.data.labelled.beside import require_parallel
 from xlingjax.data.labelled.task import Task
-from xlingjax.errors import UserError, require_choice, require_numbers
+from xlingjax.data.vocabulary.word_pieces import MARKS
+from xlingjax.errors import LONGEST_ROW, UserError, require_choice, require_whole
 from xlingjax.preprocessors.finetuning import PIECES, classification_rows, tagged_parts, tagged_rows
 from xlingjax.preprocessors.plug_in import paired_rows, paired_span_rows, paired_tagged_rows
 from xlingjax.preprocessors.span_qa import count_windows, span_rows
@@ -41,10 +42,12 @@ class Reading:
     """Of tags: see `pieces_of_words`; None: the task's."""
 
     def __post_init__(self):
-        require_numbers(self, "[1, 1048576]", "length stride max_question longest", "reading: ")
-        require_numbers(self, "[1, inf)", "beams", "reading: ")
-        require_numbers(self, "[0, inf)", "no_repeat_ngram", "reading: ")
+        sizes = "length stride max_question longest"
+        require_whole(self, f"[1, {LONGEST_ROW}]", sizes, "reading: ")
+        require_whole(self, "[1, inf)", "beams", "reading: ")
+        require_whole(self, "[0, inf)", "no_repeat_ngram", "reading: ")
         require_choice(self, PIECES, "pieces", "reading: ")
+        require_choice(self, MARKS, "marks", "reading: ")
 
 
 def task_rows(

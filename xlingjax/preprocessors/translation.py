@@ -22,7 +22,7 @@ from xlingjax.data.rows.targets import (
 )
 from xlingjax.data.store.tokens import Records
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
-from xlingjax.errors import UserError
+from xlingjax.errors import require_choice
 from xlingjax.preprocessors.noise import Examples, Noise, Noiser, Text
 from xlingjax.preprocessors.xlm import is_special
 
@@ -114,8 +114,7 @@ class DenoisingFeatures(Preprocessor):
     fields = TOKEN_FIELDS[:4] + DECODER_FIELDS
 
     def __post_init__(self):
-        if self.unit not in ("sentences", "blocks"):
-            raise UserError(f"{self.name}: unit {self.unit!r} is neither sentences nor blocks")
+        require_choice(self, ("sentences", "blocks"), "unit", f"{self.name}: ")
 
     def rows(
         self, records: Records, bases: Sequence[int], length: int, vocabulary: Vocabulary

@@ -16,7 +16,7 @@ from xlingjax.data.rows.plan import Rows, pair_rows
 from xlingjax.data.rows.preprocessor import Batch, BatchMap, Preprocessor
 from xlingjax.data.store.tokens import Records
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
-from xlingjax.errors import UserError
+from xlingjax.errors import require_choice
 from xlingjax.preprocessors.xlm import Masking, is_special, masker
 
 PARITIES = ("even", "odd", "coin")
@@ -76,8 +76,7 @@ class ClMlmFeatures(Preprocessor):
     fields = TOKEN_FIELDS + SLOT_FIELDS
 
     def __post_init__(self):
-        if self.parity not in PARITIES:
-            raise UserError(f"parity {self.parity!r} is not one of {', '.join(PARITIES)}")
+        require_choice(self, PARITIES, "parity", "cl_mlm: ")
 
     def slots(self, length: int) -> int:
         return self.masking.slots(length)

@@ -16,7 +16,7 @@ from typing import Any
 import jax
 import orbax.checkpoint as ocp
 
-from xlingjax.errors import UserError, require_choice, require_numbers
+from xlingjax.errors import UserError, require_choice, require_whole
 from xlingjax.runtime.files import is_of_system, write_json
 from xlingjax.runtime.machine import all_agree, barrier, first_line, is_primary
 from xlingjax.runtime.quiet import forget_abandoned_reads, forget_told_failures
@@ -46,8 +46,8 @@ class CheckpointConfig:
     best_mode: str = "min"
 
     def __post_init__(self):
-        require_numbers(self, "[1, inf)", "keep_last", "checkpoint: ")
-        require_numbers(self, "[0, inf)", "every keep_best", "checkpoint: ")
+        require_whole(self, "[1, inf)", "keep_last", "checkpoint: ")
+        require_whole(self, "[0, inf)", "every keep_best", "checkpoint: ")
         require_choice(self, ("min", "max"), "best_mode", "checkpoint: ")
         if self.keep_best and not self.best_metric:
             raise UserError(f"KEEP_BEST={self.keep_best} needs BEST_METRIC (EVALUATOR/NAME)")

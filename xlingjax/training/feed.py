@@ -13,7 +13,7 @@ from jax.experimental import multihost_utils
 from xlingjax.data.batches.loader import Batches, BatchSource, OfText, to_global
 from xlingjax.data.features import FIELDS, batch_hash
 from xlingjax.data.store.blocks import BlockText
-from xlingjax.errors import UserError, require_numbers
+from xlingjax.errors import UserError, require_numbers, require_whole
 from xlingjax.model.encoder import Encoder
 from xlingjax.model.partition import batch_sharding, check_rows
 from xlingjax.objectives.base import Objective
@@ -43,7 +43,7 @@ class ObjectiveRun:
     def __post_init__(self):
         require_numbers(self, "[0, inf)", "weight", f"{self.objective.name}: ")
         chunk = {"chunk": getattr(self.objective, "chunk", 0)}
-        require_numbers(chunk, "[0, inf)", "chunk", f"{self.objective.name}: ")
+        require_whole(chunk, "[0, inf)", "chunk", f"{self.objective.name}: ")
 
     @property
     def batches(self) -> Batches:

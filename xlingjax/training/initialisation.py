@@ -15,7 +15,7 @@ from typing import Any
 import jax
 from jax.sharding import NamedSharding, PartitionSpec
 
-from xlingjax.errors import UserError
+from xlingjax.errors import UserError, require_whole
 from xlingjax.model.config import ModelConfig
 from xlingjax.model.params import flattened, nested
 from xlingjax.runtime.numerals import is_whole
@@ -260,6 +260,7 @@ class Initialisation:
     decoder_layers: Layers = "last"
 
     def __post_init__(self):
+        require_whole(self, "[0, inf)", "encoder_layers decoder_layers", "initialisation: ")
         given = {MACROS[part]: run for part, run in self.parts.items()}
         if self.run and given:
             others = ", ".join(f"{macro}={run}" for macro, run in given.items())

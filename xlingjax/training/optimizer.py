@@ -19,7 +19,7 @@ import numpy as np
 import optax
 import optax.contrib
 
-from xlingjax.errors import UserError, require_choice, require_numbers
+from xlingjax.errors import UserError, require_choice, require_numbers, require_whole
 from xlingjax.model.params import flattened, path_name, path_names
 from xlingjax.training.stages import at, latest, starts
 
@@ -335,8 +335,9 @@ class OptimizerConfig:
         self._check_name()
         require_choice(self, SCHEDULES, "schedule", "optimizer: ")
         require_numbers(self, "(0, inf)", "learning_rate", "optimizer: ")
-        counts = "warmup_steps warmup_from eps weight_decay clip_norm skip_norm loss_scale"
-        require_numbers(self, "[0, inf)", counts, "optimizer: ")
+        require_whole(self, "[0, inf)", "warmup_steps", "optimizer: ")
+        others = "warmup_from eps weight_decay clip_norm skip_norm loss_scale"
+        require_numbers(self, "[0, inf)", others, "optimizer: ")
         require_numbers(self, "[0, 1)", "warmup_share b1 b2", "optimizer: ")
         require_numbers(self, "(0, 1]", "layer_decay", "optimizer: ")
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from xlingjax.errors import UserError, require_choice, require_numbers
+from xlingjax.errors import UserError, require_choice, require_whole
 from xlingjax.runtime.machine import primary_says
 from xlingjax.runtime.records import read_lines
 from xlingjax.training.evaluator import Evaluator
@@ -31,7 +31,7 @@ class StoppingConfig:
     def __post_init__(self):
         # A recipe may write None for "no early stopping".
         patience = self.patience or 0
-        require_numbers(self, "[0, inf)", "patience", "stopping: ")
+        require_whole(self, "[0, inf)", "patience", "stopping: ")
         require_choice(self, ("min", "max"), "mode", "stopping: ")
         if not patience:
             return

@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from xlingjax.config.recipe import parse_gin
-from xlingjax.errors import UserError
+from xlingjax.errors import UserError, require_choice, require_whole
+from xlingjax.model.config import CHOICES
 from xlingjax.runtime.files import write_text
 from xlingjax.runtime.lock import alone_in
 from xlingjax.training.run_record import differences, read_result, read_run_record
@@ -56,6 +57,9 @@ class Bakeoff:
     """DTYPE of every run; None: as its own words say."""
 
     def __post_init__(self):
+        require_whole(self, "[0, inf)", "seeds tokens", "bakeoff: ")
+        require_whole(self, "[1, inf)", "jobs", "bakeoff: ")
+        require_choice(self, CHOICES["dtype"], "dtype", "bakeoff: ")
         if not self.mixes or not self.seeds:
             raise UserError("bakeoff: name at least one mix and one seed")
         for mix in self.mixes:
@@ -87,8 +91,6 @@ class Bakeoff:
             for task, words in tasks.items():
                 _require_known(task, self.tasks, "task")
                 _require_encoder(task, words)
-        if self.jobs < 1:
-            raise UserError(f"bakeoff.jobs={self.jobs} must be at least 1")
 
     def task_words(self, mix: str, task: str, encoder: Path) -> list[str]:
         """The words of a fine-tuning from what the mix trained."""

@@ -21,7 +21,8 @@ from xlingjax.config.multi_task import merged
 from xlingjax.config.shared_training import require_alike
 from xlingjax.data.labelled.task import TRAINED
 from xlingjax.data.text.sources import split_list
-from xlingjax.errors import UserError
+from xlingjax.errors import UserError, require_choice, require_whole
+from xlingjax.model.config import CHOICES
 from xlingjax.tasks import task_named
 from xlingjax.workflows.jobs.recipe_run import slug
 from xlingjax.workflows.tables.jobs import (
@@ -83,6 +84,8 @@ class Table:
     """Whether a row that trains passes over the test sets that are not there."""
 
     def __post_init__(self):
+        require_whole(self, "[1, inf)", "seeds", "table: ")
+        require_choice(self, CHOICES["dtype"], "dtype", "table: ")
         # All rows before any is run: a fault of the last
         # would be told after the others' trainings.
         for name, row in self.rows.items():
@@ -101,8 +104,6 @@ class Table:
         for name, row in self.rows.items():
             with _named("row", name):
                 self._unset(row)
-        if self.seeds < 1:
-            raise UserError(f"SEEDS={self.seeds} must be at least 1")
         folders = [slug(f"{encoder} {row}") for encoder, row in self.cells()]
         folders += [slug(f"encoders {name}") for name in self.trained()]
         if len({*folders}) != len(folders):

@@ -16,7 +16,7 @@ from xlingjax.config.shared_training import require_one_training
 from xlingjax.data.labelled.task import find
 from xlingjax.data.labelled.tfds import located
 from xlingjax.data.text.sources import split_list
-from xlingjax.errors import UserError, require_numbers
+from xlingjax.errors import UserError, require_numbers, require_whole
 from xlingjax.evaluation.task.scores import chosen_languages, require_tested
 from xlingjax.model.partition import MeshConfig, check_shares, mesh_sizes
 from xlingjax.training.run_record import run_and_checkpoint
@@ -240,7 +240,8 @@ def _lengths(
 ) -> dict[str, Any]:
     """{macro: value}: how many steps, how often it is measured and saved, and how often each of
     several tasks has its turn."""
-    require_numbers(bound, "(0, inf)", "BATCH EPOCHS EVALUATIONS")
+    require_whole(bound, "(0, inf)", "BATCH EVALUATIONS")
+    require_numbers(bound, "(0, inf)", "EPOCHS")
     batch = bound["BATCH"]
     # Not rounded: a set of a few batches would train for too long or too short.
     epoch = sum(count.rows for count in counts.values()) / batch

@@ -1,0 +1,293 @@
+"""Where the settings of a recipe end: the first value that is refused, in one line that says where
+it is bound and what is needed, before a file is read."""
+
+import pytest
+
+from xlingjax.config import recipe as recipes
+from xlingjax.errors import SettingError, UserError
+from xlingjax.model.config import preset
+from xlingjax.training.checkpoint import CheckpointConfig
+from xlingjax.training.optimizer import OptimizerConfig
+from xlingjax.workflows.bakeoff.runs import Bakeoff
+from xlingjax.workflows.tables.table import Table
+
+OWN_TEXT = """include "recipes/xlm_text.gin"
+MONO = "text"
+PARALLEL = "pairs"
+VOCABULARY = "vocab"
+VOCABULARY_SIZE = 400
+LANGUAGES = "de en"
+"""
+# What the recipe does not bind of the parts that it does not read.
+TEXT = """btmlm camlm cl_mlm clm clpc clwr back_translation denoising generation span_corruption
+translation veco xfnp hardest_negative""".split()  # noqa: SIM905
+CORPUS = """classification multi_task merged_tasks task task_score pseudo_samples
+pseudo_perplexity generation_score"""
+NEEDED = {name: [f"{name}.text = @text()"] for name in TEXT}
+NEEDED |= {name: [f"{name}.corpus = @corpus()"] for name in CORPUS.split()}
+NEEDED["multi_task"] += [
+    "multi_task.files = '{task}/{language}'",
+    "multi_task.labels = {'a': 'x y', 'b': 'x y'}",
+]
+NEEDED["merged_tasks"] += [
+    "merged_tasks.tasks = 'xglue/xnli xglue/pawsx'",
+    "merged_tasks.data = 'd'",
+]
+NEEDED["task"] += ["task.name = 'xtreme/xnli'", "task.data = 'data'"]
+NEEDED["task_score"] += ["task_score.task = 'xtreme/xnli'", "task_score.data = 'data'"]
+NEEDED["bakeoff"] = ["bakeoff.base = ['xlm_tiny']", "bakeoff.mixes = {'mlm': []}"]
+NEEDED["table"] = [
+    "table.rows = {'nli': {'task': 'xtreme/xnli'}}",
+    "table.encoders = {'base': 'run'}",
+]
+NEEDED["swept"] = [
+    "swept.epochs = 1",
+    "swept.evaluations = 1",
+    "swept.select = 'mean'",
+    "swept.test_split = 'test'",
+    "swept.test_languages = 'all'",
+    "swept.test_beams = 1",
+]
+RANGES = """
+mlm.batch = 0                           | a number from 1 to 16777216
+mlm.batch = 16777217                    | a number from 1 to 16777216
+mlm.batch = 2.5                         | a whole number
+classification.batch = 0                | a number from 1 to 16777216
+multi_task.batch = 0                    | a number from 1 to 16777216
+merged_tasks.batch = 0                  | a number from 1 to 16777216
+task.batch = 0                          | a number from 1 to 16777216
+mlm.length = 0                          | a number from 1 to 1048576
+mlm.length = 1048577                    | a number from 1 to 1048576
+perplexity.length = 1048577             | a number from 1 to 1048576
+mlm.stream_length = 0                   | a number from 1 to 1048576
+clm.stream_length = 1048577             | a number from 1 to 1048576
+samples.pair_length = 1048577           | a number from 1 to 1048576
+reading.length = 1048577                | a number from 1 to 1048576
+tlm.max_pieces = 0                      | a number of 1 or more
+reading.max_question = 0                | a number from 1
+reading.stride = 0                      | a number from 1
+reading.longest = 0                     | a number from 1
+tlm.prediction_slots = 0                | a number of 1 or more
+mlm.chunk = -1                          | a number of 0 or more
+clm.context_size = -1                   | a number of 0 or more
+train.microbatches = 0                  | a number of 1 or more
+text.data_shards = 0                    | a number of 1 or more
+text.threads = 0                        | a number of 1 or more
+text.prefetch = -1                      | a number of 0 or more
+masking.rate = 0                        | a number above 0 and below 1
+masking.rate = 1                        | a number above 0 and below 1
+masking.rate = True                     | a number
+masking.mask = 1.1                      | a number from 0 to 1
+masking.random = -0.1                   | a number from 0 to 1
+masking.count = 'exakt'                 | 'exact' or 'bernoulli' (did you mean 'exact'?)
+masking.random_range = 'some'           | 'ordinary' or 'all'
+masking.subsampling = -0.5              | a number of 0 or more
+span_corruption.density = 0             | a number above 0 and below 1
+span_corruption.mean_span = 0.9         | a number of 1 or more
+xfnp.block = 0                          | a number of 1 or more
+xfnp.span = 0                           | a number of 1 or more
+noise.infill = 1                        | a number from 0 to below 1
+noise.drop = 1                          | a number from 0 to below 1
+noise.mask = 1                          | a number from 0 to below 1
+noise.poisson = {'de': 11}              | a number from 0 to 10
+noise.shuffle = -1                      | a number of 0 or more
+noise.unit = 'word'                     | 'words'
+btmlm.proportion = 1                    | a number above 0 and below 1
+pseudo_samples.proportion = 0           | a number above 0 and below 1
+pseudo_perplexity.most = 1              | a number from 0 to below 1
+pseudo_perplexity.shares = [0.1, 1]     | a number from 0 to below 1
+text.holdout = 1                        | a number from 0 to below 1
+clpc.negatives = 0                      | a number of 1 or more
+sampling.alpha = -0.1                   | a number of 0 or more
+sampling.counts = 'bytes'               | 'sentences', 'tokens' or 'mixture'
+sampling.weights = {'de': -1}           | a number of 0 or more
+sampling.temperature = 0                | a number above 0
+multi_task.weights = {'a': -1, 'b': 1}  | a number of 0 or more
+merged_tasks.weights = {'xnli': -1}     | a number of 0 or more
+text.seed = -1                          | a number of 0 or more
+text.seed = 2147483648                  | a number from 0 to 2147483647
+train.seed = -1                         | a number of 0 or more
+classification.seed = -1                | a number of 0 or more
+bakeoff.seeds = [0, -1]                 | a number of 0 or more
+cl_mlm.parity = 'both'                  | 'even', 'odd' or 'coin'
+camlm.layout = 'beside'                 | 'in_place' or 'slots'
+camlm.own_masks = 'none'                | 'all' or 'self'
+pseudo_perplexity.own_masks = 'none'    | 'self' or 'all'
+btmlm.decode = 'beam'                   | 'argmax' or 'sample'
+btmlm.target_languages = 'even'         | 'share' or 'uniform'
+denoising.unit = 'words'                | 'sentences' or 'blocks'
+reading.pieces = 'last'                 | 'first' or 'all'
+reading.marks = 'lost'                  | 'kept' or 'xglue'
+mlm.weight = -1                         | a number of 0 or more
+mlm.weight = {0: 1, 10: -1}             | a number of 0 or more
+translation.factor = -1                 | a number of 0 or more
+translation.factor = '0:1,9:-1'         | a number of 0 or more
+xfnp.alphas = [1, -1]                   | a number of 0 or more
+veco.factors = {'plug_in': -1}          | a number of 0 or more
+translation.smoothing = 1               | a number from 0 to below 1
+task.smoothing = 1                      | a number from 0 to below 1
+hardest_negative.scale = 0              | a number above 0
+hardest_negative.layer = -1             | a number of 0 or more
+attention_maps.layer = -1               | a number of 0 or more
+veco.query = 'output'                   | 'self_attention' or 'input'
+model.norm_order = 'middle'             | 'post' or 'pre'
+model.gelu = 'fast'                     | 'exact' or 'tanh'
+model.head = 'untied'                   | 'tied', 'transform' or 'plain'
+model.decoder_embeddings = 'tokens'     | 'shared', 'shared_tokens' or 'separate'
+model.classifier = 'bert'               | 'xlm', 'xlmr', 'pooler'
+classification.classifier = 'bert'      | 'xlm', 'xlmr', 'pooler'
+merged_tasks.classifier = 'bert'        | 'xlm', 'xlmr', 'pooler'
+task.classifier = 'bert'                | 'xlm', 'xlmr', 'pooler'
+model.language_init = 'one'             | 'random' or 'zero'
+model.dtype = 'float31'                 | 'bfloat16' or 'float16'
+bakeoff.dtype = 'float31'               | 'bfloat16' or 'float16'
+table.dtype = 'float31'                 | 'bfloat16' or 'float16'
+model.remat = 'some'                    | 'none', 'full' or 'dots'
+model.attention_backend = 'sdpa'        | 'cudnn' or 'splash'
+model.cross_attention_query = 'output'  | 'self_attention' or 'input'
+model.dim = 0                           | a number from 1 to 1048576
+model.dim = 2097152                     | a number from 1 to 1048576
+model.heads = 0                         | a number of 1 or more
+model.ffn = 16777217                    | a number from 1 to 16777216
+model.layers = 0                        | a number from 1 to 4096
+model.layers = 4097                     | a number from 1 to 4096
+model.layers = 1.5                      | a whole number
+model.decoder_layers = 4097             | a number from 0 to 4096
+initialisation.encoder_layers = [0, -1] | a number of 0 or more
+model.streams = -1                      | a number from 0 to 64
+xfnp.streams = 0                        | a number from 1 to 64
+task.streams = -1                       | a number from 0 to 64
+generation.streams = 2147483647         | a number from 0 to 64
+model.vocab_size = 0                    | a number of 1 or more
+model.table_rows = 0                    | a number of 1 or more
+model.vocab_multiple = 0                | a number of 1 or more
+model.max_positions = 0                 | a number of 1 or more
+model.position_offset = -1              | a number of 0 or more
+model.num_languages = -1                | a number of 0 or more
+model.num_labels = -1                   | a number from 0 to 1048576
+model.segments = 1                      | a number of 2 or more
+model.relative_buckets = 0              | a number of 1 or more
+model.relative_max_distance = 0         | a number of 1 or more
+model.dan = -1                          | a number of 0 or more
+model.unroll = -1                       | a number of 0 or more
+model.dropout = 1                       | a number from 0 to below 1
+model.attention_dropout = 1             | a number from 0 to below 1
+model.classifier_dropout = 1            | a number from 0 to below 1
+model.init_std = -1                     | a number of 0 or more
+model.norm_eps = 0                      | a number above 0
+optimizer.learning_rate = 0             | a number above 0
+optimizer.warmup_steps = -1             | a number of 0 or more
+optimizer.warmup_share = 1              | a number from 0 to below 1
+optimizer.warmup_from = -1              | a number of 0 or more
+optimizer.b1 = 1                        | a number from 0 to below 1
+optimizer.b2 = 1                        | a number from 0 to below 1
+optimizer.eps = -1                      | a number of 0 or more
+optimizer.weight_decay = -1             | a number of 0 or more
+optimizer.clip_norm = -1                | a number of 0 or more
+optimizer.skip_norm = -1                | a number of 0 or more
+optimizer.loss_scale = -1               | a number of 0 or more
+optimizer.layer_decay = 0               | a number above 0 and at most 1
+optimizer.schedule = 'alternate'        | 'constant'
+train.schedule = 'linear'               | 'alternate'
+train.steps = -1                        | a number of 0 or more
+train.steps = True                      | a whole number
+train.eval_every = -1                   | a number of 0 or more
+train.log_every = -1                    | a number of 0 or more
+train.max_bad_steps = 0                 | a number of 1 or more
+train.rng_impl = 'mt19937'              | 'threefry2x32', 'rbg' or 'unsafe_rbg'
+checkpoint.every = -1                   | a number of 0 or more
+checkpoint.keep_last = 0                | a number of 1 or more
+checkpoint.keep_best = -1               | a number of 0 or more
+checkpoint.best_mode = 'low'            | 'min' or 'max'
+stopping.mode = 'low'                   | 'min' or 'max'
+stopping.patience = -1                  | a number of 0 or more
+mesh.data = 0                           | a number of 1 or more
+mesh.fsdp = -2                          | a number of 1 or more
+mesh.tensor = 0                         | a number of 1 or more
+retrieval.poolings = ['mean', 'median'] | 'mean', 'mean_no_special' or 'first'
+retrieval.limit = -1                    | a number of 0 or more
+task_score.limit = -1                   | a number of 0 or more
+samples.per_language = -1               | a number of 0 or more
+generation_score.samples = -1           | a number of 0 or more
+generation_score.beams = 0              | a number of 1 or more
+reading.beams = 0                       | a number of 1 or more
+swept.test_beams = 0                    | a number of 1 or more
+generation_score.no_repeat_ngram = -1   | a number of 0 or more
+reading.no_repeat_ngram = -1            | a number of 0 or more
+generation_score.min_length = -1        | a number of 0 or more
+generation_score.max_length = [-1, 5]   | a number of 0 or more
+back_translation.max_length = [1.3, -1] | a number of 0 or more
+back_translation.max_length = [1.3]     | a list of 2: a number, a whole number
+back_translation.temperature = -1       | a number of 0 or more
+swept.epochs = 0                        | a number above 0
+swept.evaluations = 0                   | a number of 1 or more
+bakeoff.tokens = -1                     | a number of 0 or more
+bakeoff.jobs = 0                        | a number of 1 or more
+table.seeds = 0                         | a number of 1 or more
+xfnp.skip = 'words'                     | 'target', 'runs' or 'none'
+"""
+ALLOWED = """
+mlm.weight = {0: 1, 10: 0} | mlm.chunk = 0 | masking.mask = 0.9 | masking.rate = {0: 0.1, 9: 0.3}
+text.prefetch = 0 | mesh.data = -1 | train.steps = 0 | optimizer.weight_decay = 0
+optimizer.schedule = 'inverse_sqrt' | train.schedule = 'summed' | optimizer.layer_decay = 1
+model.unroll = 0 | noise.poisson = {'de': 0} | model.layers = 1 | checkpoint.every = 0
+"""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def names():
+    recipes.register("bakeoff", Bakeoff)
+    recipes.register("table", Table)
+
+
+def built(path, line):
+    name = line.partition(".")[0]
+    setting = line.partition(" =")[0]
+    others = [one for one in NEEDED.get(name, []) if not one.startswith(f"{setting} =")]
+    path.write_text("\n".join([f"{OWN_TEXT}{line}", *others, ""]), encoding="utf-8")
+    recipes.parse_gin([str(path)], ())
+    return recipes.build(name)
+
+
+@pytest.mark.parametrize("row", RANGES.strip().splitlines())
+def test_a_value_out_of_range_is_refused_where_it_is_bound(row, tmp_path):
+    line, words = (part.strip() for part in row.split(" | "))
+    with pytest.raises(UserError) as error:
+        built(tmp_path / "mine.gin", line)
+    (message,) = str(error.value).splitlines()
+    setting = line.partition(" =")[0]
+    assert message.startswith(f"{tmp_path / 'mine.gin'}, line 7: {setting}="), message
+    assert words in message and message.endswith(" is needed"), message
+
+
+@pytest.mark.parametrize(
+    "line", [one.strip() for row in ALLOWED.strip().splitlines() for one in row.split(" | ")]
+)
+def test_the_last_value_in_range_is_built(line, tmp_path):
+    built(tmp_path / "mine.gin", line)
+
+
+def test_a_recipe_is_refused_with_the_macro_that_binds_the_value():
+    given = ["MONO=t", "PARALLEL=p", "VOCABULARY=v", "LANGUAGES=de en", "VOCABULARY_SIZE=400"]
+    for override, words in {
+        "BATCH=0": "BATCH=0: a number from 1 to 16777216 is needed (mlm.batch)",
+        "BATCH=2.5": "BATCH=2.5: a whole number is needed (",
+        "RETRIEVAL_POOLINGS=['median']": "RETRIEVAL_POOLINGS",
+    }.items():
+        with pytest.raises(UserError) as error:
+            recipes.read_recipe(["xlm_text"], [*given, override])
+        assert str(error.value).startswith(f"--gin.{words}"), error.value
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: preset("tiny").replace(layers=1.5), "layers=1.5: a whole number is needed"),
+        (lambda: OptimizerConfig(warmup_steps=2.5), "warmup_steps=2.5: a whole number is needed"),
+        (lambda: OptimizerConfig(learning_rate=True), "learning_rate=True: a number is needed"),
+        (lambda: CheckpointConfig(every=True), "every=True: a whole number is needed"),
+    ],
+)
+def test_the_same_in_python(make, words):
+    with pytest.raises(SettingError, match=words):
+        make()
