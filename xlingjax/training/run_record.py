@@ -324,7 +324,7 @@ def versions() -> dict[str, str]:
     """Versions of what computes and of what reads the data, as installed."""
     installed = {"python": platform.python_version(), "xlingjax": __version__}
     # By metadata, since importing TensorFlow takes seconds.
-    packages = "jax jaxlib flax optax orbax-checkpoint numpy seqio tensorflow sentencepiece"
+    packages = "jax jaxlib flax optax orbax-checkpoint numpy grain seqio tensorflow sentencepiece"
     for package in packages.split():
         try:
             installed[package] = metadata.version(package)
