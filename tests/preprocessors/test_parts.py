@@ -212,7 +212,7 @@ def test_a_part_is_of_all_that_its_rows_depend_on(folder, tmp_path, monkeypatch)
 
 
 def test_a_file_that_cannot_be_read_leaves_no_part(folder, tmp_path):
-    with pytest.raises(UserError, match="no translate_train files of 'sw'"):
+    with pytest.raises(UserError, match="no translate_train files of '(sw|tr)'"):
         stored([part(folder, language="sw")], Hashed())
     path = tmp_path / "xnli/translate-train/en-de-translated.tsv"
     path.parent.mkdir(parents=True)
@@ -251,7 +251,7 @@ def test_much_text_is_made_in_several_processes(folder, small_vocabulary, monkey
         assert digests(parts, vocabulary) == alone
     bad = part(folder, language="sw")
     worse = part(folder, language="tr")
-    with pytest.raises(UserError, match="no translate_train files of 'sw'"):
+    with pytest.raises(UserError, match="no translate_train files of '(sw|tr)'"):
         stored([bad, worse], vocabulary)
 
 

@@ -76,7 +76,8 @@ def test_a_row_is_the_example_in_one_language_then_in_the_other(files):
 
 def test_the_identity_tells_the_pairs_and_the_position_restores(files):
     source = make(files, batch_size=2)
-    assert "de-en, fr-en" in source.identity["mixture"] and source.identity["examples"] == 6
+    assert "own de 3 beside en, own fr 3 beside en" in source.identity["mixture"]
+    assert source.identity["examples"] == 6
     source.next()
     state, expected = source.state(), batch_hash(source.next())
     again = make(files, batch_size=2)

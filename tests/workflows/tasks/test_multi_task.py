@@ -19,7 +19,7 @@ from xlingjax.inference.run import TrainedRun
 from xlingjax.preprocessors.task_rows import Reading
 from xlingjax.tasks import task_named
 from xlingjax.training.run_record import labels_of
-from xlingjax.workflows import scorecard
+from xlingjax.workflows.scorecard import card as scorecard
 from xlingjax.workflows.scorecard.rows import policy, row_name
 from xlingjax.workflows.tasks import request as cells
 from xlingjax.workflows.tasks.sets import splits_of

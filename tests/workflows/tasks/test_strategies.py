@@ -14,7 +14,7 @@ from xlingjax.errors import UserError
 from xlingjax.inference.run import open_run
 from xlingjax.preprocessors.training_set import Training
 from xlingjax.tasks import task_named
-from xlingjax.workflows import scorecard
+from xlingjax.workflows.scorecard import card as scorecard
 from xlingjax.workflows.scorecard.averages import by_number
 from xlingjax.workflows.scorecard.page import markdown, page
 from xlingjax.workflows.scorecard.rows import row_name

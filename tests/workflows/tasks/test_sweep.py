@@ -27,7 +27,7 @@ from xlingjax.evaluation.task.predictions import predict, translations
 from xlingjax.inference.run import open_run
 from xlingjax.preprocessors.task_rows import Reading, beside_rows
 from xlingjax.tasks import task_named
-from xlingjax.workflows import scorecard
+from xlingjax.workflows.scorecard import card as scorecard
 from xlingjax.workflows.scorecard.rows import policy, rows_of
 from xlingjax.workflows.tasks import baselines
 from xlingjax.workflows.tasks import cell as cell_training

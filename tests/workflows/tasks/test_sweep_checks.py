@@ -198,7 +198,7 @@ def test_a_cell_goes_on_from_the_weights_that_it_began_from_alone(files, tmp_pat
 
 def test_whole_numbers_are_written_as_such(untrained, start, files, tmp_path):
     """1.6e1 is 16, in the recipe too."""
-    more = "--gin.BATCH=1.6e1 --gin.LENGTH=24.0 --gin.TRAIN_STEPS=1"
+    more = "--gin.BATCH=1.6e1 --gin.LENGTH=2.4e1 --gin.TRAIN_STEPS=1"
     with trained():
         finetune("xtreme/xnli", start, files, tmp_path / "out", more)
     recipe = (tmp_path / "out/cells/xtreme/xnli/transfer/seed-0/cell.gin").read_text()

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from xlingjax.data.labelled.records import Example, existing, is_lost
-from xlingjax.data.text.files import open_bytes, read_lines
+from xlingjax.data.text.files import is_damage, open_bytes, read_lines
 from xlingjax.data.text.given import parse_object
 from xlingjax.errors import UserError
 
@@ -228,10 +228,16 @@ def is_quoted(path: str | Path) -> bool:
     """Whether every field that holds a quotation mark is written as Python's csv writer does:
     between marks, those inside doubled. A file without such a mark is not. XTREME's scripts write
     XNLI and PAWS-X so."""
-    with open_bytes(path) as file:
-        # As most files are: their lines need not be looked at.
-        if not any(b'"' in block for block in iter(lambda: file.read(1 << 24), b"")):
-            return False
+    try:
+        with open_bytes(path) as file:
+            # As most files are: their lines need not be looked at.
+            if not any(b'"' in block for block in iter(lambda: file.read(1 << 24), b"")):
+                return False
+    except Exception as error:
+        if not is_damage(error):
+            raise
+        # Reading its lines, which comes next, says where it is damaged.
+        return False
     # Every field must obey: one that only begins with a mark shows that the file is not csv-quoted.
     quoted = False
     for _, line in read_lines(path):
