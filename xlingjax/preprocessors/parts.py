@@ -12,11 +12,10 @@ import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from xlingjax.data.batches.labelled import PartRows
 from xlingjax.data.content_hashes import content_hash
 from xlingjax.data.fingerprint import fingerprint
 from xlingjax.data.labelled.packed import PackedExamples, pack
@@ -34,6 +33,10 @@ from xlingjax.preprocessors.task_rows import Reading, beside_rows, task_rows
 from xlingjax.preprocessors.training_set import Training, told
 from xlingjax.runtime.checked_file import hash_of
 from xlingjax.runtime.workers import default_processes, in_processes
+
+if TYPE_CHECKING:
+    # A process that makes parts has no batches, and need not import Grain.
+    from xlingjax.data.batches.labelled import PartRows
 
 FORMAT = 3
 """Part of every name: another form leaves the old ones alone."""
