@@ -48,14 +48,10 @@ MANY_RECORDS = 50_000
 MUCH_BYTES = 1 << 24
 """Files below this are tokenised here: starting processes takes longer."""
 _READ_BY = {
-    "classification": ("length", "reset_positions"),
-    "ranking": ("length", "reset_positions"),
     "tagging": ("length", "pieces", "apart", "marks"),
     "span_qa": ("length", "reset_positions", "stride", "max_question"),
 }
-"""Kind of task -> the fields of `Reading` that its rows depend on."""
-
-
+"""Kind of task that is stored as rows -> the fields of `Reading` that these depend on."""
 Sides = Sequence[Sequence[Any]]
 """Examples, and those of another language that they stand beside, if any."""
 
