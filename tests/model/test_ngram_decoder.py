@@ -491,7 +491,7 @@ def test_rows_over_the_position_table_are_refused():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (dict(streams=-1), "streams=-1: a number of 0 or more"),
+        (dict(streams=-1), "streams=-1: a number from 0 to 64 is needed"),
         (dict(decoder_layers=0), "streams=2 needs decoder_layers"),
         (dict(tied_self_attention=True), "streams=2 has no tied_self_attention"),
         (
