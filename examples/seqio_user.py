@@ -268,7 +268,7 @@ def t5_preprocessors(folder, vocabulary):
 def recipe(folder, steps, objectives):
     settings = {
         "TASKS": "seqio_user",
-        "MIXTURE": "text",
+        "MIXTURE_OR_TASK_NAME": "text",
         "TLM_MIXTURE": "wmt_de_en",
         "LANGUAGES": "de en",
         "ALPHA": "None",
@@ -301,7 +301,7 @@ def trained(folder, vocabulary):
     shares = {row.split()[0]: row.split()[4] for row in table}
     assert shares == {"de": "75.00%", "en": "25.00%"}, said
     yield (
-        "five steps by `xlingjax pretrain --gin.MIXTURE=text`",
+        "five steps by `xlingjax pretrain --gin.MIXTURE_OR_TASK_NAME=text`",
         "translation and T5's span corruption, 3 : 1",
     )
 
