@@ -196,8 +196,8 @@ class BtmlmFeatures(Preprocessor):
         # Not in __post_init__: the languages are known once the corpus is open.
         if not self.targets or len(self.targets) < 2:
             raise UserError(
-                "BTMLM writes pseudo tokens in at least two languages that have pairs; give pairs"
-                " (PARALLEL), or targets=((0, 0.5), (1, 0.5))"
+                "BTMLM needs pairs in at least two languages to write pseudo tokens in; give pairs,"
+                " or targets=((0, 0.5), (1, 0.5))"
             )
         mask = masker(self.masking, vocabulary, counts, self.slots(length))
         text = self.text_length(length)
