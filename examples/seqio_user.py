@@ -15,28 +15,20 @@ import sys
 import tempfile
 from pathlib import Path
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+import seqio
+import tensorflow as tf
+from t5.evaluation import metrics
 
-import seqio  # noqa: E402
-import tensorflow as tf  # noqa: E402
-from t5.evaluation import metrics  # noqa: E402
+import xlingjax.tasks  # noqa: F401  # registers demo.mlm, demo.tlm, ...
+from xlingjax import Vocabulary, open_run
+from xlingjax.data.seqio.rows import RowConverter
+from xlingjax.inference.generate import Generator
+from xlingjax.preprocessors.xlm import TlmFeatures
+from xlingjax.tasks.objectives import register_objective
 
-import xlingjax.tasks  # noqa: E402, F401  # registers demo.mlm, demo.tlm, ...
-from xlingjax import Vocabulary, open_run  # noqa: E402
-from xlingjax.data.seqio.rows import RowConverter  # noqa: E402
-from xlingjax.inference.generate import Generator  # noqa: E402
-from xlingjax.preprocessors.xlm import TlmFeatures  # noqa: E402
-from xlingjax.tasks.objectives import register_objective  # noqa: E402
-
-FOLDER = Path(os.environ.setdefault("SEQIO_USER_FOLDER", tempfile.mkdtemp()))
-ANIMALS = {"Hund": "dog", "Katze": "cat", "Vogel": "bird", "Pferd": "horse", "Fisch": "fish"}
-VERBS = {"schläft": "sleeps", "trinkt": "drinks", "liest": "reads", "wartet": "waits"}
-PAIRS = [
-    f"{n} mal: {animal} {verb}.\t{n} times: {ANIMALS[animal]} {VERBS[verb]}."
-    for n in range(15)
-    for animal in ANIMALS
-    for verb in VERBS
-]
+FOLDER = Path(os.environ.get("SEQIO_USER_FOLDER") or tempfile.mkdtemp())
+os.environ["SEQIO_USER_FOLDER"] = str(FOLDER)
+PAIRS = [f"{n} Hunde schlafen im Haus.\t{n} dogs sleep in the house." for n in range(300)]
 
 # The tasks. Bytes stand for any vocabulary: a run tokenises the text anew with its own.
 BYTES = seqio.ByteVocabulary()
@@ -83,10 +75,10 @@ seqio.add_global_cache_dirs([f"{FOLDER}/cached"])
 
 
 def run(*words, module="xlingjax"):
-    words = [sys.executable, "-m", module, *map(str, words)]
     path = os.pathsep.join([str(Path(__file__).resolve().parent), os.environ.get("PYTHONPATH", "")])
     environment = {**os.environ, "PYTHONPATH": path}
-    done = subprocess.run(words, capture_output=True, text=True, env=environment)
+    command = [sys.executable, "-m", module, *map(str, words)]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -154,9 +146,8 @@ def main():
     if importlib.util.find_spec("apache_beam") is None:
         row("seqio_cache_tasks, USE_CACHED", "skipped: needs pip install 'xlingjax[beam]'")
         return
-    words = ["--module_import=seqio_user", "--tasks=wmt_de_en"]
-    words.append(f"--output_cache_dir={FOLDER}/cached")
-    run(*words, module="seqio.scripts.cache_tasks_main")
+    words = f"--module_import=seqio_user --tasks=wmt_de_en --output_cache_dir={FOLDER}/cached"
+    run(*words.split(), module="seqio.scripts.cache_tasks_main")
     # The text itself is gone.
     FOLDER.joinpath("de-en.tsv").unlink()
     files = ["recipes/xlm_text", "objectives/tlm"]
