@@ -2,13 +2,20 @@
 
 `suite_tasks("xtreme")` and `task_named("xtreme/udpos")` give the `Task`s;
 `xlingjax.data.labelled.task.read` reads their files; `xlingjax.tasks.registry.register` makes SeqIO
-tasks of them.
+tasks of them. In a program that imports SeqIO, before this module or after it, SeqIO's registries
+hold the embedded corpus, as text and as the rows of every objective: `demo.text`, `demo.mlm`,
+`demo.ernie_m`, ... (`xlingjax.tasks.demo`).
 """
 
 from __future__ import annotations
 
 import difflib
 import importlib
+import importlib.abc
+import importlib.util
+import sys
+from importlib.machinery import ModuleSpec
+from types import ModuleType
 
 from xlingjax.data.labelled.task import Task
 from xlingjax.errors import UserError
@@ -57,3 +64,37 @@ def _nearest(name: str, names) -> str:
     if not close:
         return ""
     return f", perhaps {close[0]!r}"
+
+
+class _WhenSeqioIsImported(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Registers the embedded corpus behind SeqIO's import, which takes seconds: who only looks up a
+    table of tasks does not wait for it, and needs no SeqIO."""
+
+    def find_spec(self, name: str, path: object, target: object = None) -> ModuleSpec | None:
+        if name != "seqio":
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(name)
+        if spec is None or spec.loader is None:
+            return spec
+        self._loader = spec.loader
+        spec.loader = self
+        return spec
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        return self._loader.create_module(spec)
+
+    def exec_module(self, module: ModuleType) -> None:
+        module.__loader__ = module.__spec__.loader = self._loader
+        self._loader.exec_module(module)
+        _register_demo()
+
+
+def _register_demo() -> None:
+    importlib.import_module("xlingjax.tasks.demo").register_demo()
+
+
+if "seqio" in sys.modules:
+    _register_demo()
+else:
+    sys.meta_path.insert(0, _WhenSeqioIsImported())

@@ -67,7 +67,7 @@ def register_text(
             task = f"{name}.{mixture}.{'_'.join(languages)}".replace("-", "_")
             register_source(task, TextFiles(splits, share), languages, vocabulary)
             # A function as rate: sentences are counted when the mixture is opened, and not here.
-            tasks.append((task, functools.partial(_sentences, vocabulary)))
+            tasks.append((task, functools.partial(sentences, vocabulary)))
         if tasks:
             _mixtures().add(f"{name}.{mixture}", tasks)
     _REGISTERED[name] = mark
@@ -135,7 +135,7 @@ def _mixtures() -> Any:
     return seqio.MixtureRegistry
 
 
-def _sentences(vocabulary: Vocabulary, task: Any) -> float:
+def sentences(vocabulary: Vocabulary, task: Any) -> float:
     """The mixture's own rate of a task: its sentences or pairs."""
     from xlingjax.data.seqio.task_text import task_text
 

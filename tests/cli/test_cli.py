@@ -443,7 +443,11 @@ def test_text_from_registered_mixtures(corpus, tmp_path, monkeypatch):
     )
     monkeypatch.syspath_prepend(str(tmp_path))
     given = {k: v for k, v in options(corpus).items() if k not in ("MONO", "PARALLEL")}
-    given |= {"MIXTURE": "mine.text", "TLM_MIXTURE": "mine.pairs", "LANGUAGES": "en,de"}
+    given |= {
+        "MIXTURE_OR_TASK_NAME": "mine.text",
+        "TLM_MIXTURE": "mine.pairs",
+        "LANGUAGES": "en,de",
+    }
     files = ["gin/recipes/xlm_text.gin", "gin/runs/mixture.gin"]
     recipe = recipes.read_recipe(
         files, [f"{k}={v}" for k, v in (given | {"TASKS": "my_tasks"}).items()]

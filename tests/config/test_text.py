@@ -157,7 +157,11 @@ def test_mixtures_take_the_place_of_text_pairs_documents_and_tables(corpus, not_
     """Of any recipe, with no file of settings added, and not of the files that are named beside."""
     for code, lines in {"de": small_corpus.GERMAN, "en": small_corpus.ENGLISH}.items():
         small_corpus.write(tmp_path / f"documents/de-en.{code}", [*lines, "", *lines])
-    given = {"TASKS": "json", "MIXTURE": "not_ours.text", "TLM_MIXTURE": "not_ours.pairs"}
+    given = {
+        "TASKS": "json",
+        "MIXTURE_OR_TASK_NAME": "not_ours.text",
+        "TLM_MIXTURE": "not_ours.pairs",
+    }
     given |= {"DOCUMENTS": f"{tmp_path}/documents", "CLPC_LENGTH": 64}
     files = ["objectives/unicoder.gin"]
     text = texts_of(read(files, corpus, **given))
@@ -194,17 +198,17 @@ def test_languages_are_those_of_the_mixtures(corpus, not_ours):
         overrides = [f"{name}={value}" for name, value in bound.items()]
         return recipes.read_recipe(["recipes/xlm_text.gin"], overrides).corpus.languages
 
-    assert languages(MIXTURE="not_ours.de", TLM_MIXTURE="not_ours.de") == ("de",)
-    assert languages(MIXTURE="not_ours.de") == ("de", "en")  # of the pairs, in files
+    assert languages(MIXTURE_OR_TASK_NAME="not_ours.de", TLM_MIXTURE="not_ours.de") == ("de",)
+    assert languages(MIXTURE_OR_TASK_NAME="not_ours.de") == ("de", "en")  # of the pairs, in files
     with pytest.raises(UserError, match="LANGUAGES is not set, and task not_ours_plain of 'not_ou"):
-        languages(MIXTURE="not_ours_plain", TLM_MIXTURE="not_ours.de")
+        languages(MIXTURE_OR_TASK_NAME="not_ours_plain", TLM_MIXTURE="not_ours.de")
 
 
 def test_a_mixture_is_drawn_by_its_rates_as_they_are_or_smoothed(corpus, not_ours):
     """9 : 1; 27 sentences of each language."""
 
     def shares(**given):
-        found = read(["objectives/mlm.gin"], corpus, MIXTURE="not_ours.rated", **given)
+        found = read(["objectives/mlm.gin"], corpus, MIXTURE_OR_TASK_NAME="not_ours.rated", **given)
         with contextlib.closing(found["mlm"]()) as source:
             table = source.identity["sampling_table"]
             return {row["name"]: row["share"] for row in table}
@@ -218,7 +222,11 @@ def test_a_mixture_is_drawn_by_its_rates_as_they_are_or_smoothed(corpus, not_our
 
 
 def test_the_languages_that_btmlm_writes_in_are_those_of_the_mixtures_pairs(corpus, not_ours):
-    given = {"MIXTURE": "not_ours.text", "TLM_MIXTURE": "not_ours.pairs", "LANGUAGES": "de en ru"}
+    given = {
+        "MIXTURE_OR_TASK_NAME": "not_ours.text",
+        "TLM_MIXTURE": "not_ours.pairs",
+        "LANGUAGES": "de en ru",
+    }
     given["LANGUAGE_EMBEDDING"] = True
     files = ["objectives/btmlm.gin"]
     with contextlib.closing(read(files, corpus, **given)["btmlm"]()) as source:
@@ -257,7 +265,7 @@ def test_text_may_be_of_languages_without_pairs(corpus, tmp_path):
 
 
 def test_files_that_a_mixture_replaces_need_not_be_named(corpus, not_ours):
-    bound = small_corpus.options(corpus) | {"MIXTURE": "not_ours.text"}
+    bound = small_corpus.options(corpus) | {"MIXTURE_OR_TASK_NAME": "not_ours.text"}
     bound["TLM_MIXTURE"] = "not_ours.pairs"
     del bound["MONO"], bound["PARALLEL"]
     overrides = [f"{name}={value}" for name, value in bound.items()]

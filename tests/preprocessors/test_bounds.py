@@ -269,7 +269,7 @@ def test_what_a_decoder_reads_has_as_many_columns_as_it_may_need():
     features = XfnpFeatures(10, 3)
     assert [features.decoder_columns(length) for length in (5, 11, 14, 15)] == [1, 3, 3, 4]
     with pytest.raises(
-        UserError, match="rows of 4 tokens have no room for a run of 3 in 10: set L"
+        UserError, match="rows of 4 tokens have no room for a run of 3 in 10: set l"
     ):
         features.decoder_columns(4)
 
@@ -310,7 +310,7 @@ def test_the_longest_rows_that_a_vocabularys_sentinels_stand_for_are_named():
     for length, more in ((longest + 1, 1), (2 * longest, spans(2 * longest) - free)):
         said = f"rows of {length} tokens hide {free + more} spans, .* has 9 special tokens left .*"
         with pytest.raises(
-            UserError, match=f"{said} set LENGTH to {longest} or less, .* {more}` or"
+            UserError, match=f"{said} set length to {longest} or less, .* {more}` or"
         ):
             features.rows(text, [1], length, Xlm)
 

@@ -48,7 +48,7 @@ class Xlmr(Layout, made.Xlmr):
 
 
 BERNOULLI = Masking(count="bernoulli", subsampling=0.0, random_range="all")
-NOISE = Noise(infill=0.2, poisson=2.0, shuffle=3.0, drop=0.1, mask=0.1)
+NOISE = Noise(infill=0.2, poisson=2.0, shuffle=3.0, drop=0.1, mask=0.1, unit="pieces")
 BATCHES = {
     "clm": ClmFeatures(stream_length=20),
     "mlm": MlmFeatures(),
@@ -61,7 +61,7 @@ BATCHES = {
     "btmlm": BtmlmFeatures(targets=((0, 0.5), (1, 0.25), (2, 0.25))),
     "btmlm scattered": BtmlmFeatures(placement="scattered", targets=((1, 1.0), (2, 1.0))),
     "clwr": ClwrFeatures(),
-    "cl_mlm": ClMlmFeatures(),
+    "cl_mlm": ClMlmFeatures(truncate=False),
     "clpc": ClpcFeatures(negatives=2),
     "dan": DanFeatures(),
     "veco": VecoFeatures(),
@@ -71,11 +71,12 @@ BATCHES = {
     "masked_words of text": MaskedWordsFeatures(target="text"),
     "masked_translation": MaskedTranslationFeatures(),
     "translation": TranslationFeatures(truncate=True, max_pieces=6),
-    "xdae": DenoisingFeatures(NOISE, languages=("de", "en", "zh")),
+    "xdae": DenoisingFeatures(NOISE, languages=("de", "en", "zh"), language_tokens=False),
     "xdae of words": DenoisingFeatures(
         Noise(shuffle=3.0, drop=0.2, mask=0.2, unit="words"),
         unit="sentences",
         languages=("de", "en", "zh"),
+        language_tokens=False,
     ),
     "back_translation": BackTranslationFeatures(((0, (1, 2)), (1, (0, 2)), (2, (0,)))),
     "span_corruption": SpanCorruptionFeatures(),

@@ -141,5 +141,5 @@ def test_pairs_are_translated_both_ways_from_a_masked_source():
 
 
 def test_refusals():
-    with pytest.raises(UserError, match="target 'all' is neither words nor text: set MASKED_TARG"):
+    with pytest.raises(UserError, match="target 'all' is neither words nor text: set target"):
         MaskedWordsFeatures(target="all")

@@ -198,7 +198,7 @@ def test_span_lengths_are_poisson():
 
 def test_shuffling_moves_tokens_less_than_k_places():
     text = rows(count=300, length=48)
-    after = noised(Noise(shuffle=3.0), text)
+    after = noised(Noise(shuffle=3.0, unit="pieces"), text)
     check_rows(text, after)
     draws = Draws(7, 0, 300).uniform(random.SHUFFLE, 48)
     moved, now = np.zeros(5, int), examples_of(after)
@@ -219,12 +219,14 @@ def test_shuffling_moves_tokens_less_than_k_places():
 def test_dropping_and_masking_have_their_rates_and_leave_one_token():
     text = rows(count=400)
     content = int(np.sum(text.content))
-    dropped, masked = noised(Noise(drop=0.1), text), noised(Noise(mask=0.1), text)
+    dropped, masked = (
+        noised(Noise(unit="pieces", **noise), text) for noise in ({"drop": 0.1}, {"mask": 0.1})
+    )
     check_rows(text, dropped)
     check_rows(text, masked)
     assert 0.09 < 1 - dropped.content.sum() / content < 0.11
     assert 0.09 < (masked.ids == MASK).sum() / content < 0.11
-    nearly_all = noised(Noise(drop=0.99), text)
+    nearly_all = noised(Noise(drop=0.99, unit="pieces"), text)
     kept = {
         key: sum(i not in Xlmr.special_ids for i in ids)
         for key, (ids, _) in examples_of(nearly_all).items()

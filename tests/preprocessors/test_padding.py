@@ -42,7 +42,7 @@ ENCODED = [
     CamlmFeatures(layout="slots"),
     BtmlmFeatures(targets=((1, 1.0), (2, 1.0))),
     ClwrFeatures(),
-    ClMlmFeatures(),
+    ClMlmFeatures(truncate=False),
     VecoFeatures(),
     VecoTextFeatures(),
 ]

@@ -110,7 +110,7 @@ def test_directions_and_language_tokens():
     "features",
     [
         TranslationFeatures(language_tokens=True),
-        DenoisingFeatures(unit="sentences", languages=("de", "en", "fr"), language_tokens=True),
+        DenoisingFeatures(Noise(), "sentences", languages=("de", "en", "fr")),
         BackTranslationFeatures(((1, (2,)), (2, (1,))), language_tokens=True),
     ],
     ids=lambda features: features.name,
@@ -130,7 +130,7 @@ def test_the_decoder_begins_with_the_token_of_its_targets_language(features):
 
 
 def test_without_noise_the_source_is_the_target():
-    features = DenoisingFeatures(unit="sentences", languages=("de",), language_tokens=True)
+    features = DenoisingFeatures(Noise(), "sentences", languages=("de",))
     _, batch = made.batch(features, length=24, vocabulary=Vocabulary, languages=(0,))
     found = examples(batch)
     assert all(source == [BOS, *targets] for source, _, targets, _, _ in found)
@@ -148,8 +148,9 @@ def test_noise_leaves_xlms_leading_symbol_and_a_word(drop):
     class Xlm(made.Xlm):
         pieces, begins_word = Vocabulary.pieces, Vocabulary.begins_word
 
+    noise = Noise(shuffle=3.0, drop=drop, mask=0.1, unit="pieces")
     features = DenoisingFeatures(
-        Noise(shuffle=3.0, drop=drop, mask=0.1), "sentences", languages=("de",), packing=False
+        noise, "sentences", packing=False, language_tokens=False, languages=("de",)
     )
     _, batch = made.batch(
         features, length=12, vocabulary=Xlm, languages=(0,), sentences=300, shortest=1
@@ -170,8 +171,8 @@ def test_noise_leaves_xlms_leading_symbol_and_a_word(drop):
 
 
 def test_blocks_hold_whole_sentences_of_one_document_and_noise_leaves_the_target():
-    noise = Noise(infill=0.3, shuffle=3.0, drop=0.1, mask=0.1)
-    features = DenoisingFeatures(noise, languages=("de",))
+    noise = Noise(infill=0.3, shuffle=3.0, drop=0.1, mask=0.1, unit="pieces")
+    features = DenoisingFeatures(noise, languages=("de",), language_tokens=False)
     _, batch = made.batch(features, length=24, vocabulary=Vocabulary, languages=(0,), longest=6)
     found = examples(batch)
     text = lines(made.records(1, longest=6), 0)

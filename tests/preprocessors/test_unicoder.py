@@ -23,7 +23,7 @@ def test_every_ordinary_piece_of_a_pair_is_recovered():
 
 @pytest.mark.parametrize("parity", ["even", "odd", "coin"])
 def test_documents_change_language_and_are_masked_as_one_text(parity):
-    features = ClMlmFeatures(parity=parity)
+    features = ClMlmFeatures(parity=parity, truncate=False)
     before, after = made.batch(features)
     first = []
     for row in range(len(after["pack_ids"])):

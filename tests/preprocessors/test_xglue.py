@@ -167,6 +167,6 @@ def test_refusals():
     with pytest.raises(UserError, match="mask=0.8 and random=0.3 must sum to at most 1"):
         XfnpFeatures(random=0.3)
     with pytest.raises(
-        UserError, match="rows of 8 tokens have no room for a run of 9 in 64: set LENGTH to 65"
+        UserError, match="rows of 8 tokens have no room for a run of 9 in 64: set length to 65"
     ):
         XfnpFeatures().decoder_columns(8)

@@ -35,7 +35,7 @@ from xlingjax.runtime.numerals import is_number
 from xlingjax.runtime.trust import trusting
 
 FOREIGN = "hf:"
-MIXTURES = {"MONO": "MIXTURE", "PARALLEL": "TLM_MIXTURE"}
+MIXTURES = {"MONO": "MIXTURE_OR_TASK_NAME", "PARALLEL": "TLM_MIXTURE"}
 WARMUP_STEPS = ("WARMUP_STEPS", "optimizer.warmup_steps")
 WARMUP_SHARE = ("WARMUP_SHARE", "optimizer.warmup_share")
 """A macro, and what it is bound to."""

@@ -58,7 +58,7 @@ def cl_mlm(
     masking: Masking = Masking(),
     parity: str = "coin",
     packing: bool = True,
-    truncate: bool = False,
+    truncate: bool = True,
     alone: bool = False,
     chunk: int = 0,
     weight: Weight = 1.0,

@@ -23,7 +23,7 @@ def xfnp(
     packing: bool = True,
     streams: int = 2,
     alphas: Sequence[float] | None = None,
-    skip: str = "runs",
+    skip: str = "target",
     smoothing: float = 0.0,
     factor: str | float = 1.0,
     chunk: int = 0,

@@ -36,7 +36,7 @@ class XFNP(Translation):
 
     name: str = "xfnp"
     alphas: tuple[float, ...] = (1.0, 1.0)
-    skip: str = "runs"
+    skip: str = "target"
 
     def __post_init__(self):
         super().__post_init__()
@@ -45,7 +45,7 @@ class XFNP(Translation):
         if not any(self.alphas):
             raise UserError(
                 f"{self.name}: alphas={self.alphas} must not be all 0; give one per stream"
-                " (XFNP_ALPHAS; STREAMS or GENERATION_STREAMS says how many)"
+                " (streams says how many)"
             )
 
     @property

@@ -191,8 +191,8 @@ class BtmlmFeatures(Preprocessor):
         # Not in __post_init__: the languages are known once the corpus is open.
         if not self.targets or len(self.targets) < 2:
             raise UserError(
-                "BTMLM needs pairs in at least two languages to write pseudo tokens in; set"
-                " PARALLEL"
+                "BTMLM needs pairs in at least two languages to write pseudo tokens in; give pairs,"
+                " or targets=((0, 0.5), (1, 0.5))"
             )
         mask = masker(self.masking, vocabulary, counts, self.slots(length))
         text = self.text_length(length)
@@ -253,9 +253,7 @@ class BtmlmFeatures(Preprocessor):
 def check_placement(placement: str) -> None:
     """Raise UserError for one that is none of `PLACEMENTS`."""
     if placement not in PLACEMENTS:
-        raise UserError(
-            f"BTMLM: PSEUDO_PLACEMENT={placement!r} is neither {' nor '.join(PLACEMENTS)}"
-        )
+        raise UserError(f"BTMLM: placement={placement!r} is neither {' nor '.join(PLACEMENTS)}")
 
 
 def _language_drawer(targets: Sequence[tuple[int, float]]) -> Callable[[Batch, Draws], np.ndarray]:

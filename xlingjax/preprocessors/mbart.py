@@ -46,7 +46,7 @@ class MaskedWordsFeatures(Preprocessor):
     def __post_init__(self):
         if self.target not in ("words", "text"):
             raise UserError(
-                f"masked_words: target {self.target!r} is neither words nor text: set MASKED_TARGET"
+                f"masked_words: target {self.target!r} is neither words nor text: set target"
                 " to one of them"
             )
 

@@ -49,7 +49,7 @@ class Noise:
     shuffle: float = 0.0
     drop: float = 0.0
     mask: float = 0.0
-    unit: str = "pieces"
+    unit: str = "words"
 
     def __post_init__(self):
         require_choice(self, UNITS, "unit", "noise: ")

@@ -90,8 +90,8 @@ class SpanCorruptionFeatures(Preprocessor):
                 f" train one with `xlingjax vocab --sentinels {spans}`"
             )
         raise UserError(
-            f"{what} has {free} special tokens left to stand for them: set LENGTH to {longest} or"
-            f" less, or a longer SPAN_MEAN, or train a vocabulary with `xlingjax vocab --sentinels"
+            f"{what} has {free} special tokens left to stand for them: set length to {longest} or"
+            f" less, or longer spans (mean), or train a vocabulary with `xlingjax vocab --sentinels"
             f" {spans - free}` or more"
         )
 

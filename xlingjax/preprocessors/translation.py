@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -99,15 +99,15 @@ class TranslationFeatures(Preprocessor):
 
 @dataclass(frozen=True)
 class DenoisingFeatures(Preprocessor):
-    """Text and, as its source, what `noise` makes of it. unit: "sentences", or "blocks" of as many
-    consecutive ones as fit in a row. languages: of the run, sorted (it tells how their words are
-    written)."""
+    """Text and, as its source, what `noise` makes of it; by default xDAE (XGLUE §4.1), infilling
+    alone. unit: "sentences", or "blocks" of as many consecutive ones as fit in a row. languages: of
+    the run, sorted (it tells how their words are written)."""
 
-    noise: Noise = field(default_factory=Noise)
+    noise: Noise = Noise(infill=0.3)
     unit: str = "blocks"
     max_pieces: int = 100
     packing: bool = True
-    language_tokens: bool = False
+    language_tokens: bool = True
     languages: tuple[str, ...] | None = None
     name: str = "xdae"
     sides = 1

@@ -68,7 +68,7 @@ class ClMlmFeatures(Preprocessor):
     masking: Masking = field(default_factory=Masking)
     parity: str = "coin"
     packing: bool = True
-    truncate: bool = False
+    truncate: bool = True
     alone: bool = False
     name = "cl_mlm"
     sides = 2

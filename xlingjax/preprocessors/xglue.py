@@ -68,7 +68,7 @@ class XfnpFeatures(Preprocessor):
         if not targets:
             raise UserError(
                 f"xfnp: rows of {length} tokens have no room for a run of {self.span} in"
-                f" {self.block}: set LENGTH to {self.block + 1} or more, or a smaller block"
+                f" {self.block}: set length to {self.block + 1} or more, or a smaller block"
             )
         return targets
 

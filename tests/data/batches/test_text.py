@@ -214,7 +214,7 @@ def test_restored_sources_continue_bitwise(open_source, features, same_language)
         BtmlmFeatures(targets=((0, 0.5), (1, 0.3), (2, 0.2))),
         ClwrFeatures(),
         ClpcFeatures(),
-        ClMlmFeatures(),
+        ClMlmFeatures(truncate=False),
     ],
     ids=lambda f: f"{f.name}_{getattr(f, 'layout', '')}".strip("_"),
 )

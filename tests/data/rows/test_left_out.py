@@ -72,7 +72,7 @@ def test_texts_to_translate_or_restore_are_counted_too(tmp_path, vocabulary):
     (found,) = source.left_out.values()
     assert found == too_long(both, vocabulary, 1000, 20) and 0 < found.left < len(both)
     write_lines(tmp_path / "de.txt", DE)
-    features = DenoisingFeatures(Noise(mask=0.1), "sentences", 20)
+    features = DenoisingFeatures(Noise(mask=0.1, unit="pieces"), "sentences", 20)
     source = file_source(features, vocabulary, 2, 22, mono=str(tmp_path / "de.txt"))
     sizes = [len(vocabulary.encode(line)) for line in DE if line]
     (found,) = source.left_out.values()
@@ -137,7 +137,9 @@ def test_of_documents_the_sentences_are_counted_that_no_example_has(tmp_path, vo
 def test_documents_of_one_sentence_each_are_refused(tmp_path, vocabulary):
     pairs = [("Ja", "yes"), ("", ""), ("Nein", "no")]
     with pytest.raises(UserError, match="no de-en document has two sentences in a row of 40 tok"):
-        file_source(ClMlmFeatures(), vocabulary, 2, 40, parallel=written(tmp_path, pairs))
+        file_source(
+            ClMlmFeatures(truncate=False), vocabulary, 2, 40, parallel=written(tmp_path, pairs)
+        )
 
 
 def test_a_run_says_it_behind_its_first_step(tmp_path, vocabulary, monkeypatch):

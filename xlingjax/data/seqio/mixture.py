@@ -57,7 +57,7 @@ def open_mixture(
     """`mixture_source`, its settings together."""
     # First of all: TensorFlow cannot be told once it has made a tensor.
     keep_tensorflow_off_accelerators()
-    tasks = tasks_of(mixture, split)
+    tasks = tasks_of(mixture, split, preprocessor)
     if vocabulary is None:
         vocabulary = vocabulary_of(tasks[0])
     languages = settings.languages or ()
@@ -69,8 +69,10 @@ def open_mixture(
     return source
 
 
-def tasks_of(mixture: str, split: str) -> list[Any]:
-    """The tasks of a mixture that have the split, in the mixture's order."""
+def tasks_of(mixture: str, split: str, preprocessor: Preprocessor | None = None) -> list[Any]:
+    """The tasks of text of a mixture that have the split, in the mixture's order; of rows the text
+    that they are made of. preprocessor: of a mixture of objectives the text of this one, where it
+    is among them, else all that it can read."""
     import_tensorflow()
     import seqio
 
@@ -87,7 +89,18 @@ def tasks_of(mixture: str, split: str) -> list[Any]:
             f"no task of '{mixture}' has a split '{split}'; it has"
             f" {', '.join(sorted(provider.splits))}"
         )
-    return tasks
+    rows = [task for task in tasks if hasattr(task, "text")]
+    if rows and preprocessor is not None:
+        own = [task for task in rows if task.rows.preprocessor.name == preprocessor.name]
+        fitting = [task for task in rows if task.rows.preprocessor.sides == preprocessor.sides]
+        tasks = own or fitting or tasks
+    # Several objectives of a mix may read one text.
+    return [*{task.name: task for task in map(text_of, tasks)}.values()]
+
+
+def text_of(task: Any) -> Any:
+    """The task of text that a task's rows are made of; one of text itself."""
+    return getattr(task, "text", task)
 
 
 def vocabulary_of(task: Any) -> Vocabulary:
@@ -156,6 +169,6 @@ def rate_of(mixture: str, task: Any) -> float:
 
     provider = seqio.get_mixture_or_task(mixture)
     if isinstance(provider, seqio.Mixture):
-        return provider.get_rate(task)
+        return sum(provider.get_rate(one) for one in provider.tasks if text_of(one) is task)
     # A task alone is the whole of what is drawn.
     return 1.0

@@ -17,7 +17,7 @@ import seqio
 import tensorflow as tf
 
 from xlingjax.data.batches.source import as_declared
-from xlingjax.data.features import FIELDS
+from xlingjax.data.features import FIELDS, Field
 from xlingjax.data.rows.draws import Draws
 from xlingjax.data.rows.plan import join
 from xlingjax.data.rows.preprocessor import Preprocessor
@@ -54,10 +54,13 @@ class ObjectiveRows:
         run_languages: Sequence[str],
         counts: Callable[[], np.ndarray],
         lines: int,
+        mix: Sequence[Preprocessor] = (),
     ):
         """task: the one of text that the rows are made of. languages: of its sides.
-        counts: -> the frequencies [V] that subsampling goes by."""
-        self._preprocessor = preprocessor
+        counts: -> the frequencies [V] that subsampling goes by. mix: the objectives that
+        are mixed, whose fields these rows have too, padded with zeros to the longest of all."""
+        self.preprocessor = preprocessor
+        self.mix = tuple(mix) or (preprocessor,)
         self._vocabulary = vocabulary
         self._task = task
         self._languages = tuple(languages)
@@ -79,12 +82,12 @@ class ObjectiveRows:
         text_to_text = "inputs" in asked
         if not text_to_text and "input_ids" not in asked:
             raise UserError(
-                f"{self._preprocessor.name}: rows need a length: give task_feature_lengths"
+                f"{self.preprocessor.name}: rows need a length: give task_feature_lengths"
                 ' {"input_ids": 256}'
             )
-        if text_to_text and "decoder_targets" not in self._preprocessor.fields:
+        if text_to_text and "decoder_targets" not in self.preprocessor.fields:
             raise UserError(
-                f"{self._preprocessor.name} is no objective of an encoder-decoder and has no"
+                f"{self.preprocessor.name} is no objective of an encoder-decoder and has no"
                 ' `inputs` and `targets`; give task_feature_lengths {"input_ids": 256} and'
                 " xlingjax.data.seqio.rows.RowConverter"
             )
@@ -93,7 +96,8 @@ class ObjectiveRows:
             tf.data.Dataset.counter()
         )
         signature = {}
-        for name, shape in self._preprocessor.shapes(1, length).items():
+        shapes = mixed_shapes(self.mix, length)
+        for name, shape in shapes.items():
             signature[name] = tf.TensorSpec((None, *shape[1:]), field_dtype(name))
         rows = tf.data.Dataset.from_generator(
             lambda: self._blocks(dataset, length, seeds), output_signature=signature
@@ -162,16 +166,33 @@ class ObjectiveRows:
         self, length: int, seeds: Iterator[tuple[int, Any]]
     ) -> Callable[[RowReader, np.ndarray], dict[str, np.ndarray]]:
         """What makes the fields of rows [n] of a reader, with the next of the numbered seeds."""
-        mask = self._preprocessor.map(self._vocabulary, self._counts(), length)
+        mask = self.preprocessor.map(self._vocabulary, self._counts(), length)
+        shapes = mixed_shapes(self.mix, length)
 
         def make(reader: RowReader, rows: np.ndarray) -> dict[str, np.ndarray]:
             # The number is the step, so that masks of validation, whose seed is fixed, are those of
             # the rows.
             number, seed = next(seeds)
             draws = Draws(int(seed) % (1 << 64), number, rows.size)
-            return as_declared(mask(reader(rows, draws), draws), self._preprocessor.fields)
+            fields = as_declared(mask(reader(rows, draws), draws), self.preprocessor.fields)
+            return self._padded(fields, shapes, rows.size)
 
         return make
+
+    def _padded(
+        self, fields: Mapping[str, np.ndarray], shapes: Mapping[str, tuple[int, ...]], rows: int
+    ) -> dict[str, np.ndarray]:
+        """The fields [rows, ...] with those of the mix that the objective lacks."""
+        if len(self.mix) == 1:
+            return dict(fields)
+        padded = {}
+        for name, shape in shapes.items():
+            padded[name] = np.zeros((rows, *shape[1:]), FIELDS_OF_MIX[name].dtype)
+            if name in fields:
+                corner = tuple(slice(size) for size in fields[name].shape)
+                padded[name][corner] = fields[name]
+        padded["objective_ids"][:] = [one.name for one in self.mix].index(self.preprocessor.name)
+        return padded
 
     def _planned(
         self,
@@ -184,14 +205,14 @@ class ObjectiveRows:
             tokens.append(joined(chunks, self._vocabulary))
         records = Records(self._languages, tuple(tokens))
         ids, bases = join(records, self._vocabulary.eos_id)
-        plan = self._preprocessor.rows(records, bases, length, self._vocabulary)
+        plan = self.preprocessor.rows(records, bases, length, self._vocabulary)
         if not plan.count:
             return
         reader = RowReader.of_arrays(
             ids,
             plan,
             self._ids,
-            self._preprocessor.columns(length),
+            self.preprocessor.columns(length),
             pad_id=self._vocabulary.pad_id,
             bos_id=self._vocabulary.bos_id,
         )
@@ -242,16 +263,17 @@ class RowConverter(seqio.FeatureConverter):
 
     For every objective: of an encoder, an encoder-decoder, an n-stream decoder. Rows come packed
     and padded, since what shares a row decides what is masked in it. task_feature_lengths:
-    {"input_ids": L}, the same that `seqio.get_dataset` is given.
+    {"input_ids": L}, the same that `seqio.get_dataset` is given. of: the objective's preprocessor,
+    or the name of a registered mixture of rows, like "demo.ernie_m".
     """
 
-    def __init__(self, preprocessor: Preprocessor):
-        self._preprocessor = preprocessor
+    def __init__(self, of: Preprocessor | str):
+        self._mix = (of,) if isinstance(of, Preprocessor) else _mix_of(of)
         spec = seqio.FeatureConverter.FeatureSpec
         self.TASK_FEATURES = {"input_ids": spec(dtype=tf.int32)}
         self.MODEL_FEATURES = {
             name: spec(dtype=field_dtype(name), rank=field_rank(name))
-            for name in preprocessor.fields
+            for name in mixed_fields(self._mix)
         }
         self.PACKING_FEATURE_DTYPES: Mapping[str, Any] = {}
         super().__init__(pack=False)
@@ -259,31 +281,69 @@ class RowConverter(seqio.FeatureConverter):
     def _convert_features(
         self, ds: tf.data.Dataset, task_feature_lengths: Mapping[str, int]
     ) -> tf.data.Dataset:
-        shapes = self._preprocessor.shapes(1, task_feature_lengths["input_ids"])
+        shapes = mixed_shapes(self._mix, task_feature_lengths["input_ids"])
 
         def convert(row: Mapping[str, Any]) -> dict[str, Any]:
-            return {
-                name: tf.ensure_shape(row[name], shapes[name][1:])
-                for name in self._preprocessor.fields
-            }
+            return {name: tf.ensure_shape(row[name], shape[1:]) for name, shape in shapes.items()}
 
         return ds.map(convert)
 
     def get_model_feature_lengths(
         self, task_feature_lengths: Mapping[str, int]
     ) -> Mapping[str, int]:
-        shapes = self._preprocessor.shapes(1, task_feature_lengths["input_ids"])
+        shapes = mixed_shapes(self._mix, task_feature_lengths["input_ids"])
         # SeqIO wants a length of every field, and looks at none of a single number.
         return {name: (*shape[1:], 1)[0] for name, shape in shapes.items()}
 
 
+def _mix_of(mixture: str) -> tuple[Preprocessor, ...]:
+    """The objectives of a registered mixture of rows."""
+    task = seqio.get_subtasks(seqio.get_mixture_or_task(mixture))[0]
+    if not isinstance(task, RowTask):
+        raise UserError(
+            f"'{mixture}' is a mixture of text: give one that register_objective or register_mix"
+            " made, or the objective's preprocessor"
+        )
+    return task.rows.mix
+
+
+FIELDS_OF_MIX = FIELDS | {
+    "objective_ids": Field(
+        "objective_ids",
+        "B",
+        np.dtype(np.int32),
+        "whose row of a mix it is",
+        "seqio.rows",
+        "who trains with another program",
+    )
+}
+
+
+def mixed_fields(mix: Sequence[Preprocessor]) -> tuple[str, ...]:
+    """The fields of the rows of any objective of a mix, and behind them whose row it is."""
+    if len(mix) == 1:
+        return mix[0].fields
+    return (*dict.fromkeys(name for one in mix for name in one.fields), "objective_ids")
+
+
+def mixed_shapes(mix: Sequence[Preprocessor], length: int) -> dict[str, tuple[int, ...]]:
+    """The shapes of batches of one row, the longest of the mix."""
+    shapes: dict[str, tuple[int, ...]] = {}
+    for one in mix:
+        for name, shape in one.shapes(1, length).items():
+            shapes[name] = max(shape, shapes.get(name, shape))
+    if len(mix) > 1:
+        shapes["objective_ids"] = (1,)
+    return shapes
+
+
 def field_dtype(name: str) -> tf.DType:
-    return tf.as_dtype(FIELDS[name].dtype)
+    return tf.as_dtype(FIELDS_OF_MIX[name].dtype)
 
 
 def field_rank(name: str) -> int:
     """Without the batch axis."""
-    return len(FIELDS[name].shape) - 1
+    return len(FIELDS_OF_MIX[name].shape) - 1
 
 
 class RowTask(seqio.Task):
@@ -296,13 +356,17 @@ class RowTask(seqio.Task):
 
     def __init__(self, name: str, *, text: seqio.Task, **given: Any):
         super().__init__(name, **given)
-        self._text = text
+        self.text = text
         self._shard: contextvars.ContextVar[int]
         self._shard = contextvars.ContextVar("shard", default=0)
 
     @property
+    def rows(self) -> ObjectiveRows:
+        return self.preprocessors[-1]
+
+    @property
     def cache_dir(self) -> str | None:
-        return super().cache_dir or self._text.cache_dir
+        return super().cache_dir or self.text.cache_dir
 
     def get_dataset(self, *given: Any, **named: Any) -> tf.data.Dataset:
         signature = inspect.signature(seqio.Task.get_dataset)
