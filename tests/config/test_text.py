@@ -339,31 +339,6 @@ def test_a_recipe_without_a_corpus_says_where_it_is_bound(tmp_path):
         recipes.read_recipe([str(file)], [])
 
 
-@pytest.mark.long
-def test_the_configuration_of_an_older_run_is_understood(corpus, tmp_path):
-    """What objectives bound themselves is theirs alone, as it was: the others go on as they are."""
-    old = tmp_path / "config.gin"
-    old.write_text(
-        "mlm.corpus = @corpus()\n"
-        "mlm.sampling = @sampling()\n"
-        "mlm.seed = 5\n"
-        "mlm.holdout = 0.5\n"
-        "tlm.corpus = @corpus()\n"
-        "tlm.sampling = @tlm/sampling()\n"
-        "tlm.seed = %SEED\n"
-    )
-    found = read([str(old)], corpus)
-    own = {"mlm.text": "@mine/text()", "mine/text.seed": 5, "mine/text.holdout": 0.5}
-    expected = read([], corpus, **own)
-    for name in ("mlm", "tlm"):
-        with (
-            contextlib.closing(found[name]()) as source,
-            contextlib.closing(expected[name]()) as same,
-        ):
-            assert source.identity == same.identity and same.identity["seed"] in (0, 5)
-            assert batch_hash(source.next()) == batch_hash(same.next())
-
-
 def test_pairs_that_an_objective_names_are_no_mixtures(corpus, not_ours):
     text = TextSource(
         make_corpus(vocabulary=f"{corpus}/vocab", languages="de en"), mixture="not_ours.pairs"
