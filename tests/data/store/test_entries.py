@@ -113,16 +113,21 @@ def test_a_disk_that_is_full_or_in_the_way_is_one_line(tmp_path, monkeypatch):
         get("kind", "b", make)
 
 
-def test_one_process_makes_an_entry_while_others_wait_for_it(capsys):
+def test_one_process_makes_an_entry_while_others_wait_for_it(monkeypatch):
     MADE.clear()
-    begun = threading.Event()
+    begun, waiting = threading.Event(), threading.Event()
+    lines = []
+
+    def said(line, **_):
+        lines.append(line)
+        waiting.set()
+
+    monkeypatch.setattr(entries, "print", said, raising=False)
 
     def slow(writer):
         begun.set()
         make(writer)
-        while "waiting for" not in (said := capsys.readouterr().out):
-            pass
-        assert "which makes it" in said
+        assert waiting.wait(timeout=60)
 
     first = threading.Thread(target=get, args=("kind", "slow", slow))
     first.start()
@@ -130,3 +135,5 @@ def test_one_process_makes_an_entry_while_others_wait_for_it(capsys):
     assert get("kind", "slow", slow).array("parts").size == 3
     first.join()
     assert len(MADE) == 1
+    [line] = lines
+    assert "waiting for" in line and "which makes it" in line
