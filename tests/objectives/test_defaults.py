@@ -55,7 +55,7 @@ SETTINGS = {
     },
     Translation: GENERATES,
     BackTranslation: {**GENERATES, "max_length": (1.3, 5), "temperature": 0.0},
-    XFNP: {**GENERATES, "alphas": (1.0, 1.0), "skip": "runs"},
+    XFNP: {**GENERATES, "alphas": (1.0, 1.0), "skip": "target"},
     HardestNegative: {"layer": None, "scale": 20.0, "bias": 0.0},
     Classification: {"apart": False, "task": None},
     Tagging: {},
