@@ -91,7 +91,13 @@ class _WhenSeqioIsImported(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 
 def _register_demo() -> None:
-    importlib.import_module("xlingjax.tasks.demo").register_demo()
+    # A file of this folder that is being imported is what imports SeqIO: `demo` needs it whole, and
+    # is registered when it is imported itself.
+    for name in ("xlm", "objectives", "demo"):
+        module = sys.modules.get(f"{__name__}.{name}")
+        if getattr(getattr(module, "__spec__", None), "_initializing", False):
+            return
+    importlib.import_module("xlingjax.tasks.demo")
 
 
 if "seqio" in sys.modules:

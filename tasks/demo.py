@@ -178,3 +178,6 @@ def corpus() -> Path:
     finally:
         shutil.rmtree(made, ignore_errors=True)
     return folder
+
+
+register_demo()

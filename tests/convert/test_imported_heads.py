@@ -169,7 +169,7 @@ def test_it_is_read_and_computed_as_the_command_line_says(files, tmp_path, monke
         ("bfloat16", 64, True, OURS)
     }
     status, told, _ = scored(capsys, tmp_path / "c", files, *given, "--gin.DTYPE=bf16")
-    assert status == 2 and "--gin.DTYPE='bf16': 'float32', 'bfloat16' or 'float16' (did" in told
+    assert status == 2 and "dtype='bf16': 'float32', 'bfloat16' or 'float16' (did" in told
     status, told, _ = scored(capsys, tmp_path / "d", files, *given, "--gin.TRAIN_STEPS=5")
     assert status == 2 and "--gin.TRAIN_STEPS: --mixture trains nothing, and reads LENGTH," in told
 

@@ -16,6 +16,16 @@ from xlingjax.tasks import demo
 LENGTH = 128
 
 
+@pytest.mark.parametrize(
+    "first", ["data.seqio.task_text", "workflows.tasks.measure", "tasks.xlm", "tasks.objectives"]
+)
+def test_any_module_may_be_the_first_that_imports_seqio(first, tmp_path):
+    code = f"import xlingjax.tasks, xlingjax.{first}, xlingjax.tasks.demo, seqio\n"
+    code += "print('demo.mlm' in seqio.MixtureRegistry.names())"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout.strip() == "True", done.stderr[-2000:]
+
+
 @pytest.mark.parametrize("first", ["xlingjax.tasks", "seqio"])
 def test_seqio_knows_the_corpus_whichever_is_imported_first(first, tmp_path):
     """And nothing is unpacked before it is read; without SeqIO nothing is imported."""

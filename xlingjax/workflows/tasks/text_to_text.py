@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 
-from xlingjax.data.seqio.task_text import declared_languages, named_languages
 from xlingjax.errors import UserError
 from xlingjax.evaluation.task.seqio_predictions import TextToText
 from xlingjax.inference.generate import Generator
@@ -112,6 +111,8 @@ def languages_of(task: Any, run: TrainedRun, requested: Sequence[str]) -> tuple[
     """The languages of a task's inputs and targets: those of --languages, of its features, or that
     its name names, one for both. Raises UserError where none is known and the model has to be told.
     """
+    from xlingjax.data.seqio.task_text import declared_languages, named_languages
+
     codes = requested or declared_languages(task)
     if not codes:
         codes = named_languages(task.name, run.languages)
