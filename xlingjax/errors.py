@@ -102,7 +102,8 @@ def require_choice(settings: Any, choices: Iterable[str], names: str, where: str
         if not wrong:
             continue
         needed = f"{', '.join(map(repr, choices[:-1]))} or {choices[-1]!r}"
-        near = difflib.get_close_matches(str(wrong[0]), choices, 1)
+        # 0.65 keeps bf16 for bfloat16, and leaves out splash for sdpa.
+        near = difflib.get_close_matches(str(wrong[0]), choices, 1, 0.65)
         if near:
             needed += f" (did you mean {near[0]!r}?)"
         raise SettingError(name, value, needed, where)
