@@ -1,10 +1,6 @@
-"""The documentation says what the code says: tables of macros, commands, links.
-
-`XLINGJAX_GOLDEN=write pytest tests/test_docs.py` writes the tables of docs/recipes.md anew.
-"""
+"""The documentation says what the code says: macros, commands, messages, links."""
 
 import ast
-import functools
 import os
 import re
 import shlex
@@ -17,13 +13,12 @@ import pytest
 import xlingjax
 from xlingjax.cli import main as command_line
 from xlingjax.cli.main import main
-from xlingjax.config.gin_files import MACRO, Macro, gin_folder, macros_in, macros_of
+from xlingjax.config.gin_files import Macro, gin_folder, macros_in, macros_of
 from xlingjax.errors import UserError
 
 ROOT = Path(__file__).parents[1]
 RECIPES = ROOT / "docs" / "recipes.md"
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
-BLOCK = re.compile(r"<!-- macros: (\S+) -->\n(.*?)<!-- end -->", re.DOTALL)
 LAYERS = ("models", "objectives", "optim", "mesh", "runs")
 
 
@@ -34,76 +29,12 @@ def named(page: Path) -> str:
 # ---- Macros --------------------------------------------------------------------------------------
 
 
-def table(file: str) -> str:
-    """The macros that one gin file sets, as docs/recipes.md shows them; "": it sets none."""
-    macros = [*macros_in((gin_folder() / file).read_text(encoding="utf-8"), file)]
-    rows = [
-        f"| `{macro.name}` | {_default(macro.value)} | {_markdown(macro.meaning)} |"
-        for macro in macros
-    ]
-    if not rows:
-        return ""
-    return "\n".join(["| Macro | Default | Meaning |", "|---|---|---|", *rows])
-
-
-def _default(value: str) -> str:
-    if re.fullmatch(r"\"[^\"]+\"", value):
-        value = value[1:-1]
-    # A plain word reads well without quotes; the name of another macro is set as code.
-    if re.fullmatch(r"[\w.+-]+", value) and value not in _names():
-        return value
-    return f"`{value}`".replace("|", "\\|")
-
-
-def _markdown(meaning: str) -> str:
-    """As Markdown: code stays code, what is set to a macro becomes it, and no character of the rest
-    is markup."""
-    parts = re.split(r"(`[^`]*`)", meaning)
-    return "".join(part if part[:1] == "`" else _plain(part) for part in parts).replace("|", "\\|")
-
-
-def _plain(text: str) -> str:
-    # Before macros get their backquotes, in which a backslash would be shown.
-    text = re.sub(r"([*\\])", r"\\\1", text).replace("<", "&lt;")
-    return re.sub(
-        rf"\b({MACRO})(=\w+)?\b",
-        lambda found: f"`{found[0]}`" if found[1] in _names() else found[0],
-        text,
-    )
-
-
-@functools.cache
-def _names() -> frozenset[str]:
-    """Every macro that a gin file of ours sets."""
-    texts = [path.read_text(encoding="utf-8") for path in gin_folder().rglob("*.gin")]
-    return frozenset(re.findall(rf"^({MACRO})\s*=", "\n".join(texts), re.MULTILINE))
-
-
-def files_that_set_macros() -> list[str]:
+def files_of_macros() -> list[str]:
     paths = [path for layer in LAYERS for path in sorted((gin_folder() / layer).glob("*.gin"))]
-    files = [path.relative_to(gin_folder()).as_posix() for path in paths]
-    return [file for file in files if table(file)]
+    return [path.relative_to(gin_folder()).as_posix() for path in paths]
 
 
-def test_tables_of_macros_are_those_of_the_gin_files():
-    text = RECIPES.read_text(encoding="utf-8")
-    if os.environ.get("XLINGJAX_GOLDEN") == "write":
-        text = BLOCK.sub(lambda found: block(found[1]), text)
-        RECIPES.write_text(text, encoding="utf-8")
-    for found in BLOCK.finditer(text):
-        assert found[0] == block(found[1]), f"{found[1]}: XLINGJAX_GOLDEN=write writes it anew"
-
-
-def block(file: str) -> str:
-    return f"<!-- macros: {file} -->\n\n{table(file)}\n\n<!-- end -->"
-
-
-def test_every_gin_file_that_sets_macros_has_one_table():
-    blocks = [found[1] for found in BLOCK.finditer(RECIPES.read_text(encoding="utf-8"))]
-    assert sorted(blocks) == sorted(files_that_set_macros())
-
-
-@pytest.mark.parametrize("file", files_that_set_macros())
+@pytest.mark.parametrize("file", files_of_macros())
 def test_every_macro_has_a_comment(file):
     text = (gin_folder() / file).read_text(encoding="utf-8")
     assert [macro.name for macro in macros_in(text, file) if not macro.meaning] == []
