@@ -128,7 +128,6 @@ def kill(cell, left, last):
         path.unlink()
     for folder in (
         run / "checkpoints" / str(last),
-        run / "data_state" / str(last),
         *cell.rglob("predictions"),
     ):
         shutil.rmtree(folder)

@@ -72,7 +72,6 @@ def pages(tmp_path):
                     },
                     "alignment_error_by_layer": {"0": 0.4, "1": 0.3},
                     "masked_accuracy_by_language": {"de": 0.3, "zh": 0.2, "en": 0.4},
-                    "tokens_per_second_by_objective": {"mlm": 12.0, "tlm": 8.0},
                 }
             )
     result = {"cells": mixed, "config": {"tokens": 12_000, "jobs": 2}}

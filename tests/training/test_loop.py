@@ -23,7 +23,7 @@ from xlingjax.objectives.veco import VECO
 from xlingjax.objectives.xlm import MLM
 from xlingjax.runtime.lock import alone_in
 from xlingjax.runtime.machine import RuntimeConfig
-from xlingjax.training import programs
+from xlingjax.training import step
 from xlingjax.training.checkpoint_params import load_params
 from xlingjax.training.evaluator import Evaluator
 from xlingjax.training.feed import ObjectiveRun
@@ -94,13 +94,9 @@ def test_files_of_a_run(tmp_path, capsys):
     totals = json.loads((tmp_path / "result.json").read_text())
     assert totals["evaluations"]["probe"]["grid"] == [[1, 2]] and totals["peak_memory_bytes"] > 1e6
     assert set(totals["compile_seconds"]) == {"mlm", "tlm"}
-    assert list(totals["tokens_per_second_by_objective"]) == [
-        "tlm"
-    ]  # step 6 alone follows on another without a pause
     assert sorted(p.name for p in (tmp_path / "checkpoints").iterdir()) == ["4", "6", "7"]
     assert totals["best"] == json.loads((tmp_path / "best.json").read_text())
     assert totals["best"] == {"probe/value": {"step": 4, "value": -1.0}}
-    assert sorted(p.name for p in (tmp_path / "data_state").iterdir()) == ["4", "6", "7"]
     assert list((tmp_path / "tensorboard").iterdir())
     assert "weights: random (seed 3)" in capsys.readouterr().out
     assert result.metrics["tlm"]["loss"] < 5.5 and result.evaluations["probe"]["by_language"] == {
@@ -123,11 +119,7 @@ def test_summed_objectives_have_a_line_each_of_every_step(tmp_path):
     taken = [(name, i) for name in ("mlm", "tlm") for i in range(4)]
     assert tlm["tokens_seen"] == sum((tiny.batch(*which)["pack_ids"] > 0).sum() for which in taken)
     totals = json.loads((tmp_path / "result.json").read_text())
-    assert (
-        set(totals["compile_seconds"])
-        == set(totals["tokens_per_second_by_objective"])
-        == {"mlm + tlm"}
-    )
+    assert set(totals["compile_seconds"]) == {"mlm + tlm"}
 
 
 @pytest.mark.long
@@ -317,10 +309,6 @@ DAN_RUN = ObjectiveRun(DAN(), lambda: array_source([tiny.batch("tlm")], language
             "the run has 3 languages, model.num_languages is 2",
         ),
         ({"objectives": ("mlm", "mlm")}, "objectives of different names"),
-        (
-            {"evaluators": [lambda *_: {}]},
-            "evaluator <function .* is no xlingjax.Evaluator",
-        ),
         ({"max_bad_steps": 0}, "max_bad_steps=0 must be at least 1"),
         (
             {"objectives": [DAN_RUN], "model": base_config(dan=8), "microbatches": 2},
@@ -389,37 +377,14 @@ class Exhausted(Probe):
         )
 
 
-def of_many_rows(objective):
-    """A run whose shapes are known before its source is open."""
-    source = array_source([tiny.batch("mlm", 0, rows=64)], languages=tiny.LANGUAGES)
-    return ObjectiveRun(objective, Batches(source.shapes, lambda: source))
-
-
-class Lost(MLM):
-    """One that cannot be traced for other rows than those of its batches."""
-
-    def loss(self, model, params, batch, rng, languages):
-        assert batch["input_ids"].shape[0] > 2
-        return super().loss(model, params, batch, rng, languages)
-
-
-@pytest.mark.parametrize(
-    ("objective", "estimated"),
-    [
-        (of_many_rows(MLM()), "; by the estimate its steps fit with --gin.MICROBATCHES="),
-        # Nothing is known before, or it cannot be told.
-        ("mlm", "BATCH; `xlingjax plan --search`"),
-        (of_many_rows(Lost()), "BATCH; `xlingjax plan --search`"),
-    ],
-    ids=["known", "not known", "not told"],
-)
-def test_out_of_memory_names_what_to_change(tmp_path, objective, estimated):
+def test_out_of_memory_names_what_to_change(tmp_path):
     options = {"steps": 1, "evaluators": [Exhausted()], "checkpoint": CheckpointConfig(every=0)}
-    with pytest.raises(UserError) as refused:
-        tiny_run.run(tmp_path, objectives=[objective], **options)
-    line = str(refused.value)
-    assert line.startswith("out of device memory: RESOURCE_EXHAUSTED: Out of memory allocating 123")
-    assert "; raise MICROBATCHES (same batch" in line and estimated in line
+    with pytest.raises(
+        UserError,
+        match="^out of device memory: RESOURCE_EXHAUSTED: Out of memory .*; raise"
+        " MICROBATCHES .* `xlingjax plan --search`",
+    ):
+        tiny_run.run(tmp_path, objectives=["mlm"], **options)
 
 
 @pytest.mark.long
@@ -525,7 +490,7 @@ def test_an_optimizer_of_optax_trains_and_goes_on(tmp_path):
 def test_all_seeds_share_one_program(tmp_path, monkeypatch):
     """The second seed of a sweep finds its step in the compile cache: the key is an argument, not a
     constant."""
-    make, texts, keys = programs.make_train_step, [], []
+    make, texts, keys = step.make_train_step, [], []
 
     def noted(**fixed):
         def lower(state, batch, key):
@@ -536,7 +501,7 @@ def test_all_seeds_share_one_program(tmp_path, monkeypatch):
 
         return SimpleNamespace(lower=lower)
 
-    monkeypatch.setattr(programs, "make_train_step", noted)
+    monkeypatch.setattr(step, "make_train_step", noted)
     for seed in (3, 4):
         tiny_run.run(tmp_path / str(seed), objectives=("mlm",), steps=1, seed=seed)
     assert texts[0] == texts[1] and keys == [[0, 3], [0, 4]]

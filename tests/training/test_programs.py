@@ -7,7 +7,7 @@ from tests.helpers import tiny, tiny_run
 from xlingjax.data.batches.loader import Batches
 from xlingjax.data.batches.source import array_source
 from xlingjax.objectives.xlm import MLM, TLM
-from xlingjax.training import programs
+from xlingjax.training import step
 from xlingjax.training.feed import ObjectiveRun
 
 
@@ -30,13 +30,13 @@ def objectives(opening=lambda name: None, **known):
 
 def test_the_first_step_is_compiled_before_the_text_is_open_and_is_the_same(tmp_path, monkeypatch):
     events = []
-    make = programs.make_train_step
+    make = step.make_train_step
 
     def made(**arguments):
         events.append(f"{arguments['objective'].name} step")
         return make(**arguments)
 
-    monkeypatch.setattr(programs, "make_train_step", made)
+    monkeypatch.setattr(step, "make_train_step", made)
     entries = objectives(
         lambda name: events.append(f"{name} text"), languages=lambda: tiny.LANGUAGES
     )

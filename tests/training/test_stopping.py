@@ -89,7 +89,7 @@ def test_settings_that_say_nothing_are_refused(settings, said):
 
 
 def test_no_patience_needs_no_metric():
-    assert StoppingConfig(None, "a/b c/d").patience is None
+    assert StoppingConfig(None, "a/b c/d").patience == 0
 
 
 SETTINGS = dict(objectives=("mlm",), eval_every=1, save_every=3)
@@ -103,7 +103,6 @@ EARLY = StoppingConfig(4, "dev/ppl/mean")
         ({"stopping": StoppingConfig(4, "perplexity/mean")}, r"no evaluator .*\(there is dev\)"),
         ({"stopping": StoppingConfig(4, "test/ppl/mean")}, r"no evaluator .*\(there is dev\)"),
         ({"evaluators": []}, "there is none: set HELDOUT_TEXT or DEV_FILES"),
-        ({"stopping": StoppingConfig(4, "dev/mean")}, "does not give it; there is dev/ppl/mean$"),
     ],
 )
 def test_a_metric_that_is_not_measured_is_refused_before_the_first_step(tmp_path, change, said):
@@ -111,6 +110,11 @@ def test_a_metric_that_is_not_measured_is_refused_before_the_first_step(tmp_path
     with pytest.raises(UserError, match=said):
         tiny_run.run(tmp_path, **settings)
     assert not (tmp_path / "metrics.jsonl").exists()
+
+
+def test_a_metric_that_its_evaluator_does_not_give_is_told():
+    with pytest.raises(UserError, match="does not give it; there is dev/ppl/mean$"):
+        Stopping(StoppingConfig(4, "dev/mean")).measured(1, {"dev": {"ppl": {"mean": 1.0}}})
 
 
 @pytest.mark.long
@@ -121,8 +125,8 @@ def test_a_run_stops_and_stays_so_and_a_killed_one_stops_with_the_same_bits(tmp_
     best = CheckpointConfig(every=2, keep_last=9, keep_best=1, best_metric="dev/ppl/mean")
     result = tiny_run.run(whole, **run, checkpoint=best, evaluators=[dev, test])
     assert (result.steps, result.exit_reason, result.exit_code) == (6, "finished", 0)
-    # Once to know its names, then at each step; the test set when it ends, which is early.
-    assert dev.calls == [0, 1, 2, 3, 4, 5, 6] and test.calls == [6]
+    # The test set when it ends, which is early.
+    assert dev.calls == [1, 2, 3, 4, 5, 6] and test.calls == [6]
     said = "early stopping: dev/ppl/mean was not better in 4 evaluations than 5.0000 of step 2"
     assert said in capsys.readouterr().out
     totals = json.loads((whole / "result.json").read_text())
@@ -149,7 +153,7 @@ def test_a_run_stops_and_stays_so_and_a_killed_one_stops_with_the_same_bits(tmp_
 
     # Started again it does nothing.
     again = tiny_run.run(whole, **run, checkpoint=best, evaluators=[dev, test])
-    assert (again.steps, again.exit_reason, len(dev.calls)) == (6, "finished", 7)
+    assert (again.steps, again.exit_reason, len(dev.calls)) == (6, "finished", 6)
     assert json.loads((whole / "result.json").read_text()) == totals
     assert "nothing left to do" in (whole / "log.txt").read_text()
 

@@ -90,7 +90,6 @@ def test_every_number_of_the_files_is_logged_at_its_step(tmp_path, monkeypatch, 
     ("project", "module", "message"),
     [
         ("project", None, "--wandb project needs pip install 'xlingjax\\[wandb\\]'"),
-        ("a/b", Wandb(), "--wandb a/b: the name of a project has no /"),
         (
             "project",
             Wandb("online", "No API key configured.\nmore"),

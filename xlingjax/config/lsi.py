@@ -7,7 +7,7 @@ import numpy as np
 from xlingjax.config.corpus import Corpus
 from xlingjax.data.store.blocks import BlockText
 from xlingjax.errors import UserError
-from xlingjax.training.first_state import TokenVectors
+from xlingjax.training.initialisation import TokenVectors
 
 
 def lsi_tokens(corpus: Corpus, run: bool = True) -> TokenVectors | None:

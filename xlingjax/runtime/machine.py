@@ -4,7 +4,7 @@ import contextlib
 import ctypes
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -271,27 +271,17 @@ def one_run_in(workdir: Path) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def out_of_memory_explained(fitting: Callable[[], str]) -> Iterator[None]:
-    """A device that runs out of memory becomes a UserError that names what to change. fitting: the
-    flags that an estimate finds, or "" where it finds none; asked for only then."""
+def out_of_memory_explained() -> Iterator[None]:
+    """A device that runs out of memory becomes a UserError that names what to change."""
     try:
         yield
     except jax.errors.JaxRuntimeError as error:
         if "RESOURCE_EXHAUSTED" not in str(error):
             raise
-        # An objective of a user's own may not be one that can be estimated.
-        try:
-            flags = fitting()
-        except Exception:
-            flags = ""
-        estimate = ""
-        if flags:
-            estimate = f"; by the estimate its steps fit with {flags}"
         raise UserError(
             f"out of device memory: {first_line(error)}; raise MICROBATCHES (same batch, less at a"
             " time), set REMAT=full, spread the parameters (--gin_file gin/mesh/fsdp.gin), or lower"
-            f" LENGTH or BATCH{estimate}; `xlingjax plan --search` compiles such settings and names"
-            " the fastest that fit"
+            " LENGTH or BATCH; `xlingjax plan --search` names the fastest settings that fit"
         ) from error
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -119,18 +119,9 @@ def read_lines(
 
     say: is told of other damaged lines, which are left out; without it they raise UserError.
     """
-    return [value for value, _ in numbered_lines(path, shape, remedy, say)]
-
-
-def numbered_lines(
-    path: Path,
-    shape: Any,
-    remedy: str = "put the line back, or remove it",
-    say: Callable[[str], None] | None = None,
-) -> Iterator[tuple[Any, bytes]]:
-    """(value, line as it stands) of `read_lines`."""
     if not path.exists():
-        return
+        return []
+    values = []
     content = _read(path, "move it away")
     for number, line in enumerate(content.splitlines(keepends=True), 1):
         if not line.endswith(b"\n"):
@@ -144,11 +135,12 @@ def numbered_lines(
         except _NO_JSON:
             wrong = "not valid JSON"
         if not wrong:
-            yield value, line
+            values.append(value)
         elif say:
             say(f"{path} line {number}: {wrong}; left out")
         else:
             raise UserError(f"{path} line {number}: {wrong}; {remedy}")
+    return values
 
 
 def read_npy(path: Path, remedy: str) -> np.ndarray:

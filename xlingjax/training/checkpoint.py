@@ -1,12 +1,10 @@
 """Checkpoints of a run: state, data position and identity, saved and restored.
 
 On disk: `checkpoints/STEP/{params,training,run}`, written by Orbax in the background, each with the
-hashes of its files; and `data_state/STEP/positions.json`, written and synced before the
-checkpoint of that step is finalised, so that every finalised checkpoint has its data position.
+hashes of its files. `run` holds the data positions, which all hosts have alike.
 """
 
 import contextlib
-import difflib
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -20,14 +18,8 @@ from xlingjax.errors import UserError, require_choice, require_whole
 from xlingjax.runtime.files import is_of_system, write_json
 from xlingjax.runtime.machine import all_agree, barrier, first_line, is_primary
 from xlingjax.runtime.quiet import forget_abandoned_reads, forget_told_failures
-from xlingjax.training.checkpoint_params import HashedPath, damage
+from xlingjax.training.checkpoint_params import HashedPath, damage, unreadable
 from xlingjax.training.checkpoint_paths import BEST, checkpoint_steps
-from xlingjax.training.data_positions import (
-    Positions,
-    keep_positions,
-    read_positions,
-    write_positions,
-)
 from xlingjax.training.run_record import require_same
 from xlingjax.training.step import TrainState
 
@@ -69,7 +61,8 @@ class CheckpointConfig:
 class Restored:
     step: int
     state: TrainState
-    positions: Positions
+    positions: dict[str, int]
+    """{objective: the number of its next batch}."""
     progress: dict[str, Any]
 
 
@@ -111,7 +104,6 @@ class Checkpoints:
     ):
         forget_told_failures()
         self.folder = (workdir / "checkpoints").absolute()
-        self._positions = workdir / "data_state"
         self._config = config
         self._identity = identity
         self._say = say
@@ -145,7 +137,7 @@ class Checkpoints:
         self,
         step: int,
         state: TrainState,
-        positions: Positions,
+        positions: dict[str, int],
         progress: dict[str, Any],
         values: dict[str, float],
     ) -> None:
@@ -159,27 +151,10 @@ class Checkpoints:
                 f"{self.folder} is gone: it was removed, or its disk is no longer mounted; bring it"
                 " back and start again"
             )
-        failed = None
-        try:
-            # Positions first: Orbax writes in the background, and what it finalises must have them.
-            write_positions(self._positions, step, positions)
-            if is_primary():
-                # Orbax removes old checkpoints and knows nothing of their positions.
-                keep_positions(
-                    self._positions,
-                    # With this step, which the manager does not know yet.
-                    (step, *self._manager.all_steps()),
-                )
-        except OSError as error:
-            failed = error
-        # Agreeing also makes sure that every host's position is on disk.
-        if not all_agree(failed is None):
-            if failed is None:
-                failed = OSError("another process could not write its data position")
-            raise explained(failed, self.folder)
         self._rank(step, values)
         run = {
             "identity": self._identity,
+            "positions": positions,
             "progress": progress,
             # As pairs: JSON's names are texts.
             "best": {name: [*values.items()] for name, values in self._ranked.items()},
@@ -213,11 +188,7 @@ class Checkpoints:
         sign = 1 if self._config.best_mode == "min" else -1
         for name, ranked in self._ranked.items():
             if values and name not in values:
-                near = difflib.get_close_matches(name, values, 1, 0.0)
-                self._say(
-                    f"no checkpoint is the best by {name}: nothing measures it; the nearest is"
-                    f" {near[0]}"
-                )
+                self._say(f"no checkpoint is the best by {name}: nothing measures it")
             # No order puts NaN last.
             if math.isfinite(values.get(name, math.nan)):
                 ranked[step] = values[name]
@@ -276,15 +247,16 @@ class Checkpoints:
                 f" {step}: {why}); repair it, move it away, or choose another --workdir: a run"
                 " never starts afresh over it"
             )
-        if is_primary():
-            # Of checkpoints that were cut off.
-            keep_positions(self._positions, ())
         return None
 
     def _tried(self, step: int, abstract: TrainState) -> tuple[Restored | None, str]:
         """(the checkpoint, or None; why not). All processes go on from the same step, so what one
         cannot read none has read."""
-        problem = self._damage(step)
+        problem = ""
+        for item in ("params", "training", "run"):
+            folder = self.folder / str(step) / item
+            # Each process looks at a share of the files.
+            problem = problem or damage(folder, jax.process_index(), jax.process_count())
         # Before the reading, in which processes wait for each other.
         if not all_agree(not problem):
             return None, problem or "another process found it damaged"
@@ -295,23 +267,12 @@ class Checkpoints:
             raise
         except Exception as error:
             if is_of_system(error):
-                raise UserError(
-                    f"{self.folder / str(step)} cannot be read: {first_line(error)}; nothing is"
-                    " wrong with it: repair that and start again"
-                ) from error
+                raise unreadable(self.folder / str(step), error) from error
             # Whatever Orbax raises of a damaged file: the one before may be whole.
             problem = f"{type(error).__name__}: {first_line(error)}"
         if not all_agree(restored is not None):
             return None, problem or "another process could not read it"
         return restored, ""
-
-    def _damage(self, step: int) -> str:
-        """What is wrong with the files of a checkpoint, of which each process looks at a share."""
-        for item in ("params", "training", "run"):
-            wrong = damage(self.folder / str(step) / item, jax.process_index(), jax.process_count())
-            if wrong:
-                return wrong
-        return ""
 
     def _set_aside(self, unreadable: Sequence[tuple[int, str]]) -> None:
         """Renames the checkpoints that could not be read, once one before them could: a run that
@@ -327,8 +288,6 @@ class Checkpoints:
         # The identity first: of another run neither positions nor shapes would fit.
         run = self._manager.restore(step, args=ocp.args.Composite(run=ocp.args.JsonRestore())).run
         require_same(run["identity"], self._identity, self.folder / str(step))
-        objectives = self._identity["objectives"]
-        positions = read_positions(self._positions, step, objectives)
         training = _without_params(abstract)
         items = self._manager.restore(
             step,
@@ -341,7 +300,7 @@ class Checkpoints:
         state = TrainState(params=items.params, **items.training)
         for name, ranked in self._ranked.items():
             ranked.update(map(tuple, run["best"].get(name, ())))
-        return Restored(step, state, positions, run["progress"])
+        return Restored(step, state, run["positions"], run["progress"])
 
 
 def _without_params(state: TrainState) -> dict[str, Any]:

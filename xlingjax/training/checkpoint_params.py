@@ -186,7 +186,7 @@ def saved_params(checkpoint: Path) -> tuple[dict[str, tuple[int, ...]], dict[str
             return shapes, {}
         return shapes, ocp.Checkpointer(ocp.JsonCheckpointHandler()).restore(run)["identity"]
     except Exception as error:
-        raise _unreadable(checkpoint, error) from error
+        raise unreadable(checkpoint, error) from error
 
 
 def read_params(checkpoint: Path, abstract: Any) -> Any:
@@ -205,7 +205,7 @@ def read_params(checkpoint: Path, abstract: Any) -> Any:
             ),
         )
     except Exception as error:
-        raise _unreadable(checkpoint, error) from error
+        raise unreadable(checkpoint, error) from error
 
 
 def require_vocabulary(checkpoint: Path, trained_on: Any, vocabulary: Any) -> None:
@@ -233,7 +233,7 @@ def require_languages(checkpoint: Path, trained_on: Any, languages: Sequence[str
         )
 
 
-def _unreadable(checkpoint: Path, error: Exception) -> UserError:
+def unreadable(checkpoint: Path, error: Exception) -> UserError:
     if is_of_system(error):
         return UserError(
             f"checkpoint {checkpoint} cannot be read ({first_line(error)}); nothing is wrong with"

@@ -55,11 +55,6 @@ def _steps_saved(workdir: Path) -> int:
     records = [_read(workdir / "result.json").get("steps")]
     for session in _read(workdir / "run.json").get("sessions", ()):
         records.append(session.get("step"))
-    # Positions are written before their checkpoint: the last may be without one.
-    positions = sorted(step_of(path.name) or 0 for path in workdir.glob("data_state/*"))
-    # A run that was cut off while it wrote its first checkpoint has lost none.
-    if not any((workdir / "checkpoints").glob("*-tmp*")):
-        records += positions[:-1]
     return max((step for step in records if isinstance(step, int)), default=0)
 
 

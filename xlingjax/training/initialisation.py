@@ -1,52 +1,59 @@
-"""Where a new run's weights come from: which trained runs give which of its parameters, and what
-stays random.
+"""Where a start's weights come from: the run's own checkpoint, else trained runs that give some or
+all of its parameters, else random ones.
 
 XLM's grid of encoders and decoders and its lookup tables (§5.2), XLM-R in both sides, VECO with its
-cross-attention (§3.3). A donor is an encoder or an encoder-decoder. Nothing is left out in silence:
-every group of parameters has a line that says where it comes from, and a donor that does not fit is
-refused.
+cross-attention (§3.3). A donor is an encoder or an encoder-decoder. Every group of parameters has a
+line that says where it comes from, and a donor that does not fit is refused.
 """
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
+import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 
+from xlingjax.data.store.blocks import BlockText
 from xlingjax.errors import UserError, require_whole
 from xlingjax.model.config import ModelConfig
 from xlingjax.model.params import flattened, nested
 from xlingjax.runtime.numerals import is_whole
+from xlingjax.training.checkpoint import Checkpoints
 from xlingjax.training.checkpoint_params import (
+    load_params,
     read_params,
     require_languages,
     require_vocabulary,
     saved_params,
 )
 from xlingjax.training.checkpoint_paths import find_checkpoint
-from xlingjax.training.run_record import languages_of, model_of, read_run_record, vocabulary_of
+from xlingjax.training.feed import Feed
+from xlingjax.training.run_record import (
+    labels_of,
+    languages_of,
+    model_of,
+    read_run_record,
+    task_of_head,
+    vocabulary_of,
+)
+from xlingjax.training.step import TrainState
 
 MACROS = {"embeddings": "INIT_EMBEDDINGS", "encoder": "INIT_ENCODER", "decoder": "INIT_DECODER"}
 LAYERS = {"encoder": "ENCODER_LAYERS_FROM", "decoder": "DECODER_LAYERS_FROM"}
 
 Layers = str | int | Sequence[int]
-Rows = tuple[tuple[Any, Any], ...]
 
 
 def numbers_of(layers: Layers, macro: str) -> list[int] | None:
     """The numbers of layers, None for "first" and "last". Raises UserError."""
     if layers in ("first", "last"):
         return None
-    if isinstance(layers, str):
-        # gin gives a number, a list or a text, by what was typed.
-        numbers = layers.replace(",", " ").split()
-    elif isinstance(layers, list | tuple):
-        numbers = list(layers)
-    else:
-        numbers = [layers]
-    if not numbers or not all(map(is_whole, map(str, numbers))):
+    # gin gives a number, a list or a text, by what was typed.
+    numbers = str(layers).strip("[]()").replace(",", " ").split()
+    if not numbers or not all(map(is_whole, numbers)):
         raise UserError(
             f"{macro}={layers}: give first, last, or numbers of layers from 0 with commas between"
         )
@@ -92,16 +99,11 @@ class Donor:
         names = [f"{kind}/{rest}"]
         if part == "decoder":
             # An encoder's layers may begin a decoder: they have the same names.
-            names = [f"encoder/{rest}"]
-            if of_decoder and not tied:
-                names = [f"decoder/{rest}"]
+            names = [f"{'decoder' if of_decoder and not tied else 'encoder'}/{rest}"]
         elif of_decoder:
             # Before those that its sides share.
             names.insert(0, f"decoder_{kind}/{rest}")
-        for known in names:
-            if known in self.shapes:
-                return known
-        return None
+        return next((name for name in names if name in self.shapes), None)
 
     def layers(self, chosen: Layers, side: str, count: int) -> list[int]:
         """Its `count` layers that the option chooses, numbered within its encoder or decoder.
@@ -111,21 +113,13 @@ class Donor:
         if side == "decoder" and self.config.decoder_layers:
             depth = self.config.decoder_layers
         numbers = numbers_of(chosen, macro)
-        if numbers is None:
-            if depth < count:
-                # For the message: layers spread evenly are a likely choice.
-                spread = [str(i * depth // count) for i in range(count)]
-                raise UserError(
-                    f"{MACROS[side]}={self.run} has {depth} layers, the new {side} {count}: say"
-                    f" which layer each is, {macro}={','.join(spread)}"
-                )
-            if chosen == "first":
-                return list(range(count))
-            return list(range(depth - count, depth))
-        if len(numbers) != count or max(numbers) >= depth:
+        if numbers is None and depth >= count:
+            first = 0 if chosen == "first" else depth - count
+            return list(range(first, first + count))
+        if numbers is None or len(numbers) != count or max(numbers) >= depth:
             raise UserError(
-                f"{macro}={','.join(map(str, numbers))}: the new {side} has {count} layers,"
-                f" {self.run} {depth}; give {count} numbers from 0 to {depth - 1}"
+                f"{MACROS[side]}={self.run} has {depth} layers, the new {side} {count}: set {macro}"
+                f" to {count} numbers from 0 to {depth - 1}"
             )
         return numbers
 
@@ -136,7 +130,7 @@ class Copy:
 
     donor: Donor
     source: str
-    rows: Rows | None
+    rows: tuple[tuple[Any, Any], ...] | None
     """(ours, theirs) of axis 0, slices or lists; None: all."""
     origin: str
     """Where it comes from, for the log."""
@@ -153,27 +147,17 @@ class Copy:
         # By code, since the same language may have another number in either run.
         ours = dict(zip(languages, our_rows, strict=False))
         theirs = dict(zip(self.donor.languages, their_rows, strict=False))
-        known = []
-        new = []
-        for code in languages:
-            if code in ours and code in theirs:
-                known.append(code)
-            else:
-                new.append(code)
+        known = [code for code in languages if code in ours and code in theirs]
+        new = [code for code in languages if code not in known]
         rows = self.rows or ()
         if not rows and not known:
             return None
-        names = ", ".join(known)
-        random = f"; random: {', '.join(new)}"
-        if self.rows:
-            # Behind the pieces of a token table or a bias.
-            names = "language tokens too"
-            random = f", but random: {', '.join(new)}"
+        # Behind the pieces of a token table or a bias, or a table of their own.
+        names = "language tokens too" if rows else ", ".join(known)
         if new:
-            names += random
+            names += f"; random: {', '.join(new)}"
         if known:
-            of_known = ([ours[code] for code in known], [theirs[code] for code in known])
-            rows = (*rows, of_known)
+            rows = (*rows, ([ours[code] for code in known], [theirs[code] for code in known]))
         return dataclasses.replace(self, rows=rows, origin=f"{self.origin} ({names})")
 
 
@@ -185,11 +169,10 @@ def layer_names(numbers: list[int]) -> str:
     return f"layers {', '.join(map(str, numbers))}"
 
 
-def read(taken: dict[str, Copy], ours: dict[str, jax.Array]) -> dict[str, dict[str, jax.Array]]:
-    """{run: {its name of a parameter: array}}, each lying as what it fills does where it divides as
-    that does."""
-    abstract: dict[str, dict[str, Any]] = {}
-    checkpoints = {}
+def read(taken: dict[str, Copy], ours: dict[str, jax.Array]) -> dict[Path, dict[str, jax.Array]]:
+    """{checkpoint: {its name of a parameter: array}}, each lying as what it fills does where it
+    divides as that does."""
+    abstract: dict[Path, dict[str, Any]] = {}
     for name, copy in taken.items():
         shape = copy.donor.shapes[copy.source]
         sharding: Any = ours[name].sharding
@@ -199,14 +182,9 @@ def read(taken: dict[str, Copy], ours: dict[str, jax.Array]) -> dict[str, dict[s
             # The donor's number of rows may not divide; whole on each device it is only for now.
             sharding = NamedSharding(sharding.mesh, PartitionSpec())
         one = jax.ShapeDtypeStruct(shape, ours[name].dtype, sharding=sharding)
-        abstract.setdefault(copy.donor.run, {})[copy.source] = one
-        # Found once, when the donor was opened: a run that trains on may have a newer one by now.
-        checkpoints[copy.donor.run] = copy.donor.checkpoint
-    read = {}
-    for run, leaves in abstract.items():
-        # Each run once, whatever it gives: reading is what takes long.
-        read[run] = flattened(read_params(checkpoints[run], nested(leaves)))
-    return read
+        abstract.setdefault(copy.donor.checkpoint, {})[copy.source] = one
+    # Each checkpoint once, whatever it gives: reading is what takes long.
+    return {path: flattened(read_params(path, nested(leaves))) for path, leaves in abstract.items()}
 
 
 def grouped(origins: dict[str, str]) -> Iterator[str]:
@@ -268,29 +246,12 @@ class Initialisation:
                 f"INIT_FROM={self.run} gives all weights, and {others} give some; leave out either"
             )
         for part, macro in LAYERS.items():
-            layers = getattr(self, f"{part}_layers")
-            numbers_of(layers, macro)
-            default = Initialisation.__dataclass_fields__[f"{part}_layers"].default
-            if layers != default and part not in self.parts:
-                raise UserError(
-                    f"{macro}={layers} changes nothing without {MACROS[part]}; leave it out or set"
-                    " both"
-                )
-        if self.cross_attention is not None and not self.decoder:
-            raise UserError(
-                f"INIT_CROSS_ATTENTION={self.cross_attention} changes nothing without INIT_DECODER;"
-                " leave it out or set both"
-            )
+            numbers_of(getattr(self, f"{part}_layers"), macro)
 
     @property
     def parts(self) -> dict[str, str]:
         """{"embeddings", "encoder", "decoder": its donor} of those that have one."""
-        parts = {}
-        for part in MACROS:
-            run = getattr(self, part)
-            if run:
-                parts[part] = run
-        return parts
+        return {part: run for part in MACROS if (run := getattr(self, part))}
 
 
 RANDOM = "random"
@@ -299,9 +260,6 @@ SLOT = "decoder/layers/cross_attention/"
 # Fields that change what the same weights compute: of the embeddings, and of the layers.
 _OF_EMBEDDINGS = ("embedding_norm", "embedding_scale", "position_offset", "norm_eps")
 _OF_LAYERS = ("norm_order", "gelu")
-# Fields that change the shapes of parameters; a misfit names those that differ.
-_SIZES = ("dim", "heads", "ffn", "streams", "relative_buckets")
-
 Loaded = tuple[Any, str, list[str]]
 """(parameters, who gave them in words, a line per group of them)."""
 
@@ -313,26 +271,23 @@ class Plan:
         """abstract: shapes of the new model's parameters. Raises UserError for a donor that does
         not fit."""
         self._config = config
-        self._donors = {}
-        for part, run in initialisation.parts.items():
-            self._donors[part] = Donor.open(run)
+        self._donors = {part: Donor.open(run) for part, run in initialisation.parts.items()}
         if "decoder" in self._donors and not config.decoder_layers:
             raise UserError(
                 f"INIT_DECODER={initialisation.decoder}: model {config.name} has no decoder; leave"
                 " it out, or set model.decoder_layers"
             )
-        chosen = {
-            "encoder": initialisation.encoder_layers,
-            "decoder": initialisation.decoder_layers,
-        }
-        counts = {"encoder": config.layers, "decoder": config.decoder_layers}
         for part, donor in self._donors.items():
             self._require_alike(part, donor)
-        self._layers = {}
-        for side in LAYERS:
-            if side in self._donors:
-                donor = self._donors[side]
-                self._layers[side] = donor.layers(chosen[side], side, counts[side])
+        sides = {
+            "encoder": (initialisation.encoder_layers, config.layers),
+            "decoder": (initialisation.decoder_layers, config.decoder_layers),
+        }
+        self._layers = {
+            side: self._donors[side].layers(chosen, side, count)
+            for side, (chosen, count) in sides.items()
+            if side in self._donors
+        }
         self._copies: dict[str, Copy | None] = {}
         for name, leaf in flattened(abstract).items():
             self._copies[name] = None
@@ -351,14 +306,10 @@ class Plan:
 
     def _require_alike(self, part: str, donor: Donor) -> None:
         ours = self._config
-        theirs = donor.config
         where = f"{MACROS[part]}={donor.run} does not fit the model"
-        fields = _OF_EMBEDDINGS
-        if part != "embeddings":
-            fields = _OF_LAYERS + _OF_EMBEDDINGS
+        fields = _OF_EMBEDDINGS if part == "embeddings" else _OF_LAYERS + _OF_EMBEDDINGS
         for field in fields:
-            own = getattr(ours, field)
-            given = getattr(theirs, field)
+            own, given = getattr(ours, field), getattr(donor.config, field)
             if own != given:
                 raise UserError(
                     f"{where}: {field} is {own} here and {given} there; set model.{field}={given}"
@@ -367,9 +318,8 @@ class Plan:
         pieces = ours.vocab_size - ours.language_tokens
         if donor.pieces != pieces:
             raise UserError(
-                f"{where}: embeddings/tokens/embedding has rows for {pieces} pieces here,"
-                f" {donor.pieces} there (shapes {(ours.padded_vocab_size, ours.dim)} and"
-                f" {donor.shapes['embeddings/tokens/embedding']}); set VOCABULARY={donor.run}"
+                f"{where}: it has {donor.pieces} pieces, the model {pieces}; set"
+                f" VOCABULARY={donor.run}"
             )
 
     def _candidates(self, name: str) -> Iterator[tuple[str, Donor, str]]:
@@ -409,7 +359,11 @@ class Plan:
         if "/layers/" in name:
             copy = self._copy_of_layers(name, part, donor, source)
         elif name.endswith("positions/embedding"):
-            copy = self._copy_of_positions(name, shape, part, donor, source)
+            copy = Copy(donor, source, None, donor.run)
+            if donor.shapes[source][0] > shape[0]:
+                # Positions that the model has no row for are cut; missing ones are refused below.
+                rows = ((slice(None), slice(shape[0])),)
+                copy = Copy(donor, source, rows, f"the first {shape[0]} rows of {donor.run}")
         elif name.endswith("tokens/embedding") or name in ("head/bias", "decoder_head/bias"):
             copy = self._copy_of_pieces(donor, source)
         elif name.endswith("languages/embedding"):
@@ -419,8 +373,12 @@ class Plan:
             copy = Copy(donor, source, None, donor.run)
         # Where rows are chosen the numbers of rows may differ, and nothing else.
         first_axis = int(copy.rows is not None)
-        if shape[first_axis:] != donor.shapes[source][first_axis:]:
-            raise self._misfit(name, shape, part, donor, source)
+        theirs = donor.shapes[source]
+        if shape[first_axis:] != theirs[first_axis:]:
+            raise UserError(
+                f"{MACROS[part]}={donor.run} does not fit the model: {name} has shape {shape},"
+                f" {source} there {theirs}; set the sizes of the model of its run.json"
+            )
         return copy
 
     def _copy_of_layers(self, name: str, part: str, donor: Donor, source: str) -> Copy:
@@ -428,31 +386,12 @@ class Plan:
         stack, _, _ = source.partition("/")
         numbers = self._layers[part]
         origin = f"{stack} {layer_names(numbers)} of {donor.run}"
-        is_cross_attention = name.startswith(SLOT)
-        plugged = theirs.cross_attention_query == "input" and not theirs.decoder_layers
-        if is_cross_attention and plugged:
-            origin += ", which asked by the input of their layer there"
         if part == "decoder" and theirs.decoder_layers and stack == "encoder":
             # The donor's decoder is tied to the last layers of its encoder.
             numbers = [theirs.layers - theirs.decoder_layers + i for i in numbers]
             origin = f"encoder {layer_names(numbers)} of {donor.run} (tied there)"
         # A stack is one array, its layers the first axis.
         return Copy(donor, source, ((slice(None), numbers),), origin)
-
-    def _copy_of_positions(
-        self, name: str, shape: tuple[int, ...], part: str, donor: Donor, source: str
-    ) -> Copy:
-        positions, width = donor.shapes[source]
-        if positions < shape[0] and width == shape[1]:
-            raise UserError(
-                f"{MACROS[part]}={donor.run} does not fit the model: {name} has shape {shape},"
-                f" {source} there {donor.shapes[source]}; set model.max_positions={positions}"
-            )
-        # Positions that the model has no row for are cut; missing ones are refused above.
-        if positions > shape[0]:
-            rows = ((slice(None), slice(shape[0])),)
-            return Copy(donor, source, rows, f"the first {shape[0]} rows of {donor.run}")
-        return Copy(donor, source, None, donor.run)
 
     def _copy_of_pieces(self, donor: Donor, source: str) -> Copy:
         # Behind the pieces stand language tokens, and rows that fill up, which stay as they are.
@@ -465,21 +404,6 @@ class Plan:
             return Copy(donor, source, rows, f"{donor.run} (language tokens random)")
         languages = (range(donor.pieces, ours.vocab_size), range(donor.pieces, theirs.vocab_size))
         return Copy(donor, source, rows, donor.run, languages)
-
-    def _misfit(
-        self, name: str, shape: tuple[int, ...], part: str, donor: Donor, source: str
-    ) -> UserError:
-        settings = []
-        for field in _SIZES:
-            given = getattr(donor.config, field)
-            if getattr(self._config, field) != given:
-                settings.append(f"model.{field}={given}")
-        if not settings:
-            settings = ["the model of its run.json"]
-        return UserError(
-            f"{MACROS[part]}={donor.run} does not fit the model: {name} has shape {shape},"
-            f" {source} there {donor.shapes[source]}; set {', '.join(settings)}"
-        )
 
     def load(self, params: Any, languages: Sequence[str], identity: Mapping[str, Any]) -> Loaded:
         """(`params` with what is given, on their shardings; who gives, in words; a line per group
@@ -495,13 +419,10 @@ class Plan:
         origins = {}
         taken = {}
         for name, planned in self._copies.items():
-            origins[name] = RANDOM
-            copy = None
-            if planned is not None:
-                # The languages of a run are known once its text is open.
-                copy = planned.named(tuple(languages))
-            if copy is not None:
-                origins[name] = copy.origin
+            # The languages of a run are known once its text is open.
+            copy = planned and planned.named(tuple(languages))
+            origins[name] = copy.origin if copy else RANDOM
+            if copy:
                 taken[name] = copy
         ours = flattened(params)
         given = read(taken, ours)
@@ -509,7 +430,7 @@ class Plan:
         def fill(ours, given):
             filled = {}
             for name, copy in taken.items():
-                value = given[copy.donor.run][copy.source]
+                value = given[copy.donor.checkpoint][copy.source]
                 if copy.rows is not None:
                     theirs = value
                     value = ours[name]
@@ -524,31 +445,13 @@ class Plan:
         filled = jax.jit(fill, out_shardings=shardings)(replaced, given)
         if self._config.tied_self_attention:
             origins["decoder/layers/attention"] = "the encoder's (tied_self_attention)"
-        givers = []
-        for part, donor in self._donors.items():
-            givers.append(f"{part} of {donor.run} (checkpoint {donor.checkpoint.name})")
+        givers = [
+            f"{part} of {donor.run} (checkpoint {donor.checkpoint.name})"
+            for part, donor in self._donors.items()
+        ]
         leaves = (ours | filled).values()
         params = jax.tree.unflatten(jax.tree.structure(params), leaves)
-        return (params, ", ".join(givers), [*grouped(origins), *self._left(taken)])
-
-    def _left(self, taken: dict[str, Copy]) -> Iterator[str]:
-        """What of the donors of a side stands nowhere in the model."""
-        # Of a donor of embeddings nothing else was wanted.
-        shapes_of = {}
-        for part, donor in self._donors.items():
-            if part != "embeddings":
-                shapes_of[donor.run] = donor.shapes
-        for run, shapes in shapes_of.items():
-            origins = dict.fromkeys(shapes, "left")
-            for copy in taken.values():
-                if copy.donor.run == run:
-                    origins[copy.source] = ""
-            left = []
-            for line in grouped(origins):
-                if line.endswith(": left"):
-                    left.append(line.removesuffix(": left"))
-            if left:
-                yield f"left behind of {run}: {', '.join(left)}"
+        return params, ", ".join(givers), list(grouped(origins))
 
 
 def _index(rows: Any) -> Any:
@@ -556,3 +459,136 @@ def _index(rows: Any) -> Any:
         return rows
     # JAX takes no list as an index.
     return jax.numpy.array(rows)
+
+
+# ---- a start ------------------------------------------------------------------------------------
+
+
+TokenVectors = Callable[[Sequence[BlockText], int], tuple[np.ndarray, str]]
+"""Of the text that a run reads, of a width: (float32 [pieces, width], where they come from in
+words); rows of 0 stay random."""
+
+
+@dataclasses.dataclass(frozen=True)
+class First:
+    """What a start begins with."""
+
+    state: TrainState
+    weights: str
+    """Where they come from, for the log."""
+    step: int = 0
+    tokens_seen: int = 0
+    donated: Sequence[str] = ()
+    """A line per group of parameters that came from donors."""
+
+
+def restored(
+    checkpoints: Checkpoints, abstract: TrainState, feed: Feed, workdir: Path
+) -> First | None:
+    """The run's own newest checkpoint, with the sources where it left them; None for a new run."""
+    saved = checkpoints.restore(abstract)
+    if saved is None:
+        return None
+    for name, source in feed.sources.items():
+        source.restore(saved.positions[name])
+    return First(
+        saved.state,
+        f"checkpoint {saved.step} of {workdir}",
+        saved.step,
+        saved.progress["tokens_seen"],
+    )
+
+
+def new_run(
+    state: TrainState,
+    seed: int,
+    load: Callable[..., Loaded] | None,
+    languages: Sequence[str],
+    identity: Mapping[str, Any],
+    token_vectors: TokenVectors | None = None,
+    texts: Sequence[BlockText] = (),
+) -> First:
+    """A new run, from a random state whose parameters `load` replaces where it is given; without
+    it, `token_vectors` of `texts` those of the token table."""
+    if load is None:
+        weights = f"random (seed {seed})"
+        if token_vectors is not None:
+            params, origin = _with_tokens(state.params, token_vectors, texts)
+            state = dataclasses.replace(state, params=params)
+            weights += f"; {origin}"
+        return First(state, weights)
+    params, weights, donated = load(state.params, languages, identity)
+    state = dataclasses.replace(state, params=params)
+    return First(state, weights, donated=donated)
+
+
+def _with_tokens(params: Any, vectors: TokenVectors, texts: Sequence[BlockText]) -> tuple[Any, str]:
+    table_VD = params["embeddings"]["tokens"]["embedding"]
+    rows_SD, origin = vectors(texts, table_VD.shape[1])
+    # The table has rows beyond the vocabulary, and they stay as they are.
+    padded_VD = np.zeros(table_VD.shape, np.float32)
+    padded_VD[: len(rows_SD)] = rows_SD
+
+    def replaced(table_VD: jax.Array, rows_VD: jax.Array) -> jax.Array:
+        known_V1 = (rows_VD != 0).any(axis=1, keepdims=True)
+        # As long as the random rows are on average: positions and head expect such.
+        norm = jnp.linalg.norm(table_VD, axis=1).mean()
+        return jnp.where(known_V1, norm * rows_VD, table_VD)
+
+    made = jax.jit(replaced, out_shardings=table_VD.sharding)
+    embeddings = {**params["embeddings"]}
+    embeddings["tokens"] = {"embedding": made(table_VD, padded_VD)}
+    return {**params, "embeddings": embeddings}, origin
+
+
+def first_weights(
+    init_from: Any, config: ModelConfig, abstract: Any, new: Sequence[str]
+) -> Callable[[Any, Sequence[str], Mapping[str, Any]], Loaded] | None:
+    """A function like `Plan.load` for what `init_from` names: a path or an `Initialisation`; None
+    where it names nothing. Raises UserError for what can be refused before any text is read."""
+    if isinstance(init_from, Initialisation):
+        if init_from.parts:
+            return Plan(init_from, config, abstract).load
+        init_from = init_from.run
+    if not init_from:
+        return None
+
+    def load(params: Any, languages: Sequence[str], identity: Mapping[str, Any]) -> Loaded:
+        saved: Sequence[str] = ()
+        if config.tells_languages():
+            saved = read_run_record(init_from)["languages"]
+            # A run may have fewer languages if they are the donor's first: those keep their ids.
+            if list(languages) != saved[: len(languages)]:
+                raise UserError(
+                    f"INIT_FROM={init_from} has parameters of the languages {' '.join(saved)},"
+                    f' numbered otherwise; set LANGUAGES="{" ".join(saved)}"'
+                )
+        for objective, data in identity["data"].items():
+            if "labels" in data:
+                require_labels(
+                    f"INIT_FROM={init_from}", init_from, data["labels"], task_of_head(objective)
+                )
+        params, added = load_params(
+            init_from, params, new, vocabulary_of(identity), languages=saved
+        )
+        new_ones = f", new and random: {', '.join(added)}" if added else ""
+        return params, f"{init_from}{new_ones}", []
+
+    return load
+
+
+def require_labels(name: str, run: Any, labels: Sequence[str], task: str | None = None) -> None:
+    """Raise UserError where a run's head was trained on other labels than those to learn now, or on
+    these in another order: its outputs would stand for the wrong ones. name: how the message names
+    the run; task: whose head, of a model with several."""
+    record = read_run_record(run)
+    theirs = []
+    if task or record["model"]["num_labels"]:
+        theirs = labels_of(record, task)
+    if not theirs or theirs == [*labels]:
+        return
+    head = f"a head of {task}" if task else "a head"
+    raise UserError(
+        f"{name} has {head} for the labels {', '.join(theirs[:4])}, and those to learn are"
+        f" {', '.join(labels[:4])}: start from the run that it was fine-tuned from"
+    )

@@ -2,23 +2,18 @@
 
 import contextlib
 import dataclasses
-import functools
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from jax.sharding import Mesh
-
 from xlingjax.errors import EXIT_CODE, UserError
 from xlingjax.model.build import build_model
 from xlingjax.model.config import ModelConfig
-from xlingjax.model.memory import SHARE, device_bytes
 from xlingjax.model.parameter_count import count_parameters
-from xlingjax.model.partition import MeshConfig, check_counts, first_device, make_mesh
+from xlingjax.model.partition import MeshConfig, check_counts, make_mesh
 from xlingjax.runtime.files import disk_explained, write_bytes
 from xlingjax.runtime.machine import (
     RuntimeConfig,
-    all_agree,
     check_workdir,
     is_primary,
     one_run_in,
@@ -30,16 +25,19 @@ from xlingjax.training.checkpoint import CheckpointConfig, Checkpoints
 from xlingjax.training.checkpoint_paths import checkpoint_steps, last_step, require_not_lost
 from xlingjax.training.evaluator import Evaluator
 from xlingjax.training.feed import Feed, ObjectiveRun
-from xlingjax.training.first_state import TokenVectors, first_weights, new_run, restored
 from xlingjax.training.guard import Guard
-from xlingjax.training.initialisation import Initialisation
+from xlingjax.training.initialisation import (
+    Initialisation,
+    TokenVectors,
+    first_weights,
+    new_run,
+    restored,
+)
 from xlingjax.training.optimizer import OptimizerConfig, make_optimizer
-from xlingjax.training.programs import Programs
-from xlingjax.training.progress import Page, Progress, Timetable
+from xlingjax.training.progress import Progress
 from xlingjax.training.run_record import run_identity, write_hashes, write_run
 from xlingjax.training.schedule import check as check_schedule
-from xlingjax.training.step import abstract_state, run_key
-from xlingjax.training.step_memory import Needs, what_fits
+from xlingjax.training.step import Programs, abstract_state, run_key
 from xlingjax.training.stopping import Stopping, StoppingConfig
 from xlingjax.training.tracker import Tracker
 
@@ -69,9 +67,7 @@ class Result:
 
     @property
     def exit_code(self) -> int:
-        if self.exit_reason == "preempted":
-            return EXIT_CODE
-        return 0
+        return EXIT_CODE if self.exit_reason == "preempted" else 0
 
 
 def train(
@@ -126,28 +122,21 @@ def train(
     """
     # ---- the machine -----------------------------------------------------------------------------
     workdir = Path(workdir).absolute()
-    every = {"eval_every": eval_every, "log_every": log_every}
-    every["checkpoint_every"] = checkpoint.every
-    early = require_settings(
+    require_settings(
         model, evaluators, microbatches, optimizer, eval_every, log_every, checkpoint, stopping
     )
     # The first that touches a device: processes must have met before.
     machine = start(runtime)
     device_mesh = make_mesh(mesh)
-    # Before anything is compiled: a full disk would be noticed at the first checkpoint.
-    check_workdir(workdir, _bytes_to_come(model, checkpoint, workdir))
+    # Before anything is compiled: a full disk would be noticed at the first checkpoint. One more
+    # than are kept, as the oldest goes when the newest is whole.
+    saved = checkpoint_steps(workdir / "checkpoints")
+    to_come = max(checkpoint.kept + 1 - len(saved), 1)
+    check_workdir(workdir, count_parameters(model) * BYTES_PER_PARAMETER * to_come)
 
-    def fitting() -> str:
-        # An estimate is of one objective's step.
-        if schedule == "summed":
-            return ""
-        needs = Needs(model, optimizer, objectives, first_device(device_mesh).platform)
-        room = SHARE * device_bytes()
-        return what_fits(needs, device_mesh, microbatches, room)
-
-    with disk_explained(workdir), contextlib.ExitStack() as stack, out_of_memory_explained(fitting):
-        # What is opened is closed in the reverse order, whatever ends the run: the log comes last,
-        # and then the folder is another's to have.
+    # What is opened is closed in the reverse order, whatever ends the run: the log comes last, and
+    # then the folder is another's to have.
+    with disk_explained(workdir), contextlib.ExitStack() as stack, out_of_memory_explained():
         stack.enter_context(one_run_in(workdir))
         saved = checkpoint_steps(workdir / "checkpoints")
         if not saved:
@@ -158,7 +147,8 @@ def train(
         shutdown = Shutdown()
         stack.enter_context(shutdown.listen())
         guard = Guard(workdir, max_bad_steps, tracker.say)
-        tracker.say(f"xlingjax on {machine}; mesh {_axes(device_mesh)}")
+        axes = " x ".join(f"{axis} {size}" for axis, size in device_mesh.shape.items())
+        tracker.say(f"xlingjax on {machine}; mesh {axes}")
 
         # ---- the state, abstract: shapes and where they lie --------------------------------------
         encoder = build_model(model, device_mesh)
@@ -188,61 +178,64 @@ def train(
         if first is None:
             state = programs.random_state(seed)
             first = new_run(state, seed, load, feed.languages, identity, token_vectors, feed.texts)
-        step = first.step
-        state = first.state
-        if first.continued:
-            early.recall(workdir, step)
+        step, state = first.step, first.state
+        early = Stopping(stopping)
+        early.recall(workdir, step)
         ends = early.last_step(steps)
-        for line in first.described(count_parameters(model), ends):
+        for line in first.donated:
             tracker.say(line)
+        left = f"steps {step} to {ends}"
+        if step >= ends:
+            left = f"nothing left to do: it has {step} steps of {ends}"
+        parameters = f"{count_parameters(model):,} parameters"
+        tracker.say(f"weights: {first.weights}; {parameters}; {left}")
         if ends < steps:
             tracker.say(early.reason())
-        if step < ends and early.is_unknown():
-            # Its values show their names, and a wrong one is told before the first step.
-            early.require(early.chosen(evaluators)(encoder, state.params, step, device_mesh))
 
-        # ---- what the run is, on disk ------------------------------------------------------------
+        # ---- what the run is, on disk: only now, when nothing is left to refuse ------------------
         # A finished run keeps the record that it has.
-        kept = step >= ends and (workdir / "run.json").exists()
-        # Only now, when nothing is left to refuse.
-        if is_primary() and not kept:
-            _write_files(workdir, files or {})
+        if is_primary() and not (step >= ends and (workdir / "run.json").exists()):
+            for name, content in (files or {}).items():
+                write_bytes(workdir / name, content)
+            # An earlier start's: this run has not ended.
+            (workdir / "result.json").unlink(missing_ok=True)
+            session = {
+                "step": step,
+                "machine": machine,
+                "mesh": dict(device_mesh.shape),
+                "weights": first.weights,
+                "given": first.donated,
+            }
             course = feed.course(steps, schedule, optimizer)
-            session = first.session(machine, dict(device_mesh.shape))
             write_run(workdir, identity, feed, course, session, extra_config)
-
-        # ---- what happens now and then -----------------------------------------------------------
-        timetable = Timetable(ends, evaluators, **every)
-        # By the process that writes the file; the others follow it in `all_agree`.
-        measured = not is_primary() or timetable.measured(workdir, step)
-        if step < ends and is_primary():
+        if step < ends:
             for evaluator in evaluators:
-                tracker.note(evaluator.bar())
+                tracker.say(evaluator.bar())
         tracker.begin(step)
-        if not is_primary():
-            write_page = None
-            on_start = None
-        page = Page(write_page, tracker.say)
+
+        # ---- the loop ----------------------------------------------------------------------------
         progress = Progress(
-            timetable,
-            feed,
-            tracker,
-            guard,
-            checkpoints,
-            rule.learning_rate,
-            early,
-            page,
+            workdir,
+            ends,
+            evaluators,
+            eval_every=eval_every,
+            log_every=log_every,
+            save_every=checkpoint.every,
+            feed=feed,
+            tracker=tracker,
+            guard=guard,
+            checkpoints=checkpoints,
+            learning_rate=rule.learning_rate,
+            stopping=early,
+            write_page=write_page,
             hash_batches=hash_batches,
             tokens_seen=first.tokens_seen,
         )
-        # The run was asked to stop, or failed, before this checkpoint was measured.
-        if first.continued and not all_agree(measured):
+        if step:
             progress.measure_restored(step, state)
-
-        # ---- the loop ----------------------------------------------------------------------------
-        stopping = False
+        stopping_now = False
         stack.enter_context(shutdown.interrupts(lambda: last_step(workdir)))
-        while step < early.last_step(steps) and not stopping:
+        while step < early.last_step(steps) and not stopping_now:
             if step in feed.starts:
                 # An objective's terms may be others from here on, and a line is of one stage.
                 progress.log(step)
@@ -255,30 +248,28 @@ def train(
             progress.add(step, turn, rows, sums)
             step += 1
             # All processes stop at the same step, so they agree on it here.
-            stopping = shutdown.reached(step)
-            progress.after(step, state, stopping)
-            if on_start and not stopping:
-                progress.beside(functools.partial(on_start, tracker.say))
+            stopping_now = shutdown.reached(step)
+            progress.after(step, state, stopping_now)
+            if on_start and is_primary() and not stopping_now:
+                with progress.paused():
+                    on_start(tracker.say)
                 on_start = None
 
         # ---- the end -----------------------------------------------------------------------------
         # The result says that the run ended, so its last checkpoint is on disk first.
         checkpoints.close()
-        reason = _exit_reason(step, early.last_step(steps))
-        took_steps = step > first.step
-        has_result = progress.finish(workdir, step, reason, int(state.skipped))
-        tracker.end_live()
-        # Of what this start measured: a run that was asked to stop may have measured nothing yet.
-        if reason == "finished" and progress.values:
-            for evaluator in evaluators:
-                tracker.note(evaluator.verdict(progress.values))
+        # Before its last step a run ends only where it was asked to stop.
+        reason = "preempted" if step < early.last_step(steps) else "finished"
+        has_result = progress.finish(step, reason, int(state.skipped))
         line = f"{reason} at step {step}"
         if reason == "preempted":
             # It has little time left: no page.
             line += ": the same command goes on from there"
-        elif took_steps:
-            written = page.written()
-            if written:
+        else:
+            # Of what this start measured: one that was asked to stop may have measured nothing.
+            for evaluator in evaluators if progress.values else ():
+                tracker.say(evaluator.verdict(progress.values))
+            if step > first.step and (written := progress.page()):
                 line += f"; its report: {written}"
         tracker.say(line)
         # The log has its last line only now.
@@ -297,57 +288,20 @@ def require_settings(
     checkpoint: CheckpointConfig = CheckpointConfig(),
     stopping: StoppingConfig = StoppingConfig(),
     **others: Any,
-) -> Stopping:
+) -> None:
     """Raises UserError for settings that `train` refuses before it touches a device; takes its
-    arguments. Returns what ends the run early."""
+    arguments."""
     check_counts(
         microbatches, eval_every=eval_every, log_every=log_every, checkpoint_every=checkpoint.every
     )
-    _require_evaluators(evaluators)
-    early = Stopping(stopping)
-    early.check(evaluators, eval_every)
+    stopping.check(evaluators, eval_every)
     require_loss_scale(model, optimizer)
-    return early
-
-
-def _write_files(workdir: Path, files: Mapping[str, bytes]) -> None:
-    for name, content in files.items():
-        write_bytes(workdir / name, content)
-    # An earlier start's: this run has not ended.
-    (workdir / "result.json").unlink(missing_ok=True)
-
-
-def _bytes_to_come(model: ModelConfig, checkpoint: CheckpointConfig, workdir: Path) -> int:
-    """What the checkpoints that are still to be written will need on disk."""
-    saved = len(checkpoint_steps(workdir / "checkpoints"))
-    # One more than are kept: the oldest goes when the newest is whole.
-    to_come = max(checkpoint.kept + 1 - saved, 1)
-    return count_parameters(model) * BYTES_PER_PARAMETER * to_come
-
-
-def _axes(mesh: Mesh) -> str:
-    return " x ".join(f"{axis} {size}" for axis, size in mesh.shape.items())
-
-
-def _require_evaluators(evaluators: Sequence[Evaluator]) -> None:
-    for evaluator in evaluators:
-        if not isinstance(evaluator, Evaluator):
-            raise UserError(
-                f"evaluator {evaluator!r} is no xlingjax.Evaluator: derive its class from that"
-            )
 
 
 def require_loss_scale(model: ModelConfig, optimizer: OptimizerConfig) -> None:
     if model.dtype == "float16" and not optimizer.loss_scale:
-        remedy = (
-            "set optimizer.loss_scale=65536 (it adapts itself), or DTYPE=bfloat16 where the"
-            " device has it"
+        raise UserError(
+            "in float16 small gradients become 0 without a loss scale: set"
+            " optimizer.loss_scale=65536 (it adapts itself), or DTYPE=bfloat16 where the device has"
+            " it"
         )
-        raise UserError(f"in float16 small gradients become 0 without a loss scale: {remedy}")
-
-
-def _exit_reason(step: int, steps: int) -> str:
-    # Before its last step a run ends only where it was asked to stop.
-    if step < steps:
-        return "preempted"
-    return "finished"

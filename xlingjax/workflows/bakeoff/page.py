@@ -31,10 +31,6 @@ NOTE = (
     " say."
 )
 
-COST = html.note(
-    "Of each objective. In brackets: the time of a token over that of one of MLM in the same mix."
-)
-
 
 def by_mix(cells: Cells, of: str = "figures") -> tuple[pandas.DataFrame, pandas.DataFrame]:
     """Means and standard deviations over seeds, a row for each mix, of the figures that every seed
@@ -136,25 +132,6 @@ def bars(cells: Cells, of: str, title: str):
     return figures
 
 
-def objectives_table(cells: Cells) -> tuple[list[str], list[list[str]]]:
-    """Tokens per second of each objective within each mix, and what a token costs beside one of MLM
-    in the same mix."""
-    means, _ = by_mix(cells, "tokens_per_second_by_objective")
-    lines = [[mix, *(_speed(means.loc[mix], name) for name in means)] for mix in means.index]
-    return ["mix", *means], lines
-
-
-def _speed(row: Mapping[str, float], name: str) -> str:
-    if np.isnan(row[name]):
-        return "–"
-    text = f"{row[name]:,.0f}"
-    # Tokens per second depend on the machine; beside MLM
-    # in the same run they say what an objective costs.
-    if not np.isnan(row.get("mlm", np.nan)):
-        text += f" ({row['mlm'] / row[name]:.2f} x)"
-    return text
-
-
 def note(result: Mapping[str, Any]) -> str:
     """What the figures are. The mixes take as many steps each where the bake-off names no number of
     tokens."""
@@ -178,15 +155,10 @@ def write(result: Mapping[str, Any], folder: Path) -> Path:
         if figure is not None:
             drawing.save(figure, folder / f"{name}.png", dpi=110)
             pictures.append(drawing.drawn(figure, name))
-    head, rows = objectives_table(cells)
-    cost = []
-    if head[1:]:
-        cost = [html.table(head, rows), COST]
     setting = html.details("bake-off", str(result["config"]))
     sections = [
         html.section("table", "Mixes", html.table(*_rows(result)), html.note(note(result))),
         html.section("layers", "By layer", *pictures),
-        html.section("cost", "Tokens per second", *cost),
         html.section("setting", "Setting", setting),
     ]
     head_line = f"<header><h1>{html.esc(folder.name)}</h1></header>"

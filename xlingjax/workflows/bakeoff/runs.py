@@ -355,5 +355,4 @@ def summary(pretrained: Mapping[str, Any], tasks: Mapping[str, Any]) -> dict[str
         },
         "alignment_error_by_layer": {layer: one["itermax"] for layer, one in errors.items()},
         "masked_accuracy_by_language": perplexity.get("accuracy_by_language", {}),
-        "tokens_per_second_by_objective": pretrained.get("tokens_per_second_by_objective", {}),
     }

@@ -36,10 +36,9 @@ from xlingjax.runtime.traced_program import dot_flops
 from xlingjax.training.feed import Feed, Turn
 from xlingjax.training.loop import require_loss_scale
 from xlingjax.training.optimizer import OptimizerConfig, make_optimizer
-from xlingjax.training.programs import AHEAD
 from xlingjax.training.schedule import check as check_schedule
 from xlingjax.training.stages import latest, starts
-from xlingjax.training.step import abstract_state, eval_step, lower_state, make_train_step
+from xlingjax.training.step import AHEAD, abstract_state, eval_step, lower_state, make_train_step
 from xlingjax.training.step_memory import Needs, bytes_of_device
 from xlingjax.workflows.plan.machines import devices_of, machine_named
 from xlingjax.workflows.plan.program_text import Program, by_kind

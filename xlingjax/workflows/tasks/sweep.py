@@ -26,7 +26,7 @@ from xlingjax.inference.run import open_run
 from xlingjax.preprocessors.beside import standing_beside
 from xlingjax.runtime.machine import RuntimeConfig
 from xlingjax.runtime.records import read_text
-from xlingjax.training.first_state import require_labels
+from xlingjax.training.initialisation import require_labels
 from xlingjax.workflows.jobs.many import Say, run_all
 from xlingjax.workflows.tasks.baselines import BASELINES, score_baseline
 from xlingjax.workflows.tasks.cell import CellTraining
