@@ -9,12 +9,9 @@ import pytest
 
 from tests.helpers import tiny_run, written_run
 from xlingjax.cli import main
-from xlingjax.convert.average import average
-from xlingjax.errors import UserError
 from xlingjax.model.build import build_model
 from xlingjax.model.config import preset
 from xlingjax.training.checkpoint_params import load_params
-from xlingjax.training.initialisation import Donor
 
 MODEL = preset("tiny", layers=1, dim=16, heads=2, ffn=32, vocab_size=96, decoder_layers=1)
 STEPS = (2, 10, 30)
@@ -114,32 +111,4 @@ def test_a_recipe_that_cannot_be_read(spoil, why, run, tmp_path, capsys):
     assert main.main(words) == 2
     error = capsys.readouterr().err
     assert error.startswith(f"error: {recipe}") and why in error and error.count("\n") == 1
-    assert not (tmp_path / "mean").exists()
-
-
-def test_the_numbers_of_languages_are_those_of_the_training(run):
-    """A run.json that names others, or in another order, would give each the row of another."""
-    folder, given = run
-    wanted = jax.tree.map(jax.numpy.zeros_like, given[30])
-    load_params(folder, wanted, languages=("de", "en", "zh"))
-    for other in (("en", "de", "zh"), ("de", "en")):
-        with pytest.raises(UserError, match="the languages de, en, zh, and run.json names .*: put"):
-            load_params(folder, wanted, languages=other)
-
-
-def test_languages_in_another_order_are_refused_wherever_weights_are_taken(run, tmp_path):
-    """By a mean, and by a model that begins with parts of the run."""
-    folder = tmp_path / "run"
-    shutil.copytree(run[0], folder)
-    Donor.open(str(folder))
-    path = folder / "run.json"
-    record = json.loads(path.read_text())
-    assert record["languages"] == ["de", "en", "zh"]
-    path.write_text(json.dumps(record | {"languages": ["en", "de", "zh"]}))
-    for take in (
-        lambda: average(str(folder), str(tmp_path / "mean"), 1, ()),
-        lambda: Donor.open(str(folder)),
-    ):
-        with pytest.raises(UserError, match="languages de, en, zh, and run.json names en, de, zh"):
-            take()
     assert not (tmp_path / "mean").exists()

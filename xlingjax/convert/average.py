@@ -11,7 +11,7 @@ from xlingjax.errors import UserError
 from xlingjax.model.build import build_model
 from xlingjax.training.checkpoint_params import load_params
 from xlingjax.training.checkpoint_paths import checkpoint_steps, no_checkpoint
-from xlingjax.training.run_record import model_of, read_run_record
+from xlingjax.training.run_record import model_of
 from xlingjax.training.workdir import require_empty, write_workdir
 
 
@@ -31,9 +31,8 @@ def average(run: str, output: str, last: int | None = None, steps: Sequence[int]
     )
     # On the host: a sum beside the parameters would need twice the memory of the device.
     total = jax.tree.map(lambda leaf: np.zeros(leaf.shape, np.float32), wanted)
-    languages = read_run_record(run)["languages"]
     for step in chosen:
-        params, _ = load_params(Path(run) / "checkpoints" / str(step), wanted, languages=languages)
+        params, _ = load_params(Path(run) / "checkpoints" / str(step), wanted)
         # In place: a large model stands in memory twice, and not three times.
         jax.tree.map(lambda sum_, leaf: np.add(sum_, leaf, out=sum_), total, params)
     mean = jax.tree.map(lambda sum_: sum_ / np.float32(len(chosen)), total)

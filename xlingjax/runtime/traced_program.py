@@ -1,5 +1,4 @@
-"""What a traced program does, by its shapes: operations of its matrix products, how often it looks
-rows up."""
+"""What a traced program does, by its shapes: operations of its matrix products."""
 
 import math
 from typing import Any
@@ -35,17 +34,6 @@ def _of_equation(equation: Any) -> float:
     if name == "shard_map":
         times = params["mesh"].size
     return times * sum(inside)
-
-
-def lookups(program: Any, table: tuple[int, ...]) -> int:
-    """How often a (closed) jaxpr takes rows from an array of that shape; loops count once."""
-    found = 0
-    for equation in getattr(program, "jaxpr", program).eqns:
-        if equation.primitive.name == "gather":
-            found += equation.invars[0].aval.shape == table
-        for inside in _programs(equation.params):
-            found += lookups(inside, table)
-    return found
 
 
 def _programs(params: dict[str, Any]) -> list[Any]:

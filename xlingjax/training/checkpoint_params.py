@@ -8,7 +8,7 @@ and the number of processes that read it.
 import asyncio
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from xlingjax.runtime.files import is_of_system
 from xlingjax.runtime.machine import first_line
 from xlingjax.runtime.quiet import forget_abandoned_reads
 from xlingjax.training.checkpoint_paths import find_checkpoint
-from xlingjax.training.run_record import languages_of, vocabulary_of
+from xlingjax.training.run_record import vocabulary_of
 
 HASHES = "hashes.json"
 _LATE = ("_CHECKPOINT_METADATA", "commit_success.txt")
@@ -64,9 +64,7 @@ def damage(item: Path, process: int = 0, processes: int = 1) -> str:
         return str(fault)
     names = _files(item)
     for name in sorted(hashes.keys() ^ set(names)):
-        if name in hashes:
-            return f"{item / name} is missing"
-        return f"{item / name} has no hash in {HASHES}"
+        return f"{item / name} is missing" if name in hashes else f"{item / name} has no hash"
     share = names[process::processes]
     with ThreadPoolExecutor(_THREADS) as threads:
         found = threads.map(lambda name: file_hash(item / name), share)
@@ -82,11 +80,12 @@ def _files(folder: Path) -> list[str]:
     def refuse(error: OSError) -> None:
         raise error
 
-    names = []
-    for parent, _, files in os.walk(folder, onerror=refuse):
-        for name in files:
-            if name not in (HASHES, *_LATE):
-                names.append((Path(parent) / name).relative_to(folder).as_posix())
+    names = [
+        (Path(parent) / name).relative_to(folder).as_posix()
+        for parent, _, files in os.walk(folder, onerror=refuse)
+        for name in files
+        if name not in (HASHES, *_LATE)
+    ]
     return sorted(names)
 
 
@@ -99,72 +98,48 @@ def load_params(
     new: Sequence[str] = (),
     vocabulary: Any = None,
     exact: bool = False,
-    languages: Sequence[str] = (),
 ) -> tuple[Any, list[str]]:
     """`params` with the values of the checkpoint that `path` names (see `find_checkpoint`), on the
     shardings of `params`.
 
     A parameter the checkpoint lacks keeps its value if a regular expression of `new` matches its
     path; those are returned as the second value. `vocabulary`: the hash of the one they are to be
-    used with; exact: nothing of the checkpoint may be left behind; languages: by whose numbers they
-    are to be used. Raises UserError naming every other missing parameter, every mismatched shape,
-    another vocabulary, other languages, and an unreadable checkpoint.
+    used with; exact: nothing of the checkpoint may be left behind. Raises UserError naming every
+    other missing parameter, every mismatched shape, another vocabulary, and an unreadable
+    checkpoint.
     """
     model = flattened(params)
     tree = jax.tree.structure(params)
     checkpoint = find_checkpoint(path)
     saved, identity = saved_params(checkpoint)
     require_vocabulary(checkpoint, vocabulary_of(identity), vocabulary)
-    require_languages(checkpoint, languages_of(identity), languages)
-    kept = []
+    # `match`, from the beginning: a name of a part covers all below it.
+    absent = [name for name in model if name not in saved]
+    kept = [name for name in absent if any(re.match(pattern, name) for pattern in new)]
     # All of them in one message: a user would mend them one by one.
-    problems = []
-    for name in model:
-        if name in saved:
-            continue
-        # `match`, from the beginning: a name of a part covers all below it.
-        if any(re.match(pattern, name) for pattern in new):
-            kept.append(name)
-        else:
-            problems.append(f"{name} is missing")
-    for name in saved:
-        if exact and name not in model:
-            problems.append(f"{name} is not the model's")
-    for name, leaf in model.items():
-        if name in saved and saved[name] != leaf.shape:
-            problems.append(f"{name}: checkpoint {saved[name]}, model {leaf.shape}")
+    problems = [f"{name} is missing" for name in absent if name not in kept]
+    for name, shape in saved.items():
+        if name not in model:
+            if exact:
+                problems.append(f"{name} is not the model's")
+        elif shape != model[name].shape:
+            problems.append(f"{name}: checkpoint {shape}, model {model[name].shape}")
     if problems:
-        remedy = _remedy(model, saved)
         raise UserError(
-            f"checkpoint {checkpoint} does not fit the model: {'; '.join(problems)}; {remedy}"
+            f"checkpoint {checkpoint} does not fit the model: {'; '.join(problems)}; add --gin_file"
+            " gin/models/from_init.gin, or give an encoder to an encoder-decoder as INIT_ENCODER,"
+            " INIT_DECODER or both (gin/runs/init_seq2seq.gin)"
         )
     # Read onto the shardings of the model: no host ever holds all of a large one.
-    abstract: list[jax.ShapeDtypeStruct | None] = []
-    for name, leaf in model.items():
-        if name in kept:
-            abstract.append(None)
-        else:
-            abstract.append(jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=leaf.sharding))
+    abstract = [
+        None
+        if name in kept
+        else jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=leaf.sharding)
+        for name, leaf in model.items()
+    ]
     loaded = flattened(read_params(checkpoint, jax.tree.unflatten(tree, abstract)))
     # What is kept was not read: a None is no leaf.
     return jax.tree.unflatten(tree, (model | loaded).values()), kept
-
-
-def _remedy(model: Iterable[str], saved: Iterable[str]) -> str:
-    """What to do about a checkpoint of other parameters than the model's, by the names of both."""
-    # The commonest of all: an encoder given to a model that also writes.
-    if _has_decoder(model) and not _has_decoder(saved):
-        return (
-            "it is an encoder: give it as INIT_ENCODER, INIT_DECODER or both"
-            " (gin/runs/init_seq2seq.gin)"
-        )
-    return (
-        "add --gin_file gin/models/from_init.gin: the model that run.json of its workdir describes"
-    )
-
-
-def _has_decoder(names: Iterable[str]) -> bool:
-    return any(name.startswith("decoder/") for name in names)
 
 
 def saved_params(checkpoint: Path) -> tuple[dict[str, tuple[int, ...]], dict[str, Any]]:
@@ -176,7 +151,10 @@ def saved_params(checkpoint: Path) -> tuple[dict[str, tuple[int, ...]], dict[str
     items = [params, run] if run.is_dir() else [params]
     for item in items:
         if wrong := damage(item):
-            raise UserError(f"checkpoint {checkpoint} is damaged: {wrong}; {_other(checkpoint)}")
+            raise UserError(
+                f"checkpoint {checkpoint} is damaged: {wrong}; name an older one, or move this one"
+                " away"
+            )
     try:
         # Shapes alone, so that a checkpoint that does not fit is refused before it is read.
         # By the handler, which looks for no description of a whole checkpoint and warns of none.
@@ -219,31 +197,14 @@ def require_vocabulary(checkpoint: Path, trained_on: Any, vocabulary: Any) -> No
         )
 
 
-def require_languages(checkpoint: Path, trained_on: Any, languages: Sequence[str]) -> None:
-    """Raises UserError where the languages of a run's run.json are not those that its checkpoint
-    was trained with (None, or none: not told), whose numbers they are."""
-    # Own batches may call anything so.
-    if not languages or not isinstance(trained_on, list):
-        return
-    if trained_on != [*languages]:
-        names = ", ".join(map(str, trained_on))
-        raise UserError(
-            f"checkpoint {checkpoint} was trained with the languages {names}, and"
-            f" run.json names {', '.join(languages)}: put the run's own back from a copy"
-        )
-
-
 def unreadable(checkpoint: Path, error: Exception) -> UserError:
+    reason = first_line(error)
     if is_of_system(error):
         return UserError(
-            f"checkpoint {checkpoint} cannot be read ({first_line(error)}); nothing is wrong with"
-            " it: repair that and call it again"
+            f"checkpoint {checkpoint} cannot be read: {reason}; nothing is wrong with it: repair"
+            " that and call it again"
         )
     return UserError(
-        f"checkpoint {checkpoint} cannot be read ({type(error).__name__}: {first_line(error)});"
-        f" {_other(checkpoint)}"
+        f"checkpoint {checkpoint} cannot be read ({type(error).__name__}: {reason}); name an older"
+        " one, or move this one away"
     )
-
-
-def _other(checkpoint: Path) -> str:
-    return f"name an older one, {checkpoint.parent}/STEP, or move this one away"

@@ -1,5 +1,6 @@
 """Which checkpoints a run has: its steps, its best, and what RUN@STEP names."""
 
+import contextlib
 import re
 from pathlib import Path
 from typing import Any
@@ -16,12 +17,8 @@ def checkpoint_steps(folder: Path) -> list[int]:
     name and does not count."""
     if not folder.is_dir():
         return []
-    steps = []
-    for path in folder.iterdir():
-        step = step_of(path.name)
-        if step is not None and path.is_dir():
-            steps.append(step)
-    return sorted(steps)
+    named = {step_of(path.name): path for path in folder.iterdir()}
+    return sorted(step for step, path in named.items() if step is not None and path.is_dir())
 
 
 def last_step(workdir: Path) -> int:
@@ -40,30 +37,20 @@ def step_of(name: str) -> int | None:
 def require_not_lost(workdir: Path) -> None:
     """Raise UserError where a run without checkpoints once had some: it would start afresh over
     its logs."""
-    steps = _steps_saved(workdir)
+    steps = 0
+    # Of a run that ended, behind its last checkpoint; and each start tells where it went on from.
+    shape = {"steps?": int, "sessions?": [{"step?": int}]}
+    for name in ("result.json", "run.json"):
+        with contextlib.suppress(FileNotFoundError, UserError):
+            record = read_record(workdir / name, shape, "")
+            saved = [one.get("step", 0) for one in record.get("sessions", ())]
+            # run.json tells by "steps" how many the run is to take.
+            steps = max(steps, record.get("steps", 0) if name == "result.json" else 0, *saved)
     if steps:
         raise UserError(
             f"{workdir} is a run that has saved step {steps}, and its checkpoints are gone: put"
-            f" them back into {workdir / 'checkpoints'}, or choose another --workdir; a run never"
-            " starts afresh over one"
+            f" them back into {workdir / 'checkpoints'}, or choose another --workdir"
         )
-
-
-def _steps_saved(workdir: Path) -> int:
-    """The last step of which a run's other files tell that its checkpoint was whole; 0: none."""
-    # Of a run that ended, behind its last checkpoint; and each start tells where it went on from.
-    records = [_read(workdir / "result.json").get("steps")]
-    for session in _read(workdir / "run.json").get("sessions", ()):
-        records.append(session.get("step"))
-    return max((step for step in records if isinstance(step, int)), default=0)
-
-
-def _read(path: Path) -> dict[str, Any]:
-    """A record as far as it can be read."""
-    try:
-        return read_record(path, {"steps?": int, "sessions?": [{"step?": int}]}, "")
-    except (FileNotFoundError, UserError):
-        return {}
 
 
 def read_best(workdir: Path) -> dict[str, dict[str, Any]]:
@@ -101,32 +88,17 @@ def find_checkpoint(path: str | Path) -> Path:
 
 def no_checkpoint(path: Path) -> UserError:
     """Where a user named a run, or anything else, that has none."""
-    remedy = "give a run's workdir or a folder checkpoints/STEP"
-    if (path / "run.json").exists():
-        remedy = f"this run has saved none, or lost them: put them back into {path}/checkpoints"
-    return UserError(f"no checkpoint in {path}; {remedy}")
+    return UserError(f"no checkpoint in {path}; give a run's workdir or a folder checkpoints/STEP")
 
 
 def _named_checkpoint(run: Path, which: str) -> Path:
     best = read_best(run)
     steps = checkpoint_steps(run / "checkpoints")
-    step = step_of(which)
-    if step is None and which in best:
-        step = best[which]["step"]
-    elif step is None and re.match(r"[-+]?[.]?\d", which):
-        # A step is written in one way alone: 4, and neither 04 nor 4.0.
-        names = ", ".join(map(str, steps)) or "none"
-        raise UserError(f"{run} has no checkpoint {which} (there are: {names}); name one of these")
-    elif step is None:
-        raise UserError(
-            f"{run} kept no best checkpoint by {which} (but by {', '.join(best) or 'nothing'});"
-            f" train with KEEP_BEST=1 and BEST_METRIC={which}"
-        )
-    # Named by number or by metric, it may have been removed since.
+    step = best[which]["step"] if which in best else step_of(which)
     if step not in steps:
-        names = ", ".join(map(str, steps)) or "none"
+        kept = ", ".join([*map(str, steps), *best]) or "none"
         raise UserError(
-            f"{run} has no checkpoint {step} (there are: {names}); KEEP_CHECKPOINTS keeps more of"
-            " them"
+            f"{run} has no checkpoint {which} (there are: {kept}); name one of these, or train with"
+            " KEEP_CHECKPOINTS, or KEEP_BEST=1 and BEST_METRIC"
         )
     return run / "checkpoints" / str(step)

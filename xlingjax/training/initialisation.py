@@ -25,7 +25,6 @@ from xlingjax.training.checkpoint import Checkpoints
 from xlingjax.training.checkpoint_params import (
     load_params,
     read_params,
-    require_languages,
     require_vocabulary,
     saved_params,
 )
@@ -33,7 +32,6 @@ from xlingjax.training.checkpoint_paths import find_checkpoint
 from xlingjax.training.feed import Feed
 from xlingjax.training.run_record import (
     labels_of,
-    languages_of,
     model_of,
     read_run_record,
     task_of_head,
@@ -81,7 +79,6 @@ class Donor:
         vocabulary = vocabulary_of(identity)
         config = model_of(run)
         languages = tuple(record["languages"])
-        require_languages(checkpoint, languages_of(identity), languages)
         return cls(str(run), checkpoint, shapes, vocabulary, config, languages)
 
     @property
@@ -554,7 +551,6 @@ def first_weights(
         return None
 
     def load(params: Any, languages: Sequence[str], identity: Mapping[str, Any]) -> Loaded:
-        saved: Sequence[str] = ()
         if config.tells_languages():
             saved = read_run_record(init_from)["languages"]
             # A run may have fewer languages if they are the donor's first: those keep their ids.
@@ -568,9 +564,7 @@ def first_weights(
                 require_labels(
                     f"INIT_FROM={init_from}", init_from, data["labels"], task_of_head(objective)
                 )
-        params, added = load_params(
-            init_from, params, new, vocabulary_of(identity), languages=saved
-        )
+        params, added = load_params(init_from, params, new, vocabulary_of(identity))
         new_ones = f", new and random: {', '.join(added)}" if added else ""
         return params, f"{init_from}{new_ones}", []
 

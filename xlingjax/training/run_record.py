@@ -1,6 +1,7 @@
 """What a run is: the values that must stay the same for it to be continued, its description in
 run.json, and what its files were when it ended, in result.json."""
 
+import contextlib
 import dataclasses
 import functools
 import json
@@ -142,20 +143,14 @@ def run_identity(
     # The weights mean the same with any of them, so a continued run may change them.
     for field in FREE_MODEL_FIELDS:
         shape.pop(field, None)
-    # An objective's options change what its checkpoint has learnt, its data what comes next.
-    switches = {}
-    for name, objective in objectives.items():
-        switches[name] = _switches(objective)
-    data = {}
-    for name, source in sources.items():
-        data[name] = source.identity
     identity = {
         "seed": seed,
         "model": shape,
         "optimizer": {"name": optimizer.name, "frozen": optimizer.frozen},
         "objectives": sorted(sources),
-        "switches": switches,
-        "data": data,
+        # An objective's options change what its checkpoint has learnt, its data what comes next.
+        "switches": {name: _switches(objective) for name, objective in objectives.items()},
+        "data": {name: source.identity for name, source in sources.items()},
     }
     # As it will be read again: tuples become lists, numbers of steps become texts.
     return json.loads(json.dumps(identity))
@@ -171,20 +166,9 @@ def _switches(objective: Any) -> dict[str, Any]:
 
 def vocabulary_of(identity: Mapping[str, Any]) -> Any:
     """The hash of the vocabulary behind a run's batches; None if its sources do not tell."""
-    return _of_first_source(identity, "vocabulary")
-
-
-def languages_of(identity: Mapping[str, Any]) -> Any:
-    """The languages by whose numbers a run's batches were made; None if its sources do not tell."""
-    return _of_first_source(identity, "languages")
-
-
-def _of_first_source(identity: Mapping[str, Any], name: str) -> Any:
-    # Frozen or own batches may not tell theirs; the first that does speaks for all.
-    for data in identity.get("data", {}).values():
-        if name in data:
-            return data[name]
-    return None
+    # Own batches may not tell theirs; the first that does speaks for all.
+    data = identity.get("data", {}).values()
+    return next((one["vocabulary"] for one in data if "vocabulary" in one), None)
 
 
 def differences(saved: Any, ours: Any, path: str = "") -> Iterator[tuple[str, Any, Any]]:
@@ -192,9 +176,7 @@ def differences(saved: Any, ours: Any, path: str = "") -> Iterator[tuple[str, An
     counts as None."""
     if isinstance(saved, dict) and isinstance(ours, dict):
         for key in sorted(saved.keys() | ours.keys()):
-            below = key
-            if path:
-                below = f"{path}.{key}"
+            below = f"{path}.{key}" if path else key
             yield from differences(saved.get(key), ours.get(key), below)
     elif saved != ours:
         yield path, saved, ours
@@ -207,30 +189,16 @@ def require_same(saved: dict[str, Any], ours: dict[str, Any], checkpoint: Any) -
         return
     if any(".vocabulary" in path for path, _, _ in differing):
         # Texts and tables differ because of it, and would hide it.
-        differing = [one for one in differing if _is_cause(one[0])]
-    fields = []
+        differing = [x for x in differing if ".vocabulary" in x[0] or not x[0].startswith("data.")]
     # A few name the cause; a whole mixture would fill the terminal.
-    for path, theirs, own in differing[:4]:
-        fields.append(f"{path}: checkpoint has {_short(theirs)}, this run has {_short(own)}")
-    more = ""
-    if len(differing) > 4:
-        more = f" (and {len(differing) - 4} more)"
+    fields = [
+        f"{path}: checkpoint has {json.dumps(theirs):.80}, this run has {json.dumps(own):.80}"
+        for path, theirs, own in differing[:4]
+    ]
     raise UserError(
-        f"{checkpoint} belongs to another run: {'; '.join(fields)}{more}; choose another --workdir "
+        f"{checkpoint} belongs to another run: {'; '.join(fields)}; choose another --workdir "
         "(INIT_FROM takes over the parameters), or restore the old setting"
     )
-
-
-def _is_cause(path: str) -> bool:
-    """Whether a field differs on its own account where the vocabularies do."""
-    return ".vocabulary" in path or not path.startswith("data.")
-
-
-def _short(value: Any) -> str:
-    text = json.dumps(value)
-    if len(text) > 80:
-        return text[:77] + "..."
-    return text
 
 
 def run_languages(sources: Mapping[str, Any], model: Any) -> tuple[str, ...]:
@@ -254,24 +222,16 @@ def run_languages(sources: Mapping[str, Any], model: Any) -> tuple[str, ...]:
 
 
 def check_length(name: str, length: int, model: ModelConfig, positions: int = 0) -> None:
-    """Raise UserError when an objective's rows are longer than the model's position table, or use
-    `positions` more than it has. positions: 0: as many as columns; fewer where they begin anew
-    within a row."""
+    """Raise UserError when an objective's rows use more positions than the model has. positions:
+    0: as many as columns; fewer where they begin anew within a row, more where pseudo tokens have
+    their own."""
     room = model.max_positions - model.position_offset
-    if length <= room < positions:
+    needed = positions or length
+    if needed > room:
         raise UserError(
-            f"objective {name}: rows of {length} tokens use {positions} positions, as those of the"
-            f" pseudo tokens run on behind the text, and model {model.name} has {room}; lower"
-            " BTMLM_LENGTH, set PSEUDO_PLACEMENT=behind, or for a new model"
-            f" model.max_positions={positions + model.position_offset}"
-        )
-    if 0 < positions < length:
-        length = positions
-    if length > room:
-        raise UserError(
-            f"objective {name}: rows of {length} tokens do not fit the {room} positions of model"
-            f" {model.name}; lower LENGTH or TLM_LENGTH, or for a new model set"
-            f" model.max_positions={length + model.position_offset}"
+            f"objective {name}: rows of {length} tokens use {needed} positions and model"
+            f" {model.name} has {room}; lower LENGTH (TLM_LENGTH, BTMLM_LENGTH), or for a new model"
+            f" set model.max_positions={needed + model.position_offset}"
         )
 
 
@@ -296,25 +256,20 @@ def schedule_record(
     `ObjectiveRun`}."""
 
     def settings(run: Any) -> dict[str, Any]:
-        record = dict(run.batches.settings)
-        for name, value in dataclasses.asdict(run.objective).items():
-            if name != "name":
-                record[name] = value
-        return record
+        of_objective = dataclasses.asdict(run.objective)
+        of_objective.pop("name")
+        return {**run.batches.settings, **of_objective}
 
     of_optimizer = dataclasses.asdict(optimizer)
     # Only an optimizer of optax has any.
     if not of_optimizer["options"]:
         del of_optimizer["options"]
-    stages = {}
-    for name, run in runs.items():
-        stages[name] = settings(run)
     record = {
         "steps": steps,
         "schedule": mode,
         "weights": dict(weights),
         "optimizer": of_optimizer,
-        "stages": stages,
+        "stages": {name: settings(run) for name, run in runs.items()},
     }
     # `default`: what an own objective holds may be no JSON, and is only shown.
     return json.loads(json.dumps(record, default=str))
@@ -326,10 +281,8 @@ def versions() -> dict[str, str]:
     # By metadata, since importing TensorFlow takes seconds.
     packages = "jax jaxlib flax optax orbax-checkpoint numpy grain seqio tensorflow sentencepiece"
     for package in packages.split():
-        try:
+        with contextlib.suppress(metadata.PackageNotFoundError):
             installed[package] = metadata.version(package)
-        except metadata.PackageNotFoundError:
-            continue
     return installed
 
 
@@ -355,12 +308,10 @@ def write_run(
         **course,
     }
     path = workdir / "run.json"
-    try:
-        written = read_record(path, RUN, "")
-        sessions = written.get("sessions", [])
+    sessions = []
     # A first start, or a file that was damaged: history is no reason to stop.
-    except (FileNotFoundError, UserError):
-        sessions = []
+    with contextlib.suppress(FileNotFoundError, UserError):
+        sessions = read_record(path, RUN, "").get("sessions", [])
     session = {"time": time.strftime("%Y-%m-%d %H:%M:%S"), **session, "versions": versions()}
     write_json(path, {**record, "sessions": [*sessions, session]})
 

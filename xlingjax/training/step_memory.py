@@ -6,7 +6,6 @@ alone: of any objective, however many passes it takes.
 
 import dataclasses
 import functools
-import itertools
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -23,7 +22,6 @@ from xlingjax.model.config import ModelConfig
 from xlingjax.model.memory import SHARE, device_bytes
 from xlingjax.model.partition import row_devices
 from xlingjax.objectives.base import TokenObjective
-from xlingjax.runtime.traced_program import lookups
 from xlingjax.training.feed import ObjectiveRun, in_stages
 from xlingjax.training.optimizer import OptimizerConfig, make_optimizer
 from xlingjax.training.step import TrainState, abstract_state
@@ -35,8 +33,6 @@ MORE = 1.05
 (docs/scaling.md)."""
 MORE_ON_TPUS = 1.2
 """That of TPUs needs up to so much more."""
-OF_A_PART = 0.005
-"""What each microbatch adds to a step, of its time: a guess, which prefers few."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,16 +65,13 @@ class Needs:
         self.more = MORE_ON_TPUS if platform == "tpu" else MORE
         """What is left free of the estimates: a factor."""
         self._optimizer = optimizer
-        self._runs: list[ObjectiveRun] = []
-        for entry in objectives:
-            for run in in_stages(entry).values():
-                if run.batches.shapes:
-                    self._runs.append(run)
+        self._runs = [
+            run for entry in objectives for run in in_stages(entry).values() if run.batches.shapes
+        ]
         # Traces of seconds each, made once.
         self._state = functools.cache(self._abstract_state)
         self._kept = functools.cache(lambda number, remat: _kept(config, self._runs[number], remat))
         self._predictions = functools.cache(lambda number: _predictions(config, self._runs[number]))
-        self._lookups = functools.cache(lambda number: _lookups(config, self._runs[number]))
 
     def on(
         self,
@@ -95,16 +88,6 @@ class Needs:
             for number in range(len(self._runs))
         ]
         return max(found, key=lambda one: sum(one.values()))
-
-    def microbatches(self, mesh: Mesh) -> list[int]:
-        """Into how many the batches of all can be cut; none where no shapes are known."""
-        if not self._runs:
-            return []
-        if any(run.objective.whole_batch for run in self._runs):
-            return [1]
-        rows = [run.batches.shapes["input_ids"][0] for run in self._runs]
-        each = math.gcd(*rows) // row_devices(mesh)
-        return [n for n in range(1, each + 1) if not each % n]
 
     def _of(
         self,
@@ -136,8 +119,7 @@ class Needs:
             "moments": bytes_of_device(state.opt_state),
             "gradients": gradients,
             "activations": activations,
-            "vocabulary": self._vocabulary(number, rows, mesh, chunk)
-            + self._looked_up(number, rows, mesh),
+            "vocabulary": self._vocabulary(number, rows, mesh, chunk),
         }
 
     def _vocabulary(
@@ -161,15 +143,6 @@ class Needs:
         if self._platform == "tpu" and mesh.shape["fsdp"] > 1:
             each = 4 + 4
         return each * predictions * size + table
-
-    def _looked_up(self, number: int, rows: int, mesh: Mesh | AbstractMesh) -> int:
-        """What TPUs' compiler keeps of the token embeddings where their table is shared out: the
-        gradients of the rows of all that share it, on each of them, of each pass."""
-        if self._platform != "tpu" or mesh.shape["fsdp"] == 1:
-            return 0
-        _, length = self._runs[number].batches.shapes["input_ids"]
-        states = rows * mesh.shape["fsdp"] * length * self.config.dim
-        return 4 * states * self._lookups(number)
 
     def _abstract_state(self, mesh: Mesh | AbstractMesh) -> TrainState:
         model = build_model(self.config)
@@ -213,11 +186,7 @@ def chunk_of(run: ObjectiveRun, requested: int | None) -> int:
     """Predictions of a chunk of its loss, 0: all at once. asked: in place of the objective's."""
     own = getattr(run.objective, "chunk", None)
     # One that has none is not cut.
-    if own is None:
-        return 0
-    if requested is None:
-        return own
-    return requested
+    return 0 if own is None else own if requested is None else requested
 
 
 def _rows(run: ObjectiveRun, rows: int) -> dict[str, jax.ShapeDtypeStruct]:
@@ -227,15 +196,6 @@ def _rows(run: ObjectiveRun, rows: int) -> dict[str, jax.ShapeDtypeStruct]:
         shape = run.batches.shapes[field]
         batch[field] = jax.ShapeDtypeStruct((rows, *shape[1:]), FIELDS[field].dtype)
     return batch
-
-
-def _lookups(config: ModelConfig, run: ObjectiveRun) -> int:
-    """How often a step of an objective looks its tokens up in the table."""
-    model = build_model(config.replace(attention_backend="xla"))
-    traced = jax.make_jaxpr(
-        lambda params, batch, key: run.objective.loss(model, params, batch, key, 1).terms
-    )(model.abstract(), _rows(run, 1), jax.eval_shape(lambda: jax.random.key(0)))
-    return lookups(traced, (config.padded_vocab_size, config.dim))
 
 
 def _predictions(config: ModelConfig, run: ObjectiveRun) -> list[int]:
@@ -292,17 +252,15 @@ def microbatches_for(needs: Needs, mesh: Mesh, batch: int) -> int:
     devices. Raises UserError where one row a device is too much."""
     devices = row_devices(mesh)
     room = SHARE * device_bytes()
-    per_device = batch // devices
-    if batch % devices:
+    per_device, left = divmod(batch, devices)
+    if left:
         raise UserError(
             f"a batch of {batch} rows does not spread over {devices} devices; give a multiple"
         )
     needed = 0
-    # Fewest parts first: larger microbatches keep a device busier.
-    for parts in range(1, per_device + 1):
-        # Microbatches are equal, or a step would be compiled for two sizes.
-        if per_device % parts:
-            continue
+    # Fewest parts first: larger microbatches keep a device busier. Microbatches are equal, or a
+    # step would be compiled for two sizes.
+    for parts in (n for n in range(1, per_device + 1) if per_device % n == 0):
         needed = sum(needs.on(mesh, parts).values())
         if needed <= room:
             return parts
@@ -310,27 +268,6 @@ def microbatches_for(needs: Needs, mesh: Mesh, batch: int) -> int:
         f"one row needs about {needed / 1e9:.1f} GB, and the device has {room / SHARE / 1e9:.1f}"
         " GB; shorten the rows (--length), or train a smaller model"
     )
-
-
-def what_fits(needs: Needs, mesh: Mesh, microbatches: int, room: float) -> str:
-    """Microbatches and REMAT, as flags, that cost the least time of those estimated to fit a
-    device; "" where none do. microbatches: of steps that did not fit, whatever their estimate."""
-    parts = needs.microbatches(mesh)
-    if not parts:
-        return ""
-    failed = sum(needs.on(mesh, microbatches).values())
-    # What did not fit needed more than the room: the estimate is known to be that far off.
-    correction = needs.more * max(1.0, room / failed)
-
-    def price(settings: tuple[int, str]) -> float:
-        parts, remat = settings
-        return RECOMPUTED[remat] * (1 + OF_A_PART * parts)
-
-    for one, remat in sorted(itertools.product(parts, RECOMPUTED), key=price):
-        guess = sum(needs.on(mesh, one, remat).values())
-        if guess * correction <= room:
-            return f"--gin.MICROBATCHES={one} --gin.REMAT={remat}"
-    return ""
 
 
 def table(needed: Mapping[str, int]) -> str:
