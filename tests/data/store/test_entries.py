@@ -3,6 +3,7 @@ deleted."""
 
 import errno
 import os
+import shutil
 import threading
 
 import numpy as np
@@ -56,33 +57,42 @@ def test_what_was_not_finished_is_no_entry(entry):
     assert has("kind", "b") and not list(cache_root().rglob("*.partial"))
 
 
-@pytest.mark.parametrize("kind", ["flipped", "gone", "index", "folder"])
-def test_a_damaged_entry_is_made_again_which_is_said(entry, kind, capsys):
+@pytest.mark.parametrize("kind", ["flipped", "gone", "short", "folder"])
+def test_a_damaged_entry_is_removed_which_is_said_and_made_again(entry, kind):
     path = entry.folder / "numbers.npy"
+    content = bytearray(path.read_bytes())
+    path.unlink()
     if kind == "flipped":
-        content = bytearray(path.read_bytes())
         content[-100] ^= 1
         path.write_bytes(content)
-    elif kind == "gone":
-        path.unlink()
-    elif kind == "index":
-        (entry.folder / "entry.json").write_text("{}")
-        assert get("kind", name_of("a"), make).facts == {"lines": [1, 2]}
-    else:
-        path.unlink()
+    elif kind == "short":
+        path.write_bytes(content[:-9])
+    elif kind == "folder":
         path.mkdir()
-    np.testing.assert_array_equal(entry.array("numbers"), np.arange(50_000))
-    said = capsys.readouterr().out
-    assert said.startswith(f"{entry.folder}") and said.endswith("it is made again\n")
-    assert len(MADE) == 2 and len(said.splitlines()) == 1
-
-
-def test_what_only_a_new_start_makes_again_is_removed_and_said(entry):
-    path = entry.folder / "numbers.npy"
-    path.write_bytes(path.read_bytes()[:-9])
     with pytest.raises(UserError, match=f"{path} is damaged .* and was removed: start again"):
-        entries.read(entry.folder, "numbers", None)
+        entry.array("numbers")
     assert not entry.folder.exists()
+    again = get("kind", name_of("a"), make)
+    np.testing.assert_array_equal(again.array("numbers"), np.arange(50_000))
+    assert len(MADE) == 2
+
+
+def test_a_damaged_index_is_made_again_at_once(entry, capsys):
+    (entry.folder / "entry.json").write_text("{}")
+    assert get("kind", name_of("a"), make).facts == {"lines": [1, 2]}
+    assert capsys.readouterr().out.endswith("it is made again\n") and len(MADE) == 2
+
+
+def test_an_entry_whose_parts_are_gone_is_none(entry):
+    def whole(writer):
+        part = get("kind", name_of("a"), make)
+        writer.needs = [f"kind/{part.folder.name}"]
+        writer.facts = {"lines": 2}
+
+    assert get("whole", "w", whole).facts == {"lines": 2} and has("whole", "w")
+    shutil.rmtree(entry.folder)
+    assert not has("whole", "w")
+    assert get("whole", "w", whole).facts == {"lines": 2} and len(MADE) == 2
 
 
 @pytest.mark.parametrize("number", [errno.EMFILE, errno.EIO, errno.EACCES, errno.ENFILE])

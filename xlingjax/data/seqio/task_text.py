@@ -19,6 +19,7 @@ from xlingjax.data.store.entries import Entry, Writer, get, name_of
 from xlingjax.data.store.tokenise import (
     FORMAT,
     SHARD_LINES,
+    SHARDS,
     TokenFile,
     of_shards,
     shard_of_arrays,
@@ -70,7 +71,9 @@ def task_text(
         return _shards(lines_of(task, data(), vocabulary), vocabulary)
 
     def make(writer: Writer) -> None:
-        writer.facts = {"sides": read()}
+        sides = read()
+        writer.facts = {"sides": sides}
+        writer.needs = [f"{SHARDS}/{name}" for side in sides for name in side["shards"]]
 
     key = _key(task, split, use_cached)
     if key is None:
@@ -78,7 +81,7 @@ def task_text(
     else:
         name = name_of(FORMAT, SHARD_LINES, key, names, vocabulary.sha256)
         sides = get("texts", name, make).facts["sides"]
-    files = [TokenFile.of(facts, read) for facts in sides]
+    files = [TokenFile.of(facts) for facts in sides]
     return blocks_of_files(codes, files, vocabulary, f"task {task.name}")
 
 

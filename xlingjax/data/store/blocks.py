@@ -54,13 +54,7 @@ class Block:
     @classmethod
     def of(cls, facts: dict[str, Any]) -> Block:
         """What came back from JSON, where tuples are lists."""
-        return cls(
-            facts["lines"],
-            tuple(facts["sentences"]),
-            tuple(facts["tokens"]),
-            tuple(facts["shards"]),
-            facts["ends"],
-        )
+        return cls(**{n: tuple(v) if isinstance(v, list) else v for n, v in facts.items()})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,8 +68,6 @@ class BlockText:
     key: str
     content_hash: str
     blocks: tuple[Block, ...]
-    remake: Callable[[], Any] | None = dataclasses.field(default=None, compare=False)
-    """Makes again what of its entries is missing; None: only a new start does."""
 
     @property
     def name(self) -> str:
@@ -96,13 +88,13 @@ class BlockText:
 
     def counts(self) -> np.ndarray:
         """int64 [V]: how often each token stands in it."""
-        return read(folder_of("blocks", self.key), "counts", self.remake)
+        return read(folder_of("blocks", self.key), "counts")
 
     def of_block(self, number: int) -> Records:
         block = self.blocks[number]
         sides = []
         for name in block.shards:
-            side = read_shard(name, self.remake)
+            side = read_shard(name)
             lengths = side.lengths
             if block.ends:
                 lengths = np.concatenate([lengths, _DOCUMENT_BREAK])
@@ -111,7 +103,7 @@ class BlockText:
 
     def ids(self, number: int, side: int) -> np.ndarray:
         """[1 + T]: the ids of a side of a block behind a first `</s>`."""
-        return read(folder_of(SHARDS, self.blocks[number].shards[side]), "ids", self.remake)
+        return read(folder_of(SHARDS, self.blocks[number].shards[side]), "ids")
 
     def each(self) -> Iterator[Records]:
         """The records of each block."""
@@ -158,8 +150,7 @@ class _Files:
     held: bool
 
     def open(self) -> BlockText:
-        languages = self.files[0].languages
-        text = _opened(languages, self._key(), self._make, self._remake)
+        text = _opened(self.files[0].languages, self._key(), self._blocks, self.vocabulary)
         _require_text(text, [of_file[0].path for of_file in self.sides], self.held)
         return text
 
@@ -170,22 +161,9 @@ class _Files:
         sha256 = self.vocabulary.sha256
         return name_of(FORMAT, SHARD_LINES, keys, sha256, self.holdout, self.held, order)
 
-    def _make(self, writer: Writer) -> None:
-        _write_text(writer, self._blocks(whole=True), self.vocabulary, self._remake_shards)
-
-    def _remake(self) -> None:
-        self._remake_shards()
-        get("blocks", self._key(), self._make)
-
-    def _remake_shards(self) -> None:
-        """Those that are missing, and blocks of several."""
-        for _ in self._blocks(whole=False):
-            pass
-
-    def _blocks(self, whole: bool) -> Iterator[Block]:
-        """whole: see `tokenise`."""
+    def _blocks(self) -> Iterator[Block]:
         flat = [text for of_file in self.sides for text in of_file]
-        made = iter(tokenise(flat, self.vocabulary, whole=whole))
+        made = iter(tokenise(flat, self.vocabulary))
         tokens = []
         for file, of_file in zip(self.files, self.sides, strict=True):
             token_files = tuple(next(made) for _ in of_file)
@@ -209,10 +187,9 @@ class _Files:
             for number, lines in enumerate(of_file[0].lines):
                 of_shard = mask[first : first + lines]
                 first += lines
-                if of_shard.all():
-                    of_shard = None
                 ends_file = number + 1 == len(of_file[0].lines)
-                pieces.append(_Piece(of_file, number, of_shard, ends_file))
+                chosen = None if of_shard.all() else of_shard
+                pieces.append(_Piece(of_file, number, chosen, ends_file))
         return pieces
 
 
@@ -223,22 +200,9 @@ def blocks_of_files(
     text."""
     key = name_of(FORMAT, [file.shards for file in files], vocabulary.sha256)
     pieces = [_Piece(tuple(files), n, None, ends=False) for n in range(len(files[0].lines))]
-
-    again = files[0].remake
-
-    def blocks() -> Iterator[Block]:
-        return _blocks_of(key, pieces, len(files), vocabulary)
-
-    def make(writer: Writer) -> None:
-        _write_text(writer, blocks(), vocabulary, again)
-
-    def remake() -> None:
-        again()
-        for _ in blocks():
-            pass
-        get("blocks", key, make)
-
-    text = _opened(languages, key, make, remake if again else None)
+    text = _opened(
+        languages, key, lambda: _blocks_of(key, pieces, len(files), vocabulary), vocabulary
+    )
     _require_text(text, [Path(what)], False)
     return text
 
@@ -246,32 +210,27 @@ def blocks_of_files(
 def _opened(
     languages: tuple[str, ...],
     key: str,
-    make: Callable[[Writer], None],
-    remake: Callable[[], Any] | None,
-) -> BlockText:
-    facts = get("blocks", key, make).facts
-    blocks = tuple(map(Block.of, facts["blocks"]))
-    return BlockText(languages, key, facts["content_hash"], blocks, remake)
-
-
-def _write_text(
-    writer: Writer,
-    blocks: Iterator[Block],
+    blocks: Callable[[], Iterator[Block]],
     vocabulary: Vocabulary,
-    remake: Callable[[], None] | None,
-) -> None:
-    """What is known of all blocks of a text. remake: of shards that are damaged."""
-    made = []
-    digest = hashlib.sha256()
-    counts_V = np.zeros(vocabulary.size, np.int64)
-    for block in blocks:
-        sides = [read_shard(name, remake) for name in block.shards]
-        digest.update(Records((), tuple(sides)).content_hash().encode())
-        for side in sides:
-            counts_V += np.bincount(side.ids, minlength=vocabulary.size)
-        made.append(dataclasses.asdict(block))
-    writer.array("counts", counts_V)
-    writer.facts = {"content_hash": digest.hexdigest(), "blocks": made}
+) -> BlockText:
+    """The text that is kept under a key; `blocks` gives its blocks where it is not."""
+
+    def make(writer: Writer) -> None:
+        made = []
+        digest = hashlib.sha256()
+        counts_V = np.zeros(vocabulary.size, np.int64)
+        for block in blocks():
+            sides = [read_shard(name) for name in block.shards]
+            digest.update(Records((), tuple(sides)).content_hash().encode())
+            for side in sides:
+                counts_V += np.bincount(side.ids, minlength=vocabulary.size)
+            made.append(dataclasses.asdict(block))
+            writer.needs += [f"{SHARDS}/{name}" for name in block.shards]
+        writer.array("counts", counts_V)
+        writer.facts = {"content_hash": digest.hexdigest(), "blocks": made}
+
+    facts = get("blocks", key, make).facts
+    return BlockText(languages, key, facts["content_hash"], tuple(map(Block.of, facts["blocks"])))
 
 
 # ---- blocks of pieces ----------------------------------------------------------------------------
@@ -361,9 +320,7 @@ def _require_text(text: BlockText, paths: Sequence[Path], held: bool) -> None:
     """Raises UserError where a side has no text."""
     if min(text.sentences) > 0:
         return
-    more = ""
-    if len(paths) > 1:
-        more = f" and {len(paths) - 1} more files"
+    more = f" and {len(paths) - 1} more files" if len(paths) > 1 else ""
     if held:
         raise UserError(
             f"no {text.name} text is held out: the share takes no block of {BLOCK} lines of"

@@ -3,9 +3,9 @@
 An entry is a folder of arrays and of one index with facts. Its name is the hash of all that it
 depends on, so that nothing in it ever changes. It is made by one process at a time, beside its
 place, and gets its name when it is whole. Each file has one hash, which is checked when a process
-first opens it; a damaged entry is removed and made again, which is said. What the system refuses
-(no more open files, no permission, a disk that answers with an error) is an error, and removes
-nothing.
+first opens it; a damaged entry is removed, which is said, and the next start makes it again. What
+the system refuses (no more open files, no permission, a disk that answers with an error) is an
+error, and removes nothing.
 """
 
 from __future__ import annotations
@@ -16,11 +16,10 @@ import hashlib
 import json
 import os
 import shutil
-import threading
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -38,9 +37,6 @@ from xlingjax.runtime.checked_file import (
 from xlingjax.runtime.lock import holder, take
 
 _INDEX = "entry.json"
-_ATTEMPTS = 3
-"""At making an entry that is damaged again when it is read."""
-_MENDING = threading.RLock()
 
 
 def cache_root() -> Path:
@@ -62,6 +58,8 @@ class Writer:
     def __init__(self, folder: Path):
         self._folder = folder
         self.facts: dict[str, Any] = {}
+        self.needs: list[str] = []
+        """Other entries, KIND/NAME, without which this one is none."""
 
     def array(self, name: str, array: np.ndarray) -> None:
         with written(self._folder):
@@ -78,15 +76,14 @@ Make = Callable[[Writer], None]
 
 @dataclass(frozen=True)
 class Entry:
-    """An entry of the store. remake: makes it once more; None: only a new start does."""
+    """An entry of the store."""
 
     folder: Path
     facts: Mapping[str, Any]
-    remake: Callable[[], Any] | None = field(default=None, compare=False)
 
     def array(self, name: str) -> np.ndarray:
-        """Read-only, through a memory map where it is large. Raises OSError."""
-        return read(self.folder, name, self.remake)
+        """See `read`."""
+        return read(self.folder, name)
 
 
 def folder_of(kind: str, name: str) -> Path:
@@ -99,8 +96,16 @@ def get(kind: str, name: str, make: Make) -> Entry:
     folder = folder_of(kind, name)
     facts = _facts(folder)
     if facts is None:
-        facts = _made(folder, make)
-    return Entry(folder, facts, lambda: get(kind, name, make))
+        with written(folder.parent):
+            folder.parent.mkdir(parents=True, exist_ok=True)
+        with _alone(folder):
+            # Another process may have made it meanwhile.
+            if _facts(folder) is None:
+                _make(folder, make)
+            facts = _facts(folder)
+    if facts is None:
+        raise UserError(f"{folder} was deleted while it was made: start again")
+    return Entry(folder, facts)
 
 
 def has(kind: str, name: str) -> bool:
@@ -108,39 +113,33 @@ def has(kind: str, name: str) -> bool:
     return _facts(folder_of(kind, name)) is not None
 
 
-def read(folder: Path, name: str, remake: Callable[[], Any] | None) -> np.ndarray:
-    """An array of an entry; a damaged or missing one is made again by `remake`. Raises UserError
-    where it cannot be, and OSError."""
+def read(folder: Path, name: str) -> np.ndarray:
+    """An array of an entry, read-only, through a memory map where it is large. Raises UserError
+    where it is damaged or missing, and removes the entry; and OSError."""
     path = folder / f"{name}.npy"
-    with contextlib.suppress(Damaged, FileNotFoundError):
+    try:
         return read_array(path)
-    # Batches are made by several threads: one mends, and the others find it mended.
-    with _MENDING:
-        for _ in range(_ATTEMPTS):
-            try:
-                return read_array(path)
-            except Damaged as damage:
-                fault = damage
-            except FileNotFoundError:
-                fault = Damaged(path, "it is missing")
-            _remove(folder, fault)
-            if remake is None:
-                raise UserError(f"{fault} and was removed: start again, it is made again")
-            print(f"{fault}; it is made again", flush=True)
-            remake()
-    raise UserError(f"{fault} again and again: is the disk failing? Set XLINGJAX_CACHE to another")
+    except (Damaged, FileNotFoundError) as error:
+        fault = error if isinstance(error, Damaged) else Damaged(path, "it is missing")
+        _remove(folder, fault)
+        raise UserError(
+            f"{fault} and was removed: start again, it is made again; if this comes back, set"
+            " XLINGJAX_CACHE to another disk"
+        ) from None
 
 
 def _facts(folder: Path) -> dict[str, Any] | None:
-    """None: there is no such entry. Raises OSError."""
+    """None: there is no such entry, or one that it needs is gone. Raises OSError."""
     try:
-        return read_index(folder / _INDEX)
+        facts = read_index(folder / _INDEX)
     except FileNotFoundError:
         return None
     except Damaged as fault:
         _remove(folder, fault)
         print(f"{fault}; it is made again", flush=True)
         return None
+    needs = facts.pop("needs", ())
+    return facts if all((cache_root() / one / _INDEX).exists() for one in needs) else None
 
 
 def _remove(folder: Path, fault: Damaged) -> None:
@@ -160,20 +159,6 @@ def _remove(folder: Path, fault: Damaged) -> None:
         ) from None
 
 
-def _made(folder: Path, make: Make) -> dict[str, Any]:
-    """Makes an entry, unless another process has done so meanwhile."""
-    with written(folder.parent):
-        folder.parent.mkdir(parents=True, exist_ok=True)
-    with _alone(folder):
-        facts = _facts(folder)
-        if facts is None:
-            _make(folder, make)
-            facts = _facts(folder)
-    if facts is None:
-        raise UserError(f"{folder} was deleted while it was made: start again")
-    return facts
-
-
 def _make(folder: Path, make: Make) -> None:
     partial = folder.with_name(f"{folder.name}.partial")
     with written(folder.parent):
@@ -184,8 +169,8 @@ def _make(folder: Path, make: Make) -> None:
         writer = Writer(partial)
         make(writer)
         with written(folder.parent):
-            write_index(partial / _INDEX, writer.facts)
-            # What stands there without an index is no entry.
+            write_index(partial / _INDEX, {**writer.facts, "needs": writer.needs})
+            # What stands there is no whole entry.
             if folder.exists():
                 shutil.rmtree(folder)
             partial.rename(folder)

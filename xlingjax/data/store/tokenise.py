@@ -15,7 +15,7 @@ import hashlib
 import itertools
 import logging
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -53,25 +53,22 @@ class TokenFile:
     lines: tuple[int, ...]
     sentences: tuple[int, ...]
     tokens: tuple[int, ...]
-    remake: Callable[[], Any] | None = dataclasses.field(default=None, compare=False)
-    """Makes shards that are missing; None: only a new start does."""
 
     @classmethod
-    def of(cls, facts: Mapping[str, Any], remake: Callable[[], Any] | None = None) -> TokenFile:
-        return cls(**{name: tuple(values) for name, values in facts.items()}, remake=remake)
+    def of(cls, facts: Mapping[str, Any]) -> TokenFile:
+        return cls(**{name: tuple(values) for name, values in facts.items()})
 
     def shard(self, number: int) -> Tokens:
-        return read_shard(self.shards[number], self.remake)
+        return read_shard(self.shards[number])
 
     def __iter__(self) -> Iterator[Tokens]:
         return map(self.shard, range(len(self.shards)))
 
 
-def read_shard(name: str, remake: Callable[[], Any] | None) -> Tokens:
+def read_shard(name: str) -> Tokens:
     """The lines of a shard; ids are read through a map where there are many."""
     folder = folder_of(SHARDS, name)
-    lengths = read(folder, "lengths", remake)
-    return Tokens(read(folder, "ids", remake)[1:], lengths)
+    return Tokens(read(folder, "ids")[1:], read(folder, "lengths"))
 
 
 def write_shard(
@@ -104,8 +101,7 @@ def shard_of_arrays(ids: np.ndarray, lengths: np.ndarray, vocabulary: Vocabulary
     digest = hashlib.sha256(np.ascontiguousarray(lengths, np.int32).tobytes())
     digest.update(ids.tobytes())
     name = name_of(FORMAT, "content", digest.hexdigest(), vocabulary.sha256)
-    entry = get(SHARDS, name, lambda writer: write_shard(writer, [ids], lengths, vocabulary))
-    return dataclasses.replace(entry, remake=None)
+    return get(SHARDS, name, lambda writer: write_shard(writer, [ids], lengths, vocabulary))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -185,63 +181,50 @@ def is_cached(text: Text, vocabulary: Vocabulary) -> bool:
 
 
 def tokenise(
-    texts: Sequence[Text], vocabulary: Vocabulary, processes: int | None = None, whole: bool = True
+    texts: Sequence[Text], vocabulary: Vocabulary, processes: int | None = None
 ) -> list[TokenFile]:
     """The tokens of each text, in `processes` (default: one a core) where there is much to do.
 
-    Shards that another run left are kept: what was cut off goes on where it stood. whole: trust
-    that a text whose shards were all made once has them; False: look for each. Raises UserError:
-    unreadable text, no room to write.
+    Shards that another run left are kept: what was cut off goes on where it stood. Raises
+    UserError: unreadable text, no room to write.
     """
     if processes is None:
         processes = default_processes()
-    work = work_of(texts, vocabulary, whole)
+    work = work_of(texts, vocabulary)
     size = sum(path.stat().st_size for path in {one.text.path for one in work})
     if processes > 1 and len(work) > 1 and size > FEW_BYTES:
-        _in_processes(work, vocabulary, min(processes, len(work)))
+        with vocabulary_folder(vocabulary) as folder:
+            calls = [
+                (str(one.text.path), functools.partial(_do_in_process, one, folder)) for one in work
+            ]
+            in_processes(calls, min(processes, len(work)))
     files = []
     for text in texts:
-        # SentencePiece's own threads, where there are no processes.
-        def shards(text: Text = text) -> Iterator[Entry]:
-            for one in _parts(text):
-                yield from do(one, vocabulary, processes)
 
         def make(writer: Writer, text: Text = text) -> None:
-            writer.facts = of_shards(shards(text))
+            # SentencePiece's own threads, where there are no processes.
+            shards = [one for work in _parts(text) for one in do(work, vocabulary, processes)]
+            writer.facts = of_shards(shards)
+            writer.needs = [f"{SHARDS}/{name}" for name in writer.facts["shards"]]
             log.info("tokenised %s: %d tokens", text.path, sum(writer.facts["tokens"]))
 
-        if not whole:
-            # Of a text that was whole once a shard may be missing.
-            for _ in shards():
-                pass
-        facts = get("texts", _text_name(text, vocabulary), make).facts
-        remake = functools.partial(tokenise, [text], vocabulary, processes, whole=False)
-        files.append(TokenFile.of(facts, remake))
+        files.append(TokenFile.of(get("texts", _text_name(text, vocabulary), make).facts))
     return files
 
 
-def work_of(texts: Sequence[Text], vocabulary: Vocabulary, whole: bool = True) -> list[Work]:
+def work_of(texts: Sequence[Text], vocabulary: Vocabulary) -> list[Work]:
     """What is left to do of these texts. Whoever does it, in whatever order: `tokenise` then finds
     the shards, and does what is still missing. Equal files are one: each has the key of its
-    content. whole: see `tokenise`."""
+    content."""
     work = []
     for text in {text.key: text for text in texts}.values():
-        if whole and is_cached(text, vocabulary):
+        if is_cached(text, vocabulary):
             continue
         for one in _parts(text):
             name = _shard_name(text, one.shard, vocabulary)
             if one.part is None or not has(SHARDS, name):
                 work.append(one)
     return work
-
-
-def _in_processes(work: Sequence[Work], vocabulary: Vocabulary, processes: int) -> None:
-    """Raises UserError with the words of the first that fails."""
-    with vocabulary_folder(vocabulary) as folder:
-        calls = []
-        for one in work:
-            calls.append((str(one.text.path), functools.partial(_do_in_process, one, folder)))
-        in_processes(calls, processes)
 
 
 def _do_in_process(work: Work, folder: str) -> None:
