@@ -21,7 +21,6 @@ from xlingjax.training.optimizer import (
     learning_rate_schedule,
     make_optimizer,
     merge,
-    optax_names,
     split,
     trainable_mask,
 )
@@ -173,7 +172,7 @@ def test_layer_rates_of_a_decoder_count_its_own_layers():
     assert rates["decoder_embeddings/norm/scale"] == rates["decoder_head/bias"] == 1.0
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [*NAMES, "adafactor"])
 @pytest.mark.parametrize("frozen", [(), ("encoder/layers/",)])
 def test_the_whole_update_is_decayed_by_layer_and_weight_decay_is_not(name, frozen):
     """Against the same update without: each parameter moves rate * decay^(N - i) as far, and
@@ -279,25 +278,11 @@ def test_options_of_an_optimizer_of_optax():
 
     assert len(jax.tree.leaves(rule(momentum=0.9))) == len(jax.tree.leaves(PARAMS))
     assert not jax.tree.leaves(rule())
-    assert {"lion", "lamb", "sgd", "adagrad"} <= {*optax_names()}
-    assert not {"lbfgs", "scale_by_adam", "chain"} & {*optax_names()}
-
-
-def test_links_without_a_state_leave_nothing_in_that_of_the_chain():
-    """Checkpoints hold the state by the numbers of the links."""
-    layout = {
-        name: [type(link).__name__ for link in state]
-        for name in NAMES
-        for state in [
-            make_optimizer(OptimizerConfig(name=name), 9, PARAMS).transformation.init(PARAMS)
-        ]
-    }
-    assert layout == {
-        "adamw": ["ScaleByAdamState", "MaskedState"],
-        "adam": ["MaskedState", "ScaleByAdamState"],
-        "adafactor": ["FactoredState", "EmptyState", "EmptyState", "MaskedState"],
-        "muon": ["PartitionState", "MaskedState"],
-    }
+    for name in ("lion", "lamb", "adagrad"):
+        OptimizerConfig(name=name)
+    for name in ("lbfgs", "scale_by_adam", "chain"):
+        with pytest.raises(UserError, match="optax has none of that name"):
+            OptimizerConfig(name=name)
 
 
 def test_frozen():
@@ -321,9 +306,8 @@ def test_frozen():
         (
             dict(name="lyon"),
             10,
-            "optimizer 'lyon' is not one of adamw, .* optax has none of that name; .* is lion$",
+            "optimizer 'lyon' is not one of adamw, .* optax has none of that name$",
         ),
-        (dict(name="adamv"), 10, "optimizer 'adamv' is not one of .* the nearest is adamw?$"),
         (dict(name="lbfgs"), 10, "optimizer 'lbfgs' is not one of adamw"),
         (
             dict(name="lion", options={"b3": 0.9}),

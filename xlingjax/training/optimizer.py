@@ -6,7 +6,6 @@ which is also logged.
 """
 
 import dataclasses
-import difflib
 import inspect
 import math
 import re
@@ -78,9 +77,7 @@ def trainable_mask(params: Any, frozen: Sequence[str]) -> Any:
             raise UserError(
                 f"frozen={pattern!r} matches no parameter; paths are like {', '.join(names[:3])}"
             )
-    mask = []
-    for name in names:
-        mask.append(not any(re.search(pattern, name) for pattern in frozen))
+    mask = [not any(re.search(pattern, name) for pattern in frozen) for name in names]
     if not any(mask):
         raise UserError(f"frozen={tuple(frozen)} freezes every parameter; nothing is left to train")
     return jax.tree.unflatten(jax.tree.structure(params), mask)
@@ -185,37 +182,16 @@ def matrix_axes(kernels: Any) -> Any:
     return jax.tree_util.tree_map_with_path(axes, kernels)
 
 
-class Link(optax.GradientTransformationExtraArgs):
-    """A link of the chain that keeps nothing from step to step."""
+def by_step(update: Callable[..., Any]) -> optax.GradientTransformationExtraArgs:
+    """A link of the chain that keeps nothing from step to step. update: (updates, step) ->
+    updates."""
 
-    @classmethod
-    def of(cls, update: Callable[..., Any]) -> "Link":
-        """update: (updates, step) -> updates."""
+    def update_and_state(updates, state, params=None, *, step, **_):
+        return update(updates, step), state
 
-        def update_and_state(updates, state, params=None, *, step, **_):
-            return update(updates, step), state
-
-        return cls(lambda params: optax.EmptyState(), update_and_state)
-
-
-def chain_links(*links: optax.GradientTransformation) -> optax.GradientTransformationExtraArgs:
-    """`optax.chain`, in whose state a `Link` leaves nothing: checkpoints are the same with and
-    without it."""
-    chain = optax.chain(*links)
-    kept = [number for number, link in enumerate(links) if not isinstance(link, Link)]
-
-    def init(params):
-        state = chain.init(params)
-        return tuple(state[number] for number in kept)
-
-    def update(updates, state, params=None, **arguments):
-        whole = [optax.EmptyState()] * len(links)
-        for number, own in zip(kept, state, strict=True):
-            whole[number] = own
-        updates, whole = chain.update(updates, tuple(whole), params, **arguments)
-        return updates, tuple(whole[number] for number in kept)
-
-    return optax.GradientTransformationExtraArgs(init, update)
+    return optax.GradientTransformationExtraArgs(
+        lambda params: optax.EmptyState(), update_and_state
+    )
 
 
 def frozen_in_stages(
@@ -246,26 +222,7 @@ def frozen_in_stages(
     return optax.GradientTransformationExtraArgs(init, update)
 
 
-def scale_by_tree(factors: Any) -> Link:
-    """Multiplies each parameter's update with its factor."""
-
-    def update(updates, step):
-        return jax.tree.map(lambda u, factor: factor * u, updates, factors)
-
-    return Link.of(update)
-
-
-def scale_by_rate(rate: Callable[[Any], jax.Array]) -> Link:
-    """Multiplies with the learning rate at the step, and turns the direction downhill."""
-
-    def update(updates, step):
-        down = -rate(step)
-        return jax.tree.map(lambda u: down * u, updates)
-
-    return Link.of(update)
-
-
-def correct_late_starts(b1: float, b2: float, first_steps: Any) -> Link:
+def correct_late_starts(b1: float, b2: float, first_steps: Any) -> Any:
     """Behind Adam: its correction for moments that begin at 0 counts all steps of the run, and
     those of a parameter that is trained from a later step on began there. first_steps: tree of
     numbers."""
@@ -279,13 +236,14 @@ def correct_late_starts(b1: float, b2: float, first_steps: Any) -> Link:
         mean = (1 - b1**all_steps) / (1 - b1**own)
         return mean * jnp.sqrt((1 - b2**own) / (1 - b2**all_steps))
 
-    def update(updates, step):
-        return jax.tree.map(lambda u, first: factor(step, first) * u, updates, first_steps)
+    return by_step(
+        lambda updates, step: jax.tree.map(
+            lambda u, first: factor(step, first) * u, updates, first_steps
+        )
+    )
 
-    return Link.of(update)
 
-
-NAMES = ("adamw", "adam", "adafactor", "muon")
+NAMES = ("adamw", "adam", "muon")
 # Arguments of optax's optimizers that the chain sets.
 OURS = ("learning_rate", "weight_decay", "mask")
 SCHEDULES = ("linear", "linear_from_0", "inverse_sqrt", "constant")
@@ -297,10 +255,9 @@ class OptimizerConfig:
     inverse-sqrt, warm-up 4000 from 1e-7, clip 5."""
 
     name: str = "adamw"
-    """"adamw": decay beside the gradient; "adam": decay added to it (L2); "adafactor": factored
-    second moment, no momentum; "muon": AdamW whose updates of the blocks' matrices are orthogonal
-    instead (see `muon.scale_by_muon`). Else an optimizer of optax ("lion", "lamb", "sgd"), with
-    decay beside the gradient."""
+    """"adamw": decay beside the gradient; "adam": decay added to it (L2); "muon": AdamW whose
+    updates of the blocks' matrices are orthogonal instead (see `scale_by_muon`). Else an optimizer
+    of optax ("adafactor", "lion", "lamb", "sgd"), with decay beside the gradient."""
     learning_rate: float = 1e-4
     schedule: str = "inverse_sqrt"
     warmup_steps: int = 4000
@@ -309,7 +266,7 @@ class OptimizerConfig:
     warmup_from: float = 1e-7
     """Learning rate before the first update of an inverse-sqrt warm-up."""
     b1: float = 0.9
-    """b1, b2, eps: of the four, not of an optimizer of optax."""
+    """b1, b2, eps: of these three, not of an optimizer of optax."""
     b2: float = 0.98
     eps: float = 1e-6
     options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
@@ -323,7 +280,7 @@ class OptimizerConfig:
     never."""
     layer_decay: float = 1.0
     """Layer-wise learning rates: what each parameter's update is multiplied with (see
-    `parameter_groups.layer_rates`)."""
+    `layer_rates`)."""
     frozen: Sequence[str] | Mapping[int, Sequence[str]] = ()
     """Regular expressions searched in parameter paths ("embeddings/tokens/embedding"); what matches
     does not change.
@@ -332,7 +289,13 @@ class OptimizerConfig:
     """Initial dynamic loss scale, for a model of dtype float16 (65536 is usual); 0 = none."""
 
     def __post_init__(self):
-        self._check_name()
+        if self.name not in NAMES:
+            optax_rule(self.name, self.options)
+        elif self.options:
+            raise UserError(
+                f"optimizer.options={dict(self.options)} are for optimizers of optax; {self.name}"
+                " is not from there and has b1, b2, eps: leave them out"
+            )
         require_choice(self, SCHEDULES, "schedule", "optimizer: ")
         require_numbers(self, "(0, inf)", "learning_rate", "optimizer: ")
         require_whole(self, "[0, inf)", "warmup_steps", "optimizer: ")
@@ -340,23 +303,6 @@ class OptimizerConfig:
         require_numbers(self, "[0, inf)", others, "optimizer: ")
         require_numbers(self, "[0, 1)", "warmup_share b1 b2", "optimizer: ")
         require_numbers(self, "(0, 1]", "layer_decay", "optimizer: ")
-
-    def _check_name(self) -> None:
-        if self.name in NAMES:
-            if self.options:
-                raise UserError(
-                    f"optimizer.options={dict(self.options)} are for optimizers of optax;"
-                    f" {self.name} is not from there and has b1, b2, eps: leave them out"
-                )
-            return
-        others = optax_names()
-        if self.name not in others:
-            near = difflib.get_close_matches(self.name, [*NAMES, *others], 1, 0.0)
-            raise UserError(
-                f"optimizer {self.name!r} is not one of {', '.join(NAMES)}, and optax has none of"
-                f" that name; the nearest is {near[0]}"
-            )
-        optax_rule(self.name, self.options)
 
     def warmup(self, steps: int) -> int:
         """Steps of the warm-up in a run of `steps`."""
@@ -401,7 +347,8 @@ def make_optimizer(config: OptimizerConfig, steps: int, params: Any) -> Optimize
     # Jitted, as the loop computes it for its log lines too.
     rate = jax.jit(learning_rate_schedule(config, steps))
 
-    by_layer = scale_by_tree(rates)
+    # Each parameter's update times its factor.
+    by_layer = by_step(lambda updates, step: jax.tree.map(jnp.multiply, updates, rates))
     # Also at 0, so that the state has the same structure with and without decay.
     decay = optax.add_decayed_weights(config.weight_decay, decayed)
     adam = optax.scale_by_adam(config.b1, config.b2, config.eps)
@@ -419,18 +366,11 @@ def make_optimizer(config: OptimizerConfig, steps: int, params: Any) -> Optimize
             lambda kind, first: first if kind == "adam" else 0, muon_or_adam(begin), begin
         )
         links = (both, correct_late_starts(config.b1, config.b2, of_adam), by_layer, decay)
-    elif config.name == "adafactor":
-        links = (
-            optax.scale_by_factored_rms(),
-            optax.clip_by_block_rms(1.0),
-            optax.scale_by_param_block_rms(),
-            by_layer,
-            decay,
-        )
     else:
         links = (optax_rule(config.name, config.options), by_layer, decay)
-    # The rate last, over direction and decay alike.
-    chain = chain_links(*links, scale_by_rate(rate))
+    # The rate last, over direction and decay alike; it turns the direction downhill.
+    down = by_step(lambda updates, step: jax.tree.map(lambda u: -rate(step) * u, updates))
+    chain = optax.chain(*links, down)
 
     def trainable_at(step):
         return masks[latest(masks, step)]
@@ -438,32 +378,24 @@ def make_optimizer(config: OptimizerConfig, steps: int, params: Any) -> Optimize
     return Optimizer(frozen_in_stages(chain, trainable_at, ever), trainable_at, rate)
 
 
-def optax_names() -> list[str]:
-    """The optimizers of optax that need a gradient and nothing else."""
-    names = []
-    for name, function in vars(optax).items():
-        if not inspect.isfunction(function) or name.startswith("scale_by_"):
-            continue
-        parameters = inspect.signature(function).parameters
-        required = [one.name for one in parameters.values() if one.default is one.empty]
-        # L-BFGS also needs the loss, to search along its direction.
-        if required == ["learning_rate"]:
-            names.append(name)
-    return names
-
-
 def optax_rule(name: str, options: Mapping[str, Any]) -> optax.GradientTransformation:
     """The direction of an optimizer of optax, for a learning rate and weight decay that come
-    behind it. Raises UserError for an option that it does not have."""
-    function = getattr(optax, name)
-    known = [one for one in inspect.signature(function).parameters if one not in OURS]
+    behind it. Raises UserError for a name or an option that it does not have."""
+    function = getattr(optax, name, None)
+    known = inspect.signature(function).parameters if inspect.isfunction(function) else {}
+    # A line search also needs the loss.
+    if name.startswith("scale_by_") or "learning_rate" not in known or "linesearch" in known:
+        raise UserError(
+            f"optimizer {name!r} is not one of {', '.join(NAMES)}, and optax has none of that name"
+        )
     for option in options:
-        if option not in known:
+        if option not in known or option in OURS:
+            others = ", ".join(one for one in known if one not in OURS)
             raise UserError(
-                f"optimizer.options: {name} of optax has no {option!r}; it has {', '.join(known)}"
+                f"optimizer.options: {name} of optax has no {option!r}; it has {others}"
             )
     arguments = dict(options)
-    if "weight_decay" in inspect.signature(function).parameters:
+    if "weight_decay" in known:
         # The chain's own leaves out biases and LayerNorm, and layer-wise rates leave it alone.
         arguments["weight_decay"] = 0.0
     # The rate 1 leaves the direction, which points downhill: the chain's last link turns it.
