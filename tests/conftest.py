@@ -69,7 +69,6 @@ MISSING = {
     ),
     "beam": ("'apache_beam'", "make setup-beam"),
     "kenlm": ("'kenlm'", "make setup-kenlm"),
-    "wandb": ("'wandb'", "make setup-wandb"),
     "browser": ("extra browser", "make setup-browser"),
     "chromium": ("no browser on this machine", "install it, as with apt-get install chromium"),
     "TPU compiler": ("compiler of TPUs", "make test-tpu"),

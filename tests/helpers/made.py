@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from xlingjax.data.batches.source import as_declared
+from xlingjax.data.batches.loader import as_declared
 from xlingjax.data.rows.draws import Draws
 from xlingjax.data.rows.reader import RowReader
 from xlingjax.data.store.tokens import Records, Tokens

@@ -9,7 +9,7 @@ import pytest
 from tests.helpers import made, tiny, tiny_run
 from tests.helpers import numpy_transformer as transformer
 from tests.helpers.reference import CONFIG, LANGUAGES, loss_of, random_model
-from xlingjax.data.batches.source import array_source
+from xlingjax.data.batches.loader import array_source
 from xlingjax.errors import UserError
 from xlingjax.inference.encode import pooling_weights
 from xlingjax.model.flops import flops_per_token

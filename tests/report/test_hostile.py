@@ -9,8 +9,7 @@ from tests.helpers import fake_run, toy
 from tests.report.test_inspector import masked_batch
 from tests.workflows.test_scorecard import cell
 from tests.workflows.test_scorecard import write as write_cells
-from xlingjax.data.batches.loader import Peekable
-from xlingjax.data.batches.source import array_source
+from xlingjax.data.batches.loader import array_source
 from xlingjax.objectives.xlm import MLM
 from xlingjax.report import html
 from xlingjax.report.build import build_report
@@ -111,7 +110,7 @@ def test_an_early_stop_in_other_words_is_left_out(tmp_path, capsys):
 
 def rows_of_a_run():
     languages = [code + PAYLOADS[0] for code in toy.LANGUAGES]
-    source = Peekable(array_source([masked_batch()], languages=languages))
+    source = array_source([masked_batch()], languages=languages)
     return first_rows({"mlm": (MLM(), source)}, toy.ToyVocabulary())
 
 

@@ -8,8 +8,7 @@ from rich.console import Console
 
 from tests.evaluation.test_alignment import Characters
 from tests.helpers import fake_run, tiny, toy
-from xlingjax.data.batches.loader import Peekable
-from xlingjax.data.batches.source import array_source
+from xlingjax.data.batches.loader import array_source
 from xlingjax.data.labelled.records import Example, Question
 from xlingjax.errors import UserError
 from xlingjax.objectives.finetuning import Classification
@@ -232,7 +231,7 @@ def test_the_first_rows_show_every_objective_and_each_mask_once():
     objectives = {
         name: (
             objective,
-            Peekable(array_source([fields], languages=toy.LANGUAGES)) if fields else None,
+            array_source([fields], languages=toy.LANGUAGES) if fields else None,
         )
         for name, (objective, fields) in given.items()
     }

@@ -7,8 +7,7 @@ import pytest
 from tests.helpers import fake_run, tiny, toy
 from tests.helpers.browser import browser, faults
 from tests.workflows import test_scorecard
-from xlingjax.data.batches.loader import Peekable
-from xlingjax.data.batches.source import array_source
+from xlingjax.data.batches.loader import array_source
 from xlingjax.report import inspector
 from xlingjax.report.build import build_report
 from xlingjax.report.rows import first_rows
@@ -25,7 +24,7 @@ def opened(name):
     source = array_source(
         [tiny.batch(name, vocab=toy.ToyVocabulary().size)], languages=toy.LANGUAGES
     )
-    return tiny.objective(name), Peekable(source)
+    return tiny.objective(name), source
 
 
 @pytest.fixture

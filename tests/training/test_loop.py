@@ -12,8 +12,7 @@ import numpy as np
 import pytest
 
 from tests.helpers import tiny, tiny_run
-from xlingjax.data.batches.loader import Batches
-from xlingjax.data.batches.source import array_source
+from xlingjax.data.batches.loader import Batches, array_source
 from xlingjax.data.features import batch_shapes
 from xlingjax.errors import UserError
 from xlingjax.model.config import preset
@@ -125,7 +124,7 @@ def test_summed_objectives_have_a_line_each_of_every_step(tmp_path):
 @pytest.mark.long
 def test_a_log_line_is_of_one_stage(tmp_path):
     """VECO's terms change at step 3, within the interval of a log line."""
-    from xlingjax.data.batches.source import array_source
+    from xlingjax.data.batches.loader import array_source
 
     source = array_source([tiny.batch("veco")], languages=tiny.LANGUAGES)
     stages = {
@@ -347,7 +346,7 @@ def test_a_platform_that_is_not_there_is_never_replaced(tmp_path):
 
 def test_workdir_without_permission_or_space(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
-    with pytest.raises(UserError, match="workdir .*file/run cannot be written"):
+    with pytest.raises(UserError, match="file/run: cannot be written .*; choose another folder"):
         tiny_run.run(tmp_path / "file" / "run")
     monkeypatch.setattr(shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(10, 10, 100_000))
     with pytest.raises(
@@ -389,7 +388,7 @@ def test_out_of_memory_names_what_to_change(tmp_path):
 
 @pytest.mark.long
 def test_finite_data_that_ends_too_early(tmp_path):
-    from xlingjax.data.batches.source import array_source
+    from xlingjax.data.batches.loader import array_source
     from xlingjax.objectives.xlm import MLM
     from xlingjax.training.feed import ObjectiveRun
 

@@ -4,8 +4,7 @@ import jax
 import numpy as np
 
 from tests.helpers import tiny, tiny_run
-from xlingjax.data.batches.loader import Batches
-from xlingjax.data.batches.source import array_source
+from xlingjax.data.batches.loader import Batches, array_source
 from xlingjax.objectives.xlm import MLM, TLM
 from xlingjax.training import step
 from xlingjax.training.feed import ObjectiveRun

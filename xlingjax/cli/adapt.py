@@ -4,7 +4,7 @@ import argparse
 from argparse import Namespace
 
 from xlingjax.cli.arguments import card_options, text_options
-from xlingjax.cli.machine import machine_of, wandb_option
+from xlingjax.cli.machine import machine_of
 from xlingjax.cli.types import above_zero, place, positive
 from xlingjax.cli.verb import FOREIGN, Verb
 
@@ -42,7 +42,6 @@ def options(parser: argparse.ArgumentParser) -> None:
         "--gold", metavar="DIR", help="word alignments, XX-en.txt beside XX-en.XX and XX-en.en"
     )
     card_options(parser)
-    wandb_option(parser)
     parser.add_argument(
         "--unverified", action="store_true", help="export without comparing with transformers"
     )

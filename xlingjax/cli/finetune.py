@@ -4,7 +4,7 @@ import argparse
 from argparse import Namespace
 
 from xlingjax.cli import tasks
-from xlingjax.cli.machine import machine_of, process_options, wandb_option
+from xlingjax.cli.machine import machine_of, process_options
 from xlingjax.cli.verb import Verb, require_unread
 from xlingjax.errors import UserError
 
@@ -25,13 +25,11 @@ def options(parser: argparse.ArgumentParser) -> None:
     )
     tasks.sweep_options(parser, group)
     process_options(parser)
-    wandb_option(parser)
 
 
 def run(args: Namespace) -> int:
     if args.task:
         require_unread(args, ("workdir",), "--task writes to --to")
-        require_unread(args, ("wandb",), "only --workdir reads this")
         return tasks.finetune(args)
     require_unread(args, tasks.OF_TASKS, "only --task reads this")
     # The recipe says what it starts from, so RUN would be read by nothing.

@@ -32,11 +32,6 @@ def process_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def wandb_option(parser: argparse.ArgumentParser) -> None:
-    text = "metrics go to this project of Weights & Biases too; WANDB_MODE=offline keeps them here"
-    parser.add_argument("--wandb", metavar="PROJECT", help=text)
-
-
 def prepare_machine(args: Namespace) -> None:
     """Before JAX starts: libraries that log only errors, and as many CPU devices as requested."""
     # TensorFlow reads it once, when it is imported.
@@ -66,7 +61,6 @@ def machine_of(args: Namespace):
         coordinator=getattr(args, "coordinator", ""),
         num_processes=getattr(args, "num_processes", 0),
         process_id=getattr(args, "process_id", -1),
-        wandb=getattr(args, "wandb", None) or "",
     )
 
 

@@ -3,7 +3,7 @@
 import argparse
 from argparse import Namespace
 
-from xlingjax.cli.machine import machine_of, process_options, wandb_option
+from xlingjax.cli.machine import machine_of, process_options
 from xlingjax.cli.types import above_zero
 from xlingjax.cli.verb import Verb
 
@@ -22,7 +22,6 @@ def options(parser: argparse.ArgumentParser) -> None:
         help="as many steps as fit, by a trial on this machine, instead of the recipe's",
     )
     process_options(parser)
-    wandb_option(parser)
 
 
 def run(args: Namespace) -> int:

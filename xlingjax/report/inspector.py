@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from xlingjax.data.batches.loader import BatchSource, OfText
+from xlingjax.data.batches.loader import BatchSource
 from xlingjax.data.rows import left_out
 from xlingjax.errors import UserError
 from xlingjax.objectives.base import Objective
@@ -89,9 +89,7 @@ def inspect(
         lines = statistics_rows(statistics[name])
         if lines:
             print_table(console, f"{name}: realised masking", STATISTICS_HEAD, lines)
-        lacking = ""
-        if isinstance(source, OfText):
-            lacking = left_out.of_source(name, source)
+        lacking = left_out.of_source(name, source)
         if lacking:
             console.print(f"warning: {lacking}", markup=False, highlight=False)
         if not output:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from xlingjax.data.batches.loader import BatchSource, Peekable
+from xlingjax.data.batches.loader import BatchSource, first_batch
 from xlingjax.data.text.files import read_lines
 from xlingjax.data.text.sources import find_negatives
 from xlingjax.data.text.texts import Text
@@ -330,7 +330,7 @@ def with_pictures(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def first_rows(
-    objectives: Mapping[str, tuple[Objective, Peekable]], vocabulary
+    objectives: Mapping[str, tuple[Objective, BatchSource]], vocabulary
 ) -> list[dict[str, Any]]:
     """What a report shows of the first batches, as JSON: of every objective the first of the rows
     in most languages, and of all masks one grid. A later stage is left out unless it brings a mask
@@ -346,8 +346,7 @@ def first_rows(
         if start and not new_uses:
             continue
         shown_masks.update(masks[use].name for use in new_uses)
-        # Of an objective that has not had a turn it is looked at and not taken.
-        batch = source.first()
+        batch = first_batch(source)
         row = _most_mixed(batch)
         view = read_row(objective, batch, row, vocabulary, source.languages)
         shown.append(as_values(name.upper(), objective, source, view, new_uses))

@@ -11,7 +11,6 @@ from typing import IO, Any
 
 from xlingjax.errors import UserError
 
-FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _DISK = "see that the disk is there and can be written, and call it again"
 _REMEDIES = {
     errno.ENOSPC: "make room, and call it again",
@@ -60,30 +59,6 @@ def refused_by_system(error: OSError) -> str:
     if error.errno in _OF_PROCESS:
         return line
     return f"the output: {line}"
-
-
-@contextlib.contextmanager
-def disk_explained(folder: Path) -> Iterator[None]:
-    """What the system refuses while a run works in `folder` becomes a UserError."""
-    try:
-        yield
-    except OSError as error:
-        place = folder
-        if error.filename is not None:
-            place = Path(os.fsdecode(error.filename))
-        why = error.strerror or error
-        if error.errno in FULL:
-            raise UserError(
-                f"{place} could not be written: {why}; make room and start again"
-            ) from error
-        gone = error.errno == errno.ENOENT or _REMEDIES.get(error.errno or 0) == _DISK
-        # Files elsewhere are explained by what reads them.
-        if gone and place.is_relative_to(folder):
-            raise UserError(
-                f"{place} could not be read or written: {why}; see that the disk is there and"
-                " start again"
-            ) from error
-        raise
 
 
 # ---- before the work -----------------------------------------------------------------------------

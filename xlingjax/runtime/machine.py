@@ -13,7 +13,6 @@ import numpy as np
 from jax.experimental import multihost_utils
 
 from xlingjax.errors import UserError
-from xlingjax.runtime.files import FULL
 from xlingjax.runtime.lock import alone_in
 
 HEARTBEAT = 100
@@ -45,8 +44,6 @@ class RuntimeConfig:
     compile_cache: str = ""
     """Folder of compiled programs; empty: JAX_COMPILATION_CACHE_DIR, or ~/.cache/xlingjax/jax;
     "off": none."""
-    wandb: str = ""
-    """Project of Weights & Biases that metrics go to as well (the extra wandb); empty: none."""
 
 
 def start(config: RuntimeConfig = RuntimeConfig()) -> str:
@@ -226,25 +223,9 @@ def barrier(name: str) -> None:
         multihost_utils.sync_global_devices(name)
 
 
-def check_workdir(workdir: Path, needed_bytes: int) -> None:
-    """Make the folder and raise UserError now, not after hours, if it cannot be written or has too
-    little room."""
-    try:
-        workdir.mkdir(parents=True, exist_ok=True)
-        # By its process, since several may look at one folder at a time.
-        probe = workdir / f".probe-{os.getpid()}"
-        try:
-            probe.write_bytes(b"\0" * 4096)
-        finally:
-            probe.unlink(missing_ok=True)
-        free = shutil.disk_usage(workdir).free
-    except OSError as error:
-        remedy = "choose another --workdir"
-        if error.errno in FULL:
-            remedy = f"make room or {remedy}"
-        raise UserError(
-            f"workdir {workdir} cannot be written: {error.strerror}; {remedy}"
-        ) from error
+def require_room(workdir: Path, needed_bytes: int) -> None:
+    """Raise UserError now, not after hours, if the disk of the folder has too little room."""
+    free = shutil.disk_usage(workdir).free
     if free < needed_bytes:
         raise UserError(
             f"workdir {workdir} has {free / 1e6:,.1f} MB free, the checkpoints of this run take "

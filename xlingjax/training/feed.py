@@ -10,7 +10,7 @@ import jax
 import numpy as np
 from jax.experimental import multihost_utils
 
-from xlingjax.data.batches.loader import Batches, BatchSource, OfText, to_global
+from xlingjax.data.batches.loader import Batches, BatchSource, to_global
 from xlingjax.data.features import FIELDS, batch_hash
 from xlingjax.data.store.blocks import BlockText
 from xlingjax.errors import UserError, require_numbers, require_whole
@@ -176,11 +176,8 @@ class Feed:
     @property
     def texts(self) -> list[BlockText]:
         """What the sources read, where it is text."""
-        found: list[BlockText] = []
-        for source in self.sources.values():
-            if isinstance(source, OfText):
-                found += source.texts
-        return found
+        texts = [getattr(source, "texts", ()) for source in self.sources.values()]
+        return [text for of_source in texts for text in of_source]
 
     @property
     def objectives(self) -> dict[str, Objective]:

@@ -11,13 +11,13 @@ from xlingjax.model.build import build_model
 from xlingjax.model.config import ModelConfig
 from xlingjax.model.parameter_count import count_parameters
 from xlingjax.model.partition import MeshConfig, check_counts, make_mesh
-from xlingjax.runtime.files import disk_explained, write_bytes
+from xlingjax.runtime.files import write_bytes
 from xlingjax.runtime.machine import (
     RuntimeConfig,
-    check_workdir,
     is_primary,
     one_run_in,
     out_of_memory_explained,
+    require_room,
     start,
 )
 from xlingjax.runtime.shutdown import Shutdown
@@ -128,20 +128,18 @@ def train(
     # The first that touches a device: processes must have met before.
     machine = start(runtime)
     device_mesh = make_mesh(mesh)
-    # Before anything is compiled: a full disk would be noticed at the first checkpoint. One more
-    # than are kept, as the oldest goes when the newest is whole.
-    saved = checkpoint_steps(workdir / "checkpoints")
-    to_come = max(checkpoint.kept + 1 - len(saved), 1)
-    check_workdir(workdir, count_parameters(model) * BYTES_PER_PARAMETER * to_come)
-
     # What is opened is closed in the reverse order, whatever ends the run: the log comes last, and
     # then the folder is another's to have.
-    with disk_explained(workdir), contextlib.ExitStack() as stack, out_of_memory_explained():
+    with contextlib.ExitStack() as stack, out_of_memory_explained():
         stack.enter_context(one_run_in(workdir))
         saved = checkpoint_steps(workdir / "checkpoints")
         if not saved:
             require_not_lost(workdir)
-        tracker = Tracker(workdir, steps, is_primary(), wandb=runtime.wandb)
+        # Before anything is compiled. One more than are kept, as the oldest goes when the newest is
+        # whole.
+        to_come = max(checkpoint.kept + 1 - len(saved), 1)
+        require_room(workdir, count_parameters(model) * BYTES_PER_PARAMETER * to_come)
+        tracker = Tracker(workdir, steps, is_primary())
         stack.callback(tracker.close)
         # From here on a signal ends the run at the next step and not within one.
         shutdown = Shutdown()

@@ -1,20 +1,17 @@
-"""What a run shows and writes: lines, log.txt, metrics.jsonl, evaluations.jsonl, TensorBoard,
-Weights & Biases."""
+"""What a run shows and writes: lines, log.txt, metrics.jsonl, evaluations.jsonl, TensorBoard."""
 
 import contextlib
 import datetime
 import json
 import math
 import time
-import uuid
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
 import numpy as np
 
-from xlingjax.errors import UserError
-from xlingjax.runtime.files import parsed_json, write_text
+from xlingjax.runtime.files import write_text
 from xlingjax.runtime.records import ANY, NUMBER, read_lines
 
 METRICS = {
@@ -30,70 +27,10 @@ EVALUATION = {"step": int, "name": str, "values": {str: ANY}}
 FILES = ("log.txt", "metrics.jsonl", "evaluations.jsonl")
 
 
-class WandbRun:
-    """One run of a project. A run that goes on is the same there: `wandb_id` in its folder says
-    which. Mode, key and server are those of wandb's own environment: with WANDB_MODE=offline it
-    keeps everything in the run's folder, for `wandb sync`."""
-
-    def __init__(self, project: str, workdir: Path):
-        """Nothing is sent yet. Raises UserError: no such package, no key."""
-        self._project = project
-        self._workdir = workdir
-        self._run: Any = None
-        try:
-            # Here: a run without the option must not wait seconds for it.
-            import wandb
-        except ImportError:
-            raise UserError(f"--wandb {project} needs pip install 'xlingjax[wandb]'") from None
-        self._wandb = wandb
-        with self._explained():
-            if wandb.setup().settings.mode == "online":
-                wandb.login()
-
-    def begin(self) -> str:
-        """Opens the run; a line that says where it is. Raises UserError."""
-        name = self._workdir / "wandb_id"
-        if not name.is_file():
-            write_text(name, uuid.uuid4().hex[:12] + "\n")
-        record = self._workdir / "run.json"
-        with self._explained():
-            self._run = self._wandb.init(
-                project=self._project,
-                dir=self._workdir,
-                name=self._workdir.name,
-                id=name.read_text(encoding="utf-8").strip(),
-                resume="allow",
-                config=parsed_json(record.read_bytes()) if record.is_file() else {},
-                # The terminal shows our lines, which log.txt has too.
-                settings=self._wandb.Settings(console="off", silent=True),
-            )
-        # Offline there is no page, and wandb would complain of the question.
-        return f"metrics on wandb too: {self._run.dir if self._run.offline else self._run.url}"
-
-    def log(self, values: Mapping[str, float], step: int) -> None:
-        self._run.log({**values}, step=step)
-
-    def close(self) -> None:
-        if self._run is not None:
-            self._run.finish()
-
-    @contextlib.contextmanager
-    def _explained(self):
-        try:
-            yield
-        except self._wandb.Error as error:
-            first = str(error).strip().splitlines()[0]
-            raise UserError(
-                f"--wandb {self._project}: {first} Run `wandb login`, or set WANDB_MODE=offline and"
-                " send it later by `wandb sync`"
-            ) from None
-
-
 class Tracker:
-    """Writes to `workdir`; silent in every process but the primary. wandb: a project of Weights &
-    Biases, or "". Raises UserError where that cannot be."""
+    """Writes to `workdir`; silent in every process but the primary."""
 
-    def __init__(self, workdir: Path, steps: int, primary: bool = True, wandb: str = ""):
+    def __init__(self, workdir: Path, steps: int, primary: bool = True):
         self._workdir = workdir
         self._steps = steps
         self._primary = primary
@@ -101,8 +38,6 @@ class Tracker:
         """The step of the first log line and its time: compiling does not count in what is left."""
         self._files: dict[str, TextIO] = {}
         self._curves: Curves | None = None
-        # Before the run reads or compiles anything: a missing package or key is told at once.
-        self._wandb = WandbRun(wandb, workdir) if wandb and primary else None
         # Until `begin`, since a run that is refused leaves no files.
         self._early: list[str] = []
 
@@ -134,12 +69,10 @@ class Tracker:
         except ModuleNotFoundError as error:
             # A machine with little more than JAX, as are rented ones, trains all the same.
             self.say(f"no curves for TensorBoard: {error.name} is not installed")
-        if self._wandb is not None:
-            self.say(self._wandb.begin())
 
     def metrics(self, step: int, lines: Sequence[Mapping[str, Any]]) -> None:
         """One JSON line per objective that ran since the last log step; scalars also to
-        TensorBoard and wandb. On the terminal one line: step, losses, tokens per second, time to
+        TensorBoard. On the terminal one line: step, losses, tokens per second, time to
         go."""
         shown = [f"step {step}/{self._steps}"]
         for values in lines:
@@ -158,8 +91,7 @@ class Tracker:
         self.say("  ".join(shown))
 
     def evaluation(self, step: int, name: str, values: Mapping[str, Any]) -> None:
-        """{"step", "name", "values"} to evaluations.jsonl, scalars to TensorBoard, wandb and the
-        log."""
+        """{"step", "name", "values"} to evaluations.jsonl, scalars to TensorBoard and the log."""
         entry = {"step": step, "name": name, "values": values}
         self._write("evaluations.jsonl", entry, name, values, step)
         shown = [f"{key} {value:.4f}" for key, value in scalars(values).items()]
@@ -170,8 +102,6 @@ class Tracker:
         files: list[Any] = [*self._files.values()]
         if self._curves is not None:
             files.append(self._curves.file)
-        if self._wandb is not None:
-            files.append(self._wandb)
         for file in files:
             # Each line was flushed when it was written, and told then that the disk is full.
             with contextlib.suppress(OSError):
@@ -183,13 +113,10 @@ class Tracker:
         if not self._primary:
             return
         self._files[file].write(json.dumps(finite(record), ensure_ascii=False) + "\n")
-        named = {f"{name}/{key}": value for key, value in flatten(values).items()}
         if self._curves is not None:
-            for key, value in named.items():
-                self._curves.add(key, value, step)
+            for key, value in flatten(values).items():
+                self._curves.add(f"{name}/{key}", value, step)
             self._curves.file.flush()
-        if self._wandb is not None:
-            self._wandb.log(named, step)
 
 
 class Curves:

@@ -12,7 +12,7 @@ import jax
 
 from xlingjax.config.model import check_vocabulary
 from xlingjax.config.recipe import Recipe
-from xlingjax.data.batches.loader import Peekable
+from xlingjax.data.batches.loader import BatchSource
 from xlingjax.data.overlap import overlap_of_texts
 from xlingjax.data.rows import left_out
 from xlingjax.errors import UserError
@@ -182,9 +182,9 @@ def watched(objectives: Sequence[Any]) -> tuple[list[Any], dict[str, tuple[Any, 
 
     def watch(run: Any, start: int) -> Any:
         def opened_and_kept() -> Any:
-            peekable = Peekable(run.source())
-            opened[stage_name(run.objective.name, start)] = (run.objective, peekable)
-            return peekable
+            source = run.source()
+            opened[stage_name(run.objective.name, start)] = (run.objective, source)
+            return source
 
         # Opened when the training opens it: looking must not be the reason to read text.
         return dataclasses.replace(
@@ -204,7 +204,7 @@ def _begin(
     workdir: str,
     late: Sequence[str],
     evaluators: Sequence[Evaluator],
-    opened: Mapping[str, tuple[Any, Peekable]],
+    opened: Mapping[str, tuple[Any, BatchSource]],
     vocabulary: Any,
     say: Callable[[str], None],
 ) -> None:
@@ -216,7 +216,7 @@ def _begin(
         held += evaluator.held_out()
     texts = []
     for _, source in opened.values():
-        texts += source.texts
+        texts += getattr(source, "texts", ())
     for file, message in overlap_of_texts(held, texts, vocabulary):
         say(f"warning: {file}: {message}")
     for stage, (_, source) in opened.items():
@@ -224,7 +224,7 @@ def _begin(
             say(f"warning: {message}")
     pairs: dict[str, int] = {}
     for _, source in opened.values():
-        for name, found in source.left_out.items():
+        for name, found in getattr(source, "left_out", {}).items():
             pairs[name] = max(pairs.get(name, 0), found.pairs - found.left)
     for evaluator in evaluators:
         if message := evaluator.doubt(pairs):

@@ -10,7 +10,6 @@ from rich.console import Console
 from tests.data.conftest import DE, EN, write_lines
 from tests.helpers.text import file_source
 from xlingjax.data import held_out_pairs
-from xlingjax.data.batches.loader import Peekable
 from xlingjax.data.rows.left_out import LeftOut, message
 from xlingjax.errors import UserError
 from xlingjax.evaluation.floors import RetrievalFloors
@@ -56,7 +55,7 @@ def test_pairs_that_fit_no_row_are_counted(tmp_path, vocabulary, features):
     pairs = [*zip(DE, EN, strict=True), ("Ja", "yes " * 30), ("", "alone"), ("allein", "")]
     both = [pair for pair in pairs if all(pair)]
     source = file_source(features, vocabulary, 2, 48, parallel=written(tmp_path, pairs))
-    (found,) = Peekable(source).left_out.values()
+    (found,) = source.left_out.values()
     wanted = too_many(both, vocabulary, 48, 30)
     assert 1 < wanted < len(both)
     assert found == too_long(both, vocabulary, 48, 30)
@@ -119,8 +118,8 @@ def test_of_documents_the_sentences_are_counted_that_no_example_has(tmp_path, vo
     source = file_source(
         ClMlmFeatures(truncate=truncate), vocabulary, 2, 40, parallel=written(tmp_path, documents)
     )
-    (found,) = Peekable(source).left_out.values()
-    said = message("cl_mlm", 40, Peekable(source).left_out)
+    (found,) = source.left_out.values()
+    said = message("cl_mlm", 40, source.left_out)
     if truncate:
         assert (found.left, found.pairs, found.why) == (1, 9, "truncated")
         assert said.startswith("cl_mlm: 1 of 9 sentences (11.1%, and ")
@@ -149,14 +148,14 @@ def test_a_run_says_it_behind_its_first_step(tmp_path, vocabulary, monkeypatch):
     )
     monkeypatch.setattr(launch, "first_report", lambda *_: None)
     said = []
-    launch._begin("run", [], [], {"tlm": (None, Peekable(source))}, vocabulary, said.append)
+    launch._begin("run", [], [], {"tlm": (None, source)}, vocabulary, said.append)
     left = too_many(pairs, vocabulary, 48, 30)
     (line,) = said
     assert line.startswith(f"warning: tlm: {left} of {len(pairs)} examples (")
     assert "do not fit rows of 48 tokens" in line
     # What is measured on these languages hears how many its rows hold.
     floors = RetrievalFloors({"de": held_out_pairs.Pairs("de", ("ab",), ("ab",))})
-    launch._begin("run", [], [floors], {"tlm": (None, Peekable(source))}, vocabulary, said.append)
+    launch._begin("run", [], [floors], {"tlm": (None, source)}, vocabulary, said.append)
     assert f"{len(pairs) - left} pairs of de-en are few" in said[-1]
 
 

@@ -8,9 +8,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from xlingjax.data.batches.loader import BatchSource
-from xlingjax.data.batches.order import ENDLESS
-from xlingjax.data.batches.source import Arrays, NumberedSource
+from xlingjax.data.batches.loader import ENDLESS, Arrays, BatchSource, NumberedSource
 from xlingjax.data.features import FIELDS
 from xlingjax.data.row_lengths import padded_length
 from xlingjax.data.rows.draws import seed_of

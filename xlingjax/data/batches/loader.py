@@ -18,6 +18,11 @@ if TYPE_CHECKING:
     from xlingjax.data.store.blocks import BlockText
 
 
+Arrays = dict[str, np.ndarray]
+ENDLESS = 1 << 62
+"""Batches of a source without an end."""
+
+
 # A protocol, so that a user's source need not inherit from anything here.
 @runtime_checkable
 class BatchSource(Protocol):
@@ -73,59 +78,13 @@ class Batches:
         return self.opener()
 
 
-class OfText:
-    """A `BatchSource` that may read text; texts: what it reads, () where that is no text;
-    left_out: of each that is pairs, how many its rows have no room for."""
-
-    texts: tuple[BlockText, ...] = ()
-    left_out: Mapping[str, LeftOut] = MappingProxyType({})
-
-
-class Peekable(OfText):
-    """A `BatchSource` whose next batch can be looked at before it is taken, and its first at any
-    time."""
-
-    def __init__(self, source: BatchSource):
-        self._source = source
-        self._ahead: dict[str, np.ndarray] | None = None
-        """The batch that was looked at."""
-        self._first: dict[str, np.ndarray] | None = None
-        self.shapes = source.shapes
-        self.languages = source.languages
-        self.identity = source.identity
-        if isinstance(source, OfText):
-            self.texts = source.texts
-            self.left_out = source.left_out
-
-    def peek(self) -> dict[str, np.ndarray]:
-        if self._ahead is None:
-            self._ahead = self._source.next()
-        return self._ahead
-
-    def first(self) -> dict[str, np.ndarray]:
-        """The first batch of this start, taken or not."""
-        if self._first is None:
-            self._first = self.peek()
-        return self._first
-
-    def next(self) -> dict[str, np.ndarray]:
-        batch = self.peek()
-        self._ahead = None
-        if self._first is None:
-            self._first = batch
-        return batch
-
-    def state(self) -> int:
-        # Of the batches taken, not of the one looked at.
-        return self._source.state() - (self._ahead is not None)
-
-    def restore(self, state: int) -> None:
-        self._ahead = None
-        self._first = None
-        self._source.restore(state)
-
-    def close(self) -> None:
-        self._source.close()
+def first_batch(source: BatchSource) -> dict[str, np.ndarray]:
+    """This host's rows of the first batch of all; the position stays as it is."""
+    position = source.state()
+    source.restore(0)
+    batch = source.next()
+    source.restore(position)
+    return batch
 
 
 def to_global(
@@ -141,27 +100,23 @@ def to_global(
 
     def place(name: str, local: np.ndarray) -> jax.Array:
         shape = tuple(shapes[name])
-        batch_rows = shape[0]
-        begins = []
-        ends = []
-        for index in sharding.addressable_devices_indices_map(shape).values():
-            begin, end, _ = index[0].indices(batch_rows)
-            begins.append(begin)
-            ends.append(end)
+        held = [
+            index[0].indices(shape[0])[:2]
+            for index in sharding.addressable_devices_indices_map(shape).values()
+        ]
         # `local` begins with row 0 where the host read the whole batch, else with the first row of
         # its devices.
-        start = min(begins)
-        if local.shape[0] == batch_rows:
-            start = 0
+        start = 0 if local.shape[0] == shape[0] else min(begin for begin, _ in held)
+        end = max(end for _, end in held)
         # NumPy would cut the slice short, and JAX complain of a shape that nobody wrote.
-        if max(ends) - start > local.shape[0]:
+        if end - start > local.shape[0]:
             raise UserError(
-                f"this host read {local.shape[0]} of {batch_rows} rows but its devices hold rows "
-                f"{min(begins)}..{max(ends)}; set data_shards=1"
+                f"this host read {local.shape[0]} of {shape[0]} rows and its devices hold rows up"
+                f" to {end}; set data_shards=1"
             )
 
         def read(index: Any) -> np.ndarray:
-            begin, end, _ = index[0].indices(batch_rows)
+            begin, end, _ = index[0].indices(shape[0])
             rows_of_device = slice(begin - start, end - start)
             # Cast here and not before, so that only the rows of this host's devices are copied.
             return np.asarray(local[(rows_of_device, *index[1:])], dtype=FIELDS[name].dtype)
@@ -169,3 +124,93 @@ def to_global(
         return jax.make_array_from_callback(shape, sharding, read)
 
     return {name: place(name, array) for name, array in rows.items()}
+
+
+class NumberedSource:
+    """Batch n is `batches[n]`; a position is the number of the next batch. Batches are made ahead
+    of their use, in Grain's threads.
+
+    threads, prefetch: batches are made by so many threads, so many ahead; 0: when they are asked
+    for. texts: what is read, where that is text; left_out: of each that is pairs, how many its rows
+    have no room for. The others: see `BatchSource`.
+    """
+
+    texts: tuple[BlockText, ...] = ()
+    left_out: Mapping[str, LeftOut] = MappingProxyType({})
+
+    def __init__(
+        self,
+        batches: Any,
+        *,
+        shapes: Mapping[str, tuple[int, ...]],
+        languages: Sequence[str],
+        identity: dict[str, Any],
+        threads: int = 1,
+        prefetch: int = 0,
+    ):
+        self.shapes = dict(shapes)
+        self.languages = tuple(languages)
+        self.identity = identity
+        self.batches = batches
+        # Here: what is not trained needs no Grain, whose import takes long.
+        import grain
+
+        # Fewer batches ahead than threads would leave some of these idle.
+        ahead = max(prefetch, threads) if prefetch else 0
+        options = grain.ReadOptions(num_threads=threads if ahead else 0, prefetch_buffer_size=ahead)
+        self._iterator = iter(grain.MapDataset.source(batches).to_iter_dataset(options))
+
+    def next(self) -> Arrays:
+        return next(self._iterator)
+
+    def state(self) -> int:
+        return self._iterator.get_state()["next_index"]
+
+    def restore(self, state: int) -> None:
+        self._iterator.set_state({"next_index": state})
+
+    def close(self) -> None:
+        self._iterator.close()
+
+
+class Repeated:
+    """Batches `read(0)` .. `read(count - 1)` again and again: for ever (None), or so many times."""
+
+    def __init__(self, read: Callable[[int], Arrays], count: int, epochs: int | None):
+        self._read = read
+        self._count = count
+        self._steps = ENDLESS if epochs is None else epochs * count
+
+    def __len__(self) -> int:
+        return self._steps
+
+    def __getitem__(self, step: int) -> Arrays:
+        return self._read(step % self._count)
+
+
+def array_source(
+    batches: Sequence[Mapping[str, np.ndarray]],
+    *,
+    languages: Sequence[str] = ("en",),
+    identity: dict[str, Any] | None = None,
+    epochs: int | None = None,
+) -> BatchSource:
+    """A source over batches held in memory, in order, repeated `epochs` times (None: for ever)."""
+    if identity is None:
+        identity = {"kind": "arrays", "batches": len(batches)}
+
+    def read(number: int) -> Arrays:
+        # A copy, so that a caller who adds a field does not change what the next epoch reads.
+        return dict(batches[number])
+
+    return NumberedSource(
+        Repeated(read, len(batches), epochs),
+        shapes={name: array.shape for name, array in batches[0].items()},
+        languages=languages,
+        identity=identity,
+    )
+
+
+def as_declared(batch: Arrays, fields: Sequence[str]) -> Arrays:
+    """The fields of a batch, in the types that `features.FIELDS` says."""
+    return {name: batch[name].astype(FIELDS[name].dtype, copy=False) for name in fields}

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from xlingjax.data.batches.loader import ENDLESS
+
 BLOCKS_TOGETHER = 4
 """Blocks whose rows are mixed: what is read at a time is a few files of a text, not all of them."""
-ENDLESS = 1 << 62
-"""Batches of a source without an end."""
 _UNIT = 1 << 40
 """Shares are counted in so many parts of one."""
 

@@ -14,9 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from xlingjax.data.batches.loader import BatchSource
+from xlingjax.data.batches.loader import Arrays, BatchSource, NumberedSource, as_declared
 from xlingjax.data.batches.order import BatchOrder, FiniteOrder, Mix, RowOrder
-from xlingjax.data.batches.source import Arrays, NumberedSource, Steps, as_declared
 from xlingjax.data.rows.draws import Draws, seed_of
 from xlingjax.data.rows.planned import RowPlan, TextRows, options, require_rows
 from xlingjax.data.rows.preprocessor import BatchMap, Preprocessor
@@ -24,7 +23,6 @@ from xlingjax.data.rows.reader import RowReader
 from xlingjax.data.sampling import Sampling, sampling_table
 from xlingjax.data.store.blocks import BlockText, pair_blocks, text_blocks
 from xlingjax.data.text.sources import find_negatives, find_pairs, find_text
-from xlingjax.data.text.texts import Pair, Text
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
 
@@ -72,7 +70,7 @@ class TextBatches:
 
     def __init__(
         self,
-        order: Steps,
+        order: BatchOrder | FiniteOrder,
         reader: RowReader,
         preprocessor: Preprocessor,
         map: BatchMap,
@@ -147,7 +145,7 @@ def file_batches(
             f"'{preprocessor.name}' reads {kind}; none is given: set {macro}, or leave this"
             " objective out"
         )
-    found: dict[int, Sequence[Text] | Sequence[Pair]] = {
+    found = {
         1: find_text(mono) if mono else [],
         2: find_pairs(parallel) if parallel else [],
         3: find_negatives(negatives) if negatives else [],
@@ -162,12 +160,13 @@ def file_batches(
         by_languages.setdefault(file.languages, []).append(file)
     require_taken(preprocessor, by_languages)
     read = text_blocks if preprocessor.sides == 1 else pair_blocks
-    texts = {}
     # Sorted: the order of texts must not depend on that of the patterns.
-    for languages, files in sorted(by_languages.items()):
-        if preprocessor.takes(languages):
-            text = read(files, vocabulary, holdout)
-            texts[text.name] = text
+    taken = [
+        read(files, vocabulary, holdout)
+        for languages, files in sorted(by_languages.items())
+        if preprocessor.takes(languages)
+    ]
+    texts = {text.name: text for text in taken}
     return text_source(preprocessor, vocabulary, texts, batch, length, settings)
 
 
@@ -195,13 +194,28 @@ def text_source(
     `identity` holds what must be equal to continue, and `identity["sampling_table"]` the shares and
     epochs. Raises UserError: a bad size, languages that are not the run's, text that fits no row.
     """
-    _check_sizes(batch, length, settings.data_shards)
-    run_languages = _run_languages(settings.languages, texts)
+    if batch < 1 or length < 8:
+        raise UserError(f"a batch needs at least 1 row of 8 tokens, got {batch} rows of {length}")
+    of_texts = {code for text in texts.values() for code in text.languages}
+    # Sorted, so that ids do not depend on the order of texts.
+    run_languages = tuple(sorted({*(settings.languages or of_texts)}))
+    if of_texts - {*run_languages}:
+        raise UserError(
+            f"the run's languages {', '.join(run_languages)} lack some of"
+            f" {', '.join(sorted(of_texts))}: add them to LANGUAGES, or leave their text out"
+        )
     language_ids = [[run_languages.index(code) for code in t.languages] for t in texts.values()]
     plan = RowPlan(preprocessor, length, vocabulary)
     plans = {name: plan.open(text) for name, text in texts.items()}
     require_rows(plans)
-    shares = settings.sampling.shares(_amounts(settings.sampling, plans, rates))
+    # n_i of every text (XLM §3.1), of which `sampling` makes shares.
+    counts = settings.sampling.counts
+    amounts: Mapping[str, float] = rates
+    if counts != "mixture":
+        amounts = {name: plan.sizes[counts] for name, plan in plans.items()}
+    elif not rates:
+        amounts = {name: plan.text.sentences[0] for name, plan in plans.items()}
+    shares = settings.sampling.shares(amounts)
     seed = seed_of(preprocessor.name, settings.seed)
     reader = RowReader(
         list(plans.values()),
@@ -223,8 +237,16 @@ def text_source(
         batches,
         shapes=preprocessor.shapes(batch, length),
         languages=run_languages,
-        identity=_identity(preprocessor, vocabulary, run_languages, settings)
-        | {
+        # All that changes a batch; prefetch, threads and shards change none and may differ.
+        identity={
+            "preprocessor": preprocessor.name,
+            "options": options(preprocessor),
+            "vocabulary": vocabulary.sha256,
+            "languages": list(run_languages),
+            "seed": settings.seed,
+            "shuffle": settings.shuffle,
+            "epochs": settings.epochs,
+            "same_language": settings.sampling.same_language,
             "batch": batch,
             "length": length,
             # By content: files may be moved between two runs, but not edited.
@@ -239,26 +261,6 @@ def text_source(
     source.texts = tuple(texts.values())
     source.left_out = {name: p.left_out for name, p in plans.items() if p.left_out.pairs}
     return source
-
-
-def _identity(
-    preprocessor: Preprocessor,
-    vocabulary: Vocabulary,
-    languages: Sequence[str],
-    settings: BatchSettings,
-) -> dict[str, Any]:
-    """All that changes a batch, beside its sizes and the text; prefetch, threads and shards change
-    none and may differ."""
-    return {
-        "preprocessor": preprocessor.name,
-        "options": options(preprocessor),
-        "vocabulary": vocabulary.sha256,
-        "languages": list(languages),
-        "seed": settings.seed,
-        "shuffle": settings.shuffle,
-        "epochs": settings.epochs,
-        "same_language": settings.sampling.same_language,
-    }
 
 
 def _order(
@@ -278,38 +280,6 @@ def _order(
     return BatchOrder(tuple(orders), Mix(list(shares.values())), batch, same_language)
 
 
-def _check_sizes(batch: int, length: int, data_shards: int) -> None:
-    if batch < 1 or length < 8:
-        raise UserError(f"a batch needs at least 1 row of 8 tokens, got {batch} rows of {length}")
-    if data_shards < 1 or batch % data_shards:
-        raise UserError(
-            f"a batch of {batch} rows does not divide into {data_shards} data shards; change either"
-        )
-
-
-def _run_languages(
-    languages: Sequence[str] | None, texts: Mapping[str, BlockText]
-) -> tuple[str, ...]:
-    """The run's languages in sorted order, so that ids do not depend on the order of texts."""
-    of_texts = {code for text in texts.values() for code in text.languages}
-    of_run = tuple(sorted({*(languages or of_texts)}))
-    if of_texts - {*of_run}:
-        raise UserError(
-            f"the run's languages {', '.join(of_run)} lack some of"
-            f" {', '.join(sorted(of_texts))}: add them to LANGUAGES, or leave their text out"
-        )
-    return of_run
-
-
-def _amounts(
-    sampling: Sampling, plans: Mapping[str, TextRows], rates: Mapping[str, float]
-) -> Mapping[str, float]:
-    """n_i of every text (XLM §3.1), of which `sampling` makes shares."""
-    if sampling.counts == "mixture":
-        return rates or {name: plan.text.sentences[0] for name, plan in plans.items()}
-    return {name: plan.sizes[sampling.counts] for name, plan in plans.items()}
-
-
 def token_counts(texts: Sequence[BlockText] | Any, vocabulary: Vocabulary) -> np.ndarray:
     """int64 [V]: how often each token stands in the text, since XLM (§3.3) draws the tokens to mask
     by their frequency."""
@@ -323,30 +293,27 @@ def token_counts(texts: Sequence[BlockText] | Any, vocabulary: Vocabulary) -> np
 
 def _rows_of_host(batch: int, settings: BatchSettings) -> tuple[int, int]:
     """(first, count) of the rows that this host makes of a batch."""
+    data_shards = settings.data_shards
+    if data_shards < 1 or batch % data_shards:
+        raise UserError(
+            f"a batch of {batch} rows does not divide into {data_shards} data shards; change either"
+        )
     shards = settings.shards
     if shards is None:
-        shards = _shards(settings.data_shards)
-    # A host's rows are one slice of the batch.
-    neighbours = range(shards[0], shards[-1] + 1)
-    if list(shards) != list(neighbours) or shards[-1] >= settings.data_shards:
-        raise UserError(
-            f"a host reads neighbouring data shards below {settings.data_shards}, got"
-            f" {list(shards)}"
-        )
-    rows_of_shard = batch // settings.data_shards
-    return shards[0] * rows_of_shard, len(shards) * rows_of_shard
+        shards = range(data_shards)
+        hosts = 1
+        if data_shards > 1:
+            import jax
 
-
-def _shards(data_shards: int) -> Sequence[int]:
-    """The data shards that this host makes."""
-    if data_shards == 1:
-        return (0,)
-    import jax
-
-    hosts = jax.process_count()
-    if data_shards % hosts:
+            hosts = jax.process_count()
         # Too few shards to share out: every host reads all rows and its devices take theirs.
-        return range(data_shards)
-    share = data_shards // hosts
-    first = jax.process_index() * share
-    return range(first, first + share)
+        if hosts > 1 and data_shards % hosts == 0:
+            share = data_shards // hosts
+            shards = range(jax.process_index() * share, (jax.process_index() + 1) * share)
+    # A host's rows are one slice of the batch.
+    if [*shards] != [*range(shards[0], shards[-1] + 1)] or shards[-1] >= data_shards:
+        raise UserError(
+            f"a host reads neighbouring data shards below {data_shards}, got {[*shards]}"
+        )
+    rows_of_shard = batch // data_shards
+    return shards[0] * rows_of_shard, len(shards) * rows_of_shard

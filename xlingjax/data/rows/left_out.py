@@ -79,7 +79,8 @@ class LeftOut:
 
 def of_source(stage: str, source: Any) -> str:
     """The `message` of an open `BatchSource` of text."""
-    return "" if not source.left_out else message(stage, source.identity["length"], source.left_out)
+    found = getattr(source, "left_out", {})
+    return message(stage, source.identity["length"], found) if found else ""
 
 
 def message(stage: str, length: int, left_out: Mapping[str, LeftOut]) -> str:

@@ -16,7 +16,7 @@ import numpy as np
 import seqio
 import tensorflow as tf
 
-from xlingjax.data.batches.source import as_declared
+from xlingjax.data.batches.loader import as_declared
 from xlingjax.data.features import FIELDS, Field
 from xlingjax.data.rows.draws import Draws
 from xlingjax.data.rows.plan import join

@@ -51,12 +51,10 @@ def measured(
     short = scaled(bindings(files, overrides), (), steps / recipe.bound["steps"])
     short["TRAIN_STEPS"] = steps
     shutil.rmtree(folder, ignore_errors=True)
-    # What a trial measures is no run that anyone follows.
-    quiet = dataclasses.replace(machine, wandb="")
     try:
         bare = _bare(read_recipe(files, [*overrides, *written(short)]))
         # A trial that was stopped has measured too few steps to plan by.
-        if launch(bare, folder, "pretrain", quiet):
+        if launch(bare, folder, "pretrain", machine):
             raise Stopped("stopped while its speed was measured; the same command begins again")
         speed = _speed(folder)
         if evaluations:
