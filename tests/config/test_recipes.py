@@ -153,11 +153,11 @@ def test_the_table_above_is_complete():
         (
             [],
             (
-                "writes both languages of its pairs, and nothing tells the decoder which: set"
+                "writes several languages, and nothing tells the decoder which: set"
                 " LANGUAGE_TOKENS=True"
             ),
         ),
-        (["DIRECTIONS=de-en en-de"], "writes de and en, and nothing tells"),
+        (["DIRECTIONS=de-en en-de"], "writes several languages, and nothing tells"),
         (["DIRECTIONS=de-en fr-en"], None),
         (["LANGUAGE_EMBEDDING=True"], None),
     ],

@@ -110,19 +110,16 @@ class Feed:
         self.mesh = mesh
         self.microbatches = microbatches
         # Name and weight are those of the first stage: an objective keeps them.
-        self.names = []
-        self.weights = []
-        for stages in self._stages:
-            self.names.append(stages[0].objective.name)
-            self.weights.append(stages[0].weight)
+        self.names = [stages[0].objective.name for stages in self._stages]
+        self.weights = [stages[0].weight for stages in self._stages]
         if not self.names or len(set(self.names)) != len(self.names):
             raise UserError(f"a run needs objectives of different names, got {self.names}")
-        self.starts = set()
-        self.runs = {}
-        for stages in self._stages:
-            for begin, run in stages.items():
-                self.starts.add(begin)
-                self.runs[stage_name(run.objective.name, begin)] = run
+        self.starts = {begin for stages in self._stages for begin in stages}
+        self.runs = {
+            stage_name(run.objective.name, begin): run
+            for stages in self._stages
+            for begin, run in stages.items()
+        }
         self.sources = {}
         for name, run in self.runs.items():
             # What a source says of its shapes spares the reading of a large corpus.
@@ -137,23 +134,18 @@ class Feed:
             self.sources[name] = run.source()
         # Ids of languages index the model's embedding, so all sources must number them alike.
         self.languages = run_languages(self.sources, self.model.config)
-        self.shapes = {}
-        for name, run in self.runs.items():
-            self.shapes[name] = required_fields(
-                name, run.objective.reads, self.sources[name].shapes
-            )
+        self.shapes = {
+            name: required_fields(name, run.objective.reads, self.sources[name].shapes)
+            for name, run in self.runs.items()
+        }
         for name, run in self.runs.items():
             if not run.batches.shapes:
                 self._check(name, self.shapes[name])
 
     def languages_before_open(self) -> int | None:
         """How many languages the run has; None: not all sources tell before they are open."""
-        counts = set()
-        for run in self.runs.values():
-            if run.batches.languages is None:
-                return None
-            counts.add(len(run.batches.languages()))
-        return max(counts)
+        known = [run.batches.languages for run in self.runs.values()]
+        return None if None in known else max(len(of_run()) for of_run in known)
 
     def abstract_batch(self, turn: Turn) -> Any | None:
         """The batch of a turn as `on_devices` will give it, without values; None: its shapes are
@@ -193,11 +185,10 @@ class Feed:
 
     def flops_per_token(self) -> dict[str, float | None]:
         """By stage, of the objective at its shapes; None: not counted."""
-        flops = {}
-        for name, objective in self.objectives.items():
-            shapes = self.shapes[name]
-            flops[name] = objective.flops_per_token(self.model.config, shapes)
-        return flops
+        return {
+            name: objective.flops_per_token(self.model.config, self.shapes[name])
+            for name, objective in self.objectives.items()
+        }
 
     def _check(self, name: str, shapes: Mapping[str, Any]) -> None:
         run = self.runs[name]
@@ -207,8 +198,7 @@ class Feed:
                 f"objective {name} compares the rows of a batch with each other:"
                 f" {self.microbatches} microbatches would make it another one; set MICROBATCHES=1"
             )
-        self._check_language_tokens(name, run.batches.settings)
-        self._check_directions(name, run.batches.settings)
+        self._check_languages(name, run.batches.settings)
         required = required_fields(name, objective.reads, shapes)
         rows, length = shapes["input_ids"]
         check_length(name, length, self.model.config, run.batches.positions)
@@ -218,10 +208,9 @@ class Feed:
     def _check_shortest(self, name: str) -> None:
         """Lengths are multiples of the shortest: a backend that takes that takes all."""
         run = self.runs[name]
-        objective = run.objective
-        shapes = required_fields(name, objective.reads, run.batches.shortest)
+        shapes = required_fields(name, run.objective.reads, run.batches.shortest)
         try:
-            self._trace(objective, shapes)
+            self._trace(run.objective, shapes)
         except UserError as error:
             raise UserError(
                 f"{error}; or set GROUP_BY_LENGTH=False, and all rows have LENGTH tokens"
@@ -229,14 +218,16 @@ class Feed:
 
     def _trace(self, objective: Objective, shapes: Mapping[str, Any]) -> None:
         """Computes nothing, but the model or the attention backend may refuse."""
-        batch = {}
-        for field, shape in shapes.items():
-            batch[field] = jax.ShapeDtypeStruct(shape, FIELDS[field].dtype)
+        batch = {
+            field: jax.ShapeDtypeStruct(shape, FIELDS[field].dtype)
+            for field, shape in shapes.items()
+        }
         loss = partial(objective.loss, self.model, rng=jax.random.key(0), languages=1)
         jax.eval_shape(loss, self.model.abstract(), batch)
 
-    def _check_language_tokens(self, name: str, settings: Mapping[str, Any]) -> None:
-        """The data names languages by tokens exactly where the model has such tokens."""
+    def _check_languages(self, name: str, settings: Mapping[str, Any]) -> None:
+        """The data names languages by tokens exactly where the model has such tokens, and a decoder
+        that writes several languages must be able to know which."""
         tokens = settings.get("language_tokens")
         config = self.model.config
         if tokens is not None and tokens != bool(config.language_tokens):
@@ -245,21 +236,14 @@ class Feed:
                 f" has {config.language_tokens or 'no'} tokens of languages; set it as"
                 " the model has it"
             )
-
-    def _check_directions(self, name: str, settings: Mapping[str, Any]) -> None:
-        """A decoder that writes several languages must be able to know which."""
-        if "directions" not in settings or settings["within"]:
-            return
-        if settings.get("language_tokens") or self.model.config.num_languages:
+        if "directions" not in settings or settings["within"] or tokens or config.num_languages:
             return
         # None named means both ways, which are two languages.
-        targets = {direction.split("-")[1] for direction in settings["directions"]}
-        if len(targets) != 1:
+        if len({direction.split("-")[1] for direction in settings["directions"]}) != 1:
             raise UserError(
-                f"objective {name} writes"
-                f" {' and '.join(sorted(targets)) or 'both languages of its pairs'}, and"
-                " nothing tells the decoder which: set LANGUAGE_TOKENS=True,"
-                " LANGUAGE_EMBEDDING=True, or DIRECTIONS into one language"
+                f"objective {name} writes several languages, and nothing tells the decoder which:"
+                " set LANGUAGE_TOKENS=True, LANGUAGE_EMBEDDING=True, or DIRECTIONS into one"
+                " language"
             )
 
     def stage(self, index: int, step: int) -> str:
@@ -268,22 +252,17 @@ class Feed:
 
     def turn(self, step: int, seed: int, schedule: str) -> Turn:
         """What runs at a step, see `schedule.turns`."""
-        names = []
-        factors = {}
-        for index, factor in turns(step, seed, self.weights, schedule).items():
-            names.append(self.names[index])
-            factors[self.stage(index, step)] = factor
+        of_step = turns(step, seed, self.weights, schedule)
+        factors = {self.stage(index, step): factor for index, factor in of_step.items()}
         # The program is compiled for the stages, not for the names: their terms may be others.
         label = " + ".join(factors)
         if schedule == "summed":
-            of_turn = {}
-            for name, factor in factors.items():
-                of_turn[name] = (self.runs[name].objective, factor)
-            objective = Summed(of_turn)
+            parts = {name: (self.runs[name].objective, factor) for name, factor in factors.items()}
+            objective: Any = Summed(parts)
         else:
             # The only one of its turn.
             objective = self.runs[label].objective
-        return Turn(" + ".join(names), label, factors, objective)
+        return Turn(" + ".join(self.names[n] for n in of_step), label, factors, objective)
 
     def next(self, turn: Turn, when: str) -> dict[str, dict[str, np.ndarray]]:
         """{stage: this host's rows of its next batch}. Raises UserError when the data of one has

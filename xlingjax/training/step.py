@@ -24,8 +24,6 @@ from xlingjax.training.optimizer import Optimizer, OptimizerConfig, merge, split
 from xlingjax.training.stages import latest, starts
 
 LOSS_SCALE_GROWTH_STEPS = 2000
-AHEAD = 100
-"""Steps whose programs are asked for before the first one: a period of most schedules."""
 
 
 @jax.tree_util.register_dataclass
@@ -306,8 +304,9 @@ def eval_step(
 
 class Programs:
     """Compiles a step for each set of objectives with their factors, each set of parameters that is
-    trained, and each length of rows: in threads, while the text is opened, where the shapes of the
-    batches are known by then, else when it is first needed."""
+    trained, and each length of rows, when it is first needed; the first of all, and the program
+    that makes the first state, in threads while the text is opened, where the shapes of the batches
+    are known by then."""
 
     def __init__(
         self,
@@ -317,8 +316,8 @@ class Programs:
         abstract: TrainState,
         key: jax.Array,
     ):
-        """config: the optimizer's; abstract: the state, see `step.abstract_state`; key: the run's
-        random key."""
+        """config: the optimizer's; abstract: the state, see `abstract_state`; key: the run's random
+        key."""
         self._feed = feed
         self._frozen_from = starts([config.frozen])
         self._abstract = abstract
@@ -331,13 +330,11 @@ class Programs:
             "optimizer": optimizer,
             "microbatches": feed.microbatches,
         }
-        # The first state and the first step are compiled beside each other, the rest behind them;
-        # of several processes all compile in one order.
+        # Of several processes all compile in one order.
         self._threads = ThreadPoolExecutor(2 if jax.process_count() == 1 else 1)
         self._state: Future | None = None
-        self._started: dict[tuple, Future] = {}
-        self._to_come: dict[tuple, tuple] = {}
-        self._compiled: dict[tuple, Any] = {}
+        self._steps: dict[tuple, Future] = {}
+        self._used: set[tuple] = set()
 
     def begin(self, step: int, steps: int, seed: int, schedule: str, new: bool) -> None:
         """Starts to compile what the run from `step` to `steps` needs first. To be called before
@@ -345,22 +342,18 @@ class Programs:
         if step >= steps:
             return
         if new:
-            self._state = self._in_thread(self._lowered_state())
+            self._begin_state()
         languages = self._feed.languages_before_open()
-        if languages is None:
-            return
-        for one in range(step, min(step + AHEAD, steps)):
-            turn = self._feed.turn(one, seed, schedule)
-            batch = self._feed.abstract_batch(turn)
-            if batch is not None:
-                arguments = (turn, one, languages, batch)
-                self._to_come.setdefault(self._name(*arguments), arguments)
-        self._start_next()
+        turn = self._feed.turn(step, seed, schedule)
+        batch = self._feed.abstract_batch(turn)
+        if languages is not None and batch is not None:
+            self._begin_step(turn, step, languages, batch)
 
     def random_state(self, seed: int) -> TrainState:
         """A new state, each part made where it lies; the same numbers on every mesh."""
-        started = self._state or self._in_thread(self._lowered_state())
-        return started.result()(jax.random.key(seed))
+        if self._state is None:
+            self._begin_state()
+        return self._state.result()(jax.random.key(seed))
 
     def step(
         self,
@@ -370,44 +363,31 @@ class Programs:
         batch: dict[str, Any],
         compiling: Callable[[str], AbstractContextManager],
     ) -> tuple[TrainState, dict[str, Any]]:
-        """(next state, sums), see `step.train_step`. step: of the run, the number of this one.
+        """(next state, sums), see `train_step`. step: of the run, the number of this one.
         compiling: opened, with the turn's label, around the wait for a program."""
-        arguments = (turn, step, len(self._feed.languages), batch)
-        name = self._name(*arguments)
-        if name not in self._compiled:
+        name = self._name(turn, step, len(self._feed.languages), batch)
+        if name not in self._used:
+            self._used.add(name)
             with compiling(turn.label):
-                self._compiled[name] = self._awaited(name, arguments)
-        return self._compiled[name](state, batch, self._key)
+                self._begin_step(turn, step, len(self._feed.languages), batch)
+                self._steps[name].result()
+        return self._steps[name].result()(state, batch, self._key)
 
     def close(self) -> None:
         # What a thread is at cannot be stopped, only what it has not begun.
         self._threads.shutdown(wait=False, cancel_futures=True)
 
-    def _awaited(self, name: tuple, arguments: tuple) -> Any:
-        self._to_come.pop(name, None)
-        if name not in self._started:
-            self._start(name, arguments)
-        started = self._started.pop(name)
-        # The others meanwhile; where the cache of programs has this one, the run goes on at once.
-        while self._to_come and not started.done():
-            self._start_next()
-        return started.result()
-
     def _name(self, turn: Turn, step: int, languages: int, batch: Any) -> tuple:
-        """What tells one program from another."""
-        # One program serves all steps that train the same parameters.
+        """What tells one program from another: one serves all steps that train the same parameters,
+        with the same factors, which are its constants."""
         stage = latest(self._frozen_from, step)
-        # The factors are constants of the program, so other factors are another one.
         shapes = [array.shape for array in jax.tree.leaves(batch)]
         return (*turn.factors.items(), stage, languages, *shapes)
 
-    def _start_next(self) -> None:
-        name = next(iter(self._to_come), None)
-        if name is not None:
-            self._start(name, self._to_come.pop(name))
-
-    def _start(self, name: tuple, arguments: tuple) -> None:
-        turn, step, languages, batch = arguments
+    def _begin_step(self, turn: Turn, step: int, languages: int, batch: Any) -> None:
+        name = self._name(turn, step, languages, batch)
+        if name in self._steps:
+            return
         train_step = make_train_step(
             objective=turn.objective,
             stage=latest(self._frozen_from, step),
@@ -416,15 +396,14 @@ class Programs:
         )
         # Traced here: only XLA, which does not hold Python up, works in a thread.
         lowered = train_step.lower(self._abstract, batch, self._key)
-        self._started[name] = self._in_thread(lowered)
+        self._steps[name] = self._threads.submit(lowered.compile)
 
-    def _lowered_state(self) -> jax.stages.Lowered:
-        return lower_state(
-            self._arguments["model"],
-            self._arguments["optimizer"],
-            self._arguments["config"],
-            self._arguments["shardings"],
+    def _begin_state(self) -> None:
+        arguments = self._arguments
+        lowered = lower_state(
+            arguments["model"],
+            arguments["optimizer"],
+            arguments["config"],
+            arguments["shardings"],
         )
-
-    def _in_thread(self, lowered: jax.stages.Lowered) -> Future:
-        return self._threads.submit(lowered.compile)
+        self._state = self._threads.submit(lowered.compile)

@@ -38,7 +38,7 @@ from xlingjax.training.loop import require_loss_scale
 from xlingjax.training.optimizer import OptimizerConfig, make_optimizer
 from xlingjax.training.schedule import check as check_schedule
 from xlingjax.training.stages import latest, starts
-from xlingjax.training.step import AHEAD, abstract_state, eval_step, lower_state, make_train_step
+from xlingjax.training.step import abstract_state, eval_step, lower_state, make_train_step
 from xlingjax.training.step_memory import Needs, bytes_of_device
 from xlingjax.workflows.plan.machines import devices_of, machine_named
 from xlingjax.workflows.plan.program_text import Program, by_kind
@@ -95,7 +95,7 @@ class Run:
         begins = {0, *self.feed.starts, *self.frozen_from, *starts(self.feed.weights)}
         bounds = sorted(one for one in begins if one < self.steps)
         for begin, end in pairwise([*bounds, self.steps]):
-            looked_at = min(end - begin, AHEAD)
+            looked_at = min(end - begin, 100)
             for step in range(begin, begin + looked_at):
                 turn = self.feed.turn(step, self.seed, self.schedule)
                 stage = latest(self.frozen_from, step)
