@@ -74,19 +74,11 @@ def test_a_platform_that_jax_is_installed_without(asked, repair):
     assert f"platform '{asked or 'cuda'}' is not available" in done.stdout and repair in done.stdout
 
 
-def test_compile_cache(tmp_path):
-    before = jax.config.jax_compilation_cache_dir, jax.config.jax_enable_compilation_cache
-    assert before[0]  # the tests' own
-    set_compile_cache("")
-    assert jax.config.jax_compilation_cache_dir == before[0]  # what is set stays
-    try:
-        set_compile_cache(str(tmp_path))
-        assert jax.config.jax_compilation_cache_dir == str(tmp_path)
-        set_compile_cache("off")
-        assert not jax.config.jax_enable_compilation_cache
-    finally:
-        jax.config.update("jax_compilation_cache_dir", before[0])
-        jax.config.update("jax_enable_compilation_cache", before[1])
+def test_compile_cache():
+    before = jax.config.jax_compilation_cache_dir
+    assert before  # the tests' own
+    set_compile_cache()
+    assert jax.config.jax_compilation_cache_dir == before  # what is set stays
 
 
 STEPS = """

@@ -179,12 +179,12 @@ def check_extras(find: Callable[[str], object] | None = None) -> Iterator[Findin
 def check_devices() -> Iterator[Finding]:
     import jax
 
-    from xlingjax.runtime.machine import NO_PLATFORM, why_no_platform
+    from xlingjax.runtime.machine import NO_PLATFORM, first_line
 
     try:
         devices = jax.devices()
     except NO_PLATFORM as error:
-        reason = f"platform {jax.config.jax_platforms!r} is not available: {why_no_platform(error)}"
+        reason = f"platform {jax.config.jax_platforms!r} is not available: {first_line(error)}"
         yield Finding(
             "broken",
             "devices",
@@ -264,7 +264,7 @@ def check_compile_cache() -> Iterator[Finding]:
     from xlingjax.runtime.machine import set_compile_cache
 
     # As a run sets it, so that it is the folder of runs that is looked at.
-    set_compile_cache("")
+    set_compile_cache()
     folder = Path(jax.config.jax_compilation_cache_dir)
     # By writing there: the rights of a folder do not tell of a full or read-only disk.
     try:

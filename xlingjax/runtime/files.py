@@ -11,31 +11,25 @@ from typing import IO, Any
 
 from xlingjax.errors import UserError
 
-_DISK = "see that the disk is there and can be written, and call it again"
-_REMEDIES = {
-    errno.ENOSPC: "make room, and call it again",
-    errno.EDQUOT: "make room, and call it again",
-    errno.EFBIG: "raise the limit on the size of files (ulimit -f)",
+_DISK = "see that the disk is there and can be written"
+_LIMITS = {
     errno.EMFILE: "raise the limit on open files (ulimit -n)",
     errno.ENFILE: "end other programs, or raise the system's limit on open files",
     errno.ENOMEM: "end other programs, or take a machine with more memory",
+}
+_REMEDIES = {
+    **_LIMITS,
+    errno.ENOSPC: "make room",
+    errno.EDQUOT: "make room",
+    errno.EFBIG: "raise the limit on the size of files (ulimit -f)",
     errno.ENAMETOOLONG: "choose a shorter name",
     errno.EISDIR: "a file is needed there: move the folder away",
     errno.ENOTDIR: "a folder is needed there: move the file away",
     errno.ELOOP: "repair the links that lead to each other",
-    errno.EROFS: _DISK,
-    errno.EACCES: _DISK,
-    errno.EPERM: _DISK,
-    errno.EIO: _DISK,
-    errno.ESTALE: _DISK,
-    errno.ENODEV: _DISK,
-    errno.ENOTCONN: _DISK,
-    errno.ETIMEDOUT: _DISK,
-    errno.EINTR: _DISK,
 }
+_OF_DISKS = "EROFS EACCES EPERM EIO ESTALE ENODEV ENOTCONN ETIMEDOUT EINTR"
+_REMEDIES |= {getattr(errno, name): _DISK for name in _OF_DISKS.split()}
 """{number of an error: its remedy}."""
-_OF_PROCESS = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
-_PASSING = (*_OF_PROCESS, *(number for number, remedy in _REMEDIES.items() if remedy == _DISK))
 _MISSING = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
 
 
@@ -45,7 +39,8 @@ def is_of_system(error: Exception) -> bool:
     if isinstance(error, OSError):
         return error.errno is not None and not isinstance(error, _MISSING)
     # TensorStore has it in its words.
-    return any(os.strerror(number) in str(error) for number in _PASSING)
+    passing = (number for number in _REMEDIES if number in _LIMITS or _REMEDIES[number] == _DISK)
+    return any(os.strerror(number) in str(error) for number in passing)
 
 
 def refused_by_system(error: OSError) -> str:
@@ -54,11 +49,9 @@ def refused_by_system(error: OSError) -> str:
     if error.errno not in _REMEDIES:
         return ""
     line = f"{error.strerror or error}; {_REMEDIES[error.errno]}"
-    if error.filename is not None:
-        return f"{os.fsdecode(error.filename)}: {line}"
-    if error.errno in _OF_PROCESS:
+    if error.filename is None and error.errno in _LIMITS:
         return line
-    return f"the output: {line}"
+    return f"{os.fsdecode(error.filename or 'the output')}: {line}"
 
 
 # ---- before the work -----------------------------------------------------------------------------
@@ -102,18 +95,6 @@ def require_folder(path: str | Path, option: str = "--output") -> None:
         raise UserError(f"{option} {path} is a file; give a folder")
     # Asked for as a file in it would be.
     _require_parent(place / "file", option)
-
-
-def require_appended(path: Path, remedy: str) -> None:
-    """Raises UserError where nothing can be written behind what stands in a file, or the file can
-    not be made. remedy: what can be done."""
-    if path.is_dir():
-        raise UserError(f"{path} is a folder, and a file is needed there: move it away")
-    place, access = path, os.W_OK
-    if not path.exists():
-        place, access = path.parent, os.W_OK | os.X_OK
-    if not os.access(place, access):
-        raise UserError(f"{path} may not be written to; {remedy}")
 
 
 def _require_parent(path: Path, option: str) -> None:

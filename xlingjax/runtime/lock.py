@@ -20,8 +20,8 @@ IN_USE = "in_use.lock"
 """In a folder, or behind the name of a file: who works there."""
 
 
-class Lock:
-    """A lock that this process holds; a context manager, which releases it."""
+class Lock(contextlib.AbstractContextManager):
+    """A lock that this process holds; as a context manager it releases it."""
 
     def __init__(self, path: Path, lock: FileLock):
         self._path = path
@@ -32,9 +32,6 @@ class Lock:
         with contextlib.suppress(OSError):
             self._path.unlink(missing_ok=True)
         self._lock.release(force=True)
-
-    def __enter__(self) -> "Lock":
-        return self
 
     def __exit__(self, *error) -> None:
         self.release()

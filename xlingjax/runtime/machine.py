@@ -41,9 +41,6 @@ class RuntimeConfig:
     """Number of processes (or XLINGJAX_NUM_PROCESSES)."""
     process_id: int = -1
     """This process's number from 0 (or XLINGJAX_PROCESS_ID)."""
-    compile_cache: str = ""
-    """Folder of compiled programs; empty: JAX_COMPILATION_CACHE_DIR, or ~/.cache/xlingjax/jax;
-    "off": none."""
 
 
 def start(config: RuntimeConfig = RuntimeConfig()) -> str:
@@ -53,7 +50,7 @@ def start(config: RuntimeConfig = RuntimeConfig()) -> str:
     if config.platform and config.platform not in BACKENDS:
         raise UserError(f"platform {config.platform!r} is not one of {', '.join(BACKENDS)}")
     # First what JAX reads when it begins: a backend that has begun takes no other options.
-    set_compile_cache(config.compile_cache)
+    set_compile_cache()
     keep_freed_memory()
     # Before the platform is looked at, which starts a backend: processes join before that or never.
     join_processes(config)
@@ -82,9 +79,7 @@ def keep_freed_memory() -> bool:
     It can be told to keep them, but only the main thread's, so a step on CPU runs in the thread
     that calls it. The process then holds its peak memory until it ends.
     """
-    # A JAX without the option: large steps give their memory back.
-    with contextlib.suppress(AttributeError):
-        jax.config.update("jax_cpu_enable_async_dispatch", False)
+    jax.config.update("jax_cpu_enable_async_dispatch", False)
     try:
         mallopt = ctypes.CDLL(None).mallopt
     except (AttributeError, OSError, TypeError):
@@ -101,15 +96,12 @@ def keep_freed_memory() -> bool:
     )
 
 
-def set_compile_cache(folder: str) -> None:
-    """Keep compiled programs on disk, so that the second start of a run compiles nothing."""
-    if folder == "off":
-        jax.config.update("jax_enable_compilation_cache", False)
-    # What a user has set in the environment stays.
-    elif folder or not jax.config.jax_compilation_cache_dir:
-        jax.config.update(
-            "jax_compilation_cache_dir", folder or os.path.expanduser("~/.cache/xlingjax/jax")
-        )
+def set_compile_cache() -> None:
+    """Keep compiled programs on disk, so that the second start of a run compiles nothing. What a
+    user has set in the environment (JAX_COMPILATION_CACHE_DIR) stays."""
+    if not jax.config.jax_compilation_cache_dir:
+        folder = os.path.expanduser("~/.cache/xlingjax/jax")
+        jax.config.update("jax_compilation_cache_dir", folder)
 
 
 def number_in(variable: str, default: int) -> int:
@@ -183,20 +175,13 @@ def require_platform(platform: str) -> None:
     except NO_PLATFORM as error:
         raise UserError(
             f"platform {platform or os.environ.get('JAX_PLATFORMS')!r} is not available:"
-            f" {why_no_platform(error)}; {INSTALL.get(platform, 'unset JAX_PLATFORMS')} or choose"
+            f" {first_line(error)}; {INSTALL.get(platform, 'unset JAX_PLATFORMS')} or choose"
             " another platform"
         ) from error
     if platform and backend != platform:
         raise UserError(
             f"platform {platform!r} was asked for, JAX runs on {backend!r}; {INSTALL[platform]}"
         )
-
-
-def why_no_platform(error: Exception) -> str:
-    """One line for an error of `NO_PLATFORM`."""
-    if isinstance(error, AssertionError):
-        return "JAX is installed without it"
-    return first_line(error)
 
 
 def is_primary() -> bool:

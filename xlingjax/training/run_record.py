@@ -41,12 +41,9 @@ def write_hashes(workdir: Path) -> None:
     """Puts the hashes of the run's files into result.json, and its own. Raises OSError."""
     path = workdir / RESULT_FILE
     result = parsed_json(path.read_bytes())
+    contents = {name: (workdir / name).read_bytes() for name in FILES if (workdir / name).is_file()}
+    result[_HASHES] = {name: [len(one), hash_of(one)] for name, one in contents.items()}
     result.pop(_HASH, None)
-    result[_HASHES] = {}
-    for name in FILES:
-        if (workdir / name).is_file():
-            content = (workdir / name).read_bytes()
-            result[_HASHES][name] = [len(content), hash_of(content)]
     write_json(path, result | {_HASH: _hash_of(result)})
 
 
@@ -63,18 +60,14 @@ def warn_of_changes(workdir: Path, names: Iterable[str] = FILES) -> None:
     if own != _hash_of(result):
         _warn(workdir / RESULT_FILE)
         return
-    for name in names:
-        if name in hashes and _differs(workdir / name, *hashes[name]):
-            _warn(workdir / name)
-
-
-def _differs(path: Path, size: int, value: str) -> bool:
-    try:
-        with open(path, "rb") as file:
+    for name in hashes.keys() & {*names}:
+        size, value = hashes[name]
+        found = None
+        with contextlib.suppress(*_MISSING), open(workdir / name, "rb") as file:
             # What was added since is lines of `evaluate`.
-            return hash_of(file.read(size)) != value
-    except _MISSING:
-        return True
+            found = hash_of(file.read(size))
+        if found != value:
+            _warn(workdir / name)
 
 
 def _hash_of(value: Any) -> str:
@@ -208,9 +201,8 @@ def run_languages(sources: Mapping[str, Any], model: Any) -> tuple[str, ...]:
     for name, other in others:
         if other.languages != source.languages:
             raise UserError(
-                f"objectives {first} and {name} number languages differently:"
-                f" {list(source.languages)} and {list(other.languages)}; give every mixture the"
-                " same list of languages"
+                f"objectives {first} and {name} number languages differently: set LANGUAGES, or"
+                " give every mixture the same list"
             )
     # A model without language embeddings reads any number of them.
     if model.num_languages > 1 and len(source.languages) > model.num_languages:
@@ -356,11 +348,10 @@ class _Table(dict[str, Any]):
 
     def __init__(self, values: Mapping[str, Any], path: Path, within: str = ""):
         super().__init__(values)
-        self._path = path
-        self._within = within
+        self._where = f"{path}: {within}"
 
     def __missing__(self, name: str) -> Any:
-        raise UserError(f"{self._path}: {self._within}{name} is missing; {_REMEDY}")
+        raise UserError(f"{self._where}{name} is missing; {_REMEDY}")
 
 
 def model_of(run: str | Path) -> ModelConfig:
@@ -376,10 +367,9 @@ def model_of(run: str | Path) -> ModelConfig:
 
 def read_result(workdir: Path) -> dict[str, Any]:
     """result.json of a run; {}: it has not ended. Raises UserError: damaged."""
-    remedy = "remove it, and start the run again: it writes it anew"
     warn_of_changes(workdir, ())
     try:
-        return read_record(workdir / "result.json", RESULT, remedy)
+        return read_record(workdir / RESULT_FILE, RESULT, "remove it, and start the run again")
     except FileNotFoundError:
         return {}
 
@@ -390,9 +380,7 @@ _HEAD = "classification_"
 
 def task_of_head(objective: str) -> str | None:
     """The task whose head an objective trains, of a model with several; None: of one."""
-    if not objective.startswith(_HEAD):
-        return None
-    return objective.removeprefix(_HEAD)
+    return objective.removeprefix(_HEAD) if objective.startswith(_HEAD) else None
 
 
 def labels_of(record: Mapping[str, Any], task: str | None = None) -> list[str]:
@@ -401,9 +389,5 @@ def labels_of(record: Mapping[str, Any], task: str | None = None) -> list[str]:
     sources = record.get("identity", {}).get("data", {})
     if task is not None:
         return list(sources.get(f"{_HEAD}{task}", {}).get("labels", ()))
-    if record.get("labels"):
-        return list(record["labels"])
-    for data in sources.values():
-        if data.get("labels"):
-            return list(data["labels"])
-    return []
+    told = [record.get("labels"), *(data.get("labels") for data in sources.values())]
+    return list(next(filter(None, told), ()))

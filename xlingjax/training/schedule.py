@@ -1,7 +1,9 @@
 """Which objectives run at a step: a pure function of (step, seed), so that a resumed run takes the
 same turns."""
 
+import bisect
 import hashlib
+import itertools
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from functools import lru_cache
@@ -40,20 +42,13 @@ def turns(
         return {index: float(weight) for index, weight in enumerate(now) if weight}
     if mode == "weighted":
         # By the step and not from a generator: a resumed run draws the same.
-        return {_drawn(draw(step, seed), now): 1.0}
+        point = draw(step, seed) * sum(now)
+        ends = list(itertools.accumulate(now))
+        # Rounding may leave a rest behind all of them: the last that has a share.
+        last = max(index for index, weight in enumerate(now) if weight)
+        return {min(bisect.bisect_right(ends, point), last): 1.0}
     order = cycle(tuple(now))
     return {order[(step - start) % len(order)]: 1.0}
-
-
-def _drawn(point: float, weights: Sequence[float]) -> int:
-    """The index in whose share of the weights a number in [0, 1) falls."""
-    left = point * sum(weights)
-    for index, weight in enumerate(weights):
-        left -= weight
-        if left < 0:
-            return index
-    # Rounding may leave a rest behind all of them: the last that has a share.
-    return max(index for index, weight in enumerate(weights) if weight)
 
 
 def check(weights: Sequence[Weight], mode: str, steps: int) -> None:
@@ -90,16 +85,14 @@ def cycle(weights: tuple[float, ...]) -> tuple[int, ...]:
     taken = [0] * len(counts)
     order = []
     for turn in range(total):
-        behind = []
-        for count, done in zip(counts, taken, strict=True):
-            if count:
-                # In whole numbers, so that no rounding decides between equals.
-                behind.append(count * (turn + 1) - total * done)
-            else:
-                # Below all others: weight 0 never has a turn.
-                behind.append(-total)
-        # `max` gives the first of equals, and so objectives of equal weight take turns in order.
-        furthest = max(range(len(counts)), key=behind.__getitem__)
+        # How far each is behind, in whole numbers, so that no rounding decides between equals; what
+        # has weight 0 is below all others.
+        behind = [
+            count * (turn + 1) - total * done if count else -total
+            for count, done in zip(counts, taken, strict=True)
+        ]
+        # `index` gives the first of equals, and so objectives of equal weight take turns in order.
+        furthest = behind.index(max(behind))
         order.append(furthest)
         taken[furthest] += 1
     return tuple(order)

@@ -75,22 +75,15 @@ def staged(
         for name in keep:
             of_stages.pop(name, None)
         steps = starts(of_stages.values())
-        # Nothing changes: the result itself, so that runs without stages look as they always did.
-        if len(steps) == 1:
-            for name, value in of_stages.items():
-                # {0: 0.15} is 0.15.
-                arguments[name] = at(value, 0)
-            return function(**arguments)
         results = {}
         for step in steps:
-            own = dict(arguments)
-            for name, value in of_stages.items():
-                # A stage is a whole of its own: also of what does not change in it.
-                own[name] = at(value, step)
-            if anew in own:
+            # A stage is a whole of its own: also of what does not change in it.
+            own = arguments | {name: at(value, step) for name, value in of_stages.items()}
+            if anew in own and len(steps) > 1:
                 own[anew] = own[anew].of_stage(step)
             results[step] = function(**own)
-        return results
+        # Nothing changes: the result itself, so that runs without stages look as they always did.
+        return results if len(steps) > 1 else results[0]
 
     # gin and the checks on macros read the signature, and `wraps` alone would show the plain types.
     call.__signature__ = _with_stages(function, keep)
@@ -99,12 +92,12 @@ def staged(
 
 def _with_stages(function: Callable[..., Any], keep: Iterable[str] = ()) -> inspect.Signature:
     signature = inspect.signature(function, eval_str=True)
-    parameters = []
-    for parameter in signature.parameters.values():
-        if parameter.name not in keep:
-            staged_type = Annotated[parameter.annotation, STAGES]
-            parameter = parameter.replace(annotation=staged_type)
-        parameters.append(parameter)
+    parameters = [
+        parameter
+        if parameter.name in keep
+        else parameter.replace(annotation=Annotated[parameter.annotation, STAGES])
+        for parameter in signature.parameters.values()
+    ]
     returned = signature.return_annotation
     if isinstance(function, type):
         # The signature of a class is that of __init__, which returns nothing.
@@ -117,10 +110,7 @@ def of_last_stage(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(function)
     def call(**arguments: Any) -> Any:
-        own = dict(arguments)
-        for name, value in arguments.items():
-            if is_staged(value):
-                own[name] = at(value, max(starts([value])))
+        own = {name: at(value, max(starts([value]))) for name, value in arguments.items()}
         return function(**own)
 
     call.__signature__ = _with_stages(function)
@@ -129,9 +119,7 @@ def of_last_stage(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def stage_name(name: str, start: int) -> str:
     """What the stage of `name` that begins at step `start` is called."""
-    if start == 0:
-        return name
-    return f"{name}@{start}"
+    return f"{name}@{start}" if start else name
 
 
 def stage_of(name: str) -> tuple[str, int]:

@@ -1,7 +1,6 @@
 """Writing a workdir with trained parameters that did not come from a training there."""
 
 import contextlib
-import json
 import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -13,6 +12,7 @@ from xlingjax.data.vocabulary.sentencepiece import VOCABULARY_FILES
 from xlingjax.errors import UserError
 from xlingjax.model.config import ModelConfig
 from xlingjax.model.parameter_count import count_parameters
+from xlingjax.runtime.files import write_json
 from xlingjax.runtime.lock import IN_USE, alone_at
 from xlingjax.runtime.records import read_text
 from xlingjax.training.checkpoint_params import HashedPath
@@ -29,20 +29,17 @@ def write_trained(
     written."""
     with whole(output) as partial:
         target = partial / "checkpoints" / str(step)
-        (partial / "run.json").write_text(
-            json.dumps(record, indent=1, ensure_ascii=False) + "\n", encoding="utf-8"
-        )
+        write_json(partial / "run.json", record)
         for name, content in files.items():
             (partial / name).write_bytes(content)
         # In the items of a run's own checkpoints, so that the same code reads both.
-        with ocp.Checkpointer(
-            ocp.StandardCheckpointHandler(), temporary_path_class=HashedPath
-        ) as writer:
-            writer.save(target / "params", args=ocp.args.StandardSave(params))
-        with ocp.Checkpointer(
-            ocp.JsonCheckpointHandler(), temporary_path_class=HashedPath
-        ) as writer:
-            writer.save(target / "run", args=ocp.args.JsonSave({"identity": record["identity"]}))
+        run = {"identity": record["identity"]}
+        for item, handler, args in (
+            ("params", ocp.StandardCheckpointHandler(), ocp.args.StandardSave(params)),
+            ("run", ocp.JsonCheckpointHandler(), ocp.args.JsonSave(run)),
+        ):
+            with ocp.Checkpointer(handler, temporary_path_class=HashedPath) as writer:
+                writer.save(target / item, args=args)
 
 
 @contextlib.contextmanager
@@ -73,8 +70,7 @@ def require_empty(output: str) -> None:
     """Raise UserError where `output` holds something already, or lies among a run's checkpoints."""
     folder = Path(output).absolute()
     for parent in folder.parents:
-        of_run = (parent.parent / "run.json").exists()
-        if parent.name == "checkpoints" and of_run:
+        if parent.name == "checkpoints" and (parent.parent / "run.json").exists():
             raise UserError(
                 f"{folder} lies among the checkpoints of {parent.parent}; choose another folder"
             )
@@ -107,15 +103,12 @@ def write_workdir(
         model.update(changed)
     record |= {"parameters": count_parameters(ModelConfig(**record["model"])), **details}
     # A run that Python started has no recipe, and may have no vocabulary.
-    files = {}
-    for name in VOCABULARY_FILES:
-        path = source / name
-        if path.is_file():
-            files[name] = path.read_bytes()
+    files = {
+        name: (source / name).read_bytes() for name in VOCABULARY_FILES if (source / name).is_file()
+    }
     recipe = source / "config.gin"
     if recipe.exists():
         lines = [read_text(recipe, _REMEDY), f"# By `xlingjax {by}`:"]
-        for field, value in changed.items():
-            lines.append(f"model.{field} = {value!r}")
+        lines += [f"model.{field} = {value!r}" for field, value in changed.items()]
         files[recipe.name] = ("\n".join(lines) + "\n").encode()
     write_trained(output, record, step, params, files)

@@ -23,7 +23,7 @@ from xlingjax.model.partition import make_mesh, param_shardings
 from xlingjax.objectives.retrieval import HardestNegative
 from xlingjax.report.build import build_report
 from xlingjax.report.rows import first_rows, read_negatives
-from xlingjax.runtime.files import append_line, require_appended, write_json
+from xlingjax.runtime.files import append_line, write_json
 from xlingjax.runtime.machine import RuntimeConfig, is_primary, start
 from xlingjax.training.checkpoint_params import load_params
 from xlingjax.training.checkpoint_paths import find_checkpoint, step_of
@@ -88,7 +88,9 @@ def evaluate(recipe: Recipe, workdir: str | Path, machine: RuntimeConfig) -> Non
     checkpoint = find_checkpoint(workdir)
     log = run_and_checkpoint(workdir)[0] / "evaluations.jsonl"
     warn_of_changes(log.parent, ("config.gin", "run.json"))
-    require_appended(log, "copy the run to where you may write, and name the copy")
+    # Before the work; `append_line` would tell it behind.
+    if not os.access(log if log.exists() else log.parent, os.W_OK) or log.is_dir():
+        raise UserError(f"{log} may not be written to; copy the run, and name the copy")
     evaluators = evaluators_of(recipe)
     if not evaluators:
         raise UserError("the recipe has nothing to evaluate: set HELDOUT_TEXT or HELDOUT_PAIRS")
