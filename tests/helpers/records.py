@@ -1,17 +1,31 @@
 """All tokens of a text in memory, as tests look at them."""
 
+import numpy as np
+
 from xlingjax.data.store.blocks import pair_blocks, text_blocks
+from xlingjax.data.store.tokens import Records, Tokens
+
+
+def whole(text):
+    """All of a text of blocks as one `Records`."""
+    sides = []
+    for tokens in zip(*(block.sides for block in text.each()), strict=True):
+        parts = [
+            np.concatenate([getattr(one, name) for one in tokens]) for name in ("ids", "lengths")
+        ]
+        sides.append(Tokens(*parts))
+    return Records(text.languages, tuple(sides))
 
 
 def text_records(*args, **options):
-    return text_blocks(*args, **options).records()
+    return whole(text_blocks(*args, **options))
 
 
 def pair_records(*args, **options):
-    return pair_blocks(*args, **options).records()
+    return whole(pair_blocks(*args, **options))
 
 
 def task_records(*args, **options):
     from xlingjax.data.seqio.task_text import task_text
 
-    return task_text(*args, **options).records()
+    return whole(task_text(*args, **options))

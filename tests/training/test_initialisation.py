@@ -140,34 +140,18 @@ def test_xlms_grid(encoder, decoder, clm, mlm):
     (first, of_encoder), (second, of_decoder) = donors[encoder], donors[decoder]
     found, before, lines = load(pair(), encoder=first, decoder=second)
     assert_same(found, expected(before, of_encoder, of_decoder))
-    told = []
+    of_layers = "encoder layers {0} of {1}"
     if first:
-        told += [
-            "embeddings/{{norm, positions, tokens}}: {0}",
-            "embeddings/languages: {0} (de, en, zh)",
-        ]
-        told += ["encoder: encoder layers 0..2 of {0}"]
+        assert {f"encoder: {of_layers.format('0..2', first)}", f"head: {first}"} <= {*lines}
+        assert f"embeddings/languages: {first} (de, en, zh)" in lines
+    else:
+        assert {"embeddings: random", "encoder: random", "head: random"} <= {*lines}
     if second:
-        told += [
-            "decoder/layers/{{attention, attention_norm, ffn, ffn_norm}}: encoder layers 1..2"
-            " of {1}"
-        ]
-        told += [
-            "decoder/layers/cross_attention: random",
-            "decoder_embeddings/languages: {1} (de, en, zh)",
-        ]
-        told += ["decoder_embeddings/{{norm, positions, tokens}}: {1}"]
-    if not first or not second:
-        told += [
-            (
-                f"decoder, {'decoder_embeddings, decoder_head'}: random"
-                if first
-                else "embeddings, encoder, head: random"
-            )
-        ]
-    told += ["decoder_head, head: {0}"] if first == second else ["head: {0}"] * bool(first)
-    told += ["decoder_head: {1}"] * (bool(second) and first != second)
-    assert sorted(lines) == sorted(line.format(first, second) for line in told)
+        told = of_layers.format("1..2", second)
+        assert {f"decoder/layers/attention: {told}", f"decoder_head: {second}"} <= {*lines}
+        assert "decoder/layers/cross_attention: random" in lines
+    else:
+        assert {"decoder: random", "decoder_embeddings: random"} <= {*lines}
 
 
 @pytest.mark.long
@@ -204,11 +188,10 @@ def test_lookup_tables_alone(mlm, clm):
     found, before, lines = load(pair(), embeddings=mlm[0])
     tables = {name: value for name, value in mlm[1].items() if name.startswith("embeddings/")}
     assert_same(found, expected(before, tables, tables))
-    assert sorted(lines) == sorted(
-        ["decoder, decoder_head, encoder, head: random"]
-        + [f"{side}embeddings/languages: {mlm[0]} (de, en, zh)" for side in ("", "decoder_")]
-        + [f"{side}embeddings/{{norm, positions, tokens}}: {mlm[0]}" for side in ("", "decoder_")]
-    )
+    for part in ("decoder", "decoder_head", "encoder", "head"):
+        assert f"{part}: random" in lines
+    for side in ("", "decoder_"):
+        assert f"{side}embeddings/languages: {mlm[0]} (de, en, zh)" in lines
     found, before, _ = load(
         pair(), embeddings=mlm[0], encoder=clm[0]
     )  # a side's own donor comes first
@@ -248,8 +231,7 @@ def test_xlm_r_in_both_sides(xlmr):
             value = np.concatenate([value, before[name][tiny.VOCAB :]])
         np.testing.assert_array_equal(found[name], value, err_msg=name)
     assert found["embeddings/tokens/embedding"].shape == (104, 16)
-    assert f"head/bias: {xlmr[0]} (language tokens random)" in lines
-    assert f"head/{{dense, norm}}: {xlmr[0]}" in lines
+    assert f"head: {xlmr[0]}" in lines
 
 
 @pytest.mark.parametrize(

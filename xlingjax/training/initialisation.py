@@ -159,10 +159,9 @@ class Copy:
 
 
 def layer_names(numbers: list[int]) -> str:
-    if len(numbers) == 1:
-        return f"layer {numbers[0]}"
-    if numbers == list(range(numbers[0], numbers[-1] + 1)):
-        return f"layers {numbers[0]}..{numbers[-1]}"
+    first, last = numbers[0], numbers[-1]
+    if len(numbers) > 1 and numbers == [*range(first, last + 1)]:
+        return f"layers {first}..{last}"
     return f"layers {', '.join(map(str, numbers))}"
 
 
@@ -184,31 +183,18 @@ def read(taken: dict[str, Copy], ours: dict[str, jax.Array]) -> dict[Path, dict[
     return {path: flattened(read_params(path, nested(leaves))) for path, leaves in abstract.items()}
 
 
-def grouped(origins: dict[str, str]) -> Iterator[str]:
-    """Lines "GROUP: ORIGIN" of the largest groups of parameters of one origin; what stands together
-    has one line."""
-
-    def origins_of(tree: Any) -> set[str]:
-        if isinstance(tree, str):
-            return {tree}
-        return set().union(*map(origins_of, tree.values()))
-
-    def lines(tree: dict[str, Any], above: str) -> Iterator[str]:
-        whole: dict[str, list[str]] = {}
-        for name, below in tree.items():
-            found = origins_of(below)
-            if len(found) > 1:
-                yield from lines(below, f"{above}{name}/")
-            else:
-                (origin,) = found
-                whole.setdefault(origin, []).append(name)
-        for origin, names in whole.items():
-            group = ", ".join(names)
-            if len(names) > 1 and above:
-                group = f"{{{group}}}"
-            yield f"{above}{group}: {origin}"
-
-    yield from lines(nested(origins), "")
+def grouped(origins: Mapping[str, str], above: str = "") -> Iterator[str]:
+    """Lines "GROUP: ORIGIN" of the largest groups of parameters of one origin."""
+    parts: dict[str, dict[str, str]] = {}
+    for name, origin in origins.items():
+        part, _, rest = name.partition("/")
+        parts.setdefault(part, {})[rest] = origin
+    for part, below in parts.items():
+        found = {*below.values()}
+        if len(found) == 1:
+            yield f"{above}{part}: {found.pop()}"
+        else:
+            yield from grouped(below, f"{above}{part}/")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -342,9 +328,7 @@ class Plan:
             # From which side of the donor: an encoder-decoder may have embeddings of each.
             side = giver
             if giver == "embeddings":
-                side = "encoder"
-                if part == "decoder_embeddings":
-                    side = "decoder"
+                side = "decoder" if part == "decoder_embeddings" else "encoder"
             donor = self._donors[giver]
             source = donor.source(name, side)
             if source is not None:
@@ -380,7 +364,7 @@ class Plan:
 
     def _copy_of_layers(self, name: str, part: str, donor: Donor, source: str) -> Copy:
         theirs = donor.config
-        stack, _, _ = source.partition("/")
+        stack = source.partition("/")[0]
         numbers = self._layers[part]
         origin = f"{stack} {layer_names(numbers)} of {donor.run}"
         if part == "decoder" and theirs.decoder_layers and stack == "encoder":
@@ -393,13 +377,13 @@ class Plan:
     def _copy_of_pieces(self, donor: Donor, source: str) -> Copy:
         # Behind the pieces stand language tokens, and rows that fill up, which stay as they are.
         rows = ((slice(donor.pieces), slice(donor.pieces)),)
-        ours = self._config
         theirs = donor.config
-        if not ours.language_tokens:
-            return Copy(donor, source, rows, donor.run)
-        if not theirs.language_tokens:
-            return Copy(donor, source, rows, f"{donor.run} (language tokens random)")
-        languages = (range(donor.pieces, ours.vocab_size), range(donor.pieces, theirs.vocab_size))
+        languages = None
+        if self._config.language_tokens and theirs.language_tokens:
+            languages = (
+                range(donor.pieces, self._config.vocab_size),
+                range(donor.pieces, theirs.vocab_size),
+            )
         return Copy(donor, source, rows, donor.run, languages)
 
     def load(self, params: Any, languages: Sequence[str], identity: Mapping[str, Any]) -> Loaded:

@@ -10,6 +10,7 @@ import pytest
 
 from tests.helpers.files import write
 from tests.helpers.records import pair_records
+from tests.helpers.records import whole as records_of
 from xlingjax.data.batches.text import BatchSettings, file_batches
 from xlingjax.data.content_hashes import content_hash
 from xlingjax.data.rows import planned
@@ -76,7 +77,7 @@ def test_blocks_hold_every_line_once_in_order(tmp_path, vocabulary, small_shards
     text = text_blocks(find_text(str(tmp_path / "*.txt")), vocabulary)
     # 130 lines are shards of 40, 40, 40, 10; the last shares a block with the short files.
     assert [block.lines for block in text.blocks] == [40, 40, 40, 30]
-    (side,) = text.records().sides
+    (side,) = records_of(text).sides
     everything = list(itertools.chain(*files.values()))
     assert side.ids.tolist() == spelled(vocabulary, everything)
     lengths = [len(spelled(vocabulary, [line])) for line in files["long"]]
@@ -97,7 +98,7 @@ def test_pairs_stay_aligned_and_held_out_lines_are_those_of_one_block(
     for held in (False, True):
         text = pair_blocks(find_pairs(pair_files), vocabulary, 0.3, held)
         assert len(text.blocks) > (not held)
-        for one, other in zip(text.records().sides, whole[held].sides, strict=True):
+        for one, other in zip(records_of(text).sides, whole[held].sides, strict=True):
             assert one.ids.tolist() == other.ids.tolist()
             # Shards share blocks with lines of one file alone: breaks stand where files end.
             assert one.lengths.tolist() == other.lengths.tolist()

@@ -7,6 +7,7 @@ import pytest
 
 from tests.data.store.test_blocks import sentences, text_file
 from tests.helpers.damage import damage, files_below, seeded, until
+from tests.helpers.records import whole as records_of
 from xlingjax.data.rows import planned
 from xlingjax.data.rows.planned import RowPlan
 from xlingjax.data.store import blocks, tokenise
@@ -38,7 +39,7 @@ def text(tmp_path, monkeypatch, vocabulary, own_cache):
         return RowPlan(MlmFeatures(), 16, vocabulary).open(text_blocks(files, vocabulary))
 
     def read(rows):
-        whole = rows.text.records()
+        whole = records_of(rows.text)
         parts = [whole.sides[0].ids, whole.sides[0].lengths, rows.text.counts(), rows.counts]
         for number in range(len(rows.text.blocks)):
             block = rows.block(number)

@@ -109,16 +109,6 @@ class BlockText:
         """The records of each block."""
         return map(self.of_block, range(len(self.blocks)))
 
-    def records(self) -> Records:
-        """All of it in memory."""
-        blocks = list(self.each())
-        tokens = []
-        for side in range(self.sides):
-            ids = np.concatenate([block.sides[side].ids for block in blocks])
-            lengths = np.concatenate([block.sides[side].lengths for block in blocks])
-            tokens.append(Tokens(ids, lengths))
-        return Records(self.languages, tuple(tokens))
-
 
 # ---- of files ------------------------------------------------------------------------------------
 
