@@ -6,7 +6,6 @@ import json
 import os
 import pickle
 import struct
-import sys
 import zipfile
 from pathlib import Path
 
@@ -65,18 +64,6 @@ def test_names_that_no_message_could_have(tmp_path, capsys):
     assert "\n" not in str(refused.value)
 
 
-def test_a_terminal_that_has_not_all_characters(tmp_path):
-    """A locale of another century, as some clusters have it."""
-    import subprocess
-
-    write_lines(tmp_path / "вода", ["x"])
-    env = os.environ | {"PYTHONIOENCODING": "latin-1", "JAX_PLATFORMS": "cpu"}
-    words = [sys.executable, "-m", "xlingjax", "data", "check", "--mono", f"ru={tmp_path}/вода"]
-    done = subprocess.run(words, env=env, capture_output=True)
-    assert done.returncode == 0, done.stderr
-    assert b"\\u0432\\u043e\\u0434\\u0430" in done.stdout
-
-
 # ---- disks and limits ----------------------------------------------------------------------------
 
 
@@ -99,12 +86,6 @@ def test_what_the_system_refuses_any_verb_is_a_line(number, remedy, monkeypatch,
     assert capsys.readouterr().err.startswith(f"error: /a/file: {remedy}")
 
 
-def test_what_is_of_the_process_names_no_file():
-    refused = files.refused_by_system
-    assert refused(OSError(errno.EMFILE, "Too many open files")).startswith("Too many open files;")
-    assert refused(OSError(errno.ENOSPC, "No space")) == "the output: No space; " + ("make room")
-
-
 def test_another_error_is_the_programs(monkeypatch):
     def fail(argv):
         raise FileNotFoundError(errno.ENOENT, "No such file or directory", "/a/file")
@@ -112,22 +93,6 @@ def test_another_error_is_the_programs(monkeypatch):
     monkeypatch.setattr(main, "run", fail)
     with pytest.raises(FileNotFoundError):
         main.main(["doctor"])
-
-
-def test_a_name_that_is_too_long_is_a_line(tmp_path, capsys):
-    words = [
-        "encode",
-        "x",
-        "--language",
-        "de",
-        "--input",
-        "y",
-        "--output",
-        f"{tmp_path}/{'z' * 300}",
-    ]
-    assert main.main(words) == 2
-    err = capsys.readouterr().err
-    assert "File name too long" in err and err.count("\n") == 1
 
 
 def test_a_line_is_appended_whole_or_not_at_all(tmp_path, monkeypatch):

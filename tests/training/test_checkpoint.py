@@ -228,11 +228,6 @@ def test_what_the_system_refuses_sets_no_checkpoint_aside(number, place, tmp_pat
     assert read(tmp_path)[0].step == 5
 
 
-def test_an_interrupted_write_is_not_a_checkpoint(tmp_path):
-    (tmp_path / "checkpoints" / "7.orbax-checkpoint-tmp").mkdir(parents=True)
-    assert read(tmp_path)[0] is None
-
-
 def test_what_else_lies_among_checkpoints_is_none(tmp_path):
     """int() would take digits of other scripts, and Orbax's names are of ASCII alone."""
     strays = ("x1", "²", "٣", "007", "-4", "+9", "1_0")
@@ -275,14 +270,6 @@ def test_a_run_whose_checkpoints_are_gone_does_not_start_afresh(tmp_path, eviden
         return require_not_lost(tmp_path)
     with pytest.raises(UserError, match="has saved step 9, and its checkpoints are gone: put"):
         require_not_lost(tmp_path)
-
-
-def test_reading_a_checkpoint_warns_of_nothing(tmp_path, caplog):
-    """Orbax's Checkpointer warns that parameters alone have no `_CHECKPOINT_METADATA`."""
-    write(tmp_path, [3])
-    shapes, _ = saved_params(tmp_path / "checkpoints" / "3")
-    assert shapes == {"head/bias": (4,)}
-    assert not [record for record in caplog.records if record.levelname == "WARNING"]
 
 
 def test_foreign_checkpoint_is_refused_with_field_and_values(tmp_path):
@@ -350,19 +337,6 @@ def test_the_best_by_each_of_several_metrics(tmp_path):
             find_checkpoint(f"{tmp_path}@{which}")
 
 
-@pytest.mark.parametrize("run", ["", "@4"])
-def test_a_run_that_is_not_named(run):
-    with pytest.raises(UserError, match=f"no run is named: '{run}'; give RUN"):
-        find_checkpoint(run)
-
-
-def test_a_metric_that_nothing_measures_is_told(tmp_path, capsys):
-    config = CheckpointConfig(keep_best=1, best_metric="perplexity/man")
-    write(tmp_path, [1], config, {1: {"perplexity/mean": 3.0}})
-    assert "is the best by perplexity/man: nothing measures it" in capsys.readouterr().out
-    assert not (tmp_path / "best.json").exists()
-
-
 def test_a_full_disk_is_one_clear_line(tmp_path, monkeypatch):
     checkpoints = Checkpoints(tmp_path, CheckpointConfig(), IDENTITY, print)
 
@@ -376,34 +350,6 @@ def test_a_full_disk_is_one_clear_line(tmp_path, monkeypatch):
     ):
         checkpoints.save(1, state_at(1), positions_at(1), {}, {})
         checkpoints.close()
-
-
-def test_find_checkpoint(tmp_path):
-    write(tmp_path, [3, 5])
-    newest = (tmp_path / "checkpoints" / "5").absolute()
-    assert (
-        find_checkpoint(tmp_path)
-        == find_checkpoint(newest.parent)
-        == find_checkpoint(newest)
-        == newest
-    )
-
-
-@pytest.mark.long
-def test_a_run_refuses_another_vocabulary_or_model_shape(tiny_finished):
-    """End to end: continuing in a folder of another run."""
-    from tests.training.test_loop import base_config
-
-    tmp_path, _ = tiny_finished
-    with pytest.raises(UserError, match=r"model\.dim: checkpoint has 16, this run has 32"):
-        tiny_run.run(tmp_path, steps=4, model=base_config(dim=32))
-    with pytest.raises(
-        UserError,
-        match=r"objectives: checkpoint has \[\"mlm\", \"tlm\"\], this run has \[\"mlm\"\]",
-    ):
-        tiny_run.run(tmp_path, steps=4, objectives=("mlm",))
-    with pytest.raises(UserError, match="seed: checkpoint has 3, this run has 4"):
-        tiny_run.run(tmp_path, steps=4, seed=4)
 
 
 def test_another_vocabulary_is_named_and_not_what_follows_from_it():
@@ -433,20 +379,6 @@ def test_identity_leaves_precision_and_noise_free():
         ("model.norm_eps", 1e-12, 1e-5),
         ("optimizer.frozen", [], ["x"]),
     ]
-
-
-def test_a_switch_of_an_objective_makes_another_run():
-    def identity(own_masks):
-        return run_identity(
-            base_config(), {}, {"camlm": CAMLM(own_masks=own_masks)}, 0, OptimizerConfig()
-        )
-
-    from tests.training.test_loop import base_config
-
-    with pytest.raises(
-        UserError, match='switches.camlm.own_masks: checkpoint has "all", this run has "self"'
-    ):
-        require_same(identity("all"), identity("self"), "checkpoint 3")
 
 
 def test_orbax_does_not_ask_whether_the_run_is_to_stop(tmp_path, monkeypatch):

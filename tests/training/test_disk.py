@@ -1,7 +1,6 @@
 """A disk that is full, or gone, while a run writes: one line, and what was saved stays."""
 
 import errno
-import logging
 import subprocess
 import time
 
@@ -9,7 +8,6 @@ import pytest
 
 from tests.helpers import tiny_run
 from xlingjax.errors import UserError
-from xlingjax.runtime import quiet
 from xlingjax.training.checkpoint import explained
 from xlingjax.training.checkpoint_paths import checkpoint_steps
 from xlingjax.training.evaluator import Evaluator
@@ -104,28 +102,3 @@ def test_a_folder_that_is_gone_is_said_and_not_made_anew(tmp_path):
     with pytest.raises(UserError, match="run/checkpoints is gone: it was removed, or its disk"):
         run(workdir, evaluators=[Removing()], eval_every=5)
     assert not workdir.exists()
-
-
-def test_only_what_orbax_raises_again_is_not_logged():
-    quiet.forget_told_failures.cache_clear()
-    logger = logging.getLogger("absl")
-    before = [*logger.filters]
-    try:
-        quiet.forget_told_failures()
-        (told,) = set(logger.filters) - set(before) or {quiet._is_told_nowhere_else}
-    finally:
-        logger.filters[:] = before
-        quiet.forget_told_failures.cache_clear()
-
-    def record(module):
-        space = {"__name__": module}
-        exec("def fail(): raise OSError(28, 'full')", space)
-        try:
-            space["fail"]()
-        except OSError as error:
-            info = (type(error), error, error.__traceback__)
-        return logging.LogRecord("absl", logging.ERROR, "x.py", 1, "failed", (), info)
-
-    assert not told(record("orbax.checkpoint._src.futures.future"))
-    assert told(record("orbax_of_others"))
-    assert told(logging.LogRecord("absl", logging.ERROR, "x.py", 1, "said", (), None))

@@ -90,17 +90,3 @@ def test_the_report_says_it(run, capsys):
     assert said(capsys) == [
         f"warning: {run / name} is not what it was" for name in ("run.json", "metrics.jsonl")
     ]
-
-
-def test_of_older_versions_nothing_is_known(run, capsys):
-    for result in (
-        "{}",
-        "[]",
-        '{"steps": 2}',
-        '{"hash": "x", "hashes": {}',
-        '{"hash": 1, "hashes": [2]}',
-    ):
-        (run / "result.json").write_text(result)
-        (run / "run.json").unlink(missing_ok=True)
-        run_record.warn_of_changes(run)
-    assert len(said(capsys)) == 0

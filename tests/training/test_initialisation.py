@@ -420,31 +420,11 @@ def test_refusals(model, options, message, mlm, xlmr):
     assert "\n" not in str(refused.value)
 
 
-def test_a_checkpoint_of_a_giver_may_be_named(donor, mlm):
-    for path in (f"{mlm[0]}@7", f"{mlm[0]}/checkpoints/7"):
-        found, before, lines = load(pair(), encoder=path)
-        assert_same(found, expected(before, mlm[1], {}))
-        assert f"head: {path}" in lines
-    with pytest.raises(UserError, match=r"has no checkpoint 5 \(there are: 7\)"):
-        load(pair(), encoder=f"{mlm[0]}@5")
-
-
 def test_another_vocabulary_is_refused(mlm):
     with pytest.raises(
         UserError, match="mlm/checkpoints/7 was trained on another vocabulary .*set VOCABULARY"
     ):
         load(pair(), encoder=mlm[0], vocabulary={"sha256": "xyz"})
-
-
-def test_a_misfit_is_refused_before_any_text_is_read(mlm, tmp_path):
-    from xlingjax.training.feed import ObjectiveRun
-
-    def source():
-        raise AssertionError("opened")
-
-    objectives = (ObjectiveRun(tiny.objective("translation"), source),)
-    with pytest.raises(UserError, match="set the sizes of the model"):
-        run(tmp_path / "run", pair(ffn=48), Initialisation(encoder=mlm[0]), objectives=objectives)
 
 
 def test_recipes_bind_it(tmp_path, monkeypatch):

@@ -23,9 +23,7 @@ from xlingjax.objectives.xlm import MLM
 from xlingjax.training.optimizer import OptimizerConfig, make_optimizer
 from xlingjax.training.progress import apart
 from xlingjax.training.step import (
-    LOSS_SCALE_GROWTH_STEPS,
     abstract_state,
-    eval_step,
     initial_state,
     make_train_step,
     run_key,
@@ -259,18 +257,6 @@ def test_muon_is_the_same_on_a_mesh(tiny_encoder, tiny_params, tiny_batches):
     )  # as many steps of AdamW go elsewhere
 
 
-def test_loss_is_the_mean_over_the_whole_batch_not_the_mean_of_means(reference, whole):
-    objective, rows, _, sums = reference
-    evaluate = jax.jit(
-        functools.partial(eval_step, model=whole[0], objective=objective, languages=3)
-    )
-    metrics = evaluate(whole[1], {k: rows[k] for k in objective.reads})
-    terms = [metrics[f"{term}/loss"] for term in objective.coefficients]
-    means = [float(total) / float(weight) for total, weight in terms]
-    np.testing.assert_allclose(float(sums["total"]), sum(means), rtol=1e-5)
-    assert float(sums["tokens"]) == (rows["pack_ids"] > 0).sum()
-
-
 def test_parameters_lie_as_the_rules_say(whole):
     state, step = step_of(*whole, MLM(), MeshConfig(2, 2, 2), microbatches=4)
     state, _ = step(state, tiny.batch("mlm", rows=16))
@@ -281,50 +267,6 @@ def test_parameters_lie_as_the_rules_say(whole):
     assert {leaf.sharding.spec for leaf in jax.tree.leaves(state.opt_state)} >= {
         table.sharding.spec
     }
-
-
-def test_non_finite_step_changes_nothing_and_is_counted(tiny_encoder, tiny_params, tiny_batches):
-    """A batch whose loss is NaN, then a good one: parameters and moments as if only the good one
-    had come."""
-    poisoned = {
-        **tiny_batches["mlm"],
-        "masked_weights": tiny_batches["mlm"]["masked_weights"] * np.float32("nan"),
-    }
-    state, step = step_of(tiny_encoder, tiny_params, MLM())
-    state, sums = step(state, poisoned)
-    assert_close(state.params, tiny_params, 0)
-    assert (
-        int(sums["bad_steps"]),
-        int(state.skipped),
-        float(sums["good"]),
-        float(sums["total"]),
-    ) == (1, 1, 0.0, 0.0)
-    assert all(np.all(np.asarray(leaf) == 0) for leaf in jax.tree.leaves(state.opt_state))
-    state, sums = step(state, tiny_batches["mlm"])
-    assert (int(sums["bad_steps"]), int(state.skipped), int(state.step)) == (0, 1, 2)
-    clean, clean_step = step_of(tiny_encoder, tiny_params, MLM())
-    assert_close(state.params, clean_step(clean, tiny_batches["mlm"])[0].params, 0)
-
-
-def test_clip_and_skip_norm(tiny_encoder, tiny_params, tiny_batches):
-    """Adam's update is scale-free, so the clip is read from the first moment after one step: norm
-    0.1 * clip."""
-    optimizer = OptimizerConfig(
-        learning_rate=1e-3, schedule="constant", warmup_steps=0, clip_norm=0.01
-    )
-    state, step = step_of(tiny_encoder, tiny_params, MLM(), optimizer=optimizer)
-    state, sums = step(state, tiny_batches["mlm"])
-    norm = np.sqrt(sum(float(np.sum(np.square(m))) for m in jax.tree.leaves(state.opt_state[0].mu)))
-    assert float(sums["grad_norm"]) > 0.1
-    np.testing.assert_allclose(norm, 0.1 * 0.01, rtol=1e-4)
-
-    optimizer = OptimizerConfig(
-        learning_rate=1e-3, schedule="constant", warmup_steps=0, skip_norm=0.01
-    )
-    state, step = step_of(tiny_encoder, tiny_params, MLM(), optimizer=optimizer)
-    state, _ = step(state, tiny_batches["mlm"])
-    assert int(state.skipped) == 1
-    assert_close(state.params, tiny_params, 0)
 
 
 def test_frozen_parameters_stay_bit_identical_under_weight_decay(
@@ -348,42 +290,6 @@ def test_frozen_parameters_stay_bit_identical_under_weight_decay(
     )  # and have no moments
 
 
-def test_dynamic_loss_scale_halves_and_does_not_change_the_update(
-    tiny_encoder, tiny_params, tiny_batches
-):
-    state, step = step_of(tiny_encoder, tiny_params, MLM())
-    expected, _ = step(state, tiny_batches["mlm"])
-    optimizer = OptimizerConfig(**{**vars(OPTIMIZER), "loss_scale": 1024.0})
-    state, step = step_of(tiny_encoder, tiny_params, MLM(), optimizer=optimizer)
-    state, _ = step(state, tiny_batches["mlm"])
-    assert_close(state.params, expected.params)
-    poisoned = {
-        **tiny_batches["mlm"],
-        "masked_weights": np.full_like(tiny_batches["mlm"]["masked_weights"], np.inf),
-    }
-    state, _ = step(state, poisoned)
-    assert (float(state.loss_scale), int(state.good_steps), int(state.skipped)) == (512.0, 0, 1)
-
-
-def test_loss_scale_follows_finite_steps_not_skip_norm(tiny_encoder, tiny_params, tiny_batches):
-    optimizer = OptimizerConfig(**{**vars(OPTIMIZER), "loss_scale": 1024.0, "skip_norm": 1e-6})
-    state, step = step_of(tiny_encoder, tiny_params, MLM(), optimizer=optimizer)
-    state, sums = step(state, tiny_batches["mlm"])
-    assert sums["finite"] and (int(state.skipped), int(state.bad_steps)) == (1, 1)
-    assert (float(state.loss_scale), int(state.good_steps)) == (1024.0, 1)
-    state = dataclasses.replace(state, good_steps=state.good_steps + (LOSS_SCALE_GROWTH_STEPS - 3))
-    state, _ = step(state, tiny_batches["mlm"])
-    assert (float(state.loss_scale), int(state.good_steps)) == (1024.0, LOSS_SCALE_GROWTH_STEPS - 1)
-    state, _ = step(state, tiny_batches["mlm"])
-    assert (float(state.loss_scale), int(state.good_steps), int(state.skipped)) == (2048.0, 0, 3)
-    poisoned = {
-        **tiny_batches["mlm"],
-        "masked_weights": np.full_like(tiny_batches["mlm"]["masked_weights"], np.inf),
-    }
-    state, _ = step(state, poisoned)
-    assert (float(state.loss_scale), int(state.good_steps), int(state.skipped)) == (1024.0, 0, 4)
-
-
 def test_float16_trains_with_a_loss_scale(tiny_config, tiny_params, tiny_batches):
     """The update is float32's up to rounding, which a large eps does not blow up where the gradient
     is hardly more than that. A scale that overflows is halved until it does not."""
@@ -405,22 +311,6 @@ def test_float16_trains_with_a_loss_scale(tiny_config, tiny_params, tiny_batches
     )
     assert {str(leaf.dtype) for leaf in jax.tree.leaves(state.params)} == {"float32"}
     assert_close(state.params, expected.params, 5e-4)
-
-
-def test_dropout_differs_between_steps_and_microbatches(tiny_config, tiny_params, tiny_batches):
-    encoder = Encoder(tiny_config.replace(dropout=0.3))
-    """Two microbatches of the same rows: under equal masks their mean would be the loss of either.
-    """
-    twins = {name: x[:4].repeat(2, 0) for name, x in tiny_batches["mlm"].items()}
-    one_of_them = {name: x[::2] for name, x in twins.items()}
-    optimizer = OptimizerConfig(frozen=("^(?!head/bias)",), learning_rate=1e-9, schedule="constant")
-    state, step = step_of(encoder, tiny_params, MLM(), optimizer=optimizer)
-    state, first = step(state, one_of_them)
-    state, second = step(state, one_of_them)
-    assert abs(float(first["total"]) - float(second["total"])) > 1e-3
-    state, step = step_of(encoder, tiny_params, MLM(), microbatches=2, optimizer=optimizer)
-    state, both = step(state, twins)
-    assert abs(float(first["total"]) - float(both["total"])) > 1e-3
 
 
 @pytest.mark.long

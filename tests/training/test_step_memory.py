@@ -124,13 +124,3 @@ def test_microbatches_are_as_few_as_fit(monkeypatch):
     with pytest.raises(UserError, match=f"a batch of 4 rows does not spread over {devices}"):
         microbatches_for(needs, make_mesh(MeshConfig(1, -1)), 4)
     assert re.search(r"together +\d+\.\d\d GB", step_memory.table(needs.on(all_rows, 1)))
-
-
-def test_a_chunk_of_the_loss_in_place_of_the_recipes():
-    whole = needs_of("xlmr_base", "LOSS_CHUNK=0").on(mesh(8), 2)
-    chunked = needs_of("xlmr_base")
-    assert chunked.on(mesh(8), 2, chunk=0) == whole
-    # Of 1024 tokens each device has 128.
-    few = chunked.on(mesh(8), 2)["vocabulary"]
-    assert few == (4 + 2) * 128 * VOCABULARY + 4 * VOCABULARY * 768
-    assert chunked.on(mesh(8), 2, chunk=2048)["vocabulary"] - few == (4 + 2) * 128 * VOCABULARY

@@ -88,10 +88,6 @@ def test_settings_that_say_nothing_are_refused(settings, said):
         StoppingConfig(**settings)
 
 
-def test_no_patience_needs_no_metric():
-    assert StoppingConfig(None, "a/b c/d").patience == 0
-
-
 SETTINGS = dict(objectives=("mlm",), eval_every=1, save_every=3)
 EARLY = StoppingConfig(4, "dev/ppl/mean")
 
@@ -179,15 +175,3 @@ def test_a_run_stops_and_stays_so_and_a_killed_one_stops_with_the_same_bits(tmp_
     longer = tiny_run.run(whole, **more, checkpoint=best, evaluators=[Dev(COURSE), AtEnd({})])
     assert longer.steps == 9
     assert "stopped_early" not in json.loads((whole / "result.json").read_text())
-
-
-@pytest.mark.long
-def test_a_run_that_was_asked_to_stop_at_the_deciding_step_stops_when_it_is_measured(tmp_path):
-    run = {**SETTINGS, "steps": 9, "stopping": EARLY}
-    first = tiny_run.run(tmp_path, **run, evaluators=[Dev(COURSE)], signal_at=("SIGTERM", 6))
-    assert first.exit_reason == "preempted" and first.steps == 6
-    test = AtEnd({})
-    second = tiny_run.run(tmp_path, **run, evaluators=[Dev(COURSE), test])
-    assert (second.steps, second.exit_reason, test.calls) == (6, "finished", [6])
-    result = json.loads((tmp_path / "result.json").read_text())
-    assert result["stopped_early"]["best_step"] == 2

@@ -120,16 +120,12 @@ class Checkpoints:
             # Named, so that one item can be read without the others.
             item_names=("params", "training", "run"),
         )
-        self.saved_step = -1
 
     @property
     def best(self) -> dict[str, dict[str, Any]]:
         """{metric: {"step", "value"}} of the best checkpoint so far, as in best.json."""
-        best = {}
-        for name, values in self._ranked.items():
-            for step, value in [*values.items()][:1]:
-                best[name] = {"step": step, "value": value}
-        return best
+        first = {name: next(iter(values.items()), None) for name, values in self._ranked.items()}
+        return {name: {"step": one[0], "value": one[1]} for name, one in first.items() if one}
 
     # ---- saving ----------------------------------------------------------------------------------
 
@@ -177,7 +173,6 @@ class Checkpoints:
             self._write_best()
         except Exception as error:
             raise explained(error, self.folder) from error
-        self.saved_step = step
 
     def measured(self, step: int, values: dict[str, float]) -> None:
         """`values` of an evaluation of the checkpoint of `step`, which was saved without."""
@@ -214,9 +209,7 @@ class Checkpoints:
 
     def leave(self, kind: Any, error: Any, trace: Any) -> None:
         """As `close`; where the run ends in an error it is that one which is told."""
-        with contextlib.ExitStack() as stack:
-            if error is not None:
-                stack.enter_context(contextlib.suppress(Exception))
+        with contextlib.suppress(Exception) if error else contextlib.nullcontext():
             self.close()
 
     # ---- restoring -------------------------------------------------------------------------------
@@ -237,7 +230,6 @@ class Checkpoints:
             restored, problem = self._tried(step, abstract)
             if restored is not None:
                 self._set_aside(unreadable)
-                self.saved_step = step
                 return restored
             unreadable.append((step, problem))
         if unreadable:
@@ -312,12 +304,12 @@ def _without_params(state: TrainState) -> dict[str, Any]:
 def explained(error: Exception, folder: Path) -> Exception:
     """A UserError when the disk is the cause, else the error itself."""
     why = first_line(error)
-    remedy = "see that the disk is there and can be written, and start again"
     # TensorStore gives a sentence with the names of its parts.
     if "No space left" in why or "RESOURCE_EXHAUSTED" in why:
         why = "No space left on device"
-    if "No space left" in why or "quota exceeded" in why:
-        remedy = "make room and start again"
     elif not isinstance(error, OSError) and "ermission denied" not in why:
         return error
+    remedy = "see that the disk is there and can be written, and start again"
+    if "No space left" in why or "quota exceeded" in why:
+        remedy = "make room and start again"
     return UserError(f"checkpoint in {folder} could not be written: {why}; {remedy}")

@@ -19,8 +19,6 @@ class Guard:
     """Follows the count of consecutive skipped steps, two steps behind the device."""
 
     def __init__(self, workdir: Path, limit: int, say: Callable[[str], None]):
-        if limit < 1:
-            raise UserError(f"train.max_bad_steps={limit} must be at least 1")
         self._workdir = workdir
         self._limit = limit
         self._say = say

@@ -58,8 +58,7 @@ class Interval:
         device.
 
         The line's `loss` is the mean over predictions, `total` and `grad_norm` the mean over steps
-        that were not skipped, `batch_hash` the batch's hash, or with several steps the SHA-256 of
-        all of theirs in order.
+        that were not skipped, `batch_hash` the SHA-256 of all batches' hashes in order.
         """
         if self._total is None:
             return None
@@ -76,9 +75,7 @@ class Interval:
             line[key] = ratio(total[key], good)
         line["steps"] = steps
         line["skipped"] = steps - good
-        if len(hashes) == 1:
-            line["batch_hash"] = hashes[0]
-        elif hashes:
+        if hashes:
             line["batch_hash"] = hashlib.sha256("".join(hashes).encode()).hexdigest()
         return line, int(total["tokens"])
 
@@ -86,30 +83,21 @@ class Interval:
 def apart(sums: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """{objective: its part} of what a step of several adds up to: its metrics and tokens, and a
     copy of what all share (`Interval` gives buffers away)."""
-    shared = dict(sums)
-    for name in ("metrics", "tokens"):
-        shared.pop(name, None)
-    parts = {}
-    for name, metrics in sums["metrics"].items():
-        part = jax.tree.map(jnp.copy, shared)
-        part["metrics"] = metrics
-        part["tokens"] = sums["tokens"][name]
-        parts[name] = part
-    return parts
+    shared = {name: value for name, value in sums.items() if name not in ("metrics", "tokens")}
+    return {
+        name: jax.tree.map(jnp.copy, shared) | {"metrics": metrics, "tokens": sums["tokens"][name]}
+        for name, metrics in sums["metrics"].items()
+    }
 
 
 def ratio(total: Any, weight: Any) -> float | None:
     """total / weight, or None where nothing was counted."""
-    if float(weight) > 0:
-        return float(total) / float(weight)
-    return None
+    return float(total) / float(weight) if float(weight) > 0 else None
 
 
 def perplexity(nll: float) -> float:
     """exp of a mean negative log-likelihood in nats; infinite instead of an overflow."""
-    if nll < 700:
-        return math.exp(nll)
-    return math.inf
+    return math.exp(nll) if nll < 700 else math.inf
 
 
 def summarise(metrics: dict[str, tuple[Any, Any]], languages: Sequence[str]) -> dict[str, Any]:
@@ -308,11 +296,8 @@ class Progress:
     def log(self, step: int) -> None:
         """A line for each objective that ran since the last ones."""
         self._guard.drain()
-        closed = {}
-        for name, interval in self._intervals.items():
-            line = interval.close(self._feed.languages)
-            if line is not None:
-                closed[name] = line
+        lines = {n: one.close(self._feed.languages) for n, one in self._intervals.items()}
+        closed = {name: line for name, line in lines.items() if line is not None}
         if not closed:
             return
         tokens = sum(count for _, count in closed.values())

@@ -124,9 +124,7 @@ def train_step(
     trainable_shardings, _ = split(shardings.params, now)
     coefficients = coefficients_at(objective, state.step)
     # A batch may hold no prediction of a term, whose sum is 0 then.
-    weights = {}
-    for term, weight in objective.weights(batch).items():
-        weights[term] = jnp.maximum(weight, 1.0)
+    weights = {term: jnp.maximum(w, 1.0) for term, w in objective.weights(batch).items()}
     # Of the step's number alone, so that a continued run draws the same dropout.
     step_key = jax.random.fold_in(key, state.step)
 
@@ -139,11 +137,8 @@ def train_step(
         total = sum(
             coefficients[term] * value / weights[term] for term, value in loss.terms.items()
         )
-        scaled = total
-        if config.loss_scale:
-            # Small gradients of a float16 model would become 0.
-            scaled = total * state.loss_scale
-        return scaled, (total, loss.metrics)
+        # Small gradients of a float16 model would become 0 without a scale.
+        return total * state.loss_scale if config.loss_scale else total, (total, loss.metrics)
 
     def gradients(rows, microbatch):
         grads, (total, metrics) = jax.grad(scaled_loss, has_aux=True)(trainable, rows, microbatch)
@@ -206,13 +201,11 @@ def train_step(
 
 def coefficients_at(objective: Any, step: jax.Array) -> dict[str, Any]:
     """What each term of the loss is multiplied with at a step."""
-    coefficients = {}
-    for term, coefficient in objective.coefficients.items():
-        # From the step on the device, so that a ramp needs one program and not one for each step.
-        if isinstance(coefficient, Ramp):
-            coefficient = coefficient.at(step)
-        coefficients[term] = coefficient
-    return coefficients
+    # From the step on the device, so that a ramp needs one program and not one for each step.
+    return {
+        term: one.at(step) if isinstance(one, Ramp) else one
+        for term, one in objective.coefficients.items()
+    }
 
 
 def count_tokens(batch: dict[str, Any]) -> Any:
