@@ -118,7 +118,11 @@ def test_statements_are_those_of_gin():
 @pytest.mark.parametrize(
     ("module", "content", "message"),
     [
-        ("nowhere", None, "No module named 'nowhere'; name a module that Python can import"),
+        (
+            "nowhere",
+            None,
+            "cannot be imported: ModuleNotFoundError: No module named 'nowhere' (PYTHONPATH=.",
+        ),
         ("one_third", "1 / 0", "cannot be imported: ZeroDivisionError: division by zero ("),
         ("no_python", "def (", "cannot be imported: SyntaxError: invalid syntax (no_python.py, li"),
         ("leaves", "import sys\nsys.exit(3)", "cannot be imported: SystemExit: 3 ("),

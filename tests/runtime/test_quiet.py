@@ -4,7 +4,7 @@ import logging
 import sys
 from types import SimpleNamespace
 
-from xlingjax.runtime.quiet import _is_told_nowhere_else, forget_abandoned_reads
+from xlingjax.runtime.quiet import forget_abandoned_reads
 
 
 def test_only_abandoned_reads_are_forgotten(monkeypatch):
@@ -28,12 +28,3 @@ def test_only_abandoned_reads_are_forgotten(monkeypatch):
     finally:
         forget_abandoned_reads.cache_clear()
         logger.setLevel(before)
-
-
-def test_nothing_is_said_of_a_file_that_nobody_reads():
-    """Orbax's own line, of a checkpoint that is told as damaged."""
-    said = "Failed to json parse Metadata file: %s, file content: , error: %s"
-    file = "run/checkpoints/6/_CHECKPOINT_METADATA"
-    for name, shown in ((file, False), ("run/checkpoints/6/params/_METADATA", True)):
-        record = logging.LogRecord("absl", logging.ERROR, "x.py", 1, said, (name, "y"), None)
-        assert _is_told_nowhere_else(record) is shown

@@ -331,7 +331,7 @@ def test_the_best_by_each_of_several_metrics(tmp_path):
         assert find_checkpoint(f"{tmp_path}@{name}") == folder / str(step)
     for path in (tmp_path, f"{tmp_path}@bleu/one", folder / "3", folder):
         assert run_and_checkpoint(path)[0] == tmp_path
-    for which in ("5", "bleu", "-1", "04", "4.0", "4@4"):
+    for which in ("5", "bleu", "-1", "04", "4.0"):
         told = f"has no checkpoint {which} (there are: 3, 4, 6, bleu/one, bleu/others); name one"
         with pytest.raises(UserError, match=re.escape(told)):
             find_checkpoint(f"{tmp_path}@{which}")

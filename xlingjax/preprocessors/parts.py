@@ -12,7 +12,7 @@ import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -33,10 +33,6 @@ from xlingjax.preprocessors.task_rows import Reading, beside_rows, task_rows
 from xlingjax.preprocessors.training_set import Training, told
 from xlingjax.runtime.checked_file import hash_of
 from xlingjax.runtime.workers import default_processes, in_processes
-
-if TYPE_CHECKING:
-    # A process that makes parts has no batches, and need not import Grain.
-    from xlingjax.data.batches.labelled import PartRows
 
 FORMAT = 3
 """Part of every name: another form leaves the old ones alone."""
@@ -193,7 +189,7 @@ def _made_by(training: type[Training], vocabulary: type) -> str:
 class StoredPart:
     """A part in the store. facts: see `Part.examples`, and "digest", equal iff the rows are."""
 
-    rows: PartRows
+    rows: Any
     facts: Mapping[str, Any]
 
 

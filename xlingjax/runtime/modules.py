@@ -20,18 +20,12 @@ def imported(name: str, where: str) -> Any:
 
 
 def _cause(name: str, error: BaseException) -> str:
-    # "a.b" lacks where "a" or "a.b" is not found, and not where the module itself imports
-    # something that is not there.
-    lacks = isinstance(error, ModuleNotFoundError) and (f"{name}.".startswith(f"{error.name}."))
-    if lacks:
-        return (
-            f"{error}; name a module that Python can import from here"
-            " (PYTHONPATH=. adds this folder)"
-        )
-    place = ""
+    message = (str(error).splitlines() or [""])[0]
+    line = f"module {name} cannot be imported: {type(error).__name__}: {message}"
+    if isinstance(error, ModuleNotFoundError):
+        line += " (PYTHONPATH=. adds this folder)"
     # The innermost line that is the user's: syntax errors name theirs themselves.
     frames = traceback.extract_tb(error.__traceback__)
-    if frames and not isinstance(error, SyntaxError):
-        place = f" ({frames[-1].filename}, line {frames[-1].lineno})"
-    message = (str(error).splitlines() or [""])[0]
-    return f"module {name} cannot be imported: {type(error).__name__}: {message}{place}"
+    if frames and not isinstance(error, ImportError | SyntaxError):
+        line += f" ({frames[-1].filename}, line {frames[-1].lineno})"
+    return line

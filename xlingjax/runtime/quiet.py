@@ -38,26 +38,10 @@ def quiet_stderr() -> Iterator[None]:
             os.close(kept)
 
 
-@functools.cache
 def forget_told_failures() -> None:
-    """From now on log no traceback of Orbax's threads: what fails in one of them is raised again
-    where the checkpoint is waited for; and nothing of a damaged file that has the time at which a
-    checkpoint was written, as nobody reads it."""
-    logging.getLogger("absl").addFilter(_is_told_nowhere_else)
-
-
-def _is_told_nowhere_else(record: logging.LogRecord) -> bool:
-    if "_CHECKPOINT_METADATA" in record.getMessage():
-        return False
-    trace = None
-    if record.exc_info:
-        trace = record.exc_info[2]
-    while trace is not None:
-        module = trace.tb_frame.f_globals.get("__name__", "")
-        if module.startswith("orbax.checkpoint"):
-            return False
-        trace = trace.tb_next
-    return True
+    """From now on log nothing of Orbax's threads: what fails in one of them is raised again where
+    the checkpoint is waited for."""
+    logging.getLogger("absl").setLevel(logging.CRITICAL)
 
 
 @functools.cache

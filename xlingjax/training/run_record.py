@@ -315,16 +315,14 @@ def run_and_checkpoint(path: str | Path) -> tuple[Path, str]:
     path = Path(path)
     if not text or (text.startswith("@") and not path.exists()):
         raise UserError(f"no run is named: {text!r}; give RUN, RUN@STEP or RUN@METRIC")
-    if not path.exists():
-        # The name of a folder may have an "@" of its own.
-        for at, letter in enumerate(text):
-            if letter == "@" and Path(text[:at]).is_dir():
-                return Path(text[:at]), text[at + 1 :]
+    before, _, which = text.rpartition("@")
+    # The name of a folder may have an "@" of its own.
+    if not path.exists() and before and Path(before).is_dir():
+        return Path(before), which
     folder = path.absolute()
-    if folder.name == "checkpoints" and (folder.parent / "run.json").is_file():
-        return folder.parent, ""
-    if folder.parent.name == "checkpoints" and (folder.parents[1] / "run.json").is_file():
-        return folder.parents[1], folder.name
+    for run, step in ((folder.parent, ""), (folder.parent.parent, folder.name)):
+        if folder.relative_to(run).parts[0] == "checkpoints" and (run / "run.json").is_file():
+            return run, step
     return path, ""
 
 

@@ -4,7 +4,6 @@ What the forward pass keeps for the backward pass is what `jax.vjp` of the loss 
 alone: of any objective, however many passes it takes.
 """
 
-import dataclasses
 import functools
 import math
 from collections.abc import Mapping, Sequence
@@ -33,19 +32,6 @@ MORE = 1.05
 (docs/scaling.md)."""
 MORE_ON_TPUS = 1.2
 """That of TPUs needs up to so much more."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Kept:
-    """Bytes of one row that the forward pass keeps."""
-
-    whole: float
-    """On every device of the tensor axis."""
-    split: float
-    """Shared out over it: what has a place for each head, or the feed-forward's width."""
-
-    def on(self, rows: int, tensor: int) -> int:
-        return int(rows * (self.whole + self.split / tensor))
 
 
 class Needs:
@@ -104,11 +90,11 @@ class Needs:
         rows = run.batches.shapes["input_ids"][0]
         rows = -(-rows // (row_devices(mesh) * microbatches))
         tensor = mesh.shape["tensor"]
-        activations = self._kept(number, remat).on(rows, tensor)
+        activations = self._rows_kept(number, remat, rows, tensor)
         if remat != "none":
             # Those of the layer that is being recomputed.
             layers = self.config.layers + self.config.decoder_layers
-            once = self._kept(number, "none").on(rows, tensor)
+            once = self._rows_kept(number, "none", rows, tensor)
             activations += once // max(layers, 1)
         gradients = parameters
         if microbatches > 1:
@@ -121,6 +107,10 @@ class Needs:
             "activations": activations,
             "vocabulary": self._vocabulary(number, rows, mesh, chunk),
         }
+
+    def _rows_kept(self, number: int, remat: str, rows: int, tensor: int) -> int:
+        whole, split = self._kept(number, remat)
+        return int(rows * (whole + split / tensor))
 
     def _vocabulary(
         self, number: int, rows: int, mesh: Mesh | AbstractMesh, chunk: int | None
@@ -151,8 +141,9 @@ class Needs:
         return abstract_state(mesh, model, rule, self._optimizer)
 
 
-def _kept(config: ModelConfig, run: ObjectiveRun, remat: str) -> Kept:
-    """What the forward pass of an objective keeps of a row."""
+def _kept(config: ModelConfig, run: ObjectiveRun, remat: str) -> tuple[float, float]:
+    """Bytes of one row that the forward pass of an objective keeps: on every device of the tensor
+    axis, and shared out over it, as what has a place for each head or the feed-forward's width."""
     # No backend but "xla" keeps scores, and "chunked" is traced whatever the device.
     backend = "xla" if config.attention_backend == "xla" else "chunked"
     config = config.replace(remat=remat, attention_backend=backend)
@@ -170,7 +161,7 @@ def _kept(config: ModelConfig, run: ObjectiveRun, remat: str) -> Kept:
             split += size
         else:
             whole += size
-    return Kept(whole, split)
+    return whole, split
 
 
 def predictions_of_row(run: ObjectiveRun) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -19,26 +19,13 @@ takes."""
 PREFETCH = 2
 
 
-class PartRows(Protocol):
-    """The rows of a part of a training set."""
-
-    sizes: np.ndarray
-    """How long each is, by which they are sorted."""
-
-    def __len__(self) -> int: ...
-
-    def take(self, rows: np.ndarray, language_ids: Sequence[int]) -> Arrays:
-        """Arrays [n, texts * length] and [n] of the rows of these numbers. language_ids: of the
-        texts of a row."""
-
-
 @dataclass(frozen=True)
 class NamedPart:
-    """A part in a source. name: by which its rows are drawn; language_ids: of the texts of its
-    rows."""
+    """A part in a source. name: by which its rows are drawn; rows: a `preprocessors.parts.Rows`;
+    language_ids: of the texts of its rows."""
 
     name: str
-    rows: PartRows
+    rows: Any
     language_ids: tuple[int, ...]
 
 

@@ -173,19 +173,19 @@ class NumberedSource:
         self._iterator.close()
 
 
-class Repeated:
-    """Batches `read(0)` .. `read(count - 1)` again and again: for ever (None), or so many times."""
+class _Repeated(Sequence):
+    """Batches again and again: for ever (None), or so many times."""
 
-    def __init__(self, read: Callable[[int], Arrays], count: int, epochs: int | None):
-        self._read = read
-        self._count = count
-        self._steps = ENDLESS if epochs is None else epochs * count
+    def __init__(self, batches: Sequence[Mapping[str, np.ndarray]], epochs: int | None):
+        self._batches = batches
+        self._steps = ENDLESS if epochs is None else epochs * len(batches)
 
     def __len__(self) -> int:
         return self._steps
 
     def __getitem__(self, step: int) -> Arrays:
-        return self._read(step % self._count)
+        # A copy, so that a caller who adds a field does not change what the next epoch reads.
+        return dict(self._batches[step % len(self._batches)])
 
 
 def array_source(
@@ -196,18 +196,11 @@ def array_source(
     epochs: int | None = None,
 ) -> BatchSource:
     """A source over batches held in memory, in order, repeated `epochs` times (None: for ever)."""
-    if identity is None:
-        identity = {"kind": "arrays", "batches": len(batches)}
-
-    def read(number: int) -> Arrays:
-        # A copy, so that a caller who adds a field does not change what the next epoch reads.
-        return dict(batches[number])
-
     return NumberedSource(
-        Repeated(read, len(batches), epochs),
+        _Repeated(batches, epochs),
         shapes={name: array.shape for name, array in batches[0].items()},
         languages=languages,
-        identity=identity,
+        identity=identity or {"kind": "arrays", "batches": len(batches)},
     )
 
 

@@ -33,7 +33,7 @@ from xlingjax.data.text.texts import Pair, Text
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
 
-FORMAT = 3
+FORMAT = 4
 """Part of every name: another form of block leaves the old ones alone."""
 _DOCUMENT_BREAK = np.zeros(1, np.int32)
 """A line of no tokens ends a document: the last sentence of one file and the first of the next are
@@ -42,12 +42,11 @@ not neighbours."""
 
 @dataclasses.dataclass(frozen=True)
 class Block:
-    """lines: how many; sentences and tokens: of each side; shards: of each side, the name of its
+    """lines: how many; sentences: of each side; shards: of each side, the name of its
     entry; ends: whether a document ends behind it."""
 
     lines: int
     sentences: tuple[int, ...]
-    tokens: tuple[int, ...]
     shards: tuple[str, ...]
     ends: bool
 
@@ -260,7 +259,6 @@ def _blocks_of(
             yield Block(
                 last.lines,
                 tuple(file.sentences[last.number] for file in last.files),
-                tuple(file.tokens[last.number] for file in last.files),
                 names,
                 last.ends,
             )
@@ -272,7 +270,6 @@ def _blocks_of(
         yield Block(
             entries[0].facts["lines"],
             tuple(entry.facts["sentences"] for entry in entries),
-            tuple(entry.facts["tokens"] for entry in entries),
             tuple(entry.folder.name for entry in entries),
             last.ends,
         )
