@@ -145,7 +145,8 @@ class Feed:
     def languages_before_open(self) -> int | None:
         """How many languages the run has; None: not all sources tell before they are open."""
         known = [run.batches.languages for run in self.runs.values()]
-        return None if None in known else max(len(of_run()) for of_run in known)
+        counts = [len(languages()) for languages in known if languages is not None]
+        return max(counts) if len(counts) == len(known) else None
 
     def abstract_batch(self, turn: Turn) -> Any | None:
         """The batch of a turn as `on_devices` will give it, without values; None: its shapes are

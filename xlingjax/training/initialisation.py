@@ -411,13 +411,11 @@ class Plan:
         def fill(ours, given):
             filled = {}
             for name, copy in taken.items():
-                value = given[copy.donor.checkpoint][copy.source]
+                filled[name] = theirs = given[copy.donor.checkpoint][copy.source]
                 if copy.rows is not None:
-                    theirs = value
-                    value = ours[name]
-                    for to, of in copy.rows:
-                        value = value.at[_index(to)].set(theirs[_index(of)])
-                filled[name] = value
+                    filled[name] = ours[name]
+                for to, of in copy.rows or ():
+                    filled[name] = filled[name].at[_index(to)].set(theirs[_index(of)])
             return filled
 
         replaced = {name: ours[name] for name in taken}
@@ -436,10 +434,8 @@ class Plan:
 
 
 def _index(rows: Any) -> Any:
-    if isinstance(rows, slice):
-        return rows
     # JAX takes no list as an index.
-    return jax.numpy.array(rows)
+    return rows if isinstance(rows, slice) else jnp.array(rows)
 
 
 # ---- a start ------------------------------------------------------------------------------------
@@ -491,24 +487,20 @@ def new_run(
 ) -> First:
     """A new run, from a random state whose parameters `load` replaces where it is given; without
     it, `token_vectors` of `texts` those of the token table."""
-    if load is None:
-        weights = f"random (seed {seed})"
-        if token_vectors is not None:
-            params, origin = _with_tokens(state.params, token_vectors, texts)
-            state = dataclasses.replace(state, params=params)
-            weights += f"; {origin}"
-        return First(state, weights)
-    params, weights, donated = load(state.params, languages, identity)
-    state = dataclasses.replace(state, params=params)
-    return First(state, weights, donated=donated)
+    params, weights, donated = state.params, f"random (seed {seed})", []
+    if load is not None:
+        params, weights, donated = load(params, languages, identity)
+    elif token_vectors is not None:
+        params, origin = _with_tokens(params, token_vectors, texts)
+        weights += f"; {origin}"
+    return First(dataclasses.replace(state, params=params), weights, donated=donated)
 
 
 def _with_tokens(params: Any, vectors: TokenVectors, texts: Sequence[BlockText]) -> tuple[Any, str]:
     table_VD = params["embeddings"]["tokens"]["embedding"]
     rows_SD, origin = vectors(texts, table_VD.shape[1])
     # The table has rows beyond the vocabulary, and they stay as they are.
-    padded_VD = np.zeros(table_VD.shape, np.float32)
-    padded_VD[: len(rows_SD)] = rows_SD
+    padded_VD = np.pad(rows_SD, ((0, len(table_VD) - len(rows_SD)), (0, 0)))
 
     def replaced(table_VD: jax.Array, rows_VD: jax.Array) -> jax.Array:
         known_V1 = (rows_VD != 0).any(axis=1, keepdims=True)
@@ -517,9 +509,8 @@ def _with_tokens(params: Any, vectors: TokenVectors, texts: Sequence[BlockText])
         return jnp.where(known_V1, norm * rows_VD, table_VD)
 
     made = jax.jit(replaced, out_shardings=table_VD.sharding)
-    embeddings = {**params["embeddings"]}
-    embeddings["tokens"] = {"embedding": made(table_VD, padded_VD)}
-    return {**params, "embeddings": embeddings}, origin
+    tokens = {"embedding": made(table_VD, padded_VD)}
+    return {**params, "embeddings": {**params["embeddings"], "tokens": tokens}}, origin
 
 
 def first_weights(
@@ -560,9 +551,7 @@ def require_labels(name: str, run: Any, labels: Sequence[str], task: str | None 
     these in another order: its outputs would stand for the wrong ones. name: how the message names
     the run; task: whose head, of a model with several."""
     record = read_run_record(run)
-    theirs = []
-    if task or record["model"]["num_labels"]:
-        theirs = labels_of(record, task)
+    theirs = labels_of(record, task) if task or record["model"]["num_labels"] else []
     if not theirs or theirs == [*labels]:
         return
     head = f"a head of {task}" if task else "a head"

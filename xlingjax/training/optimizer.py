@@ -59,9 +59,7 @@ def layer_rates(params: Any, decay: float) -> Any:
             shape = (-1, *[1] * (len(leaf.shape) - 1))
             return np.float32(decay) ** powers.reshape(shape)
         if part in ("embeddings", "decoder_embeddings") and inner != "norm":
-            side = "encoder"
-            if part.startswith("decoder"):
-                side = "decoder"
+            side = "decoder" if part.startswith("decoder") else "encoder"
             return decay ** (layers.get(side, 0) + 1)
         return 1.0
 
@@ -88,10 +86,7 @@ def first_steps(masks: Mapping[int, Any]) -> Any:
     {first step of a stage: tree of bools}, in order."""
 
     def first(*trained):
-        for start, on in zip(masks, trained, strict=True):
-            if on:
-                return start
-        return 0
+        return next((start for start, on in zip(masks, trained, strict=True) if on), 0)
 
     return jax.tree.map(first, *masks.values())
 
@@ -103,10 +98,8 @@ def moments_mask(opt_state: Any, trainable: Any) -> Any:
 
     def is_trained(path, _):
         # A moment has the path of its parameter behind its own; a count ends in none.
-        for start in range(len(path)):
-            if path[start:] in known:
-                return known[path[start:]]
-        return True
+        ends = (path[start:] for start in range(len(path)))
+        return next((known[end] for end in ends if end in known), True)
 
     return jax.tree_util.tree_map_with_path(is_trained, opt_state)
 
@@ -158,9 +151,7 @@ def muon_or_adam(params: Any) -> Any:
     def label(path, _):
         name = path_name(path)
         # Rows of a table are looked up one by one: to orthogonalise them would mix pieces.
-        if "/layers/" in name and name.endswith("/kernel"):
-            return "muon"
-        return "adam"
+        return "muon" if "/layers/" in name and name.endswith("/kernel") else "adam"
 
     return jax.tree_util.tree_map_with_path(label, params)
 
@@ -381,7 +372,7 @@ def make_optimizer(config: OptimizerConfig, steps: int, params: Any) -> Optimize
 def optax_rule(name: str, options: Mapping[str, Any]) -> optax.GradientTransformation:
     """The direction of an optimizer of optax, for a learning rate and weight decay that come
     behind it. Raises UserError for a name or an option that it does not have."""
-    function = getattr(optax, name, None)
+    function: Any = getattr(optax, name, None)
     known = inspect.signature(function).parameters if inspect.isfunction(function) else {}
     # A line search also needs the loss.
     if name.startswith("scale_by_") or "learning_rate" not in known or "linesearch" in known:

@@ -25,9 +25,6 @@ from xlingjax.training.step import TrainState
 from xlingjax.training.stopping import Stopping
 from xlingjax.training.tracker import Tracker, evaluated_at, finite, flatten
 
-PAGE_SHARE = 0.05
-"""Of a run's time that its page may take."""
-
 
 @partial(jax.jit, donate_argnums=0)
 def _add(total: Any, more: Any) -> Any:
@@ -210,7 +207,6 @@ class Progress:
         self._learning_rate = learning_rate
         self._stopping = stopping
         self._write_page = write_page
-        self._no_page_until = 0.0
         self._hash_batches = hash_batches
         self._tokens_before = tokens_seen
         self._tokens_seen = tokens_seen
@@ -248,10 +244,6 @@ class Progress:
                 raise
         if stopping or self._due(self._save_every, step):
             self._save(step, state, evaluated=evaluates)
-        # At the last step the run's result is to be in it, which comes later.
-        if evaluates and step < self._steps and time.monotonic() >= self._no_page_until:
-            with self.paused():
-                self.page()
 
     def measure_restored(self, step: int, state: TrainState) -> None:
         """Evaluates a checkpoint that the start before had no time to measure: it was asked to
@@ -351,16 +343,12 @@ class Progress:
         """Writes the page and returns its path; None where there is none."""
         if self._write_page is None or not is_primary():
             return None
-        started = time.monotonic()
         try:
             return self._write_page()
         # Whatever it is: a picture is no reason to lose a training.
         except Exception as error:
             self._tracker.say(f"the report was not written: {first_line(error)}")
             return None
-        finally:
-            ended = time.monotonic()
-            self._no_page_until = ended + (ended - started) / PAGE_SHARE
 
     def finish(self, step: int, exit_reason: str, skipped: int) -> bool:
         """Writes result.json of a run that ended after `step` steps; whether it did. skipped: its

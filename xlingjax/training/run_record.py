@@ -279,25 +279,17 @@ def versions() -> dict[str, str]:
 
 
 def write_run(
-    workdir: Path,
-    identity: dict[str, Any],
-    feed: Any,
-    course: dict[str, Any],
-    session: dict[str, Any],
-    config: dict[str, Any] | None,
+    workdir: Path, record: Mapping[str, Any], feed: Any, session: Mapping[str, Any]
 ) -> None:
-    """run.json: the newest start's description, and one entry in "sessions" for every start.
-    feed: the `Feed` of the run, open; course: what it says of it; config: the caller's own."""
+    """run.json: the newest start's description (`record`, and what the open `Feed` says of it),
+    and one entry in "sessions" for every start."""
     model = feed.model.config
-    record = {
-        "identity": identity,
+    described = {
         "languages": feed.languages,
         "parameters": count_parameters(model),
         "model": dataclasses.asdict(model),
         "shapes": feed.shapes,
         "flops_per_token": feed.flops_per_token(),
-        "config": config or {},
-        **course,
     }
     path = workdir / "run.json"
     sessions = []
@@ -305,7 +297,7 @@ def write_run(
     with contextlib.suppress(FileNotFoundError, UserError):
         sessions = read_record(path, RUN, "").get("sessions", [])
     session = {"time": time.strftime("%Y-%m-%d %H:%M:%S"), **session, "versions": versions()}
-    write_json(path, {**record, "sessions": [*sessions, session]})
+    write_json(path, {**record, **described, "sessions": [*sessions, session]})
 
 
 def run_and_checkpoint(path: str | Path) -> tuple[Path, str]:
@@ -321,7 +313,8 @@ def run_and_checkpoint(path: str | Path) -> tuple[Path, str]:
         return Path(before), which
     folder = path.absolute()
     for run, step in ((folder.parent, ""), (folder.parent.parent, folder.name)):
-        if folder.relative_to(run).parts[0] == "checkpoints" and (run / "run.json").is_file():
+        inside = run / "checkpoints" in (folder, folder.parent)
+        if inside and (run / "run.json").is_file():
             return run, step
     return path, ""
 

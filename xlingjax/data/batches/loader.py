@@ -173,7 +173,7 @@ class NumberedSource:
         self._iterator.close()
 
 
-class _Repeated(Sequence):
+class _Repeated:
     """Batches again and again: for ever (None), or so many times."""
 
     def __init__(self, batches: Sequence[Mapping[str, np.ndarray]], epochs: int | None):

@@ -41,10 +41,7 @@ _INDEX = "entry.json"
 
 def cache_root() -> Path:
     """`$XLINGJAX_CACHE`, by default `~/.cache/xlingjax`."""
-    root = os.environ.get("XLINGJAX_CACHE")
-    if not root:
-        root = Path.home() / ".cache" / "xlingjax"
-    return Path(root)
+    return Path(os.environ.get("XLINGJAX_CACHE") or Path.home() / ".cache" / "xlingjax")
 
 
 def name_of(*identity: Any) -> str:

@@ -66,21 +66,16 @@ def language_name(languages: Sequence[str]) -> str:
 
 def id_dtype(vocabulary: Vocabulary) -> np.dtype:
     """Two bytes per token where the vocabulary allows it."""
-    if vocabulary.size <= 1 << 16:
-        return np.dtype(np.uint16)
-    return np.dtype(np.int32)
+    return np.dtype(np.uint16 if vocabulary.size <= 1 << 16 else np.int32)
 
 
 def joined(chunks: Iterable[tuple[np.ndarray, np.ndarray]], vocabulary: Vocabulary) -> Tokens:
     """One `Tokens` of chunks (ids, lengths)."""
     dtype = id_dtype(vocabulary)
     # An empty part first, since there may be no chunk.
-    all_ids = [np.zeros(0, dtype)]
-    all_lengths = [np.zeros(0, np.int32)]
-    for ids, lengths in chunks:
-        all_ids.append(ids.astype(dtype))
-        all_lengths.append(lengths)
-    return Tokens(np.concatenate(all_ids), np.concatenate(all_lengths))
+    chunks = [(np.zeros(0, dtype), np.zeros(0, np.int32)), *chunks]
+    ids = np.concatenate([ids.astype(dtype) for ids, _ in chunks])
+    return Tokens(ids, np.concatenate([lengths for _, lengths in chunks]))
 
 
 def end_sentences(
