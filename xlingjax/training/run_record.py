@@ -60,7 +60,7 @@ def warn_of_changes(workdir: Path, names: Iterable[str] = FILES) -> None:
     if own != _hash_of(result):
         _warn(workdir / RESULT_FILE)
         return
-    for name in hashes.keys() & {*names}:
+    for name in (one for one in names if one in hashes):
         size, value = hashes[name]
         found = None
         with contextlib.suppress(*_MISSING), open(workdir / name, "rb") as file:
