@@ -72,10 +72,10 @@ def test_a_token_cache_damaged_anywhere_is_told_and_the_next_start_gives_the_sam
                 told += 1
         for got, right in zip(found, expected, strict=True):
             np.testing.assert_array_equal(got, right, err_msg=f"{number}: {done}")
-    # The last damage may be of what was read before it: the next starts find it.
-    for _ in range(3):
-        with contextlib.suppress(UserError):
-            read(opened())
+        # It may be of what was read before it: the next starts find it.
+        for _ in range(3):
+            with contextlib.suppress(UserError):
+                read(opened())
     capsys.readouterr()
     # Whole again, and nothing is said.
     read(opened())
