@@ -487,7 +487,9 @@ def new_run(
 ) -> First:
     """A new run, from a random state whose parameters `load` replaces where it is given; without
     it, `token_vectors` of `texts` those of the token table."""
-    params, weights, donated = state.params, f"random (seed {seed})", []
+    params = state.params
+    weights = f"random (seed {seed})"
+    donated: Sequence[str] = ()
     if load is not None:
         params, weights, donated = load(params, languages, identity)
     elif token_vectors is not None:

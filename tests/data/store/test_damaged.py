@@ -61,7 +61,11 @@ def test_a_token_cache_damaged_anywhere_is_told_and_the_next_start_gives_the_sam
         files = files_below(folder)
         # Before it is opened, and while a run reads it.
         rows = opened() if draw.integers(2) else None
-        done = damage(files[draw.integers(len(files))], draw)
+        try:
+            done = damage(files[draw.integers(len(files))], draw)
+        # JSON that was cut short before: of a shard that nobody reads it stays so.
+        except ValueError:
+            continue
         for _ in range(3):
             try:
                 found = read(rows or opened())
