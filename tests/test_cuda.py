@@ -71,7 +71,8 @@ def test_masks_of_the_papers_with_dropout_in_kernels(tmp_path, name):
     text = compiled_text(tmp_path, "H100:8", name)
     for kernel in ("flash_forward", "flash_queries", "flash_keys"):
         assert kernel in text
-    assert not re.search(r"\[[\d,]*512,512\]", text)
+    # Behind the fusions, whose insides are never written to memory.
+    assert not re.search(r"\[[\d,]*512,512\]", text[text.index("\nENTRY") :])
 
 
 PROGRAM = """

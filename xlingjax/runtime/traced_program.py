@@ -5,16 +5,15 @@ import math
 from typing import Any
 
 
-def dot_flops(program: Any, loops: bool = True) -> float:
+def dot_flops(program: Any) -> float:
     """Of a (closed) jaxpr, all devices together, a multiply-add is 2: what is recomputed counts as
-    often as it is, a loop of known length as often as it turns (loops: False: once, as compilers
-    count), other loops once, of branches the largest. A kernel of Pallas counts what its author
-    says it costs."""
+    often as it is, a loop of known length as often as it turns, other loops once, of branches the
+    largest. A kernel of Pallas counts what its author says it costs."""
     jaxpr = getattr(program, "jaxpr", program)
-    return sum(_of_equation(equation, loops) for equation in jaxpr.eqns)
+    return sum(map(_of_equation, jaxpr.eqns))
 
 
-def _of_equation(equation: Any, loops: bool) -> float:
+def _of_equation(equation: Any) -> float:
     name = equation.primitive.name
     params = equation.params
     if name == "dot_general":
@@ -26,12 +25,12 @@ def _of_equation(equation: Any, loops: bool) -> float:
     if name == "pallas_call":
         cost = params.get("cost_estimate")
         return float(cost.flops) if cost is not None else 0.0
-    inside = [dot_flops(one, loops) for one in _programs(params)]
+    inside = [dot_flops(one) for one in _programs(params)]
     if name == "cond":
         return max(inside, default=0.0)
     times = 1
     if name == "scan":
-        times = params["length"] if loops else params["unroll"]
+        times = params["length"]
     # Its shapes are those of one device.
     if name == "shard_map":
         times = params["mesh"].size

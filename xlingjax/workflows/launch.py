@@ -45,12 +45,8 @@ def launch(recipe: Recipe, workdir: str | Path, verb: str, machine: RuntimeConfi
     """Trains what the recipe binds, or goes on with the run that stands in `workdir`. verb:
     "pretrain" or "finetune", which run.json keeps. Returns the exit status. Raises UserError."""
     workdir = str(workdir)
-    recipe.require_decay()
     corpus = recipe.corpus
-    # A table of other size would give ids of one vocabulary the rows of another.
-    check_vocabulary(recipe.bound["model"], corpus.vocabulary, corpus.vocabulary_path)
-    # They read their files here: a missing one is told before the first step, not at an evaluation.
-    evaluators = evaluators_of(recipe)
+    evaluators = checked(recipe)
     record: dict[str, Any] = {
         "verb": verb,
         "vocabulary": os.path.abspath(corpus.vocabulary_path),
@@ -78,6 +74,16 @@ def launch(recipe: Recipe, workdir: str | Path, verb: str, machine: RuntimeConfi
         files={"config.gin": recipe.config.encode(), **corpus.vocabulary.files()},
     )
     return result.exit_code
+
+
+def checked(recipe: Recipe) -> list[Any]:
+    """The evaluators of a recipe, which has passed what is refused before its text is read."""
+    recipe.require_decay()
+    corpus = recipe.corpus
+    # A table of other size would give ids of one vocabulary the rows of another.
+    check_vocabulary(recipe.bound["model"], corpus.vocabulary, corpus.vocabulary_path)
+    # They read their files here: a missing one is told before the first step, not at an evaluation.
+    return evaluators_of(recipe)
 
 
 def evaluate(recipe: Recipe, workdir: str | Path, machine: RuntimeConfig) -> None:

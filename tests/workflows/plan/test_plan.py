@@ -52,8 +52,8 @@ def test_a_plan_on_this_machine(tmp_path, capsys):
         # What is recomputed is a forward pass of the layers: a third, less the vocabulary's part.
         assert 1.1 < one["flops"] / one["useful"] < 1.4
         assert 0 < one["estimated"]["activations"] < one["temporaries"]
-        # At least parameters, gradients and moments are read and written.
-        assert one["moved"] > 7 * parameters
+        # Parameters and moments are read and written, and all that is between them.
+        assert one["moved"] >= 6 * parameters + 2 * one["temporaries"]
         assert f"{name}: fits" in said
 
 
@@ -65,15 +65,6 @@ def test_parameters_that_are_shared_out(tmp_path):
     assert mlm["bytes"]["parameters"] < whole["programs"][0]["bytes"]["parameters"] / 4
     # Nothing is recomputed here.
     assert mlm["flops"] == pytest.approx(mlm["useful"], rel=0.1)
-
-
-def test_what_loops_move_counts_as_often_as_they_turn(tmp_path):
-    """A compiler counts a loop over layers once; what it counts is copied to and from the loop."""
-    moved = {}
-    for unroll in (0, 1):
-        _, record = planned(tmp_path, "xlm_tiny_mlm", LAYERS=6, UNROLL=unroll)
-        moved[unroll] = record["programs"][0]["moved"]
-    assert moved[0] < moved[1] < 2.5 * moved[0]
 
 
 def test_without_its_compiler_a_machine_is_refused_with_the_command(monkeypatch, tmp_path, capsys):

@@ -128,7 +128,7 @@ def _programs(bound: dict[str, Any], mesh: jax.sharding.Mesh) -> list[dict[str, 
                     "batch": bytes_of_device(batch),
                 },
                 "estimated": estimated,
-                **compiled(traced.lower(), computed / dot_flops(traced.jaxpr, loops=False)),
+                **compiled(traced.lower()),
             }
         )
     return found
@@ -183,9 +183,8 @@ WITHOUT_TRITON = {"xla_gpu_enable_triton_gemm": False}
 """Matrix products by cuBLAS, to which a card that is there would come back."""
 
 
-def compiled(lowered: jax.stages.Lowered, turns: float) -> dict[str, Any]:
-    """What the compiler says of a program, of one device. turns: of its loops, which the compiler
-    counts once, as a factor of all that it does."""
+def compiled(lowered: jax.stages.Lowered) -> dict[str, Any]:
+    """What the compiler says of a program, of one device."""
     begun = time.perf_counter()
     options: dict[str, bool] = {}
     try:
@@ -200,17 +199,19 @@ def compiled(lowered: jax.stages.Lowered, turns: float) -> dict[str, Any]:
         return {"seconds": time.perf_counter() - begun, "options": options, **refusal(str(error))}
     seconds = time.perf_counter() - begun
     memory = program.memory_analysis()
-    # The new state takes the memory of the old one.
-    results = memory.output_size_in_bytes - memory.alias_size_in_bytes
+    arguments, results = memory.argument_size_in_bytes, memory.output_size_in_bytes
     temporaries = memory.temp_size_in_bytes
+    # Compilers of GPUs that are not there give no costs; others count a loop once.
     costs = program.cost_analysis() or {}
     return {
         "seconds": seconds,
         "error": "",
         "options": options,
         "temporaries": temporaries,
-        "peak": memory.argument_size_in_bytes + results + temporaries,
-        "moved": costs.get("bytes accessed", 0.0) * turns,
+        # The new state takes the memory of the old one.
+        "peak": arguments + results - memory.alias_size_in_bytes + temporaries,
+        # At least: each byte is read or written once, of temporaries both.
+        "moved": max(costs.get("bytes accessed", 0.0), arguments + results + 2 * temporaries),
     }
 
 
