@@ -4,6 +4,7 @@ stopped."""
 import argparse
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -352,19 +353,14 @@ def test_a_figure_that_a_seed_lacks_is_none_of_its_mix():
     assert deviations.at["b", "x"] == 0.0
 
 
-def test_the_page_shows_every_mix_its_pictures_and_what_each_objective_takes(
-    commands, unread, tmp_path
-):
+def test_the_page_shows_every_mix_and_its_pictures(commands, unread, tmp_path):
     found = compare(tmp_path, tasks=NLI, jobs=2)
     cells = [(cell["mix"], cell["seed"]) for cell in found["cells"]]
     assert cells == [(mix, seed) for seed in (0, 1) for mix in MIXES]
     page = told.write(found, tmp_path).read_text()
     assert page.count("<svg") == 4 and "0.505 ± 0.007" in page
-    assert told.objectives_table(found["cells"]) == (
-        ["mix", "mlm", "tlm"],
-        [["MLM", "12 (1.00 x)", "–"], ["MLM + TLM", "12 (1.00 x)", "8 (1.50 x)"]],
-    )
-    lines = (tmp_path / "bakeoff.md").read_text().splitlines()
+    assert "reads as many tokens" in page
+    lines = re.sub(" +", " ", (tmp_path / "bakeoff.md").read_text()).splitlines()
     row = "| MLM | 0.505 ± 0.007 | 0.300 | 0.250 | 0.900 | 0.505 ± 0.007 | 12,000 | 10 |"
     assert row in lines
     assert {path.name for path in tmp_path.glob("*.png")} == {"layers.png", "masked_accuracy.png"}
@@ -376,7 +372,6 @@ def test_the_page_says_what_the_mixes_share(commands, unread, tmp_path):
     found = compare(tmp_path, (0,), mixes=mixes, tokens=0)
     page = told.write(found, tmp_path).read_text()
     assert "trains for the steps of its recipe" in page and "as many tokens" not in page
-    assert "reads as many tokens" in told.note({"config": {"tokens": 12_000}})
 
 
 def test_devices_and_platform_reach_every_run(commands, tmp_path, monkeypatch):
@@ -420,14 +415,10 @@ def test_a_failed_run_is_named_with_its_log(commands, unread, tmp_path):
             {"TASKS_OF": {"VECO": {"nli": ["recipes/nli_tiny.gin", "BATCH=x"]}}},
             "task 'nli' of mix 'VECO': --gin.BATCH='x': a whole number is needed",
         ),
-        ({"TASKS": {"pretrain": ["recipes/nli_tiny.gin"]}}, "cannot be called 'pretrain'"),
-        ({"TASKS": {"../x": ["recipes/nli_tiny.gin"]}}, "cannot be called '../x'"),
-        ({"SEEDS": (0, 1, 0)}, "SEEDS=(0, 1, 0) has one twice"),
-        ({"MIXES": {"混合": []}, "TASKS_OF": {}}, "a mix cannot be called '混合'"),
-        (
-            {"TASKS": {"nli": ["recipes/nli_tiny.gin", "INIT_FROM={encodr}"]}},
-            "task 'nli' has INIT_FROM={encodr}: did you mean {encoder}?",
-        ),
+        ({"TASKS": {"pretrain": ["recipes/nli_tiny.gin"]}}, "must differ: pretrain, pretrain"),
+        ({"TASKS": {"../x": ["recipes/nli_tiny.gin"]}}, "must differ: "),
+        ({"SEEDS": (0, 1, 0)}, "and no seed twice"),
+        ({"MIXES": {"混合": []}, "TASKS_OF": {}}, "must differ: 混合"),
     ],
 )
 def test_every_word_is_read_before_anything_is_trained(commands, tmp_path, capsys, given, said):
@@ -442,7 +433,7 @@ def test_every_word_is_read_before_anything_is_trained(commands, tmp_path, capsy
 def test_refusals(tmp_path):
     with pytest.raises(UserError, match="at least one mix"):
         configured(mixes={})
-    with pytest.raises(UserError, match="two mixes would share a folder"):
+    with pytest.raises(UserError, match="must differ: MLM . TLM, mlm_tlm"):
         configured(mixes={"MLM + TLM": [], "mlm_tlm": []})
     with pytest.raises(UserError, match="set bakeoff.tokens"):
         bakeoff.command("pretrain", ["STAGE_1_STEPS=0.5*STEPS"], tmp_path, None)

@@ -31,10 +31,6 @@ NOTE = (
     " say."
 )
 
-COST = html.note(
-    "Of each objective. In brackets: the time of a token over that of one of MLM in the same mix."
-)
-
 
 def by_mix(cells: Cells, of: str = "figures") -> tuple[pandas.DataFrame, pandas.DataFrame]:
     """Means and standard deviations over seeds, a row for each mix, of the figures that every seed
@@ -48,22 +44,21 @@ def by_mix(cells: Cells, of: str = "figures") -> tuple[pandas.DataFrame, pandas.
     return means, seeds.std(ddof=1).fillna(0.0)[[*means]]
 
 
-def _rows(result: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
-    """Heads and rows of the table."""
+def frame(result: Mapping[str, Any]) -> pandas.DataFrame:
+    """The table, as text."""
     means, deviations = by_mix(result["cells"])
-    head = ["mix", *(TITLES.get(name, name.replace("_", " ")) for name in means)]
-    lines = []
-    for mix in means.index:
-        figures = zip(means, means.loc[mix], deviations.loc[mix], strict=True)
-        lines.append([mix, *(shown(*figure) for figure in figures)])
-    return head, lines
+    texts = {
+        TITLES.get(name, name.replace("_", " ")): [
+            shown(name, *figures) for figures in zip(means[name], deviations[name], strict=True)
+        ]
+        for name in means
+    }
+    return pandas.DataFrame(texts, index=means.index)
 
 
 def markdown(result: Mapping[str, Any]) -> str:
     """The table, for the terminal and a README."""
-    head, rows = _rows(result)
-    rule = ["---"] + ["--:"] * (len(head) - 1)
-    return "".join(f"| {' | '.join(cells)} |\n" for cells in (head, rule, *rows))
+    return frame(result).to_markdown(tablefmt="github", disable_numparse=True) + "\n"
 
 
 def shown(name: str, mean: float, deviation: float) -> str:
@@ -136,34 +131,6 @@ def bars(cells: Cells, of: str, title: str):
     return figures
 
 
-def objectives_table(cells: Cells) -> tuple[list[str], list[list[str]]]:
-    """Tokens per second of each objective within each mix, and what a token costs beside one of MLM
-    in the same mix."""
-    means, _ = by_mix(cells, "tokens_per_second_by_objective")
-    lines = [[mix, *(_speed(means.loc[mix], name) for name in means)] for mix in means.index]
-    return ["mix", *means], lines
-
-
-def _speed(row: Mapping[str, float], name: str) -> str:
-    if np.isnan(row[name]):
-        return "–"
-    text = f"{row[name]:,.0f}"
-    # Tokens per second depend on the machine; beside MLM
-    # in the same run they say what an objective costs.
-    if not np.isnan(row.get("mlm", np.nan)):
-        text += f" ({row['mlm'] / row[name]:.2f} x)"
-    return text
-
-
-def note(result: Mapping[str, Any]) -> str:
-    """What the figures are. The mixes take as many steps each where the bake-off names no number of
-    tokens."""
-    reads = "trains for the steps of its recipe"
-    if result["config"]["tokens"]:
-        reads = "reads as many tokens"
-    return NOTE.format(reads=reads)
-
-
 def write(result: Mapping[str, Any], folder: Path) -> Path:
     """Writes `bakeoff.html`, its pictures beside it as PNG, and the table as `bakeoff.md`; returns
     the page."""
@@ -178,16 +145,15 @@ def write(result: Mapping[str, Any], folder: Path) -> Path:
         if figure is not None:
             drawing.save(figure, folder / f"{name}.png", dpi=110)
             pictures.append(drawing.drawn(figure, name))
-    head, rows = objectives_table(cells)
-    cost = []
-    if head[1:]:
-        cost = [html.table(head, rows), COST]
-    setting = html.details("bake-off", str(result["config"]))
+    table = frame(result)
+    reads = "trains for the steps of its recipe"
+    if result["config"]["tokens"]:
+        reads = "reads as many tokens"
+    mixes = html.table(["mix", *table], table.itertuples(name=None))
     sections = [
-        html.section("table", "Mixes", html.table(*_rows(result)), html.note(note(result))),
+        html.section("table", "Mixes", mixes, html.note(NOTE.format(reads=reads))),
         html.section("layers", "By layer", *pictures),
-        html.section("cost", "Tokens per second", *cost),
-        html.section("setting", "Setting", setting),
+        html.section("setting", "Setting", html.details("bake-off", str(result["config"]))),
     ]
     head_line = f"<header><h1>{html.esc(folder.name)}</h1></header>"
     page = folder / "bakeoff.html"

@@ -8,11 +8,10 @@ so are seeds of one mix that have read different data.
 """
 
 import dataclasses
-import difflib
 import functools
 import json
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -60,37 +59,27 @@ class Bakeoff:
         require_whole(self, "[0, inf)", "seeds tokens", "bakeoff: ")
         require_whole(self, "[1, inf)", "jobs", "bakeoff: ")
         require_choice(self, CHOICES["dtype"], "dtype", "bakeoff: ")
-        if not self.mixes or not self.seeds:
-            raise UserError("bakeoff: name at least one mix and one seed")
-        for mix in self.mixes:
-            if not slug(mix):
+        if not self.mixes or not self.seeds or len({*self.seeds}) != len(self.seeds):
+            raise UserError("bakeoff: name at least one mix and one seed, and no seed twice")
+        # "mlm+tlm" and "mlm tlm" would go on with each other's runs; so would a task "pretrain".
+        for names in ([*self.mixes], ["pretrain", *self.tasks]):
+            slugs = [*map(slug, names)]
+            if len({*slugs}) != len(slugs) or "" in slugs or "/" in "".join(self.tasks):
                 raise UserError(
-                    f"bakeoff: a mix cannot be called {mix!r}: its folder has only the letters A to"
-                    " Z and digits of its name"
+                    "bakeoff: a folder has only the letters A to Z and digits of a name, which must"
+                    f" differ: {', '.join(names)}; rename one"
                 )
-        # "mlm+tlm" and "mlm tlm" would go on with each other's runs.
-        if len({slug(mix) for mix in self.mixes}) != len(self.mixes):
-            raise UserError(
-                "bakeoff: two mixes would share a folder, whose name has only their letters A to Z"
-                f" and digits: {', '.join(self.mixes)}; rename one"
-            )
-        # One run would pass for two, without any deviation between them.
-        if len({*self.seeds}) != len(self.seeds):
-            raise UserError(f"bakeoff: SEEDS={tuple(self.seeds)} has one twice; name each once")
-        for task, words in self.tasks.items():
-            # It names a folder beside that of the pretraining.
-            if task == "pretrain" or not re.fullmatch(r"[\w+ -]+", task):
+        # Else a misspelt one would be fine-tuned as all others are.
+        for what, names, known in (
+            ("mix", self.tasks_of, self.mixes),
+            ("task", {one for tasks in self.tasks_of.values() for one in tasks}, self.tasks),
+        ):
+            for name in {*names} - {*known}:
                 raise UserError(
-                    f"bakeoff: a task cannot be called {task!r}: give it another name, of letters,"
-                    " digits, spaces, '+', '-' or '_'"
+                    f"bakeoff.tasks_of: {name!r} is no {what}; there are"
+                    f" {', '.join(known) or 'none'}: set TASKS_OF to match, --gin.TASKS_OF={{}} for"
+                    " none"
                 )
-            _require_encoder(task, words)
-        for mix, tasks in self.tasks_of.items():
-            # Else a misspelt one would be fine-tuned as all others are.
-            _require_known(mix, self.mixes, "mix")
-            for task, words in tasks.items():
-                _require_known(task, self.tasks, "task")
-                _require_encoder(task, words)
 
     def task_words(self, mix: str, task: str, encoder: Path) -> list[str]:
         """The words of a fine-tuning from what the mix trained."""
@@ -104,22 +93,6 @@ class Bakeoff:
     def last_words(self) -> list[str]:
         """Behind those of every run."""
         return [f"DTYPE={self.dtype}"] if self.dtype else []
-
-
-def _require_encoder(task: str, words: Sequence[str]) -> None:
-    """Raises UserError for a misspelt `ENCODER`, beside which another start would be given."""
-    for word in words:
-        for name in re.findall(r"\{(\w+)\}", word):
-            if name != "encoder" and difflib.get_close_matches(name, ("encoder",)):
-                raise UserError(f"bakeoff: task {task!r} has {word}: did you mean {ENCODER}?")
-
-
-def _require_known(name: str, known: Collection[str], what: str) -> None:
-    if name not in known:
-        raise UserError(
-            f"bakeoff.tasks_of: {name!r} is no {what}; there are {', '.join(known) or 'none'}: set"
-            " TASKS_OF to match, --gin.TASKS_OF={} for none"
-        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -355,5 +328,4 @@ def summary(pretrained: Mapping[str, Any], tasks: Mapping[str, Any]) -> dict[str
         },
         "alignment_error_by_layer": {layer: one["itermax"] for layer, one in errors.items()},
         "masked_accuracy_by_language": perplexity.get("accuracy_by_language", {}),
-        "tokens_per_second_by_objective": pretrained.get("tokens_per_second_by_objective", {}),
     }
