@@ -62,14 +62,11 @@ class Plan:
         )
 
 
-def planned(
-    table: Table, data: str | Path, output: str | Path, devices: int = 1, jobs: int = 1
-) -> Plan:
-    """The plan of a table. devices: that a training has, none of which is touched; jobs: trainings
-    side by side."""
+def planned(table: Table, data: str | Path, output: str | Path, devices: int = 1) -> Plan:
+    """The plan of a table. devices: that a training has, none of which is touched."""
     plan = Plan([], 0, [], [])
     with tempfile.TemporaryDirectory() as scratch:
-        planner = _Planner(table, str(data), output, devices, jobs, Path(scratch), plan)
+        planner = _Planner(table, str(data), output, devices, Path(scratch), plan)
         for job in table.jobs(data, output):
             try:
                 planner.add(job)
@@ -86,7 +83,6 @@ class _Planner:
     data: str
     output: str | Path
     devices: int
-    jobs: int
     scratch: Path
     plan: Plan
     stand_ins: dict[str, str] = dataclasses.field(default_factory=dict)
@@ -136,7 +132,7 @@ class _Planner:
             self.table.allow_missing,
             beside=tuple(tasks[1:]),
         )
-        for cell in check(request, self.plan.notes.append, self.devices, self.jobs):
+        for cell in check(request, self.plan.notes.append, self.devices):
             yield Training(
                 f"{job.name}: {cell.name}",
                 cell.reads,

@@ -128,12 +128,10 @@ class PlannedCell:
     """What it is trained on, and how many sets choose and test."""
 
 
-def check(
-    request: Request, say: Say = print, devices: int | None = None, jobs: int = 1
-) -> list[PlannedCell]:
+def check(request: Request, say: Say = print, devices: int | None = None) -> list[PlannedCell]:
     """The cells of a sweep. Raises UserError for all that can be known before any training:
     settings, files, their faults, batches that no devices share out. devices: that a cell trains
-    on, None: all of this process; jobs: cells side by side."""
+    on, None: all of this process."""
     require_folder(request.output)
     # A baseline trains nothing, and its faults are said when it is scored.
     if request.strategy in BASELINES:
@@ -151,7 +149,7 @@ def check(
     for cell in _planned_cells(request, say_once):
         at_once = devices or jax.device_count()
         rows_apart(cell.bound, at_once, jax.process_count())
-        if line := idle(cell.bound, at_once, jobs):
+        if line := idle(cell.bound, at_once):
             say_once(f"{request.called}: {line}")
         for task in request.tasks:
             _require_sets(request, task, cell.bound, sound, say_once)
