@@ -39,8 +39,6 @@ MIXES = {
 }
 TOKENS_A_STEP = {"MLM": 100, "MLM + TLM": 80}
 SEED = "--gin.SEED=0"
-HASHES = {"de": "a" * 64, "rows": "b" * 64}
-"""Of what pretraining and fine-tuning read."""
 
 
 def evaluated(seed):
@@ -73,11 +71,7 @@ def commands(monkeypatch):
         mix, speeds = "MLM", {"mlm": 12.0}
         if "both.gin" in line:
             mix, speeds = "MLM + TLM", {"mlm": 12.0, "tlm": 8.0}
-        data = {"mlm": {"text": {name: x for name, x in HASHES.items() if name != "rows"}}}
-        if line[3] == "finetune":
-            data = {"nli": {"sha256": HASHES["rows"]}}
         workdir.mkdir(parents=True, exist_ok=True)
-        write_json(workdir / "run.json", {"identity": {"data": data}})
         result = {
             "exit_reason": "finished",
             "tokens_seen": int(bindings.get("TRAIN_STEPS", 7)) * TOKENS_A_STEP[mix],
@@ -242,32 +236,6 @@ def test_a_folder_of_other_settings_is_refused(commands, unread, tmp_path):
     with pytest.raises(UserError, match=refused):
         compare(tmp_path, (0,), mixes=other, tasks=NLI)
     assert len(commands) == done + 2  # neither the old classifier nor the rest
-
-
-def test_seeds_of_one_mix_that_read_other_data_are_refused(commands, unread, monkeypatch, tmp_path):
-    """Files that changed under the same name: figures of old and new text would stand in one
-    table."""
-
-    def refused(run, what):
-        match = rf"mlm-1/{run} has read other data than \S*mlm-0/{run} \({what}"
-        with pytest.raises(UserError, match=match):
-            compare(tmp_path, tasks=NLI)
-
-    compare(tmp_path, (0,), tasks=NLI)
-    monkeypatch.setitem(HASHES, "de", "d" * 64)
-    compare(tmp_path, (0,), tasks=NLI)  # what is finished stays
-    done = len(commands)
-    for _ in range(2):  # found when the cell is done, and before the next is begun
-        refused("pretrain", "mlm, de: dddd.*, there aaaa")
-        assert len(commands) == done + 2
-    monkeypatch.setitem(HASHES, "de", "a" * 64)
-    shutil.rmtree(tmp_path / "cells" / "mlm-1")
-    monkeypatch.setitem(HASHES, "fr", "f" * 64)  # text of another language beside it
-    refused("pretrain", "mlm, fr: ffff")
-    monkeypatch.delitem(HASHES, "fr")
-    monkeypatch.setitem(HASHES, "rows", "c" * 64)
-    shutil.rmtree(tmp_path / "cells" / "mlm-1")
-    refused("nli", "nli, examples: cccc")
 
 
 CHILD = """

@@ -3,12 +3,10 @@ several seeds.
 
 A cell is one mix with one seed: a pretraining, then every fine-tuning from it. Each runs as its own
 `xlingjax` process in its own workdir, and a finished one is not run again, so a bake-off that was
-stopped goes on with the same command. What stands in a workdir with other settings is refused, and
-so are seeds of one mix that have read different data.
+stopped goes on with the same command. What stands in a workdir with other settings is refused.
 """
 
 import dataclasses
-import functools
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -20,10 +18,10 @@ from xlingjax.errors import UserError, require_choice, require_whole
 from xlingjax.model.config import CHOICES
 from xlingjax.runtime.files import write_text
 from xlingjax.runtime.lock import alone_in
-from xlingjax.training.run_record import differences, read_result, read_run_record
+from xlingjax.training.run_record import read_result
 from xlingjax.workflows.jobs import recipe_run
-from xlingjax.workflows.jobs.many import Call, Say, Stop, run_all
-from xlingjax.workflows.jobs.recipe_run import RecipeRun, command_line, finished, recipe_in, slug
+from xlingjax.workflows.jobs.many import Say, Stop, run_all
+from xlingjax.workflows.jobs.recipe_run import RecipeRun, command_line, recipe_in, slug
 
 CALIBRATION_STEPS = 60
 """Steps after which the tokens of a step are known."""
@@ -111,21 +109,13 @@ def run(
     """Runs what is missing and writes `bakeoff.json`; returns its content.
 
     arguments: given to every command (`--platform cpu`). Raises UserError naming the log of a run
-    that failed, and a folder that holds a run of other settings or data; Stopped after SIGTERM,
+    that failed, and a folder that holds a run of other settings; Stopped after SIGTERM,
     SIGINT or SIGHUP.
     """
     folder = Path(workdir)
     folder.mkdir(parents=True, exist_ok=True)
     make = _Maker(say, arguments)
     cells = _cells(config, folder)
-    # What is finished is compared before anything is trained.
-    _require_same_data(config, cells)
-
-    def train(cell: Cell) -> int:
-        run_all(_runs(config, cell, steps[cell.mix], make), say=say, stop=make.stop)
-        # Files that have changed are seen before the next cell begins.
-        _require_same_data(config, [one for one in cells if one.mix == cell.mix])
-        return 0
 
     # Signals are the main thread's, and the other threads learn of them from the event.
     with alone_in(folder, "choose another --workdir"), make.stop.listen():
@@ -138,9 +128,8 @@ def run(
                 tokens = read_result(one.workdir)["tokens_seen"]
                 # At least one: a mix whose step reads more than was asked for trains all the same.
                 steps[mix] = max(1, round(config.tokens * CALIBRATION_STEPS / tokens))
-        jobs = [Call(str(cell.folder), functools.partial(train, cell)) for cell in cells]
-        # Without the stop, which the runs of a cell heed.
-        run_all(jobs, config.jobs, say)
+        jobs = [job for cell in cells for job in _runs(config, cell, steps[cell.mix], make)]
+        run_all(jobs, config.jobs, say, make.stop)
     content = {
         "config": dataclasses.asdict(config),
         "cells": [_summary(config, cell) for cell in cells],
@@ -215,8 +204,16 @@ class _Maker:
     ) -> RecipeRun:
         line = command(verb, words, workdir, steps, self.arguments)
         log = workdir.with_suffix(".log")
+        needs = (encoder.name,) if encoder else ()
         return RecipeRun(
-            str(workdir), line, self.stop, self.say, log, workdir=workdir, encoder=encoder
+            str(workdir),
+            line,
+            self.stop,
+            self.say,
+            log,
+            needs=needs,
+            workdir=workdir,
+            encoder=encoder,
         )
 
 
@@ -256,28 +253,6 @@ def _calibration(config: Bakeoff, folder: Path, make: _Maker) -> dict[str, Recip
         one.line = [*one.line, *(f"--gin.{name}=None" for name in bound)]
         runs[mix] = one
     return runs
-
-
-def _require_same_data(config: Bakeoff, cells: Sequence[Cell]) -> None:
-    """Raises UserError where two finished runs of one mix, which differ in their seed alone, have
-    read other data."""
-    known: dict[tuple[str, ...], tuple[Any, Path]] = {}
-    for cell in cells:
-        for name in ("pretrain", *config.tasks):
-            folder = cell.folder / name
-            if not finished(folder):
-                continue
-            for objective, identity in read_run_record(folder)["identity"]["data"].items():
-                # Of a text objective the hash of each text; of a fine-tuning that of all its rows.
-                hashes = identity.get("text") or {"examples": identity.get("sha256")}
-                key = (cell.mix, name, objective)
-                before, other = known.setdefault(key, (hashes, folder))
-                for what, old, new in differences(before, hashes):
-                    raise UserError(
-                        f"bakeoff: {folder} has read other data than {other} ({objective}, {what}:"
-                        f" {str(new)[:16]}, there {str(old)[:16]}): choose another --workdir, or"
-                        " move the cells of the older data away"
-                    )
 
 
 # ---- their figures -------------------------------------------------------------------------------
