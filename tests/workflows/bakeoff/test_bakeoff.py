@@ -41,6 +41,10 @@ TOKENS_A_STEP = {"MLM": 100, "MLM + TLM": 80}
 SEED = "--gin.SEED=0"
 
 
+HASHES = {"de": "a" * 64, "rows": "b" * 64}
+"""Of what pretraining and fine-tuning read."""
+
+
 def evaluated(seed):
     """What a pretraining and its fine-tuning measure."""
     score = 0.5 + 0.01 * seed
@@ -71,7 +75,11 @@ def commands(monkeypatch):
         mix, speeds = "MLM", {"mlm": 12.0}
         if "both.gin" in line:
             mix, speeds = "MLM + TLM", {"mlm": 12.0, "tlm": 8.0}
+        data = {"mlm": {"text": {name: x for name, x in HASHES.items() if name != "rows"}}}
+        if line[3] == "finetune":
+            data = {"nli": {"sha256": HASHES["rows"]}}
         workdir.mkdir(parents=True, exist_ok=True)
+        write_json(workdir / "run.json", {"identity": {"data": data}})
         result = {
             "exit_reason": "finished",
             "tokens_seen": int(bindings.get("TRAIN_STEPS", 7)) * TOKENS_A_STEP[mix],
@@ -236,6 +244,32 @@ def test_a_folder_of_other_settings_is_refused(commands, unread, tmp_path):
     with pytest.raises(UserError, match=refused):
         compare(tmp_path, (0,), mixes=other, tasks=NLI)
     assert len(commands) == done + 2  # neither the old classifier nor the rest
+
+
+def test_seeds_of_one_mix_that_read_other_data_are_refused(commands, unread, monkeypatch, tmp_path):
+    """Files that changed under the same name: figures of old and new text would stand in one
+    table."""
+
+    def refused(run, what):
+        match = rf"mlm-1/{run} has read other data than \S*mlm-0/{run} \({what}\)"
+        with pytest.raises(UserError, match=match):
+            compare(tmp_path, tasks=NLI)
+
+    compare(tmp_path, (0,), tasks=NLI)
+    monkeypatch.setitem(HASHES, "de", "d" * 64)
+    compare(tmp_path, (0,), tasks=NLI)  # what is finished stays
+    done = len(commands)
+    for _ in range(2):  # found when all are done, and before anything is begun
+        refused("pretrain", "mlm")
+        assert len(commands) == done + 4
+    monkeypatch.setitem(HASHES, "de", "a" * 64)
+    [shutil.rmtree(path) for path in tmp_path.glob("cells/*-1")]
+    monkeypatch.setitem(HASHES, "fr", "f" * 64)  # text of another language beside it
+    refused("pretrain", "mlm")
+    monkeypatch.delitem(HASHES, "fr")
+    monkeypatch.setitem(HASHES, "rows", "c" * 64)
+    [shutil.rmtree(path) for path in tmp_path.glob("cells/*-1")]
+    refused("nli", "nli")
 
 
 CHILD = """

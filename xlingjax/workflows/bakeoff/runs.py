@@ -3,7 +3,8 @@ several seeds.
 
 A cell is one mix with one seed: a pretraining, then every fine-tuning from it. Each runs as its own
 `xlingjax` process in its own workdir, and a finished one is not run again, so a bake-off that was
-stopped goes on with the same command. What stands in a workdir with other settings is refused.
+stopped goes on with the same command. What stands in a workdir with other settings is refused, and
+so are seeds of one mix that have read different data.
 """
 
 import dataclasses
@@ -18,10 +19,10 @@ from xlingjax.errors import UserError, require_choice, require_whole
 from xlingjax.model.config import CHOICES
 from xlingjax.runtime.files import write_text
 from xlingjax.runtime.lock import alone_in
-from xlingjax.training.run_record import read_result
+from xlingjax.training.run_record import read_result, read_run_record
 from xlingjax.workflows.jobs import recipe_run
 from xlingjax.workflows.jobs.many import Say, Stop, run_all
-from xlingjax.workflows.jobs.recipe_run import RecipeRun, command_line, recipe_in, slug
+from xlingjax.workflows.jobs.recipe_run import RecipeRun, command_line, finished, recipe_in, slug
 
 CALIBRATION_STEPS = 60
 """Steps after which the tokens of a step are known."""
@@ -116,7 +117,7 @@ def run(
     folder.mkdir(parents=True, exist_ok=True)
     make = _Maker(say, arguments)
     cells = _cells(config, folder)
-
+    _require_same_data(config, cells)
     # Signals are the main thread's, and the other threads learn of them from the event.
     with alone_in(folder, "choose another --workdir"), make.stop.listen():
         steps: dict[str, int | None] = dict.fromkeys(config.mixes)
@@ -130,6 +131,7 @@ def run(
                 steps[mix] = max(1, round(config.tokens * CALIBRATION_STEPS / tokens))
         jobs = [job for cell in cells for job in _runs(config, cell, steps[cell.mix], make)]
         run_all(jobs, config.jobs, say, make.stop)
+    _require_same_data(config, cells)
     content = {
         "config": dataclasses.asdict(config),
         "cells": [_summary(config, cell) for cell in cells],
@@ -253,6 +255,26 @@ def _calibration(config: Bakeoff, folder: Path, make: _Maker) -> dict[str, Recip
         one.line = [*one.line, *(f"--gin.{name}=None" for name in bound)]
         runs[mix] = one
     return runs
+
+
+def _require_same_data(config: Bakeoff, cells: Sequence[Cell]) -> None:
+    """Raises UserError where two finished runs of one mix, which differ in their seed alone, have
+    read other data."""
+    known: dict[tuple[str, ...], tuple[Any, Path]] = {}
+    for cell in cells:
+        for folder in [cell.folder / name for name in ("pretrain", *config.tasks)]:
+            if not finished(folder):
+                continue
+            for objective, identity in read_run_record(folder)["identity"]["data"].items():
+                # Of a text objective the hash of each text; of a fine-tuning that of all its rows.
+                hashes = identity.get("text") or {"examples": identity.get("sha256")}
+                key = (cell.mix, folder.name, objective)
+                before, other = known.setdefault(key, (hashes, folder))
+                if before != hashes:
+                    raise UserError(
+                        f"bakeoff: {folder} has read other data than {other} ({objective}): choose"
+                        " another --workdir, or move the cells of the older data away"
+                    )
 
 
 # ---- their figures -------------------------------------------------------------------------------

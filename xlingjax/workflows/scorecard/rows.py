@@ -129,19 +129,16 @@ def _row(parts: Sequence[list[Cell]], tried: int) -> Row:
 
 def _of_targets(models: Mapping[str, Sequence[Cell]]) -> Row:
     """What the row of several targets has of its own. models: {target: its seeds}."""
-    firsts = {target: seeds[0] for target, seeds in models.items()}
+    firsts = {target: cells[0] for target, cells in models.items()}
     first = next(iter(firsts.values()))
     settings = {target: cell["settings"] for target, cell in firsts.items()}
     differ = any(values != first["settings"] for values in settings.values())
     seeds = {target: [cell["seed"] for cell in cells] for target, cells in models.items()}
-    steps = {}
-    for target, cells in models.items():
-        steps[target] = [cell["select"]["step"] for cell in cells]
+    steps = {target: [cell["select"]["step"] for cell in of] for target, of in models.items()}
     chosen_by = {target: _dev_languages(cell) for target, cell in firsts.items()}
+    dev_languages = sorted({code for codes in chosen_by.values() for code in codes})
     if all(languages == [target] for target, languages in chosen_by.items()):
         dev_languages = ["the target language"]
-    else:
-        dev_languages = sorted({code for codes in chosen_by.values() for code in codes})
     row = {
         "variant": {},
         "settings": {} if differ else first["settings"],

@@ -143,10 +143,8 @@ def layers(row: Row) -> list[Grid]:
     """Of a row that was measured at several layers or poolings: pooling by layer, mean over
     languages; of each pooling language by layer. *: of the row itself."""
     own = row["layers"]
-    # {pooling: layer x language}; JSON has layers as text, in which 10 comes before 2.
+    # {pooling: layer x language}.
     by_pooling = {name: pd.DataFrame(of) for name, of in own["by_language"].items()}
-    every = sorted({layer for frame in by_pooling.values() for layer in frame.index}, key=int)
-    starred = {str(own["layer"]): f"{own['layer']}*"}
     means = pd.DataFrame({name: frame.mean(axis=1) for name, frame in by_pooling.items()})
     means = means.rename(columns={own["pooling"]: f"{own['pooling']}*"})
     shown = {"pooling by layer, mean over languages": means}
@@ -154,9 +152,10 @@ def layers(row: Row) -> list[Grid]:
         shown[f"pooled by {name}: language by layer"] = frame.sort_index(axis=1)
     grids = []
     for caption, frame in shown.items():
-        between = ", " if caption.startswith("pooled by") else ": "
-        values = frame.reindex(every).T.rename(columns=starred)
-        grids.append(Grid(f"{row_name(row)}{between}{caption}", values.map(number)))
+        # JSON has layers as text, in which 10 comes before 2.
+        frame = frame.reindex(sorted(means.index, key=int))
+        texts = frame.map(number).T.rename(columns={str(own["layer"]): f"{own['layer']}*"})
+        grids.append(Grid(f"{row_name(row)}, {caption}", texts))
     return grids
 
 
