@@ -52,9 +52,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     args = parser.parse_intermixed_args(argv)
     args.out.mkdir(parents=True, exist_ok=True)
     print(
-        "| recipe | machine | data x fsdp x tensor | microbatches | remat | attention | chunk"
+        "| recipe | machine | data x fsdp x tensor | microbatches | remat | attention"
         " | GB of a device | estimated | tokens/s, bound | days, bound | seconds |\n"
-        "|---|---|---|--:|---|---|--:|--:|--:|--:|--:|--:|"
+        "|---|---|---|--:|---|---|--:|--:|--:|--:|--:|"
     )
     golden = []
     for recipe in args.recipe or RECIPES:
@@ -103,26 +103,18 @@ def _best(found: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def _golden(recipe: str, machine: str, found: dict[str, Any]) -> list[dict[str, Any]]:
-    """Of the settings that were chosen: of each program bytes of a device, and how many collectives
-    run, by kind."""
+    """Of the settings that were chosen: bytes of a device, of each program."""
     one = _best(found)
     if one is None:
         return []
     flags = [word.removeprefix("--gin.") for word in one["flags"].split()]
-    peaks, collectives = {}, {}
-    for program in one["plan"]["programs"]:
-        name = program["program"]
-        peaks[name] = program["peak"]
-        collectives[name] = {
-            kind: counted["count"] for kind, counted in program["collectives"].items()
-        }
+    peaks = {program["program"]: program["peak"] for program in one["plan"]["programs"]}
     return [
         {
             "recipe": recipe,
             "machine": machine,
             "overrides": [*found["given"], *flags],
             "peak": peaks,
-            "collectives": collectives,
         }
     ]
 
@@ -130,12 +122,12 @@ def _golden(recipe: str, machine: str, found: dict[str, Any]) -> list[dict[str, 
 def _line(recipe: str, machine: str, found: dict[str, Any]) -> str:
     start = f"| `{recipe}` | {machine} |"
     if "refused" in found:
-        return f"{start} {found['refused']} | | | | | | | | | |"
+        return f"{start} {found['refused']} | | | | | | | | |"
     one = _best(found)
     if one is None:
         said = "; ".join(one["refused"] for one in found["tried"])
         none = f"none of {len(found['tried'])} fits: {said}"
-        return f"{start} {none} | | | | | | | | | {found['seconds']:.0f} |"
+        return f"{start} {none} | | | | | | | | {found['seconds']:.0f} |"
     values = dict(word.removeprefix("--gin.").split("=") for word in one["flags"].split())
     plan = one["plan"]
     most = max(plan["programs"], key=lambda program: program["peak"])
@@ -143,7 +135,6 @@ def _line(recipe: str, machine: str, found: dict[str, Any]) -> str:
     mesh = " x ".join(str(size) for size in plan["mesh"].values())
     return (
         f"{start} {mesh} | {values['MICROBATCHES']} | {values['REMAT']} | {values['ATTENTION']}"
-        f" | {values.get('LOSS_CHUNK', '')}"
         f" | {most['peak'] / 1e9:.1f}"
         f" of {plan['room'] / 1e9:.1f} | {estimated:.1f} | {plan['tokens_per_second']:,.0f}"
         f" | {plan['days']:,.1f} | {found['seconds']:.0f} |"

@@ -1,6 +1,7 @@
 """Programs for NVIDIA GPUs, compiled by their compiler without one (`make test-cuda`)."""
 
 import json
+import re
 import subprocess
 import sys
 
@@ -9,7 +10,6 @@ import pytest
 from xlingjax.cli import main
 from xlingjax.errors import UserError
 from xlingjax.workflows.plan import machines as compilers
-from xlingjax.workflows.plan.program_text import Program
 
 
 @pytest.fixture(autouse=True)
@@ -37,10 +37,8 @@ def test_a_plan_says_what_the_compiler_says(tmp_path, machine, dtype, room):
     assert record["room"] == pytest.approx(room, rel=0.01)
     # Before it was compiled.
     assert sum(mlm["estimated"].values()) == pytest.approx(mlm["peak"], rel=0.2)
-    assert mlm["collectives"].keys() == {"all-reduce"}
-    assert mlm["collectives"]["all-reduce"]["bytes"] > mlm["bytes"]["parameters"]
-    assert mlm["flops"]["computed"] == pytest.approx(mlm["flops"]["useful"], rel=0.05)
-    assert mlm["bound"]["links"] > 0
+    assert mlm["flops"] == pytest.approx(mlm["useful"], rel=0.05)
+    assert mlm["bound"]["links"] > 0 and mlm["bound"]["memory"] > 0
 
 
 def test_rows_for_which_triton_has_no_tiles(tmp_path, capsys):
@@ -73,7 +71,8 @@ def test_masks_of_the_papers_with_dropout_in_kernels(tmp_path, name):
     text = compiled_text(tmp_path, "H100:8", name)
     for kernel in ("flash_forward", "flash_queries", "flash_keys"):
         assert kernel in text
-    assert not [one for one, _ in Program(text).operations() if "512,512]" in one.types]
+    # Behind the fusions, whose insides are never written to memory.
+    assert not re.search(r"\[[\d,]*512,512\]", text[text.index("\nENTRY") :])
 
 
 PROGRAM = """

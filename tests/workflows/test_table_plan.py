@@ -36,8 +36,8 @@ def test_a_cell_is_its_rows_steps_and_operations(start, files, tmp_path):
     found = {one.name: one for one in plan.trainings}
     assert len(found) == 4 + 2 and {one.times for one in plan.trainings} == {2}
     cell = found["e, xnli: xtreme/xnli/transfer/BATCH=12/EPOCHS=2"]
-    # 24 examples twice, 12 at a time, over 6 of the 8 devices.
-    assert (cell.steps, cell.batch, cell.rows_of_device) == (4, 12, 2)
+    # 24 examples twice, 12 at a time.
+    assert (cell.steps, cell.batch) == (4, 12)
     assert cell.reads == "24 training examples, dev of 1, test of 2"
     model = read_run_record(start)["model"]
     block = 8 * model["dim"] ** 2 + 4 * model["dim"] * (model["ffn"] + 24)

@@ -167,4 +167,4 @@ def test_a_finished_run_of_other_settings_is_refused(ran, root, capsys):
     assert table(root, ran) == 2
     said = capsys.readouterr().err
     (root / "table.gin").write_text(text)
-    assert "encoders/both was trained with other settings" in said and "MASK_RATE" in said
+    assert "encoders/both was run with other settings" in said and "MASK_RATE" in said

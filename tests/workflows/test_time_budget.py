@@ -8,8 +8,7 @@ from tests.helpers import small_corpus
 from xlingjax.cli import main
 from xlingjax.errors import UserError
 from xlingjax.runtime.machine import RuntimeConfig
-from xlingjax.workflows.adapt import time_budget
-from xlingjax.workflows.adapt.time_budget import FEWER_NEGATIVES, suited, within_hours
+from xlingjax.workflows.adapt.time_budget import within_hours
 from xlingjax.workflows.adapt.trial import scaled, steps_within
 
 SPEED = {"seconds_per_step": 0.1, "seconds_to_compile": 10.0, "seconds_per_evaluation": 10.0}
@@ -42,10 +41,9 @@ def test_what_counts_steps_grows_with_them():
 @pytest.mark.parametrize(
     "record, message",
     [
-        ('{"hours": 2, "macros": {}, "settings": []}', "with --hours 2: give the same"),
+        ('{"hours": 2, "macros": {}}', "with --hours 2: give the same"),
         ('{"hours": 1}', r"hours.json: macros is missing; delete it, leave --hours out"),
         ("[1", r"hours.json: not valid JSON"),
-        ('{"hours": 1, "macros": {}, "settings": [5]}', r"settings\[0\] is 5; delete it"),
         (None, "was begun without --hours: leave it out to go on"),
     ],
 )
@@ -57,46 +55,9 @@ def test_a_run_is_not_begun_anew(tmp_path, record, message):
         within_hours(["xlm_tiny"], [], tmp_path, 1.0, RuntimeConfig())
 
 
-def test_what_was_chosen_is_not_given_otherwise(tmp_path):
-    record = {"hours": 1, "macros": {"TRAIN_STEPS": 7}, "settings": ["RETRIEVAL_BATCH=32"]}
-    (tmp_path / "hours.json").write_text(json.dumps(record))
-    words = ["RETRIEVAL_BATCH=32", "TRAIN_STEPS=7"]
-    for given in ([], ["RETRIEVAL_BATCH=32"], ["BATCH=4"]):
-        assert within_hours(["own_text"], given, tmp_path, 1.0, RuntimeConfig()) == words
-    with pytest.raises(UserError, match="was begun with --hours, which chose RETRIEVAL_BATCH=32"):
-        within_hours(["own_text"], ["RETRIEVAL_BATCH=64"], tmp_path, 1.0, RuntimeConfig())
-
-
 def test_two_lengths_are_one_too_many(tmp_path):
     with pytest.raises(UserError, match="--hours and --gin.TRAIN_STEPS: both say how long"):
         within_hours(["xlm_tiny"], ["TRAIN_STEPS=5"], tmp_path, 1.0, RuntimeConfig())
-
-
-@pytest.mark.parametrize(
-    ("pairs", "given", "chosen"),
-    [
-        (30, (), FEWER_NEGATIVES),
-        (30, ("TLM_WEIGHT=3.0",), FEWER_NEGATIVES),
-        (40, (), ()),
-        (30, ("RETRIEVAL_BATCH=64",), ()),
-        (30, ("hardest_negative.batch=64",), ()),
-        (30, ("INIT_FROM='x'",), ()),
-        (30, ("MODEL='tiny'",), ()),
-    ],
-)
-def test_the_batch_is_that_of_the_study(tmp_path, monkeypatch, capsys, pairs, given, chosen):
-    """By files as people name them: of French there are as many in two files."""
-    small_corpus.build(tmp_path)
-    text = tmp_path / "text"
-    text.mkdir()
-    for name, count in (("de-en", 50), ("b.fr-en", pairs // 2), ("fr-en", pairs // 2)):
-        for language in name[-5:].split("-"):
-            (text / f"{name}.{language}").write_text("ein Satz\n" * count)
-    monkeypatch.setattr(time_budget, "FEW_PAIRS", 40)
-    before = [f"PARALLEL='{text}/*'", f"MONO='{text}/*'", f"VOCABULARY='{tmp_path}/vocab'", *given]
-    capsys.readouterr()
-    assert suited(["own_text"], before) == chosen
-    assert ("fewer than 40 pairs" in capsys.readouterr().out) == bool(chosen)
 
 
 @pytest.mark.long

@@ -33,11 +33,6 @@ def options(parser: argparse.ArgumentParser) -> None:
         help=f"programs that the search compiles at most, for each machine (default {TRIES})",
     )
     parser.add_argument(
-        "--evaluations",
-        action="store_true",
-        help="also the first state, and what measures each objective",
-    )
-    parser.add_argument(
         "--output", type=place, metavar="FILE", help="also write all figures here, as JSON"
     )
 
@@ -66,7 +61,7 @@ def run(args: Namespace) -> int:
     records = []
     fit = True
     for machine in args.on:
-        plan = measured(args.gin_file, overrides, machine, args.evaluations)
+        plan = measured(args.gin_file, overrides, machine)
         print(text_of(plan), flush=True)
         record = plan.record()
         if args.search:

@@ -63,7 +63,7 @@ def run(args: Namespace) -> int:
     if not args.worker:
         if groups:
             devices = groups[0].devices
-        plan = dry_run.planned(config, args.data, args.output, devices, max(1, len(groups)))
+        plan = dry_run.planned(config, args.data, args.output, devices)
         if args.dry_run:
             return dry_run.show(plan)
         plan.require_sound()

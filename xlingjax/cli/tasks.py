@@ -225,7 +225,7 @@ def _sweeps(args: Namespace, tasks: Sequence[Any], beside: Sequence[Any] = ()) -
         for strategy in strategies if task.kind in TRAINED else ():
             request = _request(args, task, source, strategy, beside)
             try:
-                check(request, devices=devices, jobs=max(1, len(groups)))
+                check(request, devices=devices)
                 requests[task].append(request)
             except UserError as error:
                 note(task.full_name, error)

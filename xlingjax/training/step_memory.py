@@ -164,15 +164,6 @@ def _kept(config: ModelConfig, run: ObjectiveRun, remat: str) -> tuple[float, fl
     return whole, split
 
 
-def predictions_of_row(run: ObjectiveRun) -> int:
-    """Room for so many in each row of an objective."""
-    shapes = run.batches.shapes
-    for field in ("decoder_ids", "masked_positions"):
-        if field in run.objective.reads:
-            return shapes[field][1]
-    return shapes["input_ids"][1]
-
-
 def chunk_of(run: ObjectiveRun, requested: int | None) -> int:
     """Predictions of a chunk of its loss, 0: all at once. asked: in place of the objective's."""
     own = getattr(run.objective, "chunk", None)

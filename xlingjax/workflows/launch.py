@@ -16,7 +16,6 @@ from xlingjax.data.batches.loader import BatchSource
 from xlingjax.data.overlap import overlap_of_texts
 from xlingjax.data.rows import left_out
 from xlingjax.errors import UserError
-from xlingjax.evaluation.retrieval import RetrievalEvaluator
 from xlingjax.inference.sentences import Sentences, sentences_of
 from xlingjax.model.build import build_model
 from xlingjax.model.partition import make_mesh, param_shardings
@@ -45,12 +44,8 @@ def launch(recipe: Recipe, workdir: str | Path, verb: str, machine: RuntimeConfi
     """Trains what the recipe binds, or goes on with the run that stands in `workdir`. verb:
     "pretrain" or "finetune", which run.json keeps. Returns the exit status. Raises UserError."""
     workdir = str(workdir)
-    recipe.require_decay()
     corpus = recipe.corpus
-    # A table of other size would give ids of one vocabulary the rows of another.
-    check_vocabulary(recipe.bound["model"], corpus.vocabulary, corpus.vocabulary_path)
-    # They read their files here: a missing one is told before the first step, not at an evaluation.
-    evaluators = evaluators_of(recipe)
+    evaluators = checked(recipe)
     record: dict[str, Any] = {
         "verb": verb,
         "vocabulary": os.path.abspath(corpus.vocabulary_path),
@@ -60,7 +55,7 @@ def launch(recipe: Recipe, workdir: str | Path, verb: str, machine: RuntimeConfi
     if corpus.negatives:
         record["negatives"] = read_negatives(corpus.negatives)
     if verb == "pretrain":
-        record |= sentences_kept(workdir, recipe.bound.get("init_from"), evaluators)
+        record |= sentences_kept(workdir, recipe.bound.get("init_from"))
     record |= sentences_tuned(recipe.bound["objectives"])
     objectives, opened = watched(recipe.bound["objectives"])
     result = recipe.plan(
@@ -78,6 +73,16 @@ def launch(recipe: Recipe, workdir: str | Path, verb: str, machine: RuntimeConfi
         files={"config.gin": recipe.config.encode(), **corpus.vocabulary.files()},
     )
     return result.exit_code
+
+
+def checked(recipe: Recipe) -> list[Any]:
+    """The evaluators of a recipe, which has passed what is refused before its text is read."""
+    recipe.require_decay()
+    corpus = recipe.corpus
+    # A table of other size would give ids of one vocabulary the rows of another.
+    check_vocabulary(recipe.bound["model"], corpus.vocabulary, corpus.vocabulary_path)
+    # They read their files here: a missing one is told before the first step, not at an evaluation.
+    return evaluators_of(recipe)
 
 
 def evaluate(recipe: Recipe, workdir: str | Path, machine: RuntimeConfig) -> None:
@@ -244,30 +249,19 @@ def first_report(workdir: str, opened: Mapping[str, tuple[Any, Any]], vocabulary
         build_report(folder)
 
 
-def sentences_kept(workdir: str, init_from: Any, evaluators: Iterable[Any]) -> dict[str, Any]:
+def sentences_kept(workdir: str, init_from: Any) -> dict[str, Any]:
     """{"sentences": how sentence vectors are made} of the run in `workdir`, if it goes on, else of
-    the one that pretraining starts from; {}: it does not tell. Says where retrieval is measured
-    without their prefix.
-    """
+    the one that pretraining starts from; {}: it does not tell."""
     runs = [workdir]
     # The mean of several runs has no way of its own.
     if isinstance(init_from, str):
         runs.append(init_from)
-    own = None
     # The run itself first: what it once kept holds, wherever it started from.
     for run in runs:
         if (run_and_checkpoint(run)[0] / "run.json").is_file():
             own = sentences_of(read_run_record(run))
-            break
-    if own is None:
-        return {}
-    if own.prefix and _lacks_prefix(evaluators):
-        message = (
-            f"retrieval is measured without the prefix {own.prefix!r} of the model's own sentence"
-            " vectors"
-        )
-        print(f'{message}; --gin.retrieval.prefix="{own.prefix!r}" sets it')
-    return {"sentences": dataclasses.asdict(own)}
+            return {} if own is None else {"sentences": dataclasses.asdict(own)}
+    return {}
 
 
 def sentences_tuned(objectives: Iterable[Any]) -> dict[str, Any]:
@@ -279,11 +273,3 @@ def sentences_tuned(objectives: Iterable[Any]) -> dict[str, Any]:
                 own = Sentences(objective.layer, "mean")
                 return {"sentences": dataclasses.asdict(own)}
     return {}
-
-
-def _lacks_prefix(evaluators: Iterable[Any]) -> bool:
-    """Whether one of them measures retrieval without a prefix."""
-    for evaluator in evaluators:
-        if isinstance(evaluator, RetrievalEvaluator) and not evaluator.prefix:
-            return True
-    return False

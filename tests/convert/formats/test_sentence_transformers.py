@@ -11,7 +11,6 @@ import pytest
 from xlingjax.cli.main import main
 from xlingjax.convert import import_model
 from xlingjax.convert.formats.parity import SENTENCES
-from xlingjax.evaluation.retrieval import RetrievalEvaluator
 from xlingjax.inference.run import TrainedRun, open_run
 from xlingjax.inference.sentences import Sentences
 from xlingjax.workflows.launch import sentences_kept
@@ -418,28 +417,17 @@ def test_mining_reads_the_same_vectors(released, tmp_path, capsys, monkeypatch):
     assert "layer 0, mean of the tokens, of length 1" in capsys.readouterr().out
 
 
-def test_pretraining_keeps_them_and_fine_tuning_does_not(released, tmp_path, capsys):
-    """Whether the run begins or goes on; retrieval that is measured without the prefix is said."""
+def test_pretraining_keeps_them_and_fine_tuning_does_not(released, tmp_path):
+    """Whether the run begins or goes on."""
     run_from(beside(released, tmp_path / "st", VERSION_2), tmp_path / "start")
     start, workdir = str(tmp_path / "start"), tmp_path / "run"
-    kept = sentences_kept(str(workdir), start, [])
+    kept = sentences_kept(str(workdir), start)
     assert Sentences(**kept["sentences"]) == open_run(start).sentences
-    capsys.readouterr()
-    with_prefix = RetrievalEvaluator({}, None, (), prefix="query: ")
-    assert (
-        sentences_kept(str(workdir), start, [with_prefix]) == kept and not capsys.readouterr().out
-    )
-    assert (
-        sentences_kept(str(workdir), start, [with_prefix, RetrievalEvaluator({}, None, ())]) == kept
-    )
-    assert """--gin.retrieval.prefix="'query: '" sets it""" in capsys.readouterr().out
     workdir.mkdir()
     (workdir / "run.json").write_text(json.dumps({"config": kept}))
-    assert (
-        sentences_kept(str(workdir), None, []) == kept == sentences_kept(str(workdir), "gone", [])
-    )
+    assert sentences_kept(str(workdir), None) == kept == sentences_kept(str(workdir), "gone")
     (workdir / "run.json").write_text(json.dumps({"config": {}}))
-    assert sentences_kept(str(workdir), start, []) == {}  # it began before, by itself
+    assert sentences_kept(str(workdir), start) == {}  # it began before, by itself
 
 
 def test_the_way_back(released, tmp_path, capsys, monkeypatch):

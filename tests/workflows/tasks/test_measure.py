@@ -11,12 +11,12 @@ import pytest
 from tests.helpers import official_files
 from xlingjax.cli.tasks import require_read
 from xlingjax.config import task as benchmark
-from xlingjax.errors import Stopped, UserError
+from xlingjax.errors import UserError
 from xlingjax.inference.sentences import Sentences
-from xlingjax.tasks import suite_tasks, task_named
+from xlingjax.tasks import suite_tasks
 from xlingjax.workflows.tasks import follow as following
 from xlingjax.workflows.tasks.follow import follow
-from xlingjax.workflows.tasks.measure import Measurement, chosen_on, languages_learnt
+from xlingjax.workflows.tasks.measure import Measurement, languages_learnt
 from xlingjax.workflows.tasks.retrieval import States, states
 
 
@@ -136,15 +136,6 @@ def test_a_run_that_was_asked_to_stop_may_go_on(run):
     run.at(70, run.checkpoint, 20)
     run.at(71, run.ends)
     assert run.follow() == 0 and run.measured == [10, 20]
-    assert len(run.said) == 1 and "asked to stop; waiting" in run.said[0]
-
-
-def test_a_run_that_was_asked_to_stop_and_stays_so(run):
-    run.checkpoint(10)
-    run.ends("preempted")
-    with pytest.raises(Stopped, match="asked to stop after step 10 and not started again"):
-        run.follow()
-    assert run.now == 3600
 
 
 def test_no_such_run(run, tmp_path):
@@ -208,7 +199,7 @@ def test_trained_tasks_read_no_layer(capsys):
         check("xnli", prefix="")
 
 
-# ---- what a run was trained on and chosen by -----------------------------------------------------
+# ---- what a run was trained on -------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -233,21 +224,6 @@ def test_the_recipe_tells_which_languages_were_learnt(tmp_path, data):
     everything = {"TASK": "xtreme/xnli", "TRAIN_LANGUAGES": "en", "TRANSLATED": "all"}
     assert learnt(**everything, DATA=str(data)) == {"de", "en", "ru"}
     assert learnt(**everything, DATA=str(tmp_path / "gone")) is None
-
-
-def test_a_run_that_was_chosen_by_what_it_is_measured_on(data):
-    macros = {"TASK": "xtreme/xnli", "BEST_METRIC": "dev/mean", "DEV_SPLIT": "dev[:50%]"}
-
-    def note(split, task="xtreme/xnli", languages=("de",), **more):
-        return chosen_on(macros | more, task_named(task), str(data), split, languages)
-
-    said = "whose checkpoint was chosen by dev/mean on dev[:50%], examples of this split: its"
-    for split in ("dev", "dev[-7:]"):
-        assert note(split).startswith(said)
-    assert note("dev[50%:]") == "" == note("test")
-    # Another task; the last checkpoint; no answers, so nothing that flatters.
-    assert note("dev", "xtreme/pawsx") == "" == note("dev", BEST_METRIC="")
-    assert note("dev", languages=()) == ""
 
 
 def test_the_dev_sets_know_translations_as_learnt(data):

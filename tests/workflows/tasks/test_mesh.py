@@ -68,11 +68,7 @@ def test_several_processes_have_no_device_without_rows():
 def test_what_is_said_of_devices_without_work():
     assert idle(bound(32), 8) == ""
     assert idle(bound(12), 8) == (
-        "BATCH=12 trains on 6 of 8 devices, over which it divides (MESH_DATA=6); --jobs 2 has all"
-        " at work, 4 for a cell"
+        "BATCH=12 trains on 6 of 8 devices, over which it divides (MESH_DATA=6)"
     )
-    # Two cells side by side have four each already; 4 rows divide over those.
-    assert idle(bound(4), 4, jobs=2) == ""
-    assert "--jobs 4 has all at work, 2 for a cell" in idle(bound(6), 4, jobs=2)
     # Who has chosen knows.
     assert idle(bound(12, data=2), 8) == ""

@@ -341,8 +341,8 @@ def test_floors_without_a_model(files):
         ("--gin.SEED=7", "SEED: a sweep has it from --seeds: say it there, and leave SEED out"),
         ("--grid SEED=1,2", "SEED: a sweep has it from --seeds"),
         ("--gin.INIT_FROM='x'", "INIT_FROM: a sweep has it from RUN"),
-        ("--gin.KEEP_BEST=0", "KEEP_BEST=0: SELECT=mean takes the checkpoint that is best on dev"),
-        ("--gin.BEST_MODE='min'", "BEST_MODE=min: SELECT=mean takes the checkpoint"),
+        ("--gin.KEEP_BEST=0", "SELECT=mean takes the checkpoint that is best on dev"),
+        ("--gin.BEST_MODE='min'", "SELECT=mean takes the checkpoint"),
         ("--gin.EVALUATIONS=0", "EVALUATIONS=0: a number above 0 is needed"),
         (
             "--gin.TEST_SPLIT='dev'",

@@ -4,7 +4,6 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from xlingjax.report import intervals
 from xlingjax.report.run import Run
 
 VISIBLE = "perplexity beside the translation, mean"
@@ -77,33 +76,6 @@ def noise(before: float, after: float, pairs: int) -> float:
     difference, as if the pairs were drawn anew."""
     variances = before * (1 - before) + after * (1 - after)
     return STANDARD_ERRORS * math.sqrt(variances / max(pairs, 1))
-
-
-def notes(rows: Sequence[dict[str, Any]], pairs: int) -> list[str]:
-    """What a reader of the table could overlook: how sure a retrieval of few pairs is (as if all
-    were of one language), a translation that hurts, a retrieval that fell by no more than
-    chance."""
-    before = {row["figure"]: row["before"] for row in rows}
-    after = {row["figure"]: row["after"] for row in rows}
-    lines = []
-    if RETRIEVAL in after and 0 < pairs < intervals.FEW:
-        low, high = intervals.of_share(after[RETRIEVAL], pairs)
-        lines.append(f"{RETRIEVAL}: of {pairs:,} pairs, 95 % between {low:.4f} and {high:.4f}")
-    if VISIBLE in after and after[VISIBLE] > after[HIDDEN]:
-        lines.append(
-            f"the translation hurts: words are harder to guess beside it (perplexity"
-            f" {after[VISIBLE]:.4g}) than without it ({after[HIDDEN]:.4g}); more steps on pairs"
-            " (tlm), or more pairs, teach the model to use it"
-        )
-    for name in (RETRIEVAL, CENTRED):
-        if before.get(name) is None:
-            continue
-        chance = noise(before[name], after[name], pairs)
-        if 0 < before[name] - after[name] <= chance:
-            lines.append(
-                f"{name}: lower, by no more than the chance of {pairs:,} pairs ({chance:.4f})"
-            )
-    return lines
 
 
 def table(rows: Sequence[dict[str, Any]]) -> str:

@@ -1,9 +1,7 @@
 """All that `xlingjax adapt` does before the training: the first model, the text, the recipe, and
 what the first model measures."""
 
-import contextlib
 import dataclasses
-import os
 import shutil
 import time
 from collections.abc import Callable, Mapping
@@ -28,7 +26,7 @@ from xlingjax.training.checkpoint_paths import find_checkpoint
 from xlingjax.training.run_record import model_of, read_run_record, run_and_checkpoint
 from xlingjax.training.step_memory import Needs, microbatches_for, table
 from xlingjax.training.workdir import whole, write_workdir
-from xlingjax.workflows.adapt.held_out import heldout_shares, say_unmeasured, write_heldout
+from xlingjax.workflows.adapt.held_out import heldout_shares, write_heldout
 from xlingjax.workflows.adapt.request import Request, absolute
 from xlingjax.workflows.adapt.trial import described, measured, steps_within
 from xlingjax.workflows.launch import evaluate
@@ -69,7 +67,6 @@ def prepare(
     held = write_heldout(request.text, request.parallel, share, folder / "heldout")
     counts = ", ".join(f"{name} {lines} lines" for name, lines in held.items())
     print(f"held out: {counts or 'nothing'}")
-    say_unmeasured(findings, held, share)
 
     # Written three times: first to be read for the memory, then with the microbatches for the
     # trial, at last with the steps that the trial allows.
@@ -154,18 +151,8 @@ def first_model(source: str, start: Path) -> None:
     imported = Path(import_model.imported(str(files)))
     # A copy that was cut short must not pass for the model.
     with whole(str(start)) as partial:
-        shutil.copytree(imported, partial, copy_function=_same_file, dirs_exist_ok=True)
+        shutil.copytree(imported, partial, dirs_exist_ok=True)
     print(f"{start}: the import in {imported}")
-
-
-def _same_file(source: str, target: str) -> None:
-    """A checkpoint is not written to again, so it need not stand on the disk twice."""
-    if "checkpoints" in Path(source).parts:
-        # Fails on another disk, or one that has no links.
-        with contextlib.suppress(OSError):
-            os.link(source, target)
-            return
-    shutil.copy2(source, target)
 
 
 def _checked(request: Request, vocabulary: Vocabulary) -> Findings:

@@ -23,7 +23,7 @@ from xlingjax.runtime.machine import RuntimeConfig
 from xlingjax.runtime.records import ANY, read_record
 from xlingjax.training.run_record import run_and_checkpoint
 from xlingjax.training.workdir import require_empty
-from xlingjax.workflows.adapt.before_after import compared, notes, pairs_of, table, worse
+from xlingjax.workflows.adapt.before_after import compared, pairs_of, table, worse
 from xlingjax.workflows.adapt.prepare import prepare
 from xlingjax.workflows.adapt.request import STAND_INS, Request
 from xlingjax.workflows.launch import launch
@@ -89,17 +89,13 @@ def _adapted(request: Request, folder: Path, machine: RuntimeConfig, export: Exp
 
     after = read_run(folder / "run")
     rows = compared(read_run(folder / "start"), after)
-    pairs = pairs_of(after)
-    worsened = worse(rows, pairs)
+    worsened = worse(rows, pairs_of(after))
     # Kept before the export, whose model card shows it and which may still fail.
     write_json(
         folder / RECORD,
         record | {"before_after": rows, "worse": worsened, "export": _flags(export)},
     )
-    if rows:
-        print("\n".join([table(rows), *notes(rows, pairs)]))
-    else:
-        print("nothing was measured: no text was held out")
+    print(table(rows) if rows else "nothing was measured: no text was held out")
 
     exports = {"model": "run"}
     if worsened and not export.keep_worse:
@@ -183,20 +179,9 @@ def _flags(options: Any) -> dict[str, Any]:
 
 
 def _differing(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
-    """The options and names of gin that differ, with both values, in one line; "": none."""
-
-    def shown(value: Any) -> str:
-        if value in (None, "", []):
-            return "nothing"
-        if isinstance(value, list):
-            return " ".join(map(str, value))
-        return str(value)
-
+    """The first options and names of gin that differ, with both values, in one line; "": none."""
     differences = []
     for name in {**before, **now}:
         if before.get(name) != now.get(name):
-            differences.append(f"{name} {shown(before.get(name))}, now {shown(now.get(name))}")
-    line = "; ".join(differences[:SHOWN])
-    if len(differences) > SHOWN:
-        line += f" (and {len(differences) - SHOWN} more)"
-    return line
+            differences.append(f"{name} {before.get(name)}, now {now.get(name)}")
+    return "; ".join(differences[:SHOWN])

@@ -1,13 +1,11 @@
 """`xlingjax pretrain --hours`: as many steps of a recipe as a budget of time allows, measured in a
-trial; of `own_text` the batch too, as the study found it (docs/results/defaults.md)."""
+trial."""
 
-import itertools
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from xlingjax.config.recipe import bindings, read_recipe
-from xlingjax.data.text.sources import find_pairs
 from xlingjax.errors import UserError
 from xlingjax.runtime.files import write_json
 from xlingjax.runtime.machine import RuntimeConfig, one_run_in, start
@@ -15,22 +13,7 @@ from xlingjax.runtime.records import read_record
 from xlingjax.workflows.adapt.trial import described, measured, scaled, steps_within, written
 
 RECORD = "hours.json"
-"""In the workdir: the hours, what the trial measured, the macros that came of it, and the
-settings of the study."""
-STUDIED = {
-    "MODEL": "'mini'",
-    "BATCH": "8",
-    "LENGTH": "64",
-    "INIT_FROM": "None",
-    "HARDEST_WEIGHT": "4.5",
-    "RETRIEVAL_BATCH": "128",
-    "hardest_negative.weight": "%HARDEST_WEIGHT",
-    "hardest_negative.batch": "%RETRIEVAL_BATCH",
-}
-"""The recipe of the study: of another, steps alone are chosen."""
-FEW_PAIRS = 4_000
-"""Of some two languages: with fewer, more steps on fewer negatives find more."""
-FEWER_NEGATIVES = ("RETRIEVAL_BATCH=32", "HARDEST_WEIGHT=2.0")
+"""In the workdir: the hours, what the trial measured, and the macros that came of it."""
 
 
 def within_hours(
@@ -44,8 +27,7 @@ def within_hours(
     was begun with, or else what a trial of it on this machine gives. Raises UserError, and Stopped
     where it was asked to stop."""
     workdir = Path(workdir)
-    given = {override.partition("=")[0] for override in overrides}
-    if "TRAIN_STEPS" in given:
+    if any(override.partition("=")[0] == "TRAIN_STEPS" for override in overrides):
         raise UserError("--hours and --gin.TRAIN_STEPS: both say how long it trains; give one")
     # JAX settles on a platform when it is first used.
     start(machine)
@@ -54,14 +36,7 @@ def within_hours(
         if record is None:
             record = _chosen(files, overrides, workdir, hours, machine)
             write_json(workdir / RECORD, record)
-    for setting in record["settings"]:
-        name = setting.partition("=")[0]
-        if name in given and setting not in overrides:
-            raise UserError(
-                f"--gin.{name}: {workdir} was begun with --hours, which chose {setting}: leave it"
-                " out, or choose another --workdir"
-            )
-    return [*record["settings"], *written(record["macros"])]
+    return written(record["macros"])
 
 
 def _begun(workdir: Path, hours: float) -> dict[str, Any] | None:
@@ -76,7 +51,7 @@ def _begun(workdir: Path, hours: float) -> dict[str, Any] | None:
         return None
     record = read_record(
         path,
-        {"hours": (int, float), "macros": {str: int}, "settings": [str]},
+        {"hours": (int, float), "macros": {str: int}},
         f"delete it, leave --hours out, and give the steps of {workdir / 'config.gin'} by"
         " --gin.TRAIN_STEPS",
     )
@@ -95,58 +70,18 @@ def _chosen(
     hours: float,
     machine: RuntimeConfig,
 ) -> dict[str, Any]:
-    """The record, of the recipe with the settings that suit its text."""
-    settings = suited(files, overrides)
-    overrides = [*overrides, *settings]
-    lines = bindings(files, overrides)
+    """The record."""
     bound = read_recipe(files, overrides).bound
     speed = measured(files, overrides, workdir / "trial", machine)
     evaluations = 1
     if bound.get("eval_every"):
         evaluations = -(-bound["steps"] // bound["eval_every"])
     steps = steps_within(hours, speed, evaluations)
-    macros = scaled(lines, overrides, steps / bound["steps"])
+    macros = scaled(bindings(files, overrides), overrides, steps / bound["steps"])
     macros["TRAIN_STEPS"] = steps
     print(
         f"{described(speed)}; {hours:g} hours, of which {evaluations} evaluations, are"
-        f" {', '.join([*settings, *written(macros)])} (the recipe has {bound['steps']:,} steps)",
+        f" {', '.join(written(macros))} (the recipe has {bound['steps']:,} steps)",
         flush=True,
     )
-    return {
-        "hours": hours,
-        "macros": macros,
-        "speed": speed,
-        "evaluations": evaluations,
-        "settings": list(settings),
-    }
-
-
-def suited(files: Sequence[str], overrides: Sequence[str]) -> Sequence[str]:
-    """The overrides that the study chose for such a text; none for another recipe than that of the
-    study, or where one is given."""
-    given = {override.partition("=")[0] for override in overrides}
-    lines = bindings(files, overrides)
-    if given & STUDIED.keys() or any(lines.get(name) != STUDIED[name] for name in STUDIED):
-        return ()
-    # Of gin's references this has the values, and what is missing is said.
-    parallel = read_recipe(files, overrides).corpus.parallel
-    if not parallel or fewest_pairs(parallel) >= FEW_PAIRS:
-        return ()
-    print(
-        f"fewer than {FEW_PAIRS:,} pairs: {', '.join(FEWER_NEGATIVES)}, of which more steps fit"
-        " (docs/results/defaults.md)",
-        flush=True,
-    )
-    return FEWER_NEGATIVES
-
-
-def fewest_pairs(patterns: str | Sequence[str]) -> int:
-    """Lines of the two languages that have fewest of them, counted to `FEW_PAIRS` in each file; 0
-    where there are no translations. Raises UserError as `find_pairs`."""
-    counts: dict[tuple[str, ...], int] = {}
-    for pair in find_pairs(patterns):
-        if pair.translates:
-            languages = tuple(sorted(pair.languages))
-            lines = sum(1 for _ in itertools.islice(pair.lines(), FEW_PAIRS))
-            counts[languages] = counts.get(languages, 0) + lines
-    return min(counts.values(), default=0)
+    return {"hours": hours, "macros": macros, "speed": speed, "evaluations": evaluations}

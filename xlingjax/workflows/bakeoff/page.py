@@ -44,22 +44,21 @@ def by_mix(cells: Cells, of: str = "figures") -> tuple[pandas.DataFrame, pandas.
     return means, seeds.std(ddof=1).fillna(0.0)[[*means]]
 
 
-def _rows(result: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
-    """Heads and rows of the table."""
+def frame(result: Mapping[str, Any]) -> pandas.DataFrame:
+    """The table, as text."""
     means, deviations = by_mix(result["cells"])
-    head = ["mix", *(TITLES.get(name, name.replace("_", " ")) for name in means)]
-    lines = []
-    for mix in means.index:
-        figures = zip(means, means.loc[mix], deviations.loc[mix], strict=True)
-        lines.append([mix, *(shown(*figure) for figure in figures)])
-    return head, lines
+    texts = {
+        TITLES.get(name, name.replace("_", " ")): [
+            shown(name, *figures) for figures in zip(means[name], deviations[name], strict=True)
+        ]
+        for name in means
+    }
+    return pandas.DataFrame(texts, index=means.index)
 
 
 def markdown(result: Mapping[str, Any]) -> str:
     """The table, for the terminal and a README."""
-    head, rows = _rows(result)
-    rule = ["---"] + ["--:"] * (len(head) - 1)
-    return "".join(f"| {' | '.join(cells)} |\n" for cells in (head, rule, *rows))
+    return frame(result).to_markdown(tablefmt="github", disable_numparse=True) + "\n"
 
 
 def shown(name: str, mean: float, deviation: float) -> str:
@@ -132,15 +131,6 @@ def bars(cells: Cells, of: str, title: str):
     return figures
 
 
-def note(result: Mapping[str, Any]) -> str:
-    """What the figures are. The mixes take as many steps each where the bake-off names no number of
-    tokens."""
-    reads = "trains for the steps of its recipe"
-    if result["config"]["tokens"]:
-        reads = "reads as many tokens"
-    return NOTE.format(reads=reads)
-
-
 def write(result: Mapping[str, Any], folder: Path) -> Path:
     """Writes `bakeoff.html`, its pictures beside it as PNG, and the table as `bakeoff.md`; returns
     the page."""
@@ -155,11 +145,15 @@ def write(result: Mapping[str, Any], folder: Path) -> Path:
         if figure is not None:
             drawing.save(figure, folder / f"{name}.png", dpi=110)
             pictures.append(drawing.drawn(figure, name))
-    setting = html.details("bake-off", str(result["config"]))
+    table = frame(result)
+    reads = "trains for the steps of its recipe"
+    if result["config"]["tokens"]:
+        reads = "reads as many tokens"
+    mixes = html.table(["mix", *table], table.itertuples(name=None))
     sections = [
-        html.section("table", "Mixes", html.table(*_rows(result)), html.note(note(result))),
+        html.section("table", "Mixes", mixes, html.note(NOTE.format(reads=reads))),
         html.section("layers", "By layer", *pictures),
-        html.section("setting", "Setting", setting),
+        html.section("setting", "Setting", html.details("bake-off", str(result["config"]))),
     ]
     head_line = f"<header><h1>{html.esc(folder.name)}</h1></header>"
     page = folder / "bakeoff.html"

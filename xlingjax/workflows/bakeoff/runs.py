@@ -8,11 +8,9 @@ so are seeds of one mix that have read different data.
 """
 
 import dataclasses
-import difflib
-import functools
 import json
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +19,9 @@ from xlingjax.errors import UserError, require_choice, require_whole
 from xlingjax.model.config import CHOICES
 from xlingjax.runtime.files import write_text
 from xlingjax.runtime.lock import alone_in
-from xlingjax.training.run_record import differences, read_result, read_run_record
+from xlingjax.training.run_record import read_result, read_run_record
 from xlingjax.workflows.jobs import recipe_run
-from xlingjax.workflows.jobs.many import Call, Say, Stop, run_all
+from xlingjax.workflows.jobs.many import Say, Stop, run_all
 from xlingjax.workflows.jobs.recipe_run import RecipeRun, command_line, finished, recipe_in, slug
 
 CALIBRATION_STEPS = 60
@@ -60,37 +58,27 @@ class Bakeoff:
         require_whole(self, "[0, inf)", "seeds tokens", "bakeoff: ")
         require_whole(self, "[1, inf)", "jobs", "bakeoff: ")
         require_choice(self, CHOICES["dtype"], "dtype", "bakeoff: ")
-        if not self.mixes or not self.seeds:
-            raise UserError("bakeoff: name at least one mix and one seed")
-        for mix in self.mixes:
-            if not slug(mix):
+        if not self.mixes or not self.seeds or len({*self.seeds}) != len(self.seeds):
+            raise UserError("bakeoff: name at least one mix and one seed, and no seed twice")
+        # "mlm+tlm" and "mlm tlm" would go on with each other's runs; so would a task "pretrain".
+        for names in ([*self.mixes], ["pretrain", *self.tasks]):
+            slugs = [*map(slug, names)]
+            if len({*slugs}) != len(slugs) or "" in slugs or "/" in "".join(self.tasks):
                 raise UserError(
-                    f"bakeoff: a mix cannot be called {mix!r}: its folder has only the letters A to"
-                    " Z and digits of its name"
+                    "bakeoff: a folder has only the letters A to Z and digits of a name, which must"
+                    f" differ: {', '.join(names)}; rename one"
                 )
-        # "mlm+tlm" and "mlm tlm" would go on with each other's runs.
-        if len({slug(mix) for mix in self.mixes}) != len(self.mixes):
-            raise UserError(
-                "bakeoff: two mixes would share a folder, whose name has only their letters A to Z"
-                f" and digits: {', '.join(self.mixes)}; rename one"
-            )
-        # One run would pass for two, without any deviation between them.
-        if len({*self.seeds}) != len(self.seeds):
-            raise UserError(f"bakeoff: SEEDS={tuple(self.seeds)} has one twice; name each once")
-        for task, words in self.tasks.items():
-            # It names a folder beside that of the pretraining.
-            if task == "pretrain" or not re.fullmatch(r"[\w+ -]+", task):
+        # Else a misspelt one would be fine-tuned as all others are.
+        for what, names, known in (
+            ("mix", self.tasks_of, self.mixes),
+            ("task", {one for tasks in self.tasks_of.values() for one in tasks}, self.tasks),
+        ):
+            for name in {*names} - {*known}:
                 raise UserError(
-                    f"bakeoff: a task cannot be called {task!r}: give it another name, of letters,"
-                    " digits, spaces, '+', '-' or '_'"
+                    f"bakeoff.tasks_of: {name!r} is no {what}; there are"
+                    f" {', '.join(known) or 'none'}: set TASKS_OF to match, --gin.TASKS_OF={{}} for"
+                    " none"
                 )
-            _require_encoder(task, words)
-        for mix, tasks in self.tasks_of.items():
-            # Else a misspelt one would be fine-tuned as all others are.
-            _require_known(mix, self.mixes, "mix")
-            for task, words in tasks.items():
-                _require_known(task, self.tasks, "task")
-                _require_encoder(task, words)
 
     def task_words(self, mix: str, task: str, encoder: Path) -> list[str]:
         """The words of a fine-tuning from what the mix trained."""
@@ -104,22 +92,6 @@ class Bakeoff:
     def last_words(self) -> list[str]:
         """Behind those of every run."""
         return [f"DTYPE={self.dtype}"] if self.dtype else []
-
-
-def _require_encoder(task: str, words: Sequence[str]) -> None:
-    """Raises UserError for a misspelt `ENCODER`, beside which another start would be given."""
-    for word in words:
-        for name in re.findall(r"\{(\w+)\}", word):
-            if name != "encoder" and difflib.get_close_matches(name, ("encoder",)):
-                raise UserError(f"bakeoff: task {task!r} has {word}: did you mean {ENCODER}?")
-
-
-def _require_known(name: str, known: Collection[str], what: str) -> None:
-    if name not in known:
-        raise UserError(
-            f"bakeoff.tasks_of: {name!r} is no {what}; there are {', '.join(known) or 'none'}: set"
-            " TASKS_OF to match, --gin.TASKS_OF={} for none"
-        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -138,22 +110,14 @@ def run(
     """Runs what is missing and writes `bakeoff.json`; returns its content.
 
     arguments: given to every command (`--platform cpu`). Raises UserError naming the log of a run
-    that failed, and a folder that holds a run of other settings or data; Stopped after SIGTERM,
+    that failed, and a folder that holds a run of other settings; Stopped after SIGTERM,
     SIGINT or SIGHUP.
     """
     folder = Path(workdir)
     folder.mkdir(parents=True, exist_ok=True)
     make = _Maker(say, arguments)
     cells = _cells(config, folder)
-    # What is finished is compared before anything is trained.
     _require_same_data(config, cells)
-
-    def train(cell: Cell) -> int:
-        run_all(_runs(config, cell, steps[cell.mix], make), say=say, stop=make.stop)
-        # Files that have changed are seen before the next cell begins.
-        _require_same_data(config, [one for one in cells if one.mix == cell.mix])
-        return 0
-
     # Signals are the main thread's, and the other threads learn of them from the event.
     with alone_in(folder, "choose another --workdir"), make.stop.listen():
         steps: dict[str, int | None] = dict.fromkeys(config.mixes)
@@ -165,9 +129,9 @@ def run(
                 tokens = read_result(one.workdir)["tokens_seen"]
                 # At least one: a mix whose step reads more than was asked for trains all the same.
                 steps[mix] = max(1, round(config.tokens * CALIBRATION_STEPS / tokens))
-        jobs = [Call(str(cell.folder), functools.partial(train, cell)) for cell in cells]
-        # Without the stop, which the runs of a cell heed.
-        run_all(jobs, config.jobs, say)
+        jobs = [job for cell in cells for job in _runs(config, cell, steps[cell.mix], make)]
+        run_all(jobs, config.jobs, say, make.stop)
+    _require_same_data(config, cells)
     content = {
         "config": dataclasses.asdict(config),
         "cells": [_summary(config, cell) for cell in cells],
@@ -242,8 +206,16 @@ class _Maker:
     ) -> RecipeRun:
         line = command(verb, words, workdir, steps, self.arguments)
         log = workdir.with_suffix(".log")
+        needs = (encoder.name,) if encoder else ()
         return RecipeRun(
-            str(workdir), line, self.stop, self.say, log, workdir=workdir, encoder=encoder
+            str(workdir),
+            line,
+            self.stop,
+            self.say,
+            log,
+            needs=needs,
+            workdir=workdir,
+            encoder=encoder,
         )
 
 
@@ -290,20 +262,18 @@ def _require_same_data(config: Bakeoff, cells: Sequence[Cell]) -> None:
     read other data."""
     known: dict[tuple[str, ...], tuple[Any, Path]] = {}
     for cell in cells:
-        for name in ("pretrain", *config.tasks):
-            folder = cell.folder / name
+        for folder in [cell.folder / name for name in ("pretrain", *config.tasks)]:
             if not finished(folder):
                 continue
             for objective, identity in read_run_record(folder)["identity"]["data"].items():
                 # Of a text objective the hash of each text; of a fine-tuning that of all its rows.
                 hashes = identity.get("text") or {"examples": identity.get("sha256")}
-                key = (cell.mix, name, objective)
+                key = (cell.mix, folder.name, objective)
                 before, other = known.setdefault(key, (hashes, folder))
-                for what, old, new in differences(before, hashes):
+                if before != hashes:
                     raise UserError(
-                        f"bakeoff: {folder} has read other data than {other} ({objective}, {what}:"
-                        f" {str(new)[:16]}, there {str(old)[:16]}): choose another --workdir, or"
-                        " move the cells of the older data away"
+                        f"bakeoff: {folder} has read other data than {other} ({objective}): choose"
+                        " another --workdir, or move the cells of the older data away"
                     )
 
 

@@ -99,6 +99,8 @@ class Command(Job):
     """Variables that differ from this process's."""
     passed: Collection[int] = ()
     """Statuses, beside 0, that are no failure."""
+    folder: Path | None = None
+    needs: Collection[str] = ()
 
     def run(self) -> int:
         # Without `python -m xlingjax`.

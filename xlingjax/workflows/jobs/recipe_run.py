@@ -64,12 +64,13 @@ class RecipeRun(Command):
             self.settings = self.encoder.settings + self.settings
         record = self.workdir / SETTINGS
         if record.is_file():
-            written = read_text(record, "choose another --workdir, or delete that folder")
+            remedy = "choose another folder, or delete that one"
+            written = read_text(record, remedy)
             if written != self.settings:
                 lines = difference(written.splitlines(), self.settings.splitlines())
                 raise UserError(
                     f"{self.stop.verb}: {self.workdir} was run with other settings ({lines}):"
-                    " choose another --workdir, or delete that folder"
+                    f" {remedy}"
                 )
         return finished(self.workdir)
 

@@ -2,7 +2,6 @@
 which they are asked for, and their compilers."""
 
 import dataclasses
-import difflib
 import importlib.util
 import math
 import os
@@ -42,18 +41,12 @@ class Accelerator:
         """Bytes that programs may fill."""
         return int(self.memory * self.share)
 
-    @property
-    def example(self) -> str:
-        if self.tpu is None:
-            return f"{self.name}:8, the number of devices"
-        shape = "2x2x2" if self.tpu["dimensions"] == 3 else "4x4"
-        return f"{self.name}:{shape}, the chips in each direction"
-
 
 @dataclasses.dataclass(frozen=True)
 class Machine:
     """Devices of one kind, as they are asked for: "H100:8", "v5e:4x4"."""
 
+    name: str
     accelerator: Accelerator
     shape: tuple[int, ...]
     """Of a TPU pod its chips in each direction; of GPUs their number."""
@@ -61,10 +54,6 @@ class Machine:
     @property
     def devices(self) -> int:
         return math.prod(self.shape)
-
-    @property
-    def name(self) -> str:
-        return f"{self.accelerator.name}:{'x'.join(map(str, self.shape))}"
 
     def link(self, devices: int) -> float:
         """Bytes a second that leave one of so many devices that work together in a ring: within a
@@ -76,13 +65,8 @@ class Machine:
         return min(one.link, one.network * one.per_host)
 
 
-def _read() -> dict[str, Accelerator]:
-    text = resources.files("xlingjax.workflows.plan").joinpath("machines.toml").read_text("utf-8")
-    tables = tomllib.loads(text)
-    return {name.lower(): Accelerator(name, **table) for name, table in tables.items()}
-
-
-ACCELERATORS: Mapping[str, Accelerator] = _read()
+_TABLES = tomllib.loads(resources.files(__package__).joinpath("machines.toml").read_text("utf-8"))
+ACCELERATORS = {name.lower(): Accelerator(name, **table) for name, table in _TABLES.items()}
 
 
 def machine_named(name: str) -> Machine:
@@ -91,66 +75,40 @@ def machine_named(name: str) -> Machine:
     kind, _, size = name.strip().partition(":")
     accelerator = ACCELERATORS.get(kind.lower())
     if accelerator is None:
-        known = ", ".join([*(one.name for one in ACCELERATORS.values()), "here"])
-        near = difflib.get_close_matches(kind.lower(), ACCELERATORS, n=1)
-        meant = f"; {ACCELERATORS[near[0]].name} is meant?" if near else ""
-        raise UserError(f"--on {name}: no device {kind!r} (there are {known}){meant}")
-    example = accelerator.example
-    if not re.fullmatch(r"[1-9]\d{0,4}(x[1-9]\d{0,4})*", size, re.ASCII):
-        raise UserError(f"--on {name}: how many? Give {example}")
-    shape = tuple(map(int, size.split("x")))
+        known = ", ".join(one.name for one in ACCELERATORS.values())
+        raise UserError(f"--on {name}: no device {kind!r} (there are {known}, here)")
+    shape: tuple[int, ...] = ()
+    if re.fullmatch(r"[1-9]\d{0,4}(x[1-9]\d{0,4})*", size, re.ASCII):
+        shape = tuple(map(int, size.split("x")))
     if accelerator.tpu is None:
         host = accelerator.per_host
-        if len(shape) != 1:
-            raise UserError(f"--on {name}: give {example}")
-        if shape[0] > host and shape[0] % host:
-            raise UserError(
-                f"--on {name}: more than {host} are several machines of {host}; give a multiple"
-            )
-        return Machine(accelerator, shape)
-    dimensions = accelerator.tpu["dimensions"]
-    if math.prod(shape) == 1:
-        shape = (1,) * dimensions
-    if len(shape) != dimensions:
-        raise UserError(
-            f"--on {name}: a pod of {accelerator.name} has {dimensions} directions; give {example}"
+        fits = len(shape) == 1 and (shape[0] <= host or not shape[0] % host)
+        wanted = f"a number of devices, a multiple of {host} above {host}: {accelerator.name}:8"
+    else:
+        dimensions = accelerator.tpu["dimensions"]
+        if shape == (1,):
+            shape *= dimensions
+        # As `devices_of` asks for them: 2 x 2 on a host, or those of a row.
+        fits = len(shape) == dimensions and all(side == 1 or not side % 2 for side in shape[:2])
+        example = "2x2x2" if dimensions == 3 else "4x4"
+        wanted = (
+            f"the chips in {dimensions} directions, 1 or even numbers in the first two:"
+            f" {accelerator.name}:{example}"
         )
-    # As `devices_of` asks for them: 2 x 2 on a host, or those of a row.
-    if any(side > 1 and side % 2 for side in shape[:2]):
-        raise UserError(
-            f"--on {name}: a pod's hosts have 2 x 2 chips: give 1 or even numbers in the"
-            f" first two directions, as {example}"
-        )
-    return Machine(accelerator, shape)
-
-
-# Cards of these forms have other peaks than the machines above.
-_OTHER_FORMS = {"PCIe", "NVL"}
-_TPUS = {"TPU v5 lite": "v5e", "TPU v6 lite": "v6e", "TPU v5": "v5p", "TPU v4": "v4"}
-
-
-def machine_of(kind: str, devices: int) -> Machine | None:
-    """The machine of devices that are there, by what they call themselves ("NVIDIA H100 80GB
-    HBM3"); None: not known."""
-    words = {_TPUS.get(kind, ""), *re.split(r"[ -]", kind)}
-    for accelerator in ACCELERATORS.values():
-        if accelerator.name in words and not words & _OTHER_FORMS:
-            return Machine(accelerator, (devices,))
-    return None
+    if not fits:
+        raise UserError(f"--on {name}: give {wanted}")
+    written = "x".join(map(str, shape))
+    return Machine(f"{accelerator.name}:{written}", accelerator, shape)
 
 
 # ---- compilers -----------------------------------------------------------------------------------
 
-WHEELS: Mapping[str, tuple[str, ...]] = {
-    "tpu": ("libtpu",),
-    "cuda": ("jax-cuda12-plugin=={jax}", "jax-cuda12-pjrt=={jax}", "nvidia-cuda-nvcc-cu12"),
+WHEELS = {
+    "tpu": "libtpu",
+    "cuda": "jax-cuda12-plugin=={jax} jax-cuda12-pjrt=={jax} nvidia-cuda-nvcc-cu12",
 }
 """What `pip` installs; {jax}: the version of jaxlib."""
 _MODULES = {"tpu": "libtpu", "cuda": "jax_plugins.xla_cuda12"}
-# What a program of these wheels finds when it runs: CUDA 12.8 and cuDNN 9.10.
-_VERSIONS = """\
-dnn_version_info { major: 9 minor: 10 }
-runtime_version { major: 12 minor: 8 }"""
 
 
 def folder_of(compiler: str) -> Path:
@@ -170,7 +128,7 @@ def environment(compiler: str) -> dict[str, str]:
         variables["PYTHONPATH"] = os.pathsep.join(path)
     elif not _is_installed(module):
         # jaxlib, jax and the plugins have one version.
-        wheels = " ".join(WHEELS[compiler]).format(jax=version("jaxlib"))
+        wheels = WHEELS[compiler].format(jax=version("jaxlib"))
         raise UserError(
             f"the compiler of {compiler} is not installed; install it beside this environment:"
             f" `{sys.executable} -m pip install --no-deps --target {folder} {wheels}`"
@@ -228,7 +186,11 @@ def devices_of(machine: Machine) -> Sequence[Any]:
         of_host = min(machine.devices, accelerator.per_host)
         asked = {
             "platform": "cuda",
-            "target_config": target_config(accelerator),
+            "target_config": _TARGET.format(
+                bandwidth=int(accelerator.bandwidth),
+                memory=accelerator.memory,
+                **(accelerator.gpu or {}),
+            ),
             "topology": f"1x{machine.devices // of_host}x{of_host}",
         }
     try:
@@ -238,6 +200,8 @@ def devices_of(machine: Machine) -> Sequence[Any]:
         raise UserError(f"--on {machine.name}: its compiler refuses it: {line}") from None
 
 
+# What XLA reads of a GPU that is not there (`GpuTargetConfigProto`). The versions are those that a
+# program of these wheels finds when it runs.
 _TARGET = """\
 gpu_device_info {{
   threads_per_block_limit: 1024
@@ -261,11 +225,6 @@ gpu_device_info {{
 }}
 platform_name: "CUDA"
 device_description_str: "{name}"
+dnn_version_info {{ major: 9 minor: 10 }}
+runtime_version {{ major: 12 minor: 8 }}
 """
-
-
-def target_config(gpu: Accelerator) -> str:
-    """What XLA reads of a GPU that is not there, a text proto (`GpuTargetConfigProto`)."""
-    assert gpu.gpu is not None
-    fields = {"bandwidth": int(gpu.bandwidth), "memory": gpu.memory, **gpu.gpu}
-    return _TARGET.format(**fields) + _VERSIONS

@@ -37,9 +37,9 @@ def overall_of(rows: Sequence[Row]) -> list[dict[str, Any]]:
 
 def _overall_rows(suite: str, rows: Sequence[Row]) -> list[Row]:
     tasks = {task.full_name: task for task in suite_tasks(suite)}
-    # {what an average is over: {task: its rows}}.
+    # {(strategy, variant, weights) that an average is over: {task: its rows}}.
     members: dict[tuple, dict[str, list[Row]]] = {}
-    # {weights: {task: its rows}}.
+    # {weights: {task that trains nothing: its rows}}.
     untrained: dict[str, dict[str, list[Row]]] = {}
     for row in rows:
         name = row["task"]
@@ -58,34 +58,31 @@ def _overall_rows(suite: str, rows: Sequence[Row]) -> list[Row]:
         # XTREME counts retrieval and mining of the encoder itself beside tasks that are fine-tuned.
         more = untrained.get(weights, {}) if strategy == "transfer" else {}
         row = _overall(suite, list(tasks.values()), by_task | more)
-        row["untrained"] = sorted(more)
         if row["averages"]:
-            overall.append(row)
+            overall.append(row | {"untrained": sorted(more)})
     return overall
 
 
 def _overall(suite: str, tasks: Sequence[Task], by_task: Mapping[str, Sequence[Row]]) -> Row:
+    lacks = {name: _lacks(task_named(name), rows) for name, rows in by_task.items()}
     # A task of several rows counts with none of them: nothing says which.
-    scores = {}
-    for name, rows in by_task.items():
-        if len(rows) == 1 and not _is_on_dev_of_others(rows[0]):
-            scores[name] = rows[0]["means"]["mean"]["mean"]
+    scores = {
+        name: rows[0]["means"]["mean"]["mean"]
+        for name, rows in by_task.items()
+        if len(rows) == 1 and not _is_on_dev_of_others(rows[0])
+    }
     averages = {}
-    parts = groups(tasks) if suite == "xglue" else {"average": tasks}
-    for part, members in parts.items():
-        values = [scores[task.full_name] for task in members if task.full_name in scores]
+    for part, members in (groups(tasks) if suite == "xglue" else {"average": tasks}).items():
+        names = [task.full_name for task in members]
+        values = [scores[name] for name in names if name in scores]
         if len(values) < 2:
             continue
-        lacks = []
-        if len(values) < len(members):
-            lacks.append(f"{len(values)} of {len(members)} tasks")
-        for task in members:
-            lacks += _lacks(task, by_task.get(task.full_name, ()))
+        few = [f"{len(values)} of {len(names)} tasks"] if len(values) < len(names) else []
         averages[part] = {
             "mean": float(np.mean(values)),
             "tasks": len(values),
-            "of": len(members),
-            "lacks": lacks,
+            "of": len(names),
+            "lacks": [*few, *(line for name in names for line in lacks.get(name, ()))],
         }
     first = next(iter(by_task.values()))[0]
     row = {name: first[name] for name in ("strategy", "variant", "start")}
@@ -98,20 +95,16 @@ def _is_on_dev_of_others(row: Row) -> bool:
 
 def _lacks(task: Task, rows: Sequence[Row]) -> list[str]:
     """What keeps an average with the rows of this task from being official, in words."""
-    if not rows:
-        return []
     if len(rows) > 1:
         return [f"{task.name} has {len(rows)} rows, none of which counts"]
-    split = rows[0]["split"]
-    if _is_on_dev_of_others(rows[0]):
+    [row] = rows
+    if _is_on_dev_of_others(row):
         owner = DEV_OF_OTHERS[task.full_name]
-        return [f"{task.name} left out: tested on {split}, which is {owner} and not its own"]
-    lacks = []
-    measured, official = rows[0]["averaged"]
-    if measured < official:
-        lacks.append(f"{measured} of {official} languages of {task.name}")
-    if split not in TESTS:
-        lacks.append(f"{task.name} tested on {split}")
+        return [f"{task.name} left out: tested on {row['split']}, which is {owner} and not its own"]
+    measured, official = row["averaged"]
+    lacks = [f"{measured} of {official} languages of {task.name}"] if measured < official else []
+    if row["split"] not in TESTS:
+        lacks.append(f"{task.name} tested on {row['split']}")
     return lacks
 
 

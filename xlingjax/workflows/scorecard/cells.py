@@ -5,10 +5,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from xlingjax.config.shared_training import dev_name
 from xlingjax.errors import UserError
-from xlingjax.runtime.records import ANY, read_lines, read_record
-from xlingjax.training.tracker import EVALUATION, is_number
+from xlingjax.runtime.records import ANY, read_record
 
 SCORES = "scores.json"
 AS_IT_IS = "as_it_is"
@@ -31,8 +29,8 @@ _SHAPE = {
 
 
 def read_scores(folder: str | Path) -> list[Cell]:
-    """Every scores.json below `folder`, with "curve": [[step, mean of the dev sets], ...] of its
-    training. Raises UserError where there is none, and where two are of one training."""
+    """Every scores.json below `folder`. Raises UserError where there is none, and where two are of
+    one training."""
     paths = sorted(Path(folder).glob(f"cells/**/{SCORES}"))
     if not paths:
         raise UserError(
@@ -44,13 +42,14 @@ def read_scores(folder: str | Path) -> list[Cell]:
     for path in paths:
         cell = scores_in(path)
         # By what it says and not by its path: a copied cell would count twice.
-        first = folders.setdefault(_training_key(cell), path.parent)
+        key = (group_key(cell), settings_key(cell), cell["seed"])
+        first = folders.setdefault(key, path.parent)
         if first != path.parent:
             raise UserError(
-                f"{first} and {path.parent} are of one training ({_named(cell)}): delete one of"
+                f"{first} and {path.parent} are of one training of {cell['task']}: delete one of"
                 " them, or move it out of cells"
             )
-        cells.append(cell | {"curve": _curve(path.parent, cell)})
+        cells.append(cell)
     return cells
 
 
@@ -58,27 +57,6 @@ def scores_in(path: Path) -> Cell:
     """What a scores.json holds. Raises UserError: damaged; FileNotFoundError."""
     remedy = "put it back, or delete it and start again: it is measured anew"
     return read_record(path, _SHAPE, remedy)
-
-
-def _curve(folder: Path, cell: Cell) -> list[list[float]]:
-    _, _, task = cell["task"].partition("/")
-    run = folder / "run"
-    names = ["dev"]
-    if not run.is_dir():
-        # One training of several tasks, above their folders.
-        run = folder.parent / "run"
-        names.append(dev_name(task))
-    means_by_step = {}
-    # Only drawn: a damaged line is a point less.
-    for entry in read_lines(run / "evaluations.jsonl", EVALUATION, say=print):
-        if entry["name"] not in names:
-            continue
-        values = entry["values"]
-        if "TASKS" in cell["variant"]:
-            values = values.get("by_task", {}).get(task, {})
-        if is_number(values.get("mean")):
-            means_by_step[entry["step"]] = values["mean"]
-    return [[step, means_by_step[step]] for step in sorted(means_by_step)]
 
 
 # ---- which cells belong together -----------------------------------------------------------------
@@ -99,19 +77,6 @@ def group_key(cell: Cell) -> tuple[str, ...]:
 
 def settings_key(cell: Cell) -> str:
     return json.dumps(cell["settings"], sort_keys=True)
-
-
-def _training_key(cell: Cell) -> tuple:
-    return (group_key(cell), settings_key(cell), cell["seed"])
-
-
-def _named(cell: Cell) -> str:
-    """A training in words."""
-    parts = [cell["task"], cell["strategy"], *cell["variant"].values()]
-    for name, value in cell["settings"].items():
-        parts.append(f"{name}={value}")
-    parts.append(f"seed {cell['seed']}")
-    return ", ".join(parts)
 
 
 def _chosen_by(cell: Cell) -> tuple[str, ...]:

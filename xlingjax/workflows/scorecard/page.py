@@ -9,8 +9,8 @@ import pandas as pd
 from xlingjax.report import drawing, html
 from xlingjax.runtime.files import write_text
 from xlingjax.workflows.scorecard import card as score_card
-from xlingjax.workflows.scorecard import plots
-from xlingjax.workflows.scorecard.tables import Grid, pivots, sections_of
+from xlingjax.workflows.scorecard.rows import row_name
+from xlingjax.workflows.scorecard.tables import sections_of
 
 _ABOUT = (
     "All figures in 0 to 100, mean ± standard deviation over seeds. mean: of the languages of the"
@@ -51,7 +51,7 @@ def write(card: dict[str, Any], folder: Path) -> list[Path]:
         write_text(folder / name, text)
         written.append(folder / name)
     for table in card["tables"]:
-        figures = plots.by_language(table)
+        figures = bars(table)
         if figures is None:
             continue
         path = folder / "images" / f"{table['task'].replace('/', '-')}.png"
@@ -95,30 +95,49 @@ def page(card: dict[str, Any]) -> str:
     parts = ["<h1>Score card</h1>", html.note(_ABOUT)]
     for section in sections_of(card):
         title = section.title
-        grids = section.grids
         pictures = []
         if section.table:
-            grids = grids + pivots(section.table)
-            bars = drawing.drawn(plots.by_language(section.table), f"{title}: score by language")
-            pictures.append(bars)
-        tables = [f"<h3>{html.esc(grid.caption)}</h3>{_shown(grid)}" for grid in grids]
-        if section.table:
-            label = "mean of the dev sets over steps; thin: a training, thick: their mean"
-            drawn = drawing.drawn(plots.curves(section.table["rows"]), f"{title}: {label}")
-            if drawn:
-                tables.append(f"<h3>{label}</h3>{drawn}")
+            pictures.append(drawing.drawn(bars(section.table), f"{title}: score by language"))
+        tables = []
+        for grid in section.grids:
+            head = [grid.texts.index.name or "", *grid.texts.columns]
+            rows = grid.texts.itertuples(name=None)
+            tables.append(f"<h3>{html.esc(grid.caption)}</h3>{html.table(head, rows)}")
         about = html.details("what the figures are", "\n".join(section.notes))
         parts.append(html.section(title.replace("/", "-"), title, *pictures, *tables, about))
     return html.page("Score card", "\n".join(parts))
 
 
-def _shown(grid: Grid) -> str:
-    head = [grid.texts.index.name or "", *grid.texts.columns]
-    values = grid.values
-    if values is None:
-        return html.table(head, grid.texts.itertuples(name=None))
-    low, high = values.min(axis=None), values.max(axis=None)
-    rows = []
-    for name, *scores in values.itertuples(name=None):
-        rows.append((name, [None if pd.isna(score) else score for score in scores]))
-    return html.heat(head, rows, "{:.1f}", low, high)
+@drawing.styled
+def bars(table: dict[str, Any]) -> Any:
+    """The score of a task in each language, a bar for each row; a whisker is the deviation over
+    seeds. None where the files have no answers."""
+    metric = next(iter(table["metrics"]), "")
+    rows = {row_name(row): row["by_language"].get(metric) for row in table["rows"]}
+    rows = {name: scores for name, scores in rows.items() if scores}
+    if not rows:
+        return None
+    means, deviations = (
+        pd.DataFrame(
+            {
+                name: {language: value.get(key) for language, value in scores.items()}
+                for name, scores in rows.items()
+            }
+        ).sort_index()
+        for key in ("mean", "sd")
+    )
+    inches = max(drawing.PANEL[0], 0.6 + 0.13 * len(means) * (len(rows) + 1))
+    drawings, (axis,) = drawing.panels(1, (inches, drawing.PANEL[1]))
+    means.plot.bar(
+        ax=axis,
+        yerr=deviations.astype(float),
+        width=0.8,
+        color=drawing.colours([*means]),
+        ecolor=drawing.INK,
+        legend=False,
+        rot=0,
+    )
+    axis.set(ylim=(0, 100), title=f"{table['task']}: {metric.replace('_', ' ')}")
+    # Outside, since bars may fill the axes.
+    drawing.legend_below(axis)
+    return drawings

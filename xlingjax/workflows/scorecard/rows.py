@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from xlingjax.evaluation.metrics.averages import averaged_languages
 from xlingjax.evaluation.task.scores import means
@@ -66,28 +67,32 @@ def _dev_score(cell: Cell) -> float:
 
 def mean_and_sd(values: Sequence[float]) -> dict[str, float]:
     """sd: of a sample (n - 1); left out where there is one value."""
-    result = {"mean": float(np.mean(values))}
-    if len(values) > 1:
-        result["sd"] = float(np.std(values, ddof=1))
-    return result
+    sd = {"sd": float(np.std(values, ddof=1))} if len(values) > 1 else {}
+    return {"mean": float(np.mean(values)), **sd}
 
 
 def _row(parts: Sequence[list[Cell]], tried: int) -> Row:
     """parts: seeds of one training; of translate-train those of each target."""
     cells = [cell for seeds in parts for cell in seeds]
     first = cells[0]
-    scores: dict[str, dict[str, list[float]]] = {}
     examples: dict[str, int] = {}
     for cell in cells:
         examples |= cell["test"]["examples"]
-        for language, values in cell["test"]["by_language"].items():
-            for metric, value in values.items():
-                scores.setdefault(metric, {}).setdefault(language, []).append(value)
+    # Of each seed, language and metric one.
+    scores = pd.DataFrame(
+        [
+            (metric, language, value)
+            for cell in cells
+            for language, values in cell["test"]["by_language"].items()
+            for metric, value in values.items()
+        ],
+        columns=["metric", "language", "value"],
+    )
     by_language: dict[str, dict[str, Any]] = {}
-    for metric, by_code in scores.items():
-        by_language[metric] = {code: mean_and_sd(values) for code, values in by_code.items()}
+    for (metric, language), values in scores.groupby(["metric", "language"], sort=False)["value"]:
+        by_language.setdefault(metric, {})[language] = mean_and_sd(values)
     official = averaged_languages(task_named(first["task"]))
-    tested = {*official} & {code for by_code in scores.values() for code in by_code}
+    tested = {*official} & {*scores["language"]}
     row = {
         "task": first["task"],
         "strategy": first["strategy"],
@@ -102,7 +107,6 @@ def _row(parts: Sequence[list[Cell]], tried: int) -> Row:
         "split": first["test"]["split"],
         "start": first["start"],
         "machine": first["machine"],
-        "curves": [cell["curve"] for cell in cells if cell.get("curve")],
     }
     if _is_of_one_target(first):
         row |= _of_targets({seeds[0]["variant"]["TARGET"]: seeds for seeds in parts})
@@ -125,19 +129,16 @@ def _row(parts: Sequence[list[Cell]], tried: int) -> Row:
 
 def _of_targets(models: Mapping[str, Sequence[Cell]]) -> Row:
     """What the row of several targets has of its own. models: {target: its seeds}."""
-    firsts = {target: seeds[0] for target, seeds in models.items()}
+    firsts = {target: cells[0] for target, cells in models.items()}
     first = next(iter(firsts.values()))
     settings = {target: cell["settings"] for target, cell in firsts.items()}
     differ = any(values != first["settings"] for values in settings.values())
     seeds = {target: [cell["seed"] for cell in cells] for target, cells in models.items()}
-    steps = {}
-    for target, cells in models.items():
-        steps[target] = [cell["select"]["step"] for cell in cells]
+    steps = {target: [cell["select"]["step"] for cell in of] for target, of in models.items()}
     chosen_by = {target: _dev_languages(cell) for target, cell in firsts.items()}
+    dev_languages = sorted({code for codes in chosen_by.values() for code in codes})
     if all(languages == [target] for target, languages in chosen_by.items()):
         dev_languages = ["the target language"]
-    else:
-        dev_languages = sorted({code for codes in chosen_by.values() for code in codes})
     row = {
         "variant": {},
         "settings": {} if differ else first["settings"],
@@ -185,63 +186,44 @@ def row_name(row: Row) -> str:
 def policy(row: Row) -> str:
     """How the row's checkpoints, and settings, were chosen."""
     select = row["select"]
-    tried = row["tried"]
-    note = f", {select['note']}" if "note" in select else ""
-    split = select["split"]
-    if "limit" in select:
-        split += f", {select['limit']} examples of each language"
     if select["by"] == "none":
-        if row["strategy"] == AS_IT_IS:
-            return f"as it is: the run's own training{note}"
-        return f"nothing is trained{note}"
-    if select["by"] == "last":
-        chosen = ""
-        if tried > 1:
-            chosen = f"; one of {tried} settings chosen by {_dev_mean(row)} ({split})"
-        return f"the last checkpoint{note}{chosen}"
+        how = "as it is: the run's own training" if row["strategy"] == AS_IT_IS else "no training"
+        return ", ".join([how, *filter(None, [select.get("note")])])
     over = f"dev in {select['by']}"
-    if select["by"] == "mean":
-        over = _dev_mean(row)
+    if select["by"] in ("mean", "last"):
+        languages = row.get("dev_languages")
+        over = "the mean of dev" + (f" in {', '.join(languages)}" if languages else "")
     if "TASKS" in row["variant"]:
         over += " and of all tasks"
-    settings = f", as was one of {tried} settings" if tried > 1 else ""
-    return f"checkpoint chosen by {over} ({split}){settings}"
-
-
-def _dev_mean(row: Row) -> str:
-    languages = row.get("dev_languages")
-    # A cell that does not tell them.
-    if not languages:
-        return "the mean of all dev languages"
-    mean_of = "the mean of " if len(languages) > 1 else ""
-    return f"{mean_of}dev in {', '.join(languages)}"
+    over += f" ({select['split']}"
+    if "limit" in select:
+        over += f", {select['limit']} examples of each language"
+    of_settings = f"one of {row['tried']} settings" if row["tried"] > 1 else ""
+    if select["by"] == "last":
+        return "the last checkpoint" + (of_settings and f"; {of_settings} chosen by {over})")
+    return f"checkpoint{of_settings and f' and {of_settings}'} chosen by {over})"
 
 
 def tell_apart(rows: Sequence[Row]) -> None:
-    """Gives rows that would have one name "of": what they differ in, their folder, their run or its
-    weights."""
+    """Gives rows that would have one name "of": the first of folder, run, weights, split and policy
+    in which all of them differ, else all in which they differ."""
     by_name: dict[str, list[Row]] = {}
     for row in rows:
         by_name.setdefault(row_name(row), []).append(row)
     for same in by_name.values():
-        differ = [values for values in zip(*map(_marks, same), strict=True) if len({*values}) > 1]
-        # One that tells all of them apart is enough.
+        marks = [
+            (
+                row.get("folder", ""),
+                Path(row["start"]["run"]).name,
+                row["start"]["sha256"][:8],
+                row.get("split", ""),
+                # A row of averages has no policy of its own.
+                policy(row) if "select" in row else "",
+            )
+            for row in same
+        ]
+        differ = [values for values in zip(*marks, strict=True) if len({*values}) > 1]
         enough = [values for values in differ if len({*values}) == len(same)]
         for i, row in enumerate(same):
-            marks = [values[i] for values in enough[:1] or differ if values[i]]
-            if marks:
-                row["of"] = ", ".join(marks)
-
-
-def _marks(row: Row) -> list[str]:
-    """In what rows of one name may differ, the plainest first."""
-    start = row["start"]
-    # A row of averages has no policy of its own.
-    chosen_by = policy(row) if "select" in row else ""
-    return [
-        row.get("folder", ""),
-        Path(start["run"]).name,
-        start["sha256"][:8],
-        row.get("split", ""),
-        chosen_by,
-    ]
+            if of := ", ".join(values[i] for values in enough[:1] or differ if values[i]):
+                row["of"] = of

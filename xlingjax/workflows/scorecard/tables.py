@@ -7,9 +7,8 @@ from typing import Any
 
 import pandas as pd
 
-from xlingjax.report import intervals
 from xlingjax.tasks import task_named
-from xlingjax.workflows.scorecard.averages import by_number, trained_on
+from xlingjax.workflows.scorecard.averages import by_number
 from xlingjax.workflows.scorecard.rows import Row, policy, row_name
 
 MEANS = {"mean": "mean", "mean_other": "untrained languages", "gap": "gap"}
@@ -24,8 +23,6 @@ class Grid:
     caption: str
     texts: pd.DataFrame
     """Its index names the rows."""
-    values: pd.DataFrame | None = None
-    """Of a heat-map."""
 
 
 @dataclass(frozen=True)
@@ -146,10 +143,8 @@ def layers(row: Row) -> list[Grid]:
     """Of a row that was measured at several layers or poolings: pooling by layer, mean over
     languages; of each pooling language by layer. *: of the row itself."""
     own = row["layers"]
-    # {pooling: layer x language}; JSON has layers as text, in which 10 comes before 2.
+    # {pooling: layer x language}.
     by_pooling = {name: pd.DataFrame(of) for name, of in own["by_language"].items()}
-    every = sorted({layer for frame in by_pooling.values() for layer in frame.index}, key=int)
-    starred = {str(own["layer"]): f"{own['layer']}*"}
     means = pd.DataFrame({name: frame.mean(axis=1) for name, frame in by_pooling.items()})
     means = means.rename(columns={own["pooling"]: f"{own['pooling']}*"})
     shown = {"pooling by layer, mean over languages": means}
@@ -157,30 +152,11 @@ def layers(row: Row) -> list[Grid]:
         shown[f"pooled by {name}: language by layer"] = frame.sort_index(axis=1)
     grids = []
     for caption, frame in shown.items():
-        between = ", " if caption.startswith("pooled by") else ": "
-        values = frame.reindex(every).T.rename(columns=starred)
-        grids.append(_heat_map(f"{row_name(row)}{between}{caption}", values))
+        # JSON has layers as text, in which 10 comes before 2.
+        frame = frame.reindex(sorted(means.index, key=int))
+        texts = frame.map(number).T.rename(columns={str(own["layer"]): f"{own['layer']}*"})
+        grids.append(Grid(f"{row_name(row)}, {caption}", texts))
     return grids
-
-
-def _heat_map(caption: str, values: pd.DataFrame) -> Grid:
-    return Grid(caption, values.map(number), values)
-
-
-def pivots(table: dict[str, Any]) -> list[Grid]:
-    """A heat-map of pivot, or languages trained on, x test language, where there are several."""
-    # No metric: the files have no answers.
-    metric = next(iter(table["metrics"]), "")
-    rows = [row for row in table["rows"] if trained_on(row) and metric in row["by_language"]]
-    # One row alone is no comparison.
-    if len(rows) < 2:
-        return []
-    scores = []
-    for row in rows:
-        by_language = row["by_language"][metric]
-        scores.append({language: value["mean"] for language, value in by_language.items()})
-    values = pd.DataFrame(scores, index=map(trained_on, rows)).sort_index(axis=1)
-    return [_heat_map("trained on (row) by test language", values)]
 
 
 def _by_number(rows: Iterable[Row]) -> list[Grid]:
@@ -219,26 +195,19 @@ def notes(table: dict[str, Any]) -> list[str]:
 
 def _notes_of_row(row: Row) -> list[str]:
     name = row_name(row)
-    split = row["split"]
-    size = f"{_range(row['examples'].values())} examples"
-    if row["by_language"]:
-        parts = [f"tested on {split} ({size} a language{_chance(row)})"]
-    else:
-        parts = [
-            f"no figures for {split} ({size} a language): predicted; the files have no answers"
-        ]
-    trained = row.get("trained")
-    if trained:
+    tested = f"tested on {row['split']} ({_range(row['examples'].values())} examples a language)"
+    if not row["by_language"]:
+        tested = f"predicted, since the files have no answers: {tested}"
+    parts = [tested]
+    if trained := row.get("trained"):
         parts.append(f"trained on {_range(trained['examples'])} examples ({trained['split']})")
     parts.append(policy(row))
-    weights = row["start"]["sha256"][:12]
-    if weights:
+    if weights := row["start"]["sha256"][:12]:
         parts.append(f"from {row['start']['run']} ({weights})")
     if row["machine"]:
         parts.append(row["machine"])
     lines = [f"{name}: {'; '.join(parts)}"]
-    seeds = row.get("seeds_by_target")
-    if seeds:
+    if seeds := row.get("seeds_by_target"):
         own = []
         for language, settings in row["settings_by_target"].items():
             values = " ".join(f"{macro}={value}" for macro, value in settings.items())
@@ -248,25 +217,8 @@ def _notes_of_row(row: Row) -> list[str]:
             f"{name}: each language has a model of its own, trained and tested in it{unequal}"
         )
         if not row["means"]:
-            by_language = "; ".join(
-                f"{language} {' '.join(map(str, numbers))}" for language, numbers in seeds.items()
-            )
-            lines.append(f"{name}: no mean, since the languages have other seeds: {by_language}")
+            lines.append(f"{name}: no mean, since the languages have other seeds: {seeds}")
     return lines
-
-
-def _chance(row: Row) -> str:
-    """By how much chance alone may move a language's accuracy of few examples; "": of many, and of
-    other metrics, whose cases are no examples."""
-    halves = []
-    for language, value in row["by_language"].get("accuracy", {}).items():
-        count = row["examples"][language]
-        if count < intervals.FEW:
-            low, high = intervals.of_share(value["mean"] / 100, count)
-            halves.append(100 * (high - low) / 2)
-    if not halves:
-        return ""
-    return f"; 95 % of so few: accuracy ± {max(halves):.1f}"
 
 
 def _range(counts: Iterable[int]) -> str:

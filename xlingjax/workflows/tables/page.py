@@ -51,48 +51,31 @@ def _figures(job: TableJob) -> dict[str, Any]:
     if by:
         step = result["best"][by]["step"]
     figures = {}
-    for name, values in _evaluations(job.folder, step).items():
-        for key, value in scalars(values).items():
-            figures[f"{name}/{key}"] = value
+    # They are figures of a table, so none is passed over. A step that was measured twice, after a
+    # stop: the later line is of the same weights.
+    for entry in read_lines(job.folder / "evaluations.jsonl", EVALUATION):
+        if entry["step"] == step:
+            for key, value in scalars(entry["values"]).items():
+                figures[f"{entry['name']}/{key}"] = value
     return {"row": job.row, "encoder": job.encoder, "step": step, "by": by, "figures": figures}
 
 
-def _evaluations(folder: Path, step: int | None) -> dict[str, Mapping[str, Any]]:
-    """What was measured at a step."""
-    values = {}
-    # They are figures of a table, so none is passed over.
-    for entry in read_lines(folder / "evaluations.jsonl", EVALUATION):
-        # A step that was measured twice, after a stop: the later line is of the same weights.
-        if entry["step"] == step:
-            values[entry["name"]] = entry["values"]
-    return values
-
-
 def _markdown(rows: Sequence[Mapping[str, Any]], commands: Sequence[TableJob]) -> str:
+    """Checkpoint and figures of each row, and what the commands printed."""
     parts = ["# Rows"]
     if rows:
-        parts.append(_grid(rows))
+        texts = []
+        for row in rows:
+            which = f"the best by {row['by']}" if row["by"] else "the last"
+            figures = {name: f"{value:.4g}" for name, value in row["figures"].items()}
+            names = {"row": row["row"], "encoder": row["encoder"] or "–"}
+            texts.append(names | {"checkpoint": f"{row['step']}, {which}"} | figures)
+        frame = pd.DataFrame(texts).fillna("–")
+        parts.append(frame.to_markdown(index=False, tablefmt="github", disable_numparse=True))
     for job in commands:
-        printed = printed_by(job)
-        if printed is not None:
+        if printed := printed_by(job):
             command, text = printed
             # Orbax warns of every checkpoint that has no description of its own.
             lines = [line for line in text.splitlines() if not line.startswith("WARNING:absl:")]
-            text = "\n".join(lines)
-            parts.append(f"## {job.name}\n\n```\n{command}\n{text}\n```")
+            parts.append("\n".join([f"## {job.name}\n\n```\n{command}", *lines, "```"]))
     return "\n\n".join(parts) + "\n"
-
-
-def _grid(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Checkpoint and figures of each row."""
-    texts = []
-    for row in rows:
-        which = f"the best by {row['by']}" if row["by"] else "the last"
-        checkpoint = f"{row['step']}, {which}"
-        figures = {name: f"{value:.4g}" for name, value in row["figures"].items()}
-        names = {"row": row["row"], "encoder": row["encoder"], "checkpoint": checkpoint}
-        texts.append(names | figures)
-    frame = pd.DataFrame(texts).fillna("–")
-    if not any(frame["encoder"]):
-        frame = frame.drop(columns="encoder")
-    return frame.to_markdown(index=False, tablefmt="github", disable_numparse=True)

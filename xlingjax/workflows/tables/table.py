@@ -9,22 +9,19 @@ run of an encoder; {data} and {folder} for the folders of the benchmarks' files 
 {run} for its training, {encoder} for the run of the encoder whose row it is.
 """
 
-import contextlib
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from xlingjax.config.multi_task import merged
-from xlingjax.config.shared_training import require_alike
 from xlingjax.data.labelled.task import TRAINED
 from xlingjax.data.text.sources import split_list
 from xlingjax.errors import UserError, require_choice, require_whole
 from xlingjax.model.config import CHOICES
 from xlingjax.tasks import task_named
-from xlingjax.workflows.jobs.recipe_run import slug
+from xlingjax.workflows.jobs.recipe_run import command_line, slug
 from xlingjax.workflows.tables.jobs import (
     FINETUNE_RECIPE,
     MEASURE,
@@ -32,19 +29,17 @@ from xlingjax.workflows.tables.jobs import (
     SWEEP,
     THEN,
     TableJob,
-    command_line,
 )
-from xlingjax.workflows.tasks.request import MULTI_TASK
 
 Row = Mapping[str, Any]
-OF_TRAINING = {"strategy", "settings", "grid", "languages"}
-"""What a row says of its training; retrieval and mining have none."""
 FIELDS = {
-    "task": {"task", "layer", "encoders"} | OF_TRAINING,
+    "trained": {"task", "strategy", "settings", "grid", "languages", "encoders"},
+    "measured": {"task", "layer", "encoders"},
     "recipe": {"recipe", "verb", "settings", "then", "encoders"},
     "commands": {"then", "encoders"},
     "encoder": {"recipe", "verb", "settings", "from"},
 }
+"""What a row, by its kind, and an encoder may say."""
 OF_NONE = "rows"
 """In place of an encoder: of rows that are of none."""
 KIND_OF_VERB = {"pretrain": PRETRAIN, "finetune": FINETUNE_RECIPE}
@@ -86,24 +81,22 @@ class Table:
     def __post_init__(self):
         require_whole(self, "[1, inf)", "seeds", "table: ")
         require_choice(self, CHOICES["dtype"], "dtype", "table: ")
-        # All rows before any is run: a fault of the last
-        # would be told after the others' trainings.
-        for name, row in self.rows.items():
-            with _named("row", name):
-                _require_row(row)
         needed = any(map(is_of_an_encoder, self.rows.values())) or not self.rows
         if not isinstance(self.encoders, Mapping) or (needed and not self.encoders):
             raise UserError(
-                f'ENCODERS={self.encoders!r}: give {{name: pretrained run}}, \'{{"base":'
-                ' "runs/x"}\''
+                f"ENCODERS={self.encoders!r}: give {{name: pretrained run}}, "
+                """'{"base": "runs/x"}'"""
             )
+        # All rows before any is run: a fault of the last would be told after the others' trainings.
         for name, encoder in self.encoders.items():
-            with _named("encoder", name):
-                _require_encoder(encoder, self.encoders)
-        self._donors_first(self.encoders)
+            if isinstance(encoder, str):
+                continue
+            if not isinstance(encoder, Mapping) or "recipe" not in encoder:
+                raise UserError(f'table, encoder {name!r}: give a run, or {{"recipe": ...}}')
+            _require_fields(f"encoder {name!r}", encoder, "encoder")
         for name, row in self.rows.items():
-            with _named("row", name):
-                self._unset(row)
+            _require_fields(f"row {name!r}", row, kind_of(row))
+            self._unset(row)
         folders = [slug(f"{encoder} {row}") for encoder, row in self.cells()]
         folders += [slug(f"encoders {name}") for name in self.trained()]
         if len({*folders}) != len(folders):
@@ -117,20 +110,15 @@ class Table:
     def cells(self) -> list[tuple[str, str]]:
         """(encoder, row) of every row that is run, of sweeps first; ("rows", row) of one that is of
         no encoder. Raises UserError where there is none."""
+        cells = [cell for cell in self._cells() if not self._lacks(*cell)]
+        if not cells:
+            raise UserError(f"table: no row can be run: {'; '.join({*self.left_out().values()})}")
+        return cells
+
+    def _cells(self) -> list[tuple[str, str]]:
         of_encoders = [name for name, row in self.rows.items() if is_of_an_encoder(row)]
         cells = [(encoder, name) for encoder in self.encoders for name in of_encoders]
-        cells += [(OF_NONE, name) for name in self.rows if name not in of_encoders]
-        cells = [cell for cell in cells if not self._lacks(*cell)]
-        if cells:
-            return cells
-        named = {name for row in self.rows.values() for name in split_list(row.get("encoders"))}
-        if not self.rows or (named and not named & {*self.encoders}):
-            raise UserError(
-                f"ENCODERS has {', '.join(self.encoders)} and the rows are for"
-                f" {', '.join(sorted(named)) or 'none'}: name those"
-            )
-        name = next(iter(self.rows))
-        raise UserError(f"table: no row can be run; {name!r}: {self.lacks(name)}")
+        return cells + [(OF_NONE, name) for name in self.rows if name not in of_encoders]
 
     def _lacks(self, encoder: str, name: str) -> str:
         """Why a row is not run with an encoder; "": it is."""
@@ -141,19 +129,14 @@ class Table:
         missing = self._unset(row)
         if encoder != OF_NONE:
             missing += self._unset({"from": encoder})
-        if missing:
-            return f"{' and '.join(dict.fromkeys(missing))} is not set"
-        return ""
+        return f"{' and '.join(dict.fromkeys(missing))} is not set" if missing else ""
 
-    def lacks(self, name: str) -> str:
-        """Why a row is run with no encoder."""
-        first = next(iter(self.encoders), OF_NONE)
-        return self._lacks(first if is_of_an_encoder(self.rows[name]) else OF_NONE, name)
-
-    def left_out(self) -> list[str]:
-        """Rows whose encoders, or what they read, are not given."""
-        run = {name for _, name in self.cells()}
-        return [name for name in self.rows if name not in run]
+    def left_out(self) -> dict[str, str]:
+        """{row: why it is run with no encoder}."""
+        found: dict[str, list[str]] = {}
+        for encoder, name in self._cells():
+            found.setdefault(name, []).append(self._lacks(encoder, name))
+        return {name: reasons[0] for name, reasons in found.items() if all(reasons)}
 
     def _unset(self, row: Row) -> list[str]:
         """Of what a row and the encoders that it needs read, the names that the table was not given
@@ -165,7 +148,7 @@ class Table:
                 continue
             if name not in self.given:
                 known = ", ".join([*self.given, *self.encoders, *_OF_ROW])
-                raise UserError(f"{{{name}}} is not one of {known}")
+                raise UserError(f"table: {{{name}}} is not one of {known}")
             if self.given[name] is None:
                 missing.append(name)
         return missing
@@ -181,9 +164,8 @@ class Table:
         ordered: dict[str, None] = {}
 
         def visit(name: str, path: tuple[str, ...]) -> None:
-            if name in path:
-                circle = " from ".join([*path[path.index(name) :], name])
-                raise UserError(f"table, encoders: {circle}: none can begin")
+            if name in path or name not in self.encoders:
+                raise UserError(f"table, encoders: {' from '.join([*path, name])}: none can begin")
             encoder = self.encoders[name]
             if not isinstance(encoder, str) and name not in ordered:
                 for donor in self._donors(encoder):
@@ -211,9 +193,7 @@ class Table:
     def run_of(self, encoder: str, output: str | Path) -> str:
         """The run of an encoder."""
         source = self.encoders[encoder]
-        if isinstance(source, str):
-            return source
-        return str(_folder(output, "encoders", encoder))
+        return source if isinstance(source, str) else str(_folder(output, "encoders", encoder))
 
     # ---- jobs ------------------------------------------------------------------------------------
 
@@ -248,8 +228,8 @@ class Table:
             title = f"{encoder}, {name}"
             values["encoder"] = values["run"] = self.run_of(encoder, output)
         if "task" in row:
-            line = tuple(self.command(encoder, name, data, output))
-            kind = SWEEP if _is_trained(row) else MEASURE
+            line = self.command(encoder, name, data, output)
+            kind = SWEEP if kind_of(row) == "trained" else MEASURE
             return [TableJob(title, folder, line, kind, self._needs(row, encoder), encoder, name)]
         jobs = []
         needs = self._needs(row, encoder)
@@ -302,14 +282,14 @@ class Table:
         tasks = split_list(row["task"])
         run = self.run_of(encoder, output)
         where = ["--data", str(data), "--to", str(_folder(output, encoder, name))]
-        if not _is_trained(row):
+        if kind_of(row) == "measured":
             suite, _, task = tasks[0].partition("/")
             words = [run, "--mixture", suite, "--tasks", task, *where]
             # Models differ in the languages that they know, and all are measured on what they do.
             words.append("--allow-missing")
             if "layer" in row:
                 words += ["--layer", str(row["layer"])]
-            return [*command_line("evaluate", *words)]
+            return command_line("evaluate", *words)
         words = [run, "--task", *tasks, *where, "--strategy", row.get("strategy", "transfer")]
         if self.allow_missing:
             words.append("--allow-missing")
@@ -327,7 +307,7 @@ class Table:
         # Last, so that the settings of a row are stronger than those of the table.
         for word in (*self.settings, *row.get("settings", ())):
             words += _option(word, word)
-        return [*command_line("finetune", *words)]
+        return command_line("finetune", *words)
 
 
 def _folder(output: str | Path, encoder: str, name: str) -> Path:
@@ -344,31 +324,27 @@ def _says(row: Row, macro: str) -> bool:
     return macro in [*settings, *row.get("grid", ())]
 
 
-def _is_trained(row: Row) -> bool:
-    return task_named(split_list(row["task"])[0]).kind in TRAINED
-
-
 def kind_of(row: Row) -> str:
-    """What is behind a row: a "task" of a benchmark, a "recipe" or "commands" alone."""
+    """What is behind a row: a task that is "trained" or "measured", a "recipe", or "commands"
+    alone. Raises UserError for a task that is not known."""
     if "recipe" in row:
         return "recipe"
-    if "then" in row and "task" not in row:
+    if "task" not in row:
         return "commands"
-    return "task"
+    return "trained" if task_named(split_list(row["task"])[0]).kind in TRAINED else "measured"
 
 
 def is_of_an_encoder(row: Row) -> bool:
     """Whether the row is there once for each encoder."""
-    kind = kind_of(row)
-    if kind == "task" or "encoders" in row:
+    if "task" in row or "encoders" in row:
         return True
     named = placeholders(_words(row))
-    return "encoder" in named or (kind == "commands" and "run" in named)
+    return "encoder" in named or ("recipe" not in row and "run" in named)
 
 
 def _words(row: Row) -> list[str]:
     """All in which a placeholder may stand."""
-    if kind_of(row) == "task":
+    if "task" in row:
         return []
     return [*row.get("settings", ()), *row.get("then", {}).values()]
 
@@ -382,108 +358,20 @@ def _filled(word: str, values: Row) -> str:
     return _PLACEHOLDER.sub(lambda found: str(values[found[1]]), word)
 
 
-# ---- what a row may say --------------------------------------------------------------------------
-
-
-@contextlib.contextmanager
-def _named(what: str, name: str) -> Iterator[None]:
-    """A fault that is raised within names its row or encoder."""
-    try:
-        yield
-    except UserError as fault:
-        raise UserError(f"table, {what} {name!r}: {fault}") from None
-
-
-def _require_fields(row: Row, kind: str) -> None:
-    strange = sorted({*row} - FIELDS[kind])
-    if strange:
-        raise UserError(f"{strange[0]!r} is not one of {', '.join(sorted(FIELDS[kind]))}")
-
-
-def _require_row(row: Row) -> None:
-    """Raises UserError for a field that a row cannot have, or that does not fit its task."""
-    kind = kind_of(row)
-    _require_fields(row, kind)
-    if kind == "task":
-        _require_task(row)
-        return
-    if kind == "recipe":
-        _require_recipe(row)
-    _require_commands(row.get("then", {}), needed=kind == "commands")
-
-
-def _require_encoder(encoder: Any, encoders: Iterable[str]) -> None:
-    if isinstance(encoder, str):
-        return
-    if not isinstance(encoder, Mapping):
-        raise UserError(f'{encoder!r} is neither a run nor {{"recipe": ...}}')
-    _require_recipe(encoder)
-    _require_fields(encoder, "encoder")
-    donor = encoder.get("from")
-    if donor is not None and donor not in encoders:
-        raise UserError(f'"from": {donor!r} is none of the encoders: {", ".join(encoders)}')
-
-
-def _require_recipe(row: Row) -> None:
-    if not isinstance(row.get("recipe"), str):
-        raise UserError('say how it is trained: "recipe": "recipes/NAME.gin"')
-    verb = row.get("verb", "pretrain")
-    if verb not in KIND_OF_VERB:
-        raise UserError(f'"verb": {verb!r} is not one of {", ".join(KIND_OF_VERB)}')
-    settings = row.get("settings", [])
-    if not isinstance(settings, list | tuple):
-        raise UserError(f'"settings": {settings!r} must be a list of gin files and NAME=VALUE')
-
-
-def _require_commands(then: Any, needed: bool) -> None:
-    if not isinstance(then, Mapping):
-        raise UserError(f'"then": {then!r} must be {{name: command}}')
-    if needed and not then:
-        raise UserError('"then" is empty: give {name: command}')
-    for label, command in then.items():
-        where = f'"then", {label!r}'
-        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", str(label)):
-            raise UserError(
-                f'{where}: a name is letters, digits, "_", "." and "-": a file is named by it'
-            )
-        verb = str(command).split(" ")[0]
-        if verb not in COMMANDS:
-            raise UserError(f"{where}: {verb!r} is not one of {', '.join(COMMANDS)}")
+def _require_fields(what: str, row: Row, kind: str) -> None:
+    """Raises UserError for a field that it cannot have, or a verb that is not one of ours."""
+    for field_ in {*row} - FIELDS[kind]:
+        raise UserError(
+            f"table, {what}: {field_!r} is not one of {', '.join(sorted(FIELDS[kind]))}"
+        )
+    if kind == "measured" and len(split_list(row["task"])) > 1:
+        raise UserError(f"table, {what}: it is measured without training: name one task")
+    if row.get("verb", "pretrain") not in KIND_OF_VERB:
+        raise UserError(f'table, {what}: "verb" is one of {", ".join(KIND_OF_VERB)}')
+    for command in row.get("then", {}).values():
         try:
-            shlex.split(command)
-        except ValueError as fault:
-            raise UserError(f"{where}: {fault}") from None
-
-
-def _require_task(row: Row) -> None:
-    names = row.get("task")
-    tasks = [names] if isinstance(names, str) else names
-    if not tasks or not isinstance(tasks, list | tuple) or not all(map(_is_text, tasks)):
-        raise UserError(
-            'say which task it is: "task": "SUITE/NAME", or a list of those that are trained'
-            " together"
-        )
-    if row.get("strategy") == MULTI_TASK:
-        merged([*tasks])
-    else:
-        require_alike([task_named(name) for name in tasks])
-    name = task_named(tasks[0]).full_name
-    if _is_trained(row):
-        if "layer" in row:
-            raise UserError(
-                f'"layer" is of retrieval and mining, and {name} is fine-tuned; leave it out'
-            )
-        return
-    if len(tasks) > 1:
-        raise UserError(f"{name} is measured without training: name it alone")
-    given = sorted(field for field in OF_TRAINING if row.get(field))
-    if given:
-        raise UserError(f"{name} is measured without training: leave {given[0]!r} out")
-    if "layer" in row and (type(row["layer"]) is not int or row["layer"] < 0):
-        raise UserError(
-            f'"layer": {row["layer"]!r} must be the number of a layer, 0 the embeddings'
-        )
-
-
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str)
+            verb = shlex.split(command)[0]
+        except (ValueError, IndexError):
+            verb = command
+        if verb not in COMMANDS:
+            raise UserError(f"table, {what}: {verb!r} is not one of {', '.join(COMMANDS)}")

@@ -6,13 +6,14 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from xlingjax.errors import Stopped, UserError
+from xlingjax.errors import UserError
 from xlingjax.inference.run import TrainedRun, open_run
 from xlingjax.model.partition import mesh_of_all
 from xlingjax.runtime.lock import IN_USE
 from xlingjax.training.checkpoint_paths import checkpoint_steps
-from xlingjax.training.run_record import read_result, run_and_checkpoint
+from xlingjax.training.run_record import run_and_checkpoint
 from xlingjax.workflows.jobs.many import Say
+from xlingjax.workflows.jobs.recipe_run import finished
 from xlingjax.workflows.tasks.measure import Measurement, Recipe, measure_checkpoint
 from xlingjax.workflows.tasks.sweep import require_folder
 
@@ -30,9 +31,8 @@ def follow(
     """`measure` on each checkpoint of a run that is being trained, until it has finished and its
     last is measured. A checkpoint that the run deleted first (KEEP_CHECKPOINTS) is passed over.
 
-    patience: minutes in which nothing in the run's folder changes, 0: for ever. Then: raises
-    Stopped where the run was asked to stop, UserError where it does not say why. pause: seconds
-    between two looks.
+    patience: minutes in which the run writes nothing, 0: for ever; then raises UserError. pause:
+    seconds between two looks.
     """
     # Before the first checkpoint, which may be hours away.
     require_folder(measurement.output)
@@ -41,13 +41,11 @@ def follow(
     if not (folder / "run.json").is_file() and not folder.is_dir():
         raise UserError(f"--follow {run}: no such folder; give the --workdir of a run")
     last_step = -1
-    waiting = False
-    changed = _changed(folder)
-    changed_at = clock()
-    while True:
+    changed, changed_at = _changed(folder), clock()
+    while not patience or clock() - changed_at < 60 * patience:
         # Read before the steps are listed: a run that ends in between has its last checkpoint
         # measured at the next look.
-        reason = _exit_reason(folder)
+        has_finished = finished(folder)
         for step in checkpoint_steps(folder / "checkpoints"):
             # A run that goes on from an earlier checkpoint writes steps once more.
             if step <= last_step:
@@ -62,34 +60,18 @@ def follow(
                     " keeps more)"
                 )
             last_step = step
-        if reason == "finished":
+        if has_finished:
             return 0
-        if reason and not waiting:
-            say(f"{folder}: the run was asked to stop; waiting for it to be started again")
-        waiting = bool(reason)
         # Any change shows that the run is alive: log lines come between checkpoints.
         before, changed = changed, _changed(folder)
         if changed != before:
             changed_at = clock()
-        elif patience and clock() - changed_at >= 60 * patience:
-            break
         wait(pause)
-    last = "before its first checkpoint"
-    if last_step >= 0:
-        last = f"after step {last_step}"
-    if reason:
-        raise Stopped(f"--follow {run}: it was asked to stop {last} and not started again")
+    last = f"after step {last_step}" if last_step >= 0 else "before its first checkpoint"
     raise UserError(
         f"--follow {run}: nothing was written there for {patience:g} minutes and it has not"
-        f" said that it ended ({last}): start it again and follow it again, or raise --patience"
+        f" finished ({last}): start it again and follow it again, or raise --patience"
     )
-
-
-def _exit_reason(folder: Path) -> str:
-    """ "finished", "preempted" (asked to stop; it may go on); "": it has not ended, or was
-    killed."""
-    result = read_result(folder)
-    return result.get("exit_reason", "finished") if result else ""
 
 
 def _changed(folder: Path) -> list[tuple[str, int]]:

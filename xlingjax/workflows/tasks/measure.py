@@ -19,9 +19,7 @@ from xlingjax.data.labelled.task import (
     Task,
     find,
     languages_present,
-    part_of,
     read,
-    share_rows,
 )
 from xlingjax.data.text.sources import split_list
 from xlingjax.errors import UserError
@@ -34,17 +32,15 @@ from xlingjax.model.partition import mesh_of_all
 from xlingjax.preprocessors.training_set import Training
 from xlingjax.runtime.quiet import quiet_stderr
 from xlingjax.tasks import suite_tasks, suites, task_named
-from xlingjax.training.checkpoint_paths import find_checkpoint, read_best, step_of
+from xlingjax.training.checkpoint_paths import find_checkpoint, step_of
 from xlingjax.training.run_record import labels_of, read_run_record, run_and_checkpoint
 from xlingjax.workflows.jobs.many import Say
-from xlingjax.workflows.scorecard.cells import AS_IT_IS, SCORES, scores_in
+from xlingjax.workflows.scorecard.cells import AS_IT_IS
 from xlingjax.workflows.tasks.request import Bound, reading_of
 from xlingjax.workflows.tasks.retrieval import (
     ALL,
     Search,
     States,
-    added,
-    layers_before,
     states,
 )
 from xlingjax.workflows.tasks.scores import (
@@ -256,28 +252,17 @@ def _labels(
     measurement: Measurement, run: TrainedRun, task: Task, record: Mapping[str, Any]
 ) -> Sequence[str]:
     """The labels of the task's head, by --labels or by its own names. record: the run's. Raises
-    UserError where --labels are not the task's."""
+    UserError where --labels are not the task's, or the head's names say another order."""
     labels = labels_of(record, head_of(run.model, task))
-    if measurement.labels and task.kind in LABELLED and not head_fault(run.model, task):
-        return given_labels(task, measurement.labels, labels)
-    return labels
-
-
-def given_labels(task: Task, given: Sequence[str], labels: Sequence[str]) -> Sequence[str]:
-    """`given`, what --labels says of a head of the task, whose own names are `labels`. Raises
-    UserError where these are not the task's, and where the head's names say another order."""
+    given = measurement.labels
+    if not given or task.kind not in LABELLED or head_fault(run.model, task):
+        return labels
     order = named_alike(task, given)
-    if not order:
-        raise UserError(
-            f"--labels {' '.join(given)}: {task.full_name} has {' '.join(task.labels)}: give each"
-            " once"
-        )
-    known = named_alike(task, labels)
     # --labels are for heads whose own names do not tell, LABEL_0 and LABEL_1.
-    if known and known != order:
+    if not order or (named_alike(task, labels) or order) != order:
         raise UserError(
-            f"--labels {' '.join(given)}: the head's are {' '.join(labels)}, in this order: leave"
-            " it out"
+            f"--labels {' '.join(given)}: {task.full_name} has {' '.join(task.labels)} and the"
+            f" head {' '.join(labels)}: give each once, in the head's order"
         )
     return given
 
@@ -365,19 +350,15 @@ def _measure_task(
             "step": str(checkpoint.step),
         },
         "start": {"run": checkpoint.source, "sha256": checkpoint.weights},
-        "select": _select(checkpoint, task, data, split, test["by_language"], reads),
+        "select": _select(checkpoint, task, split, reads),
         "machine": f"{jax.device_count()} x {jax.devices()[0].device_kind}",
     }
-    if isinstance(run_on_task, Search):
-        before = {}
-        if (folder / SCORES).is_file():
-            before = layers_before(scores_in(folder / SCORES), {**scores, "test": test})
-        if run_on_task.layers and (measurement.several or before):
-            scores["layers"] = {
-                "layer": run_on_task.reads.layer,
-                "pooling": run_on_task.reads.pooling,
-                "by_language": added(before, run_on_task.layers),
-            }
+    if isinstance(run_on_task, Search) and run_on_task.layers and measurement.several:
+        scores["layers"] = {
+            "layer": run_on_task.reads.layer,
+            "pooling": run_on_task.reads.pooling,
+            "by_language": run_on_task.layers,
+        }
     write_scores(folder, task, AS_IT_IS, test, **scores)
     how = f" ({reads.said()})" if reads else ""
     say(f"step {checkpoint.step}: {task.full_name}, {split}{how}: {_shown(task, test)}")
@@ -403,23 +384,10 @@ def _folder(
     return cells / task.suite / task.name / AS_IT_IS / name
 
 
-def _select(
-    checkpoint: Checkpoint,
-    task: Task,
-    data: str,
-    split: str,
-    languages: Collection[str],
-    reads: States | None,
-) -> dict[str, Any]:
+def _select(checkpoint: Checkpoint, task: Task, split: str, reads: States | None) -> dict[str, Any]:
     """ "select" of scores.json: nothing was chosen here, and what is to be noted of it."""
     step = checkpoint.step
     select: dict[str, Any] = {"split": split, "by": "none", "step": step, "steps": step}
-    # Figures on the examples that chose the checkpoint flatter.
-    best = read_best(run_and_checkpoint(checkpoint.source)[0])
-    if step == best.get(checkpoint.macros.get("BEST_METRIC"), {}).get("step"):
-        note = chosen_on(checkpoint.macros, task, data, split, languages)
-        if note:
-            select["note"] = note
     if reads:
         select |= {"note": reads.said(), **reads.text}
     if task.kind == "mining":
@@ -441,7 +409,7 @@ def _shown(task: Task, test: Mapping[str, Any]) -> str:
     return f"mean {names} {test['means']['mean']:.2f}; {metric} {', '.join(of_each)}"
 
 
-# ---- what a run was trained on and chosen by, as far as its recipe tells -------------------------
+# ---- what a run was trained on, as far as its recipe tells ---------------------------------------
 
 
 def languages_learnt(macros: Bound) -> set[str] | None:
@@ -466,24 +434,3 @@ def languages_learnt(macros: Bound) -> set[str] | None:
     except UserError:
         return None
     return languages or None
-
-
-def chosen_on(macros: Bound, task: Task, data: str, split: str, languages: Collection[str]) -> str:
-    """A line, where a run chose its checkpoint by examples of a split that it is measured on; "":
-    it did not."""
-    metric = macros.get("BEST_METRIC")
-    dev = macros.get("DEV_SPLIT")
-    # By the name alone, without its suite: XNLI is a task of several suites.
-    trained = {name.partition("/")[2].lower() for name in split_list(macros.get("TASK"))}
-    if task.name.lower() not in trained or not metric or not dev:
-        return ""
-    name = part_of(split)[0]
-    if part_of(dev)[0] != name:
-        return ""
-    for language in languages:
-        if share_rows(dev, split, len(read(task, data, name, language))):
-            return (
-                f"whose checkpoint was chosen by {metric} on {dev}, examples of this split: its"
-                " figures flatter"
-            )
-    return ""

@@ -213,13 +213,11 @@ def _selection(request: Request, bound: Bound) -> dict[str, str]:
         require_tested(task, request.data, bound["TEST_SPLIT"], tested, request.allow_missing)
     if select == "last":
         return {"KEEP_BEST": "0", "BEST_METRIC": "''"}
-    contradictions = {"KEEP_BEST": bound["KEEP_BEST"] < 1, "BEST_MODE": bound["BEST_MODE"] != "max"}
-    for name, contradicts in contradictions.items():
-        if contradicts:
-            raise UserError(
-                f"{name}={bound[name]}: SELECT={select} takes the checkpoint that is best on dev;"
-                " leave it out, or give --gin.SELECT=last"
-            )
+    if bound["KEEP_BEST"] < 1 or bound["BEST_MODE"] != "max":
+        raise UserError(
+            f"KEEP_BEST, BEST_MODE: SELECT={select} takes the checkpoint that is best on dev; leave"
+            " them out, or give --gin.SELECT=last"
+        )
     trained_on = request.task.trained_on
     if select not in ("mean", trained_on):
         raise UserError(f"SELECT={select}: choose mean, {trained_on} or last")
@@ -315,33 +313,13 @@ def rows_apart(bound: Bound, devices: int, processes: int = 1) -> int:
     )
 
 
-def sizes_of(bound: Bound, devices: int) -> tuple[int, int, int]:
-    """The sizes (data, fsdp, tensor) of the mesh that a cell takes."""
-    mesh = dataclasses.replace(_mesh(bound), data=rows_apart(bound, devices))
-    return mesh_sizes(mesh, devices)
-
-
-def idle(bound: Bound, devices: int, jobs: int = 1) -> str:
-    """What is said of a cell that cannot use all of its devices; "": it does. jobs: cells that run
-    side by side, on so many devices each."""
-    sizes = sizes_of(bound, devices)
-    used = math.prod(sizes)
+def idle(bound: Bound, devices: int) -> str:
+    """What is said of a cell that cannot use all of its devices; "": it does."""
+    sizes = mesh_sizes(dataclasses.replace(_mesh(bound), data=rows_apart(bound, devices)), devices)
     # Who has chosen a number knows.
-    if used == devices or bound["MESH_DATA"] != -1:
+    if math.prod(sizes) == devices or bound["MESH_DATA"] != -1:
         return ""
-    line = (
-        f"BATCH={bound['BATCH']} trains on {used} of {devices} devices, over which it divides"
-        f" (MESH_DATA={sizes[0]})"
+    return (
+        f"BATCH={bound['BATCH']} trains on {math.prod(sizes)} of {devices} devices, over which it"
+        f" divides (MESH_DATA={sizes[0]})"
     )
-    for more in range(2, devices + 1):
-        if devices % more == 0 and _uses_all(bound, devices // more):
-            return f"{line}; --jobs {jobs * more} has all at work, {devices // more} for a cell"
-    return line
-
-
-def _uses_all(bound: Bound, devices: int) -> bool:
-    try:
-        return math.prod(sizes_of(bound, devices)) == devices
-    # Fewer devices than the model is shared out over.
-    except UserError:
-        return False

@@ -2,7 +2,7 @@
 table of layers."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from xlingjax.data.labelled.task import Task, read
@@ -139,28 +139,3 @@ class Search:
             mesh=self.run.mesh,
             **self.reads.text,
         ).pairs
-
-
-def added(before: Layers, new: Layers) -> Layers:
-    """A table of layers that was written before with what is measured now, so that layers can be
-    measured one after another."""
-    table: Layers = {}
-    # In one order, whichever was measured first.
-    for pooling in ALL_POOLINGS:
-        for part in (before, new):
-            for language, by_layer in part.get(pooling, {}).items():
-                table.setdefault(pooling, {}).setdefault(language, {}).update(by_layer)
-    return table
-
-
-def layers_before(cell: Mapping[str, Any], now: Mapping[str, Any]) -> Layers:
-    """The table of a scores.json, if it is of the same weights, examples and text as `now`, which
-    is one too; else {}: such layers are no rows of one table."""
-
-    def of(one: Mapping[str, Any]) -> list[Any]:
-        text = [one["select"].get(name) for name in ("prefix", "max_length")]
-        return [one["start"]["sha256"], one["test"]["split"], one["test"]["examples"], text]
-
-    if "layers" not in cell or of(cell) != of(now):
-        return {}
-    return cell["layers"]["by_language"]

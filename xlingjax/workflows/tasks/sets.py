@@ -30,7 +30,6 @@ from xlingjax.workflows.tasks.request import (
     Bound,
     Request,
     files_read,
-    measured,
     reading_of,
     training_of,
 )
@@ -171,18 +170,12 @@ def require_apart(request: Request, bound: Bound) -> None:
     # Where the last checkpoint is taken and nothing is chosen, dev is only looked at; a setting of
     # a grid is chosen on it all the same.
     chooses = bound["SELECT"] != "last" or any(len(one) > 1 for one in request.grid.values())
-    if chooses:
-        if _share(request, dev, test):
-            raise UserError(
-                f"DEV_SPLIT={dev} and TEST_SPLIT={test} share examples:"
-                " what chooses the checkpoint cannot test it; give --gin.DEV_SPLIT='\"dev[:50%]\"'"
-                " and --gin.TEST_SPLIT='\"dev[50%:]\"', or --gin.SELECT=last without a --grid"
-            )
-        # Halves of one set, of which the rows of one language translate those of another.
-        if part_of(dev)[0] == part_of(test)[0]:
-            for task in request.tasks:
-                if task.parallel:
-                    _require_equal(task, request.data, bound)
+    if chooses and _share(request, dev, test):
+        raise UserError(
+            f"DEV_SPLIT={dev} and TEST_SPLIT={test} share examples:"
+            " what chooses the checkpoint cannot test it; give --gin.DEV_SPLIT='\"dev[:50%]\"'"
+            " and --gin.TEST_SPLIT='\"dev[50%:]\"', or --gin.SELECT=last without a --grid"
+        )
     for name in ("TEST_SPLIT", "DEV_SPLIT") if chooses else ("TEST_SPLIT",):
         if _share(request, train, bound[name]):
             raise UserError(
@@ -192,26 +185,6 @@ def require_apart(request: Request, bound: Bound) -> None:
             )
     if chooses and part_of(dev)[0] == "train":
         _require_as_many(request, bound)
-
-
-def _require_equal(task: Task, data: str, bound: Bound) -> None:
-    """Raise UserError where the sets of a task whose rows correspond, one part of which is to
-    choose and another to test, have not as many in each language."""
-    rows = {}
-    for part, languages in measured(task, data, bound):
-        split = part_of(part)[0]
-        for language in languages:
-            rows[language] = _rows(task, data, split, language)
-    first = next(iter(rows))
-    for language, count in rows.items():
-        if count != rows[first]:
-            # Half of a short set is not the translation of half of a long one.
-            raise UserError(
-                f"{task.full_name}: the {split} set has {count:,} rows in {language!r} and"
-                f" {rows[first]:,} in {first!r}: rows correspond over the languages, so a part of"
-                " one would choose for what stands in the other part of another; get the whole"
-                " files"
-            )
 
 
 def _share(request: Request, first: str, second: str) -> bool:

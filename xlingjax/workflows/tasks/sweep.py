@@ -49,9 +49,6 @@ from xlingjax.workflows.tasks.scores import parameters_hash
 from xlingjax.workflows.tasks.strategies import TAUGHT, is_tested, variants
 from xlingjax.workflows.tasks.teacher import label
 
-Sound = set[tuple[Task, str, str]]
-"""(task, split, language) of sets that were read."""
-
 
 def require_folder(output: str) -> None:
     """Raise UserError where `output` is a file."""
@@ -119,27 +116,6 @@ def _grid(request: Request) -> list[dict[str, str]]:
 # ---- before any training -------------------------------------------------------------------------
 
 
-def check(request: Request, say: Say = print, devices: int | None = None, jobs: int = 1) -> None:
-    """Raise UserError for all that can be known before any training of the sweep: settings, files,
-    their faults, batches that no devices share out. devices: that a cell trains on, None: all of
-    this process; jobs: cells side by side."""
-    require_folder(request.output)
-    # A baseline trains nothing, and its faults are said when it is scored.
-    if request.strategy in BASELINES:
-        return
-    if devices is None:
-        devices = jax.device_count()
-    told: set[str] = set()
-    sound: Sound = set()
-    for cell in planned_cells(request, say):
-        rows_apart(cell.bound, devices, jax.process_count())
-        line = idle(cell.bound, devices, jobs)
-        if line and line not in told:
-            say(f"{request.called}: {line}")
-            told.add(line)
-        require_sets(request, cell, sound, told, say)
-
-
 @dataclasses.dataclass(frozen=True)
 class PlannedCell:
     """A cell before it is trained; one for all seeds, which bind the same files."""
@@ -152,8 +128,37 @@ class PlannedCell:
     """What it is trained on, and how many sets choose and test."""
 
 
-def planned_cells(request: Request, say: Say = print) -> Iterator[PlannedCell]:
-    """The cells of a sweep. What a student is trained on is there only when the teacher has
+def check(request: Request, say: Say = print, devices: int | None = None) -> list[PlannedCell]:
+    """The cells of a sweep. Raises UserError for all that can be known before any training:
+    settings, files, their faults, batches that no devices share out. devices: that a cell trains
+    on, None: all of this process."""
+    require_folder(request.output)
+    # A baseline trains nothing, and its faults are said when it is scored.
+    if request.strategy in BASELINES:
+        return []
+    said: set[str] = set()
+
+    def say_once(line: str) -> None:
+        if line and line not in said:
+            say(line)
+        said.add(line)
+
+    # What was read: cells of a sweep share most of it.
+    sound: set[tuple[Task, str, str]] = set()
+    cells = []
+    for cell in _planned_cells(request, say_once):
+        at_once = devices or jax.device_count()
+        rows_apart(cell.bound, at_once, jax.process_count())
+        if line := idle(cell.bound, at_once):
+            say_once(f"{request.called}: {line}")
+        for task in request.tasks:
+            _require_sets(request, task, cell.bound, sound, say_once)
+        cells.append(cell)
+    return cells
+
+
+def _planned_cells(request: Request, say: Say) -> Iterator[PlannedCell]:
+    """What a student is trained on is there only when the teacher has
     labelled it: of these the teacher's. Raises UserError for all that their recipes are refused
     for."""
     plan = _planned(request, say)
@@ -162,7 +167,7 @@ def planned_cells(request: Request, say: Say = print) -> Iterator[PlannedCell]:
             f"{request.called}, {request.strategy}: students are trained on what the teacher"
             " labels, which is not counted here"
         )
-        yield from planned_cells(dataclasses.replace(request, strategy=TEACHER), say)
+        yield from _planned_cells(dataclasses.replace(request, strategy=TEACHER), say)
         return
     for variant, settings in itertools.product(plan.variants, _grid(request)):
         cell = _cell(request, plan, variant, settings, 0)
@@ -191,41 +196,31 @@ def _read_by(request: Request, recipe: str, bound: Bound) -> str:
     return ", ".join(words)
 
 
-def require_sets(
-    request: Request,
-    cell: PlannedCell,
-    sound: Sound,
-    told: set[str],
-    say: Say = print,
+def _require_sets(
+    request: Request, task: Task, bound: Bound, sound: set[tuple[Task, str, str]], say: Say
 ) -> None:
     """Raise UserError for a fault of a set that chooses or tests, and where what a plugged-in model
-    reads beside it does not correspond. sound, told: what was read and said, which are added to:
-    cells of a sweep share most of them."""
-    for task in request.tasks:
-        for split, language in files_read(task, request.data, cell.bound):
-            files = find(task, request.data, split, language)
-            # What is trained on was read when its examples were counted.
-            if split in TRAINED_ON or not files or (task, split, language) in sound:
-                continue
-            records = read(task, request.data, split, language)
-            sound.add((task, split, language))
-            if lost := sum(map(is_lost, records)):
-                say(
-                    f"{files.paths[0]}, {language}: {lost:,} of {len(records):,} rows lack a text;"
-                    " they are predicted without it"
-                )
-        if cell.bound["CLASSIFIER"] != "plug_in":
+    reads beside it does not correspond. sound: the sets that were read, which is added to."""
+    for split, language in files_read(task, request.data, bound):
+        files = find(task, request.data, split, language)
+        # What is trained on was read when its examples were counted.
+        if split in TRAINED_ON or not files or (task, split, language) in sound:
             continue
-        for split, languages in measured(task, request.data, cell.bound):
-            for language in languages:
-                part = (task, f"beside {split}", language)
-                if part in sound:
-                    continue
-                unpaired = standing_beside(task, request.data, split, language).unpaired
+        records = read(task, request.data, split, language)
+        sound.add((task, split, language))
+        if lost := sum(map(is_lost, records)):
+            say(
+                f"{files.paths[0]}, {language}: {lost:,} of {len(records):,} rows lack a text; they"
+                " are predicted without it"
+            )
+    if bound["CLASSIFIER"] != "plug_in":
+        return
+    for split, languages in measured(task, request.data, bound):
+        for language in languages:
+            part = (task, f"beside {split}", language)
+            if part not in sound:
+                say(standing_beside(task, request.data, split, language).unpaired)
                 sound.add(part)
-                if unpaired and unpaired not in told:
-                    say(unpaired)
-                told.add(unpaired)
 
 
 # ---- what the strategy needs ---------------------------------------------------------------------
