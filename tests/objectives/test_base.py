@@ -12,7 +12,7 @@ from xlingjax.training.evaluator import Evaluator
     ("contract", "lacking"),
     [
         (Objective, "attention"),
-        (TokenObjective, "weights"),
+        (TokenObjective, "attention"),
         (Preprocessor, "rows"),
         (Evaluator, "__call__"),
         (PieceTable, "files"),

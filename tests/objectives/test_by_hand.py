@@ -13,11 +13,9 @@ from xlingjax.model.build import build_model
 from xlingjax.model.decoding import Decoding, Texts
 from xlingjax.objectives import back_translation
 from xlingjax.objectives.back_translation import BackTranslation
-from xlingjax.objectives.finetuning import Classification, PlugIn
-from xlingjax.objectives.plug_in import PlugInSpans
-from xlingjax.objectives.plugged import first_columns, side_languages
+from xlingjax.objectives.finetuning import Classification, SpanQA
+from xlingjax.objectives.plug_in import PlugIn, PlugInSpans
 from xlingjax.objectives.retrieval import HardestNegative
-from xlingjax.objectives.span_qa import SpanQA
 from xlingjax.objectives.unicoder import CLPC, DAN
 
 MODEL = types.SimpleNamespace()
@@ -80,13 +78,6 @@ def test_an_answer_counts_for_the_language_of_its_rows_first_token(monkeypatch):
 # Two texts to a row, each padded by itself: the second begins in column 2.
 SIDES = np.array([[0, 0, 1, 1, 0], [0, 0, 1, 0, 0]])
 BOTH = np.array([[2, 0, 1, 3, 0], [0, 3, 2, 1, 1]])
-
-
-def test_the_languages_of_two_texts_are_those_of_their_first_tokens():
-    batch = {"sides": SIDES, "language_ids": BOTH}
-    first, second = first_columns(batch)
-    assert (first.tolist(), second.tolist()) == ([[0], [0]], [[2], [2]])
-    assert side_languages(batch).tolist() == [2, 0, 1, 2]
 
 
 def test_both_texts_of_a_row_are_predictions(monkeypatch):

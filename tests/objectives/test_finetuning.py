@@ -9,7 +9,7 @@ from tests.helpers import own_files, toy
 from tests.helpers.reference import GENERATOR, random_model
 from xlingjax.data.labelled.records import Example
 from xlingjax.errors import UserError
-from xlingjax.evaluation.classification import predict, summarise
+from xlingjax.evaluation.classification import summarise
 from xlingjax.objectives.finetuning import Classification, Tagging
 from xlingjax.objectives.translation import Translation
 from xlingjax.preprocessors.finetuning import classification_rows
@@ -89,21 +89,6 @@ def test_the_loss_of_tags_against_numpy(batch):
         want = [(values * weights)[one].sum() for one in of_language]
         np.testing.assert_allclose(total, want, rtol=1e-5)
         np.testing.assert_allclose(count, [weights[one].sum() for one in of_language])
-    with pytest.raises(UserError, match="num_labels=3, classifier='tagging'; the task has 2 tags"):
-        Tagging(2).logits(encoder, params, rows)
-    with pytest.raises(UserError, match="the task has 3 tags and needs classifier=.tagging"):
-        objective.logits(*toy.model(num_labels=3), rows)
-
-
-def test_dropout_only_with_a_key(batch):
-    encoder, params = toy.model(num_labels=3, dropout=0.5)
-    objective = Classification(3)
-    loss = jax.jit(
-        lambda rng=None: objective.loss(encoder, params, batch, rng, 3).terms["classification"]
-    )
-    assert loss(jax.random.key(0)) != loss(jax.random.key(1))
-    assert loss(jax.random.key(1)) == loss(jax.random.key(1))
-    assert loss() == loss() != loss(jax.random.key(0))
 
 
 def test_difference_against_numpy(batch):
@@ -167,11 +152,6 @@ def test_the_state_of_a_decoder_against_numpy(language_tokens, batch):
     dense, out = (jax.tree.map(np.float64, params["classifier"][name]) for name in ("dense", "out"))
     x = np.tanh(states[np.arange(9), last - 1] @ dense["kernel"] + dense["bias"])
     np.testing.assert_allclose(logits[:9], x @ out["kernel"] + out["bias"], rtol=1e-3, atol=1e-4)
-
-
-def test_a_decoder_that_is_not_there_is_refused():
-    with pytest.raises(UserError, match="classifier='decoder' reads a decoder's state, and there"):
-        GENERATOR.replace(decoder_layers=0, num_labels=3, classifier="decoder")
 
 
 @pytest.mark.parametrize("kind", ["xlmr", "pooler", "mean", "max"])
@@ -245,25 +225,6 @@ def test_apart_the_classifier_alone_sees_both_texts(batch):
         UserError, match="classifier='difference' and the objective apart=False: set CLASSIFIER"
     ):
         Classification(3).loss(encoder, params, batch, None, 3)
-
-
-def test_reads_what_it_reads(batch):
-    assert set(batch) == set(Classification(3).reads)
-
-
-def test_the_head_must_have_the_tasks_labels(model, batch):
-    with pytest.raises(UserError, match="num_labels=3 and the task has 2"):
-        Classification(2).loss(*model, batch, None, 3)
-
-
-def test_predict_fills_up_the_last_batch(model, batch):
-    encoder, params = model
-    rows = {name: values[:9] for name, values in batch.items()}
-    logits = jax.jit(lambda p, b: Classification(3).logits(encoder, p, b))(params, rows)
-    assert (
-        predict(encoder, params, rows, batch_size=4).tolist()
-        == np.asarray(logits).argmax(axis=1).tolist()
-    )
 
 
 def test_accuracy_by_language(model, tmp_path):

@@ -26,7 +26,7 @@ from xlingjax.model.masks import (
     valid_keys,
 )
 from xlingjax.objectives.ernie_m import CAMLM
-from xlingjax.objectives.leak import as_read, prediction_visibility, reachable, visibility
+from xlingjax.objectives.leak import prediction_visibility, reachable, visibility
 from xlingjax.objectives.xlm import TLM
 
 PACKED = [[1, 1, 1, 2, 2, 3, 0, 0], [1, 2, 2, 2, 2, 2, 2, 2], [0, 0, 0, 0, 0, 0, 0, 0]]
@@ -165,7 +165,8 @@ def test_predictions_move_with_the_words_that_the_objective_allows_and_no_other(
     random_parameters, generators, name, packed
 ):
     model = generators[name] if name in tiny.GENERATED else random_parameters
-    objective, batch = as_read(tiny.objective(name), *model, make_batch(name, packed))
+    objective, batch = tiny.objective(name).as_read(*model, make_batch(name, packed))
+    batch = {field: np.asarray(values) for field, values in batch.items()}
     found = prediction_visibility(objective, *model, batch)
     batch = {field: np.asarray(values) for field, values in objective.words(batch).items()}
     assert set(found) >= set(objective.coefficients)

@@ -47,7 +47,7 @@ def batch(task: str, count: int = 6):
 def test_loss_against_numpy_and_zero_gradient_to_the_other_head(model):
     encoder, params = model
     for task, labels in COUNTS:
-        objective, rows = Classification.of_task(task, labels), batch(task)
+        objective, rows = Classification(labels, task=task), batch(task)
 
         def total(params, objective=objective, rows=rows):
             loss = objective.loss(encoder, params, rows, None, 3)
@@ -74,7 +74,7 @@ def test_loss_against_numpy_and_zero_gradient_to_the_other_head(model):
 
 def test_microbatches_add_up(model):
     encoder, params = model
-    objective, rows = Classification.of_task("xnli", 3), batch("xnli")
+    objective, rows = Classification(3, task="xnli"), batch("xnli")
     loss_of = jax.jit(
         lambda rows: objective.loss(encoder, params, rows, None, 3).terms[objective.name]
     )
@@ -131,17 +131,6 @@ def test_first_token_heads_of_a_single_task_keep_their_paths_and_first_values():
 def test_refusals(make, message):
     with pytest.raises(UserError, match=message):
         make()
-
-
-def test_a_task_that_the_model_does_not_have_is_refused(model):
-    with pytest.raises(UserError, match="num_labels=0 for 'nc' and the task has 4"):
-        Classification.of_task("nc", 4).logits(*model, batch("xnli"))
-    with pytest.raises(
-        UserError, match="no classification head of task 'nc'; it has those of pawsx, xnli"
-    ):
-        model[0].classify(model[1], np.zeros((1, 1, 16)), batch("xnli"), task="nc")
-    with pytest.raises(UserError, match="no classification head; set num_labels"):
-        model[0].classify(model[1], np.zeros((1, 1, 16)), batch("xnli"))
 
 
 @pytest.fixture(scope="module")

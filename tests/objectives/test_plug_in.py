@@ -9,11 +9,10 @@ import pytest
 
 from tests.helpers import numpy_transformer as transformer
 from tests.helpers.reference import CONFIG, LANGUAGES, loss_of, make_batch, random_model
-from xlingjax.errors import UserError
 from xlingjax.model.attention import AttentionSpec
 from xlingjax.model.encoder import Encoder
-from xlingjax.objectives.finetuning import Classification, PlugIn
 from xlingjax.objectives.leak import visibility
+from xlingjax.objectives.plug_in import PlugIn
 from xlingjax.objectives.veco import as_two_texts
 
 PLUGGED = CONFIG.replace(num_labels=3, classifier="plug_in")
@@ -143,13 +142,6 @@ def test_the_masks_stated_are_the_masks_used(model_and_params, batch, monkeypatc
     assert used == [(specs[0], None), specs]
 
 
-def test_each_side_is_classified_with_the_other_and_with_no_other_row(logits, batch):
-    before = np.asarray(logits(batch))
-    for side in (0, 1):
-        moved = np.abs(np.asarray(logits(changed(batch, 0, side))) - before).max(-1)
-        assert (moved[:, 0] > 1e-6).all() and (moved[:, 1:] == 0).all()
-
-
 @pytest.mark.long
 def test_a_side_knows_the_other_through_its_final_states_alone(
     model_and_params, batch, monkeypatch
@@ -182,30 +174,3 @@ def test_a_side_knows_the_other_through_its_final_states_alone(
     np.testing.assert_allclose(
         values[:2], values[2:], rtol=1e-6
     )  # two programs, which round in their own ways
-
-
-def test_dropout_differs_between_sides_and_only_with_a_key(batch):
-    model, params = random_model(PLUGGED.replace(classifier_dropout=0.5))
-    drawn = jax.jit(lambda key=None: jnp.stack(OBJECTIVE.logits(model, params, batch, key)))
-    assert (drawn() == drawn()).all()
-    a, b = np.asarray(drawn(jax.random.key(0))), np.asarray(drawn(jax.random.key(1)))
-    assert np.abs(a - b).max() > 1e-2 and (a == np.asarray(drawn(jax.random.key(0)))).all()
-
-
-def test_models_that_do_not_fit_are_refused(model_and_params, batch):
-    def refused(objective, part, **changes):
-        model = Encoder(PLUGGED.replace(**changes))
-        with pytest.raises(UserError, match=part):
-            jax.eval_shape(
-                lambda p: objective.loss(model, p, batch, None, LANGUAGES), model.abstract()
-            )
-
-    refused(PlugIn(3), "no cross-attention.*VECO run.*xlingjax plug in", cross_attention=False)
-    refused(PlugIn(2), "num_labels=3.*2 labels")
-    refused(PlugIn(3), "classifier='xlmr'", classifier="xlmr")
-    refused(Classification(3), "'plug_in'.*gin/runs/plug_in.gin")
-    refused(Classification(3), "'tagging'.*gin/runs/tagging.gin", classifier="tagging")
-
-
-def test_reads_what_it_reads(batch):
-    assert set(batch) == set(OBJECTIVE.reads)

@@ -9,13 +9,9 @@ import pytest
 
 from tests.helpers import numpy_transformer as transformer
 from tests.helpers.reference import CONFIG, LANGUAGES, loss_of, make_batch, random_model
-from tests.training.test_step import assert_close, step_of
 from xlingjax.data.features import check_batch
-from xlingjax.errors import UserError
 from xlingjax.model.attention import AttentionSpec
 from xlingjax.model.encoder import Encoder
-from xlingjax.model.partition import MeshConfig
-from xlingjax.objectives.finetuning import Classification
 from xlingjax.objectives.leak import visibility
 from xlingjax.objectives.plug_in import PlugInSpans, PlugInTagging
 from xlingjax.objectives.veco import as_two_texts
@@ -197,38 +193,6 @@ def test_a_side_knows_the_other_through_its_final_states_alone(name, monkeypatch
             size = np.abs(gradient_of(shift, side)).max(-1)
             assert size[real & (batch["sides"] == side)].min() > 1e-6
             assert (size[real & (batch["sides"] != side)].max() == 0) == stop
-
-
-@BOTH
-@pytest.mark.long
-def test_four_microbatches_over_eight_devices_change_nothing(name):
-    model, params = random_model(CONFIGS[name])
-    objective, rows = OBJECTIVES[name], make(name, rows=16)
-    state, step = step_of(model, params, objective)
-    expected, expected_sums = step(state, rows)
-    state, step = step_of(model, params, objective, MeshConfig(2, 2, 2), microbatches=4)
-    state, sums = step(state, rows)
-    assert_close(state.params, expected.params)
-    assert_close(sums, expected_sums)
-    head = expected.params["classifier"]["out"]["kernel"]
-    assert np.abs(np.asarray(head) - np.asarray(params["classifier"]["out"]["kernel"])).max() > 5e-3
-
-
-@BOTH
-def test_models_that_do_not_fit_are_refused(name):
-    batch, objective = make(name), OBJECTIVES[name]
-
-    def refused(objective, part, **changes):
-        model = Encoder(CONFIGS[name].replace(**changes))
-        with pytest.raises(UserError, match=part):
-            jax.eval_shape(
-                lambda p: objective.loss(model, p, batch, None, LANGUAGES), model.abstract()
-            )
-
-    refused(objective, "no cross-attention.*VECO run.*xlingjax plug in", cross_attention=False)
-    refused(objective, "num_labels=5.*needs classifier", num_labels=5)
-    refused(objective, f"classifier='plug_in'.*needs classifier=\"{name}\"", classifier="plug_in")
-    refused(Classification(CONFIGS[name].num_labels), f"'{name}' is of `xlingjax finetune --task`")
 
 
 @BOTH

@@ -1,12 +1,9 @@
 """What the features of an objective are where nothing is set: the papers' settings."""
 
 import dataclasses
-import inspect
 
 import pytest
 
-from xlingjax.data.batches import labelled
-from xlingjax.preprocessors import finetuning, plug_in, span_qa, task
 from xlingjax.preprocessors.ernie_m import ALL_MASK, BtmlmFeatures, CamlmFeatures
 from xlingjax.preprocessors.mbart import MaskedTranslationFeatures, MaskedWordsFeatures
 from xlingjax.preprocessors.noise import Noise, Text
@@ -136,29 +133,3 @@ def test_the_settings_of_features(kind):
 
 def test_camlm_shows_every_masked_word_as_mask():
     assert Masking(mask=1.0, random=0.0) == ALL_MASK
-
-
-WORDS = {"pieces": "first", "apart": True, "marks": "kept"}
-ROWS = {
-    finetuning.pair_row: {"reset_positions": False},
-    finetuning.classification_rows: {"reset_positions": False},
-    finetuning.tagged_parts: {"apart": True, "marks": "kept"},
-    finetuning.tagged_rows: WORDS,
-    plug_in.paired_tagged_rows: WORDS,
-    plug_in.paired_rows: {"reset_positions": False},
-    span_qa.count_windows: {"stride": 128, "max_question": 64, "reset_positions": False},
-    **dict.fromkeys(
-        (span_qa.span_rows, plug_in.paired_span_rows),
-        {"stride": 128, "max_question": 64, "reset_positions": False, "answers": True},
-    ),
-    task.task_source: {"seed": 0, "paired": False, "by_length": False},
-    labelled.shuffled_batches: {"by_length": False},
-}
-
-
-@pytest.mark.parametrize("rows", ROWS, ids=lambda rows: rows.__name__)
-def test_rows_of_tasks_read_as_tasks_do(rows):
-    parameters = inspect.signature(rows).parameters
-    empty = inspect.Parameter.empty
-    found = {name: one.default for name, one in parameters.items() if one.default is not empty}
-    assert found == ROWS[rows]

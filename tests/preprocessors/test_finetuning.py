@@ -20,13 +20,21 @@ def truncate_token_by_token(first, second, budget):
     return first, second
 
 
+def pair_row(first, second, vocabulary, length, reset_positions=False):
+    """One row of pieces; second: None: a single text."""
+    texts = ft.joined([first]), ft.joined([second or []])
+    rows = ft.pair_rows(*texts, vocabulary, length, reset_positions, single=second is None)
+    return {name: values[0] for name, values in rows.items()}
+
+
 def test_truncation_takes_from_the_longer_side():
-    for first in range(12):
-        for second in range(12):
-            for budget in range(2, 14):
-                assert ft.kept_lengths(first, second, budget) == truncate_token_by_token(
-                    first, second, budget
-                )
+    lengths = [(first, second) for first in range(12) for second in range(12)]
+    vocabulary = toy.ToyVocabulary()
+    texts = [ft.joined([[20 + side] * pair[side] for pair in lengths]) for side in (0, 1)]
+    for budget in range(2, 14):
+        ids = ft.pair_rows(*texts, vocabulary, budget + 3)["input_ids"]
+        kept = [((row == 20).sum(), (row == 21).sum()) for row in ids]
+        assert kept == [truncate_token_by_token(*pair, budget) for pair in lengths]
 
 
 @pytest.mark.parametrize(
@@ -37,7 +45,7 @@ def test_truncation_takes_from_the_longer_side():
     ],
 )
 def test_pair_layouts(layout, ids, sides):
-    row = ft.pair_row([30, 31], [40], toy.ToyVocabulary(layout), 8)
+    row = pair_row([30, 31], [40], toy.ToyVocabulary(layout), 8)
     length = len(ids) - ids.count(toy.ToyVocabulary(layout).pad_id)
     assert row["input_ids"].tolist() == ids
     assert row["position_ids"].tolist() == [*range(length)] + [0] * (
@@ -51,34 +59,46 @@ def test_pair_layouts(layout, ids, sides):
     "layout, ids", [("xlm", [1, 30, 31, 1, 1, 40, 1, 2]), ("xlmr", [0, 30, 31, 2, 2, 40, 2, 1])]
 )
 def test_positions_that_restart_make_the_row_of_tlm(layout, ids):
-    row = ft.pair_row([30, 31], [40], toy.ToyVocabulary(layout), 8, reset_positions=True)
+    row = pair_row([30, 31], [40], toy.ToyVocabulary(layout), 8, reset_positions=True)
     assert row["input_ids"].tolist() == ids
     assert row["position_ids"].tolist() == [0, 1, 2, 3, 0, 1, 2, 0]
     assert row["sides"].tolist() == [0, 0, 0, 0, 1, 1, 1, 0]
     assert row["pack_ids"].tolist() == [1] * 7 + [0]
     with pytest.raises(UserError, match="between 4 separators: use at least 6"):
-        ft.pair_row([20], [21], toy.ToyVocabulary(layout), 5, reset_positions=True)
+        pair_row([20], [21], toy.ToyVocabulary(layout), 5, reset_positions=True)
 
 
 def test_long_pairs_and_single_texts():
     vocabulary = toy.ToyVocabulary()
-    row = ft.pair_row([*range(20, 30)], [31, 32], vocabulary, 8)
+    row = pair_row([*range(20, 30)], [31, 32], vocabulary, 8)
     assert row["input_ids"].tolist() == [1, 20, 21, 22, 1, 31, 32, 1]
-    row = ft.pair_row([20, 21, 22], None, vocabulary, 4)
+    row = pair_row([20, 21, 22], None, vocabulary, 4)
     assert row["input_ids"].tolist() == [1, 20, 21, 1] and not row["sides"].any()
     with pytest.raises(
         UserError, match="length 4 leaves no room for a pair between 3 separators: use at least 5"
     ):
-        ft.pair_row([20], [21], vocabulary, 4)
+        pair_row([20], [21], vocabulary, 4)
 
 
-def test_rows_are_stacked_field_by_field_however_few():
-    rows = [ft.pair_row([20 + i], [30], toy.ToyVocabulary(), 6) for i in range(2)]
-    for count in (1, 2):
-        made = ft.stacked(rows[:count])
-        assert {*made} == {*rows[0]}
-        for name, values in made.items():
-            np.testing.assert_array_equal(values, [row[name] for row in rows[:count]])
+def by_hand(first, second, vocabulary, length, reset):
+    """One row, token by token."""
+    bos, eos = vocabulary.bos_id, vocabulary.eos_id
+    between = [] if second is None or (vocabulary.layout == "xlm" and not reset) else [eos]
+    ends = 2 if second is None else 3 + len(between)
+    a, b = truncate_token_by_token(len(first), len(second or ()), length - ends)
+    ids = [bos, *first[:a], eos]
+    turn = len(ids)
+    if second is not None:
+        ids += [*between, *second[:b], eos]
+    used = len(ids)
+    positions = [*range(turn), *(range(used - turn) if reset else range(turn, used))]
+    pads = [0] * (length - used)
+    return {
+        "input_ids": ids + [vocabulary.pad_id] * len(pads),
+        "position_ids": positions + pads,
+        "pack_ids": [1] * used + pads,
+        "sides": [0] * turn + [1] * (used - turn) + pads,
+    }
 
 
 @pytest.mark.parametrize("layout", ["xlm", "xlmr"])
@@ -92,7 +112,7 @@ def test_all_rows_of_a_file_are_those_of_its_examples_one_by_one(layout, reset):
         for row, one in enumerate(examples):
             second = None if one.hypothesis is None else vocabulary.encode(one.hypothesis)
             first = vocabulary.encode(one.premise)
-            for name, values in ft.pair_row(first, second, vocabulary, length, reset).items():
+            for name, values in by_hand(first, second, vocabulary, length, reset).items():
                 np.testing.assert_array_equal(made[name][row], values, err_msg=name)
         np.testing.assert_array_equal(made["language_ids"], 2 * made["pack_ids"])
         assert made["labels"].tolist() == [1] * len(examples) and made["example_weights"].all()
@@ -193,9 +213,6 @@ def test_a_single_text_and_a_text_without_a_label():
         ft.Example("d", None, None),
     ]
     rows = ft.classification_rows(examples, vocabulary, 8, LABELS, 1)
-    single = ft.pair_row(vocabulary.encode("a b c"), None, vocabulary, 8)
-    for name, values in single.items():
-        np.testing.assert_array_equal(rows[name][1], values)
     assert (
         rows["input_ids"][1].tolist() == [1, 14, 15, 16, 1, 2, 2, 2] and not rows["sides"][1:].any()
     )
@@ -302,7 +319,7 @@ def test_a_sentence_goes_on_in_the_next_row_and_no_word_stands_in_two(by_letter)
 )
 def test_tags_stand_at_first_pieces_or_at_all(by_letter, pieces, labels, weights):
     sentences = [tagged(["ab", "c", "ade"], ["B-X", "I-X", "O"]), tagged(["a"])]
-    rows = ft.tagged_rows(sentences, by_letter, 9, TAGS, "en", 3, pieces=pieces)
+    rows, _ = ft.tagged_rows(sentences, by_letter, 9, TAGS, "en", 3, pieces=pieces)
     pad = by_letter.pad_id
     ids = [by_letter.bos_id, 20, 21, 22, 20, 23, 24, by_letter.eos_id, pad]
     assert rows["input_ids"].tolist()[0] == ids
@@ -315,5 +332,3 @@ def test_tags_stand_at_first_pieces_or_at_all(by_letter, pieces, labels, weights
     assert not rows["sides"].any()
     with pytest.raises(UserError, match="tag 'O' is not one of B-X, I-X"):
         ft.tagged_rows(sentences, by_letter, 9, TAGS[:2], "en", 3)
-    with pytest.raises(UserError, match="pieces='last' is not one of first, all"):
-        ft.tagged_rows(sentences, by_letter, 9, TAGS, "en", 3, pieces="last")

@@ -4,7 +4,7 @@ import pytest
 from tests.helpers import own_files, toy
 from xlingjax.data.features import batch_hash, check_batch
 from xlingjax.errors import UserError
-from xlingjax.objectives.finetuning import PlugIn
+from xlingjax.objectives.plug_in import PlugIn
 
 LABELS = ("contradiction", "entailment", "neutral")
 

@@ -88,7 +88,6 @@ def test_places_tell_files_and_how_they_are_read(folder):
     assert training.place(PAWSX, folder, "labelled", "fr") == ("labelled", (path,))
     assert training.place(PAWSX, folder, "translated", "fr") == ("", ())
     assert training.described(PAWSX, folder, "labelled", "fr") == f"{path}, fr"
-    assert training.requested(PAWSX, folder, "fr") == "xtreme/pawsx: training language 'fr'"
     # Code without a fingerprint is the same in this process alone.
     assert told("code") == "code" and told(None) == told("") and len(told(None)) == 32
 
@@ -112,8 +111,7 @@ def test_ones_own_files_are_read_whole_and_told_by_their_paths(pivot, tmp_path):
     training = OwnFiles()
     languages = ("de", "en")[: 2 - (pivot is not None)]
     assert training.parts(task, "") == [("own", language) for language in languages]
-    assert training.requested(task, "", "de") == f"{files['de']}: language 'de'"
-    assert training.described(task, "", "own", "de") == f"{files['de']}, counting from 0"
+    assert training.described(task, "", "own", "de") == f"{files['de']}, de"
     # With those of its pivot, whichever origin it is asked for as.
     read = (files["de"], files["en"])[: 1 + (pivot is not None)]
     for origin in ("own", "gold", "translated"):

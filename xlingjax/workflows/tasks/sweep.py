@@ -221,7 +221,7 @@ def require_sets(
                 part = (task, f"beside {split}", language)
                 if part in sound:
                     continue
-                unpaired = standing_beside(task, request.data, split, language).unpaired
+                _, unpaired = standing_beside(task, request.data, split, language)
                 sound.add(part)
                 if unpaired and unpaired not in told:
                     say(unpaired)
