@@ -140,5 +140,5 @@ def test_what_cannot_be_looked_at_is_refused():
     with pytest.raises(Refused, match="backend chunked keeps no weights; use xla"):
         jax.eval_shape(lambda b: chunked.attention_weights(chunked.abstract(), b, spec), blocks)
     plain = Encoder(CONFIG.replace(cross_attention=False))
-    with pytest.raises(UserError, match="has no cross-attention"):
+    with pytest.raises(UserError, match="has no cross_attention"):
         plain.attention_weights(params, batch, spec, memory=(np.zeros(1), spec))

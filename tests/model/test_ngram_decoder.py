@@ -12,10 +12,10 @@ import pytest
 from tests.helpers import foreign_models
 from xlingjax.errors import UserError
 from xlingjax.model.attention import AttentionSpec
+from xlingjax.model.build import count_parameters
 from xlingjax.model.config import preset
 from xlingjax.model.masks import bidirectional
 from xlingjax.model.ngram_decoder import NgramSeq2Seq, bucket
-from xlingjax.model.parameter_count import count_parameters
 from xlingjax.model.params import path_names
 from xlingjax.model.partition import MeshConfig, make_mesh, param_shardings
 from xlingjax.model.seq2seq import Seq2Seq

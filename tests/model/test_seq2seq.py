@@ -11,10 +11,10 @@ import pytest
 from tests.helpers import tiny
 from xlingjax.errors import UserError
 from xlingjax.model.attention import AttentionSpec
+from xlingjax.model.build import count_parameters
 from xlingjax.model.config import preset
 from xlingjax.model.encoder import Encoder
 from xlingjax.model.masks import bidirectional
-from xlingjax.model.parameter_count import count_parameters
 from xlingjax.model.seq2seq import Seq2Seq
 
 SOURCE, TARGET, VOCAB = 6, 5, 30

@@ -2,7 +2,7 @@ import jax
 import numpy as np
 import pytest
 
-from xlingjax.data.rows.preprocessor import Preprocessor
+from xlingjax.data.rows.plan import Preprocessor
 from xlingjax.data.vocabulary.sentencepiece import PieceTable
 from xlingjax.objectives.base import Loss, Objective, TokenObjective, metrics_by_language
 from xlingjax.training.evaluator import Evaluator

@@ -218,7 +218,8 @@ def long_rows():
 def test_splash_leaks_nothing_of_what_it_can_honour(long_rows, name, monkeypatch):
     """The kernel interpreted on CPU, over two layers and packed rows."""
     monkeypatch.setattr(jax, "default_backend", lambda: "tpu")
-    monkeypatch.setitem(attention._COMPUTE, "splash", partial(attention._splash, interpret=True))
+    interpreted = partial(attention._splash, interpret=True)
+    monkeypatch.setitem(attention._BACKENDS, "splash", (attention._prepare_splash, interpreted))
     model = Encoder(long_rows[0].config.replace(attention_backend="splash"))
     batch = pack(tiny.batch(name, rows=3, length=64, vocab=90), side_by_side=False)
     seen = prediction_visibility(tiny.objective(name), model, long_rows[1], batch)[name]
@@ -241,7 +242,8 @@ def test_blocks_leak_nothing_under_the_masks_of_pairs(name, backend, monkeypatch
     monkeypatch.setattr(chunked, "BLOCK", 32)
     monkeypatch.setattr(jax, "default_backend", lambda: "tpu")
     monkeypatch.setattr(attention, "_platform", lambda mesh: "tpu")
-    monkeypatch.setitem(attention._COMPUTE, "flash", partial(attention._flash, interpret=True))
+    interpreted = partial(attention._flash, interpret=True)
+    monkeypatch.setitem(attention._BACKENDS, "flash", (attention._prepare_flash, interpreted))
     model, params = random_model(CONFIG.replace(max_positions=256, attention_backend=backend))
     batch = tiny.batch(name, rows=3, length=128, vocab=90)
     for term, seen in prediction_visibility(tiny.objective(name), model, params, batch).items():

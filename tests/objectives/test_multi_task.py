@@ -13,9 +13,9 @@ from xlingjax.config import recipe as recipes
 from xlingjax.config.multi_task import multi_task, multi_task_accuracy
 from xlingjax.errors import UserError
 from xlingjax.evaluation.classification import predict
+from xlingjax.model.build import count_parameters
 from xlingjax.model.config import ModelConfig
 from xlingjax.model.encoder import Encoder
-from xlingjax.model.parameter_count import count_parameters
 from xlingjax.model.params import flattened
 from xlingjax.model.partition import MeshConfig
 from xlingjax.objectives.finetuning import Classification
@@ -114,9 +114,6 @@ def test_first_token_heads_of_a_single_task_keep_their_paths_and_first_values():
 @pytest.mark.parametrize(
     "make, message",
     [
-        (lambda: toy.model(task_labels=(("a/b", 2),)), "task 'a/b' of 2 labels: a task is a word"),
-        (lambda: toy.model(task_labels=(("a", 2), ("a", 3))), "name each task once"),
-        (lambda: toy.model(task_labels=(("a", 0),)), "at least one label"),
         (lambda: multi_task(CORPUS, labels={"xnli": "a b"}), "give two tasks or more"),
         (
             lambda: multi_task(CORPUS, "x-{language}.tsv", labels=TASKS),

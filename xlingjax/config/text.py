@@ -8,7 +8,7 @@ from xlingjax.config.corpus import Corpus, import_tasks
 from xlingjax.config.evaluators import Files
 from xlingjax.data.batches.loader import Batches, BatchSource
 from xlingjax.data.batches.text import BatchSettings, file_batches
-from xlingjax.data.rows.preprocessor import Preprocessor
+from xlingjax.data.rows.plan import Preprocessor
 from xlingjax.data.sampling import Sampling, format_table
 from xlingjax.data.store.blocks import BlockText
 from xlingjax.errors import LARGEST_BATCH, LONGEST_ROW, UserError, require_numbers, require_whole

@@ -130,9 +130,6 @@ class Decoder(nn.Module):
         queries, keys = new_column(batch, cache)
         return (self.embeddings(batch, None), bind(SELF, queries, keys), to_source(queries, cache))
 
-    def vocabulary_head(self, h):
-        return self.head(h)
-
     def everything(self):
         batch = one_token()
         source = Fields.from_batch(batch)
@@ -258,7 +255,7 @@ class Seq2Seq(Encoder):
 
     def decoder_head(self, params: Params, h: Array) -> tuple[Array, Array, Array]:
         """(g_...D, table_VD, bias_V) such that the decoder's logits are g @ table.T + bias."""
-        g, bias_V = self._apply(params, h, method="vocabulary_head")
+        g, bias_V = self._apply(params, h, method=lambda modules, h: modules.head(h))
         # Tied to the decoder's own table, where it has one.
         table_VD = self._view(params)["embeddings"]["tokens"]["embedding"]
         return g, table_VD.astype(g.dtype), bias_V
@@ -269,7 +266,7 @@ class Seq2Seq(Encoder):
         self._check(target, self._ahead)
         return target, source_fields(batch)
 
-    def _apply(self, params: Params, *arguments: Any, method: str):
+    def _apply(self, params: Params, *arguments: Any, method: Any):
         return self._decoder.apply({"params": self._view(params)}, *arguments, method=method)
 
     def _view(self, params: Params) -> Params:

@@ -11,8 +11,7 @@ import numpy as np
 
 from xlingjax.data.features import SLOT_FIELDS, TOKEN_FIELDS, special_row
 from xlingjax.data.rows.draws import LANGUAGE, PLACES, Draws, gumbel
-from xlingjax.data.rows.plan import Rows, pair_rows, stream_rows
-from xlingjax.data.rows.preprocessor import Batch, BatchMap, Preprocessor
+from xlingjax.data.rows.plan import Batch, BatchMap, Preprocessor, Rows, pair_rows, stream_rows
 from xlingjax.data.store.tokens import Records
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError, require_choice, require_numbers

@@ -9,8 +9,7 @@ import numpy as np
 
 from xlingjax.data.features import TOKEN_FIELDS
 from xlingjax.data.rows.draws import Draws
-from xlingjax.data.rows.plan import Rows, pair_rows
-from xlingjax.data.rows.preprocessor import Batch, BatchMap, Preprocessor
+from xlingjax.data.rows.plan import Batch, BatchMap, Preprocessor, Rows, pair_rows
 from xlingjax.data.store.tokens import Records
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 

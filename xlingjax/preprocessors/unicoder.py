@@ -12,8 +12,7 @@ from xlingjax.data.features import SLOT_FIELDS, TOKEN_FIELDS
 from xlingjax.data.rows.documents import switched_rows
 from xlingjax.data.rows.draws import Draws
 from xlingjax.data.rows.paraphrases import mined_rows, paraphrase_rows
-from xlingjax.data.rows.plan import Rows, pair_rows
-from xlingjax.data.rows.preprocessor import Batch, BatchMap, Preprocessor
+from xlingjax.data.rows.plan import Batch, BatchMap, Preprocessor, Rows, pair_rows
 from xlingjax.data.store.tokens import Records
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import require_choice
@@ -73,6 +72,7 @@ class ClMlmFeatures(Preprocessor):
     name = "cl_mlm"
     sides = 2
     aligned_documents = True
+    lacks = " with two sentences of a document (blank lines stand behind documents)"
     fields = TOKEN_FIELDS + SLOT_FIELDS
 
     def __post_init__(self):

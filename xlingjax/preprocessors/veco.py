@@ -10,8 +10,7 @@ import numpy as np
 
 from xlingjax.data.features import SLOT_FIELDS, TOKEN_FIELDS
 from xlingjax.data.rows.documents import segment_rows
-from xlingjax.data.rows.plan import Rows, pair_rows
-from xlingjax.data.rows.preprocessor import BatchMap, Preprocessor
+from xlingjax.data.rows.plan import BatchMap, Preprocessor, Rows, pair_rows
 from xlingjax.data.store.tokens import Records
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.preprocessors.xlm import Masking, masker, slots_of_a_side

@@ -15,8 +15,7 @@ import numpy as np
 
 from xlingjax.data.features import SLOT_FIELDS, TOKEN_FIELDS
 from xlingjax.data.rows.draws import REPLACE, SELECT, TOKENS, Draws, gumbel
-from xlingjax.data.rows.plan import Rows, pair_rows, stream_rows
-from xlingjax.data.rows.preprocessor import Batch, BatchMap, Preprocessor
+from xlingjax.data.rows.plan import Batch, BatchMap, Preprocessor, Rows, pair_rows, stream_rows
 from xlingjax.data.rows.targets import preceding
 from xlingjax.data.store.tokens import Records
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary

@@ -10,10 +10,9 @@ from typing import Any
 from jax.sharding import Mesh
 
 from xlingjax.errors import EXIT_CODE, UserError
-from xlingjax.model.build import build_model
+from xlingjax.model.build import build_model, count_parameters
 from xlingjax.model.config import ModelConfig
 from xlingjax.model.memory import SHARE, device_bytes
-from xlingjax.model.parameter_count import count_parameters
 from xlingjax.model.partition import MeshConfig, check_counts, first_device, make_mesh
 from xlingjax.runtime.files import disk_explained, write_bytes
 from xlingjax.runtime.machine import (

@@ -11,8 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from xlingjax.data.rows.left_out import LeftOut
-from xlingjax.data.rows.plan import Rows, plan_rows, starts_and_lengths
+from xlingjax.data.rows.plan import LeftOut, Rows, plan_rows, starts_and_lengths
 from xlingjax.data.store.tokens import Records, Tokens
 
 TRIES = 16
@@ -225,7 +224,6 @@ def _rows(
         positions[:, 1] = sizes[:, 0]
     rows = plan_rows(
         np.arange(len(starts)),
-        1,
         sentences,
         passes,
         starts=starts,

@@ -18,8 +18,8 @@ from xlingjax.config.gin_files import macros_of
 from xlingjax.config.recipe import Recipe, read_recipe
 from xlingjax.errors import UserError
 from xlingjax.model import flash
+from xlingjax.model.build import count_parameters
 from xlingjax.model.config import WITH_STREAMS, ModelConfig
-from xlingjax.model.parameter_count import count_parameters
 from xlingjax.model.partition import AXES
 from xlingjax.training.feed import ObjectiveRun, in_stages
 from xlingjax.training.optimizer import OptimizerConfig
@@ -291,7 +291,7 @@ def _attentions(recipe: Recipe, machine: Machine) -> list[str]:
             if field not in run.batches.shapes:
                 continue
             _, length = run.batches.shapes[field]
-            if flash.require_room(length, length):
+            if not flash.takes(length):
                 return [backend, "chunked"]
     return ["flash", backend]
 
