@@ -26,7 +26,7 @@ close = functools.partial(np.testing.assert_allclose, rtol=1e-5, atol=1e-5)
 def small_blocks(monkeypatch):
     """Most blocks have queries of two streams."""
     monkeypatch.setattr(chunked, "BLOCK", 8)
-    monkeypatch.setattr(chunked, "_LEAST", 1)
+    monkeypatch.setattr(chunked, "LEAST", 1)
 
 
 def test_blocks_mix_streams(small_blocks):

@@ -44,10 +44,9 @@ GOLD = {"gold": ("en",), "translated": (), "split": "train", "labelled": None}
 SETTINGS = {
     Masking: MASKING,
     ClmFeatures: {"stream_length": None},
-    MlmFeatures: {"stream_length": None, "prediction_slots": None},
+    MlmFeatures: {"stream_length": None},
     TlmFeatures: {
         **PACKED,
-        "prediction_slots": None,
         "reset_positions": True,
         "both_orders": True,
         "partner_visible": True,

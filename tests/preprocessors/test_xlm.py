@@ -6,7 +6,7 @@ import pytest
 from tests.helpers.made import Xlm, Xlmr
 from xlingjax.data.rows.draws import Draws
 from xlingjax.errors import UserError
-from xlingjax.preprocessors.xlm import ClmFeatures, Masking, MlmFeatures, TlmFeatures, masker
+from xlingjax.preprocessors.xlm import ClmFeatures, Masking, MlmFeatures, masker
 
 B, L = 512, 40
 
@@ -197,12 +197,7 @@ def test_fields_and_slots():
         and ClmFeatures().slots(256) == 0
     )
     assert MlmFeatures().slots(256) == 39 and MlmFeatures().slots(20) == 3
-    assert TlmFeatures(prediction_slots=50).slots(128) == 50
     assert MlmFeatures(Masking(count="bernoulli")).slots(256) == 62
-    with pytest.raises(
-        UserError, match="19 prediction slots cannot hold 15% of 128 tokens; set at least 20"
-    ):
-        TlmFeatures(prediction_slots=19).slots(128)
 
 
 @pytest.mark.parametrize(

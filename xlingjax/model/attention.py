@@ -104,6 +104,8 @@ def bind(
     """Prepares a backend for one batch. mesh: the devices that compute it, None: the one that JAX
     takes by itself. They need not be there, so that a program can be compiled for others. Raises
     `Refused` naming spec and backend when it cannot honour the spec on them."""
+    if backend not in _BACKENDS:
+        raise Refused(f"no attention backend {backend!r} (there are {', '.join(_BACKENDS)})")
     prepare, _ = _BACKENDS[backend]
     return Attention(prepare(spec, queries, keys, mesh), spec, backend, dropout, mesh)
 

@@ -179,12 +179,7 @@ class Encoder:
 
     def __init__(self, config: ModelConfig, mesh: Mesh | None = None):
         """With a mesh, rows of states stay on its ("data", "fsdp") axes through all layers (see
-        `Stack`). Raises `UserError` for a model with a decoder, which would be left out."""
-        if config.decoder_layers and type(self) is Encoder:
-            raise UserError(
-                f"model {config.name}: decoder_layers={config.decoder_layers}, and an Encoder has"
-                " no decoder; set decoder_layers=0, or use build_model"
-            )
+        `Stack`)."""
         self.config = config
         # Flax stays in here: callers see plain functions of plain dicts.
         self._modules = _Modules(config, mesh)

@@ -48,16 +48,12 @@ def generate(
             f"texts of {columns} tokens do not fit model {c.name}: its position table takes"
             f" {model.longest_target}; lower max_length"
         )
-    if config.temperature and key is None:
-        raise UserError("decoding: drawn tokens need a random key")
     params = jax.lax.stop_gradient(params)
     memory_BSD = model.encode(params, batch, AttentionSpec(bidirectional))
     next_tokens = NextTokens.of(model, params, ids, config)
     longest_B = config.longest((batch["pack_ids"] > 0).sum(-1), columns)
     cache = model.start(params, batch, memory_BSD, columns, config.beams)
-    search = one_by_one
-    if config.beams > 1:
-        search = beam_search
+    search = beam_search if config.beams > 1 else one_by_one
     return search(next_tokens, cache, start_B, languages_B, first_B, longest_B, columns, key)
 
 
@@ -95,9 +91,7 @@ def one_by_one(
     ids = next_tokens.ids
     config = next_tokens.config
     rows = start_B.shape[0]
-    draw = None
-    if config.temperature:
-        draw = drawing(config, key, rows)
+    draw = drawing(config, key, rows) if config.temperature else None
 
     def step(state):
         cache, last_B, texts_BT, done_B, score_B, lengths_B = state

@@ -19,7 +19,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
 
-from xlingjax.errors import UserError
 from xlingjax.model import chunked
 from xlingjax.model.attention import require_length
 from xlingjax.model.block import KeysValues, by_head, written
@@ -275,12 +274,6 @@ class NgramSeq2Seq(Seq2Seq):
     _module = _NgramDecoder
     _self_attention = NgramAttention
     _ahead = 1
-
-    def __init__(self, config: ModelConfig, mesh: Mesh | None = None):
-        """Raises `UserError` for a model without predicting streams."""
-        if not config.streams:
-            raise UserError(f"model {config.name} has no predicting streams; set streams")
-        super().__init__(config, mesh)
 
     def decode_streams(
         self,

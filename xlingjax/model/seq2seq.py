@@ -13,7 +13,6 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import Mesh
 
-from xlingjax.errors import UserError
 from xlingjax.model.attention import Attention, AttentionSpec, bind
 from xlingjax.model.block import Block, KeysValues, MultiHeadAttention
 from xlingjax.model.config import ModelConfig
@@ -147,14 +146,6 @@ class Seq2Seq(Encoder):
     """Positions beyond a target's last one that the decoder reads."""
 
     def __init__(self, config: ModelConfig, mesh: Mesh | None = None):
-        """Raises `UserError` for a model without decoder layers, or with predicting streams (see
-        `NgramSeq2Seq`)."""
-        if not config.decoder_layers:
-            raise UserError(f"model {config.name} has no decoder; set decoder_layers")
-        if config.streams and self._module is Decoder:
-            raise UserError(
-                f"model {config.name} has an n-stream decoder; use NgramSeq2Seq or set streams=0"
-            )
         super().__init__(config, mesh)
         # A decoder's layers are an encoder's with VECO's slot: self-attention, cross-attention,
         # feed-forward.

@@ -369,10 +369,14 @@ class Preprocessor(abc.ABC):
         """The rows of one text; `bases[i]` is where side i of the records begins in the array of
         ids."""
 
-    @abc.abstractmethod
     def map(self, vocabulary: Vocabulary, counts: np.ndarray, length: int) -> BatchMap:
         """The map (token fields [B, L], `Draws`) -> at least `fields`; `counts` [V] are token
-        frequencies. It changes no array that it is given."""
+        frequencies. It changes no array that it is given. By default the rows as they are."""
+        return lambda batch, draws: batch
+
+    def text_length(self, length: int) -> int:
+        """Tokens of a row of `length` that hold text."""
+        return length
 
     def slots(self, length: int) -> int:
         """Prediction slots M for rows of `length` tokens."""
@@ -408,4 +412,33 @@ class Preprocessor(abc.ABC):
             slots=self.slots(length),
             targets=self.decoder_columns(length),
             placeholders=self.placeholders(length),
+        )
+
+
+class PairPreprocessor(Preprocessor):
+    """Rows of `pair_rows`, whose options these are."""
+
+    sides = 2
+    max_pieces: int = 100
+    reset_positions: bool = True
+    both_orders: bool = False
+    packing: bool = True
+    partner_visible: bool = True
+    shuffled_pairs: bool = False
+    each_opens: bool = False
+
+    def rows(
+        self, records: Records, bases: Sequence[int], length: int, vocabulary: Vocabulary
+    ) -> Rows:
+        return pair_rows(
+            records,
+            bases,
+            self.text_length(length),
+            max_pieces=self.max_pieces,
+            reset_positions=self.reset_positions,
+            both_orders=self.both_orders,
+            packing=self.packing,
+            partner_visible=self.partner_visible,
+            shuffled=self.shuffled_pairs,
+            each_opens=self.each_opens,
         )
