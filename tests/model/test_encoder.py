@@ -150,39 +150,6 @@ def test_bfloat16_computes_in_it_and_keeps_float32_parameters():
     assert {str(leaf.dtype) for leaf in jax.tree.leaves(grads)} == {"float32"}
 
 
-def test_dropout_needs_a_key_and_is_a_function_of_it():
-    config = XLM.replace(dropout=0.3, attention_dropout=0.3)
-    model, params, batch = Encoder(config), random_params(XLM), tiny.batch("mlm", rows=2, length=12)
-    np.testing.assert_array_equal(encode(config, params, batch), encode(XLM, params, batch))
-    drawn = jax.jit(lambda key: model.encode(params, batch, MLM, rng=key))
-    np.testing.assert_array_equal(drawn(jax.random.key(1)), drawn(jax.random.key(1)))
-    assert np.abs(drawn(jax.random.key(1)) - drawn(jax.random.key(2))).max() > 0.1
-
-
-@pytest.mark.parametrize("kind", ["xlm", "xlmr"])
-def test_classifier_reads_the_first_state(kind):
-    config = XLM.replace(num_labels=3, classifier=kind, dropout=0.5)
-    model, params = Encoder(config), random_params(config)
-    h_BLD, batch = (
-        jax.random.normal(jax.random.key(0), (2, 5, 16)),
-        tiny.batch("mlm", rows=2, length=5),
-    )
-    logits_BC = model.classify(params, h_BLD, batch)
-    x = np.asarray(h_BLD[:, 0])
-    if kind == "xlmr":
-        x = np.tanh(
-            x @ params["classifier"]["dense"]["kernel"] + params["classifier"]["dense"]["bias"]
-        )
-    want = x @ params["classifier"]["out"]["kernel"] + params["classifier"]["out"]["bias"]
-    np.testing.assert_allclose(logits_BC, want, atol=1e-5)
-    assert logits_BC.dtype == jnp.float32
-    assert (
-        np.abs(model.classify(params, h_BLD, batch, rng=jax.random.key(0)) - logits_BC).max() > 1e-3
-    )
-    with pytest.raises(UserError, match="no classification head .*; set num_labels"):
-        Encoder(XLM).classify(params, h_BLD, batch)
-
-
 def test_rows_over_the_position_table_are_refused():
     batch = tiny.batch("mlm", rows=2, length=19)
     params = Encoder(XLM).abstract()

@@ -9,11 +9,8 @@ import pytest
 
 from tests.helpers import numpy_transformer as transformer
 from tests.helpers.reference import CONFIG, LANGUAGES, loss_of, make_batch, random_model
-from xlingjax.model.attention import AttentionSpec
 from xlingjax.model.encoder import Encoder
-from xlingjax.objectives.leak import visibility
 from xlingjax.objectives.plug_in import PlugIn
-from xlingjax.objectives.veco import as_two_texts
 
 PLUGGED = CONFIG.replace(num_labels=3, classifier="plug_in")
 OBJECTIVE = PlugIn(3)
@@ -84,62 +81,6 @@ def test_loss_and_metrics_equal_numpy(model_and_params, batch):
     total, count = loss.metrics["plug_in/loss_by_language"]
     np.testing.assert_allclose(total, np.bincount(languages, nll, LANGUAGES), rtol=2e-5)
     np.testing.assert_array_equal(count, np.bincount(languages, minlength=LANGUAGES))
-
-
-@pytest.mark.long
-def test_a_row_of_weight_0_counts_for_nothing(model_and_params, batch):
-    model, params = model_and_params
-    total = jax.jit(
-        jax.value_and_grad(
-            lambda p, b: OBJECTIVE.loss(model, p, b, None, LANGUAGES).terms["plug_in"]
-        )
-    )
-    other_row = changed(batch, 2, 0) | {"labels": batch["labels"] + np.array([0, 0, -1], np.int32)}
-    (a, grad_a), (b, grad_b) = total(params, batch), total(params, other_row)
-    assert a == b
-    jax.tree.map(np.testing.assert_array_equal, grad_a, grad_b)
-    cross = grad_a["encoder"]["layers"]["cross_attention"]
-    assert (
-        min(np.abs(leaf).max() for leaf in jax.tree.leaves(cross["norm"])) > 1e-4
-    )  # it is trained
-    empty = {
-        name: np.where(np.arange(3)[(...,) + (None,) * (v.ndim - 1)] == 2, 0, v)
-        for name, v in batch.items()
-    }
-    c, grad_c = total(
-        params, {name: values.astype(batch[name].dtype) for name, values in empty.items()}
-    )
-    np.testing.assert_allclose(c, a, rtol=1e-6)
-    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(grad_c))
-
-
-def test_the_masks_stated_are_the_masks_used(model_and_params, batch, monkeypatch):
-    """H of a side moves with the words of that side alone; S, and so the logits, with those of
-    both."""
-    model, params = model_and_params
-    two = {name: np.asarray(value) for name, value in as_two_texts(batch).items()}
-    seen = visibility(model, params, two, OBJECTIVE.attention())
-    assert seen.leaks.tolist() == [] and seen.blocked.tolist() == []
-    real = batch["pack_ids"] > 0
-    same = batch["sides"][:, :, None] == batch["sides"][:, None, :]
-    np.testing.assert_array_equal(
-        seen.moved, (same & real[:, :, None] & real[:, None, :]) | np.eye(real.shape[1], dtype=bool)
-    )
-    used = []
-    encode = Encoder.encode
-
-    def watched(self, params, batch, spec, *, memory=None, **options):
-        used.append((spec, memory and memory[1]))
-        return encode(self, params, batch, spec, memory=memory, **options)
-
-    monkeypatch.setattr(Encoder, "encode", watched)
-    OBJECTIVE.logits(model, params, batch)
-    stated = OBJECTIVE.masks()
-    specs = AttentionSpec(stated["self-attention"]), AttentionSpec(stated["cross-attention"])
-    assert (
-        list(stated) == ["self-attention", "cross-attention"] and OBJECTIVE.attention() == specs[0]
-    )
-    assert used == [(specs[0], None), specs]
 
 
 @pytest.mark.long

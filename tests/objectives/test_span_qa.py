@@ -6,10 +6,7 @@ import pytest
 
 from tests.helpers import numpy_transformer as transformer
 from tests.helpers.reference import CONFIG, LANGUAGES, loss_of, random_model
-from xlingjax.model.attention import AttentionSpec
-from xlingjax.model.masks import causal
 from xlingjax.objectives.finetuning import SpanQA
-from xlingjax.objectives.leak import visibility
 
 SPANS = CONFIG.replace(
     num_labels=2, classifier="spans", cross_attention=False, word_recovery=False, paraphrase=False
@@ -90,19 +87,6 @@ def test_loss_and_metrics_equal_numpy(model_and_params, batch):
     np.testing.assert_array_equal(count, np.bincount(languages, minlength=LANGUAGES))
 
 
-def test_accuracy_is_of_rows_with_both_columns_right(model_and_params, batch):
-    model, params = model_and_params
-    logits = np.asarray(jax.jit(lambda p, b: OBJECTIVE.logits(model, p, b))(params, batch))
-    best = logits.argmax(1).astype(np.int32)
-    assert (np.take_along_axis(batch["answer_columns"], best, axis=1)[:4] == 1).all()
-    right = batch | {"start_positions": best[:, 0], "end_positions": best[:, 1]}
-    assert float(loss_of(OBJECTIVE, model, params, right).metrics["span_qa/accuracy"][0]) == 4
-    ends = right["end_positions"].copy()
-    ends[1] = 0 if best[1, 1] else batch["end_positions"][1]
-    found = loss_of(OBJECTIVE, model, params, right | {"end_positions": ends})
-    assert float(found.metrics["span_qa/accuracy"][0]) == 3
-
-
 def test_no_other_column_can_answer(model_and_params, batch):
     """Questions, separators and padding have no share of the probability."""
     model, params = model_and_params
@@ -128,20 +112,3 @@ def test_a_row_of_weight_0_counts_for_nothing(model_and_params, batch):
         assert np.isfinite(x).all()
         np.testing.assert_allclose(x, y, atol=1e-6)
     assert np.abs(grad_a["classifier"]["out"]["kernel"]).min() > 1e-6  # both columns are trained
-
-
-class SeesTheLeftAlone(SpanQA):
-    def attention(self):
-        return AttentionSpec(causal, packed=False)
-
-
-def test_every_token_of_a_row_sees_every_other_and_no_padding(model_and_params, batch):
-    model, params = model_and_params
-    seen = visibility(model, params, batch, OBJECTIVE.attention())
-    assert seen.leaks.tolist() == [] and seen.blocked.tolist() == []
-    real = batch["pack_ids"] > 0
-    both = real[:, :, None] & real[:, None, :]
-    np.testing.assert_array_equal(seen.moved[:4], (both | np.eye(12, dtype=bool))[:4])
-    assert OBJECTIVE.masks()["attention"] == OBJECTIVE.attention().mask
-    narrow = visibility(model, params, batch, SeesTheLeftAlone().attention())
-    assert (narrow.moved != seen.moved).any()

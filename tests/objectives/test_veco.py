@@ -5,9 +5,6 @@ import pytest
 from tests.helpers import numpy_transformer as transformer
 from tests.helpers.reference import CONFIG, LANGUAGES, loss_of, make_batch, masked_nll, random_model
 from xlingjax.errors import UserError
-from xlingjax.model.attention import AttentionSpec
-from xlingjax.model.encoder import Encoder
-from xlingjax.model.masks import own_side
 from xlingjax.objectives.leak import prediction_visibility
 from xlingjax.objectives.losses import cross_entropy
 from xlingjax.objectives.veco import VECO, as_one_text, as_two_texts
@@ -216,20 +213,6 @@ def test_a_query_without_self_attention_is_the_models_and_the_objectives(model_a
         assert seen.allowed[row, slot, q] and seen.allowed[row, slot, own].sum() == 1
     with pytest.raises(UserError, match="set CROSS_ATTENTION_QUERY, which sets both"):
         OBJECTIVE.loss(model, params, batch, None, LANGUAGES)
-
-
-def test_plugging_out_leaves_the_states(model_and_params):
-    """Without its cross-attention leaves the model is an encoder whose states are H, bit for
-    bit."""
-    model, params = model_and_params
-    batch = make_batch("veco")
-    layers = {k: v for k, v in params["encoder"]["layers"].items() if k != "cross_attention"}
-    out = {**params, "encoder": {**params["encoder"], "layers": layers}}
-    plain = Encoder(CONFIG.replace(cross_attention=False))
-    h, _ = OBJECTIVE.states(model, params, batch)
-    np.testing.assert_array_equal(
-        plain.encode(out, as_two_texts(batch), AttentionSpec(own_side)), h
-    )
 
 
 def test_factors_are_those_of_the_terms_and_0_leaves_them_out(model_and_params):

@@ -1,18 +1,15 @@
 """What a task is trained on, from the store: the rows that its files make, made once."""
 
 import dataclasses
-import functools
 import pickle
 import shutil
 
 import numpy as np
 import pytest
 
-from tests.helpers import released
 from tests.preprocessors import test_task
 from tests.preprocessors.test_task import XNLI, Hashed
 from xlingjax.data.labelled.own_task import own_task
-from xlingjax.data.labelled.records import learnable
 from xlingjax.data.labelled.task import read
 from xlingjax.data.store.entries import folder_of
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
@@ -82,47 +79,6 @@ def test_rows_of_two_texts_are_too(folder):
     made = beside_rows(XNLI, *records, Hashed(), Reading(24), "fr", (2, 1))
     assert made["input_ids"].shape == (30, 48)
     assert_same(found, made, 2, 1)
-
-
-@functools.cache
-def released_vocabulary():
-    return Vocabulary.load(released.FOLDER)
-
-
-@released.needs_released
-@released.needs_data
-@pytest.mark.parametrize(
-    ("kind", "name", "length"),
-    [
-        ("classification", "xnli/train-en", 48),
-        ("tagging", "panx/train-ur", 16),
-        ("span_qa", "", 128),
-    ],
-)
-def test_rows_of_official_files_and_a_released_tokenizer(kind, name, length, monkeypatch, tmp_path):
-    monkeypatch.setattr(making, "CHUNK_RECORDS", 51)
-    vocabulary = released_vocabulary()
-    root = str(released.DATA / "tasks")
-    if name:
-        split, labels = "train", ("contradiction", "entailment", "neutral")
-        if kind == "tagging":
-            labels = tuple(f"{a}-{b}" for a in "BI" for b in ("PER", "ORG", "LOC")) + ("O",)
-        lines = open(f"{root}/{name}.tsv", "rb").readlines()  # noqa: SIM115
-        (tmp_path / "files.tsv").write_bytes(b"".join(lines[:1500]))
-        task = own_task(kind, split, {"ur": tmp_path / "files.tsv"}, labels)
-        data, training, part_of = "", OwnFiles(), ("own", "ur")
-        records = training.records(task, data, *part_of)
-    else:
-        task, data, part_of = task_named("xtreme/mlqa"), root, ("gold", "de")
-        task = dataclasses.replace(task, files={"train": task.files["dev"]})
-        training = Training(split="train[:60]")
-        records = learnable(read(task, data, "train[:60]", "de"))
-    reading = Reading(length, max_question=16, stride=64)
-    (found,) = stored([Part(task, data, training, reading, *part_of)], vocabulary)
-    made = task_rows(task, records, vocabulary, reading, part_of[1], 3)
-    assert len(records) >= 60 and (made["input_ids"] > 65_535).any()
-    assert_same(found, made, 3)
-    assert found.rows.sizes.max() >= length > 2 * found.rows.sizes.min()
 
 
 # --- once -----------------------------------------------------------------------------------------

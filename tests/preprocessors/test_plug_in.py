@@ -3,7 +3,6 @@ import pytest
 
 from tests.helpers import own_files, toy
 from xlingjax.data.features import batch_hash, check_batch
-from xlingjax.errors import UserError
 from xlingjax.objectives.plug_in import PlugIn
 
 LABELS = ("contradiction", "entailment", "neutral")
@@ -84,26 +83,3 @@ def test_the_identity_tells_the_pairs_and_the_position_restores(files):
     again.restore(state)
     assert batch_hash(again.next()) == expected
     assert make(files, ["de"]).identity != make(files, ["fr"]).identity
-
-
-def test_unpaired_files_are_named_with_their_lines(files, tmp_path):
-    short = write(tmp_path / "short.tsv", [("a", "b", "neutral")])
-    with pytest.raises(
-        UserError, match="de.tsv has 3 examples and .*short.tsv has 1: .* line by line"
-    ):
-        make(files | {"en": short}, ["de"])
-    swapped = tmp_path / "swapped.tsv"
-    swapped.write_text(
-        "a\tb\tcontradiction\n\na\tb\tneutral\na\tb\tentailment\n"
-    )  # the second stands in line 3
-    with pytest.raises(
-        UserError,
-        match=r"de.tsv, line 2: label 'entailment', and 'neutral' in .*swapped.tsv, line 3",
-    ):
-        make(files | {"en": swapped}, ["de"])
-    with pytest.raises(UserError, match="language 'zh' is not one of the run's"):
-        make(files | {"zh": files["de"]}, ["zh"])
-    with pytest.raises(
-        UserError, match="length 4 leaves no room for a pair between 3 separators: use at least 5"
-    ):
-        make(files, length=4)

@@ -276,21 +276,3 @@ def test_batches_run_through_all_windows_of_all_languages(tmp_path):
     other = windows_of(files, **(options | {"stride": 2}))
     assert other.identity["reading"]["stride"] == 2
     assert other.identity["digest"] != source.identity["digest"]
-
-
-def test_faults_name_the_file_and_the_question(tmp_path):
-    path = squad(tmp_path / "de.json", [question("cdef", "xy", 1, id="n-7")])
-    options = dict(length=16, max_question=4)
-    with pytest.raises(UserError, match="de.json.*question n-7.*'xy'"):
-        windows_of({"de": path}, **options)
-    unlabelled = squad(
-        tmp_path / "en.json", [question("cdef", "e", id="n"), Question("n", "a", "cdef", (), ())]
-    )
-    with pytest.raises(
-        UserError, match="en.json: 1 of 2 questions are without an answer, the first is 1 "
-    ):
-        windows_of({"en": unlabelled}, **options)
-    with pytest.raises(UserError, match="language 'xx' is not one of the run's"):
-        windows_of({"xx": unlabelled}, **options)
-    with pytest.raises(UserError, match="^rows of 7 tokens"):  # before a file is read
-        windows_of({"de": tmp_path / "missing.json"}, length=7, max_question=4)

@@ -5,7 +5,6 @@ import pytest
 
 from tests.helpers.made import Xlm, Xlmr
 from xlingjax.data.rows.draws import Draws
-from xlingjax.errors import UserError
 from xlingjax.preprocessors.xlm import ClmFeatures, Masking, MlmFeatures, masker
 
 B, L = 512, 40
@@ -198,18 +197,3 @@ def test_fields_and_slots():
     )
     assert MlmFeatures().slots(256) == 39 and MlmFeatures().slots(20) == 3
     assert MlmFeatures(Masking(count="bernoulli")).slots(256) == 62
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"rate": 0.0}, "rate=0.0: a number above 0 and below 1"),
-        ({"mask": 0.9, "random": 0.2}, "sum to at most 1"),
-        ({"count": "all"}, "'exact' or 'bernoulli'"),
-        ({"random_range": "some"}, "'ordinary' or 'all'"),
-        ({"count": "bernoulli", "subsampling": 0.5}, "subsampling draws an exact number"),
-    ],
-)
-def test_bad_masking_is_refused(options, message):
-    with pytest.raises(UserError, match=message):
-        Masking(**options)

@@ -44,8 +44,6 @@ CHOICES: dict[str, tuple[str, ...]] = {
         "xlm",
         "xlmr",
         "pooler",
-        "mean",
-        "max",
         "difference",
         "decoder",
         "tagging",
@@ -120,11 +118,11 @@ class ModelConfig:
     """Distances from this on share the last bucket."""
     classifier: str = "xlm"
     """"xlm": dropout, linear on the first state; "xlmr": dropout, dense, tanh, dropout, linear;
-    "pooler": dense, tanh, dropout, linear (BERT, ERNIE-M); "mean", "max": as "xlm" on the mean or
-    maximum of all states; "difference": compares the mean states of the two texts of a pair, of
-    which the encoder sees each alone; "tagging": dropout, linear on every state; "spans": the same,
-    with two outputs, where an answer begins and ends; "plug_in": as "xlmr", on [H; S] of a side of
-    a pair (VECO); "plug_in_tagging", "plug_in_spans": as these, on [H; S] of every token."""
+    "pooler": dense, tanh, dropout, linear (BERT, ERNIE-M); "difference": compares the mean states
+    of the two texts of a pair, of which the encoder sees each alone; "tagging": dropout, linear on
+    every state; "spans": the same, with two outputs, where an answer begins and ends; "plug_in": as
+    "xlmr", on [H; S] of a side of a pair (VECO); "plug_in_tagging", "plug_in_spans": as these, on
+    [H; S] of every token."""
     num_labels: int = 0
     """Classes of the classification head; 0 = no such head."""
     task_labels: tuple[tuple[str, int], ...] | None = None

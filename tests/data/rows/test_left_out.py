@@ -1,12 +1,8 @@
 """Pairs that no row has room for are counted and said."""
 
-import io
-import os
 import types
-from pathlib import Path
 
 import pytest
-from rich.console import Console
 
 from tests.data.conftest import DE, EN, write_lines
 from tests.helpers.text import file_source
@@ -16,13 +12,11 @@ from xlingjax.data.rows import plan
 from xlingjax.data.rows.plan import LeftOut
 from xlingjax.errors import UserError
 from xlingjax.evaluation.floors import RetrievalFloors
-from xlingjax.objectives.xlm import TLM
 from xlingjax.preprocessors.noise import Noise
 from xlingjax.preprocessors.retrieval import SentencePairFeatures
 from xlingjax.preprocessors.translation import DenoisingFeatures, TranslationFeatures
 from xlingjax.preprocessors.unicoder import ClMlmFeatures, ClpcFeatures
 from xlingjax.preprocessors.xlm import MlmFeatures, TlmFeatures
-from xlingjax.report import inspector
 from xlingjax.workflows import launch
 
 pytestmark = pytest.mark.usefixtures("own_cache")
@@ -87,21 +81,6 @@ def test_text_of_one_language_leaves_nothing_out(corpus, vocabulary):
     assert text.left_out == {}
 
 
-@pytest.mark.skipif(
-    not os.environ.get("XLINGJAX_DATA"), reason="XLINGJAX_DATA names no folder of real data"
-)
-def test_of_the_new_testament_as_many_as_its_lines_say(tmp_path, vocabulary):
-    folder = Path(os.environ["XLINGJAX_DATA"], "pretrain/parallel/bible_nt")
-    sides = [
-        (folder / f"de-en.{code}").read_text("utf-8").split("\n")[:300] for code in ("de", "en")
-    ]
-    pairs = [pair for pair in zip(*sides, strict=True) if all(pair)]
-    source = file_source(TlmFeatures(), vocabulary, 2, 128, parallel=written(tmp_path, pairs))
-    (found,) = source.left_out.values()
-    assert found == too_long(pairs, vocabulary, 128, 100)
-    assert max(found.shares) > 0.05
-
-
 def test_clpc_counts_each_pair_once_and_what_its_partner_makes_too_long(tmp_path, vocabulary):
     pairs = [*zip(DE, EN, strict=True), ("Ja", "yes " * 30), ("allein", "")]
     features = ClpcFeatures(max_pieces=30, negatives=2)
@@ -153,22 +132,6 @@ def test_a_run_says_it_behind_its_first_step(tmp_path, vocabulary, monkeypatch):
     floors = RetrievalFloors({"de": held_out_pairs.Pairs("de", ("ab",), ("ab",))})
     launch._begin("run", [], [floors], {"tlm": (None, Peekable(source))}, vocabulary, said.append)
     assert f"{len(pairs) - left} pairs of de-en are few" in said[-1]
-
-
-def test_inspect_says_it_too(tmp_path, vocabulary):
-    pairs = [pair for pair in zip(DE, EN, strict=True) if all(pair)]
-    source = file_source(
-        TlmFeatures(max_pieces=30), vocabulary, 2, 48, parallel=written(tmp_path, pairs)
-    )
-    out = io.StringIO()
-    console = Console(file=out, width=1_000, color_system=None)
-    inspector.inspect(
-        {"tlm": (TLM(), source)}, vocabulary, rows=1, batches=1, console=console, output=tmp_path
-    )
-    left = too_many(pairs, vocabulary, 48, 30)
-    said = f"arning: tlm: {left} of {len(pairs)} examples ("
-    assert f"w{said}" in out.getvalue()
-    assert f"W{said}" in (tmp_path / "inspect.html").read_text("utf-8")
 
 
 def test_a_run_says_so_where_it_is_more_than_one_in_twenty():
