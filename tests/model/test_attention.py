@@ -80,13 +80,6 @@ def test_dropout_rate_scale_and_independence(size):
     assert dropout(x, 0.1, None) is x
 
 
-@pytest.mark.parametrize("backend", ["cudnn", "splash"])
-def test_kernels_refuse_off_their_platform(backend):
-    spec = AttentionSpec(bidirectional, packed=False)
-    with pytest.raises(Refused, match=f"{backend} needs .* this is cpu; use xla"):
-        bind(spec, fields_of(PACKS), fields_of(PACKS), backend)
-
-
 @pytest.mark.parametrize(
     "spec",
     [

@@ -30,34 +30,6 @@ def test_vocabulary_rows_are_padded():
     assert preset("tiny", vocab_size=256, vocab_multiple=128).padded_vocab_size == 256
 
 
-def test_papers_settings():
-    xlm, xlmr = PRESETS["xlm_15"], PRESETS["xlmr_base"]
-    assert (xlm.norm_eps, xlm.position_offset, xlm.max_positions, xlm.head, xlm.init_std) == (
-        1e-12,
-        0,
-        512,
-        "tied",
-        None,
-    )
-    assert (xlmr.norm_eps, xlmr.position_offset, xlmr.max_positions, xlmr.head) == (
-        1e-5,
-        2,
-        514,
-        "transform",
-    )
-    assert xlmr.init_std == 0.02
-    for config in (xlm, xlmr):
-        assert (config.dropout, config.attention_dropout, config.norm_order, config.gelu) == (
-            0.1,
-            0.1,
-            "post",
-            "exact",
-        )
-    assert xlm.has_languages
-    assert not PRESETS["xlm_100"].has_languages
-    assert not preset("tiny", num_languages=1).has_languages
-
-
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [

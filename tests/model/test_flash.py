@@ -207,16 +207,6 @@ def test_gradients_are_of_the_weights_that_were_dropped():
         assert slope == pytest.approx(float((grad * way).sum()), rel=2e-2, abs=0.5)
 
 
-def test_no_square_is_kept_for_the_backward_pass():
-    fields = [fields_of(LENGTH, 1)] * 2
-    qkv, _ = qkv_of(LENGTH, LENGTH)
-    bound = bind(AttentionSpec(masks.camlm), *fields, "flash", 0.1)
-    kept = jax.eval_shape(
-        lambda *qkv: jax.vjp(lambda *x: bound(*x, jax.random.key(0)), *qkv)[1], *qkv
-    )
-    assert all(leaf.shape[-2:] != (LENGTH, LENGTH) for leaf in jax.tree.leaves(kept))
-
-
 def test_what_it_cannot_do_is_refused(platform, monkeypatch):
     def refused(said, length=LENGTH, dtype=jnp.float32, mesh=None, rows=8, size=SIZE):
         spec = AttentionSpec(masks.bidirectional)
@@ -243,11 +233,3 @@ def test_older_chips_take_shorter_rows():
     """The compiler of TPUs refuses 3,072 tokens on a v4: 18.5 MB of 16."""
     assert not flash.takes(3072, "TPU v4") and flash.takes(2048, "TPU v4")
     assert flash.takes(4096, "TPU v5 lite") and not flash.takes(4224)
-
-
-def test_blocks_of_queries_divide_the_rows_and_have_room():
-    for length in range(128, flash.LONGEST + 1, 128):
-        for keys in (128, 512, 1920, 4096):
-            kernel = flash.Kernel(masks.full, 0.0, True, length, keys, SIZE)
-            assert not length % kernel.block and not kernel.block % 128
-            assert kernel.block == 128 or kernel.block * keys <= flash._ELEMENTS

@@ -104,12 +104,6 @@ def test_tags_that_a_teacher_gave_are_learnt_and_words_without_are_read(folder):
     assert [one.tags for one in found[0]] == tags
 
 
-def test_translations_of_pairs_without_labels_are_not_learnt(folder):
-    put(folder / "XNLI-MT-1.0/multinli/multinli.train.de.tsv", "premise\thypo", "A\tB")
-    with pytest.raises(UserError, match="no labels to train xtreme/xnli on in 'de'"):
-        training_pairs(XNLI, folder, DE, "translated", "de")
-
-
 def squad(path, *asked):
     """asked: (id, context, answer) of each question."""
     paragraphs = [
@@ -171,21 +165,6 @@ def test_a_set_stands_beside_its_translation_or_the_set_that_it_translates(tmp_p
     ]
 
 
-def test_a_translation_that_is_missing_is_named_where_it_would_be_read(tmp_path):
-    path = tmp_path / "udpos/translate-dev/dev-fr-en.tsv"
-    said = f"xtreme/udpos: missing file: {path}: plug-in fine-tuning reads .* its translation into"
-    with pytest.raises(UserError, match=f"{said} 'en': write it there, or name languages"):
-        beside_of(UDPOS, tmp_path, "dev[:50%]", "fr")
-    questions = dataclasses.replace(XQUAD, parallel=False)
-    path = tmp_path / "xtreme_translations/XQuAD/translate-test/xquad.translate.test.fr-en.json"
-    with pytest.raises(UserError, match=f"missing file: {path}: "):
-        beside_of(questions, tmp_path, "test", "fr")
-    # Of training sets there are translations, and none into English.
-    for task, split in ((UDPOS, "train"), (questions, "dev"), (questions, "train")):
-        with pytest.raises(UserError, match="missing file: .*; write|missing file: .*: write it"):
-            beside_of(task, tmp_path, split, "fr")
-
-
 def test_what_was_lost_on_the_way_stands_beside_itself(tmp_path):
     german = [("A", "B", 0), ("C", "D", 1), ("E", "F", 0), ("G", "H", 1)]
     rows = [f"{n}\t{a}\t{b}\t{label}" for n, (a, b, label) in enumerate(german)]
@@ -223,26 +202,6 @@ def test_of_a_part_in_another_order_the_translations_of_that_part(tmp_path, labe
         found = standing_beside(XNLI, tmp_path, split, "de")
         assert [one.premise for one in found[0]] == [f"a{n}" for n in numbers]
         assert found[1] == ""
-
-
-@pytest.mark.parametrize("split", ["test", "test[:50%]", "test[50%:]"])
-def test_another_order_is_not_read_by_line_where_texts_are_missing_too(tmp_path, split):
-    put(tmp_path / "xnli/test-de.tsv", *(f"{n} x\t{n} y\tneutral" for n in range(10)))
-    originals = [f"{n} x\t{n} y" for n in range(10)]
-    originals[4] = "another\ttext"
-    path = tmp_path / "xnli/translate-test/test-de-en-translated.tsv"
-    lines = [f"{text}\ta{n}\tb{n}\tneutral" for n, text in enumerate(originals)]
-    put(path, *lines[::-1])
-    # Their labels agree line by line, and nine texts stand elsewhere.
-    with pytest.raises(UserError, match="1 of 10 examples in 'de' have no partner by original te"):
-        standing_beside(XNLI, tmp_path, split, "de")
-    # In the same order the lines are taken, as of an edition with other tokens.
-    put(path, *lines)
-    found = standing_beside(XNLI, tmp_path, split, "de")[0]
-    numbers = [*range(10)][
-        {"test[:50%]": slice(5), "test[50%:]": slice(5, 10)}.get(split, slice(10))
-    ]
-    assert [one.premise for one in found] == [f"a{n}" for n in numbers]
 
 
 def test_questions_without_a_translation_stand_beside_themselves_and_are_counted(tmp_path):

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from tests.helpers import own_files, toy
-from xlingjax.data.features import FIELDS, batch_hash
+from xlingjax.data.features import batch_hash
 from xlingjax.errors import UserError
 from xlingjax.preprocessors import finetuning as ft
 
@@ -150,15 +150,6 @@ def test_the_position_restores_exactly(files):
     again.restore(state)
     assert [batch_hash(again.next()) for _ in range(6)] == expected
     assert batch_hash(make(files, seed=6).next()) != batch_hash(make(files).next())
-
-
-def test_identity_and_strange_languages(files):
-    source = make(files)
-    assert source.languages == toy.LANGUAGES and source.identity["labels"] == list(LABELS)
-    assert source.identity["vocabulary"] == "toy-xlm" and source.identity["examples"] == 15
-    assert all(FIELDS[name].dtype == values.dtype for name, values in source.next().items())
-    with pytest.raises(UserError, match="language 'zh' is not one of the run's"):
-        make({"zh": files["de"]})
 
 
 # --- Tagged sentences -----------------------------------------------------------------------------

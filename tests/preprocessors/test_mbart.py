@@ -6,7 +6,6 @@ import pytest
 from tests.helpers import made
 from tests.helpers.reference import GENERATOR, random_model
 from tests.preprocessors.test_translation import examples
-from xlingjax.errors import UserError
 from xlingjax.objectives.leak import prediction_visibility
 from xlingjax.objectives.translation import Translation
 from xlingjax.preprocessors.mbart import MaskedTranslationFeatures, MaskedWordsFeatures
@@ -107,8 +106,3 @@ def test_pairs_are_translated_both_ways_from_a_masked_source():
         of_target = (text["pack_ids"][row] > 0) & (text["sides"][row] == 1)
         assert targets == text["input_ids"][row][of_target][1:].tolist()
         assert inputs == [EOS, *targets[:-1]] and MASK not in targets
-
-
-def test_refusals():
-    with pytest.raises(UserError, match="target='all': 'words' or 'text' is needed"):
-        MaskedWordsFeatures(target="all")

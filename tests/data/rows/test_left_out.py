@@ -15,7 +15,7 @@ from xlingjax.evaluation.floors import RetrievalFloors
 from xlingjax.preprocessors.noise import Noise
 from xlingjax.preprocessors.retrieval import SentencePairFeatures
 from xlingjax.preprocessors.translation import DenoisingFeatures, TranslationFeatures
-from xlingjax.preprocessors.unicoder import ClMlmFeatures, ClpcFeatures
+from xlingjax.preprocessors.unicoder import ClMlmFeatures
 from xlingjax.preprocessors.xlm import MlmFeatures, TlmFeatures
 from xlingjax.workflows import launch
 
@@ -79,17 +79,6 @@ def test_texts_to_translate_or_restore_are_counted_too(tmp_path, vocabulary):
 def test_text_of_one_language_leaves_nothing_out(corpus, vocabulary):
     text = file_source(MlmFeatures(), vocabulary, 2, 32, mono=str(corpus / "mono/de/*.txt"))
     assert text.left_out == {}
-
-
-def test_clpc_counts_each_pair_once_and_what_its_partner_makes_too_long(tmp_path, vocabulary):
-    pairs = [*zip(DE, EN, strict=True), ("Ja", "yes " * 30), ("allein", "")]
-    features = ClpcFeatures(max_pieces=30, negatives=2)
-    source = file_source(features, vocabulary, 2, 60, parallel=written(tmp_path, pairs))
-    (found,) = source.left_out.values()
-    both = [pair for pair in pairs if all(pair)]
-    # Those that are too long with their own y; with another's a pair may be, but not with both.
-    assert found == too_long(both, vocabulary, 60, 30)
-    assert 0 < found.left < len(both)
 
 
 @pytest.mark.parametrize("truncate", [True, False])
