@@ -52,7 +52,6 @@ def tlm(
     reset_positions: bool = True,
     both_orders: bool = True,
     packing: bool = True,
-    partner_visible: bool = True,
     shuffled_pairs: bool = False,
     chunk: int = 0,
     weight: Weight = 1.0,
@@ -64,11 +63,9 @@ def tlm(
         reset_positions,
         both_orders,
         packing,
-        partner_visible,
         shuffled_pairs,
     )
-    # Hiding the partner makes two examples of a pair, which the mask must keep apart.
-    objective = TLM(packed=packing or not partner_visible, chunk=chunk)
+    objective = TLM(packed=packing, chunk=chunk)
     return ObjectiveRun(objective, text.batches(features, batch, length), weight)
 
 

@@ -306,6 +306,5 @@ class TlmFeatures(MaskedFeatures, PairPreprocessor):
     # A language is then as often first as second.
     both_orders: bool = True
     packing: bool = True
-    partner_visible: bool = True
     shuffled_pairs: bool = False
     name = "tlm"

@@ -245,7 +245,6 @@ def pair_rows(
     reset_positions: bool = True,
     both_orders: bool = True,
     packing: bool = True,
-    partner_visible: bool = True,
     shuffled: bool = False,
     each_opens: bool = False,
 ) -> Rows:
@@ -253,8 +252,7 @@ def pair_rows(
 
     Pairs with an empty side, a side of more than `max_pieces`, or more than `length` tokens in all
     are left out. `reset_positions` restarts position ids at y. `both_orders` gives each pair twice,
-    x first and y first. Without `partner_visible` the sides are numbered as two examples, so
-    neither sees the other. `shuffled` pairs each x with the y of another pair (a control: the same
+    x first and y first. `shuffled` pairs each x with the y of another pair (a control: the same
     text, no translations). `each_opens`: where a text opens with `<s>`, y does too (`<s> x </s> <s>
     y </s>`).
     """
@@ -304,10 +302,6 @@ def pair_rows(
         languages=languages,
         opens=np.array([True, each_opens]),
     )
-    if not partner_visible:
-        # Attention is blocked between packs, so sides that are packs of their own do not see each
-        # other.
-        rows = replace(rows, packs=2 * rows.packs - 1 + rows.sides)
     return replace(rows, left_out=LeftOut.of(whole, read, tokens))
 
 
@@ -423,7 +417,6 @@ class PairPreprocessor(Preprocessor):
     reset_positions: bool = True
     both_orders: bool = False
     packing: bool = True
-    partner_visible: bool = True
     shuffled_pairs: bool = False
     each_opens: bool = False
 
@@ -438,7 +431,6 @@ class PairPreprocessor(Preprocessor):
             reset_positions=self.reset_positions,
             both_orders=self.both_orders,
             packing=self.packing,
-            partner_visible=self.partner_visible,
             shuffled=self.shuffled_pairs,
             each_opens=self.each_opens,
         )
