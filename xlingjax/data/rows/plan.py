@@ -150,7 +150,7 @@ def plan_rows(
     place[order] = np.arange(order.size)
     # And the slices of an example theirs.
     by_row = np.argsort(place[example], kind="stable")
-    flat = {}
+    flat: dict[str, Any] = {}
     for name in ("starts", *SLICES):
         of_slice = np.broadcast_to(fields.get(name, 0), starts.shape).reshape(-1)
         # Only `starts` counts the tokens of all text, which may be more than 2^31.
@@ -257,7 +257,7 @@ def pair_rows(
     y </s>`).
     """
     starts, lengths = starts_and_lengths(records, bases)
-    whole = (lengths > 0).all(axis=1)
+    whole = np.all(lengths > 0, axis=1)
     keep = whole & (lengths <= max_pieces + 1).all(axis=1)
     tokens = lengths.sum(axis=1)
     # One token early: the `</s>` before a sentence opens it.
