@@ -158,5 +158,5 @@ def test_dan_equals_numpy():
     assert float(DAN().weights(batch)["dan"]) == 4
     counts = np.bincount(batch["language_ids"][real, 0], minlength=LANGUAGES)
     np.testing.assert_array_equal(loss.metrics["dan/loss_by_language"][1], counts)
-    with pytest.raises(UserError, match="set dan to its width"):
+    with pytest.raises(UserError, match="set dan=WIDTH"):
         Encoder(CONFIG).averages(params, batch)
